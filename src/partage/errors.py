@@ -1,0 +1,150 @@
+"""Every error that Partage raises, in one tree.
+
+    PartageError                     the base: catch this one
+    ├── InvalidProblemError          a problem file or value is malformed (path, value)
+    ├── UnknownStrategyError         no such strategy in the registry
+    ├── UnsupportedProblemError      a sound problem that this strategy refuses
+    ├── InvalidConfigError           a setting of a strategy or of a run is wrong
+    ├── InconsistentGroupProtocolError   a member cannot join with these protocols
+    ├── WireFormatError              bytes that are not what they claim to be
+    ├── InvalidCaptureError          a capture folder lacks what a run needs
+    ├── PlanInvariantError           a plan broke the rules of the judge
+    ├── CertificateError             a claimed optimum is not proven by its certificate
+    ├── ProblemTooLargeError         exact answer refused: it would take too long
+    └── MissingExtraError            an optional library is not installed
+
+Messages say what is wrong, which one, where, and what to do. The pieces are
+attributes too, so that a program need not parse a sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = [
+    "CertificateError",
+    "InconsistentGroupProtocolError",
+    "InvalidCaptureError",
+    "InvalidConfigError",
+    "InvalidProblemError",
+    "MissingExtraError",
+    "PartageError",
+    "PlanInvariantError",
+    "ProblemTooLargeError",
+    "UnknownStrategyError",
+    "UnsupportedProblemError",
+    "WireFormatError",
+]
+
+_LONGEST_VALUE_SHOWN = 80
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST_VALUE_SHOWN else text[:_LONGEST_VALUE_SHOWN] + "…"
+
+
+class PartageError(Exception):
+    """Base of all errors of Partage."""
+
+
+class InvalidProblemError(PartageError):
+    """A cluster or a group is malformed: says where, and which value.
+
+    >>> str(InvalidProblemError("must be an int >= 0", path="topics.orders", value=-1))
+    'topics.orders: must be an int >= 0, got -1'
+    """
+
+    def __init__(self, what: str, *, path: str, value: object = None) -> None:
+        super().__init__(f"{path}: {what}, got {_shown(value)}")
+        self.what = what
+        self.path = path
+        self.value = value
+
+
+class UnknownStrategyError(PartageError):
+    """The registry has no strategy of that name.
+
+    >>> str(UnknownStrategyError("rnage", known=["range", "fair"]))
+    "no strategy named 'rnage'; known: range, fair"
+    """
+
+    def __init__(self, name: str, *, known: Sequence[str]) -> None:
+        super().__init__(f"no strategy named {name!r}; known: {', '.join(known)}")
+        self.name = name
+        self.known = tuple(known)
+
+
+class UnsupportedProblemError(PartageError):
+    """The problem is sound, but this strategy refuses it, as its Kafka class does."""
+
+
+class InvalidConfigError(PartageError):
+    """A setting has a wrong type or value.
+
+    >>> str(InvalidConfigError("priority", "must be an int32", "high"))
+    "setting priority: must be an int32, got 'high'"
+    """
+
+    def __init__(self, setting: str, what: str, value: object) -> None:
+        super().__init__(f"setting {setting}: {what}, got {_shown(value)}")
+        self.setting = setting
+        self.value = value
+
+
+class InconsistentGroupProtocolError(PartageError):
+    """The joining member is refused; the group stays as it was (Kafka error 23)."""
+
+
+class WireFormatError(PartageError):
+    """Bytes are not the message they claim to be.
+
+    ``offset`` counts bytes from the start of the payload; ``field`` is the dotted
+    path of the field being read; ``version`` the schema version, -1 if not known yet.
+
+    >>> str(WireFormatError("2 bytes needed, 1 left", offset=4, field="value.members", version=3))
+    'value.members (version 3) at byte 4: 2 bytes needed, 1 left'
+    """
+
+    def __init__(self, what: str, *, offset: int, field: str, version: int = -1) -> None:
+        of = f" (version {version})" if version != -1 else ""
+        super().__init__(f"{field}{of} at byte {offset}: {what}")
+        self.what = what
+        self.offset = offset
+        self.field = field
+        self.version = version
+
+
+class InvalidCaptureError(PartageError):
+    """A capture cannot be read: says which file, which column, and what to do."""
+
+
+class PlanInvariantError(PartageError):
+    """A plan broke the rules of the judge; ``breaches`` has every one of them."""
+
+    def __init__(self, breaches: Sequence[object]) -> None:
+        shown = "; ".join(str(b) for b in breaches[:5])
+        more = f"; and {len(breaches) - 5} more" if len(breaches) > 5 else ""
+        super().__init__(f"{len(breaches)} breaches: {shown}{more}")
+        self.breaches = tuple(breaches)
+
+
+class CertificateError(PartageError):
+    """A certificate does not prove the claim that it came with."""
+
+
+class ProblemTooLargeError(PartageError):
+    """The exact answer would take too long, and Partage does not guess."""
+
+
+class MissingExtraError(PartageError):
+    """An optional library is needed here.
+
+    >>> str(MissingExtraError("pyspark", extra="spark"))
+    "pyspark is not installed: pip install 'partage[spark]'"
+    """
+
+    def __init__(self, library: str, *, extra: str) -> None:
+        super().__init__(f"{library} is not installed: pip install 'partage[{extra}]'")
+        self.library = library
+        self.extra = extra
