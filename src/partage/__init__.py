@@ -1,0 +1,77 @@
+"""Partage decides, replays, explains and proves who owns which Kafka partition.
+
+>>> import partage as pg
+>>> cluster = pg.Cluster.from_topics({"orders": 3})
+>>> group = pg.Group([pg.Member("c1", topics=["orders"]), pg.Member("c2", topics=["orders"])])
+>>> pg.assign("range", group, cluster).to_dict()
+{'c1': {'orders': [0, 1]}, 'c2': {'orders': [2]}}
+
+This is the front door. It is lazy: nothing heavier than what you use is imported.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from partage.deciding import assign as assign
+    from partage.deciding import compare as compare
+    from partage.deciding import measure as measure
+    from partage.errors import *  # noqa: F403
+    from partage.groups.registry import strategies as strategies
+    from partage.judge import check as check
+    from partage.model import Assignment as Assignment
+    from partage.model import Broker as Broker
+    from partage.model import Cluster as Cluster
+    from partage.model import Group as Group
+    from partage.model import Index as Index
+    from partage.model import Member as Member
+    from partage.model import Plan as Plan
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Assignment": "partage.model",
+    "Broker": "partage.model",
+    "Cluster": "partage.model",
+    "Group": "partage.model",
+    "Index": "partage.model",
+    "Member": "partage.model",
+    "Plan": "partage.model",
+    "assign": "partage.deciding",
+    "check": "partage.judge",
+    "compare": "partage.deciding",
+    "measure": "partage.deciding",
+    "strategies": "partage.groups.registry",
+    "PartageError": "partage.errors",
+    "InvalidProblemError": "partage.errors",
+    "UnknownStrategyError": "partage.errors",
+    "UnsupportedProblemError": "partage.errors",
+    "InvalidConfigError": "partage.errors",
+    "InconsistentGroupProtocolError": "partage.errors",
+    "WireFormatError": "partage.errors",
+    "InvalidCaptureError": "partage.errors",
+    "PlanInvariantError": "partage.errors",
+    "CertificateError": "partage.errors",
+    "ProblemTooLargeError": "partage.errors",
+    "MissingExtraError": "partage.errors",
+}
+
+__all__ = [  # noqa: PLE0604 - the names are the keys above, spelled out once
+    *_HOME,
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'partage' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,1 @@
+"""Partition to member: the contract, the registry, and one strategy a file."""

@@ -1,0 +1,83 @@
+"""The contract of a strategy: this file, and nothing else.
+
+A strategy is a value without state. What a Java assignor instance would remember between
+rounds travels as ``memory``: into `Strategy.assign` and out as ``plan.memory``, into
+`Strategy.on_assignment` and out as its answer. The same holds for settings: `configure`
+answers a new, configured strategy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import Protocol, runtime_checkable
+
+from partage.model import Assignment, Plan, Problem
+
+__all__ = ["RebalanceProtocol", "Strategy"]
+
+
+class RebalanceProtocol(IntEnum):
+    """How a group hands partitions over (Kafka's RebalanceProtocol, ids as on the wire)."""
+
+    EAGER = 0
+    COOPERATIVE = 1
+
+
+@runtime_checkable
+class Strategy(Protocol):
+    """What every strategy offers, ours and those that plug in by ``partage.strategies``.
+
+    Attributes:
+        name: the protocol name, as members list it when they join.
+        version: of the member's metadata (Kafka's ``ConsumerPartitionAssignor.version``).
+        algorithm: version of our plans; it changes when a plan for the same input does.
+        exact_to: the class and release that it equals, or None where it is nobody's twin.
+        protocols: supported rebalance protocols, preferred one first.
+        aliases: other names by which it is found (Java class names).
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def version(self) -> int: ...
+    @property
+    def algorithm(self) -> str: ...
+    @property
+    def exact_to(self) -> str | None: ...
+    @property
+    def protocols(self) -> tuple[RebalanceProtocol, ...]: ...
+    @property
+    def aliases(self) -> tuple[str, ...]: ...
+
+    def configure(self, config: Mapping[str, object]) -> Strategy:
+        """The same strategy with settings; it ignores the settings of others, as Kafka does.
+
+        Raises:
+            InvalidConfigError: one of its own settings has a wrong type or value.
+        """
+        ...
+
+    def subscription_user_data(
+        self, topics: Sequence[str], memory: object = None
+    ) -> bytes | None:
+        """What a member sends along with its subscription; None for nothing."""
+        ...
+
+    def assign(self, problem: Problem, memory: object = None) -> Plan:
+        """The leader's decision: every member has an entry, most work is on arrays.
+
+        Raises:
+            UnsupportedProblemError: the strategy refuses this problem, as its class does.
+        """
+        ...
+
+    def on_assignment(
+        self,
+        assignment: Assignment,
+        user_data: bytes | None,
+        generation: int,
+        memory: object = None,
+    ) -> object:
+        """A member got its assignment: what it remembers until it joins again."""
+        ...

@@ -1,0 +1,30 @@
+"""The model: names at the edges, dense int32 arrays inside.
+
+Which file answers what: `index` numbers topics and partitions, `cluster` says which exist
+and where, `group` what the members sent, `assignment` who has what, `problem` puts a
+group on a cluster in numbers, `reading` makes all this from JSON.
+"""
+
+from __future__ import annotations
+
+from partage.model.assignment import Assignment, Plan, Role, Unresolved
+from partage.model.cluster import Broker, Cluster
+from partage.model.group import NO_GENERATION, Claims, Group, Member
+from partage.model.index import Index, java_rank
+from partage.model.problem import Problem
+
+__all__ = [
+    "NO_GENERATION",
+    "Assignment",
+    "Broker",
+    "Claims",
+    "Cluster",
+    "Group",
+    "Index",
+    "Member",
+    "Plan",
+    "Problem",
+    "Role",
+    "Unresolved",
+    "java_rank",
+]

@@ -1,0 +1,193 @@
+"""Who has which partition: as a relation (Assignment), and with at most one owner (Plan)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.errors import PlanInvariantError
+from partage.model.group import Claims
+from partage.model.index import Index, Int32Array
+
+__all__ = ["Assignment", "Plan", "Role", "Unresolved"]
+
+
+class Role(IntEnum):
+    """What a member has a partition (or task) for."""
+
+    OWNER = 0
+    RELEASING = 1
+    ACTIVE = 2
+    STANDBY = 3
+    WARM_UP = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Unresolved:
+    """A partition given to a member although the index does not have it."""
+
+    member: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, eq=False)
+class Assignment:
+    """A relation of members and partitions, CSR by member, in the strategy's own order.
+
+    What a log records is an Assignment, and may be wrong: `judge.check` takes one.
+
+    Attributes:
+        index: the numbering of partitions.
+        members: member ids; a member without partitions has its (empty) entry.
+        start: int32[M + 1].
+        partition: int32[n], dense numbers.
+        role: int8[n], see `Role`.
+        unresolved: what the index does not have.
+
+    >>> index = Index.of({"t": 3})
+    >>> got = Assignment.of(index, {"c1": [("t", 2), ("t", 0)], "c2": {}})
+    >>> got.partition.tolist(), got.to_dict()
+    ([2, 0], {'c1': {'t': [2, 0]}, 'c2': {}})
+    """
+
+    index: Index
+    members: tuple[str, ...]
+    start: Int32Array
+    partition: Int32Array
+    role: NDArray[np.int8]
+    unresolved: tuple[Unresolved, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        index: Index,
+        owned: Mapping[str, object],
+        topic_number: Mapping[str, int] | None = None,
+        **more: Any,
+    ) -> Any:
+        """From names: member -> (topic, partition) pairs in order, or topic -> numbers.
+
+        ``topic_number`` says which topic a name means where the index has it more than
+        once (`Cluster` knows); without it the newest one is meant.
+        """
+        lists: list[Int32Array] = []
+        unresolved: list[Unresolved] = []
+        for member, value in owned.items():
+            claims = Claims.of(value, f"assignment.{member}")
+            names = claims.topics
+            of = index.topic if topic_number is None else lambda n: topic_number.get(n, -1)
+            numbers = np.array([of(n) for n in names], np.int32)
+            topic = numbers[claims.topic_ix] if len(claims) else claims.topic_ix
+            dense = index.locate_all(topic, claims.partition)
+            for i in np.flatnonzero(dense < 0).tolist():
+                lost = Unresolved(member, names[claims.topic_ix[i]], int(claims.partition[i]))
+                unresolved.append(lost)
+            lists.append(dense[dense >= 0])
+        return cls.from_lists(index, tuple(owned), lists, unresolved=tuple(unresolved), **more)
+
+    @classmethod
+    def from_lists(
+        cls,
+        index: Index,
+        members: Sequence[str],
+        lists: Sequence[Int32Array] | Sequence[list[int]],
+        **more: Any,
+    ) -> Any:
+        """From one list of dense numbers a member, all in the role of owner."""
+        sizes = np.array([len(x) for x in lists], np.int32)
+        start = np.zeros(len(lists) + 1, np.int32)
+        np.cumsum(sizes, out=start[1:])
+        parts = [np.asarray(x, np.int32) for x in lists if len(x)]
+        partition = np.concatenate(parts) if parts else np.zeros(0, np.int32)
+        role = np.zeros(len(partition), np.int8)
+        return cls(index, tuple(members), start, partition.astype(np.int32), role, **more)
+
+    @cached_property
+    def member_of(self) -> Int32Array:
+        """int32[n]: position of the member of each entry."""
+        return np.repeat(np.arange(len(self.members), dtype=np.int32), np.diff(self.start))
+
+    def partitions_of(self, member: int) -> Int32Array:
+        """int32: the member's dense numbers, in order."""
+        return self.partition[self.start[member] : self.start[member + 1]]
+
+    def to_pairs(self) -> dict[str, list[tuple[str, int]]]:
+        """Member -> (topic, partition) pairs in the strategy's exact order."""
+        topics = self.index.topics
+        topic = self.index.topic_of[self.partition].tolist()
+        number = self.index.number_of[self.partition].tolist()
+        named = [(topics[t], p) for t, p in zip(topic, number, strict=True)]
+        start = self.start.tolist()
+        return {m: named[start[i] : start[i + 1]] for i, m in enumerate(self.members)}
+
+    def to_dict(self) -> dict[str, dict[str, list[int]]]:
+        """Member -> topic -> numbers; every member has an entry, empty ones too."""
+        out: dict[str, dict[str, list[int]]] = {}
+        for member, pairs in self.to_pairs().items():
+            mine: dict[str, list[int]] = {}
+            for topic, p in pairs:
+                mine.setdefault(topic, []).append(p)
+            out[member] = mine
+        return out
+
+    def to_json(self) -> dict[str, list[list[object]]]:
+        """As in the vectors: member -> [[topic, partition], ...] in order."""
+        return {m: [[t, p] for t, p in pairs] for m, pairs in self.to_pairs().items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Plan(Assignment):
+    """An Assignment in which no partition has two owners.
+
+    Attributes:
+        memory: what the strategy wants back in the next round (opaque, may be None).
+        user_data: bytes per member that the leader sends along with the assignment.
+        warnings: what the operator should know about this plan.
+
+    Raises:
+        PlanInvariantError: a partition has two owners.
+
+    >>> Plan.of(Index.of({"t": 3}), {"c1": {"t": [0]}, "c2": {"t": [2]}}).owner.tolist()
+    [0, -1, 1]
+    """
+
+    memory: object = None
+    user_data: Mapping[str, bytes] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        counts = np.bincount(self.partition, minlength=1)
+        if counts.max(initial=0) > 1:
+            twice = np.flatnonzero(counts > 1).tolist()
+            raise PlanInvariantError([_twice(self.index.name(p)) for p in twice])
+
+    @cached_property
+    def owner(self) -> Int32Array:
+        """int32[P]: position of the owner of each partition, -1 for nobody."""
+        owner = np.full(self.index.partitions, -1, np.int32)
+        owner[self.partition] = self.member_of
+        return owner
+
+    @classmethod
+    def from_owner(
+        cls, index: Index, members: Sequence[str], owner: Int32Array, **more: Any
+    ) -> Plan:
+        """From the owner view; each member's partitions come in dense order."""
+        given = np.flatnonzero(owner >= 0).astype(np.int32)
+        order = given[np.argsort(owner[given], kind="stable")]
+        start = np.searchsorted(owner[order], np.arange(len(members) + 1)).astype(np.int32)
+        role = np.zeros(len(order), np.int8)
+        return cls(index, tuple(members), start, order, role, **more)
+
+
+def _twice(name: tuple[str, int]) -> str:
+    return f"{name[0]}-{name[1]} is owned twice"
+
+

@@ -1,0 +1,154 @@
+"""The cluster at one moment: which partitions exist, where their replicas are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.model.index import Index, Int32Array
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+__all__ = ["Broker", "Cluster"]
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A broker: its node id, and its rack if it has one.
+
+    >>> Broker(1, rack="a")
+    Broker(id=1, rack='a')
+    """
+
+    id: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Cluster:
+    """A mask over an `Index`, with replicas, leaders and racks.
+
+    Attributes:
+        index: the numbering.
+        topic_exists: bool[T].
+        partition_exists: bool[P]; partition numbers of a topic may have holes.
+        leader: int32[P], position in ``brokers``, -1 for none or unknown.
+        replica_start: int32[P + 1]; replica: int32[R], positions in ``brokers`` (CSR).
+        brokers: all brokers that are mentioned.
+
+    >>> cluster = Cluster.from_topics({"orders": 6, "clicks": 3})
+    >>> cluster.partitions_of("clicks").tolist()
+    [6, 7, 8]
+    """
+
+    index: Index
+    topic_exists: NDArray[np.bool_]
+    partition_exists: NDArray[np.bool_]
+    leader: Int32Array
+    replica_start: Int32Array
+    replica: Int32Array
+    brokers: tuple[Broker, ...]
+
+    @classmethod
+    def from_topics(
+        cls, topics: Mapping[str, int | Sequence[Sequence[str | None]]]
+    ) -> Cluster:
+        """Topics by name: a count of partitions, or for each partition its replicas' racks.
+
+        Raises:
+            InvalidProblemError: a count or a rack is malformed; says which.
+
+        >>> Cluster.from_topics({"t": [["a", "b"], ["b", None]]}).racks_of(1)
+        ('b',)
+        """
+        from partage.model.reading import cluster_from_topics
+
+        return cluster_from_topics(topics)
+
+    @classmethod
+    def from_json(cls, problem: Mapping[str, Any] | str | bytes | PathLike[str]) -> Cluster:
+        """The ``topics`` of a problem: JSON text, its parsed form, or a path to a file.
+
+        Raises:
+            InvalidProblemError: with path and value of what is wrong.
+        """
+        from partage.model.reading import cluster_from_topics, field, parsed
+
+        return cluster_from_topics(field(parsed(problem), "topics"))
+
+    @classmethod
+    def from_metadata(
+        cls,
+        topics: Mapping[str, Mapping[str, Any]],
+        brokers: Sequence[Mapping[str, Any]],
+        index: Index | None = None,
+    ) -> Cluster:
+        """A line of a capture's ``cluster.jsonl``: ``topics`` and ``brokers`` as written there.
+
+        With ``index`` given (the numbering of a whole history) the cluster is a mask over
+        it; it must have every topic (by id) and partition that is mentioned.
+
+        Raises:
+            InvalidProblemError: with path and value of what is wrong.
+        """
+        from partage.model.reading import cluster_from_metadata
+
+        return cluster_from_metadata(topics, brokers, index)
+
+    @cached_property
+    def _live(self) -> dict[str, int]:
+        return {self.index.topics[t]: int(t) for t in np.flatnonzero(self.topic_exists)}
+
+    @cached_property
+    def _by_topic(self) -> tuple[Int32Array, Int32Array]:
+        """Existing partitions sorted by (topic, number), and where each topic starts."""
+        alive = np.flatnonzero(self.partition_exists).astype(np.int32)
+        topic, number = self.index.topic_of[alive], self.index.number_of[alive]
+        alive = alive[np.lexsort((number, topic))]
+        start = np.searchsorted(
+            self.index.topic_of[alive], np.arange(len(self.index.topics) + 1)
+        )
+        return alive, start.astype(np.int32)
+
+    def topic(self, name: str) -> int:
+        """Number of the existing topic of this name, -1 if there is none."""
+        return self._live.get(name, -1)
+
+    def partitions_of(self, topic: str | int) -> Int32Array:
+        """int32[n]: dense numbers of a topic's existing partitions, by partition number."""
+        t = self.topic(topic) if isinstance(topic, str) else topic
+        if t < 0 or not self.topic_exists[t]:
+            return np.zeros(0, np.int32)
+        alive, start = self._by_topic
+        return alive[start[t] : start[t + 1]]
+
+    @cached_property
+    def rack_names(self) -> tuple[str, ...]:
+        """Racks of the brokers, sorted; the empty rack counts as none (KIP-881)."""
+        return tuple(sorted({b.rack for b in self.brokers if b.rack}))
+
+    @cached_property
+    def partition_racks(self) -> tuple[Int32Array, Int32Array]:
+        """CSR by partition of the distinct racks (positions in ``rack_names``) of its replicas."""
+        number = {rack: i for i, rack in enumerate(self.rack_names)}
+        of_broker = np.array([number.get(b.rack or "", -1) for b in self.brokers], np.int32)
+        count = len(self.partition_exists)
+        owner = np.repeat(np.arange(count, dtype=np.int64), np.diff(self.replica_start))
+        rack = of_broker[self.replica] if len(self.replica) else np.zeros(0, np.int32)
+        known = rack >= 0
+        keys = np.unique(owner[known] * max(len(number), 1) + rack[known])
+        width = max(len(number), 1)
+        start = np.searchsorted(keys, np.arange(count + 1, dtype=np.int64) * width)
+        return start.astype(np.int32), (keys % width).astype(np.int32)
+
+    def racks_of(self, partition: int) -> tuple[str, ...]:
+        """Names of the distinct racks that hold a replica of a partition."""
+        start, rack = self.partition_racks
+        mine = rack[start[partition] : start[partition + 1]]
+        return tuple(self.rack_names[r] for r in mine)

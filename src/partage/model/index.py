@@ -1,0 +1,194 @@
+"""Numbers for topics and partitions, given once and true for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.errors import InvalidProblemError
+
+__all__ = ["MOST_PARTITIONS", "Index", "Int32Array", "java_rank"]
+
+Int32Array = NDArray[np.int32]
+
+#: A count beyond this is a damaged file, not a cluster: refused before memory is taken.
+MOST_PARTITIONS = 20_000_000
+
+
+def java_rank(names: Sequence[str]) -> Int32Array:
+    """Rank of each name in the order of Java's ``String.compareTo`` (UTF-16 code units).
+
+    >>> java_rank(["b", "a", "c"]).tolist()
+    [1, 0, 2]
+    """
+    order = sorted(range(len(names)), key=lambda i: names[i].encode("utf-16-be", "surrogatepass"))
+    rank = np.empty(len(names), dtype=np.int32)
+    rank[order] = np.arange(len(names), dtype=np.int32)
+    return rank
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """Topics and partitions of a problem, or of a whole history, numbered once.
+
+    A topic's partitions are numbered in *extents*: runs of consecutive numbers. A topic
+    starts with one extent; when it grows, another one is appended, so that numbers
+    given before stay true. Where no topic has grown, extent ``e`` is topic ``e`` and
+    ``first_partition`` is the plain CSR offset array of the topics.
+
+    Attributes:
+        topics: names, one a topic; a topic made anew under its old name has its own entry.
+        ids: topic ids (Kafka's URL-safe base64), None where unknown.
+        extent_topic: int32[E], topic of each extent.
+        extent_number: int32[E], partition number with which the extent begins.
+        first_partition: int32[E + 1], first dense number of each extent (CSR).
+
+    >>> index = Index.of({"orders": 6, "clicks": 3})
+    >>> int(index.locate("clicks", 2)), index.partitions
+    (8, 9)
+    >>> index.name(8)
+    ('clicks', 2)
+    """
+
+    topics: tuple[str, ...]
+    ids: tuple[str | None, ...]
+    extent_topic: Int32Array
+    extent_number: Int32Array
+    first_partition: Int32Array
+
+    @classmethod
+    def of(
+        cls, counts: dict[str, int] | Iterable[tuple[str, str | None, int]]
+    ) -> Index:
+        """Number topics in the given order: a mapping name -> count, or (name, id, count)."""
+        rows = (
+            [(name, None, n) for name, n in counts.items()]
+            if isinstance(counts, dict)
+            else list(counts)
+        )
+        empty = np.zeros(0, np.int32)
+        start = cls((), (), empty, empty, np.zeros(1, np.int32))
+        return start.extended(rows)
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions have a number."""
+        return int(self.first_partition[-1])
+
+    @cached_property
+    def topic_of(self) -> Int32Array:
+        """int32[P]: topic of each partition."""
+        return np.repeat(self.extent_topic, np.diff(self.first_partition))
+
+    @cached_property
+    def number_of(self) -> Int32Array:
+        """int32[P]: partition number within its topic."""
+        sizes = np.diff(self.first_partition)
+        shift = self.extent_number - self.first_partition[:-1]
+        return np.arange(self.partitions, dtype=np.int32) + np.repeat(shift, sizes)
+
+    @cached_property
+    def topic_rank(self) -> Int32Array:
+        """int32[T]: rank of each topic in Java's string order of names."""
+        return java_rank(self.topics)
+
+    @cached_property
+    def _newest(self) -> dict[str, int]:
+        return {name: t for t, name in enumerate(self.topics)}
+
+    @cached_property
+    def _by_id(self) -> dict[str, int]:
+        return {i: t for t, i in enumerate(self.ids) if i is not None}
+
+    @cached_property
+    def _extent_keys(self) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
+        """Extents sorted by (topic, first number), for searches."""
+        keys = (self.extent_topic.astype(np.int64) << 32) | self.extent_number.astype(np.int64)
+        order = np.argsort(keys, kind="stable")
+        return keys[order], order
+
+    def topic(self, name: str) -> int:
+        """Number of the newest topic of this name, -1 if there is none."""
+        return self._newest.get(name, -1)
+
+    def topic_by_id(self, topic_id: str) -> int:
+        """Number of the topic with this id, -1 if there is none."""
+        return self._by_id.get(topic_id, -1)
+
+    def count(self, topic: int) -> int:
+        """How many partitions of a topic have a number."""
+        mine = self.extent_topic == topic
+        return int(np.diff(self.first_partition)[mine].sum())
+
+    def locate(self, topic: str | int, number: int) -> int:
+        """Dense number of a partition, -1 if it has none."""
+        t = self.topic(topic) if isinstance(topic, str) else topic
+        return int(self.locate_all(np.array([t], np.int32), np.array([number], np.int32))[0])
+
+    def locate_all(self, topic: Int32Array, number: Int32Array) -> Int32Array:
+        """Dense numbers of many partitions; -1 where topic is -1 or the number has none."""
+        keys, order = self._extent_keys
+        if len(keys) == 0 or len(topic) == 0:
+            return np.full(len(topic), -1, np.int32)
+        wanted = (topic.astype(np.int64) << 32) | np.maximum(number, 0).astype(np.int64)
+        at = order[np.maximum(np.searchsorted(keys, wanted, side="right") - 1, 0)]
+        dense = self.first_partition[at].astype(np.int64) + number - self.extent_number[at]
+        good = (
+            (topic >= 0)
+            & (number >= 0)
+            & (self.extent_topic[at] == topic)
+            & (dense >= self.first_partition[at])
+            & (dense < self.first_partition[at + 1])
+        )
+        return np.where(good, dense, -1).astype(np.int32)
+
+    def name(self, partition: int) -> tuple[str, int]:
+        """Topic name and partition number of a dense number."""
+        return self.topics[self.topic_of[partition]], int(self.number_of[partition])
+
+    def extended(self, rows: Iterable[tuple[str, str | None, int]]) -> Index:
+        """The same numbers, and more: topics that appear or grow (name, id, count).
+
+        A row whose id is known (or, without id, whose name is) grows that topic if its
+        count is larger; any other row is a new topic.
+
+        >>> grown = Index.of({"a": 1, "b": 1}).extended([("a", None, 3)])
+        >>> [grown.name(p) for p in range(4)]
+        [('a', 0), ('b', 0), ('a', 1), ('a', 2)]
+        """
+        topics, ids = list(self.topics), list(self.ids)
+        by_id, by_name = dict(self._by_id), {n: t for n, t in self._newest.items()}
+        sizes = {t: self.count(t) for t in range(len(topics))}
+        extent_topic, extent_number = list(self.extent_topic), list(self.extent_number)
+        ends = list(self.first_partition)
+        for name, topic_id, count in rows:
+            known = by_id.get(topic_id) if topic_id is not None else by_name.get(name)
+            if known is None:
+                known = len(topics)
+                topics.append(name)
+                ids.append(topic_id)
+                by_name[name] = known
+                if topic_id is not None:
+                    by_id[topic_id] = known
+                sizes[known] = -1  # a topic without partitions has an (empty) extent too
+            if count > sizes[known]:
+                first = max(sizes[known], 0)
+                end = int(ends[-1]) + count - first
+                if end > MOST_PARTITIONS:
+                    what = f"more than {MOST_PARTITIONS} partitions in all"
+                    raise InvalidProblemError(what, path=f"topics.{name}", value=count)
+                extent_topic.append(np.int32(known))
+                extent_number.append(np.int32(first))
+                ends.append(np.int32(end))
+                sizes[known] = count
+        return Index(
+            tuple(topics),
+            tuple(ids),
+            np.array(extent_topic, np.int32),
+            np.array(extent_number, np.int32),
+            np.array(ends, np.int32),
+        )

@@ -1,0 +1,97 @@
+"""A group on a cluster, in numbers: what strategies and the judge work on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from partage.model.cluster import Cluster
+from partage.model.group import Group
+from partage.model.index import Index, Int32Array
+
+__all__ = ["Problem"]
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Names resolved once, so that everything behind it is dense int32 arrays.
+
+    Members are numbered in join order, topics and partitions by the cluster's index.
+
+    >>> from partage.model import Member
+    >>> group = Group([Member("b", ["t", "gone"]), Member("a", ["t"])])
+    >>> problem = Problem(group, Cluster.from_topics({"t": 2}))
+    >>> problem.members_of(0).tolist(), problem.topics_of(0).tolist()
+    ([0, 1], [0])
+    """
+
+    group: Group
+    cluster: Cluster
+
+    @property
+    def index(self) -> Index:
+        """The cluster's numbering."""
+        return self.cluster.index
+
+    @cached_property
+    def subscription_topics(self) -> tuple[Int32Array, ...]:
+        """For each distinct subscription its existing topics, once each, in the order sent."""
+        out = []
+        for names in self.group.subscriptions:
+            topics = dict.fromkeys(self.cluster.topic(name) for name in names)
+            topics.pop(-1, None)
+            out.append(np.array(list(topics), np.int32))
+        return tuple(out)
+
+    def topics_of(self, member: int) -> Int32Array:
+        """int32: existing topics to which a member subscribes, in the order sent."""
+        return self.subscription_topics[self.group.subscription_of[member]]
+
+    @cached_property
+    def _subscribers(self) -> tuple[Int32Array, Int32Array]:
+        """CSR by topic of the subscribed members, in join order."""
+        by_class = self.subscription_topics
+        sizes = np.array([len(x) for x in by_class], np.int64)
+        of = self.group.subscription_of
+        member = np.repeat(np.arange(len(of), dtype=np.int32), sizes[of] if len(of) else 0)
+        topic = np.concatenate([by_class[s] for s in of]) if len(of) else np.zeros(0, np.int32)
+        order = np.argsort(topic, kind="stable")
+        start = np.searchsorted(topic[order], np.arange(len(self.index.topics) + 1))
+        return start.astype(np.int32), member[order]
+
+    def members_of(self, topic: int) -> Int32Array:
+        """int32: members that subscribe to a topic, in join order."""
+        start, member = self._subscribers
+        return member[start[topic] : start[topic + 1]]
+
+    @cached_property
+    def subscribed_topics(self) -> Int32Array:
+        """int32: existing topics with at least one subscriber, in index order."""
+        start, _ = self._subscribers
+        return np.flatnonzero(np.diff(start) > 0).astype(np.int32)
+
+    @cached_property
+    def member_rack(self) -> Int32Array:
+        """int32[M]: position in ``cluster.rack_names``; -1 without rack, -2 for a rack
+        on which no broker stands. The empty rack counts as none."""
+        number = {rack: i for i, rack in enumerate(self.cluster.rack_names)}
+        racks = [number.get(m.rack, -2) if m.rack else -1 for m in self.group]
+        return np.array(racks, np.int32)
+
+    @cached_property
+    def claims(self) -> tuple[Int32Array, Int32Array]:
+        """CSR by member of claimed partitions in the order sent; -1 where the cluster
+        has no such partition."""
+        start = np.zeros(len(self.group) + 1, np.int32)
+        parts: list[Int32Array] = []
+        for i, member in enumerate(self.group):
+            owned = member.owned
+            start[i + 1] = start[i] + len(owned)
+            if len(owned):
+                topics = np.array([self.cluster.topic(n) for n in owned.topics], np.int32)
+                dense = self.index.locate_all(topics[owned.topic_ix], owned.partition)
+                alive = (dense >= 0) & self.cluster.partition_exists[dense]
+                parts.append(np.where(alive, dense, -1).astype(np.int32))
+        return start, np.concatenate(parts) if parts else np.zeros(0, np.int32)
