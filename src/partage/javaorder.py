@@ -64,20 +64,20 @@ def string_hash(text: str) -> int:
 
 
 def string_order_key(text: str) -> bytes:
-    """A sort key for ``String.compareTo``: unsigned UTF-16 code units, shorter prefix first.
+    r"""A sort key for ``String.compareTo``: unsigned UTF-16 code units, shorter prefix first.
 
     It differs from Python's order only beyond the basic plane.
 
-    >>> sorted(["\\uff5a", "\\U00010000"], key=string_order_key) == ["\\U00010000", "\\uff5a"]
+    >>> sorted(["\uff5a", "\U00010000"], key=string_order_key) == ["\\U00010000", "\\uff5a"]
     True
     """
     return text.encode("utf-16-be", "surrogatepass")
 
 
 def uuid_hash(uuid: bytes) -> int:
-    """``org.apache.kafka.common.Uuid.hashCode`` of the 16 bytes, as a signed int32.
+    r"""``org.apache.kafka.common.Uuid.hashCode`` of the 16 bytes, as a signed int32.
 
-    >>> uuid_hash(bytes(15) + b"\\x07")
+    >>> uuid_hash(bytes(15) + b"\x07")
     7
     """
     mixed = int.from_bytes(uuid[:8], "big") ^ int.from_bytes(uuid[8:], "big")
@@ -152,8 +152,8 @@ def hash_order(
     """
     spread = [((h & 0xFFFFFFFF) >> 16 ^ h) & 0xFFFFFFFF for h in hashes]
     if compute_if_absent:
-        mask = _grown_by_compute(spread, table, looked_up_after) - 1
-        return sorted(reversed(range(len(spread))), key=lambda i: spread[i] & mask)
+        mask = _grown_by_compute(spread, table, looked_up_after=looked_up_after) - 1
+        return sorted(range(len(spread)), key=lambda i: (spread[i] & mask, -i))
     mask = _grown_by_put(spread, table) - 1
     return sorted(range(len(spread)), key=lambda i: spread[i] & mask)
 
@@ -198,7 +198,7 @@ def _grown_by_put(spread: list[int], table: int) -> int:
     return n
 
 
-def _grown_by_compute(spread: list[int], table: int, looked_up_after: bool) -> int:
+def _grown_by_compute(spread: list[int], table: int, *, looked_up_after: bool) -> int:
     """Slots after ``computeIfAbsent`` of all keys: the load is looked at before each."""
     n = table
     for count, key in enumerate(spread):
