@@ -1,0 +1,8 @@
+"""Spark: a capture in, Parquet tables and a summary out. Thin over `partage.history`.
+
+Which file answers what: `replay` is the table of contents, `capture` reads and checks the
+input, `session` starts Spark, `decode`, `commits` and `histories` are the jobs, `schemas`
+the tables, `write` how they are published, `summary` what stands at the head.
+"""
+
+from __future__ import annotations
