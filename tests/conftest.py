@@ -1,0 +1,46 @@
+"""What all tests share: how hard Hypothesis tries, and how many problems each tier runs."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# One fixed sequence in `make test` (a red run must be red for everybody), fresh ones in the heavy tiers.
+settings.register_profile(
+    "sample",
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    "full", max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile(os.environ.get("PARTAGE_HYPOTHESIS", "sample"))
+
+
+def _number(name: str, otherwise: int) -> int:
+    return int(os.environ.get(name, otherwise))
+
+
+@pytest.fixture(scope="session")
+def parity_n() -> int:
+    """How many problems a strategy faces against Kafka's own class: 300, `make parity` 100,000."""
+    return _number("PARTAGE_PARITY_N", 300)
+
+
+@pytest.fixture(scope="session")
+def fuzz_n() -> int:
+    """How many damaged inputs a reader faces: 20,000, `make fuzz` 1,000,000."""
+    return _number("PARTAGE_FUZZ_N", 20_000)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave soak tests to `make soak`."""
+    if os.environ.get("PARTAGE_SOAK"):
+        return
+    for item in items:
+        if item.get_closest_marker("soak"):
+            item.add_marker(pytest.mark.skip(reason="soak: runs in `make soak`"))
