@@ -38,17 +38,17 @@ class Strategy(Protocol):
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str: ...  # noqa: D102 - see Attributes
     @property
-    def version(self) -> int: ...
+    def version(self) -> int: ...  # noqa: D102 - see Attributes
     @property
-    def algorithm(self) -> str: ...
+    def algorithm(self) -> str: ...  # noqa: D102 - see Attributes
     @property
-    def exact_to(self) -> str | None: ...
+    def exact_to(self) -> str | None: ...  # noqa: D102 - see Attributes
     @property
-    def protocols(self) -> tuple[RebalanceProtocol, ...]: ...
+    def protocols(self) -> tuple[RebalanceProtocol, ...]: ...  # noqa: D102 - see Attributes
     @property
-    def aliases(self) -> tuple[str, ...]: ...
+    def aliases(self) -> tuple[str, ...]: ...  # noqa: D102 - see Attributes
 
     def configure(self, config: Mapping[str, object]) -> Strategy:
         """The same strategy with settings; it ignores the settings of others, as Kafka does.
@@ -58,9 +58,7 @@ class Strategy(Protocol):
         """
         ...
 
-    def subscription_user_data(
-        self, topics: Sequence[str], memory: object = None
-    ) -> bytes | None:
+    def subscription_user_data(self, topics: Sequence[str], memory: object = None) -> bytes | None:
         """What a member sends along with its subscription; None for nothing."""
         ...
 

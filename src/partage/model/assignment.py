@@ -189,5 +189,3 @@ class Plan(Assignment):
 
 def _twice(name: tuple[str, int]) -> str:
     return f"{name[0]}-{name[1]} is owned twice"
-
-

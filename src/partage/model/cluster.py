@@ -56,9 +56,7 @@ class Cluster:
     brokers: tuple[Broker, ...]
 
     @classmethod
-    def from_topics(
-        cls, topics: Mapping[str, int | Sequence[Sequence[str | None]]]
-    ) -> Cluster:
+    def from_topics(cls, topics: Mapping[str, int | Sequence[Sequence[str | None]]]) -> Cluster:
         """Topics by name: a count of partitions, or for each partition its replicas' racks.
 
         Raises:
@@ -97,7 +95,7 @@ class Cluster:
         Raises:
             InvalidProblemError: with path and value of what is wrong.
         """
-        from partage.model.reading import cluster_from_metadata
+        from partage.model.metadata import cluster_from_metadata
 
         return cluster_from_metadata(topics, brokers, index)
 
@@ -111,9 +109,7 @@ class Cluster:
         alive = np.flatnonzero(self.partition_exists).astype(np.int32)
         topic, number = self.index.topic_of[alive], self.index.number_of[alive]
         alive = alive[np.lexsort((number, topic))]
-        start = np.searchsorted(
-            self.index.topic_of[alive], np.arange(len(self.index.topics) + 1)
-        )
+        start = np.searchsorted(self.index.topic_of[alive], np.arange(len(self.index.topics) + 1))
         return alive, start.astype(np.int32)
 
     def topic(self, name: str) -> int:

@@ -23,6 +23,12 @@ NO_GENERATION = -1
 _INT32 = range(-(2**31), 2**31)
 
 
+def _is_int32(value: object) -> bool:
+    """Python's or NumPy's integer; `range` would search for a NumPy one item by item."""
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    return whole and int(value) in _INT32  # type: ignore[call-overload]
+
+
 @dataclass(frozen=True, slots=True)
 class Claims:
     """The partitions a member says it owns, as sent: order and duplicates kept.
@@ -55,12 +61,12 @@ class Claims:
         for topic, p in _pairs(owned, path):
             if not isinstance(topic, str):
                 raise InvalidProblemError("topic must be text", path=path, value=topic)
-            if isinstance(p, bool) or not isinstance(p, (int, np.integer)) or p not in _INT32:
+            if not _is_int32(p):
                 raise InvalidProblemError(
                     f"partition of {topic!r} must be an int32", path=path, value=p
                 )
             topic_ix.append(number.setdefault(topic, len(number)))
-            partition.append(int(p))
+            partition.append(int(p))  # type: ignore[call-overload]
         return cls(tuple(number), np.array(topic_ix, np.int32), np.array(partition, np.int32))
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
@@ -139,7 +145,9 @@ class Member:
         where = f"members.{id}"
         _expect_text(id, "members.id")
         if isinstance(topics, (str, bytes)):
-            raise InvalidProblemError("must be a list of names", path=f"{where}.topics", value=topics)
+            raise InvalidProblemError(
+                "must be a list of names", path=f"{where}.topics", value=topics
+            )
         self.id = id
         self.topics = tuple(topics)
         for i, topic in enumerate(self.topics):
@@ -149,14 +157,15 @@ class Member:
             None if instance_id is None else _expect_text(instance_id, f"{where}.instance_id")
         )
         self.owned = Claims.of(owned, f"{where}.owned")
-        if isinstance(generation, bool) or generation not in _INT32:
+        if not _is_int32(generation):
             what = "must be an int32"
             raise InvalidProblemError(what, path=f"{where}.generation", value=generation)
         self.generation = max(int(generation), NO_GENERATION)
-        if user_data is not None and not isinstance(user_data, (bytes, bytearray, memoryview)):
+        sent: object = user_data  # callers are not all typed
+        if sent is not None and not isinstance(sent, (bytes, bytearray, memoryview)):
             what = "must be bytes or None"
-            raise InvalidProblemError(what, path=f"{where}.user_data", value=user_data)
-        self.user_data = None if user_data is None else bytes(user_data)
+            raise InvalidProblemError(what, path=f"{where}.user_data", value=sent)
+        self.user_data = None if sent is None else bytes(sent)
         self.weight = _expect_number(weight, f"{where}.weight")
         self.capacity = None if capacity is None else _expect_number(capacity, f"{where}.capacity")
 
@@ -277,5 +286,3 @@ class Group:
     def member_rank(self) -> Int32Array:
         """int32[M]: rank of each member id in Java's string order."""
         return java_rank(self.ids)
-
-

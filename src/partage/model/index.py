@@ -16,7 +16,7 @@ __all__ = ["MOST_PARTITIONS", "Index", "Int32Array", "java_rank"]
 Int32Array = NDArray[np.int32]
 
 #: A count beyond this is a damaged file, not a cluster: refused before memory is taken.
-MOST_PARTITIONS = 20_000_000
+MOST_PARTITIONS = 4_000_000
 
 
 def java_rank(names: Sequence[str]) -> Int32Array:
@@ -61,9 +61,7 @@ class Index:
     first_partition: Int32Array
 
     @classmethod
-    def of(
-        cls, counts: dict[str, int] | Iterable[tuple[str, str | None, int]]
-    ) -> Index:
+    def of(cls, counts: dict[str, int] | Iterable[tuple[str, str | None, int]]) -> Index:
         """Number topics in the given order: a mapping name -> count, or (name, id, count)."""
         rows = (
             [(name, None, n) for name, n in counts.items()]
@@ -161,7 +159,7 @@ class Index:
         [('a', 0), ('b', 0), ('a', 1), ('a', 2)]
         """
         topics, ids = list(self.topics), list(self.ids)
-        by_id, by_name = dict(self._by_id), {n: t for n, t in self._newest.items()}
+        by_id, by_name = dict(self._by_id), dict(self._newest)
         sizes = {t: self.count(t) for t in range(len(topics))}
         extent_topic, extent_number = list(self.extent_topic), list(self.extent_number)
         ends = list(self.first_partition)

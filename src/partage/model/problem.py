@@ -47,7 +47,7 @@ class Problem:
 
     def topics_of(self, member: int) -> Int32Array:
         """int32: existing topics to which a member subscribes, in the order sent."""
-        return self.subscription_topics[self.group.subscription_of[member]]
+        return self.subscription_topics[int(self.group.subscription_of[member])]
 
     @cached_property
     def _subscribers(self) -> tuple[Int32Array, Int32Array]:
@@ -74,16 +74,17 @@ class Problem:
 
     @cached_property
     def member_rack(self) -> Int32Array:
-        """int32[M]: position in ``cluster.rack_names``; -1 without rack, -2 for a rack
-        on which no broker stands. The empty rack counts as none."""
+        """int32[M]: position in ``cluster.rack_names``; -1 without rack, -2 if no broker is on it.
+
+        The empty rack counts as none.
+        """
         number = {rack: i for i, rack in enumerate(self.cluster.rack_names)}
         racks = [number.get(m.rack, -2) if m.rack else -1 for m in self.group]
         return np.array(racks, np.int32)
 
     @cached_property
     def claims(self) -> tuple[Int32Array, Int32Array]:
-        """CSR by member of claimed partitions in the order sent; -1 where the cluster
-        has no such partition."""
+        """CSR by member of claimed partitions, as sent; -1 where the cluster has none such."""
         start = np.zeros(len(self.group) + 1, np.int32)
         parts: list[Int32Array] = []
         for i, member in enumerate(self.group):

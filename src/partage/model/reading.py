@@ -1,4 +1,4 @@
-"""Problems from JSON and from metadata: every malformed value is named with its path."""
+"""Problems from JSON: every malformed value is named with its path."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import numpy as np
 from partage.errors import InvalidProblemError
 from partage.model.cluster import Broker, Cluster
 from partage.model.group import Group, Member
-from partage.model.index import MOST_PARTITIONS, Index
+from partage.model.index import MOST_PARTITIONS, Index, Int32Array
 
-__all__ = ["cluster_from_metadata", "cluster_from_topics", "field", "group_from_members", "parsed"]
+__all__ = ["cluster_from_topics", "field", "group_from_members", "listed", "parsed", "text"]
 
 _MEMBER_FIELDS = (
     "id", "topics", "instance", "rack", "owned", "generation", "userData", "weight", "capacity",
@@ -80,9 +80,9 @@ def _replica_racks(name: str, value: object) -> list[list[str | None]] | None:
             raise InvalidProblemError(what, path=path, value=value)
         return None
     out: list[list[str | None]] = []
-    for p, racks in enumerate(_listed(value, path, "a partition count or a list")):
+    for p, racks in enumerate(listed(value, path, "a partition count or a list")):
         inner = f"{path}[{p}]"
-        out.append(list(_listed(racks, inner, "a list of racks")))
+        out.append(list(listed(racks, inner, "a list of racks")))
         for r, rack in enumerate(out[-1]):
             if rack is not None and not isinstance(rack, str):
                 raise InvalidProblemError(
@@ -91,7 +91,8 @@ def _replica_racks(name: str, value: object) -> list[list[str | None]] | None:
     return out
 
 
-def _listed(value: object, path: str, what: str) -> Sequence[Any]:
+def listed(value: object, path: str, what: str) -> Sequence[Any]:
+    """A value that must be a JSON list."""
     if isinstance(value, (str, bytes)) or not isinstance(value, (list, tuple)):
         raise InvalidProblemError(f"must be {what}", path=path, value=value)
     return value
@@ -100,40 +101,50 @@ def _listed(value: object, path: str, what: str) -> Sequence[Any]:
 def _with_racks(index: Index, placed: Sequence[list[list[str | None]] | None]) -> Cluster:
     """One broker stands for the k-th replica of a partition on a rack; a rackless one for null."""
     brokers: dict[tuple[str | None, int], int] = {}
-    start = np.zeros(index.partitions + 1, np.int32)
-    replica: list[int] = []
-    p = 0
+    sizes: list[Int32Array] = []
+    replicas: list[Int32Array] = []
     for t, racks in enumerate(placed):
-        rows: Iterator[list[str | None]] | Any = racks
         if racks is None:
-            rows = ([None] for _ in range(index.count(t)))
-        for row in rows:
-            used: dict[str | None, int] = {}
-            for rack in row:
-                k = used[rack] = used.get(rack, -1) + 1
-                replica.append(brokers.setdefault((rack, k), len(brokers)))
-            p += 1
-            start[p] = len(replica)
+            rackless = brokers.setdefault((None, 0), len(brokers)) if index.count(t) else 0
+            sizes.append(np.ones(index.count(t), np.int32))
+            replicas.append(np.full(index.count(t), rackless, np.int32))
+            continue
+        sizes.append(np.array([len(row) for row in racks], np.int32))
+        flat = [b for row in racks for b in _stand_ins(row, brokers)]
+        replicas.append(np.array(flat, np.int32))
+    start = np.zeros(index.partitions + 1, np.int32)
+    replica = np.zeros(0, np.int32)
+    if placed:
+        np.cumsum(np.concatenate(sizes), out=start[1:])
+        replica = np.concatenate(replicas)
     leader = np.full(index.partitions, -1, np.int32)
-    if replica:
-        has = np.diff(start) > 0
-        leader[has] = np.array(replica, np.int32)[start[:-1][has]]
+    has = np.diff(start) > 0
+    leader[has] = replica[start[:-1][has]]
     return Cluster(
         index,
         np.ones(len(index.topics), bool),
         np.ones(index.partitions, bool),
         leader,
         start,
-        np.array(replica, np.int32),
+        replica,
         tuple(Broker(i, rack) for i, (rack, _) in enumerate(brokers)),
     )
+
+
+def _stand_ins(
+    row: Sequence[str | None], brokers: dict[tuple[str | None, int], int]
+) -> Iterator[int]:
+    used: dict[str | None, int] = {}
+    for rack in row:
+        k = used[rack] = used.get(rack, -1) + 1
+        yield brokers.setdefault((rack, k), len(brokers))
 
 
 def group_from_members(members: object) -> Group:
     """See `Group.from_json`."""
     return Group(
         _member(value, f"members[{i}]")
-        for i, value in enumerate(_listed(members, "members", "a list of members"))
+        for i, value in enumerate(listed(members, "members", "a list of members"))
     )
 
 
@@ -146,10 +157,10 @@ def _member(value: object, path: str) -> Member:
             raise InvalidProblemError(what, path=f"{path}.{name}", value=value[name])
     if "id" not in value:
         raise InvalidProblemError("is missing", path=f"{path}.id", value=None)
-    _text(value["id"], f"{path}.id")
-    topics = _listed(value.get("topics", []), f"{path}.topics", "a list of names")
+    text(value["id"], f"{path}.id")
+    topics = listed(value.get("topics", []), f"{path}.topics", "a list of names")
     for i, topic in enumerate(topics):
-        _text(topic, f"{path}.topics[{i}]")
+        text(topic, f"{path}.topics[{i}]")
     generation = value.get("generation", -1)
     if generation is not None and (isinstance(generation, bool) or not isinstance(generation, int)):
         raise InvalidProblemError("must be an int32", path=f"{path}.generation", value=generation)
@@ -167,8 +178,8 @@ def _member(value: object, path: str) -> Member:
         )
     except InvalidProblemError as e:
         # Member names itself by its id; in a file the position is what one looks for.
-        tail = e.path.removeprefix(f"members.{value['id']}")
-        raise InvalidProblemError(e.what, path=f"{path}{tail}", value=e.value) from None
+        inside = e.path.removeprefix(f"members.{value['id']}").removeprefix(path)
+        raise InvalidProblemError(e.what, path=f"{path}{inside}", value=e.value) from None
 
 
 def _owned_default(value: Mapping[str, Any], path: str) -> object:
@@ -178,7 +189,8 @@ def _owned_default(value: Mapping[str, Any], path: str) -> object:
     return ()
 
 
-def _text(value: object, path: str) -> str:
+def text(value: object, path: str) -> str:
+    """A value that must be text."""
     if not isinstance(value, str):
         raise InvalidProblemError("must be text", path=path, value=value)
     return value
@@ -188,99 +200,6 @@ def _bytes(value: object, path: str) -> bytes | None:
     if value is None:
         return None
     try:
-        return base64.b64decode(_text(value, path), validate=True)
+        return base64.b64decode(text(value, path), validate=True)
     except (binascii.Error, ValueError) as e:
         raise InvalidProblemError(f"must be base64 ({e})", path=path, value=value) from None
-
-
-def cluster_from_metadata(
-    topics: Mapping[str, Mapping[str, Any]],
-    brokers: Sequence[Mapping[str, Any]],
-    index: Index | None,
-) -> Cluster:
-    """See `Cluster.from_metadata`."""
-    known = tuple(_broker(b, f"brokers[{i}]") for i, b in enumerate(_listed(brokers, "brokers", "a list")))
-    position = {b.id: i for i, b in enumerate(known)}
-    rows: list[tuple[str, str | None, int]] = []
-    placed: list[tuple[int, list[int], int]] = []
-    if not isinstance(topics, Mapping):
-        raise InvalidProblemError("must be an object", path="topics", value=topics)
-    listed = {name: _partitions(name, value) for name, value in topics.items()}
-    for name, (topic_id, parts) in listed.items():
-        rows.append((name, topic_id, max((p for p, _, _ in parts), default=-1) + 1))
-    index = index if index is not None else Index.of(rows)
-    exists = np.zeros(len(index.topics), bool)
-    for name, (topic_id, parts) in listed.items():
-        t = index.topic_by_id(topic_id) if topic_id else index.topic(name)
-        if t < 0:
-            raise InvalidProblemError("topic is not in the index", path=f"topics.{name}", value=topic_id)
-        exists[t] = True
-        for p, leader, replicas in parts:
-            dense = index.locate(t, p)
-            if dense < 0:
-                raise InvalidProblemError("partition is not in the index", path=f"topics.{name}", value=p)
-            placed.append((dense, replicas, leader))
-    return _placed(index, exists, placed, known, position)
-
-
-def _broker(value: object, path: str) -> Broker:
-    if not isinstance(value, Mapping) or not isinstance(value.get("id"), int):
-        raise InvalidProblemError("must be an object with an int id", path=path, value=value)
-    rack = value.get("rack")
-    return Broker(value["id"], None if rack is None else _text(rack, f"{path}.rack"))
-
-
-def _partitions(name: str, value: object) -> tuple[str | None, list[tuple[int, int, list[int]]]]:
-    path = f"topics.{name}"
-    if not isinstance(value, Mapping):
-        raise InvalidProblemError("must be an object", path=path, value=value)
-    topic_id = value.get("id")
-    if topic_id is not None:
-        _text(topic_id, f"{path}.id")
-    out = []
-    for i, row in enumerate(_listed(value.get("partitions"), f"{path}.partitions", "a list")):
-        where = f"{path}.partitions[{i}]"
-        if not isinstance(row, Mapping):
-            raise InvalidProblemError("must be an object", path=where, value=row)
-        p, leader = row.get("p"), row.get("leader", -1)
-        replicas = _listed(row.get("replicas", []), f"{where}.replicas", "a list of broker ids")
-        for number in (p, leader, *replicas):
-            if isinstance(number, bool) or not isinstance(number, int):
-                raise InvalidProblemError("p, leader and replicas must be ints", path=where, value=row)
-        if not 0 <= row["p"] <= MOST_PARTITIONS:
-            raise InvalidProblemError("no such partition number", path=f"{where}.p", value=p)
-        out.append((row["p"], leader, list(replicas)))
-    return topic_id, out
-
-
-def _placed(
-    index: Index,
-    topic_exists: Any,
-    placed: list[tuple[int, list[int], int]],
-    known: tuple[Broker, ...],
-    position: dict[int, int],
-) -> Cluster:
-    """A replica on a broker that is down is on a broker whose rack nobody knows."""
-    brokers = list(known)
-
-    def at(broker: int) -> int:
-        if broker not in position:
-            position[broker] = len(brokers)
-            brokers.append(Broker(broker))
-        return position[broker]
-
-    partition_exists = np.zeros(index.partitions, bool)
-    leader = np.full(index.partitions, -1, np.int32)
-    by_partition: dict[int, list[int]] = {}
-    for dense, replicas, lead in placed:
-        partition_exists[dense] = True
-        by_partition[dense] = [at(b) for b in replicas]
-        leader[dense] = at(lead) if lead >= 0 else -1
-    sizes = np.zeros(index.partitions + 1, np.int32)
-    for dense, replicas in by_partition.items():
-        sizes[dense + 1] = len(replicas)
-    flat = [b for dense in sorted(by_partition) for b in by_partition[dense]]
-    return Cluster(
-        index, topic_exists, partition_exists, leader,
-        np.cumsum(sizes).astype(np.int32), np.array(flat, np.int32), tuple(brokers),
-    )  # fmt: skip
