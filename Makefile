@@ -1,0 +1,67 @@
+# `make` alone lists the verbs; the text behind ## is what it prints.
+# demo and test set everything up themselves, in .venv, from Python >= 3.10 with pip and Java 17.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+# More arguments for a verb: make test ARGS="-k range -x"
+ARGS ?=
+OUT ?= demo-out
+
+.PHONY: help demo test lint types bench docs parity fuzz soak jvm wheel lock clean java run-env test-env docs-env
+
+help: ## list the verbs
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: run-env ## replay the recorded history of a real cluster on Spark, open the report (OUT=demo-out)
+	@$(BIN)/partage demo --out $(OUT) $(ARGS)
+
+test: test-env ## a sample of every tier: unit, property, parity, fuzz, pipeline, cli, browser, architecture, doctests
+	@$(PYTEST) $(ARGS)
+
+lint: test-env ## ruff: all rules, and the format
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+types: test-env ## mypy --strict on src
+	@$(BIN)/mypy
+
+bench: test-env ## the benchmarks; prints figures, judges nothing
+	@for one in benchmarks/bench_*.py; do $(BIN)/python "$$one" $(ARGS) || exit 1; done
+
+docs: docs-env ## build the documentation into site/, warnings are errors
+	@DISABLE_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict --quiet && echo "site/index.html"
+
+parity: test-env ## heavy: 100,000 problems per strategy against Kafka's own classes
+	@PARTAGE_PARITY_N=$${PARTAGE_PARITY_N:-100000} PARTAGE_HYPOTHESIS=full $(PYTEST) tests -m parity $(ARGS)
+
+fuzz: test-env ## heavy: 1,000,000 damaged inputs per reader
+	@PARTAGE_FUZZ_N=$${PARTAGE_FUZZ_N:-1000000} PARTAGE_HYPOTHESIS=full $(PYTEST) tests -m fuzz $(ARGS)
+
+soak: test-env ## heavy: large histories, and the pipeline again and again
+	@PARTAGE_SOAK=1 $(PYTEST) tests -m soak $(ARGS)
+
+jvm: java ## fetch Kafka's jars and compile the parity programs into jvm/target
+	@tools/jvm.sh && echo "jvm/target/classes jvm/target/lib"
+
+wheel: test-env ## build the wheel into dist/
+	@$(BIN)/uv build --quiet --wheel --out-dir dist && ls dist/*.whl
+
+lock: test-env ## lock the dependencies anew (ARGS=--upgrade for newer ones)
+	@$(BIN)/python tools/lock.py $(ARGS)
+
+clean: ## remove what the verbs made, the environment too
+	rm -rf .venv dist build site demo-out jvm/target .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# Java first: one sentence now is better than one after half a gigabyte.
+java:
+	@tools/check-java.sh
+
+run-env: java
+	@tools/setup.sh run
+
+test-env: java
+	@tools/setup.sh test
+
+docs-env:
+	@tools/setup.sh docs
