@@ -1,0 +1,137 @@
+"""Rules of the house that no linter knows."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from architecture.source_tree import ROOT, sources, tree
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+LONGEST_FILE = 400
+LONGEST_FUNCTION = 60
+
+
+def _test_functions() -> list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    return [
+        (f"{file.relative_to(ROOT)}:{node.lineno} {node.name}", node)
+        for file in sorted((ROOT / "tests").rglob("test_*.py"))
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name.startswith("test_")
+    ]
+
+
+def test_every_test_says_in_a_sentence_what_it_shows() -> None:
+    """Each test function has a docstring."""
+    found = _test_functions()
+    assert found
+    silent = [where for where, node in found if not ast.get_docstring(node)]
+    assert not silent, "\n".join(silent)
+
+
+def test_files_and_functions_keep_their_budgets() -> None:
+    """A file has at most 400 lines, a function's body at most 60 (its docstring aside)."""
+    long = []
+    for file in sources():
+        lines = len(file.read_text(encoding="utf-8").splitlines())
+        if lines > LONGEST_FILE:
+            long.append(f"{file.relative_to(ROOT)}: {lines} lines")
+        for node in ast.walk(tree(file)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                body = node.body[1:] if ast.get_docstring(node) else node.body
+                if body and (body[-1].end_lineno or 0) - body[0].lineno >= LONGEST_FUNCTION:
+                    long.append(f"{file.relative_to(ROOT)}:{node.lineno} {node.name}")
+    assert not long, "\n".join(long)
+
+
+def test_every_module_and_public_name_is_documented() -> None:
+    """Modules, public classes and public functions have a docstring: the API reference is made of them."""
+    bare = [str(file.relative_to(ROOT)) for file in sources() if not ast.get_docstring(tree(file))]
+    bare += [
+        f"{file.relative_to(ROOT)}:{node.lineno} {node.name}"
+        for file in sources()
+        for node in tree(file).body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        and not node.name.startswith("_")
+        and not ast.get_docstring(node)
+    ]
+    assert not bare, "\n".join(bare)
+
+
+def test_every_module_postpones_annotations() -> None:
+    """`from __future__ import annotations` stands in every module that has code."""
+    missing = [
+        str(file.relative_to(ROOT))
+        for file in sources()
+        if len(tree(file).body) > 1
+        and not any(
+            isinstance(node, ast.ImportFrom) and node.module == "__future__"
+            for node in tree(file).body
+        )
+    ]
+    assert not missing
+
+
+def _requirements(pyproject: dict) -> set[str]:
+    project = pyproject["project"]
+    listed = list(project["dependencies"])
+    for extra in project["optional-dependencies"].values():
+        listed += extra
+    return {_name(one) for one in listed} - {"partage"}
+
+
+def _name(requirement: str) -> str:
+    found = re.match(r"[A-Za-z0-9._-]+", requirement)
+    assert found
+    return re.sub(r"[-_.]+", "-", found[0]).lower()
+
+
+def test_the_lock_file_is_of_this_pyproject() -> None:
+    """uv.lock knows the same requirements, extras and groups as pyproject.toml: else `make lock`."""
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    lock = tomllib.loads((ROOT / "uv.lock").read_text())
+    (ours,) = [one for one in lock["package"] if one["name"] == "partage"]
+    assert {one["name"] for one in ours["metadata"]["requires-dist"]} - {
+        "partage"
+    } == _requirements(pyproject)
+    assert set(ours["optional-dependencies"]) == set(pyproject["project"]["optional-dependencies"])
+    for group, listed in pyproject["dependency-groups"].items():
+        locked = {one["name"] for one in ours["metadata"]["requires-dev"][group]}
+        assert locked == {_name(one) for one in listed}
+    assert lock["requires-python"] == pyproject["project"]["requires-python"]
+
+
+def test_the_lock_file_names_no_host_and_every_hash() -> None:
+    """Where files come from is the person's own setting; what they are is locked by hash."""
+    text = (ROOT / "uv.lock").read_text()
+    assert "://" not in text
+    for package in tomllib.loads(text)["package"]:
+        files = [*package.get("wheels", []), *([package["sdist"]] if "sdist" in package else [])]
+        assert all(one["hash"].startswith("sha256:") for one in files)
+
+
+@pytest.mark.slow
+def test_the_wheel_carries_types_and_sample(tmp_path) -> None:
+    """The built wheel has py.typed, the recorded sample, the licence, and none of the tests."""
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert "partage/py.typed" in names
+    assert "partage/sample/consumer_offsets.parquet" in names
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"partage"}

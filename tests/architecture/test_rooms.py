@@ -1,0 +1,202 @@
+"""Who may import whom: the table of design.md, enforced.
+
+An import counts wherever it stands: at the top, under TYPE_CHECKING, inside a function.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from architecture.source_tree import (
+    PACKAGE,
+    ROOT,
+    all_imports,
+    imports_of,
+    module_name,
+    room_of,
+    rooms,
+    sources,
+    tree,
+)
+
+# Foundations: everybody may stand on them. javaorder is Java's hash order, which the model needs.
+BASE = {"errors", "kernels", "javaorder", "model"}
+DECIDING = {"keys", "groups", "streams", "replicas"}
+PURE = {*BASE, *DECIDING, "solve", "judge", "wire", "history", "simulation", "weights", "deciding"}
+EVERYTHING = {
+    *PURE,
+    "capture",
+    "clients",
+    "pipeline",
+    "report",
+    "sample",
+    "testing",
+    "cli",
+    "partage",
+}
+
+# room: the rooms it may import, itself always among them.
+MAY_IMPORT = {
+    "errors": set(),
+    "javaorder": {"errors", "kernels"},
+    "kernels": {"errors"},
+    "model": {"errors", "kernels", "javaorder"},
+    "solve": BASE,
+    # The judge knows no contestant, and verifies what `solve` claims without importing it.
+    "judge": BASE - {"javaorder"},
+    **{room: {*BASE, "solve", "wire"} for room in DECIDING},
+    "wire": {"errors", "kernels"},
+    "history": PURE - {"deciding"},
+    "simulation": PURE,
+    "weights": PURE - {"deciding"},
+    "deciding": PURE,
+    "capture": PURE,
+    "clients": PURE,
+    "pipeline": {*PURE, "sample", "capture"},
+    # Plain data in: no Spark, no strategies.
+    "report": {"errors"},
+    "sample": {"errors"},
+    "testing": PURE,
+    "cli": EVERYTHING,
+    "__main__": {"cli"},
+    "partage": EVERYTHING - {"cli", "pipeline", "report"},
+}
+
+# room: libraries besides the standard one and NumPy.
+LIBRARIES = {
+    "kernels": {"numba"},
+    "capture": {"pyarrow", "kafka", "aiokafka"},
+    "clients": {"kafka", "aiokafka", "faust", "mode"},
+    "pipeline": {"pyspark", "pyarrow", "pandas", "rich"},
+    "report": {"jinja2", "rich"},
+    "testing": {"hypothesis"},
+    "cli": {"typer", "click", "rich", "pyarrow"},
+}
+
+# Libraries that take long to load. Even their own room asks for them when it needs them.
+SLOW = {"numba", "jinja2", "rich"}
+# ... except where nothing runs without them.
+AT_HOME = {("cli", "rich"), ("cli", "typer")}
+
+# What would make an answer depend on the machine, the hour or chance.
+IMPURE_MODULES = {
+    "asyncio", "concurrent", "datetime", "glob", "http", "io", "logging", "multiprocessing", "os", "pathlib", "platform",
+    "random", "secrets", "select", "shutil", "signal", "socket", "subprocess", "tempfile", "threading", "time", "urllib", "uuid",
+}  # fmt: skip
+IMPURE_CALLS = {"open", "print", "input", "hash", "id", "exec", "eval"}
+# The one door by which a problem file comes in (Cluster.from_json takes a path).
+READS_FILES = PACKAGE / "model" / "reading.py"
+
+
+def test_every_room_is_in_the_table() -> None:
+    """A new room says first whom it may import."""
+    assert set(rooms()) <= set(MAY_IMPORT)
+
+
+def test_rooms_import_only_whom_the_table_allows() -> None:
+    """No import of ours crosses the table."""
+    wrong = [
+        str(one)
+        for one in all_imports()
+        if one.library == "partage"
+        and (target := room_of(one.module)) != one.room
+        and target not in MAY_IMPORT.get(one.room, EVERYTHING)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_rooms_use_only_their_own_libraries() -> None:
+    """Each library has its room: pyspark in the pipeline, jinja2 in the report, and so on."""
+    wrong = [
+        str(one)
+        for one in all_imports()
+        if one.library not in {"partage", "numpy", "__future__", "typing_extensions"}
+        and one.library not in sys.stdlib_module_names
+        and one.library not in LIBRARIES.get(one.room, set())
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_slow_libraries_are_imported_where_they_are_used() -> None:
+    """numba, jinja2 and rich are imported inside functions, so that a help text does not wait."""
+    wrong = [
+        str(one)
+        for one in all_imports()
+        if one.on_load and one.library in SLOW and (one.room, one.library) not in AT_HOME
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_client_modules_use_one_client_library_each() -> None:
+    """A live plug-in needs its own client only."""
+    for file in sources():
+        if file.parent.name in {"clients", "capture"}:
+            used = {one.library for one in imports_of(file)} & {"kafka", "aiokafka", "faust"}
+            assert len(used) <= 1, f"{file} imports {used}"
+
+
+@pytest.mark.parametrize("room", sorted(PURE & set(rooms())))
+def test_pure_rooms_have_no_clock_no_chance_no_files(room: str) -> None:
+    """Same input, same plan, on any machine, at any hour, under any hash seed."""
+    files = [one for one in sources() if room_of(module_name(one)) == room and one != READS_FILES]
+    wrong = [
+        str(one)
+        for file in files
+        for one in imports_of(file)
+        if one.library in IMPURE_MODULES or one.module.startswith("numpy.random")
+    ]
+    for file in files:
+        wrong += _impure_names(file)
+    assert not wrong, "\n".join(wrong)
+
+
+def _impure_names(file: Path) -> list[str]:
+    found = []
+    for node in ast.walk(tree(file)):
+        name = ""
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            name = node.func.id if node.func.id in IMPURE_CALLS else ""
+        elif isinstance(node, ast.Attribute):
+            dotted = ast.unparse(node)
+            name = dotted if dotted in {"np.random", "numpy.random"} else ""
+        if name:
+            found.append(f"{file.relative_to(ROOT)}:{node.lineno} uses {name}")
+    return found
+
+
+def test_the_walk_sees_every_kind_of_import(tmp_path, monkeypatch) -> None:
+    """The rules above are blind to nothing: top, TYPE_CHECKING, function, relative, by name."""
+    package = tmp_path / "src" / "partage"
+    (package / "judge").mkdir(parents=True)
+    (package / "solve.py").touch()
+    file = package / "judge" / "rules.py"
+    file.write_text(
+        textwrap.dedent("""
+        import typing
+        import numba.core
+        from ..solve import flow
+        if typing.TYPE_CHECKING:
+            from partage import solve
+        else:
+            import json
+        def f():
+            import jinja2
+            import_module("pyspark.sql")
+        """)
+    )
+    monkeypatch.setattr("architecture.source_tree.PACKAGE", package)
+    seen = [(one.module, one.on_load) for one in imports_of(file)]
+    assert seen == [
+        ("typing", True),
+        ("numba.core", True),
+        ("partage.solve", True),
+        ("partage.solve", False),
+        ("json", True),
+        ("jinja2", False),
+        ("pyspark.sql", False),
+    ]
