@@ -68,7 +68,7 @@ def string_order_key(text: str) -> bytes:
 
     It differs from Python's order only beyond the basic plane.
 
-    >>> sorted(["\uff5a", "\U00010000"], key=string_order_key) == ["\\U00010000", "\\uff5a"]
+    >>> sorted(["\uff5a", "\U00010000"], key=string_order_key) == ["\U00010000", "\uff5a"]
     True
     """
     return text.encode("utf-16-be", "surrogatepass")

@@ -1,0 +1,207 @@
+"""The consumer protocol inside the classic one: subscriptions and assignments.
+
+Exact to ``ConsumerProtocol`` of Kafka 4.3.1: an int16 version and a body; versions above 3 are read
+and written as 3, those below 0 refused; what follows the body is never an error. A subscription's
+topics and owned partitions are sorted when written, an assignment's partitions are not (Q21).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from partage.errors import WireFormatError
+from partage.javaorder import string_order_key
+from partage.wire.codec import decode, encode, placed
+from partage.wire.faults import EncodingError, UnsupportedVersionError
+from partage.wire.messages import CONSUMER_PROTOCOL_ASSIGNMENT, CONSUMER_PROTOCOL_SUBSCRIPTION
+from partage.wire.primitives import Reader
+from partage.wire.schema import Message
+
+__all__ = [
+    "HIGHEST_VERSION",
+    "ConsumerAssignment",
+    "ConsumerSubscription",
+    "Embedded",
+    "TopicPartition",
+    "decode_assignment",
+    "decode_subscription",
+    "encode_assignment",
+    "encode_subscription",
+    "read_embedded",
+]
+
+HIGHEST_VERSION = 3
+
+TopicPartition = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class ConsumerSubscription:
+    """A member's subscription; None for ``generation`` and ``rack`` where it has none.
+
+    ``owned`` keeps order and duplicates as sent; ``version`` is the one in the header.
+    """
+
+    topics: tuple[str, ...]
+    user_data: bytes | None = None
+    owned: tuple[TopicPartition, ...] = ()
+    generation: int | None = None
+    rack: str | None = None
+    version: int = HIGHEST_VERSION
+
+
+@dataclass(frozen=True)
+class ConsumerAssignment:
+    """What the leader gave a member, order and duplicates as sent."""
+
+    partitions: tuple[TopicPartition, ...]
+    user_data: bytes | None = None
+    version: int = HIGHEST_VERSION
+
+
+class Embedded(NamedTuple):
+    """A message as it stands in the bytes: header version, raw fields, bytes left over."""
+
+    version: int
+    data: dict[str, Any]
+    trailing: int
+
+
+def _layout(message: Message, version: int) -> int:
+    """The version to read or write with: Kafka clamps the newer, refuses the negative."""
+    if version < 0:
+        what = "versions below 0 are not supported"
+        raise UnsupportedVersionError(
+            what, offset=0, field=f"{message.name}.version", version=version
+        )
+    return min(version, HIGHEST_VERSION)
+
+
+def read_embedded(message: Message, data: bytes, *, version: int | None = None) -> Embedded:
+    r"""Read a subscription or assignment as raw fields, with its header unless ``version`` is given.
+
+    Raises:
+        WireFormatError: the bytes are not this message.
+
+    >>> read_embedded(CONSUMER_PROTOCOL_ASSIGNMENT, b"\0\3\0\0\0\0\xff\xff\xff\xff!")
+    Embedded(version=3, data={'assignedPartitions': (), 'userData': None}, trailing=1)
+    """
+    reader = Reader(data)
+    header = version
+    if header is None:
+        try:
+            header = reader.int16()
+        except WireFormatError as error:
+            placed(error, f"{message.name}.version", -1)
+    layout = _layout(message, header)
+    fields = decode(message, reader, version=layout, path=message.name)
+    return Embedded(header, fields, reader.left)
+
+
+def decode_subscription(data: bytes, *, version: int | None = None) -> ConsumerSubscription:
+    r"""Decode a subscription; with ``version``, bytes without header in that version.
+
+    A negative generation and an empty rack count as absent, as in Kafka.
+
+    Raises:
+        WireFormatError: the bytes are no subscription.
+
+    >>> decode_subscription(b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff").topics
+    ('t',)
+    """
+    header, fields, _ = read_embedded(CONSUMER_PROTOCOL_SUBSCRIPTION, data, version=version)
+    generation = fields.get("generationId", -1)
+    return ConsumerSubscription(
+        topics=fields["topics"],
+        user_data=fields["userData"],
+        owned=_flat(fields.get("ownedPartitions", ())),
+        generation=generation if generation >= 0 else None,
+        rack=fields.get("rackId") or None,
+        version=header,
+    )
+
+
+def decode_assignment(data: bytes, *, version: int | None = None) -> ConsumerAssignment:
+    r"""Decode an assignment; with ``version``, bytes without header in that version.
+
+    Raises:
+        WireFormatError: the bytes are no assignment.
+
+    >>> decode_assignment(b"\0\1\0\0\0\1\0\1t\0\0\0\1\0\0\0\7\xff\xff\xff\xff").partitions
+    (('t', 7),)
+    """
+    header, fields, _ = read_embedded(CONSUMER_PROTOCOL_ASSIGNMENT, data, version=version)
+    return ConsumerAssignment(_flat(fields["assignedPartitions"]), fields["userData"], header)
+
+
+def encode_subscription(
+    topics: Iterable[str],
+    *,
+    user_data: bytes | None = None,
+    owned: Iterable[TopicPartition] = (),
+    generation: int | None = None,
+    rack: str | None = None,
+    version: int = HIGHEST_VERSION,
+) -> bytes:
+    r"""The bytes that Kafka's consumer sends: topics sorted, ``owned`` sorted and grouped by topic.
+
+    Fields that ``version`` does not have are dropped.
+
+    Raises:
+        UnsupportedVersionError: ``version`` below 0.
+        EncodingError: a value does not fit.
+
+    >>> encode_subscription(["t"], version=0)
+    b'\x00\x00\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff'
+    """
+    try:
+        names = sorted(topics, key=string_order_key)
+        claims = sorted(owned, key=lambda claim: (string_order_key(claim[0]), claim[1]))
+    except (TypeError, AttributeError, LookupError) as error:
+        what = f"topics are strings, owned are (topic, partition) pairs: {error}"
+        raise EncodingError(what, offset=0, field="owned") from None
+    fields = {
+        "topics": names,
+        "userData": user_data,
+        "ownedPartitions": _grouped(claims),
+        "generationId": -1 if generation is None or generation < 0 else generation,
+        "rackId": rack,
+    }
+    return _encoded(CONSUMER_PROTOCOL_SUBSCRIPTION, fields, version)
+
+
+def encode_assignment(
+    partitions: Iterable[TopicPartition],
+    *,
+    user_data: bytes | None = None,
+    version: int = HIGHEST_VERSION,
+) -> bytes:
+    r"""The bytes that a leader sends: topics by first appearance, partitions in the given order.
+
+    Raises:
+        UnsupportedVersionError: ``version`` below 0.
+        EncodingError: a value does not fit.
+
+    >>> encode_assignment([])
+    b'\x00\x03\x00\x00\x00\x00\xff\xff\xff\xff'
+    """
+    fields = {"assignedPartitions": _grouped(partitions), "userData": user_data}
+    return _encoded(CONSUMER_PROTOCOL_ASSIGNMENT, fields, version)
+
+
+def _encoded(message: Message, fields: Mapping[str, Any], version: int) -> bytes:
+    layout = _layout(message, version)
+    return layout.to_bytes(2, "big") + encode(message, fields, version=layout, path=message.name)
+
+
+def _flat(grouped: Sequence[Mapping[str, Any]]) -> tuple[TopicPartition, ...]:
+    return tuple((group["topic"], number) for group in grouped for number in group["partitions"])
+
+
+def _grouped(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
+    numbers_by_topic: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        numbers_by_topic.setdefault(topic, []).append(number)
+    return [{"topic": topic, "partitions": n} for topic, n in numbers_by_topic.items()]
