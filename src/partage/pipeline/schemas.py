@@ -169,7 +169,7 @@ COLUMNS: dict[str, tuple[_Column, ...]] = {
         ("partition", "int32?", "partition of __consumer_offsets"),
         ("offset", "int64?", "offset in it"),
         ("timestamp_ms", "int64?", "the record's timestamp"),
-        ("where", "string", "key, value, subscription or row: the part that is damaged"),
+        ("part", "string", "key, value or row: the part that is damaged"),
         ("why", "string", "what is wrong, with field and byte"),
         ("group", "string?", "group id, where the key could be read"),
         ("key", "binary?", "the key's bytes"),

@@ -1,0 +1,85 @@
+"""Which client library a member is, told from the bytes that it sent.
+
+No record names the library. But libraries differ in how they write the consumer protocol's
+subscription, and the coordinator stores those bytes as they came:
+
+| fact                                  | who writes so                                        |
+|---------------------------------------|------------------------------------------------------|
+| version 3, rack **null** or a name    | Java 3.5 and later                                   |
+| version 3, rack **empty**             | librdkafka (it has no null string here)              |
+| user data **null** (length -1)        | Java, where the strategy has none to send            |
+| user data **empty** (length 0)        | librdkafka, kafka-python, aiokafka                   |
+| version 0, user data empty            | kafka-python, aiokafka; librdkafka of old            |
+| version 1, user data empty            | kafka-python (cooperative), librdkafka before racks  |
+| `client.id` never set                 | "consumer-GROUP-n" Java, "rdkafka", "kafka-python-…",|
+|                                       | "aiokafka-…" - each library's own default            |
+
+Certainty: ``certain`` where the library's own default client id and the bytes say the same;
+``likely`` where the bytes alone speak (Go clients that copy Java's layout byte for byte look
+like Java: franz-go, and Sarama in its older versions); ``unknown`` where they do not decide:
+a member with a rack *and* user data of version 3 may be either Java or librdkafka, except
+that Java's cooperative-sticky sends exactly four bytes (its generation).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from partage.history.records import MemberState, Subscription
+
+__all__ = ["JAVA", "LIBRDKAFKA", "PYTHON", "UNKNOWN", "Client", "client_of"]
+
+JAVA = "java"
+LIBRDKAFKA = "librdkafka"
+#: kafka-python and aiokafka write the same bytes; only their default client ids part them.
+PYTHON = "kafka-python or aiokafka"
+UNKNOWN = "unknown"
+
+#: Default client ids: what a library calls itself when nobody sets ``client.id``.
+_DEFAULTS = (
+    ("kafka-python-", "kafka-python", PYTHON),
+    ("aiokafka-", "aiokafka", PYTHON),
+    ("rdkafka", LIBRDKAFKA, LIBRDKAFKA),
+    ("consumer-", JAVA, JAVA),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A library's name, and how sure it is: certain, likely or unknown."""
+
+    name: str
+    certainty: str
+
+
+def client_of(member: MemberState) -> Client:
+    """The library of a member of a classic group of protocol type ``consumer``.
+
+    >>> sent = Subscription(3, ("t",), user_data=None, rack=None)
+    >>> member = MemberState("m", None, "app", "", 0, 0, sent, (), 3, None, None)
+    >>> client_of(member)
+    Client(name='java', certainty='likely')
+    """
+    if member.subscription is None:
+        return Client(UNKNOWN, "unknown")
+    by_bytes = _by_bytes(member.subscription)
+    for prefix, name, family in _DEFAULTS:
+        if member.client_id.startswith(prefix) and by_bytes == family:
+            return Client(name, "certain")
+    return Client(by_bytes, "unknown" if by_bytes == UNKNOWN else "likely")
+
+
+def _by_bytes(sent: Subscription) -> str:
+    if sent.version >= 3 and sent.rack == "":
+        return LIBRDKAFKA
+    if sent.user_data is None:
+        return JAVA
+    if sent.user_data == b"":
+        if sent.version >= 3:
+            return LIBRDKAFKA
+        return PYTHON if sent.version in (0, 1) else UNKNOWN
+    if sent.version >= 3 and (sent.rack is None or len(sent.user_data) == 4):
+        return JAVA
+    if sent.version < 2:
+        return PYTHON if not sent.owned and sent.version == 0 else UNKNOWN
+    return UNKNOWN

@@ -1,0 +1,109 @@
+"""The cluster's metadata over time: one numbering for the whole history, a mask at a time."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from partage.errors import InvalidCaptureError, InvalidProblemError
+from partage.model import Cluster, Index
+
+__all__ = ["ClusterHistory"]
+
+
+class ClusterHistory:
+    """States of the metadata in time order, each a `Cluster` over one growing `Index`.
+
+    Args:
+        states: the lines of a capture's ``cluster.jsonl``: ``ts_ms``, ``brokers``, ``topics``.
+
+    Raises:
+        InvalidCaptureError: a state is malformed; says which line and which field.
+
+    >>> one = {"ts_ms": 5, "brokers": [], "topics": {"t": {"id": "x", "partitions": [{"p": 0}]}}}
+    >>> history = ClusterHistory([one, {"ts_ms": 9, "brokers": [], "topics": {}}])
+    >>> history.at(7).partitions_of("t").tolist(), history.at(9).partitions_of("t").tolist()
+    ([0], [])
+    """
+
+    def __init__(self, states: Sequence[Mapping[str, Any]]) -> None:
+        for i, state in enumerate(states):
+            _expect_state(state, f"cluster.jsonl line {i + 1}")
+        self._states = sorted(states, key=lambda s: s["ts_ms"])
+        self.times: list[int] = [s["ts_ms"] for s in self._states]
+        self.index = self._numbered()
+        self._clusters: dict[int, Cluster] = {}
+
+    def _numbered(self) -> Index:
+        index = Index.of({})
+        for state in self._states:
+            rows = [
+                (name, t.get("id"), max((p.get("p", -1) for p in t["partitions"]), default=-1) + 1)
+                for name, t in state["topics"].items()
+            ]
+            index = index.extended(rows)
+        return index
+
+    def position_at(self, time_ms: int) -> int:
+        """Position of the state with the largest ``ts_ms`` <= time; -1 if all are later."""
+        return bisect_right(self.times, time_ms) - 1
+
+    def at(self, time_ms: int) -> Cluster:
+        """The cluster at a time; before the first state, a cluster without topics.
+
+        Raises:
+            InvalidCaptureError: that state is malformed.
+        """
+        return self.state(self.position_at(time_ms))
+
+    def state(self, position: int) -> Cluster:
+        """The cluster of one state, made once; -1 is a cluster without topics."""
+        if position not in self._clusters:
+            state = self._states[position] if position >= 0 else {"topics": {}, "brokers": []}
+            try:
+                made = Cluster.from_metadata(state["topics"], state["brokers"], self.index)
+            except InvalidProblemError as e:
+                raise InvalidCaptureError(f"cluster.jsonl line {position + 1}: {e}") from None
+            self._clusters[position] = made
+        return self._clusters[position]
+
+    def topics_changed(self, names: Sequence[str], before: int, after: int) -> tuple[str, ...]:
+        """Topics of ``names`` that appeared, vanished, grew or were made anew between two
+        states (positions)."""
+        if before == after:
+            return ()
+        a, b = self.state(before), self.state(after)
+        return tuple(
+            name
+            for name in dict.fromkeys(names)
+            if a.topic(name) != b.topic(name)
+            or len(a.partitions_of(name)) != len(b.partitions_of(name))
+        )
+
+    def racks(self) -> dict[int, str]:
+        """The rack of each broker, by id, as last known."""
+        return {b["id"]: b["rack"] for s in self._states for b in s["brokers"] if b.get("rack")}
+
+
+def _expect_state(state: object, where: str) -> None:
+    """Enough of the shape to number it; `Cluster.from_metadata` checks the rest."""
+    if not isinstance(state, Mapping):
+        raise InvalidCaptureError(f"{where}: must be an object; record the metadata again")
+    ts_ms = state.get("ts_ms")
+    if not isinstance(ts_ms, int) or isinstance(ts_ms, bool):
+        raise InvalidCaptureError(f"{where}: ts_ms must be milliseconds as an int, got {ts_ms!r}")
+    topics, brokers = state.get("topics"), state.get("brokers")
+    if not isinstance(brokers, list) or not all(isinstance(b, Mapping) for b in brokers):
+        raise InvalidCaptureError(f"{where}: brokers must be a list of objects")
+    if not isinstance(topics, Mapping):
+        raise InvalidCaptureError(f"{where}: topics must be an object, name -> topic")
+    for name, topic in topics.items():
+        parts = topic.get("partitions") if isinstance(topic, Mapping) else None
+        good = isinstance(parts, list) and all(
+            isinstance(p, Mapping) and isinstance(p.get("p", None), int) for p in parts
+        )
+        if not good:
+            raise InvalidCaptureError(
+                f"{where}: topics.{name}.partitions must be a list of objects with an int p"
+            )

@@ -1,0 +1,92 @@
+"""From a recorded generation to a problem that a strategy can decide."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from partage.history.clients import JAVA, client_of
+from partage.history.ownership import assigned_pairs
+from partage.history.records import CONSUMER, ClassicState, MemberState
+from partage.model import Assignment, Claims, Cluster, Group, Index, Member
+from partage.model.index import Int32Array
+
+__all__ = ["all_java", "group_as_sent", "recorded_assignment", "surviving", "why_not"]
+
+#: The protocol name of Kafka Streams' assignor: tasks, not partitions, are assigned.
+_STREAMS = "stream"
+
+
+def why_not(state: ClassicState) -> str | None:
+    """Why no strategy of consumers can be run on a generation; None if it can.
+
+    >>> why_not(ClassicState("connect", 1, "sessioned", None, None, ()))
+    'protocol type connect: members are no consumers'
+    """
+    if state.protocol_type != CONSUMER:
+        return f"protocol type {state.protocol_type or 'not set'}: members are no consumers"
+    if not state.members:
+        return "no members"
+    if state.strategy == _STREAMS:
+        return "Kafka Streams assigns tasks: its strategies are not yet in Partage"
+    for member in state.members:
+        if member.damage is not None:
+            return f"member {member.id}: {member.damage}"
+        if member.subscription is None:
+            return f"member {member.id} has no subscription"
+    if len({m.id for m in state.members}) < len(state.members):
+        return "a member id is there twice"
+    return None
+
+
+def all_java(state: ClassicState) -> bool:
+    """Whether every member is told to be a Java client (see `partage.history.clients`)."""
+    return bool(state.members) and all(client_of(m).name == JAVA for m in state.members)
+
+
+def group_as_sent(state: ClassicState) -> Group:
+    """The members in stored order, with the subscriptions and claims that they sent.
+
+    Raises:
+        InvalidProblemError: the record has what no member can have sent.
+    """
+    return Group([_member(m) for m in state.members])
+
+
+def _member(m: MemberState) -> Member:
+    sent = m.subscription
+    if sent is None:  # `why_not` has said so before
+        return Member(m.id, instance_id=m.instance)
+    pairs = [(topic, p) for topic, numbers in sent.owned for p in numbers]
+    return Member(
+        m.id,
+        sent.topics,
+        rack=sent.rack,
+        instance_id=m.instance,
+        owned=pairs,
+        generation=sent.generation,
+        user_data=sent.user_data,
+    )
+
+
+def recorded_assignment(state: ClassicState, cluster: Cluster) -> Assignment:
+    """What the leader gave, over the cluster's numbering; may be wrong, may be of an older
+    cluster: see ``unresolved``."""
+    names = [cluster.index.topics[t] for t in np.flatnonzero(cluster.topic_exists)]
+    number: Mapping[str, int] = {name: cluster.topic(name) for name in names}
+    owned = {m.id: assigned_pairs(m) for m in state.members}
+    made: Assignment = Assignment.of(cluster.index, owned, number)
+    return made
+
+
+def surviving(index: Index, dense: Int32Array, cluster: Cluster) -> Claims:
+    """Claims for partitions owned before, without those that the cluster no longer has.
+
+    By number, not by name: a topic made anew under its old name is another one.
+    """
+    alive = dense[cluster.partition_exists[dense]] if len(dense) else dense
+    topic_of = index.topic_of[alive]
+    topics, topic_ix = np.unique(topic_of, return_inverse=True)
+    names = tuple(index.topics[t] for t in topics)
+    return Claims(names, topic_ix.astype(np.int32), index.number_of[alive])
