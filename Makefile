@@ -30,7 +30,7 @@ bench: test-env ## the benchmarks; prints figures, judges nothing
 	@for one in benchmarks/bench_*.py; do $(BIN)/python "$$one" $(ARGS) || exit 1; done
 
 docs: docs-env ## build the documentation into site/, warnings are errors
-	@DISABLE_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict --quiet && echo "site/index.html"
+	@$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs site && echo "site/index.html"
 
 parity: test-env ## heavy: 100,000 problems per strategy against Kafka's own classes
 	@PARTAGE_PARITY_N=$${PARTAGE_PARITY_N:-100000} PARTAGE_HYPOTHESIS=full $(PYTEST) tests -m parity $(ARGS)
@@ -51,7 +51,7 @@ lock: test-env ## lock the dependencies anew (ARGS=--upgrade for newer ones)
 	@$(BIN)/python tools/lock.py $(ARGS)
 
 clean: ## remove what the verbs made, the environment too
-	rm -rf .venv dist build site demo-out jvm/target .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv dist build site docs/api demo-out jvm/target .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # Java first: one sentence now is better than one after half a gigabyte.
 java:

@@ -1,0 +1,102 @@
+"""Sphinx: pages in Markdown, the API reference from docstrings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import partage
+
+project = "Partage"
+author = "the authors of Partage"
+copyright = author
+version = release = partage.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+]
+html_theme = "furo"
+html_title = f"Partage {release}"
+# Pages are read where the network is not: nothing is fetched.
+html_theme_options = {"navigation_with_keys": True}
+exclude_patterns = ["_build"]
+myst_heading_anchors = 3
+# Docstrings write `name` for code, as Markdown does.
+default_role = "code"
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_default_options = {"members": True, "show-inheritance": True}
+# Half a gigabyte that the text of a docstring does not need.
+autodoc_mock_imports = ["numba", "pandas", "pyarrow", "pyspark", "jinja2"]
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+
+_HERE = Path(__file__).parent
+_PACKAGE = Path(partage.__file__).parent
+_API = _HERE / "api"
+
+
+def _modules(room: Path) -> list[str]:
+    files = [room] if room.is_file() else sorted(room.rglob("*.py"))
+    names = [".".join(file.relative_to(_PACKAGE.parent).with_suffix("").parts) for file in files]
+    return sorted(name.removesuffix(".__init__") for name in names)
+
+
+def _write(path: Path, text: str) -> None:
+    # Unchanged pages keep their time, so that a second build is quick.
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
+
+
+def _pages_of_rooms(_app: object) -> None:
+    """One page a room, one section a module, from what is there."""
+    _API.mkdir(exist_ok=True)
+    rooms = {
+        entry.stem: _modules(entry)
+        for entry in sorted(_PACKAGE.iterdir())
+        if (entry.suffix == ".py" or (entry / "__init__.py").exists())
+        and entry.stem not in {"__init__", "__main__"}
+    }
+    for old in _API.glob("*.rst"):
+        if old.stem not in {*rooms, "index"}:
+            old.unlink()
+    for room, modules in rooms.items():
+        title = f"partage.{room}"
+        parts = [f"{title}\n{'=' * len(title)}\n"]
+        for module in modules:
+            if module != title:
+                parts.append(f"{module}\n{'-' * len(module)}\n")
+            parts.append(f".. automodule:: {module}\n")
+        _write(_API / f"{room}.rst", "\n".join(parts))
+    listed = "\n".join(f"   {room}" for room in rooms)
+    _write(
+        _API / "index.rst",
+        f"API reference\n=============\n\n.. automodule:: partage\n   :no-members:\n\n"
+        f".. toctree::\n   :maxdepth: 1\n\n{listed}\n",
+    )
+
+
+def _drawings_as_they_stand(_app, _what, _name, _object, _options, lines):
+    """Drawings and tables in docstrings are made of characters: keep each where it is."""
+    kept: list[str] = []
+    inside = False
+    for line in lines:
+        drawn = line.startswith(("    ", "|"))
+        # Google's sections (Args:, Raises:) follow their heading at once, drawings a blank line.
+        if drawn and not inside and (not kept or not kept[-1].strip()):
+            inside = True
+            kept += ["::", ""]
+        elif inside and line.strip() and not drawn:
+            inside = False
+            kept += [] if not kept[-1].strip() else [""]
+        kept.append(f"    {line}" if inside else line)
+    lines[:] = kept
+
+
+def setup(app):
+    app.connect("builder-inited", _pages_of_rooms)
+    # Before napoleon (500), which reads Google's sections.
+    app.connect("autodoc-process-docstring", _drawings_as_they_stand, priority=400)
