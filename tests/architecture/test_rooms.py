@@ -51,7 +51,7 @@ MAY_IMPORT = {
     # The judge knows no contestant, and verifies what `solve` claims without importing it.
     "judge": BASE - {"javaorder"},
     **{room: {*BASE, "solve", "wire"} for room in DECIDING},
-    "wire": {"errors", "kernels"},
+    "wire": {"errors", "kernels", "javaorder"},
     "history": PURE - {"deciding"},
     "simulation": PURE,
     "weights": PURE - {"deciding"},
