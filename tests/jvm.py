@@ -75,7 +75,7 @@ class JvmOracle:
         name = main_class if "." in main_class else f"{PACKAGE}.{main_class}"
         class_path = jvm_classpath()
         self.name = name
-        self._stderr = tempfile.TemporaryFile()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         self._process = subprocess.Popen(
             [java(), f"-Xmx{heap}", "-XX:+UseSerialGC", "-cp", class_path, name, *args],
             stdin=subprocess.PIPE,
