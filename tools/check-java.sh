@@ -6,11 +6,11 @@ if [ -n "${JAVA_HOME:-}" ]; then
     where="JAVA_HOME ($JAVA_HOME)"
 else
     java=java
-    where="the PATH"
+    where="your PATH"
 fi
 advice="install Java 17 (for example: apt-get install openjdk-17-jdk-headless, or brew install openjdk@17)"
 if ! command -v "$java" >/dev/null 2>&1 || ! said=$("$java" -version 2>&1); then
-    echo "No Java in $where: $advice." >&2
+    echo "No Java found in $where: $advice." >&2
     exit 1
 fi
 # 'openjdk version "17.0.15"', and before Java 9 'java version "1.8.0_402"'.
