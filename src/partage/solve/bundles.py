@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from partage.solve.eligibility import Eligibility
 from partage.solve.flow import IntArray
@@ -58,18 +59,20 @@ def bundle(eligibility: Eligibility) -> Bundles:
             topic[open_topics], partitions[open_topics], minlength=len(subscribers)
         ).astype(np.int64),
         size=np.bincount(member[member >= 0], minlength=len(rows)).astype(np.int64),
-        arc_topic=np.repeat(
-            np.arange(len(subscribers)), [len(r) for r in subscribers]
-        ).astype(np.int64),
+        arc_topic=np.repeat(np.arange(len(subscribers)), [len(r) for r in subscribers]).astype(
+            np.int64
+        ),
         arc_member=np.concatenate([*subscribers, np.zeros(0, np.int64)]),
     )
 
 
 def _alike(
-    start: IntArray, column: IntArray, counts: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    start: IntArray, column: IntArray, counts: NDArray[np.bool_]
 ) -> tuple[IntArray, list[IntArray]]:
-    """Class of each CSR row (-1 for an empty one), rows being equal as sets of columns
-    that count; and the columns of each class."""
+    """Class of each CSR row, -1 for an empty one; and the columns of each class.
+
+    Rows of one class are equal as sets of the columns that count.
+    """
     kept = counts[column] if len(column) else np.zeros(0, bool)
     row = np.repeat(np.arange(len(start) - 1), np.diff(start))[kept]
     column = column[kept]

@@ -70,9 +70,7 @@ def sort_claims(bundles: Bundles, ownership: Ownership) -> SortedClaims:
     )
 
 
-def _eligible(
-    bundles: Bundles, ownership: Ownership, topic: IntArray
-) -> tuple[IntArray, IntArray]:
+def _eligible(bundles: Bundles, ownership: Ownership, topic: IntArray) -> tuple[IntArray, IntArray]:
     """Distinct pairs (partition, claimant who may own it) of owned partitions, sorted."""
     partition = np.repeat(np.arange(len(topic)), np.diff(ownership.start)).astype(np.int64)
     member = np.asarray(ownership.claimant, np.int64)

@@ -10,7 +10,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["UNBOUNDED", "IntArray", "Network", "gathered"]
+from partage.errors import ProblemTooLargeError
+
+__all__ = ["MOST_WORK", "UNBOUNDED", "Budget", "IntArray", "Network", "gathered"]
 
 IntArray = NDArray[np.int64]
 
@@ -18,6 +20,37 @@ IntArray = NDArray[np.int64]
 UNBOUNDED = 1 << 40
 
 _FAR = 1 << 40
+#: What a sweep of array operations costs besides its arcs, counted in arcs.
+_A_SWEEP = 500
+
+#: Arcs that one question may look at, all searches together: ten seconds, roughly.
+MOST_WORK = 150_000_000
+
+
+class Budget:
+    """Work that may still be done; counted, not timed, so that every machine agrees.
+
+    >>> budget = Budget(10)
+    >>> budget.spend(8), budget.left
+    (None, 2)
+    """
+
+    __slots__ = ("left", "whole")
+
+    def __init__(self, whole: int = MOST_WORK) -> None:
+        self.whole = self.left = whole
+
+    def spend(self, work: int) -> None:
+        """Count work down.
+
+        Raises:
+            ProblemTooLargeError: there is nothing left.
+        """
+        self.left -= work
+        if self.left < 0:
+            raise ProblemTooLargeError(
+                f"the exact answer needs more than {self.whole} steps of searching"
+            )
 
 
 def gathered(start: IntArray, rows: IntArray) -> IntArray:
@@ -29,7 +62,8 @@ def gathered(start: IntArray, rows: IntArray) -> IntArray:
     sizes = start[rows + 1] - start[rows]
     ends = np.cumsum(sizes)
     total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total, dtype=np.int64) + np.repeat(start[rows] - (ends - sizes), sizes)
+    shift: IntArray = np.repeat(start[rows] - (ends - sizes), sizes)
+    return np.arange(total, dtype=np.int64) + shift
 
 
 class Network:
@@ -42,6 +76,7 @@ class Network:
         cost: int64[A], or None for all zero; ``price`` must make every reduced cost
             ``cost + price[head] - price[tail]`` at least zero.
         price: int64[N], cost of the way to the sink, zero at the sink; None for all zero.
+        budget: what searching may cost, shared by the networks of one question.
     """
 
     def __init__(
@@ -55,7 +90,10 @@ class Network:
         sink: int,
         cost: IntArray | None = None,
         price: IntArray | None = None,
+        budget: Budget | None = None,
     ) -> None:
+        self.budget = Budget() if budget is None else budget
+        self.budget.spend(2 * len(tail))
         self.nodes, self.source, self.sink = nodes, source, sink
         self.tail = np.stack([tail, head], axis=1).reshape(-1)
         self.head = np.stack([head, tail], axis=1).reshape(-1)
@@ -70,7 +108,8 @@ class Network:
 
     def flow(self) -> IntArray:
         """int64[A]: what flows over each arc."""
-        return self.left[1::2].copy()
+        flow: IntArray = self.left[1::2].copy()
+        return flow
 
     def push(self, arcs: IntArray, amount: IntArray) -> None:
         """Put a flow on arcs, as a start; it must fit, and balance at each inner node."""
@@ -82,8 +121,10 @@ class Network:
         self.left[2 * arcs] += amount
 
     def reachable(self, nodes: IntArray) -> NDArray[np.bool_]:
-        """bool[N]: nodes to which some unit could still go from the given ones, on ways
-        that do not pass through the source or the sink."""
+        """bool[N]: nodes that some unit could still reach from the given ones.
+
+        Ways through the source or the sink do not count.
+        """
         seen = np.zeros(self.nodes, bool)
         seen[[self.source, self.sink]] = True
         seen[nodes] = True
@@ -119,6 +160,7 @@ class Network:
         nodes = np.array([self.sink], np.int64)
         while len(nodes):
             back = self.out[gathered(self.start, nodes)] ^ 1
+            self.budget.spend(len(back) + _A_SWEEP)
             back = back[self.left[back] > 0]
             nearer = distance[self.head[back]] + reduced[back]
             before = self.tail[back]
@@ -140,6 +182,7 @@ class Network:
         while len(nodes) and level[self.source] < 0:
             depth += 1
             back = self.out[gathered(self.start, nodes)] ^ 1
+            self.budget.spend(len(back) + _A_SWEEP)
             before = self.tail[back[(self.left[back] > 0) & free[back]]]
             nodes = np.unique(before[level[before] < 0])
             level[nodes] = depth
@@ -151,6 +194,7 @@ class Network:
         nodes = np.array([self.source], np.int64)
         while len(nodes) and nodes[0] != self.sink:
             out = self.out[gathered(self.start, nodes)]
+            self.budget.spend(len(out) + _A_SWEEP)
             down = level[self.head[out]] == level[self.tail[out]] - 1
             out = out[down & (self.left[out] > 0) & free[out]]
             arcs.append(out)

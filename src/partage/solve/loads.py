@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from partage.solve.bundles import Bundles, bundle
 from partage.solve.eligibility import Eligibility
-from partage.solve.flow import UNBOUNDED, IntArray, Network
+from partage.solve.flow import UNBOUNDED, Budget, IntArray, Network
 from partage.solve.spreading import spread, summed
 
 __all__ = ["BestLoads", "least_majorised"]
@@ -55,6 +55,9 @@ class _Piece:
 def least_majorised(eligibility: Eligibility) -> BestLoads:
     """The most even loads of all assignments that give every open partition away.
 
+    Raises:
+        ProblemTooLargeError: searching would take more than some seconds.
+
     >>> eligibility = Eligibility(np.array([4, 2]), np.array([0, 1, 3]), np.array([0, 0, 1]))
     >>> best = least_majorised(eligibility)
     >>> best.load.tolist(), best.topic_level.tolist()
@@ -63,6 +66,7 @@ def least_majorised(eligibility: Eligibility) -> BestLoads:
     bundles = bundle(eligibility)
     total = np.zeros(len(bundles.size), np.int64)
     level = np.zeros(len(bundles.supply), np.int64)
+    budget = Budget()
     pieces = [
         _Piece(
             np.arange(len(bundles.supply)),
@@ -73,7 +77,7 @@ def least_majorised(eligibility: Eligibility) -> BestLoads:
     while pieces:
         piece = pieces.pop()
         if len(piece.members):
-            pieces += _settled_or_split(bundles, piece, total, level)
+            pieces += _settled_or_split(bundles, piece, total, level, budget)
     topic_level = np.where(bundles.topic >= 0, level[bundles.topic] if len(level) else 0, 0)
     return BestLoads(_dealt(bundles, total), topic_level)
 
@@ -90,12 +94,12 @@ def _dealt(bundles: Bundles, total: IntArray) -> IntArray:
 
 
 def _settled_or_split(
-    bundles: Bundles, piece: _Piece, total: IntArray, level: IntArray
+    bundles: Bundles, piece: _Piece, total: IntArray, level: IntArray, budget: Budget
 ) -> list[_Piece]:
     """Write the answer for what has loads that differ by at most one; cut off the rest."""
     supply, size = bundles.supply[piece.topics], bundles.size[piece.members]
     k = int(supply.sum() // size.sum())
-    network, to_sink = _network(bundles, piece, k)
+    network, to_sink = _network(bundles, piece, k, budget)
     network.fill()
     if int(network.flow()[to_sink].sum()) < k * int(size.sum()):
         above, below = _cut(bundles, piece, _stuck(network, len(supply)))
@@ -116,9 +120,11 @@ def _settled_or_split(
     return [_cut(bundles, piece, stuck)[0]] if stuck.any() else []
 
 
-def _network(bundles: Bundles, piece: _Piece, k: int) -> tuple[Network, IntArray]:
-    """Source, topics, members, sink, with room for k partitions a member; and the arcs
-    to the sink. It starts with a flow that is close to the largest."""
+def _network(bundles: Bundles, piece: _Piece, k: int, budget: Budget) -> tuple[Network, IntArray]:
+    """Source, topics, members, sink, with room for k partitions a member; the arcs to the sink.
+
+    It starts with a flow that is close to the largest.
+    """
     topics, members, arcs = len(piece.topics), len(piece.members), len(piece.arcs)
     topic_at = np.full(len(bundles.supply), -1, np.int64)
     topic_at[piece.topics] = np.arange(topics)
@@ -134,15 +140,20 @@ def _network(bundles: Bundles, piece: _Piece, k: int) -> tuple[Network, IntArray
         np.concatenate([np.full(arcs, UNBOUNDED), supply, room]),
         source=source,
         sink=sink,
+        budget=budget,
     )
+    # Spreading costs about as much as a search.
+    budget.spend(2 * arcs)
     amount = spread(row, column, supply, room)
     network.push(
         np.arange(arcs + topics + members),
-        np.concatenate([
-            amount,
-            summed(row, amount, topics),
-            summed(column, amount, members),
-        ]),
+        np.concatenate(
+            [
+                amount,
+                summed(row, amount, topics),
+                summed(column, amount, members),
+            ]
+        ),
     )
     return network, arcs + topics + np.arange(members)
 
@@ -164,11 +175,16 @@ def _cut(bundles: Bundles, piece: _Piece, stuck: NDArray[np.bool_]) -> tuple[_Pi
     of_topic = topic_side[bundles.arc_topic[piece.arcs]]
     of_member = member_side[bundles.arc_member[piece.arcs]]
 
-    def part(side: bool) -> _Piece:
-        return _Piece(
-            piece.topics[topic_side[piece.topics] == side],
-            piece.members[member_side[piece.members] == side],
-            piece.arcs[(of_topic == side) & (of_member == side)],
-        )
-
-    return part(True), part(False)
+    below_topics, below_members = ~topic_side[piece.topics], ~member_side[piece.members]
+    return (
+        _Piece(
+            piece.topics[~below_topics],
+            piece.members[~below_members],
+            piece.arcs[of_topic & of_member],
+        ),
+        _Piece(
+            piece.topics[below_topics],
+            piece.members[below_members],
+            piece.arcs[~of_topic & ~of_member],
+        ),
+    )

@@ -24,8 +24,8 @@ from partage.solve.staircase import Steps, arcs_needed, built
 
 __all__ = ["LARGEST_NETWORK", "FewestMoves", "fewest_moves"]
 
-#: Most arcs of a network that is searched; beyond, it would take more than some seconds.
-LARGEST_NETWORK = 400_000
+#: Most arcs of a network that is searched; more would take more than some seconds.
+LARGEST_NETWORK = 2_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +59,8 @@ def fewest_moves(
         loads: int[n], in any order; members beyond n count as loads of zero.
 
     Raises:
-        ProblemTooLargeError: the network has more than `LARGEST_NETWORK` arcs.
+        ProblemTooLargeError: the network has more than `LARGEST_NETWORK` arcs, or
+            searching it would take more than some seconds.
         InvalidProblemError: no assignment has such loads.
 
     >>> eligibility = Eligibility(np.array([3]), np.array([0, 1, 2]), np.array([0, 0]))
@@ -67,13 +68,13 @@ def fewest_moves(
     >>> fewest_moves(eligibility, had_all, np.array([2, 1])).moves
     1
     """
-    loads = np.asarray(loads, np.int64)
+    wanted: IntArray = np.asarray(loads, np.int64)
     bundles = bundle(eligibility)
-    if int(loads.sum()) != int(bundles.supply.sum()):
+    if int(wanted.sum()) != int(bundles.supply.sum()):
         what = f"must sum to the {int(bundles.supply.sum())} partitions that somebody may own"
-        raise InvalidProblemError(what, path="loads", value=int(loads.sum()))
+        raise InvalidProblemError(what, path="loads", value=int(wanted.sum()))
     claims = sort_claims(bundles, ownership)
-    steps = Steps.of(loads)
+    steps = Steps.of(wanted)
     arcs = arcs_needed(bundles, claims, steps)
     if arcs > LARGEST_NETWORK:
         raise ProblemTooLargeError(

@@ -43,6 +43,7 @@ class Steps:
 
     @classmethod
     def of(cls, loads: IntArray) -> Steps:
+        """From loads in any order."""
         values, counts = np.unique(loads[loads > 0], return_counts=True)
         reaching = np.cumsum(counts[::-1])[::-1].astype(np.int64)
         return cls(reaching, np.diff(np.concatenate([np.zeros(1, np.int64), values])))
@@ -89,8 +90,8 @@ def built(bundles: Bundles, claims: SortedClaims, steps: Steps) -> Staircase:
     everyone = np.flatnonzero(bundles.member >= 0)
     per_class = np.diff(claims.class_start)
     apart = summed(claims.class_topic, claims.class_supply, topics)
-    # Tails, heads, capacities, cost of each kind; a lone number stands for all arcs of the kind.
-    kinds = {
+    # Tails, heads, capacities, cost of each kind; a lone number stands for all its arcs.
+    kinds: dict[str, tuple[IntArray | int, IntArray, IntArray | int, int]] = {
         "topic": (source, topic, bundles.supply - apart, 0),
         "class": (source, contested, claims.class_supply, 0),
         "claim": (claims.arc_topic, first_member + claims.arc_member, claims.arc_supply, -1),
@@ -106,18 +107,17 @@ def built(bundles: Bundles, claims: SortedClaims, steps: Steps) -> Staircase:
             np.tile(steps.width, len(everyone)),
             0,
         ),
-        "step": (step, sink, steps.reaching * steps.width, 0),
+        "step": (step, np.full(len(steps), sink), steps.reaching * steps.width, 0),
     }  # fmt: skip
-    columns: list[list[IntArray]] = [[], [], [], []]
     arcs: dict[str, slice] = {}
     end = 0
-    for kind, row in kinds.items():
-        size = max(np.size(row[0]), np.size(row[1])) if np.size(row[0]) * np.size(row[1]) else 0
-        arcs[kind] = slice(end, end + size)
-        end += size
-        for column, value in zip(columns, row, strict=True):
-            column.append(np.broadcast_to(np.asarray(value, np.int64), size))
-    tail, head, capacity, cost = (np.concatenate(c) for c in columns)
+    for kind, (_, heads, _, _) in kinds.items():
+        arcs[kind] = slice(end, end + len(heads))
+        end += len(heads)
+    tail, head, capacity, cost = (
+        np.concatenate([np.broadcast_to(row[i], len(row[1])) for row in kinds.values()])
+        for i in range(4)
+    )
     price = np.zeros(sink + 1, np.int64)
     # Where something can be kept, the way to the sink costs -1.
     price[claims.arc_topic] = price[contested] = -1
@@ -130,9 +130,7 @@ def built(bundles: Bundles, claims: SortedClaims, steps: Steps) -> Staircase:
     return stairs
 
 
-def _keep_first(
-    stairs: Staircase, claims: SortedClaims, steps: Steps, everyone: IntArray
-) -> None:
+def _keep_first(stairs: Staircase, claims: SortedClaims, steps: Steps, everyone: IntArray) -> None:
     """Start with every member keeping what it alone claims, as far up as the steps allow.
 
     Searching would find the same, one path a claim; these are nearly all there are.
