@@ -56,6 +56,8 @@ _HOME = {
     "CertificateError": "partage.errors",
     "ProblemTooLargeError": "partage.errors",
     "MissingExtraError": "partage.errors",
+    "MissingJavaError": "partage.errors",
+    "AccountingError": "partage.errors",
 }
 
 __all__ = [  # noqa: PLE0604 - the names are the keys above, spelled out once

@@ -11,7 +11,9 @@
     ├── PlanInvariantError           a plan broke the rules of the judge
     ├── CertificateError             a claimed optimum is not proven by its certificate
     ├── ProblemTooLargeError         exact answer refused: it would take too long
-    └── MissingExtraError            an optional library is not installed
+    ├── AccountingError              a run lost or doubled records: its result is not published
+    ├── MissingExtraError            an optional library is not installed
+    └── MissingJavaError             Spark needs a Java that is not there
 
 Messages say what is wrong, which one, where, and what to do. The pieces are
 attributes too, so that a program need not parse a sentence.
@@ -22,12 +24,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 __all__ = [
+    "AccountingError",
     "CertificateError",
     "InconsistentGroupProtocolError",
     "InvalidCaptureError",
     "InvalidConfigError",
     "InvalidProblemError",
     "MissingExtraError",
+    "MissingJavaError",
     "PartageError",
     "PlanInvariantError",
     "ProblemTooLargeError",
@@ -148,3 +152,11 @@ class MissingExtraError(PartageError):
         super().__init__(f"{library} is not installed: pip install 'partage[{extra}]'")
         self.library = library
         self.extra = extra
+
+
+class MissingJavaError(PartageError):
+    """Spark needs Java, and it is missing, too old or cannot be started: says what to install."""
+
+
+class AccountingError(PartageError):
+    """Records read are not records decoded plus bad ones: a mistake of ours, never published."""

@@ -1,0 +1,225 @@
+"""A group's history lived again: the same members and cluster under other strategies.
+
+Each strategy lives on with its *own* plans: what a member owns when it joins again is what
+that strategy gave it before, not what the record says. So the moves counted are those that
+the group would have had with this strategy all along. Only for the agreement is a strategy
+asked with what the members really sent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from partage.errors import PartageError, UnsupportedProblemError
+from partage.groups.api import Strategy
+from partage.history.agreement import Named, explain, named, recorded_named
+from partage.history.classic import Generation
+from partage.history.clusters import ClusterHistory
+from partage.history.problems import (
+    all_java,
+    group_as_sent,
+    recorded_assignment,
+    surviving,
+    why_not,
+)
+from partage.history.records import ClassicState
+from partage.model import Assignment, Cluster, Group, Problem
+from partage.model.index import Int32Array
+
+__all__ = ["RECORDED", "Measured", "Measurer", "Replayed", "Replayer"]
+
+#: The name under which the record itself stands among the strategies.
+RECORDED = "recorded"
+_MISSING = "not yet in Partage"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What the judge says about a plan; columns of table ``replays``."""
+
+    spread: int | None = None
+    idle: int | None = None
+    moved: int | None = None
+    avoidable: int | None = None
+    best_spread: int | None = None
+    rack_mismatches: int | None = None
+    colocation: float | None = None
+    breaches: int | None = None
+
+
+#: (plan, group with what was owned before, cluster) -> what the judge says.
+Measurer = Callable[[Assignment, Group, Cluster], Measured]
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """One row of table ``replays``: a generation under one strategy."""
+
+    strategy: str
+    status: str
+    claimed: bool
+    agrees: bool | None = None
+    counts: bool = False
+    detail: str | None = None
+    partitions: int | None = None
+    measured: Measured = field(default_factory=Measured)
+    changed: int | None = None
+    plan: str | None = None
+
+
+@dataclass(slots=True)
+class _Line:
+    """What one strategy has lived through: its last plan, by owner, and what it remembers."""
+
+    owned: dict[str, Int32Array] = field(default_factory=dict)
+    memory: dict[str, object] = field(default_factory=dict)
+
+
+class Replayer:
+    """Replays one group: feed its generations in order.
+
+    Args:
+        clusters: the metadata over time.
+        strategies: those to run.
+        measure: the judge.
+    """
+
+    def __init__(
+        self, clusters: ClusterHistory, strategies: Sequence[Strategy], measure: Measurer
+    ) -> None:
+        self._clusters = clusters
+        self._strategies = {s.name: s for s in strategies}
+        self._measure = measure
+        self._lines: dict[tuple[int, str], _Line] = {}
+
+    def feed(self, found: Generation) -> Iterator[Replayed]:
+        """The generation under each strategy; nothing where `why_not` has a reason."""
+        state = found.first
+        if why_not(state) is not None:
+            return
+        claimed = state.strategy or ""
+        cluster = self._clusters.at(found.timestamp_ms)
+        recorded = recorded_assignment(state, cluster)
+        yield self._recorded(found, recorded, cluster)
+        for name, strategy in self._strategies.items():
+            yield self._run(found, strategy, recorded, cluster)
+        if claimed not in self._strategies:
+            yield Replayed(claimed, _MISSING, claimed=True)
+
+    def _recorded(self, found: Generation, recorded: Assignment, cluster: Cluster) -> Replayed:
+        line = self._lines.setdefault((found.incarnation, RECORDED), _Line())
+        before = self._as_owned(found.first, line, cluster, found.number)
+        measured = self._measure(recorded, before, cluster)
+        line.owned = _by_owner(found.first, recorded)
+        return Replayed(
+            RECORDED, "done", claimed=False, partitions=len(recorded.partition),
+            measured=measured, changed=0, plan=_as_json(recorded.to_dict()),
+        )  # fmt: skip
+
+    def _run(
+        self, found: Generation, strategy: Strategy, recorded: Assignment, cluster: Cluster
+    ) -> Replayed:
+        """One strategy: with its own past for the measures, with the record's for agreement."""
+        line = self._lines.setdefault((found.incarnation, strategy.name), _Line())
+        claimed = found.first.strategy == strategy.name
+        group = self._rejoined(found, strategy, line, cluster)
+        leader = {m.id: m.owner for m in found.first.members}.get(found.first.leader or "", "")
+        try:
+            plan = strategy.assign(Problem(group, cluster), line.memory.get(leader))
+        except UnsupportedProblemError as e:
+            line.owned = {}
+            return Replayed(strategy.name, "refused", claimed, detail=str(e))
+        agrees, detail = self._agreement(found, strategy) if claimed else (None, None)
+        measured = self._measure(plan, group, cluster)
+        self._remember(found, strategy, line, plan)
+        return Replayed(
+            strategy.name, "done", claimed, agrees,
+            claimed and strategy.exact_to is not None and all_java(found.first),
+            detail, len(plan.partition), measured,
+            _changed(plan, recorded), _as_json(plan.to_dict()),
+        )  # fmt: skip
+
+    def _as_owned(
+        self, state: ClassicState, line: _Line, cluster: Cluster, generation: int
+    ) -> Group:
+        """The members as sent, but owning what ``line`` gave them before."""
+        members = []
+        empty = np.zeros(0, np.int32)
+        for sent, m in zip(group_as_sent(state), state.members, strict=True):
+            dense = line.owned.get(m.owner, empty)
+            claims = surviving(cluster.index, dense, cluster)
+            members.append(sent.replaced(owned=claims, generation=generation - 1))
+        return Group(members)
+
+    def _rejoined(
+        self, found: Generation, strategy: Strategy, line: _Line, cluster: Cluster
+    ) -> Group:
+        """As `_as_owned`, with the user data that this strategy's members would have sent."""
+        before = self._as_owned(found.first, line, cluster, found.number)
+        if strategy.name == found.first.strategy:
+            return before  # what they sent is what this strategy made them send
+        owners = [m.owner for m in found.first.members]
+        return Group(
+            m.replaced(
+                user_data=strategy.subscription_user_data(m.topics, line.memory.get(owner))
+            )
+            for m, owner in zip(before, owners, strict=True)
+        )
+
+    def _remember(
+        self, found: Generation, strategy: Strategy, line: _Line, plan: Any
+    ) -> None:
+        """Every member gets its part of the plan, and keeps what the strategy tells it to."""
+        state = found.first
+        memory: dict[str, object] = {}
+        for i, member in enumerate(state.members):
+            mine = plan.partitions_of(i)
+            part: Assignment = Assignment.from_lists(plan.index, (member.id,), [mine])
+            old = line.memory.get(member.owner)
+            if member.id == state.leader and plan.memory is not None:
+                old = plan.memory
+            data = plan.user_data.get(member.id)
+            kept = strategy.on_assignment(part, data, found.number, old)
+            if kept is not None:
+                memory[member.owner] = kept
+        line.memory = memory
+        line.owned = _by_owner(state, plan)
+
+    def _agreement(self, found: Generation, strategy: Strategy) -> tuple[bool, str | None]:
+        """Whether the record is the strategy's plan for what the members sent; if not, why."""
+        group = group_as_sent(found.first)
+        position = self._clusters.position_at(found.timestamp_ms)
+
+        def plan_on(cluster: Cluster) -> Named:
+            return named(strategy.assign(Problem(group, cluster)))
+
+        try:
+            if plan_on(self._clusters.state(position)) == recorded_named(found.first):
+                return True, None
+        except PartageError as e:
+            return False, str(e)
+        return False, explain(found.first, self._clusters, position, plan_on)
+
+
+def _by_owner(state: ClassicState, given: Assignment) -> dict[str, Int32Array]:
+    """Dense numbers by what outlives a restart (instance id or member id)."""
+    return {m.owner: given.partitions_of(i) for i, m in enumerate(state.members)}
+
+
+def _changed(plan: Assignment, recorded: Assignment) -> int:
+    """Partitions whose owner differs between two assignments of the same members."""
+    owners = []
+    for given in (plan, recorded):
+        owner = np.full(given.index.partitions, -1, np.int32)
+        owner[given.partition] = given.member_of
+        owners.append(owner)
+    return int(np.count_nonzero(owners[0] != owners[1]))
+
+
+def _as_json(plan: Mapping[str, Mapping[str, list[int]]]) -> str:
+    return json.dumps(plan, ensure_ascii=False, separators=(",", ":"))
