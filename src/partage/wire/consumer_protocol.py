@@ -80,7 +80,7 @@ def _layout(message: Message, version: int) -> int:
 
 
 def read_embedded(message: Message, data: bytes, *, version: int | None = None) -> Embedded:
-    r"""Read a subscription or assignment as raw fields, with its header unless ``version`` is given.
+    r"""Read a message as raw fields; with ``version``, bytes without header in that version.
 
     Raises:
         WireFormatError: the bytes are not this message.
