@@ -45,6 +45,13 @@ def _modules(room: Path) -> list[str]:
     return sorted(name.removesuffix(".__init__") for name in names)
 
 
+def _packages() -> set[str]:
+    return {
+        ".".join(("partage", *f.parent.relative_to(_PACKAGE).parts))
+        for f in _PACKAGE.rglob("__init__.py")
+    }
+
+
 def _write(path: Path, text: str) -> None:
     # Unchanged pages keep their time, so that a second build is quick.
     if not path.exists() or path.read_text(encoding="utf-8") != text:
@@ -54,6 +61,7 @@ def _write(path: Path, text: str) -> None:
 def _pages_of_rooms(_app: object) -> None:
     """One page a room, one section a module, from what is there."""
     _API.mkdir(exist_ok=True)
+    packages = _packages()
     rooms = {
         entry.stem: _modules(entry)
         for entry in sorted(_PACKAGE.iterdir())
@@ -69,7 +77,9 @@ def _pages_of_rooms(_app: object) -> None:
         for module in modules:
             if module != title:
                 parts.append(f"{module}\n{'-' * len(module)}\n")
-            parts.append(f".. automodule:: {module}\n")
+            # A package's re-exports are documented where they live.
+            own = "   :ignore-module-all:\n" if module in packages else ""
+            parts.append(f".. automodule:: {module}\n{own}")
         _write(_API / f"{room}.rst", "\n".join(parts))
     listed = "\n".join(f"   {room}" for room in rooms)
     _write(
@@ -77,6 +87,20 @@ def _pages_of_rooms(_app: object) -> None:
         f"API reference\n=============\n\n.. automodule:: partage\n   :no-members:\n\n"
         f".. toctree::\n   :maxdepth: 1\n\n{listed}\n",
     )
+
+
+def _page_of_tables(_app: object) -> None:
+    """What a run writes, column by column, from the schemas themselves."""
+    from partage.pipeline.schemas import COLUMNS
+
+    parts = ["# Tables of a run\n"]
+    for table, columns in COLUMNS.items():
+        rows = [f"| `{name}` | `{kind}` | {meaning} |" for name, kind, meaning in columns]
+        parts.append(
+            "\n".join([f"## {table}\n", "| column | type | meaning |", "|---|---|---|", *rows, ""])
+        )
+    parts.append("A type that ends in `?` may be null.\n")
+    _write(_HERE / "tables.md", "\n".join(parts))
 
 
 def _drawings_as_they_stand(_app, _what, _name, _object, _options, lines):
@@ -98,5 +122,6 @@ def _drawings_as_they_stand(_app, _what, _name, _object, _options, lines):
 
 def setup(app):
     app.connect("builder-inited", _pages_of_rooms)
+    app.connect("builder-inited", _page_of_tables)
     # Before napoleon (500), which reads Google's sections.
     app.connect("autodoc-process-docstring", _drawings_as_they_stand, priority=400)
