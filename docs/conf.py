@@ -46,10 +46,8 @@ def _modules(room: Path) -> list[str]:
 
 
 def _packages() -> set[str]:
-    return {
-        ".".join(("partage", *f.parent.relative_to(_PACKAGE).parts))
-        for f in _PACKAGE.rglob("__init__.py")
-    }
+    folders = (file.parent for file in _PACKAGE.rglob("__init__.py"))
+    return {".".join(folder.relative_to(_PACKAGE.parent).parts) for folder in folders}
 
 
 def _write(path: Path, text: str) -> None:
