@@ -69,14 +69,16 @@ class InvalidProblemError(PartageError):
 class UnknownStrategyError(PartageError):
     """The registry has no strategy of that name.
 
-    >>> str(UnknownStrategyError("rnage", known=["range", "fair"]))
-    "no strategy named 'rnage'; known: range, fair"
+    >>> str(UnknownStrategyError("rnage", known=["range", "fair"], close=["range"]))
+    "no strategy named 'rnage'; did you mean range? known: range, fair"
     """
 
-    def __init__(self, name: str, *, known: Sequence[str]) -> None:
-        super().__init__(f"no strategy named {name!r}; known: {', '.join(known)}")
+    def __init__(self, name: str, *, known: Sequence[str], close: Sequence[str] = ()) -> None:
+        hint = f"did you mean {' or '.join(close)}? " if close else ""
+        super().__init__(f"no strategy named {name!r}; {hint}known: {', '.join(known)}")
         self.name = name
         self.known = tuple(known)
+        self.close = tuple(close)
 
 
 class UnsupportedProblemError(PartageError):

@@ -1,0 +1,50 @@
+"""What most strategies have in common: no settings, no user data, nothing to remember."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from partage.groups.api import RebalanceProtocol
+from partage.model import Assignment
+
+__all__ = ["PlainStrategy"]
+
+
+class PlainStrategy:
+    """The defaults of Kafka's ``ConsumerPartitionAssignor``; ``name``, ``assign`` are to be added.
+
+    >>> PlainStrategy().configure({"client.id": "c1"}).subscription_user_data(["t"]) is None
+    True
+    """
+
+    name: str = ""
+    version: int = 0
+    algorithm: str = "1"
+    exact_to: str | None = None
+    protocols: tuple[RebalanceProtocol, ...] = (RebalanceProtocol.EAGER,)
+    aliases: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<strategy {self.name}>"
+
+    def configure(self, config: Mapping[str, object]) -> PlainStrategy:  # noqa: ARG002
+        """Itself: it has no settings, and ignores those of others."""
+        return self
+
+    def subscription_user_data(
+        self,
+        topics: Sequence[str],  # noqa: ARG002
+        memory: object = None,  # noqa: ARG002
+    ) -> bytes | None:
+        """Nothing is sent along with a subscription."""
+        return None
+
+    def on_assignment(
+        self,
+        assignment: Assignment,  # noqa: ARG002
+        user_data: bytes | None,  # noqa: ARG002
+        generation: int,  # noqa: ARG002
+        memory: object = None,  # noqa: ARG002
+    ) -> object:
+        """Nothing is remembered."""
+        return None

@@ -1,0 +1,135 @@
+"""Partitions topic by topic, and who may have them: arrays that several strategies share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from partage.groups.ordering import member_order
+from partage.model import Plan, Problem
+from partage.model.index import Int32Array
+
+__all__ = ["Audiences", "Rows", "plan_in_order", "topics_by_name"]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The existing partitions of some topics, topic after topic, by partition number.
+
+    Attributes:
+        topics: int32[T], topic numbers in the order laid out.
+        start: int32[T + 1], where each topic begins in ``partition`` (CSR).
+        partition: int32[n], dense numbers.
+    """
+
+    topics: Int32Array
+    start: Int32Array
+    partition: Int32Array
+
+    @classmethod
+    def of(cls, problem: Problem, topics: Int32Array) -> Rows:
+        """Lay out topics in the given order."""
+        lists = [problem.cluster.partitions_of(t) for t in topics.tolist()]
+        start = np.zeros(len(lists) + 1, np.int32)
+        np.cumsum([len(one) for one in lists], out=start[1:])
+        partition = np.concatenate(lists) if lists else np.zeros(0, np.int32)
+        return cls(topics, start, partition)
+
+    @property
+    def counts(self) -> Int32Array:
+        """int32[T]: partitions of each topic."""
+        return np.diff(self.start)
+
+    def spread(self, by_topic: Int32Array) -> Int32Array:
+        """A value a topic, repeated for each of its partitions."""
+        return np.repeat(by_topic, self.counts)
+
+
+@dataclass(frozen=True, eq=False)
+class Audiences:
+    """The distinct sets of members that topics have as subscribers; equal sets are one.
+
+    Attributes:
+        order: int32[M], members in Kafka's MemberInfo order; "place" is a position in it.
+        of_topic: int32[len(topics)], audience of each topic asked for.
+        start: int32[A + 1], where each audience begins in ``place`` (CSR).
+        place: int32, the places of its members, ascending.
+    """
+
+    order: Int32Array
+    of_topic: Int32Array
+    start: Int32Array
+    place: Int32Array
+
+    @classmethod
+    def of(cls, problem: Problem, topics: Int32Array) -> Audiences:
+        """The audiences of some topics (all of which have subscribers)."""
+        order = member_order(problem)
+        class_of_place = problem.group.subscription_of[order]
+        classes = _classes_by_topic(problem)
+        number: dict[tuple[int, ...], int] = {}
+        of_topic = np.zeros(len(topics), np.int32)
+        places: list[Int32Array] = []
+        for i, topic in enumerate(topics.tolist()):
+            mine = classes[topic]
+            audience = number.setdefault(mine, len(number))
+            of_topic[i] = audience
+            if audience == len(places):
+                wanted = np.zeros(len(problem.group.subscriptions), bool)
+                wanted[list(mine)] = True
+                places.append(np.flatnonzero(wanted[class_of_place]).astype(np.int32))
+        start = np.zeros(len(places) + 1, np.int32)
+        np.cumsum([len(one) for one in places], out=start[1:])
+        place = np.concatenate(places) if places else np.zeros(0, np.int32)
+        return cls(order, of_topic, start, place)
+
+    @property
+    def sizes(self) -> Int32Array:
+        """int32[A]: members of each audience."""
+        return np.diff(self.start)
+
+    def places_of(self, audience: int) -> Int32Array:
+        """int32: places of an audience's members, ascending."""
+        return self.place[self.start[audience] : self.start[audience + 1]]
+
+
+def topics_by_name(problem: Problem) -> Int32Array:
+    """int32: existing topics with a subscriber, in Java's string order of names."""
+    wanted = np.zeros(len(problem.index.topics), bool)
+    for topics in problem.subscription_topics:
+        wanted[topics] = True
+    topics = np.flatnonzero(wanted).astype(np.int32)
+    return topics[np.argsort(problem.index.topic_rank[topics])]
+
+
+def _classes_by_topic(problem: Problem) -> list[tuple[int, ...]]:
+    """For each topic the distinct subscriptions that name it, ascending."""
+    classes: list[list[int]] = [[] for _ in problem.index.topics]
+    for one, topics in enumerate(problem.subscription_topics):
+        for topic in topics.tolist():
+            classes[topic].append(one)
+    return [tuple(one) for one in classes]
+
+
+def plan_in_order(
+    problem: Problem,
+    partition: Int32Array,
+    owner: Int32Array,
+    **more: Any,
+) -> Plan:
+    """A plan from a sequence of partitions and their owners; each member keeps the order."""
+    members = len(problem.group)
+    # NumPy sorts 16-bit keys by radix, several times faster than wider ones.
+    key = owner.astype(np.int16) if members < 2**15 else owner
+    start = np.zeros(members + 1, np.int32)
+    np.cumsum(np.bincount(owner, minlength=members), out=start[1:])
+    return Plan(
+        problem.index,
+        problem.group.ids,
+        start,
+        partition[np.argsort(key, kind="stable")],
+        np.zeros(len(partition), np.int8),
+        **more,
+    )

@@ -1,0 +1,106 @@
+"""The orders in which Kafka's consumer-side assignors meet members and topics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.javaorder import hash_order, string_hash
+from partage.model import Problem, java_rank
+from partage.model.index import Int32Array
+
+__all__ = ["member_order", "members_as_mapped", "string_hashes", "topics_as_mapped"]
+
+#: Below this many names the plain function is faster than the one by columns.
+_WORTH_COLUMNS = 64
+
+
+def string_hashes(names: Sequence[str]) -> list[int]:
+    """``String.hashCode`` of many names, as signed int32.
+
+    >>> string_hashes(["consumer1", "Aa", "BB"])
+    [-421004549, 2112, 2112]
+    """
+    if len(names) < _WORTH_COLUMNS:
+        return [string_hash(name) for name in names]
+    encoded = [name.encode("utf-16-le", "surrogatepass") for name in names]
+    units = np.frombuffer(b"".join(encoded), dtype="<u2").astype(np.uint32)
+    length = np.array([len(one) // 2 for one in encoded], np.int64)
+    by_length = np.argsort(-length, kind="stable")
+    start = (np.cumsum(length) - length)[by_length]
+    length = length[by_length]
+    value = np.zeros(len(names), np.uint32)
+    for column in range(int(length[0])):
+        # Longest first: those that still have a unit in this column are a prefix.
+        alive = int(np.searchsorted(-length, -column, side="left"))
+        value[:alive] = value[:alive] * np.uint32(31) + units[start[:alive] + column]
+    out = np.empty(len(names), np.uint32)
+    out[by_length] = value
+    hashes: list[int] = out.view(np.int32).tolist()
+    return hashes
+
+
+def members_as_mapped(problem: Problem) -> list[int]:
+    """Members in the order of the leader's ``HashMap`` of subscriptions, filled in join order."""
+    return hash_order(string_hashes(problem.group.ids))
+
+
+def member_order(problem: Problem) -> Int32Array:
+    """int32[M]: members in Kafka's ``MemberInfo`` order.
+
+    Static members by instance id come first, then dynamic ones by member id; both in
+    Java's string order. Members that share an instance id (a fenced one lingers for a
+    while) stay in map order.
+
+    >>> from partage.model import Cluster, Group, Member
+    >>> group = Group([Member("a"), Member("zz", instance_id="i"), Member("aa", instance_id="i")])
+    >>> [group[m].id for m in member_order(Problem(group, Cluster.from_topics({})))]
+    ['zz', 'aa', 'a']
+    """
+    group = problem.group
+    instances = [m.instance_id for m in group]
+    named = sorted({i for i in instances if i is not None})
+    if not named:
+        return np.argsort(group.member_rank).astype(np.int32)
+    rank = dict(zip(named, java_rank(named).tolist(), strict=True))
+    static = np.array([i is not None for i in instances])
+    key = np.where(static, [rank[i] if i is not None else 0 for i in instances], group.member_rank)
+    place = np.zeros(len(group), np.int32)
+    if len(named) < int(static.sum()):
+        place[members_as_mapped(problem)] = np.arange(len(group), dtype=np.int32)
+    return np.lexsort((place, key, ~static)).astype(np.int32)
+
+
+def topics_as_mapped(problem: Problem) -> Int32Array:
+    """int32: subscribed topics that have partitions, in the order of Kafka's map of them.
+
+    The names of all subscriptions go into a ``HashSet``, and from there, where the cluster
+    has partitions, into a ``HashMap``: buckets decide, and inside a bucket who came first.
+    """
+    names = list(dict.fromkeys(_names_as_met(problem)))
+    known: list[str] = []
+    topics: list[int] = []
+    for i in hash_order(string_hashes(names)):
+        topic = problem.cluster.topic(names[i])
+        if topic >= 0 and len(problem.cluster.partitions_of(topic)):
+            known.append(names[i])
+            topics.append(topic)
+    order: NDArray[np.int32] = np.array(topics, np.int32)[hash_order(string_hashes(known))]
+    return order
+
+
+def _names_as_met(problem: Problem) -> Iterator[str]:
+    """Names in the order of the members' map; a subscription that comes again adds none."""
+    group = problem.group
+    if len(group.subscriptions) == 1:
+        yield from group.subscriptions[0]
+        return
+    met: set[int] = set()
+    subscription_of = group.subscription_of.tolist()
+    for member in members_as_mapped(problem):
+        one = subscription_of[member]
+        if one not in met:
+            met.add(one)
+            yield from group.subscriptions[one]

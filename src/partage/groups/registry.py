@@ -1,0 +1,156 @@
+"""Strategies by name: ours, their Java class names, and those that plug in.
+
+To add one of ours: a file beside this one, and a line in ``_OURS``. Another package adds
+one by an entry point in the group ``partage.strategies`` whose value is a strategy, or a
+class that makes one without arguments.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import NamedTuple
+
+from partage.errors import InvalidConfigError, UnknownStrategyError
+from partage.groups.api import Strategy
+
+__all__ = ["Row", "describe", "find", "strategies"]
+
+ENTRY_POINTS = "partage.strategies"
+
+# Name and home of each of ours, in the order in which tables show them. Lazy: a strategy's
+# module is imported when somebody asks for it.
+_OURS = {
+    "range": "partage.groups.range:Range",
+    "roundrobin": "partage.groups.roundrobin:RoundRobin",
+}
+
+
+class Row(NamedTuple):
+    """A strategy as tables show it; ``problem`` says why a plug-in cannot be used."""
+
+    name: str
+    summary: str
+    exact_to: str | None
+    protocols: tuple[str, ...]
+    source: str
+    problem: str | None = None
+
+
+def strategies() -> tuple[str, ...]:
+    """Names of all strategies: ours, then plug-ins (broken ones too) by name.
+
+    >>> strategies()[:2]
+    ('range', 'roundrobin')
+    """
+    return (*_OURS, *(name for name in sorted(_plugged_in()) if name not in _OURS))
+
+
+def find(strategy: str | Strategy | Sequence[str]) -> Strategy:
+    """The strategy of a name, of a Java class name, or of the first in a list that exists.
+
+    Raises:
+        UnknownStrategyError: there is none; says which names come close.
+        InvalidConfigError: the name is a plug-in's, and the plug-in is broken.
+
+    >>> find("org.apache.kafka.clients.consumer.RangeAssignor").name
+    'range'
+    >>> find(["no-such-one", "roundrobin"]).name
+    'roundrobin'
+    """
+    if isinstance(strategy, str):
+        found = _find(strategy)
+        if found is None:
+            raise _unknown(strategy)
+        return found
+    if isinstance(strategy, Strategy):
+        return strategy
+    names = list(strategy)
+    for name in names:
+        found = _find(name)
+        if found is not None:
+            return found
+    raise _unknown(", ".join(names))
+
+
+def describe() -> tuple[Row, ...]:
+    """One row a strategy, for the table of the README; a broken plug-in has its own row."""
+    rows = []
+    for name in strategies():
+        home = _OURS.get(name) or _plugged_in()[name].value
+        try:
+            one = _find(name)
+        except InvalidConfigError as e:
+            rows.append(Row(name, "", None, (), home, problem=str(e)))
+            continue
+        assert one is not None  # noqa: S101 - strategies() has just named it
+        summary = (type(one).__doc__ or "").strip().partition("\n")[0]
+        protocols = tuple(p.name for p in one.protocols)
+        rows.append(Row(name, summary, one.exact_to, protocols, home))
+    return tuple(rows)
+
+
+def _find(name: str) -> Strategy | None:
+    if name in _OURS:
+        return _ours(name)
+    plugged_in = _plugged_in()
+    if name in plugged_in:
+        return _load(plugged_in[name])
+    return next((one for one in _everyone() if name in one.aliases), None)
+
+
+def _everyone() -> Iterator[Strategy]:
+    """Ours, then the plug-ins that work: a broken one must not stand in the way of others."""
+    yield from _ours_all()
+    for point in _plugged_in().values():
+        with suppress(InvalidConfigError):
+            yield _load(point)
+
+
+@cache
+def _ours(name: str) -> Strategy:
+    module, _, attribute = _OURS[name].partition(":")
+    made: Strategy = getattr(import_module(module), attribute)()
+    return made
+
+
+def _ours_all() -> Iterator[Strategy]:
+    return (_ours(name) for name in _OURS)
+
+
+@cache
+def _plugged_in() -> dict[str, EntryPoint]:
+    return {one.name: one for one in entry_points(group=ENTRY_POINTS)}
+
+
+def _load(point: EntryPoint) -> Strategy:
+    """A plug-in's strategy; whatever goes wrong in foreign code is told with its name."""
+    setting = f"{ENTRY_POINTS}.{point.name}"
+    try:
+        loaded = point.load()
+        made = loaded() if isinstance(loaded, type) else loaded
+    except Exception as e:
+        what = f"the plug-in cannot be loaded ({type(e).__name__}: {e})"
+        raise InvalidConfigError(setting, what, point.value) from e
+    if not isinstance(made, Strategy):
+        lacks = [one for one in _CONTRACT if not hasattr(made, one)]
+        what = f"the plug-in is no strategy (it lacks {', '.join(lacks)})"
+        raise InvalidConfigError(setting, what, point.value)
+    return made
+
+
+_CONTRACT = (
+    "name", "version", "algorithm", "exact_to", "protocols", "aliases", "configure",
+    "subscription_user_data", "assign", "on_assignment",
+)  # fmt: skip
+
+
+def _unknown(name: str) -> UnknownStrategyError:
+    known = strategies()
+    aliases = [alias for one in _ours_all() for alias in one.aliases]
+    close = difflib.get_close_matches(name, [*known, *aliases], n=3)
+    return UnknownStrategyError(name, known=known, close=close)
