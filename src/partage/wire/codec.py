@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any
 
 from partage.errors import WireFormatError
 from partage.wire.faults import UnsupportedVersionError
@@ -18,7 +18,7 @@ from partage.wire.reading import ReadStruct, joined, reader_of
 from partage.wire.schema import Message
 from partage.wire.writing import WriteStruct, writer_of
 
-__all__ = ["decode", "encode", "placed", "struct_reader", "struct_writer"]
+__all__ = ["decode", "encode", "place", "struct_reader", "struct_writer"]
 
 
 def _checked(message: Message, version: int) -> None:
@@ -49,11 +49,13 @@ def struct_writer(message: Message, version: int) -> WriteStruct:
     return writer_of(message, version)
 
 
-def placed(error: WireFormatError, field: str, version: int) -> NoReturn:
-    """Raise ``error`` anew, with the whole path and the version in its text."""
-    raise type(error)(
-        error.what, offset=error.offset, field=joined(field, error.field), version=version
-    ) from None
+def place(error: WireFormatError, field: str, version: int) -> None:
+    """Give ``error`` its whole path and the version, in its text too; the caller raises it again.
+
+    The same object, so that a bad record costs one error and one traceback, not two.
+    """
+    field = joined(field, error.field)
+    WireFormatError.__init__(error, error.what, offset=error.offset, field=field, version=version)
 
 
 def decode(message: Message, reader: Reader, *, version: int, path: str = "") -> dict[str, Any]:
@@ -72,7 +74,8 @@ def decode(message: Message, reader: Reader, *, version: int, path: str = "") ->
     try:
         return read(reader)
     except WireFormatError as error:
-        placed(error, path, version)
+        place(error, path, version)
+        raise
 
 
 def encode(message: Message, values: Mapping[str, Any], *, version: int, path: str = "") -> bytes:
@@ -91,5 +94,6 @@ def encode(message: Message, values: Mapping[str, Any], *, version: int, path: s
     try:
         write(writer, values)
     except WireFormatError as error:
-        placed(error, path, version)
+        place(error, path, version)
+        raise
     return bytes(writer.buffer)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from partage.errors import WireFormatError
 from partage.javaorder import string_order_key
-from partage.wire.codec import decode, encode, placed
+from partage.wire.codec import decode, encode, place
 from partage.wire.faults import EncodingError, UnsupportedVersionError
 from partage.wire.messages import CONSUMER_PROTOCOL_ASSIGNMENT, CONSUMER_PROTOCOL_SUBSCRIPTION
 from partage.wire.primitives import Reader
@@ -94,7 +94,8 @@ def read_embedded(message: Message, data: bytes, *, version: int | None = None) 
         try:
             header = reader.int16()
         except WireFormatError as error:
-            placed(error, f"{message.name}.version", -1)
+            place(error, f"{message.name}.version", -1)
+            raise
     layout = _layout(message, header)
     fields = decode(message, reader, version=layout, path=message.name)
     return Embedded(header, fields, reader.left)

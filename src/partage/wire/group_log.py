@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from partage.errors import WireFormatError
-from partage.wire.codec import encode, placed, struct_reader
+from partage.wire.codec import encode, place, struct_reader
 from partage.wire.faults import (
     EncodingError,
     TruncatedError,
@@ -116,7 +116,8 @@ def decode_key(key: bytes | None) -> tuple[int, dict[str, Any]]:
     try:
         return number, read(Reader(key, 2))
     except WireFormatError as error:
-        placed(error, "key", number)
+        place(error, "key", number)
+        raise
 
 
 def decode_value(number: int, value: bytes) -> tuple[int, dict[str, Any]]:
@@ -139,7 +140,8 @@ def decode_value(number: int, value: bytes) -> tuple[int, dict[str, Any]]:
     try:
         return version, read(Reader(value, 2))
     except WireFormatError as error:
-        placed(error, "value", version)
+        place(error, "value", version)
+        raise
 
 
 def decode_record(key: bytes | None, value: bytes | None) -> DecodedRecord:
