@@ -19,7 +19,7 @@ import subprocess
 import tempfile
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -37,7 +37,7 @@ _AT_ONCE = 500
 _SECONDS_FOR_A_CHUNK = 300.0
 
 
-def skip(reason: str) -> None:
+def skip(reason: str) -> NoReturn:
     """Skip the test by name; where nothing may be missing (.ci/run), fail instead."""
     if os.environ.get("PARTAGE_SKIP_NOTHING"):
         pytest.fail(f"may not be skipped here: {reason}", pytrace=False)
