@@ -1,0 +1,76 @@
+"""Progress of a stage: Spark's own count of tasks, asked a few times a second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+from time import monotonic
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Progress", "Stages"]
+
+#: (stage, done, total): tasks of a stage; total is 0 while it is not known.
+Progress = Callable[[str, int, int], None]
+
+_SECONDS_BETWEEN = 0.2
+
+
+class Stages:
+    """Names, times and progress of the stages of a run.
+
+    Attributes:
+        seconds: stage -> how long it took, in the order run.
+    """
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress = progress or _silent
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str, spark: SparkSession | None = None) -> Iterator[None]:
+        """One stage; with ``spark``, the tasks of the jobs that start in it are counted."""
+        began = monotonic()
+        self._progress(name, 0, 0)
+        over = Event()
+        thread = None
+        if spark is not None:
+            group = f"partage {name}"
+            spark.sparkContext.setJobGroup(group, f"Partage: {name}", interruptOnCancel=True)
+            thread = Thread(target=self._watch, args=(name, spark, group, over), daemon=True)
+            thread.start()
+        try:
+            yield
+        except KeyboardInterrupt:
+            if spark is not None:
+                spark.sparkContext.cancelJobGroup(f"partage {name}")
+            raise
+        finally:
+            over.set()
+            if thread is not None:
+                thread.join()
+            self.seconds[name] = round(monotonic() - began, 3)
+        self._progress(name, 1, 1)
+
+    def _watch(self, name: str, spark: SparkSession, group: str, over: Event) -> None:
+        tracker = spark.sparkContext.statusTracker()
+        told = (0, 0)
+        while not over.wait(_SECONDS_BETWEEN):
+            done = total = 0
+            for job in tracker.getJobIdsForGroup(group):
+                info = tracker.getJobInfo(job)
+                for stage in info.stageIds if info else ():
+                    tasks = tracker.getStageInfo(stage)
+                    if tasks is not None:
+                        done += tasks.numCompletedTasks
+                        total += tasks.numTasks
+            if total and (done, total) != told:
+                told = (done, total)
+                self._progress(name, done, total)
+
+
+def _silent(stage: str, done: int, total: int) -> None:
+    """Nobody wants to know."""

@@ -1,0 +1,193 @@
+"""`partage replay`: from a capture to published tables. This file is the table of contents."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import partage
+from partage.errors import InvalidCaptureError, MissingExtraError
+from partage.pipeline.progress import Progress, Stages
+from partage.pipeline.summary import Summary, summarised
+from partage.pipeline.write import Receipt, TableWriters, discard, publish
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from partage.groups.api import Strategy
+    from partage.pipeline.capture import Capture
+    from partage.pipeline.decode import Tally
+
+__all__ = ["replay"]
+
+
+def replay(
+    capture: str | Path,
+    out: str | Path,
+    *,
+    strategies: Sequence[str | Strategy] | None = None,
+    spark: SparkSession | None = None,
+    progress: Progress | None = None,
+) -> Summary:
+    """Replay a recorded cluster's classic groups through every strategy, and publish tables.
+
+    Args:
+        capture: the folder of a capture.
+        out: the output folder; made if it is not there. Earlier runs in it stay.
+        strategies: names or strategies; None takes every one that the registry has.
+        spark: a session of yours, which stays open; None starts one in this process.
+        progress: called with (stage, done, total), from other threads too.
+
+    Returns:
+        What is in ``summary.json``.
+
+    Raises:
+        InvalidCaptureError: the capture cannot be used; says which file and column.
+        UnknownStrategyError: the registry has no such strategy.
+        MissingExtraError, MissingJavaError: Spark cannot be started.
+        AccountingError: the run does not add up; nothing is published.
+    """
+    _expect_arrow()
+    from partage.pipeline.capture import open_capture
+    from partage.pipeline.session import session
+
+    stages = Stages(progress)
+    run_id, started = _run_id(), _now_ms()
+    with stages.stage("check"):
+        names = _names(strategies)
+        source = open_capture(capture)
+        target = _folder(Path(out).absolute())
+    with ExitStack() as opened:
+        with stages.stage("start Spark"):
+            running = opened.enter_context(session(spark))
+        opened.push(partial(_discard_on_error, target, run_id))
+        tally, receipts, groups = _jobs(running, source, target, run_id, names, stages)
+        with stages.stage("publish"):
+            found = summarised(source, tally, receipts, groups)
+            head = _head(source, run_id, started, names, running.version)
+            receipts.append(_run_row(target, run_id, head, found))
+            summary = {**head, "seconds": stages.seconds, **found}
+            publish(target, run_id, receipts, summary)
+    return summary
+
+
+def _discard_on_error(out: Path, run_id: str, kind: object, *_: object) -> None:
+    """What a failed run has written is of no use to anybody."""
+    if kind is not None:
+        discard(out, run_id)
+
+
+def _jobs(
+    spark: SparkSession,
+    source: Capture,
+    target: Path,
+    run_id: str,
+    strategies: Sequence[str | Strategy],
+    stages: Stages,
+) -> tuple[Tally, list[Receipt], list[str]]:
+    """The Spark part: decode once, keep it, and make the tables from what was kept."""
+    from partage.pipeline.decode import Kind, Tally, decode_job
+    from partage.pipeline.histories import bad_records_job, histories_job
+
+    tally = Tally()
+    tasks = max(4, 4 * spark.sparkContext.defaultParallelism)
+    decoded = decode_job(spark, source).persist()
+    states = spark.sparkContext.broadcast(tuple(json.dumps(s) for s in source.states))
+    try:
+        with stages.stage("decode", spark):
+            for row in decoded.where(f"kind = {int(Kind.TALLY)}").select("text").collect():
+                tally.add(Tally.of_json(row.text))
+        with stages.stage("replay", spark):
+            job = histories_job(
+                decoded, states, strategies, out=str(target), run_id=run_id, tasks=tasks
+            )
+            receipts, groups = _received(job)
+        if tally.bad:
+            with stages.stage("bad records", spark):
+                bad = bad_records_job(decoded, out=str(target), run_id=run_id, tasks=tasks)
+                receipts += _received(bad)[0]
+    finally:
+        decoded.unpersist()
+        states.destroy()
+    return tally, receipts, groups
+
+
+def _received(job: DataFrame) -> tuple[list[Receipt], list[str]]:
+    rows = job.collect()
+    files = [Receipt(**json.loads(r.text)) for r in rows if r.what == "file"]
+    return files, [r.text for r in rows if r.what == "group"]
+
+
+def _names(strategies: Sequence[str | Strategy] | None) -> tuple[str | Strategy, ...]:
+    """Known names before anything heavy starts: a misspelt one is an error at once."""
+    from partage.groups import registry
+
+    if strategies is None:  # a plug-in that cannot be loaded is told of by `describe`
+        return tuple(row.name for row in registry.describe() if row.problem is None)
+    for strategy in strategies:
+        registry.find(strategy)
+    return tuple(strategies)
+
+
+def _folder(out: Path) -> Path:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise InvalidCaptureError(f"{out}: cannot be made ({e.strerror}); give another --out") from None
+    return out
+
+
+def _expect_arrow() -> None:
+    for library in ("pyarrow", "pyspark"):
+        try:
+            __import__(library)
+        except ImportError:
+            raise MissingExtraError(library, extra="spark") from None
+
+
+def _run_id() -> str:
+    return time.strftime("%Y%m%dT%H%M%S", time.gmtime()) + "-" + uuid4().hex[:6]
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _head(
+    source: Capture, run_id: str, started: int, strategies: Sequence[str | Strategy], spark: str
+) -> dict[str, Any]:
+    import pyarrow
+
+    return {
+        "run_id": run_id,
+        "capture": str(source.folder),
+        "started_ms": started,
+        "versions": {
+            "partage": partage.__version__,
+            "python": platform.python_version(),
+            "spark": spark,
+            "pyarrow": pyarrow.__version__,
+        },
+        "asked": [s if isinstance(s, str) else s.name for s in strategies],
+    }
+
+
+def _run_row(out: Path, run_id: str, head: dict[str, Any], summary: Summary) -> Receipt:
+    """The one row of table ``runs``."""
+    accounting = summary["accounting"]
+    with TableWriters(str(out), run_id, "driver") as writers:
+        writers.add("runs", {
+            "capture": head["capture"], "started_ms": head["started_ms"], "ended_ms": _now_ms(),
+            "partage": partage.__version__, "records": accounting["records"],
+            "decoded": accounting["decoded"], "bad": accounting["bad"],
+            "settings": json.dumps({"strategies": head["asked"], **head["versions"]}),
+            "coverage": json.dumps(summary["coverage"]),
+        })  # fmt: skip
+        return writers.finish()[0]

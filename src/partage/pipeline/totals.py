@@ -1,0 +1,130 @@
+"""What one group adds to the summary; small, and the same whatever the length of its history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from partage.history.records import Place
+from partage.history.replaying import Replayed
+
+__all__ = ["GroupTotals"]
+
+_NOT_YET = "not replayed yet"
+#: How many disagreements a group tells of one by one; all are counted.
+_MOST_TOLD = 20
+_SUMS = ("moved", "avoidable", "idle", "rack_mismatches", "breaches", "changed")
+
+
+class GroupTotals:
+    """Counts of one group, added up while its rows are written."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.commits = 0
+        self.incarnations = 0
+        self._kinds: list[str] = []
+        self._place: Place | None = None
+        self._records = 0
+        self._times: list[int] = []
+        self._rebalances = 0
+        self._replayed = 0
+        self._whys: dict[str, int] = {}
+        self._claimed: dict[str, int] = {}
+        self._clients: set[str] = set()
+        self._missing = (0, 0)
+        self._strategies: dict[str, dict[str, Any]] = {}
+        self._disagreements: list[dict[str, Any]] = []
+
+    def record(self, kind: str, place: Place, time_ms: int) -> None:
+        """A record that is no commit."""
+        if kind not in self._kinds:
+            self._kinds.append(kind)
+        self._place = self._place or place
+        self._records += 1
+        self._times = [min([*self._times, time_ms]), max([*self._times, time_ms])]
+
+    def commit_place(self, place: Place) -> None:
+        """Where a commit stands, for groups that have nothing else."""
+        self._place = self._place or place
+
+    def missing(self, before: int, within: int) -> None:
+        """Generations that the log lacks: before its first record, and between two of them."""
+        self._missing = (before, within)
+
+    def rebalance(self, row: dict[str, Any]) -> None:
+        """A row of table ``rebalances``."""
+        self._rebalances += 1
+        self._replayed += row["replayed"]
+        if row["why_not"] is not None:
+            self._whys[row["why_not"]] = self._whys.get(row["why_not"], 0) + 1
+        if row["strategy"] is not None:
+            self._claimed[row["strategy"]] = self._claimed.get(row["strategy"], 0) + 1
+        self._clients.update(row["clients"])
+
+    def replayed(self, generation: int, r: Replayed) -> None:
+        """A row of table ``replays``."""
+        mine = self._strategies.setdefault(
+            r.strategy,
+            {"rebalances": 0, "claimed": 0, "status": {}, "largest_spread": None,
+             "counted": 0, "agreed": 0, **dict.fromkeys(_SUMS, 0)},
+        )  # fmt: skip
+        mine["rebalances"] += 1
+        mine["claimed"] += r.claimed
+        mine["status"][r.status] = mine["status"].get(r.status, 0) + 1
+        values = {name: getattr(r.measured, name, None) for name in _SUMS}
+        values["changed"] = r.changed
+        for name, value in values.items():
+            mine[name] += value or 0
+        if r.measured.spread is not None:
+            mine["largest_spread"] = max(mine["largest_spread"] or 0, r.measured.spread)
+        if r.counts and r.agrees is not None:
+            mine["counted"] += 1
+            mine["agreed"] += r.agrees
+            if not r.agrees and len(self._disagreements) < _MOST_TOLD:
+                self._disagreements.append(
+                    {"group": self.name, "generation": generation, "strategy": r.strategy,
+                     "why": r.detail}
+                )  # fmt: skip
+
+    def row(self) -> dict[str, Any]:
+        """The row of table ``groups``, without the group's name."""
+        status, why = self._status()
+        return {
+            "kind": "+".join(self._kinds) or "offsets only",
+            "status": status,
+            "why": why,
+            "log_partition": self._place.partition if self._place else -1,
+            "records": self._records,
+            "commits": self.commits,
+            "rebalances": self._rebalances,
+            "incarnations": self.incarnations,
+            "missing_generations": sum(self._missing),
+            "first_ms": self._times[0] if self._times else None,
+            "last_ms": self._times[1] if self._times else None,
+            "claimed": list(self._claimed),
+            "clients": sorted(self._clients),
+        }
+
+    def _status(self) -> tuple[str, str | None]:
+        if not self._kinds:
+            return "offsets only", None
+        others = [k for k in self._kinds if k != "classic"]
+        why = f"histories of {' and '.join(others)} groups are not yet in Partage" if others else None
+        if self._replayed:
+            return "replayed", f"in part: {why}" if why else None
+        if not why:
+            why = next((w for w in self._whys if w != "no members"), "nobody ever joined")
+        return _NOT_YET, why
+
+    def summary(self) -> dict[str, Any]:
+        """The group's entry in ``summary.json``."""
+        return {
+            "group": self.name,
+            **self.row(),
+            "missing_before": self._missing[0],
+            "missing_within": self._missing[1],
+            "not_replayed": self._whys,
+            "claims": self._claimed,
+            "strategies": self._strategies,
+            "disagreements": self._disagreements,
+        }

@@ -1,0 +1,208 @@
+"""The tables on disk, and how a run is published.
+
+```
+OUT/tables/<table>/<run_id>/part-*.parquet    written by workers, under names nobody reads yet
+OUT/runs/<run_id>/manifest.json               which files are a run's tables; written last
+OUT/runs/<run_id>/summary.json
+OUT/manifest.json, OUT/summary.json           the newest published run, replaced atomically
+```
+
+A task that Spark runs twice writes two files; only the one it returned is in the manifest,
+and the other is removed. A run that fails leaves no manifest, so no reader sees it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from partage.errors import InvalidCaptureError
+from partage.pipeline.schemas import TABLES, schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Receipt", "TableWriters", "discard", "publish", "read_summary", "read_table"]
+
+MANIFEST = "manifest.json"
+SUMMARY = "summary.json"
+_FORMAT = 1
+_BUFFER_ROWS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """A file that a worker wrote: ``path`` is relative to the output folder."""
+
+    table: str
+    path: str
+    rows: int
+    bytes: int
+
+
+class TableWriters:
+    """Rows into Parquet files, one a table, opened when the first row comes.
+
+    Args:
+        out: the output folder.
+        run_id: of the run; the column of that name is filled in here.
+        task: a name for the files' author, e.g. the Spark partition.
+    """
+
+    def __init__(self, out: str, run_id: str, task: str) -> None:
+        self._out, self._run_id = Path(out), run_id
+        self._name = f"part-{task}-{uuid4().hex[:8]}.parquet"
+        self._rows: dict[str, list[Mapping[str, Any]]] = {}
+        self._open: dict[str, Any] = {}
+        self._counts: dict[str, int] = {}
+
+    def __enter__(self) -> TableWriters:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for writer in self._open.values():
+            writer.close()
+
+    def add(self, table: str, row: Mapping[str, Any]) -> None:
+        """One row, without its run id; columns that are not given are null."""
+        rows = self._rows.setdefault(table, [])
+        rows.append(row)
+        if len(rows) >= _BUFFER_ROWS:
+            self._flush(table)
+
+    def finish(self) -> list[Receipt]:
+        """Close the files and say what was written."""
+        for table in list(self._rows):
+            self._flush(table)
+        receipts = []
+        for table, writer in self._open.items():
+            writer.close()
+            path = self._path(table)
+            size = (self._out / path).stat().st_size
+            receipts.append(Receipt(table, path, self._counts[table], size))
+        return receipts
+
+    def _path(self, table: str) -> str:
+        return f"tables/{table}/{self._run_id}/{self._name}"
+
+    def _flush(self, table: str) -> None:
+        rows = self._rows.pop(table)
+        if not rows:
+            return
+        if table not in self._open:
+            self._open[table] = _writer(self._out / self._path(table), table)
+        self._open[table].write_table(_table(table, rows, self._run_id))
+        self._counts[table] = self._counts.get(table, 0) + len(rows)
+
+
+def _writer(path: Path, table: str) -> Any:
+    from pyarrow import parquet
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return parquet.ParquetWriter(path, schema(table), compression="zstd")
+
+
+def _table(table: str, rows: Iterable[Mapping[str, Any]], run_id: str) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.Table.from_pylist([{**r, "run_id": run_id} for r in rows], schema=schema(table))
+
+
+def publish(
+    out: Path, run_id: str, receipts: Iterable[Receipt], summary: Mapping[str, Any]
+) -> None:
+    """Make a run visible: every table has a file, leftovers go, the manifest comes last."""
+    files = list(receipts)
+    with TableWriters(str(out), run_id, "driver") as writers:
+        for table in TABLES:
+            if not any(r.table == table for r in files):
+                files.append(_empty(out, writers._path(table), table))  # noqa: SLF001 - our own
+    files.sort(key=lambda r: (r.table, r.path))
+    wanted = {r.path for r in files}
+    for table in TABLES:
+        for found in (out / "tables" / table / run_id).glob("*.parquet"):
+            if found.relative_to(out).as_posix() not in wanted:
+                found.unlink()
+    manifest = {
+        "format": _FORMAT,
+        "run_id": run_id,
+        "summary": f"runs/{run_id}/{SUMMARY}",
+        "tables": {t: [asdict(r) for r in files if r.table == t] for t in TABLES},
+    }
+    mine = out / "runs" / run_id
+    mine.mkdir(parents=True, exist_ok=True)
+    for folder in (mine, out):
+        _atomically(folder / SUMMARY, summary)
+        _atomically(folder / MANIFEST, manifest)
+
+
+def _empty(out: Path, path: str, table: str) -> Receipt:
+    writer = _writer(out / path, table)
+    writer.close()
+    return Receipt(table, path, 0, (out / path).stat().st_size)
+
+
+def _atomically(path: Path, value: Mapping[str, Any]) -> None:
+    text = json.dumps(value, ensure_ascii=False, indent=1)
+    temporary = path.with_name(f".{path.name}.{uuid4().hex[:8]}")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def discard(out: Path, run_id: str) -> None:
+    """Remove what a run wrote that will not be published."""
+    for table in TABLES:
+        shutil.rmtree(out / "tables" / table / run_id, ignore_errors=True)
+
+
+def _manifest(out: Path) -> Mapping[str, Any]:
+    path = Path(out) / MANIFEST
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as e:
+        raise InvalidCaptureError(
+            f"{path}: no published run ({e}); run partage replay first"
+        ) from None
+    if not isinstance(found, dict) or found.get("format") != _FORMAT:
+        raise InvalidCaptureError(f"{path}: written by another version; run partage replay again")
+    return found
+
+
+def read_table(out: str | Path, table: str) -> pa.Table:
+    """A table of the newest published run, as its manifest lists it.
+
+    Raises:
+        InvalidCaptureError: there is no published run in the folder.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    files = _manifest(Path(out))["tables"][table]
+    parts = [parquet.ParquetFile(Path(out) / f["path"]).read() for f in files]
+    return pa.concat_tables(parts)
+
+
+def read_summary(out: str | Path) -> dict[str, Any]:
+    """The summary of the newest published run.
+
+    Raises:
+        InvalidCaptureError: there is no published run in the folder.
+    """
+    path = Path(out) / _manifest(Path(out))["summary"]
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
