@@ -11,7 +11,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 
 def chromium() -> str:
     """The path of an installed Chromium: for playwright's ``executable_path`` or ``--headless``."""
-    for name in NAMES:
-        if path := shutil.which(name):
-            return path
-    skip("no Chromium: install one (for example: apt-get install chromium)")
+    found = next(filter(None, map(shutil.which, NAMES)), None)
+    if found is None:
+        skip("no Chromium: install one (for example: apt-get install chromium)")
+    return found
