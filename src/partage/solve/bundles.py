@@ -22,6 +22,7 @@ class Bundles:
     """Bundles of topics and of members, and the arcs between them.
 
     Attributes:
+        partitions: int64[T], partitions of each topic.
         topic: int64[T], bundle of each topic, -1 if it has no partition or no subscriber.
         member: int64[M], bundle of each member, -1 if no such topic is open to it.
         supply: int64[B], partitions of each topic bundle.
@@ -29,6 +30,7 @@ class Bundles:
         arc_topic, arc_member: int64[A], the eligible pairs of bundles.
     """
 
+    partitions: IntArray
     topic: IntArray
     member: IntArray
     supply: IntArray
@@ -53,6 +55,7 @@ def bundle(eligibility: Eligibility) -> Bundles:
     topic, subscribers = _alike(start.astype(np.int64), pairs_member[order], everyone)
     open_topics = topic >= 0
     return Bundles(
+        partitions=partitions,
         topic=topic,
         member=member,
         supply=np.bincount(

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from partage.solve.bundles import Bundles, bundle
 from partage.solve.eligibility import Eligibility
 from partage.solve.flow import UNBOUNDED, Budget, IntArray, Network
+from partage.solve.owners import dealt
 from partage.solve.spreading import spread, summed
 
 __all__ = ["BestLoads", "least_majorised"]
@@ -32,6 +33,8 @@ class BestLoads:
     Attributes:
         load: int64[M], partitions of each member (which of several equal members has one
             more is arbitrary: only the sorted vector is unique).
+        owner: int32[sum of partitions], a plan with these loads, topic after topic; -1 for
+            the partitions of topics that nobody may own.
         topic_level: int64[T], the certificate. For any k let A be the topics of a level
             above k, and N(A) the members that may own some of them. In every valid plan
             the sum of max(load - k, 0) is at least partitions(A) - k * size(N(A)), because
@@ -40,7 +43,23 @@ class BestLoads:
     """
 
     load: IntArray
+    owner: NDArray[np.int32]
     topic_level: IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Answer:
+    """Filled piece by piece.
+
+    Attributes:
+        total: int64[G], partitions of each member bundle.
+        level: int64[B], of each topic bundle.
+        share: int64[A], partitions that go over each pair of bundles.
+    """
+
+    total: IntArray
+    level: IntArray
+    share: IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,8 +83,11 @@ def least_majorised(eligibility: Eligibility) -> BestLoads:
     ([3, 3], [3, 3])
     """
     bundles = bundle(eligibility)
-    total = np.zeros(len(bundles.size), np.int64)
-    level = np.zeros(len(bundles.supply), np.int64)
+    found = _Answer(
+        np.zeros(len(bundles.size), np.int64),
+        np.zeros(len(bundles.supply), np.int64),
+        np.zeros(len(bundles.arc_topic), np.int64),
+    )
     budget = Budget()
     pieces = [
         _Piece(
@@ -77,12 +99,14 @@ def least_majorised(eligibility: Eligibility) -> BestLoads:
     while pieces:
         piece = pieces.pop()
         if len(piece.members):
-            pieces += _settled_or_split(bundles, piece, total, level, budget)
-    topic_level = np.where(bundles.topic >= 0, level[bundles.topic] if len(level) else 0, 0)
-    return BestLoads(_dealt(bundles, total), topic_level)
+            pieces += _settled_or_split(bundles, piece, found, budget)
+    load = _evenly(bundles, found.total)
+    topic_level = np.zeros(len(bundles.topic), np.int64)
+    topic_level[bundles.topic >= 0] = found.level[bundles.topic[bundles.topic >= 0]]
+    return BestLoads(load, dealt(bundles, found.share, load), topic_level)
 
 
-def _dealt(bundles: Bundles, total: IntArray) -> IntArray:
+def _evenly(bundles: Bundles, total: IntArray) -> IntArray:
     """int64[M]: the totals of bundles shared evenly among their members, first ones first."""
     load = np.zeros(len(bundles.member), np.int64)
     mine = np.flatnonzero(bundles.member >= 0)
@@ -94,7 +118,7 @@ def _dealt(bundles: Bundles, total: IntArray) -> IntArray:
 
 
 def _settled_or_split(
-    bundles: Bundles, piece: _Piece, total: IntArray, level: IntArray, budget: Budget
+    bundles: Bundles, piece: _Piece, answer: _Answer, budget: Budget
 ) -> list[_Piece]:
     """Write the answer for what has loads that differ by at most one; cut off the rest."""
     supply, size = bundles.supply[piece.topics], bundles.size[piece.members]
@@ -114,8 +138,11 @@ def _settled_or_split(
     stuck = _stuck(network, len(supply))
     settled_topics = ~stuck[: len(supply)]
     settled_members = ~stuck[len(supply) : len(supply) + len(size)]
-    level[piece.topics[settled_topics]] = k + held[settled_topics]
-    total[piece.members[settled_members]] = found[settled_members]
+    answer.level[piece.topics[settled_topics]] = k + held[settled_topics]
+    answer.total[piece.members[settled_members]] = found[settled_members]
+    # No settled topic sends anything to the stuck ones' members, or it would be stuck too;
+    # what the stuck ones send is settled, and written again, when their turn comes.
+    answer.share[piece.arcs] = network.flow()[: len(piece.arcs)]
     # Topics that do not even find room at k + 1: their subscribers get that much and more.
     return [_cut(bundles, piece, stuck)[0]] if stuck.any() else []
 

@@ -11,7 +11,7 @@ from partage.solve.bundles import Bundles
 from partage.solve.claims import SortedClaims
 from partage.solve.flow import IntArray
 
-__all__ = ["Kept", "owners"]
+__all__ = ["Kept", "dealt", "owners"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,14 +37,35 @@ def owners(bundles: Bundles, claims: SortedClaims, kept: Kept) -> NDArray[np.int
     owner = np.full(len(claims.topic), -1, np.int64)
     _stay(owner, claims.arc_of, np.arange(len(kept.claim) + 1), claims.arc_member, kept.claim)
     _stay(owner, claims.class_of, claims.class_start, claims.class_claimant, kept.contested)
-    pool = np.flatnonzero((owner < 0) & (claims.topic >= 0))
-    pool = pool[np.argsort(claims.topic[pool], kind="stable")]
-    target = np.repeat(bundles.arc_member, kept.free)
+    _deal(owner, claims.topic, bundles, kept.free, kept.within)
+    return owner.astype(np.int32)
+
+
+def dealt(bundles: Bundles, share: IntArray, load: IntArray) -> NDArray[np.int32]:
+    """int32: owners of all partitions, topic after topic, from nothing owned before.
+
+    Args:
+        bundles: topics and members.
+        share: int64[A], how many partitions go over each pair of bundles.
+        load: int64[M], how many each member gets in the end.
+    """
+    topic = np.repeat(bundles.topic, bundles.partitions)
+    owner = np.full(len(topic), -1, np.int64)
+    _deal(owner, topic, bundles, share, load[bundles.member >= 0])
+    return owner.astype(np.int32)
+
+
+def _deal(
+    owner: IntArray, topic: IntArray, bundles: Bundles, free: IntArray, within: IntArray
+) -> None:
+    """Deal partitions without owner to bundles of members, and on to the members."""
+    pool = np.flatnonzero((owner < 0) & (topic >= 0))
+    pool = pool[np.argsort(topic[pool], kind="stable")]
+    target = np.repeat(bundles.arc_member, free)
     pool = pool[np.argsort(target, kind="stable")]
     everyone = np.flatnonzero(bundles.member >= 0)
     order = np.argsort(bundles.member[everyone], kind="stable")
-    owner[pool] = np.repeat(everyone[order], kept.within[order])
-    return owner.astype(np.int32)
+    owner[pool] = np.repeat(everyone[order], within[order])
 
 
 def _stay(

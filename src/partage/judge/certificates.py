@@ -1,0 +1,204 @@
+"""Verifying what somebody claims to be the best: by a plan, and a bound that it meets.
+
+The judge need not know how a claim was found. A claim comes with a plan, so the figure can
+be reached; and with a few integers, from which a bound for every valid plan follows by the
+short arguments below. Where the two meet, the claim is proven; otherwise it is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.errors import CertificateError
+from partage.judge.facts import Facts
+from partage.judge.ownership import Before
+
+__all__ = [
+    "ClaimedBest",
+    "ClaimedFewest",
+    "is_majorised",
+    "moves_of",
+    "verify_load_certificate",
+    "verify_moves_certificate",
+]
+
+# Beyond this a price is no price but damage, and sums of prices could overflow.
+_HIGHEST_PRICE = 1 << 31
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClaimedBest:
+    """The claim that no plan has more even loads than this one.
+
+    Attributes:
+        owner: int[P], a plan: position of the owner, -1 for nobody.
+        topic_level: int[T], the certificate, see `verify_load_certificate`.
+    """
+
+    owner: NDArray[np.integer]
+    topic_level: NDArray[np.integer]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClaimedFewest:
+    """The claim that no plan with loads as good as some loads moves less than this one.
+
+    Attributes:
+        owner: int[P], a plan: position of the owner, -1 for nobody.
+        price: int[M], the certificate, see `verify_moves_certificate`.
+    """
+
+    owner: NDArray[np.integer]
+    price: NDArray[np.integer]
+
+
+def verify_load_certificate(facts: Facts, claim: ClaimedBest) -> NDArray[np.int64]:
+    """Prove that the claimed plan's loads are least-majorised, and return them.
+
+    For a number k let A be the topics of a level above k, and N the members who subscribe
+    to one of them. The partitions of A can only go to N. So in every valid plan the sum of
+    max(load - k, 0) is at least the sum of load - k over N, which is at least
+    partitions(A) - k * size(N). Where the claimed plan meets this bound for every k, no
+    plan has a smaller such sum for any k, and that is what least-majorised means: its
+    largest load is smallest, its smallest largest, its sum of squares least.
+
+    Returns:
+        int64[M], the loads.
+
+    Raises:
+        CertificateError: the plan is not valid, or does not meet the bound; says where.
+    """
+    loads = _valid_loads(facts, claim.owner)
+    level = _integers(claim.topic_level, len(facts.partitions), "topic_level")
+    start, topic = facts.subscriptions
+    taking = facts.takes_part
+    if not taking.any():
+        return loads
+    wanted = np.zeros(len(facts.partitions), bool)
+    wanted[topic] = True
+    member_level = np.maximum.reduceat(level[topic], start[:-1][taking])
+    mine = loads[taking]
+    low, high = int(mine.min()), int(mine.max())
+    # Between these points all terms are linear in k, so that equality at them is enough.
+    turns = np.concatenate([mine, level, [low, high]])
+    points = np.unique(np.clip(np.concatenate([turns, turns - 1]), low, high))
+    over = _above(mine, mine, points) - points * _above(mine, np.ones_like(mine), points)
+    forced = _above(level[wanted], facts.partitions[wanted], points)
+    forced -= points * _above(member_level, np.ones_like(member_level), points)
+    wrong = np.flatnonzero(over != forced)
+    if len(wrong):
+        i = wrong[0]
+        raise CertificateError(
+            f"loads not proven best: above {points[i]} the plan has {over[i]} partitions, "
+            f"and only {forced[i]} are shown to be unavoidable"
+        )
+    return loads
+
+
+def _above(
+    value: NDArray[np.int64], weight: NDArray[np.int64], points: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """int64[len(points)]: for each k the sum of the weights whose value is above k."""
+    order = np.argsort(value, kind="stable")
+    upto = np.concatenate([np.zeros(1, np.int64), np.cumsum(weight[order])])
+    below = np.searchsorted(value[order], points, side="right")
+    above: NDArray[np.int64] = upto[-1] - upto[below]
+    return above
+
+
+def verify_moves_certificate(
+    facts: Facts, before: Before, loads: NDArray[np.integer], claim: ClaimedFewest
+) -> int:
+    """Prove that no valid plan with sorted loads majorised by ``loads`` has fewer moves.
+
+    Let a partition cost 1 with a member to whom it would move, and 0 with others. The
+    moves of a plan plus the prices of its owners, one by one, are at least the sum over
+    the partitions of the least cost + price among the members who may own it. The plan's
+    loads being majorised by ``loads``, its owners' prices sum to at most the i-th highest
+    price times the i-th largest of ``loads``, over all i. The difference bounds the moves
+    from below, and the claimed plan must meet it.
+
+    Returns:
+        The fewest moves.
+
+    Raises:
+        CertificateError: the plan is not valid, its loads are not majorised, or it does
+            not meet the bound.
+    """
+    mine = _valid_loads(facts, claim.owner)
+    price = _integers(claim.price, facts.members, "price")
+    if len(price) and int(np.abs(price).max()) > _HIGHEST_PRICE:
+        raise CertificateError("a price is beyond all bounds")
+    if not is_majorised(mine, loads):
+        raise CertificateError("the plan that is to show the fewest moves has less even loads")
+    moves = moves_of(before, np.asarray(claim.owner, np.int64))
+    bound = int(_cheapest(facts, before, price).sum())
+    bound -= int(np.dot(np.sort(price), np.sort(_padded(loads, len(price)))))
+    if moves != bound:
+        raise CertificateError(f"{moves} moves claimed to be fewest, {bound} shown to be needed")
+    return moves
+
+
+def _cheapest(facts: Facts, before: Before, price: NDArray[np.int64]) -> NDArray[np.int64]:
+    """int64: for each open partition the least cost + price."""
+    far = np.int64(_HIGHEST_PRICE * 4)
+    start, topic = facts.subscriptions
+    member = np.repeat(np.arange(facts.members), np.diff(start))
+    of_topic = np.full(len(facts.partitions), far)
+    np.minimum.at(of_topic, topic, price[member])
+    partition = np.repeat(np.arange(len(before.owned)), np.diff(before.start))
+    claimant = before.claimant
+    good = facts.subscribes(claimant, partition)
+    staying = np.full(len(before.owned), far)
+    np.minimum.at(staying, partition[good], price[claimant[good]])
+    moving = of_topic[facts.topic_of] + before.owned
+    cheapest: NDArray[np.int64] = np.minimum(staying, moving)[facts.is_open]
+    return cheapest
+
+
+def moves_of(before: Before, owner: NDArray[np.int64]) -> int:
+    """Owned partitions that have an owner now with whom they were not."""
+    given = np.flatnonzero(owner >= 0)
+    given = given[before.owned[given]]
+    return int(np.count_nonzero(~before.stays(given, owner[given])))
+
+
+def is_majorised(loads: NDArray[np.integer], by: NDArray[np.integer]) -> bool:
+    """Whether for every k the k largest loads together hold no more, and all the same.
+
+    >>> is_majorised(np.array([2, 2]), np.array([1, 3]))
+    True
+    """
+    size = max(len(loads), len(by))
+    mine = np.cumsum(np.sort(_padded(loads, size))[::-1])
+    theirs = np.cumsum(np.sort(_padded(by, size))[::-1])
+    if size == 0:
+        return True
+    return bool(mine[-1] == theirs[-1] and (mine <= theirs).all())
+
+
+def _padded(loads: NDArray[np.integer], size: int) -> NDArray[np.int64]:
+    out = np.zeros(max(size, len(loads)), np.int64)
+    out[: len(loads)] = loads
+    return out
+
+
+def _integers(values: NDArray[np.integer], size: int, what: str) -> NDArray[np.int64]:
+    array = np.asarray(values)
+    if array.shape != (size,) or not np.issubdtype(array.dtype, np.integer):
+        raise CertificateError(f"{what} must be {size} integers")
+    return array.astype(np.int64)
+
+
+def _valid_loads(facts: Facts, claimed: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Loads of an owner view that must give exactly the open partitions to subscribers."""
+    owner = _integers(claimed, len(facts.is_open), "owner")
+    if not np.array_equal(owner >= 0, facts.is_open) or owner.max(initial=-1) >= facts.members:
+        raise CertificateError("the claimed plan does not own exactly what somebody subscribes to")
+    given = np.flatnonzero(facts.is_open)
+    if not facts.subscribes(owner[given], given).all():
+        raise CertificateError("the claimed plan has an owner who does not subscribe")
+    return np.bincount(owner[given], minlength=facts.members).astype(np.int64)

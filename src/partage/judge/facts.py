@@ -1,0 +1,88 @@
+"""What a problem says about who may own what, in arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.model import Problem
+
+__all__ = ["Facts"]
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """Subscriptions and existing partitions; members and topics by their dense numbers.
+
+    >>> from partage.model import Cluster, Group, Member
+    >>> cluster = Cluster.from_topics({"a": 2, "nobody": 1})
+    >>> facts = Facts(Problem(Group([Member("c", ["a"])]), cluster))
+    >>> facts.is_open.tolist(), facts.takes_part.tolist()
+    ([True, True, False], [True])
+    """
+
+    problem: Problem
+
+    @property
+    def members(self) -> int:
+        """Number of members of the group."""
+        return len(self.problem.group)
+
+    @cached_property
+    def topic_of(self) -> NDArray[np.int64]:
+        """int64[P]: topic of each partition."""
+        return self.problem.index.topic_of.astype(np.int64)
+
+    @cached_property
+    def partitions(self) -> NDArray[np.int64]:
+        """int64[T]: number of existing partitions of each topic."""
+        exists = self.problem.cluster.partition_exists
+        topics = len(self.problem.index.topics)
+        return np.bincount(self.topic_of[exists], minlength=topics).astype(np.int64)
+
+    @cached_property
+    def subscriptions(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """CSR by member of the topics with partitions that it subscribes to, once each."""
+        filled = [t[self.partitions[t] > 0] for t in self.problem.subscription_topics]
+        of = self.problem.group.subscription_of
+        sizes = np.array([len(t) for t in filled], np.int64)[of]
+        start = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        topics = [filled[s] for s in of]
+        return start, np.concatenate([*topics, np.zeros(0, np.int64)]).astype(np.int64)
+
+    @cached_property
+    def takes_part(self) -> NDArray[np.bool_]:
+        """bool[M]: members who subscribe to at least one existing partition."""
+        part: NDArray[np.bool_] = np.diff(self.subscriptions[0]) > 0
+        return part
+
+    @cached_property
+    def is_open(self) -> NDArray[np.bool_]:
+        """bool[P]: partitions that exist and that somebody subscribes to."""
+        wanted = np.zeros(len(self.partitions), bool)
+        wanted[self.subscriptions[1]] = True
+        is_open: NDArray[np.bool_] = self.problem.cluster.partition_exists & wanted[self.topic_of]
+        return is_open
+
+    @cached_property
+    def _pairs(self) -> NDArray[np.int64]:
+        """Sorted keys subscription * T + topic."""
+        topics = len(self.partitions)
+        keys = [s * topics + t.astype(np.int64)
+                for s, t in enumerate(self.problem.subscription_topics)]  # fmt: skip
+        return np.sort(np.concatenate([*keys, np.zeros(0, np.int64)]))
+
+    def subscribes(
+        self, member: NDArray[np.integer], partition: NDArray[np.integer]
+    ) -> NDArray[np.bool_]:
+        """bool[n]: whether each member subscribes to the topic of each partition."""
+        if len(self._pairs) == 0 or len(member) == 0:
+            return np.zeros(len(member), bool)
+        subscription = self.problem.group.subscription_of[member].astype(np.int64)
+        keys = subscription * len(self.partitions) + self.topic_of[partition]
+        at = np.minimum(np.searchsorted(self._pairs, keys), len(self._pairs) - 1)
+        found: NDArray[np.bool_] = self._pairs[at] == keys
+        return found

@@ -1,0 +1,231 @@
+"""How good an assignment is, in figures; each is defined here and nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from partage.errors import InvalidProblemError
+from partage.judge.certificates import (
+    ClaimedBest,
+    ClaimedFewest,
+    moves_of,
+    verify_load_certificate,
+    verify_moves_certificate,
+)
+from partage.judge.facts import Facts
+from partage.judge.ownership import NOBODY, SEVERAL, before, held
+from partage.model import Assignment, Cluster, Group, Problem
+
+__all__ = ["Measures", "Tally", "measure", "tally"]
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """The figures of one assignment; None where a figure does not exist.
+
+    Members count who subscribe to at least one existing partition; a load is a number of
+    partitions owned.
+
+    Attributes:
+        partitions: existing partitions that have an owner.
+        unowned: existing partitions that somebody subscribes to and nobody owns.
+        largest: load, None if no member counts.
+        smallest: load, likewise.
+        spread: largest minus smallest.
+        idle: members who own nothing.
+        moved: partitions that were owned and have an owner now with whom they were not.
+        avoidable: of these, what no valid plan needs whose loads are at least as good: moves
+            minus the fewest moves of any valid plan whose sorted loads are majorised by
+            this one's. None where the assignment breaks a rule or the answer is too large.
+        best_largest: largest load of the best plan there is; least-majorised, so that no
+            valid plan has a smaller largest, a larger smallest or a smaller sum of squares.
+        best_smallest: smallest load of that plan.
+        best_spread: its spread.
+        fewest_moves_to_best: the fewest moves of a plan with the best loads.
+        load_spread: largest minus smallest sum of partition weights per unit of member
+            weight; None unless weights are given.
+        rack_mismatches: owned partitions, with replicas on known racks, none of which is
+            the rack of the owner; owners without rack do not count.
+        colocation: of topics with the same partition numbers and the same subscribers (two
+            or more), the share of numbers that are owned by one member in all of them.
+        refused: why the best, or the fewest moves, were not computed.
+    """
+
+    partitions: int
+    unowned: int
+    largest: int | None
+    smallest: int | None
+    spread: int | None
+    idle: int
+    moved: int
+    avoidable: int | None = None
+    best_largest: int | None = None
+    best_smallest: int | None = None
+    best_spread: int | None = None
+    fewest_moves_to_best: int | None = None
+    load_spread: float | None = None
+    rack_mismatches: int = 0
+    colocation: float | None = None
+    refused: str | None = None
+
+    def to_dict(self) -> dict[str, int | float | str | None]:
+        """Names and figures, in the order above."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tally:
+    """An assignment as counts, as far as it can be counted.
+
+    Attributes:
+        partition, member: int64[n], the distinct pairs of owning.
+        owner: int64[P], -1 for nobody and -2 for several members.
+        loads: int64[M].
+        valid: whether each open partition has one owner, who subscribes, and no others have.
+    """
+
+    partition: NDArray[np.int64]
+    member: NDArray[np.int64]
+    owner: NDArray[np.int64]
+    loads: NDArray[np.int64]
+    valid: bool
+
+
+def tally(assignment: Assignment, facts: Facts) -> Tally:
+    """Who owns what, by the numbers of the problem; unknown members and partitions drop out."""
+    entries = held(assignment, facts.problem)
+    partition, member = entries.owned_pairs(facts.problem.cluster.partition_exists)
+    owner = np.full(len(facts.is_open), NOBODY, np.int64)
+    owner[partition] = member
+    owner[np.bincount(partition, minlength=len(owner)) > 1] = SEVERAL
+    loads = np.bincount(member, minlength=facts.members).astype(np.int64)
+    valid = np.array_equal(owner >= 0, facts.is_open)
+    valid = valid and bool(facts.subscribes(member, partition).all())
+    return Tally(partition, member, owner, loads, valid)
+
+
+def measure(
+    assignment: Assignment,
+    group: Group,
+    cluster: Cluster,
+    *,
+    previous: Assignment | None = None,
+    partition_weight: ArrayLike | None = None,
+    best: ClaimedBest | None = None,
+    fewest: ClaimedFewest | None = None,
+    fewest_to_best: ClaimedFewest | None = None,
+    refused: str | None = None,
+) -> Measures:
+    """Measure an assignment, a recorded and maybe invalid one included.
+
+    Args:
+        assignment: whom to judge.
+        group: the members; their claims say what they owned before.
+        cluster: the partitions, racks included.
+        previous: what was owned before, where it is known; then claims do not count.
+        partition_weight: float[P], the load of each partition.
+        best: the claim of a plan with the best loads.
+        fewest: the claim of a plan with the fewest moves and loads as good as these.
+        fewest_to_best: the claim of a plan with the fewest moves to the best loads.
+        refused: why a claim is missing.
+
+    Raises:
+        CertificateError: a claim is not proven by its certificate.
+        InvalidProblemError: the weights are malformed.
+    """
+    facts = Facts(Problem(group, cluster))
+    counted = tally(assignment, facts)
+    was = before(facts.problem, previous)
+    moved = moves_of(was, counted.owner) + _moved_to_several(was.owned, counted)
+    avoidable = None
+    if fewest is not None and counted.valid:
+        avoidable = moved - verify_moves_certificate(facts, was, counted.loads, fewest)
+    taking = facts.takes_part
+    smallest, largest, spread = _extremes(counted.loads[taking])
+    best_loads = None if best is None else verify_load_certificate(facts, best)
+    to_best = None
+    if best_loads is not None and fewest_to_best is not None:
+        to_best = verify_moves_certificate(facts, was, best_loads, fewest_to_best)
+    best_figures = (None, None, None) if best_loads is None else _extremes(best_loads[taking])
+    return Measures(
+        partitions=int(np.count_nonzero(counted.owner != NOBODY)),
+        unowned=int(np.count_nonzero(facts.is_open & (counted.owner == NOBODY))),
+        largest=largest,
+        smallest=smallest,
+        spread=spread,
+        idle=int(np.count_nonzero(counted.loads[taking] == 0)),
+        moved=moved,
+        avoidable=avoidable,
+        best_smallest=best_figures[0],
+        best_largest=best_figures[1],
+        best_spread=best_figures[2],
+        fewest_moves_to_best=to_best,
+        load_spread=_load_spread(facts, counted, partition_weight),
+        rack_mismatches=_rack_mismatches(facts, counted),
+        colocation=_colocation(facts, counted.owner),
+        refused=refused,
+    )
+
+
+def _moved_to_several(owned: NDArray[np.bool_], counted: Tally) -> int:
+    """With several owners at least one is new, for before there was one."""
+    return int(np.count_nonzero(owned & (counted.owner == SEVERAL)))
+
+
+def _extremes(loads: NDArray[np.int64]) -> tuple[int, int, int] | tuple[None, None, None]:
+    if len(loads) == 0:
+        return None, None, None
+    low, high = int(loads.min()), int(loads.max())
+    return low, high, high - low
+
+
+def _load_spread(facts: Facts, counted: Tally, partition_weight: ArrayLike | None) -> float | None:
+    """Members of weight zero are to get nothing, and are left out."""
+    share = np.array([m.weight for m in facts.problem.group], float)
+    if partition_weight is None and (share == 1).all():
+        return None
+    weight = np.ones(len(facts.is_open))
+    if partition_weight is not None:
+        weight = np.asarray(partition_weight, float)
+        if weight.shape != facts.is_open.shape or not (np.isfinite(weight) & (weight >= 0)).all():
+            what = f"must be {len(facts.is_open)} finite numbers, none negative"
+            raise InvalidProblemError(what, path="partition_weight", value=partition_weight)
+    load = np.bincount(counted.member, weight[counted.partition], minlength=facts.members)
+    taking = facts.takes_part & (share > 0)
+    if not taking.any():
+        return None
+    relative = load[taking] / share[taking]
+    return float(relative.max() - relative.min())
+
+
+def _rack_mismatches(facts: Facts, counted: Tally) -> int:
+    problem = facts.problem
+    start, rack = (array.astype(np.int64) for array in problem.cluster.partition_racks)
+    mine = problem.member_rack.astype(np.int64)[counted.member]
+    # -1: the member has no rack; -2: no broker stands on its rack, which no replica can match.
+    known = (np.diff(start)[counted.partition] > 0) & (mine != -1)
+    wide = len(problem.cluster.rack_names) + 2
+    of = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    there = np.isin(counted.partition * wide + (mine + 2), of * wide + (rack + 2))
+    return int(np.count_nonzero(known & ~there))
+
+
+def _colocation(facts: Facts, owner: NDArray[np.int64]) -> float | None:
+    problem, index = facts.problem, facts.problem.index
+    alike: dict[tuple[bytes, bytes], list[int]] = {}
+    for t in problem.subscribed_topics.tolist():
+        numbers = index.number_of[problem.cluster.partitions_of(t)]
+        if len(numbers):
+            key = numbers.tobytes(), problem.members_of(t).tobytes()
+            alike.setdefault(key, []).append(t)
+    together = total = 0
+    for topics in alike.values():
+        if len(topics) > 1:
+            owners = owner[np.stack([problem.cluster.partitions_of(t) for t in topics])]
+            one = (owners == owners[0]).all(axis=0) & (owners[0] >= 0)
+            together += int(np.count_nonzero(one))
+            total += len(one)
+    return together / total if total else None

@@ -1,0 +1,150 @@
+"""Who holds what in an assignment, and who is seen as owner before it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.model import Assignment, Problem, Role
+from partage.model.index import Index, Int32Array
+
+__all__ = ["NOBODY", "SEVERAL", "Before", "Held", "before", "held"]
+
+#: In an owner view: nobody, and more than one member.
+NOBODY, SEVERAL = -1, -2
+
+#: Roles in which a member reads a partition: no other member may have it then.
+_OWNING = (Role.OWNER, Role.RELEASING, Role.ACTIVE)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """The entries of an assignment in the numbers of a problem.
+
+    Attributes:
+        member: int64[n], position in the group, -1 for a member that it does not have.
+        name: int64[n], position in ``assignment.members``.
+        partition: int64[n], dense number in the cluster's index, -1 where it has none.
+        owning: bool[n], whether the entry's role makes the member the owner.
+        releasing: bool[n], whether the member is about to give the partition up.
+    """
+
+    member: NDArray[np.int64]
+    name: NDArray[np.int64]
+    partition: NDArray[np.int64]
+    owning: NDArray[np.bool_]
+    releasing: NDArray[np.bool_]
+
+    def owned_pairs(self, exists: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Distinct (partition, member) by which existing partitions are owned, sorted."""
+        good = self.owning & (self.member >= 0) & (self.partition >= 0)
+        good[good] = exists[self.partition[good]]
+        return _distinct(self.partition[good], self.member[good])
+
+
+def _distinct(
+    partition: NDArray[np.int64], member: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    keys = np.unique((partition << 32) | member)
+    return keys >> 32, keys & 0xFFFFFFFF
+
+
+def held(assignment: Assignment, problem: Problem) -> Held:
+    """Entries with members and partitions renumbered to those of the problem."""
+    position = problem.group.position
+    of = np.array([position.get(name, -1) for name in assignment.members], np.int64)
+    name = assignment.member_of.astype(np.int64)
+    return Held(
+        member=of[name] if len(name) else name,
+        name=name,
+        partition=_in_index(assignment, problem.index),
+        owning=np.isin(assignment.role, _OWNING),
+        releasing=assignment.role == Role.RELEASING,
+    )
+
+
+def _in_index(assignment: Assignment, index: Index) -> NDArray[np.int64]:
+    """Dense numbers in the problem's index, by topic id where both know it, else by name."""
+    theirs = assignment.index
+    partition = assignment.partition.astype(np.int64)
+    good = (partition >= 0) & (partition < theirs.partitions)
+    if theirs is index:
+        return np.where(good, partition, -1)
+    topics: list[int] = []
+    for name, topic_id in zip(theirs.topics, theirs.ids, strict=True):
+        known = -1 if topic_id is None else index.topic_by_id(topic_id)
+        if known < 0:
+            known = index.topic(name)
+            if topic_id is not None and known >= 0 and index.ids[known] is not None:
+                known = -1  # the same name, made anew
+        topics.append(known)
+    out = np.full(len(partition), -1, np.int64)
+    mine = partition[good]
+    topic: Int32Array = np.array(topics, np.int32)[theirs.topic_of[mine]]
+    out[good] = index.locate_all(topic, theirs.number_of[mine])
+    return out
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Before:
+    """Who owned what before the rebalance.
+
+    Attributes:
+        owned: bool[P], somebody owned it.
+        start: int64[P + 1]; claimant: int64[n], members with whom it may stay unmoved (CSR
+            by partition, ascending); none if the owner is no longer in the group.
+    """
+
+    owned: NDArray[np.bool_]
+    start: NDArray[np.int64]
+    claimant: NDArray[np.int64]
+
+    def stays(self, partition: NDArray[np.int64], member: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """bool[n]: whether a partition with this owner has not moved."""
+        of = np.repeat(np.arange(len(self.owned), dtype=np.int64), np.diff(self.start))
+        return np.isin((partition << 32) | member, (of << 32) | self.claimant)
+
+
+def before(problem: Problem, previous: Assignment | None = None) -> Before:
+    """From the members' claims, or from an assignment that is known to have been.
+
+    Of claims that contradict each other, those of the highest generation count; if that is
+    several members, the partition may stay with any of them. Members who left sent no
+    claim, so that only ``previous`` can tell that their partitions were owned.
+    """
+    exists = problem.cluster.partition_exists
+    if previous is None:
+        partition, member = _claims(problem)
+        return _before(exists, partition, member)
+    entries = held(previous, problem)
+    good = entries.owning & (entries.partition >= 0)
+    good[good] = exists[entries.partition[good]]
+    partition, member = entries.partition[good], entries.member[good]
+    there = member >= 0
+    found = _before(exists, *_distinct(partition[there], member[there]))
+    found.owned[partition] = True
+    return found
+
+
+def _before(
+    exists: NDArray[np.bool_], partition: NDArray[np.int64], member: NDArray[np.int64]
+) -> Before:
+    owned = np.zeros(len(exists), bool)
+    owned[partition] = True
+    start = np.searchsorted(partition, np.arange(len(exists) + 1)).astype(np.int64)
+    return Before(owned, start, member)
+
+
+def _claims(problem: Problem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Distinct (partition, claimant) of each partition's highest generation, sorted."""
+    start, claimed = problem.claims
+    generations = np.array([m.generation for m in problem.group], np.int64)
+    member = np.repeat(np.arange(len(problem.group), dtype=np.int64), np.diff(start))
+    known = claimed >= 0
+    partition, member = _distinct(claimed[known].astype(np.int64), member[known])
+    highest = np.full(problem.index.partitions, np.iinfo(np.int64).min)
+    np.maximum.at(highest, partition, generations[member])
+    newest = generations[member] == highest[partition]
+    return partition[newest], member[newest]

@@ -1,0 +1,201 @@
+"""Every way in which an assignment can be wrong, each as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.judge.facts import Facts
+from partage.judge.ownership import Held, held
+from partage.model import Assignment, Cluster, Group, Problem
+
+__all__ = ["Breach", "BreachKind", "check"]
+
+
+class BreachKind(Enum):
+    """What is wrong; the values are stable and go into tables."""
+
+    UNKNOWN_MEMBER = "unknown member"
+    MISSING_MEMBER = "missing member"
+    REPEATED_MEMBER = "repeated member"
+    UNKNOWN_TOPIC = "unknown topic"
+    UNKNOWN_PARTITION = "unknown partition"
+    UNSUBSCRIBED = "unsubscribed owner"
+    LISTED_TWICE = "listed twice"
+    TWO_OWNERS = "two owners"
+    NO_OWNER = "no owner"
+
+
+_TEXT = {
+    BreachKind.UNKNOWN_MEMBER: "{member} has an entry but is not in the group",
+    BreachKind.MISSING_MEMBER: "{member} is in the group but has no entry",
+    BreachKind.REPEATED_MEMBER: "{member} has more than one entry",
+    BreachKind.UNKNOWN_TOPIC: "{member} has {topic}-{partition}: the cluster has no such topic",
+    BreachKind.UNKNOWN_PARTITION: (
+        "{member} has {topic}-{partition}: the topic has no such partition"
+    ),
+    BreachKind.UNSUBSCRIBED: "{member} has {topic}-{partition} without subscribing to {topic}",
+    BreachKind.LISTED_TWICE: "{member} has {topic}-{partition} more than once",
+    BreachKind.TWO_OWNERS: "{topic}-{partition} has another owner besides {member}",
+    BreachKind.NO_OWNER: "{topic}-{partition} has subscribers but no owner",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """One broken rule.
+
+    Attributes:
+        kind: which rule.
+        member: the member id concerned; for two owners, each but the first in the assignment.
+        topic: the topic's name, None where the rule is about members only.
+        partition: the partition number, None likewise.
+
+    >>> str(Breach(BreachKind.NO_OWNER, topic="orders", partition=3))
+    'orders-3 has subscribers but no owner'
+    """
+
+    kind: BreachKind
+    member: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+
+    def __str__(self) -> str:
+        return _TEXT[self.kind].format(
+            member=self.member, topic=self.topic, partition=self.partition
+        )
+
+
+def check(
+    assignment: Assignment, group: Group, cluster: Cluster, *, several_owners: bool = False
+) -> list[Breach]:
+    """Every breach of the rules, empty when the assignment is valid.
+
+    The rules: every member of the group has one entry, nobody else has; a member has only
+    existing partitions of topics that it subscribes to, once each; and every existing
+    partition that somebody subscribes to has exactly one owner. Standby and warm-up
+    entries own nothing; a member that is releasing a partition still owns it, and need no
+    longer subscribe to it.
+
+    Args:
+        assignment: any, what a log recorded included.
+        group: the members as they subscribed.
+        cluster: the partitions that existed.
+        several_owners: allow a partition to be with several members (share groups, KIP-932).
+
+    >>> cluster = Cluster.from_topics({"orders": 2})
+    >>> plan = Assignment.of(cluster.index, {"c1": {"orders": [0]}})
+    >>> from partage.model import Member
+    >>> [str(b) for b in check(plan, Group([Member("c1", ["orders"])]), cluster)]
+    ['orders-1 has subscribers but no owner']
+    """
+    problem = Problem(group, cluster)
+    facts = Facts(problem)
+    entries = held(assignment, problem)
+    there = entries.partition >= 0
+    there[there] = cluster.partition_exists[entries.partition[there]]
+    return [
+        *_members(assignment, group),
+        *_unresolved(assignment, cluster),
+        *_gone(assignment, entries, there, cluster),
+        *_unsubscribed(assignment, entries, there, facts),
+        *_repeated(assignment, entries, there, facts, several_owners=several_owners),
+        *_unowned(entries, there, facts),
+    ]
+
+
+def _members(assignment: Assignment, group: Group) -> Iterator[Breach]:
+    seen: set[str] = set()
+    for name in assignment.members:
+        if name in seen:
+            yield Breach(BreachKind.REPEATED_MEMBER, name)
+        elif name not in group.position:
+            yield Breach(BreachKind.UNKNOWN_MEMBER, name)
+        seen.add(name)
+    for name in group.ids:
+        if name not in seen:
+            yield Breach(BreachKind.MISSING_MEMBER, name)
+
+
+def _unresolved(assignment: Assignment, cluster: Cluster) -> Iterator[Breach]:
+    for one in assignment.unresolved:
+        known = cluster.topic(one.topic) >= 0
+        kind = BreachKind.UNKNOWN_PARTITION if known else BreachKind.UNKNOWN_TOPIC
+        yield Breach(kind, one.member, one.topic, one.partition)
+
+
+def _gone(
+    assignment: Assignment, entries: Held, there: NDArray[np.bool_], cluster: Cluster
+) -> Iterator[Breach]:
+    """Entries that have a number in some index, but that the cluster does not have (now)."""
+    for i in np.flatnonzero(~there).tolist():
+        member = assignment.members[entries.name[i]]
+        dense = int(assignment.partition[i])
+        if not 0 <= dense < assignment.index.partitions:
+            yield Breach(BreachKind.UNKNOWN_PARTITION, member, None, dense)
+            continue
+        topic, number = assignment.index.name(dense)
+        ours = int(entries.partition[i])
+        if ours >= 0:
+            # A topic that was deleted and made anew is another one under the same name.
+            known = bool(cluster.topic_exists[cluster.index.topic_of[ours]])
+        else:
+            known = cluster.topic(topic) >= 0
+        kind = BreachKind.UNKNOWN_PARTITION if known else BreachKind.UNKNOWN_TOPIC
+        yield Breach(kind, member, topic, number)
+
+
+def _unsubscribed(
+    assignment: Assignment, entries: Held, there: NDArray[np.bool_], facts: Facts
+) -> Iterator[Breach]:
+    mine = np.flatnonzero(there & (entries.member >= 0) & ~entries.releasing)
+    mine = mine[~facts.subscribes(entries.member[mine], entries.partition[mine])]
+    for i in mine.tolist():
+        yield _named(BreachKind.UNSUBSCRIBED, assignment, entries, i, facts)
+
+
+def _repeated(
+    assignment: Assignment,
+    entries: Held,
+    there: NDArray[np.bool_],
+    facts: Facts,
+    *,
+    several_owners: bool,
+) -> Iterator[Breach]:
+    """The second and later entries of a partition: with one member, or with several."""
+    mine = np.flatnonzero(there)
+    mine = mine[_again((entries.partition[mine] << 32) | entries.name[mine])]
+    for i in mine.tolist():
+        yield _named(BreachKind.LISTED_TWICE, assignment, entries, i, facts)
+    if several_owners:
+        return
+    first = np.ones(len(there), bool)
+    first[mine] = False
+    owners = np.flatnonzero(there & first & entries.owning)
+    for i in owners[_again(entries.partition[owners])].tolist():
+        yield _named(BreachKind.TWO_OWNERS, assignment, entries, i, facts)
+
+
+def _again(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Positions at which a key occurs that has occurred before, ascending."""
+    first = np.unique(keys, return_index=True)[1]
+    again = np.ones(len(keys), bool)
+    again[first] = False
+    return np.flatnonzero(again)
+
+
+def _unowned(entries: Held, there: NDArray[np.bool_], facts: Facts) -> Iterator[Breach]:
+    missing = facts.is_open.copy()
+    missing[entries.partition[there & entries.owning]] = False
+    for p in np.flatnonzero(missing).tolist():
+        topic, number = facts.problem.index.name(p)
+        yield Breach(BreachKind.NO_OWNER, None, topic, number)
+
+
+def _named(kind: BreachKind, assignment: Assignment, entries: Held, i: int, facts: Facts) -> Breach:
+    topic, number = facts.problem.index.name(int(entries.partition[i]))
+    return Breach(kind, assignment.members[entries.name[i]], topic, number)
