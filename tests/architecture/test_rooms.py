@@ -28,7 +28,18 @@ from architecture.source_tree import (
 # Foundations: everybody may stand on them. javaorder is Java's hash order, which the model needs.
 BASE = {"errors", "kernels", "javaorder", "model"}
 DECIDING = {"keys", "groups", "streams", "replicas"}
-PURE = {*BASE, *DECIDING, "solve", "judge", "wire", "history", "simulation", "weights", "deciding"}
+PURE = {
+    *BASE,
+    *DECIDING,
+    "solve",
+    "judge",
+    "wire",
+    "history",
+    "simulation",
+    "weights",
+    "deciding",
+    "measuring",
+}
 EVERYTHING = {
     *PURE,
     "capture",
@@ -52,10 +63,12 @@ MAY_IMPORT = {
     "judge": BASE - {"javaorder"},
     **{room: {*BASE, "solve", "wire"} for room in DECIDING},
     "wire": {"errors", "kernels", "javaorder"},
-    "history": PURE - {"deciding"},
+    "history": PURE - {"deciding", "measuring"},
     "simulation": PURE,
-    "weights": PURE - {"deciding"},
+    "weights": PURE - {"deciding", "measuring"},
+    # The only two where strategies, the judge and the solver meet.
     "deciding": PURE,
+    "measuring": PURE,
     "capture": PURE,
     "clients": PURE,
     # The front door: a run writes the version into its manifest.
