@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from partage.groups import registry
+from partage.measuring import measure
 from partage.model import Cluster, Group, Plan, Problem
 
 if TYPE_CHECKING:
     from partage.groups.api import Strategy
 
-__all__ = ["assign"]
+__all__ = ["assign", "measure"]
 
 
 def assign(
