@@ -1,0 +1,90 @@
+"""Two forms of one source: the same answers, and a choice by cost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+from partage import kernels
+from partage.kernels import kernel
+
+
+@kernel("int64(int32[::1], int64[::1])")
+def running_sum(values, out):
+    """Sum into ``out``, and the total."""
+    total = 0
+    for i in range(len(values)):
+        total += values[i]
+        out[i] = total
+    return total
+
+
+@pytest.mark.parametrize("form", ["interpreted", "compiled"])
+def test_both_forms_give_the_same(form):
+    """What is written into an array shows in the caller's array in either form."""
+    pytest.importorskip("numba", reason="numba (the extra `fast`) is not installed")
+    out = np.zeros(3, np.int64)
+    with kernels.form(form):
+        assert running_sum(np.array([1, 2, 3], np.int32), out, work=3) == 6
+    assert out.tolist() == [1, 3, 6]
+
+
+def run(code: str) -> str:
+    """In a fresh interpreter, where nothing is compiled yet."""
+    result = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout.strip()
+
+
+LOOP = """
+    import sys, threading
+    import numpy as np
+    from partage import kernels
+    def double(values):
+        for i in range(len(values)):
+            values[i] *= 2
+    double = kernels.Kernel(double, "void(int64[::1])")
+    values = np.arange(5)
+"""
+
+
+def test_a_small_problem_never_imports_numba():
+    """The cold start of a compiler is longer than any small problem."""
+    assert run(LOOP + "    double(values, work=5); print(values, 'numba' in sys.modules)") == (
+        "[0 2 4 6 8] False"
+    )
+
+
+def test_a_large_problem_compiles_but_not_on_a_poll_thread():
+    """Inside never_compiling even a huge estimate runs interpreted."""
+    code = """
+    with kernels.never_compiling():
+        double(values, work=10**12)
+    print(double.ready)
+    double(values, work=10**12)
+    print(double.ready, values)
+    """
+    pytest.importorskip("numba", reason="numba (the extra `fast`) is not installed")
+    assert run(LOOP + code).split("\n") == ["False", "True [ 0  4  8 12 16]"]
+
+
+def test_without_numba_everything_runs_interpreted():
+    """The extra is an extra: no error, the same answer."""
+    code = """
+    sys.modules["numba"] = None
+    double(values, work=10**12)
+    print(values, double.ready)
+    """
+    assert run(LOOP + code) == "[0 2 4 6 8] False"
+
+
+def test_a_source_that_cannot_be_cached_is_compiled_without_a_cache():
+    """Numba raises for a function without a file (or an unwritable folder); we do not."""
+    pytest.importorskip("numba", reason="numba (the extra `fast`) is not installed")
+    assert run(LOOP + "    double.compile()(values); print(values)") == "[0 2 4 6 8]"
