@@ -27,6 +27,9 @@ ENTRY_POINTS = "partage.strategies"
 _OURS = {
     "range": "partage.groups.range:Range",
     "roundrobin": "partage.groups.roundrobin:RoundRobin",
+    "roundrobin:0.8": "partage.groups.roundrobin_08:RoundRobin08",
+    "fair": "partage.groups.fair:Fair",
+    "failover": "partage.groups.failover:Failover",
 }
 
 

@@ -65,9 +65,8 @@ class RoundRobin(PlainStrategy):
 def _dealt(rows: Rows, audiences: Audiences) -> Int32Array:
     """int32[n]: member of each row. Rows of one audience in a row are one turn of the ring."""
     if len(audiences.sizes) == 1:
-        nth = np.arange(len(rows.partition), dtype=np.int32) % audiences.sizes[0]
-        owner: Int32Array = audiences.order[audiences.place[nth]]
-        return owner
+        nth: Int32Array = np.arange(len(rows.partition), dtype=np.int32) % audiences.sizes[0]
+        return audiences.order[audiences.place[nth]]
     places = [audiences.places_of(a).tolist() for a in range(len(audiences.sizes))]
     first = np.zeros(len(rows.topics), np.int32)
     cursor = 0
@@ -81,8 +80,7 @@ def _dealt(rows: Rows, audiences: Audiences) -> Int32Array:
     nth = np.arange(len(rows.partition), dtype=np.int32) - rows.spread(rows.start[:-1] - first)
     nth %= rows.spread(audiences.sizes[audiences.of_topic])
     nth += rows.spread(audiences.start[audiences.of_topic])
-    owner = audiences.order[audiences.place[nth]]
-    return owner
+    return audiences.order[audiences.place[nth]]
 
 
 def _counted_from_zero(problem: Problem, rows: Rows, owner: Int32Array) -> Plan:
