@@ -84,7 +84,8 @@ class Tally:
         partition, member: int64[n], the distinct pairs of owning.
         owner: int64[P], -1 for nobody and -2 for several members.
         loads: int64[M].
-        valid: whether each open partition has one owner, who subscribes, and no others have.
+        valid: whether each open partition has one owner, who subscribes, and no other
+            partition has any, not even one who is not in the group.
     """
 
     partition: NDArray[np.int64]
@@ -102,8 +103,13 @@ def tally(assignment: Assignment, facts: Facts) -> Tally:
     owner[partition] = member
     owner[np.bincount(partition, minlength=len(owner)) > 1] = SEVERAL
     loads = np.bincount(member, minlength=facts.members).astype(np.int64)
-    valid = np.array_equal(owner >= 0, facts.is_open)
-    valid = valid and bool(facts.subscribes(member, partition).all())
+    strangers = entries.partition[entries.owning & (entries.member < 0)]
+    strangers = strangers[strangers >= 0]
+    valid = (
+        np.array_equal(owner >= 0, facts.is_open)
+        and bool(facts.subscribes(member, partition).all())
+        and not facts.problem.cluster.partition_exists[strangers].any()
+    )
     return Tally(partition, member, owner, loads, valid)
 
 

@@ -93,6 +93,7 @@ class Problem:
             if len(owned):
                 topics = np.array([self.cluster.topic(n) for n in owned.topics], np.int32)
                 dense = self.index.locate_all(topics[owned.topic_ix], owned.partition)
-                alive = (dense >= 0) & self.cluster.partition_exists[dense]
+                alive = dense >= 0
+                alive[alive] = self.cluster.partition_exists[dense[alive]]
                 parts.append(np.where(alive, dense, -1).astype(np.int32))
         return start, np.concatenate(parts) if parts else np.zeros(0, np.int32)
