@@ -109,16 +109,21 @@ def merged(ordered: Iterable[CommitRun]) -> Iterator[CommitRun]:
     [4, 59996]
     """
     held: CommitRun | None = None
+    before: CommitRun | None = None
     for run in ordered:
-        if held is None:
-            held = run
-        elif run.key == held.key:
+        if held is not None and run.key == held.key:
             held = _joined(held, run)
-        else:
-            yield held
-            if run.key[:3] == held.key[:3] and held.commits and run.commits:
-                wait = max(0, run.first_ms - held.last_ms)
-                run = run._replace(largest_gap_ms=max(wait, run.largest_gap_ms or 0))  # noqa: PLW2901
-            held = run
+            continue
+        if held is not None:
+            yield _waited(before, held)
+        before, held = held, run
     if held is not None:
-        yield held
+        yield _waited(before, held)
+
+
+def _waited(before: CommitRun | None, run: CommitRun) -> CommitRun:
+    """A whole minute, with the wait since the minute before."""
+    if before is None or before.key[:3] != run.key[:3] or not (before.commits and run.commits):
+        return run
+    wait = max(0, run.first_ms - before.last_ms)
+    return run._replace(largest_gap_ms=max(wait, run.largest_gap_ms or 0))

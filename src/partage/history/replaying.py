@@ -115,7 +115,7 @@ class Replayer:
         line = self._lines.setdefault((found.incarnation, RECORDED), _Line())
         before = self._as_owned(found.first, line, cluster, found.number)
         measured = self._measure(recorded, before, cluster)
-        line.owned = _by_owner(found.first, recorded)
+        line.owned = _last_owners(line.owned, _by_owner(found.first, recorded))
         return Replayed(
             RECORDED, "done", claimed=False, partitions=len(recorded.partition),
             measured=measured, changed=0, plan=_as_json(recorded.to_dict()),
@@ -209,6 +209,23 @@ class Replayer:
 def _by_owner(state: ClassicState, given: Assignment) -> dict[str, Int32Array]:
     """Dense numbers by what outlives a restart (instance id or member id)."""
     return {m.owner: given.partitions_of(i) for i, m in enumerate(state.members)}
+
+
+def _last_owners(
+    before: Mapping[str, Int32Array], now: Mapping[str, Int32Array]
+) -> dict[str, Int32Array]:
+    """Who had each partition last, of the members that are there.
+
+    In the first step of a cooperative rebalance a partition is taken from its owner and given
+    to nobody (KIP-429): it has moved when the second step gives it to another member.
+    """
+    given = np.concatenate([*now.values(), np.zeros(0, np.int32)])
+    empty = np.zeros(0, np.int32)
+    out = {}
+    for owner, mine in now.items():
+        old = before.get(owner, empty)
+        out[owner] = np.concatenate([mine, old[~np.isin(old, given)]])
+    return out
 
 
 def _changed(plan: Assignment, recorded: Assignment) -> int:

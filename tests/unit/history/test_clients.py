@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+from captured import generations, group_records, parsed
+from partage.history.clients import JAVA, LIBRDKAFKA, PYTHON, UNKNOWN, Client, client_of
+from partage.history.records import MemberState, Subscription
+
+KIND = {"java": JAVA, "txn": JAVA, "streams": JAVA, "confluent": LIBRDKAFKA,
+        "kafka-python": PYTHON, "aiokafka": PYTHON}  # fmt: skip
+
+
+def member(sent: Subscription | None, client_id: str = "app") -> MemberState:
+    return MemberState("m", None, client_id, "", 0, 0, sent, (), -1, None, None)
+
+
+def test_every_member_of_the_recording_is_told_right() -> None:
+    """The bytes alone give the library of each of about a thousand members in one-client groups."""
+    kinds = {g["name"]: g for g in parsed("groups.json")}
+    checked = 0
+    for group in group_records():
+        known = kinds.get(group, {})
+        if known.get("langs") or known.get("kind") not in KIND:
+            continue
+        for generation in generations(group):
+            for m in generation.first.members:
+                assert client_of(m).name == KIND[known["kind"]], (group, m)
+                checked += 1
+    assert checked > 900
+
+
+def test_a_group_of_all_four_languages_is_told_apart() -> None:
+    """In the group with four clients, Java and two Python clients' bytes are all found."""
+    found = {client_of(m).name for g in generations("polyglot") for m in g.first.members}
+    assert found >= {JAVA, PYTHON}
+
+
+@pytest.mark.parametrize(
+    ("sent", "client_id", "wanted"),
+    [
+        (Subscription(3, ("t",), None), "app", Client(JAVA, "likely")),
+        (Subscription(3, ("t",), None), "consumer-g-1", Client(JAVA, "certain")),
+        (Subscription(3, ("t",), b"", rack=""), "rdkafka", Client(LIBRDKAFKA, "certain")),
+        (Subscription(3, ("t",), b"", rack="a"), "app", Client(LIBRDKAFKA, "likely")),
+        (Subscription(3, ("t",), b"\0\0\0\1", rack="a"), "app", Client(JAVA, "likely")),
+        (Subscription(3, ("t",), b"\0" * 9, rack="a"), "app", Client(UNKNOWN, "unknown")),
+        (Subscription(0, ("t",), b""), "aiokafka-0.12.0", Client("aiokafka", "certain")),
+        (Subscription(1, ("t",), b""), "kafka-python-2.2", Client("kafka-python", "certain")),
+        (Subscription(0, ("t",), None), "app", Client(JAVA, "likely")),
+        # Somebody's client.id looks like a default, the bytes say otherwise: bytes win.
+        (Subscription(3, ("t",), b"", rack=""), "consumer-9", Client(LIBRDKAFKA, "likely")),
+    ],
+)
+def test_facts_decide(sent: Subscription, client_id: str, wanted: Client) -> None:
+    """Each row of the table of facts, and the default client ids that make it certain."""
+    assert client_of(member(sent, client_id)) == wanted
+
+
+def test_without_a_subscription_nothing_is_known() -> None:
+    """Connect workers and damaged bytes have no library."""
+    assert client_of(member(None)) == Client(UNKNOWN, "unknown")
