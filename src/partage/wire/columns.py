@@ -1,0 +1,82 @@
+"""Binary columns as Arrow lays them out, without Arrow: one buffer of bytes, offsets, validity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["BinaryColumn", "Bytes", "Ints"]
+
+Bytes = NDArray[np.uint8]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class BinaryColumn:
+    """``n`` byte strings: row ``i`` is ``data[start[i]:start[i + 1]]``, null if not ``valid[i]``.
+
+    ``data`` uint8, ``start`` int32 or int64 of length n + 1, not descending and within ``data``
+    (Arrow's own arrays are), ``valid`` bool of length n or None when no row is null.
+
+    >>> column = BinaryColumn.of([b"ab", None, b""])
+    >>> len(column), column[0], column[1], column[2]
+    (3, b'ab', None, b'')
+    """
+
+    data: Bytes
+    start: NDArray[np.integer[Any]]
+    valid: NDArray[np.bool_] | None = None
+
+    @staticmethod
+    def of(rows: Sequence[bytes | None]) -> BinaryColumn:
+        """The column of Python byte strings."""
+        lengths = np.fromiter((len(row or b"") for row in rows), np.int64, len(rows))
+        start = np.concatenate(([0], np.cumsum(lengths)))
+        data = np.frombuffer(b"".join(row or b"" for row in rows), np.uint8)
+        return BinaryColumn(
+            data, start, np.fromiter((r is not None for r in rows), bool, len(rows))
+        )
+
+    @staticmethod
+    def from_buffers(
+        buffers: Sequence[Any], *, length: int, offset: int = 0, large: bool = False
+    ) -> BinaryColumn:
+        """A view of an Arrow array's ``buffers()``: validity, offsets, data; nothing is copied
+        but the validity bits.
+
+        ``length`` and ``offset`` are the array's own; ``large`` for int64 offsets.
+
+        >>> starts = np.array([0, 1, 3], np.int32)
+        >>> BinaryColumn.from_buffers([None, starts, b"xyz"], length=1, offset=1)[0]
+        b'yz'
+        """
+        bits, starts, data = buffers
+        every = np.frombuffer(starts, np.int64 if large else np.int32)
+        valid = None
+        if bits is not None:
+            packed = np.frombuffer(bits, np.uint8)
+            unpacked = np.unpackbits(packed, count=offset + length, bitorder="little")
+            valid = unpacked[offset:].astype(bool)
+        content = np.frombuffer(b"" if data is None else data, np.uint8)
+        return BinaryColumn(content, every[offset : offset + length + 1], valid)
+
+    def __len__(self) -> int:
+        return len(self.start) - 1
+
+    def __getitem__(self, row: int) -> bytes | None:
+        if self.valid is not None and not self.valid[row]:
+            return None
+        return self.data[self.start[row] : self.start[row + 1]].tobytes()
+
+    def is_valid(self) -> NDArray[np.bool_]:
+        """One bool a row."""
+        return np.ones(len(self), bool) if self.valid is None else self.valid
+
+    def bounds(self) -> tuple[Ints, Ints]:
+        """First byte of each row and the one after its last, int64."""
+        start = self.start.astype(np.int64)
+        return start[:-1], start[1:]
