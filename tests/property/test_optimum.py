@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_problems import as_plan, loads_of, majorised, moved, tiny_plans, tiny_problems
 
 from partage import judge, solve
 from partage.errors import CertificateError
 from partage.judge.measures import tally
 from partage.measuring import _Question, measure
 from partage.model import Problem
+from tiny_problems import as_plan, loads_of, majorised, moved, tiny_plans, tiny_problems
 
 
 def _asked(tiny):
@@ -81,7 +81,9 @@ def test_measures_of_a_valid_plan_are_those_of_counting(found):
 def _mismatches(tiny, plan):
     rack = {m.id: m.rack for m in tiny.group}
     replicas = {tp: set(tiny.topics[tp[0]][tp[1]]) - {None} for tp in plan}
-    return sum(1 for tp, m in plan.items() if rack[m] and replicas[tp] and rack[m] not in replicas[tp])
+    return sum(
+        1 for tp, m in plan.items() if rack[m] and replicas[tp] and rack[m] not in replicas[tp]
+    )
 
 
 def _colocation(tiny, plan):

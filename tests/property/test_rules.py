@@ -6,10 +6,10 @@ from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_problems import tiny_plans, tiny_problems
 
 import partage as pg
 from partage.judge import BreachKind
+from tiny_problems import tiny_plans, tiny_problems
 
 
 @st.composite
@@ -49,9 +49,7 @@ def _expected(tiny, owned):
 def test_breaches_are_those_of_the_rules_written_out(found):
     """Same kinds, same members, same partitions, as many times."""
     tiny, owned = found
-    breaches = pg.check(
-        pg.Assignment.of(tiny.cluster.index, owned), tiny.group, tiny.cluster
-    )
+    breaches = pg.check(pg.Assignment.of(tiny.cluster.index, owned), tiny.group, tiny.cluster)
     got = Counter((b.kind.value, b.member, b.topic, b.partition) for b in breaches)
     assert got == Counter(_expected(tiny, owned))
     assert all(str(b) for b in breaches)
