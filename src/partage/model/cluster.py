@@ -126,14 +126,18 @@ class Cluster:
 
     @cached_property
     def rack_names(self) -> tuple[str, ...]:
-        """Racks of the brokers, sorted; the empty rack counts as none (KIP-881)."""
-        return tuple(sorted({b.rack for b in self.brokers if b.rack}))
+        """Racks of the brokers, sorted.
+
+        An empty rack is a rack of a broker, though no member is ever on it: Kafka drops
+        the empty rack of a member only, and whether partitions' racks differ shows it.
+        """
+        return tuple(sorted({b.rack for b in self.brokers if b.rack is not None}))
 
     @cached_property
     def partition_racks(self) -> tuple[Int32Array, Int32Array]:
         """CSR by partition of the distinct racks (positions in ``rack_names``) of its replicas."""
-        number = {rack: i for i, rack in enumerate(self.rack_names)}
-        of_broker = np.array([number.get(b.rack or "", -1) for b in self.brokers], np.int32)
+        number: dict[str | None, int] = {rack: i for i, rack in enumerate(self.rack_names)}
+        of_broker = np.array([number.get(b.rack, -1) for b in self.brokers], np.int32)
         count = len(self.partition_exists)
         owner = np.repeat(np.arange(count, dtype=np.int64), np.diff(self.replica_start))
         rack = of_broker[self.replica] if len(self.replica) else np.zeros(0, np.int32)

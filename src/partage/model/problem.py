@@ -76,7 +76,7 @@ class Problem:
     def member_rack(self) -> Int32Array:
         """int32[M]: position in ``cluster.rack_names``; -1 without rack, -2 if no broker is on it.
 
-        The empty rack counts as none.
+        The empty rack of a member counts as none.
         """
         number = {rack: i for i, rack in enumerate(self.cluster.rack_names)}
         racks = [number.get(m.rack, -2) if m.rack else -1 for m in self.group]
