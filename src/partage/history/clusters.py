@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from partage.errors import InvalidCaptureError, InvalidProblemError
@@ -12,11 +13,20 @@ from partage.model import Cluster, Index
 __all__ = ["ClusterHistory"]
 
 
+#: Clusters kept made: a group's history is read in time order, and groups live side by side.
+_STATES_KEPT = 256
+
+
 class ClusterHistory:
     """States of the metadata in time order, each a `Cluster` over one growing `Index`.
 
     Args:
         states: the lines of a capture's ``cluster.jsonl``: ``ts_ms``, ``brokers``, ``topics``.
+
+    Attributes:
+        times: ``ts_ms`` of each state, ascending.
+        index: the numbering of all topics and partitions that ever were.
+        state: position of a state -> its `Cluster`; -1 is a cluster without topics.
 
     Raises:
         InvalidCaptureError: a state is malformed; says which line and which field.
@@ -33,7 +43,7 @@ class ClusterHistory:
         self._states = sorted(states, key=lambda s: s["ts_ms"])
         self.times: list[int] = [s["ts_ms"] for s in self._states]
         self.index = self._numbered()
-        self._clusters: dict[int, Cluster] = {}
+        self.state = lru_cache(maxsize=_STATES_KEPT)(self._state)
 
     def _numbered(self) -> Index:
         index = Index.of({})
@@ -57,16 +67,22 @@ class ClusterHistory:
         """
         return self.state(self.position_at(time_ms))
 
-    def state(self, position: int) -> Cluster:
-        """The cluster of one state, made once; -1 is a cluster without topics."""
-        if position not in self._clusters:
-            state = self._states[position] if position >= 0 else {"topics": {}, "brokers": []}
-            try:
-                made = Cluster.from_metadata(state["topics"], state["brokers"], self.index)
-            except InvalidProblemError as e:
-                raise InvalidCaptureError(f"cluster.jsonl line {position + 1}: {e}") from None
-            self._clusters[position] = made
-        return self._clusters[position]
+    def _state(self, position: int) -> Cluster:
+        state = self._states[position] if position >= 0 else {"topics": {}, "brokers": []}
+        try:
+            return Cluster.from_metadata(state["topics"], state["brokers"], self.index)
+        except InvalidProblemError as e:
+            at = f"cluster.jsonl, state of ts_ms {self.times[position]}"
+            raise InvalidCaptureError(f"{at}: {e}") from None
+
+    def check(self) -> None:
+        """Look at every state once.
+
+        Raises:
+            InvalidCaptureError: a state is malformed; says which one and what.
+        """
+        for position in range(len(self._states)):
+            self._state(position)
 
     def topics_changed(self, names: Sequence[str], before: int, after: int) -> tuple[str, ...]:
         """Topics of ``names`` that appeared, vanished, grew or were made anew between two

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from partage.errors import PartageError, UnsupportedProblemError
+from partage.errors import PartageError
 from partage.groups.api import Strategy
 from partage.history.agreement import Named, explain, named, recorded_named
 from partage.history.classic import Generation
@@ -131,7 +131,7 @@ class Replayer:
         leader = {m.id: m.owner for m in found.first.members}.get(found.first.leader or "", "")
         try:
             plan = strategy.assign(Problem(group, cluster), line.memory.get(leader))
-        except UnsupportedProblemError as e:
+        except PartageError as e:  # most often UnsupportedProblemError: its class refuses too
             line.owned = {}
             return Replayed(strategy.name, "refused", claimed, detail=str(e))
         agrees, detail = self._agreement(found, strategy) if claimed else (None, None)
@@ -153,7 +153,7 @@ class Replayer:
         for sent, m in zip(group_as_sent(state), state.members, strict=True):
             dense = line.owned.get(m.owner, empty)
             claims = surviving(cluster.index, dense, cluster)
-            members.append(sent.replaced(owned=claims, generation=generation - 1))
+            members.append(sent.replaced(owned=claims, generation=max(generation - 1, -1)))
         return Group(members)
 
     def _rejoined(

@@ -174,7 +174,7 @@ def _states(path: Path) -> tuple[Mapping[str, Any], ...]:
             raise InvalidCaptureError(f"{path} line {number}: not JSON ({e})") from None
     if not states:
         raise InvalidCaptureError(f"{path}: has no lines; record the cluster's metadata again")
-    ClusterHistory(states)  # says what is wrong now, not in a worker
+    ClusterHistory(states).check()  # says what is wrong now, not in a worker
     return tuple(states)
 
 

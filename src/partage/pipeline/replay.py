@@ -73,7 +73,7 @@ def replay(
             found = summarised(source, tally, receipts, groups)
             head = _head(source, run_id, started, names, running.version)
             receipts.append(_run_row(target, run_id, head, found))
-            summary = {**head, "seconds": stages.seconds, **found}
+            summary = {**head, "seconds": dict(stages.seconds), **found}
             publish(target, run_id, receipts, summary)
     return summary
 

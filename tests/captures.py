@@ -1,0 +1,31 @@
+"""Captures made for a test: the sample cut down, damaged or spoilt."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+from captured import SAMPLE
+from pyarrow import parquet
+
+
+def records() -> pa.Table:
+    return parquet.read_table(SAMPLE / "consumer_offsets.parquet")
+
+
+def capture(folder: Path, table: pa.Table, **how) -> Path:
+    """A capture with these records and the sample's metadata."""
+    folder.mkdir(parents=True, exist_ok=True)
+    parquet.write_table(table, folder / "consumer_offsets.parquet", **how)
+    for name in ("cluster.jsonl", "batches.parquet"):
+        shutil.copy(SAMPLE / name, folder / name)
+    return folder
+
+
+def rows_of(out: Path, name: str) -> list[str]:
+    """A table's rows as text, sorted; the run id left out."""
+    from partage.pipeline.write import read_table
+
+    table = read_table(out, name)
+    return sorted(repr(row) for row in table.drop_columns(["run_id"]).to_pylist())

@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from captured import DATA, SAMPLE, lines, parsed
+from captures import capture, records, rows_of
+from partage.errors import AccountingError, InvalidCaptureError, UnknownStrategyError
+from partage.pipeline import replay as replay_module
+from partage.pipeline.replay import replay
+from partage.pipeline.schemas import COLUMNS, TABLES, schema
+from partage.pipeline.write import read_summary, read_table
+
+pytestmark = pytest.mark.spark
+
+
+def test_agreement_with_the_record(replayed) -> None:
+    """120 of 122 Java rebalances with range or round robin come out; the two others are explained."""
+    found = replayed.summary["agreement"]
+    assert (found["agreed"], found["counted"]) == (120, 122)
+    told = {(d["group"], d["generation"]): d["why"] for d in found["disagreements"]}
+    assert set(told) == {("inventory-sync", 9), ("mailer.alerts", 5)}
+    assert "the rack of broker 2 was missing" in told["inventory-sync", 9]
+    assert "had not yet seen topic emails" in told["mailer.alerts", 5]
+
+
+def test_every_record_is_accounted_for(replayed) -> None:
+    """Each record type and version is counted as Kafka's decoder counted them; nothing is bad."""
+    found = replayed.summary["accounting"]
+    wanted = {f"{v} {t} {w}": n for v, t, w, n in parsed("summary.json")["types"]}
+    assert found["by_type"] == wanted
+    assert (found["records"], found["decoded"], found["bad"]) == (94_434, 94_434, 0)
+    assert found["commits_by_outcome"]["aborted"] == 163
+
+
+def test_rebalances_are_those_of_the_recording(replayed) -> None:
+    """Table rebalances has each classic group's generations, 476 distinct ones."""
+    table = read_table(replayed.out, "rebalances")
+    seen = {(r["group"], r["generation"]) for r in table.select(["group", "generation"]).to_pylist()}
+    wanted = {k.removeprefix("classic "): n for k, n in parsed("summary.json")["rebalances"].items()
+              if k.startswith("classic ")}  # fmt: skip
+    assert Counter(group for group, _ in seen) == wanted
+    assert table.num_rows == 479  # one group was deleted, and began again at generation 1
+
+
+def test_no_group_is_lost(replayed) -> None:
+    """Consumer, share and streams groups are listed as not replayed yet; offsets-only ones too."""
+    groups = {r["group"]: r for r in read_table(replayed.out, "groups").to_pylist()}
+    assert len(groups) == 36
+    assert groups["work-queue"]["status"] == "not replayed yet"
+    assert groups["ship-join"]["why"] == "histories of streams groups are not yet in Partage"
+    assert groups["checkout-workers"]["kind"] == "classic+consumer"
+    assert groups["checkout-workers"]["status"] == "replayed"
+    assert groups["offset-only-job"]["status"] == "offsets only"
+    assert "Kafka Streams" in groups["views-join"]["why"]
+    assert "connect" in groups["connect-cluster-a"]["why"]
+
+
+def test_strategies_that_do_not_exist_are_told(replayed) -> None:
+    """A claimed strategy is replayed, or has a row that says it is not yet in Partage."""
+    rows = read_table(replayed.out, "replays").select(["strategy", "status", "claimed"]).to_pylist()
+    claimed = Counter(r["strategy"] for r in rows if r["claimed"])
+    assert claimed["sticky"] == 63
+    assert claimed["range"] == 137
+    missing = {r["strategy"] for r in rows if r["status"] == "not yet in Partage"}
+    assert set(replayed.summary["strategies"]["not_yet"]) == missing
+
+
+def test_the_judge_finds_no_breach_in_plans(replayed) -> None:
+    """Every plan of ours is valid, and none moves less than the fewest moves there are."""
+    for row in read_table(replayed.out, "replays").drop_columns(["plan"]).to_pylist():
+        if row["status"] == "done" and row["strategy"] != "recorded":
+            assert row["breaches"] == 0, row
+            assert 0 <= row["avoidable"] <= row["moved"], row
+
+
+def test_open_ownership_is_what_was_described(replayed) -> None:
+    """Intervals that last are the assignments that the Admin API described at the end."""
+    owned: dict[str, set] = {}
+    for row in read_table(replayed.out, "ownership").to_pylist():
+        if row["to_ms"] is None:
+            owned.setdefault(row["group"], set()).add((row["topic"], row["partition"]))
+    for described in lines("describe.jsonl"):
+        if described.get("type") == "Classic" and "error" not in described:
+            wanted = {(t, p) for m in described["members"] for t, ps in m["assignment"].items() for p in ps}
+            assert owned.get(described["group"], set()) == wanted, described["group"]
+
+
+def test_commits_of_aborted_transactions_do_not_count(replayed) -> None:
+    """Commits by group, topic and partition equal a plain count of Kafka's decoded records."""
+    import lzma
+
+    import pyarrow.parquet as parquet
+
+    aborted = set()
+    ends: dict[tuple[int, int], str] = {}
+    batches = parquet.read_table(SAMPLE / "batches.parquet").to_pylist()
+    for b in sorted(batches, key=lambda b: -b["base_offset"]):
+        who = (b["partition"], b["producer_id"])
+        if b["control"]:
+            ends[who] = b["control_type"]
+        elif b["transactional"] and ends[who] == "ABORT":
+            aborted |= {(b["partition"], o) for o in range(b["base_offset"], b["last_offset"] + 1)}
+    wanted: Counter = Counter()
+    with lzma.open(DATA / "decoded.jsonl.xz", "rt", encoding="utf-8") as file:
+        for line in file:
+            r = json.loads(line)
+            if r["type"] == "OFFSET_COMMIT" and r["value"] and (r["partition"], r["offset"]) not in aborted:
+                wanted[r["key"]["group"], r["key"]["topic"], r["key"]["partition"]] += 1
+    found: Counter = Counter()
+    for r in read_table(replayed.out, "commit_rates").to_pylist():
+        found[r["group"], r["topic"], r["partition"]] += r["commits"]
+    assert +found == wanted
+
+
+def test_tables_have_their_schemas_and_their_run(replayed) -> None:
+    """Every table of the design is there, with the columns written down and the run's id."""
+    manifest = json.loads((replayed.out / "manifest.json").read_text())
+    assert set(manifest["tables"]) == set(TABLES) == set(COLUMNS)
+    for name in TABLES:
+        table = read_table(replayed.out, name)
+        assert table.schema.equals(schema(name)), name
+        assert set(table["run_id"].to_pylist()) <= {manifest["run_id"]}
+        assert table.num_rows == sum(f["rows"] for f in manifest["tables"][name])
+    assert read_table(replayed.out, "runs").num_rows == 1
+    assert read_summary(replayed.out) == json.loads(json.dumps(replayed.summary))
+
+
+def test_however_the_capture_is_cut_the_tables_are_the_same(replayed, spark, tmp_path: Path) -> None:
+    """A second run, over the same records in other files and row groups, gives equal tables."""
+    folder = capture(tmp_path / "cut", records().slice(0, 0))
+    (folder / "consumer_offsets.parquet").unlink()
+    parts = folder / "consumer_offsets.parquet"
+    for i, (first, rows) in enumerate([(0, 30_000), (30_000, 1), (30_001, 64_433)]):
+        capture(tmp_path / "part", records().slice(first, rows), row_group_size=17_000)
+        parts.mkdir(exist_ok=True)
+        (tmp_path / "part" / "consumer_offsets.parquet").rename(parts / f"{i}.parquet")
+    replay(folder, tmp_path / "out", spark=spark)
+    for name in set(TABLES) - {"runs"}:
+        assert rows_of(tmp_path / "out", name) == rows_of(replayed.out, name), name
+
+
+def test_damaged_records_are_kept_apart(spark, tmp_path: Path) -> None:
+    """Flipped bytes, null keys and lost places become bad records; the others are still replayed."""
+    import random
+
+    rng = random.Random(3)
+    rows = records().slice(0, 4_000).to_pylist()
+    for i in rng.sample(range(4_000), 600):
+        name = rng.choice(["key", "value"])
+        damaged = bytearray(rows[i][name] or b"\0")
+        for _ in range(rng.choice([1, 1, 1, 4])):
+            damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+        rows[i][name] = bytes(damaged[: rng.choice([len(damaged), rng.randrange(len(damaged) + 1)])])
+    for i in rng.sample(range(4_000), 30):
+        rows[i][rng.choice(["key", "partition", "offset", "timestamp_ms"])] = None
+    table = records().slice(0, 0)
+    damaged_table = type(table).from_pylist(rows, table.schema)
+    summary = replay(capture(tmp_path / "c", damaged_table, row_group_size=900), tmp_path / "out", spark=spark)
+    found = summary["accounting"]
+    assert found["records"] == 4_000 == found["decoded"] + found["bad"]
+    assert found["bad"] > 100
+    given = {(r["key"], r["value"]) for r in rows}
+    kept = read_table(tmp_path / "out", "bad_records").to_pylist()
+    assert len(kept) == found["bad"]
+    assert all((r["key"], r["value"]) in given for r in kept)
+    assert {r["part"] for r in kept} == {"key", "value", "row"}
+    assert any("the key is null" in r["why"] for r in kept)
+    assert any("column offset is null" in r["why"] for r in kept)
+
+
+def test_offsets_only(spark, tmp_path: Path) -> None:
+    """A capture with nothing but commits has groups, and no rebalances."""
+    rows = [r for r in records().slice(0, 2_000).to_pylist() if r["key"][:2] == b"\0\1"]
+    table = type(records()).from_pylist(rows, records().schema)
+    summary = replay(capture(tmp_path / "c", table), tmp_path / "out", spark=spark)
+    assert summary["coverage"]["rebalances"] == 0
+    assert summary["coverage"]["share"] is None
+    assert set(summary["coverage"]["groups_by_status"]) == {"offsets only"}
+    assert read_table(tmp_path / "out", "rebalances").num_rows == 0
+
+
+def test_progress_is_told(replayed) -> None:
+    """Each stage is told when it begins and ends, with tasks in between, in order."""
+    stages = list(dict.fromkeys(stage for stage, _, _ in replayed.told))
+    assert stages == ["check", "start Spark", "decode", "replay", "publish"]
+    assert list(replayed.summary["seconds"]) == stages[:-1]
+    assert all(0 <= done <= total for _, done, total in replayed.told)
+
+
+def test_a_run_that_does_not_add_up_is_not_published(spark, tmp_path: Path, monkeypatch) -> None:
+    """When the accounting fails there is no manifest, and no file of the run is left."""
+
+    def wrong(*_):
+        raise AccountingError("one record too many")
+
+    monkeypatch.setattr(replay_module, "summarised", wrong)
+    folder = capture(tmp_path / "c", records().slice(0, 500))
+    with pytest.raises(AccountingError):
+        replay(folder, tmp_path / "out", spark=spark)
+    assert not list((tmp_path / "out").rglob("*.parquet"))
+    with pytest.raises(InvalidCaptureError, match="no published run"):
+        read_table(tmp_path / "out", "groups")
+
+
+def test_chosen_strategies_only(spark, tmp_path: Path) -> None:
+    """Strategies are taken by name; an unknown one is an error before anything is written."""
+    folder = capture(tmp_path / "c", records().slice(0, 500))
+    with pytest.raises(UnknownStrategyError):
+        replay(folder, tmp_path / "out", spark=spark, strategies=["rnage"])
+    assert not (tmp_path / "out").exists()
+    replay(folder, tmp_path / "out", spark=spark, strategies=["range"])
+    rows = read_table(tmp_path / "out", "replays").to_pylist()
+    assert {r["strategy"] for r in rows if r["status"] == "done"} == {"recorded", "range"}
+
+
+def test_a_session_of_the_user_stays_as_it_was(spark, replayed) -> None:
+    """The user's session is still open after a run, and has its settings back."""
+    assert spark.range(3).count() == 3
+    assert replayed.summary["versions"]["spark"] == spark.version
