@@ -26,6 +26,9 @@ myst_heading_anchors = 3
 # Docstrings write `name` for code, as Markdown does.
 default_role = "code"
 
+# Two rooms may have a Tally each; an annotation's link then goes to one of them.
+suppress_warnings = ["ref.python"]
+
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_default_options = {"members": True, "show-inheritance": True}

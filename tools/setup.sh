@@ -50,7 +50,8 @@ export VIRTUAL_ENV="$PWD/.venv"
 list=.venv/requirements-$what.txt
 .venv/bin/uv export --frozen --quiet --no-header --no-annotate --no-emit-project \
     --format requirements-txt "${wanted[@]}" --output-file "$list" >/dev/null
-echo "installing $(grep -c '^[a-zA-Z]' "$list") packages as locked (Spark alone is about 450 MB)"
+large=; grep -q '^pyspark==' "$list" && large=" (Spark alone is about 450 MB)"
+echo "installing $(grep -c '^[a-zA-Z]' "$list") packages as locked$large"
 # uv does not read pip's configuration; where the index is set there, pip does the same, slower.
 .venv/bin/uv pip install --quiet --require-hashes --requirements "$list" \
     || .venv/bin/python -m pip install --quiet --disable-pip-version-check \
