@@ -76,7 +76,6 @@ class BinaryColumn:
         """One bool a row."""
         return np.ones(len(self), bool) if self.valid is None else self.valid
 
-    def bounds(self) -> tuple[Ints, Ints]:
-        """First byte of each row and the one after its last, int64."""
-        start = self.start.astype(np.int64)
-        return start[:-1], start[1:]
+    def bounds(self, rows: Ints) -> tuple[Ints, Ints]:
+        """First byte of each of ``rows`` and the one after its last, int64."""
+        return self.start[rows].astype(np.int64), self.start[rows + 1].astype(np.int64)

@@ -110,16 +110,24 @@ def decode_offset_commits(keys: BinaryColumn, values: BinaryColumn) -> OffsetCom
     """
     if len(keys) != len(values):
         raise ValueError(f"{len(keys)} keys, but {len(values)} values")
-    start, end = keys.bounds()
-    long_enough = keys.is_valid() & (end - start >= 2)
-    number = np.full(len(keys), TOMBSTONE, np.int64)
-    number[long_enough] = _int(keys.data, start[long_enough], 2)
-    is_commit = (number == 0) | (number == 1)
-    rows = np.flatnonzero(is_commit)
-    builder = _Builder(keys, values, number)
-    for first in range(0, len(rows), ROWS_AT_ONCE):
-        builder.add(rows[first : first + ROWS_AT_ONCE])
-    return builder.built(others=np.flatnonzero(~is_commit))
+    builder = _Builder(keys, values)
+    others = [np.empty(0, np.int64)]
+    for first in range(0, len(keys), ROWS_AT_ONCE):
+        rows = np.arange(first, min(first + ROWS_AT_ONCE, len(keys)))
+        number = _record_types(keys, rows)
+        is_commit = (number == 0) | (number == 1)
+        others.append(rows[~is_commit])
+        builder.add(rows[is_commit], number[is_commit])
+    return builder.built(others=np.concatenate(others))
+
+
+def _record_types(keys: BinaryColumn, rows: Ints) -> Ints:
+    """Record type of each row, -1 (which is none) where the key is null or too short."""
+    start, end = keys.bounds(rows)
+    readable = end - start >= 2
+    if keys.valid is not None:
+        readable &= keys.valid[rows]
+    return np.where(readable, _int(keys.data, start, 2), -1)
 
 
 def _int(data: Bytes, at: Ints, width: int) -> Ints:
@@ -181,7 +189,7 @@ class _Values:
 
 def _parse_keys(column: BinaryColumn, rows: Ints) -> _Keys:
     """Where group and topic stand (with their lengths) and the partition; type bytes skipped."""
-    start, end = (bound[rows] for bound in column.bounds())
+    start, end = column.bounds(rows)
     first = start + 2
     plain = first + 2 <= end
     group = _int(column.data, first, 2)
@@ -198,7 +206,7 @@ def _parse_keys(column: BinaryColumn, rows: Ints) -> _Keys:
 def _parse_values(column: BinaryColumn, rows: Ints, number: Ints) -> _Values:
     """The fields of values in versions 0 to 4; ``plain`` is False where the engine must look."""
     data = column.data
-    start, end = (bound[rows] for bound in column.bounds())
+    start, end = column.bounds(rows)
     version = _int(data, start, 2)
     plain = (start + 2 <= end) & (version >= 0) & (version <= np.where(number == 0, 0, 4))
     offset = _int(data, start + 2, 8)
@@ -246,8 +254,8 @@ _COLUMNS: dict[str, type[np.signedinteger[Any]]] = {
 class _Builder:
     """Chunks of columns while they are made, and the dictionaries of names that they share."""
 
-    def __init__(self, keys: BinaryColumn, values: BinaryColumn, number: Ints) -> None:
-        self.keys, self.values, self.number = keys, values, number
+    def __init__(self, keys: BinaryColumn, values: BinaryColumn) -> None:
+        self.keys, self.values = keys, values
         self.valid = values.is_valid()
         self.chunks: list[dict[str, NDArray[Any]]] = []
         self.count = 0
@@ -259,15 +267,15 @@ class _Builder:
         self.odd: dict[int, DecodedRecord] = {}
         self.errors: dict[int, WireFormatError] = {}
 
-    def add(self, rows: Ints) -> None:
-        """Decode the commits of some rows."""
+    def add(self, rows: Ints, number: Ints) -> None:
+        """Decode the commits of some rows, whose record types are given."""
         key = _parse_keys(self.keys, rows)
-        value = _parse_values(self.values, rows, self.number[rows])
+        value = _parse_values(self.values, rows, number)
         alive = self.valid[rows]
         plain = key.plain & (value.plain | ~alive)
         columns: dict[str, NDArray[Any]] = {
             "row": rows,
-            "key_version": self.number[rows],
+            "key_version": number,
             "pair": self._pairs_of(key, plain),
             "partition": key.partition,
             "value_version": np.where(alive, value.version, TOMBSTONE),
@@ -285,9 +293,9 @@ class _Builder:
                 keep[place] = True
                 records[place] = made
                 self._fill(columns, place, made)
-        number = self.count + np.cumsum(keep) - 1
-        self.odd.update((int(number[place]), made) for place, made in records.items())
-        self._note_metadata(value, plain & alive, number)
+        commit = self.count + np.cumsum(keep) - 1
+        self.odd.update((int(commit[place]), made) for place, made in records.items())
+        self._note_metadata(value, plain & alive, commit)
         self.chunks.append({n: c[keep].astype(_COLUMNS[n]) for n, c in columns.items()})
         self.count += int(keep.sum())
 
@@ -316,11 +324,11 @@ class _Builder:
         for name, cell in filled.items():
             columns[name][place] = cell
 
-    def _note_metadata(self, value: _Values, plain: NDArray[np.bool_], number: Ints) -> None:
+    def _note_metadata(self, value: _Values, plain: NDArray[np.bool_], commit: Ints) -> None:
         for place in np.flatnonzero(plain & (value.metadata_length > 0)).tolist():
             at, length = int(value.metadata_at[place]), int(value.metadata_length[place])
             text = java_text(self.values.data[at : at + length].tobytes())
-            self.metadata[int(number[place])] = text
+            self.metadata[int(commit[place])] = text
 
     def _pairs_of(self, key: _Keys, plain: NDArray[np.bool_]) -> NDArray[np.int32]:
         """Codes of (group, topic): rows with equal bytes share one without decoding them again."""
