@@ -101,7 +101,9 @@ class _Question:
         ownership = solve.Ownership(
             facts.topic_of[alive], was.owned[alive], start, was.claimant[order]
         )
-        eligibility = solve.Eligibility(facts.partitions, *facts.subscriptions)
+        eligibility = solve.Eligibility(
+            facts.partitions, *facts.subscriptions, facts.subscription_of
+        )
         return cls(alive, len(at), eligibility, ownership)
 
     def owner(self, of_alive: NDArray[np.integer]) -> NDArray[np.int64]:

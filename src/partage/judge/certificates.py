@@ -73,13 +73,14 @@ def verify_load_certificate(facts: Facts, claim: ClaimedBest) -> NDArray[np.int6
     """
     loads = _valid_loads(facts, claim.owner)
     level = _integers(claim.topic_level, len(facts.partitions), "topic_level")
-    start, topic = facts.subscriptions
     taking = facts.takes_part
     if not taking.any():
         return loads
-    wanted = np.zeros(len(facts.partitions), bool)
-    wanted[topic] = True
-    member_level = np.maximum.reduceat(level[topic], start[:-1][taking])
+    start, topic = facts.subscriptions
+    row_level = np.full(len(start) - 1, np.iinfo(np.int64).min)
+    np.maximum.at(row_level, np.repeat(np.arange(len(row_level)), np.diff(start)), level[topic])
+    member_level = row_level[facts.subscription_of[taking]]
+    wanted = np.diff(facts.subscribers[0]) > 0
     mine = loads[taking]
     low, high = int(mine.min()), int(mine.max())
     # Between these points all terms are linear in k, so that equality at them is enough.
@@ -146,9 +147,10 @@ def _cheapest(facts: Facts, before: Before, price: NDArray[np.int64]) -> NDArray
     """int64: for each open partition the least cost + price."""
     far = np.int64(_HIGHEST_PRICE * 4)
     start, topic = facts.subscriptions
-    member = np.repeat(np.arange(facts.members), np.diff(start))
+    of_row = np.full(len(start) - 1, far)
+    np.minimum.at(of_row, facts.subscription_of, price)
     of_topic = np.full(len(facts.partitions), far)
-    np.minimum.at(of_topic, topic, price[member])
+    np.minimum.at(of_topic, topic, np.repeat(of_row, np.diff(start)))
     partition = np.repeat(np.arange(len(before.owned)), np.diff(before.start))
     claimant = before.claimant
     good = facts.subscribes(claimant, partition)

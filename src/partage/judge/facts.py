@@ -43,20 +43,31 @@ class Facts:
         topics = len(self.problem.index.topics)
         return np.bincount(self.topic_of[exists], minlength=topics).astype(np.int64)
 
+    @property
+    def subscription_of(self) -> NDArray[np.int64]:
+        """int64[M]: number of each member's subscription; equal ones share one."""
+        return self.problem.group.subscription_of.astype(np.int64)
+
     @cached_property
     def subscriptions(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """CSR by member of the topics with partitions that it subscribes to, once each."""
+        """CSR by subscription of the topics with partitions in it, once each."""
         filled = [t[self.partitions[t] > 0] for t in self.problem.subscription_topics]
-        of = self.problem.group.subscription_of
-        sizes = np.array([len(t) for t in filled], np.int64)[of]
-        start = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-        topics = [filled[s] for s in of]
-        return start, np.concatenate([*topics, np.zeros(0, np.int64)]).astype(np.int64)
+        start = np.cumsum([0, *map(len, filled)], dtype=np.int64)
+        return start, np.concatenate([*filled, np.zeros(0, np.int64)]).astype(np.int64)
+
+    @cached_property
+    def subscribers(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """CSR by topic of the subscriptions that it is in, ascending."""
+        start, topic = self.subscriptions
+        subscription = np.repeat(np.arange(len(start) - 1, dtype=np.int64), np.diff(start))
+        order = np.argsort(topic, kind="stable")
+        ends = np.searchsorted(topic[order], np.arange(len(self.partitions) + 1))
+        return ends.astype(np.int64), subscription[order]
 
     @cached_property
     def takes_part(self) -> NDArray[np.bool_]:
         """bool[M]: members who subscribe to at least one existing partition."""
-        part: NDArray[np.bool_] = np.diff(self.subscriptions[0]) > 0
+        part: NDArray[np.bool_] = (np.diff(self.subscriptions[0]) > 0)[self.subscription_of]
         return part
 
     @cached_property
@@ -69,20 +80,20 @@ class Facts:
 
     @cached_property
     def _pairs(self) -> NDArray[np.int64]:
-        """Sorted keys subscription * T + topic."""
-        topics = len(self.partitions)
-        keys = [s * topics + t.astype(np.int64)
-                for s, t in enumerate(self.problem.subscription_topics)]  # fmt: skip
-        return np.sort(np.concatenate([*keys, np.zeros(0, np.int64)]))
+        """Sorted keys topic * S + subscription."""
+        start, subscription = self.subscribers
+        topic = np.repeat(np.arange(len(start) - 1, dtype=np.int64), np.diff(start))
+        pairs: NDArray[np.int64] = topic * len(self.problem.group.subscriptions) + subscription
+        return pairs
 
     def subscribes(
         self, member: NDArray[np.integer], partition: NDArray[np.integer]
     ) -> NDArray[np.bool_]:
-        """bool[n]: whether each member subscribes to the topic of each partition."""
+        """bool[n]: whether each member subscribes to the topic of each (existing) partition."""
         if len(self._pairs) == 0 or len(member) == 0:
             return np.zeros(len(member), bool)
-        subscription = self.problem.group.subscription_of[member].astype(np.int64)
-        keys = subscription * len(self.partitions) + self.topic_of[partition]
+        width = len(self.problem.group.subscriptions)
+        keys = self.topic_of[partition] * width + self.subscription_of[member]
         at = np.minimum(np.searchsorted(self._pairs, keys), len(self._pairs) - 1)
         found: NDArray[np.bool_] = self._pairs[at] == keys
         return found

@@ -220,17 +220,19 @@ def _rack_mismatches(facts: Facts, counted: Tally) -> int:
 
 
 def _colocation(facts: Facts, owner: NDArray[np.int64]) -> float | None:
-    problem, index = facts.problem, facts.problem.index
-    alike: dict[tuple[bytes, bytes], list[int]] = {}
-    for t in problem.subscribed_topics.tolist():
-        numbers = index.number_of[problem.cluster.partitions_of(t)]
-        if len(numbers):
-            key = numbers.tobytes(), problem.members_of(t).tobytes()
-            alike.setdefault(key, []).append(t)
+    cluster = facts.problem.cluster
+    start, subscription = facts.subscribers
+    alike: dict[tuple[bytes, bytes], list[NDArray[np.int32]]] = {}
+    for t in np.flatnonzero(np.diff(start)).tolist():
+        mine = cluster.partitions_of(t)
+        numbers = cluster.index.number_of[mine]
+        # Members share a subscription or not: equal sets of them are equal sets of members.
+        key = numbers.tobytes(), subscription[start[t] : start[t + 1]].tobytes()
+        alike.setdefault(key, []).append(mine)
     together = total = 0
     for topics in alike.values():
         if len(topics) > 1:
-            owners = owner[np.stack([problem.cluster.partitions_of(t) for t in topics])]
+            owners = owner[np.stack(topics)]
             one = (owners == owners[0]).all(axis=0) & (owners[0] >= 0)
             together += int(np.count_nonzero(one))
             total += len(one)

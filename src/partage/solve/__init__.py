@@ -11,8 +11,9 @@ this room: one integer a topic for the loads, one integer a member for the moves
 from __future__ import annotations
 
 from partage.solve.eligibility import Eligibility, Ownership
+from partage.solve.flow import LARGEST_NETWORK
 from partage.solve.loads import BestLoads, least_majorised
-from partage.solve.moves import LARGEST_NETWORK, FewestMoves, fewest_moves
+from partage.solve.moves import FewestMoves, fewest_moves
 
 __all__ = [
     "LARGEST_NETWORK",

@@ -47,6 +47,8 @@ def bundle(eligibility: Eligibility) -> Bundles:
         np.asarray(eligibility.topic, np.int64),
         partitions > 0,
     )
+    if eligibility.subscription is not None:
+        member = member[eligibility.subscription]
     pairs_member = np.repeat(np.arange(len(rows)), [len(r) for r in rows]).astype(np.int64)
     pairs_topic = np.concatenate([*rows, np.zeros(0, np.int64)])
     order = np.lexsort((pairs_member, pairs_topic))

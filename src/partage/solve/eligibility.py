@@ -16,7 +16,9 @@ class Eligibility:
 
     Attributes:
         partitions: int[T], number of partitions of each topic.
-        start: int[M + 1]; topic: int[n], topics of each member, once each (CSR).
+        start: int[S + 1]; topic: int[n], the topics of each subscription, once each (CSR).
+        subscription: int[M], the subscription of each member, none unused; None where each
+            member has its own, in order.
 
     >>> two_topics = Eligibility(np.array([4, 2]), np.array([0, 1, 3]), np.array([0, 0, 1]))
     >>> two_topics.members
@@ -26,11 +28,12 @@ class Eligibility:
     partitions: NDArray[np.integer]
     start: NDArray[np.integer]
     topic: NDArray[np.integer]
+    subscription: NDArray[np.integer] | None = None
 
     @property
     def members(self) -> int:
         """Number of members."""
-        return len(self.start) - 1
+        return len(self.start) - 1 if self.subscription is None else len(self.subscription)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from partage.errors import ProblemTooLargeError
 
-__all__ = ["MOST_WORK", "UNBOUNDED", "Budget", "IntArray", "Network", "gathered"]
+__all__ = ["LARGEST_NETWORK", "MOST_WORK", "UNBOUNDED", "Budget", "IntArray", "Network", "gathered"]
 
 IntArray = NDArray[np.int64]
 
@@ -22,6 +22,9 @@ UNBOUNDED = 1 << 40
 _FAR = 1 << 40
 #: What a sweep of array operations costs besides its arcs, counted in arcs.
 _A_SWEEP = 500
+
+#: Most arcs of a network that is searched at all.
+LARGEST_NETWORK = 2_000_000
 
 #: Arcs that one question may look at, all searches together: ten seconds, roughly.
 MOST_WORK = 150_000_000

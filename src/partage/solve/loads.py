@@ -17,9 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from partage.errors import ProblemTooLargeError
 from partage.solve.bundles import Bundles, bundle
 from partage.solve.eligibility import Eligibility
-from partage.solve.flow import UNBOUNDED, Budget, IntArray, Network
+from partage.solve.flow import LARGEST_NETWORK, UNBOUNDED, Budget, IntArray, Network
 from partage.solve.owners import dealt
 from partage.solve.spreading import spread, summed
 
@@ -75,7 +76,8 @@ def least_majorised(eligibility: Eligibility) -> BestLoads:
     """The most even loads of all assignments that give every open partition away.
 
     Raises:
-        ProblemTooLargeError: searching would take more than some seconds.
+        ProblemTooLargeError: the network has more than `LARGEST_NETWORK` arcs, or
+            searching it would take more than some seconds.
 
     >>> eligibility = Eligibility(np.array([4, 2]), np.array([0, 1, 3]), np.array([0, 0, 1]))
     >>> best = least_majorised(eligibility)
@@ -83,6 +85,12 @@ def least_majorised(eligibility: Eligibility) -> BestLoads:
     ([3, 3], [3, 3])
     """
     bundles = bundle(eligibility)
+    if len(bundles.arc_topic) > LARGEST_NETWORK:
+        raise ProblemTooLargeError(
+            f"the best loads need a network of {len(bundles.arc_topic)} arcs, the limit is "
+            f"{LARGEST_NETWORK}: {len(bundles.size)} different subscriptions, "
+            f"{len(bundles.supply)} topics with different subscribers"
+        )
     found = _Answer(
         np.zeros(len(bundles.size), np.int64),
         np.zeros(len(bundles.supply), np.int64),

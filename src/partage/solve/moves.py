@@ -18,14 +18,11 @@ from partage.errors import InvalidProblemError, ProblemTooLargeError
 from partage.solve.bundles import bundle
 from partage.solve.claims import sort_claims
 from partage.solve.eligibility import Eligibility, Ownership
-from partage.solve.flow import IntArray, Network
+from partage.solve.flow import LARGEST_NETWORK, IntArray, Network
 from partage.solve.owners import Kept, owners
 from partage.solve.staircase import Steps, arcs_needed, built
 
-__all__ = ["LARGEST_NETWORK", "FewestMoves", "fewest_moves"]
-
-#: Most arcs of a network that is searched; more would take more than some seconds.
-LARGEST_NETWORK = 2_000_000
+__all__ = ["FewestMoves", "fewest_moves"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

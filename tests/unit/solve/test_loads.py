@@ -89,6 +89,22 @@ def test_the_answer_does_not_depend_on_the_order_of_topics_and_members():
     assert sorted(one) == sorted(other)
 
 
+def test_too_large_is_refused_with_its_size(monkeypatch):
+    """The error says how large the network is, and what the limit is."""
+    monkeypatch.setattr(loads, "LARGEST_NETWORK", 3)
+    with pytest.raises(ProblemTooLargeError, match="network of 4 arcs, the limit is 3"):
+        solve.least_majorised(eligibility([5, 5], [[0], [1], [0, 1]]))
+
+
+def test_members_may_share_subscriptions():
+    """Rows by subscription instead of by member: the same question, the same answer."""
+    shared = solve.Eligibility(
+        np.array([7, 2]), np.array([0, 1, 3]), np.array([0, 0, 1]), np.array([1, 0, 1, 0])
+    )
+    apart = eligibility([7, 2], [[0, 1], [0], [0, 1], [0]])
+    assert solve.least_majorised(shared).load.tolist() == solve.least_majorised(apart).load.tolist()
+
+
 def test_too_much_work_is_refused(monkeypatch):
     """Beyond the limit of work there is an error that says so, and no guess."""
     monkeypatch.setattr(loads, "Budget", lambda: flow.Budget(2000))

@@ -58,6 +58,24 @@ def test_a_move_may_push_another():
     assert found.moves == 4
 
 
+@pytest.mark.parametrize(
+    ("claims", "fewest"),
+    [
+        ([[0, 1]] * 2 + [[1, 2]] * 2 + [[0, 2]] * 2, 0),
+        ([[0, 1]] * 3 + [[0, 2]] * 3, 0),
+        ([[0, 1]] * 5 + [[1, 2]], 1),
+        ([[0, 1]] * 5 + [[0]], 2),
+        ([[0, 1, 2]] * 2 + [[0, 1]] * 2 + [[0]] * 2, 0),
+    ],
+)
+def test_several_kinds_of_contested_claims(claims, fewest):
+    """Three members, two partitions each: who keeps what must be matched, not taken in turn."""
+    found = solve.fewest_moves(*question([6], [[0]] * 3, claims), np.array([2, 2, 2]))
+    assert found.moves == fewest
+    kept = sum(m in c for m, c in zip(found.owner.tolist(), claims, strict=True))
+    assert kept == 6 - fewest
+
+
 def test_a_claim_without_subscription_does_not_count():
     """A member that has dropped the topic cannot keep: the partition moves for certain."""
     found = solve.fewest_moves(*question([1, 1], [[0], [1]], [[1], None]), np.array([1, 1]))
