@@ -6,8 +6,9 @@ import shutil
 from pathlib import Path
 
 import pyarrow as pa
-from captured import SAMPLE
 from pyarrow import parquet
+
+from captured import SAMPLE
 
 
 def records() -> pa.Table:

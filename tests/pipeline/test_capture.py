@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
+
 from captured import SAMPLE
 from partage.errors import InvalidCaptureError
 from partage.pipeline.capture import Slice, open_capture, read_slice
-from pyarrow import parquet
 
 COLUMNS = {
     "partition": pa.int32(),

@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+
 from captured import DATA, SAMPLE, lines, parsed
 from captures import capture, records, rows_of
 from partage.errors import AccountingError, InvalidCaptureError, UnknownStrategyError
@@ -92,7 +93,7 @@ def test_commits_of_aborted_transactions_do_not_count(replayed) -> None:
     """Commits by group, topic and partition equal a plain count of Kafka's decoded records."""
     import lzma
 
-    import pyarrow.parquet as parquet
+    from pyarrow import parquet
 
     aborted = set()
     ends: dict[tuple[int, int], str] = {}

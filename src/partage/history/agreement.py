@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-import numpy as np
-
 from partage.errors import PartageError
 from partage.history.clusters import ClusterHistory
 from partage.history.ownership import assigned_pairs

@@ -46,14 +46,17 @@ class ClusterHistory:
         self.state = lru_cache(maxsize=_STATES_KEPT)(self._state)
 
     def _numbered(self) -> Index:
-        index = Index.of({})
+        """Topics and partitions in order of appearance, each once."""
+        counts: dict[tuple[str, str | None], int] = {}
+        rows: list[tuple[str, str | None, int]] = []
         for state in self._states:
-            rows = [
-                (name, t.get("id"), max((p.get("p", -1) for p in t["partitions"]), default=-1) + 1)
-                for name, t in state["topics"].items()
-            ]
-            index = index.extended(rows)
-        return index
+            for name, topic in state["topics"].items():
+                count = max((p["p"] for p in topic["partitions"]), default=-1) + 1
+                key = (name, topic.get("id"))
+                if counts.get(key, -1) < count:
+                    counts[key] = count
+                    rows.append((*key, count))
+        return Index.of({}).extended(rows)
 
     def position_at(self, time_ms: int) -> int:
         """Position of the state with the largest ``ts_ms`` <= time; -1 if all are later."""
@@ -86,7 +89,8 @@ class ClusterHistory:
 
     def topics_changed(self, names: Sequence[str], before: int, after: int) -> tuple[str, ...]:
         """Topics of ``names`` that appeared, vanished, grew or were made anew between two
-        states (positions)."""
+        states (positions).
+        """
         if before == after:
             return ()
         a, b = self.state(before), self.state(after)

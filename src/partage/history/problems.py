@@ -72,7 +72,8 @@ def _member(m: MemberState) -> Member:
 
 def recorded_assignment(state: ClassicState, cluster: Cluster) -> Assignment:
     """What the leader gave, over the cluster's numbering; may be wrong, may be of an older
-    cluster: see ``unresolved``."""
+    cluster: see ``unresolved``.
+    """
     names = [cluster.index.topics[t] for t in np.flatnonzero(cluster.topic_exists)]
     number: Mapping[str, int] = {name: cluster.topic(name) for name in names}
     owned = {m.id: assigned_pairs(m) for m in state.members}

@@ -16,8 +16,8 @@ __all__ = [
     "CONSUMER",
     "ClassicState",
     "MemberState",
-    "Place",
     "Pairs",
+    "Place",
     "Subscription",
     "classic_state",
     "subscription_hash",
@@ -128,7 +128,9 @@ def classic_state(value: Mapping[str, Any]) -> ClassicState:
 
 
 def _member(value: Mapping[str, Any], *, readable: bool) -> MemberState:
-    subscription, assigned, version, user_data, damage = None, (), -1, None, None
+    subscription: Subscription | None = None
+    assigned: Pairs = ()
+    version, user_data, damage = -1, None, None
     if readable:
         try:
             subscription = _subscription(_raw(value["subscription"]))

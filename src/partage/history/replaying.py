@@ -106,7 +106,7 @@ class Replayer:
         cluster = self._clusters.at(found.timestamp_ms)
         recorded = recorded_assignment(state, cluster)
         yield self._recorded(found, recorded, cluster)
-        for name, strategy in self._strategies.items():
+        for strategy in self._strategies.values():
             yield self._run(found, strategy, recorded, cluster)
         if claimed not in self._strategies:
             yield Replayed(claimed, _MISSING, claimed=True)

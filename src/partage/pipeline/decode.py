@@ -12,12 +12,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from partage.errors import WireFormatError
-from partage.history.commits import Commit, runs
+from partage.history.commits import Commit, CommitRun, runs
 from partage.history.records import Place
 from partage.history.transactions import Effects, Outcome, Transactions
 from partage.wire.group_log import DecodedRecord, decode_key, decode_record
@@ -129,7 +130,7 @@ class Tally:
     @property
     def decoded(self) -> int:
         """Records that could be decoded."""
-        return self.types.total() if hasattr(self.types, "total") else sum(self.types.values())
+        return sum(self.types.values())
 
     def to_json(self) -> str:
         """Compact JSON."""
@@ -162,37 +163,60 @@ class Tally:
             self.last_ms = time_ms if self.last_ms is None else max(self.last_ms, time_ms)
 
 
+class _Raw(NamedTuple):
+    """A record as read."""
+
+    partition: int | None
+    offset: int | None
+    timestamp_ms: int | None
+    key: bytes | None
+    value: bytes | None
+
+
 def _decoded(table: pa.Table, transactions: Transactions) -> list[_Row]:
     """All rows of one slice, in log order whatever their order in the file."""
     tally = Tally()
     tally.rows = table.num_rows
-    placed, rows = _placed(table)
-    for row in rows:
-        _bad(tally, row)
+    placed, lost = _placed(table)
+    rows = [_bad_row(raw, "row", f"column {null} is null", None) for raw, null in lost]
+    tally.bad = len(rows)
     commits: list[Commit] = []
-    for p in np.unique(placed["partition"]).tolist():
-        mine = np.flatnonzero(placed["partition"] == p)
-        offset, time_ms = placed["offset"][mine], placed["timestamp_ms"][mine]
+    for p in np.unique(placed.partition).tolist():
+        mine = np.flatnonzero(placed.partition == p)
+        offset, time_ms = placed.offset[mine], placed.timestamp_ms[mine]
         tally.ranges[p] = [[int(offset[0]), int(offset[-1]), len(mine)]]
         tally.seen(int(time_ms.min()))
         tally.seen(int(time_ms.max()))
         effects = transactions.effects(p, offset, time_ms)
         places = zip(offset.tolist(), time_ms.tolist(), mine.tolist(), strict=True)
         for i, (at, when, row_ix) in enumerate(places):
-            key, value = placed["key"][row_ix], placed["value"][row_ix]
-            found = _one(tally, p, at, when, key, value)
-            if isinstance(found, DecodedRecord):
-                _commit(tally, commits, found, p, effects, i)
-            else:
+            raw = _Raw(p, at, when, placed.key[row_ix], placed.value[row_ix])
+            found = _one(tally, raw)
+            if not isinstance(found, DecodedRecord):
                 rows.append(found)
+                continue
+            outcome = Outcome(int(effects.outcome[i]))
+            tally.commits[outcome.name.lower()] += 1
+            if outcome in (Outcome.PLAIN, Outcome.COMMITTED):
+                commits.append(_commit(found, outcome, p, effects, i))
     commits.sort(key=lambda c: c.place)
     rows += [_run_row(run) for run in runs(commits)]
     rows.append({"kind": Kind.TALLY, "text": tally.to_json()})
     return rows
 
 
-def _placed(table: pa.Table) -> tuple[dict[str, Any], list[_Row]]:
-    """Columns sorted by (partition, offset); rows that do not say where they stand are bad."""
+class _Placed(NamedTuple):
+    """Columns of rows that say where they stand, sorted by (partition, offset)."""
+
+    partition: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    timestamp_ms: NDArray[np.int64]
+    key: list[bytes | None]
+    value: list[bytes | None]
+
+
+def _placed(table: pa.Table) -> tuple[_Placed, list[tuple[_Raw, str]]]:
+    """The rows in log order; and apart, with the column that is null, those without a place."""
     import pyarrow as pa
     from pyarrow import compute
 
@@ -200,37 +224,30 @@ def _placed(table: pa.Table) -> tuple[dict[str, Any], list[_Row]]:
     whole = pa.array(np.ones(table.num_rows, bool))
     for name in names:
         whole = compute.and_(whole, compute.is_valid(table[name]).combine_chunks())
-    lost = table.filter(compute.invert(whole)).to_pylist()
     good = table.filter(whole).sort_by([("partition", "ascending"), ("offset", "ascending")])
-    placed: dict[str, Any] = {name: good[name].to_numpy() for name in names}
-    placed["key"], placed["value"] = good["key"].to_pylist(), good["value"].to_pylist()
-    rows = []
-    for row in lost:
+    lost = []
+    for row in table.filter(compute.invert(whole)).to_pylist():
         null = next(name for name in names if row[name] is None)
-        rows.append(_bad_row(row["partition"], row["offset"], row["timestamp_ms"], row["key"],
-                             row["value"], "row", f"column {null} is null", None))  # fmt: skip
-    return placed, rows
+        lost.append((_Raw(**{name: row[name] for name in _Raw._fields}), null))
+    partition, offset, timestamp_ms = (good[name].to_numpy() for name in names)
+    key, value = good["key"].to_pylist(), good["value"].to_pylist()
+    return _Placed(partition, offset, timestamp_ms, key, value), lost
 
 
-def _one(
-    tally: Tally, p: int, at: int, when: int, key: bytes | None, value: bytes | None
-) -> DecodedRecord | _Row:
+def _one(tally: Tally, raw: _Raw) -> DecodedRecord | _Row:
     """A commit as decoded; the row of a group record, or of a bad one."""
     try:
-        record = decode_record(key, value)
+        record = decode_record(raw.key, raw.value)
     except WireFormatError as e:
-        group, part = _group_if_any(key)
-        row = _bad_row(p, at, when, key, value, part, str(e), group)
-        _bad(tally, row)
-        return row
+        group, part = _group_if_any(raw.key)
+        tally.bad += 1
+        return _bad_row(raw, part, str(e), group)
     version = "tombstone" if record.value is None else f"v{record.value_version}"
     tally.types[f"{record.key_version} {record.type} {version}"] += 1
     if record.key_version in _COMMITS:
         return record
-    return {
-        "kind": Kind.GROUP_RECORD, "group": _group(record.key), "log_partition": p,
-        "log_offset": at, "timestamp_ms": when, "key": key, "value": value,
-    }  # fmt: skip
+    row = {"kind": Kind.GROUP_RECORD, "group": _group(record.key)}
+    return row | _row_of(raw)
 
 
 def _group(key: dict[str, Any]) -> str:
@@ -246,40 +263,32 @@ def _group_if_any(key: bytes | None) -> tuple[str | None, str]:
     return _group(names), "value"
 
 
-def _bad(tally: Tally, row: _Row) -> None:
-    if row["kind"] == Kind.BAD_RECORD:
-        tally.bad += 1
+def _bad_row(raw: _Raw, part: str, why: str, group: str | None) -> _Row:
+    row = {"kind": Kind.BAD_RECORD, "group": group, "part": part, "text": why}
+    return row | _row_of(raw)
 
 
-def _bad_row(
-    p: int | None, at: int | None, when: int | None, key: bytes | None, value: bytes | None,
-    part: str, why: str, group: str | None,
-) -> _Row:  # fmt: skip
+def _row_of(raw: _Raw) -> _Row:
     return {
-        "kind": Kind.BAD_RECORD, "group": group, "log_partition": p, "log_offset": at,
-        "timestamp_ms": when, "part": part, "text": why, "key": key, "value": value,
+        "log_partition": raw.partition, "log_offset": raw.offset,
+        "timestamp_ms": raw.timestamp_ms, "key": raw.key, "value": raw.value,
     }  # fmt: skip
 
 
-def _commit(
-    tally: Tally, commits: list[Commit], record: DecodedRecord, p: int, effects: Effects, i: int
-) -> None:
-    """A commit that takes effect joins the others; all are counted by what became of them."""
-    outcome = Outcome(int(effects.outcome[i]))
-    tally.commits[outcome.name.lower()] += 1
-    if outcome not in (Outcome.PLAIN, Outcome.COMMITTED):
-        return
-    key = record.key
-    commits.append(
-        Commit(
-            _group(key), key["topic"], key["partition"], Place(p, int(effects.offset[i])),
-            int(effects.time_ms[i]), None if record.value is None else record.value["offset"],
-            outcome is Outcome.COMMITTED,
-        )  # fmt: skip
+def _commit(record: DecodedRecord, outcome: Outcome, p: int, effects: Effects, i: int) -> Commit:
+    """A commit at the place and time from which on it counts."""
+    return Commit(
+        _group(record.key),
+        record.key["topic"],
+        record.key["partition"],
+        Place(p, int(effects.offset[i])),
+        int(effects.time_ms[i]),
+        None if record.value is None else record.value["offset"],
+        outcome is Outcome.COMMITTED,
     )
 
 
-def _run_row(run: Any) -> _Row:
+def _run_row(run: CommitRun) -> _Row:
     return {
         "kind": Kind.COMMIT_RUN, "group": run.group, "topic": run.topic,
         "topic_partition": run.partition, "minute_ms": run.minute_ms,

@@ -7,6 +7,7 @@ import platform
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,38 +60,43 @@ def replay(
     from partage.pipeline.session import session
 
     stages = Stages(progress)
-    run_id, started = _run_id(), _now_ms()
+    started = _now_ms()
     with stages.stage("check"):
         names = _names(strategies)
         source = open_capture(capture)
-        target = _folder(Path(out).absolute())
+        run = _Run(_run_id(), _folder(Path(out).absolute()), started, names)
     with ExitStack() as opened:
         with stages.stage("start Spark"):
             running = opened.enter_context(session(spark))
-        opened.push(partial(_discard_on_error, target, run_id))
-        tally, receipts, groups = _jobs(running, source, target, run_id, names, stages)
+        opened.push(partial(_discard_on_error, run))
+        tally, receipts, groups = _jobs(running, source, run, stages)
         with stages.stage("publish"):
             found = summarised(source, tally, receipts, groups)
-            head = _head(source, run_id, started, names, running.version)
-            receipts.append(_run_row(target, run_id, head, found))
+            head = _head(source, run, running.version)
+            receipts.append(_run_row(run, head, found))
             summary = {**head, "seconds": dict(stages.seconds), **found}
-            publish(target, run_id, receipts, summary)
+            publish(run.out, run.id, receipts, summary)
     return summary
 
 
-def _discard_on_error(out: Path, run_id: str, kind: object, *_: object) -> None:
+@dataclass(frozen=True)
+class _Run:
+    """What one run is: its id, where it writes, when it began, which strategies it runs."""
+
+    id: str
+    out: Path
+    started_ms: int
+    strategies: tuple[str | Strategy, ...]
+
+
+def _discard_on_error(run: _Run, kind: object, *_: object) -> None:
     """What a failed run has written is of no use to anybody."""
     if kind is not None:
-        discard(out, run_id)
+        discard(run.out, run.id)
 
 
 def _jobs(
-    spark: SparkSession,
-    source: Capture,
-    target: Path,
-    run_id: str,
-    strategies: Sequence[str | Strategy],
-    stages: Stages,
+    spark: SparkSession, source: Capture, run: _Run, stages: Stages
 ) -> tuple[Tally, list[Receipt], list[str]]:
     """The Spark part: decode once, keep it, and make the tables from what was kept."""
     from partage.pipeline.decode import Kind, Tally, decode_job
@@ -106,12 +112,12 @@ def _jobs(
                 tally.add(Tally.of_json(row.text))
         with stages.stage("replay", spark):
             job = histories_job(
-                decoded, states, strategies, out=str(target), run_id=run_id, tasks=tasks
+                decoded, states, run.strategies, out=str(run.out), run_id=run.id, tasks=tasks
             )
             receipts, groups = _received(job)
         if tally.bad:
             with stages.stage("bad records", spark):
-                bad = bad_records_job(decoded, out=str(target), run_id=run_id, tasks=tasks)
+                bad = bad_records_job(decoded, out=str(run.out), run_id=run.id, tasks=tasks)
                 receipts += _received(bad)[0]
     finally:
         decoded.unpersist()
@@ -140,7 +146,8 @@ def _folder(out: Path) -> Path:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as e:
-        raise InvalidCaptureError(f"{out}: cannot be made ({e.strerror}); give another --out") from None
+        what = f"{out}: cannot be made ({e.strerror}); give another output folder"
+        raise InvalidCaptureError(what) from None
     return out
 
 
@@ -160,29 +167,27 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _head(
-    source: Capture, run_id: str, started: int, strategies: Sequence[str | Strategy], spark: str
-) -> dict[str, Any]:
-    import pyarrow
+def _head(source: Capture, run: _Run, spark_version: str) -> dict[str, Any]:
+    from importlib.metadata import version
 
     return {
-        "run_id": run_id,
+        "run_id": run.id,
         "capture": str(source.folder),
-        "started_ms": started,
+        "started_ms": run.started_ms,
         "versions": {
             "partage": partage.__version__,
             "python": platform.python_version(),
-            "spark": spark,
-            "pyarrow": pyarrow.__version__,
+            "spark": spark_version,
+            "pyarrow": version("pyarrow"),
         },
-        "asked": [s if isinstance(s, str) else s.name for s in strategies],
+        "asked": [s if isinstance(s, str) else s.name for s in run.strategies],
     }
 
 
-def _run_row(out: Path, run_id: str, head: dict[str, Any], summary: Summary) -> Receipt:
+def _run_row(run: _Run, head: dict[str, Any], summary: Summary) -> Receipt:
     """The one row of table ``runs``."""
     accounting = summary["accounting"]
-    with TableWriters(str(out), run_id, "driver") as writers:
+    with TableWriters(str(run.out), run.id, "driver") as writers:
         writers.add("runs", {
             "capture": head["capture"], "started_ms": head["started_ms"], "ended_ms": _now_ms(),
             "partage": partage.__version__, "records": accounting["records"],

@@ -8,12 +8,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from partage.errors import MissingExtraError, MissingJavaError
+from partage.errors import InvalidConfigError, MissingExtraError, MissingJavaError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,36 +48,55 @@ def session(given: SparkSession | None = None) -> Iterator[SparkSession]:
     Raises:
         MissingExtraError: PySpark is not installed.
         MissingJavaError: there is no Java, or it is too old.
+        InvalidConfigError: the session given is one of Spark Connect.
     """
     try:
         from pyspark.sql import SparkSession
     except ImportError:
         raise MissingExtraError("pyspark", extra="spark") from None
     found = given or SparkSession.getActiveSession()
-    spark = found or _started()
+    if found is not None:
+        _expect_classic(found)
+    with ExitStack() as opened:
+        spark = found or opened.enter_context(_started())
+        opened.enter_context(_settings(spark))
+        yield spark
+
+
+def _expect_classic(spark: SparkSession) -> None:
+    """Progress, job groups and broadcasts need the session's own JVM."""
+    try:
+        spark.sparkContext  # noqa: B018 - Spark Connect raises here
+    except Exception as e:
+        what = "must be a classic session: Spark Connect has no SparkContext"
+        raise InvalidConfigError("spark", what, type(spark).__name__) from e
+
+
+@contextmanager
+def _settings(spark: SparkSession) -> Iterator[None]:
+    """Our settings of queries, for as long as a run lasts."""
     before = {name: spark.conf.get(name, None) for name in SQL_SETTINGS}
     for name, value in SQL_SETTINGS.items():
         spark.conf.set(name, value)
     try:
-        yield spark
+        yield
     finally:
-        if found is None:
-            spark.stop()
-        else:
-            for name, old in before.items():
-                if old is None:
-                    spark.conf.unset(name)
-                else:
-                    spark.conf.set(name, old)
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
 
 
-def _started() -> SparkSession:
+@contextmanager
+def _started() -> Iterator[SparkSession]:
+    """A session in this process, stopped at the end."""
     from pyspark.sql import SparkSession
 
     _expect_java()
     # Workers must be this Python: another one would not have Partage, nor pyarrow.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
+    before = {name: os.environ.get(name) for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")}
+    os.environ.update(dict.fromkeys(before, sys.executable))
     builder = SparkSession.builder.master("local[*]").appName("partage")
     for name, value in (_START_SETTINGS | SQL_SETTINGS).items():
         builder = builder.config(name, value)
@@ -85,9 +104,19 @@ def _started() -> SparkSession:
     if Path(str(quiet)).is_file():
         option = f"-Dlog4j2.configurationFile={Path(str(quiet)).as_uri()}"
         builder = builder.config("spark.driver.extraJavaOptions", option)
-    spark: SparkSession = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
+    try:
+        spark: SparkSession = builder.getOrCreate()
+        try:
+            spark.sparkContext.setLogLevel("ERROR")
+            yield spark
+        finally:
+            spark.stop()
+    finally:
+        for name, old in before.items():
+            if old is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = old
 
 
 def _expect_java() -> None:

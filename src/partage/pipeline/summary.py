@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from partage.errors import AccountingError
@@ -81,7 +82,7 @@ def _log_partitions(tally: Tally) -> dict[str, dict[str, Any]]:
     out: dict[str, dict[str, Any]] = {}
     for p, ranges in sorted(tally.ranges.items()):
         ranges.sort()
-        overlap = any(a[1] >= b[0] for a, b in zip(ranges, ranges[1:], strict=False))
+        overlap = any(a[1] >= b[0] for a, b in pairwise(ranges))
         out[str(p)] = {
             "first_offset": ranges[0][0],
             "last_offset": max(r[1] for r in ranges),

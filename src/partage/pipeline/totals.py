@@ -109,7 +109,8 @@ class GroupTotals:
         if not self._kinds:
             return "offsets only", None
         others = [k for k in self._kinds if k != "classic"]
-        why = f"histories of {' and '.join(others)} groups are not yet in Partage" if others else None
+        which = " and ".join(others)
+        why = f"histories of {which} groups are not yet in Partage" if others else None
         if self._replayed:
             return "replayed", f"in part: {why}" if why else None
         if not why:

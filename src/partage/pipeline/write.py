@@ -63,7 +63,7 @@ class TableWriters:
         self._open: dict[str, Any] = {}
         self._counts: dict[str, int] = {}
 
-    def __enter__(self) -> TableWriters:
+    def __enter__(self) -> TableWriters:  # noqa: PYI034 - typing.Self is of Python 3.11
         return self
 
     def __exit__(

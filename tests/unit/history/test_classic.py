@@ -1,11 +1,11 @@
 from __future__ import annotations
 
+import pytest
+
 from captured import generations, group_records, history, lines, parsed
 from partage.history.classic import ClassicGroup, ClassicRecord, Generation, Life
 from partage.history.ownership import assigned_pairs
 from partage.history.records import ClassicState, Place
-
-import pytest
 
 
 def state(generation: int, strategy: str | None = "range") -> ClassicState:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from captured import generations, group_records, parsed
 from partage.history.clients import JAVA, LIBRDKAFKA, PYTHON, UNKNOWN, Client, client_of
 from partage.history.records import MemberState, Subscription

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 from partage.history.commits import Commit, merged, runs
 from partage.history.records import Place
@@ -20,7 +21,7 @@ def test_slices_do_not_show() -> None:
         log.append(commit(offset, now, committed, rng.randrange(3)))
     def reduced(*cuts: int) -> list:
         edges = [0, *cuts, len(log)]
-        parts = [r for a, b in zip(edges, edges[1:], strict=False) for r in runs(log[a:b])]
+        parts = [r for a, b in pairwise(edges) for r in runs(log[a:b])]
         return list(merged(sorted(parts, key=lambda r: (r.key, r.first_place))))
     whole = reduced()
     assert sum(r.commits + r.tombstones for r in whole) == 400

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+
 from captured import DATA, SAMPLE
 from partage.history.transactions import Outcome, Transactions
 

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from captured import clusters, generations, history, lines
+from partage.history.classic import Generation
+from partage.history.clusters import ClusterHistory
+from partage.history.events import INFERRED, RECORDED, events_of
+from partage.history.ownership import Ownership
+
+
+def test_joins_and_leaves_add_up() -> None:
+    """In each group's life, members who joined and did not leave are those there at the end."""
+    for group in ("billing", "c-index", "clicks-sessionizer", "fulfilment-static-2", "polyglot"):
+        there: set[str] = set()
+        for found in history(group)[1]:
+            for event in events_of(found):
+                who = event.instance or event.member
+                if event.event == "join":
+                    assert who not in there
+                    there.add(who)
+                elif event.event == "leave":
+                    there.remove(who)
+        assert there == {m.owner for m in generations(group)[-1].last.members}, group
+
+
+def test_what_a_record_says_is_recorded_the_rest_inferred() -> None:
+    """Rebalances are recorded; who joined, left or restarted is inferred from two records."""
+    found = [e for g in history("c-index")[1] for e in events_of(g)]
+    by_source = {s: {e.event for e in found if e.source == s} for s in (RECORDED, INFERRED)}
+    assert by_source[RECORDED] == {"created", "rebalance", "rewritten", "emptied"}
+    assert by_source[INFERRED] >= {"join", "leave", "restart"}
+
+
+def test_a_bounce_of_a_static_member_is_a_restart() -> None:
+    """Members that the recording bounced under one instance id restart, and do not leave."""
+    bounced = {e["id"] for e in lines("events.jsonl") if e["what"] == "bounce" and e["group"] == "c-index"}
+    assert bounced
+    found = [e for g in history("c-index")[1] for e in events_of(g)]
+    assert sum(e.event == "restart" for e in found) >= 1
+
+
+def test_ownership_has_no_overlap_and_no_hole_of_its_own() -> None:
+    """Of one partition no two eager intervals overlap, and each ends after it began."""
+    times = {}
+    for group in ("billing", "mailer", "sensor-archive"):
+        owned = Ownership(lambda topic, _: topic)
+        rows = [i for f in history(group)[1] for i in owned.feed(f)] + list(owned.finish())
+        for i in sorted(rows, key=lambda i: i.from_generation):
+            key = group, i.topic, i.partition
+            assert times.get(key, -1) <= i.from_generation
+            times[key] = i.to_generation if i.to_generation is not None else 10**9
+            assert i.to_ms is None or i.to_ms >= i.from_ms
+
+
+def test_a_topic_made_anew_is_another_topic() -> None:
+    """Under one name, a deleted topic and the one made later have two numbers and two ids."""
+    index = clusters().index
+    twice = [t for t in set(index.topics) if index.topics.count(t) == 2]
+    assert twice == ["tmp.doomed"]
+    first, last = (i for i, name in enumerate(index.topics) if name == "tmp.doomed")
+    assert index.ids[first] != index.ids[last]
+    assert clusters().at(clusters().times[-1]).topic("tmp.doomed") == last
+
+
+def test_a_topic_that_grew_has_changed() -> None:
+    """Between two states, growing, vanishing and appearing topics are told, others not."""
+    states = [{"ts_ms": i, "brokers": [], "topics": t} for i, t in enumerate([
+        {"a": {"id": "1", "partitions": [{"p": 0}]}, "b": {"id": "2", "partitions": [{"p": 0}]}},
+        {"a": {"id": "1", "partitions": [{"p": 0}, {"p": 1}]}, "c": {"id": "3", "partitions": []}},
+    ])]  # fmt: skip
+    found = ClusterHistory(states)
+    assert found.topics_changed(["a", "b", "c", "d"], 0, 1) == ("a", "b", "c")
+    assert found.topics_changed(["a"], 1, 1) == ()
+    assert isinstance(generations("billing")[0], Generation)

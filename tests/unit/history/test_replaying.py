@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from captured import clusters, generations, group_records
+from partage.groups import registry
+from partage.history.classic import Generation
+from partage.history.clusters import ClusterHistory
+from partage.history.problems import why_not
+from partage.history.records import ClassicState, MemberState, Place, Subscription
+from partage.history.replaying import RECORDED, Measured, Replayer
+from partage.judge import check, measure
+
+
+def judged(plan, group, cluster) -> Measured:
+    found = measure(plan, group, cluster)
+    return Measured(found.spread, found.idle, found.moved, breaches=len(check(plan, group, cluster)))
+
+
+def state(number: int, strategy: str, owned: dict[str, list[int]], leader: str = "a") -> ClassicState:
+    sent = Subscription(3, ("t",))
+    members = tuple(
+        MemberState(m, None, "app", "", 0, 0, sent, (("t", tuple(ps)),) if ps else (), 3, None, None)
+        for m, ps in owned.items()
+    )
+    return ClassicState("consumer", number, strategy, leader, None, members)
+
+
+def generation(number: int, strategy: str, owned: dict[str, list[int]]) -> Generation:
+    what = state(number, strategy, owned)
+    return Generation(0, Place(0, number), 100 + number, what, what, 1, 0, None)
+
+
+def one_topic(partitions: int) -> ClusterHistory:
+    topic = {"id": "x", "partitions": [{"p": p, "replicas": [1]} for p in range(partitions)]}
+    return ClusterHistory([{"ts_ms": 0, "brokers": [{"id": 1}], "topics": {"t": topic}}])
+
+
+def strategies(*names: str):
+    return [registry.find(name) for name in names]
+
+
+def test_java_rebalances_agree_with_the_record() -> None:
+    """Without Spark too: 120 of 122 agree, and the two others are explained by trying."""
+    counts: Counter = Counter()
+    told = {}
+    for group in group_records():
+        replayer = Replayer(clusters(), strategies("range", "roundrobin"), lambda *_: Measured())
+        for found in generations(group):
+            for row in replayer.feed(found):
+                if row.counts:
+                    counts[row.strategy, row.agrees] += 1
+                    if not row.agrees:
+                        told[group, found.number] = row.detail
+    assert counts == {("range", True): 94, ("range", False): 1,
+                      ("roundrobin", True): 26, ("roundrobin", False): 1}  # fmt: skip
+    assert told == {
+        ("inventory-sync", 9): "the leader saw other racks: the rack of broker 2 was missing "
+        "(it was down, or not yet back)",
+        ("mailer.alerts", 5): "the leader had not yet seen topic emails",
+    }
+
+
+def test_a_wrong_record_is_not_explained_away() -> None:
+    """A plan that no cluster explains disagrees, without an invented reason."""
+    replayer = Replayer(one_topic(4), strategies("range"), judged)
+    rows = list(replayer.feed(generation(1, "range", {"a": [0, 3], "b": [1, 2]})))
+    mine = next(r for r in rows if r.strategy == "range")
+    assert (mine.agrees, mine.detail, mine.changed) == (False, None, 2)
+
+
+def test_each_strategy_lives_with_its_own_past() -> None:
+    """Moves are counted against the strategy's own plan before, not against the record's."""
+    replayer = Replayer(one_topic(4), strategies("range", "roundrobin"), judged)
+    history = [generation(1, "sticky", {"a": [0, 3], "b": [1, 2]}),
+               generation(2, "sticky", {"a": [3, 0], "b": [2, 1]})]  # fmt: skip
+    rows = [list(replayer.feed(g)) for g in history]
+    assert {r.strategy: r.measured.moved for r in rows[1] if r.status == "done"} == {
+        RECORDED: 0, "range": 0, "roundrobin": 0,
+    }  # fmt: skip
+    assert [r.status for r in rows[1] if r.claimed] == ["not yet in Partage"]
+
+
+def test_a_partition_moves_when_the_second_step_gives_it() -> None:
+    """In a cooperative rebalance a partition is with nobody in between, and has moved after it."""
+    replayer = Replayer(one_topic(2), [], judged)
+    steps = [{"a": [0, 1]}, {"a": [0], "b": []}, {"a": [0], "b": [1]}]
+    moved = [
+        next(iter(replayer.feed(generation(i, "cooperative-sticky", owned)))).measured.moved
+        for i, owned in enumerate(steps, 1)
+    ]
+    assert moved == [0, 0, 1]
+
+
+def test_members_that_cannot_be_replayed_are_named() -> None:
+    """Damaged bytes, other protocols and Streams give a reason, and no rows."""
+    damaged = MemberState("m", None, "c", "", 0, 0, None, (), -1, None, "topics at byte 2: cut")
+    states = [
+        (ClassicState("consumer", 1, "range", "m", None, (damaged,)), "member m: topics at byte 2: cut"),
+        (ClassicState("connect", 1, "sessioned", None, None, (damaged,)), "protocol type connect"),
+        (ClassicState("", 1, None, None, None, (damaged,)), "protocol type not set"),
+        (ClassicState("consumer", 1, None, None, None, ()), "no members"),
+        (state(1, "stream", {"a": []}), "Kafka Streams assigns tasks"),
+    ]
+    for what, words in states:
+        found = Generation(0, Place(0, 1), 1, what, what, 1, 0, None)
+        assert words in str(why_not(what))
+        assert list(Replayer(one_topic(1), strategies("range"), judged).feed(found)) == []
+
+
+def test_a_strategy_that_refuses_is_told() -> None:
+    """roundrobin:0.8 refuses unequal subscriptions: a row that says so, not an error."""
+    both = state(1, "range", {"a": [0], "b": []})
+    other = MemberState("b", None, "app", "", 0, 0, Subscription(3, ("t", "u")), (), 3, None, None)
+    what = ClassicState("consumer", 1, "range", "a", None, (both.members[0], other))
+    found = Generation(0, Place(0, 1), 1, what, what, 1, 0, None)
+    rows = {r.strategy: r for r in Replayer(one_topic(1), strategies("roundrobin:0.8"), judged).feed(found)}
+    assert rows["roundrobin:0.8"].status == "refused"
+    assert rows["roundrobin:0.8"].detail
+
+
+@pytest.mark.parametrize("when", [-5, 0, 50])
+def test_before_the_first_state_there_is_no_topic(when: int) -> None:
+    """A record from before the metadata is replayed on a cluster without topics."""
+    history = one_topic(3)
+    assert len(history.at(when).partitions_of("t")) == (3 if when >= 0 else 0)
