@@ -6,17 +6,20 @@ strategy, and verifies what the solver claims without importing it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from partage import judge
+from partage.errors import PartageError, UnknownStrategyError
 from partage.groups import registry
 from partage.measuring import measure
-from partage.model import Cluster, Group, Plan, Problem
+from partage.model import Assignment, Cluster, Group, Plan, Problem
 
 if TYPE_CHECKING:
     from partage.groups.api import Strategy
 
-__all__ = ["assign", "measure"]
+__all__ = ["Compared", "Comparison", "assign", "compare", "measure"]
 
 
 def assign(
@@ -40,3 +43,132 @@ def assign(
     if config is not None:
         chosen = chosen.configure(config)
     return chosen.assign(Problem(group, cluster), memory)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One strategy's answer to the problem of a `Comparison`.
+
+    Attributes:
+        strategy: its name.
+        plan: its plan, None if it refused.
+        measures: the judge's figures of the plan, None if it refused.
+        breaches: rules that the plan breaks; empty when it is valid.
+        refused: why there is no plan.
+    """
+
+    strategy: str
+    plan: Plan | None = None
+    measures: judge.Measures | None = None
+    breaches: tuple[judge.Breach, ...] = ()
+    refused: str | None = None
+
+    @property
+    def valid(self) -> bool:
+        """Whether there is a plan, and it breaks no rule."""
+        return self.plan is not None and not self.breaches
+
+    def figures(self) -> tuple[str, ...]:
+        """The figures of `Comparison.COLUMNS`, as text; a dash where there is none."""
+        m = self.measures
+        if m is None:
+            return ("refused", *("-" for _ in Comparison.COLUMNS[1:]))
+        together = "-" if m.colocation is None else f"{m.colocation:.0%}"
+        values = (m.spread, m.idle, m.moved, m.avoidable, m.rack_mismatches)
+        shown = ("-" if v is None else str(v) for v in values)
+        return ("yes" if self.valid else "no", *shown, together)
+
+
+class Comparison(Sequence[Compared]):
+    """Every strategy on one problem: a row each, by position or by strategy name.
+
+    `measures` are by name too, without the strategies that refused.
+    """
+
+    COLUMNS = ("valid", "spread", "idle", "moved", "avoidable", "rack mismatches", "co-location")
+
+    def __init__(self, rows: Sequence[Compared]) -> None:
+        self.rows = tuple(rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Compared]:
+        return iter(self.rows)
+
+    def __getitem__(self, which: int | slice | str) -> Compared:  # type: ignore[override]
+        if isinstance(which, str):
+            found = [row for row in self.rows if row.strategy == which]
+            if not found:
+                raise KeyError(which)
+            return found[0]
+        return self.rows[which]  # type: ignore[return-value]
+
+    @property
+    def measures(self) -> dict[str, judge.Measures]:
+        """Figures by strategy name."""
+        return {row.strategy: row.measures for row in self.rows if row.measures is not None}
+
+    @property
+    def best(self) -> judge.Measures | None:
+        """Any row's figures: the best loads and the fewest moves are the problem's own."""
+        return next(iter(self.measures.values()), None)
+
+    def __repr__(self) -> str:
+        head = ("strategy", *self.COLUMNS)
+        table = [head, *((row.strategy, *row.figures()) for row in self.rows)]
+        wide = [max(len(line[i]) for line in table) for i in range(len(head))]
+        lines = [
+            "  ".join(
+                text.ljust(width) if i < 2 else text.rjust(width)
+                for i, (text, width) in enumerate(zip(line, wide, strict=True))
+            )
+            for line in table
+        ]
+        lines += [f"{row.strategy} refused: {row.refused}" for row in self.rows if row.refused]
+        return "\n".join(line.rstrip() for line in lines)
+
+
+def compare(
+    group: Group,
+    cluster: Cluster,
+    *,
+    strategies: Sequence[str | Strategy] | None = None,
+    previous: Assignment | None = None,
+    config: Mapping[str, object] | None = None,
+    optimum: bool = True,
+) -> Comparison:
+    """Every strategy on the same problem; one that refuses is a row that says why.
+
+    Args:
+        group: the members, with what they claim to own.
+        cluster: the partitions.
+        strategies: names or strategies; None takes every one of the registry.
+        previous: what was owned before, where that is known better than by the claims.
+        config: settings for all of them; each takes its own.
+        optimum: also find the best plan and the avoidable moves, as `measure` does.
+
+    Raises:
+        UnknownStrategyError: one of the names does not exist.
+
+    >>> import partage as pg
+    >>> group = pg.Group([pg.Member("c1", ["t"]), pg.Member("c2", ["t"])])
+    >>> found = pg.compare(group, pg.Cluster.from_topics({"t": 3}), strategies=["range", "fair"])
+    >>> [(row.strategy, row.valid, row.measures.spread) for row in found]
+    [('range', True, 1), ('fair', True, 1)]
+    """
+    names = registry.strategies() if strategies is None else strategies
+    rows = []
+    for one in names:
+        name = one if isinstance(one, str) else one.name
+        try:
+            plan = assign(one, group, cluster, config=config)
+        except UnknownStrategyError:
+            raise
+        except PartageError as e:
+            rows.append(Compared(name, refused=str(e)))
+            continue
+        figures = measure(plan, group, cluster, previous=previous, optimum=optimum)
+        breaches = tuple(judge.check(plan, group, cluster))
+        rows.append(Compared(name, plan, figures, breaches))
+    return Comparison(rows)
