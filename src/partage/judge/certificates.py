@@ -70,6 +70,13 @@ def verify_load_certificate(facts: Facts, claim: ClaimedBest) -> NDArray[np.int6
 
     Raises:
         CertificateError: the plan is not valid, or does not meet the bound; says where.
+
+    >>> from partage.model import Cluster, Group, Member, Problem
+    >>> group = Group([Member("x", ["a", "b"]), Member("y", ["b"])])
+    >>> facts = Facts(Problem(group, Cluster.from_topics({"a": 3, "b": 1})))
+    >>> claim = ClaimedBest(owner=np.array([0, 0, 0, 1]), topic_level=np.array([3, 1]))
+    >>> verify_load_certificate(facts, claim).tolist()
+    [3, 1]
     """
     loads = _valid_loads(facts, claim.owner)
     level = _integers(claim.topic_level, len(facts.partitions), "topic_level")
@@ -128,6 +135,14 @@ def verify_moves_certificate(
     Raises:
         CertificateError: the plan is not valid, its loads are not majorised, or it does
             not meet the bound.
+
+    >>> from partage.judge.ownership import before
+    >>> from partage.model import Cluster, Group, Member, Problem
+    >>> group = Group([Member("x", ["t"], owned={"t": [0, 1]}), Member("y", ["t"])])
+    >>> facts = Facts(Problem(group, Cluster.from_topics({"t": 2})))
+    >>> claim = ClaimedFewest(owner=np.array([0, 1]), price=np.array([1, 0]))
+    >>> verify_moves_certificate(facts, before(facts.problem), np.array([1, 1]), claim)
+    1
     """
     mine = _valid_loads(facts, claim.owner)
     price = _integers(claim.price, facts.members, "price")

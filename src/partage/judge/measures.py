@@ -141,6 +141,14 @@ def measure(
     Raises:
         CertificateError: a claim is not proven by its certificate.
         InvalidProblemError: the weights are malformed.
+
+    >>> from partage.model import Member
+    >>> cluster = Cluster.from_topics({"t": 3})
+    >>> group = Group([Member("x", ["t"], owned={"t": [1]}), Member("y", ["t"])])
+    >>> record = Assignment.of(cluster.index, {"x": {"t": [0]}, "y": {"t": [1]}})
+    >>> found = measure(record, group, cluster)
+    >>> found.spread, found.moved, found.unowned
+    (0, 1, 1)
     """
     facts = Facts(Problem(group, cluster))
     counted = tally(assignment, facts)

@@ -113,6 +113,11 @@ def before(problem: Problem, previous: Assignment | None = None) -> Before:
     Of claims that contradict each other, those of the highest generation count; if that is
     several members, the partition may stay with any of them. Members who left sent no
     claim, so that only ``previous`` can tell that their partitions were owned.
+
+    >>> from partage.model import Cluster, Group, Member
+    >>> group = Group([Member("x", owned={"t": [0]}), Member("y", owned={"t": [0]}, generation=3)])
+    >>> before(Problem(group, Cluster.from_topics({"t": 2}))).claimant.tolist()
+    [1]
     """
     exists = problem.cluster.partition_exists
     if previous is None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from partage.solve.eligibility import Eligibility, Ownership
 from partage.solve.flow import LARGEST_NETWORK
 from partage.solve.loads import BestLoads, least_majorised
-from partage.solve.moves import FewestMoves, fewest_moves
+from partage.solve.moves import FewestMoves, fewest_moves, optimal_plan
 
 __all__ = [
     "LARGEST_NETWORK",
@@ -23,4 +23,5 @@ __all__ = [
     "Ownership",
     "fewest_moves",
     "least_majorised",
+    "optimal_plan",
 ]

@@ -19,10 +19,11 @@ from partage.solve.bundles import bundle
 from partage.solve.claims import sort_claims
 from partage.solve.eligibility import Eligibility, Ownership
 from partage.solve.flow import LARGEST_NETWORK, IntArray, Network
+from partage.solve.loads import least_majorised
 from partage.solve.owners import Kept, owners
 from partage.solve.staircase import Steps, arcs_needed, built
 
-__all__ = ["FewestMoves", "fewest_moves"]
+__all__ = ["FewestMoves", "fewest_moves", "optimal_plan"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,6 +88,20 @@ def fewest_moves(
     return FewestMoves(
         moves, owners(bundles, claims, kept), np.where(bundles.member >= 0, price, 0)
     )
+
+
+def optimal_plan(eligibility: Eligibility, ownership: Ownership) -> FewestMoves:
+    """The best loads there are, reached with the fewest moves.
+
+    Raises:
+        ProblemTooLargeError: as `least_majorised` and `fewest_moves` do.
+
+    >>> eligibility = Eligibility(np.array([3]), np.array([0, 1, 2]), np.array([0, 0]))
+    >>> had_all = Ownership(np.zeros(3, int), np.ones(3, bool), np.arange(4), np.zeros(3, int))
+    >>> optimal_plan(eligibility, had_all).owner.tolist()
+    [0, 0, 1]
+    """
+    return fewest_moves(eligibility, ownership, least_majorised(eligibility).load)
 
 
 def _fill_at_least_cost(network: Network) -> None:

@@ -30,7 +30,7 @@ def spread(row: IntArray, column: IntArray, supply: IntArray, room: IntArray) ->
         row: int64[A], ascending.
         column: int64[A].
         supply: int64[rows], at most 2**30 each.
-        room: int64[columns], at most 2**30 each.
+        room: int64[columns], at most 2**31 in all.
 
     >>> arcs = np.array([0, 0, 1]), np.array([0, 1, 1])
     >>> amount = spread(*arcs, np.array([3, 1]), np.array([2, 2]))

@@ -79,36 +79,8 @@ def arcs_needed(bundles: Bundles, claims: SortedClaims, steps: Steps) -> int:
 
 def built(bundles: Bundles, claims: SortedClaims, steps: Steps) -> Staircase:
     """The network, with a first flow of kept partitions and prices that allow it."""
-    topics, classes, members = len(bundles.supply), len(claims.class_topic), len(bundles.member)
-    # Nodes in this order: topics, contested classes, members, bundles, steps, source, sink.
-    first_member = topics + classes
-    first_bundle = first_member + members
-    first_step = first_bundle + len(bundles.size)
-    source, sink = first_step + len(steps), first_step + len(steps) + 1
-    topic, contested = np.arange(topics), topics + np.arange(classes)
-    step = first_step + np.arange(len(steps))
-    everyone = np.flatnonzero(bundles.member >= 0)
-    per_class = np.diff(claims.class_start)
-    apart = summed(claims.class_topic, claims.class_supply, topics)
-    # Tails, heads, capacities, cost of each kind; a lone number stands for all its arcs.
-    kinds: dict[str, tuple[IntArray | int, IntArray, IntArray | int, int]] = {
-        "topic": (source, topic, bundles.supply - apart, 0),
-        "class": (source, contested, claims.class_supply, 0),
-        "claim": (claims.arc_topic, first_member + claims.arc_member, claims.arc_supply, -1),
-        "contested": (
-            np.repeat(contested, per_class), first_member + claims.class_claimant, UNBOUNDED, -1,
-        ),
-        "given up": (contested, claims.class_topic, UNBOUNDED, 0),
-        "free": (bundles.arc_topic, first_bundle + bundles.arc_member, UNBOUNDED, 0),
-        "within": (first_bundle + bundles.member[everyone], first_member + everyone, UNBOUNDED, 0),
-        "climb": (
-            np.repeat(first_member + everyone, len(steps)),
-            np.tile(step, len(everyone)),
-            np.tile(steps.width, len(everyone)),
-            0,
-        ),
-        "step": (step, np.full(len(steps), sink), steps.reaching * steps.width, 0),
-    }  # fmt: skip
+    nodes = _Nodes.of(bundles, claims, steps)
+    kinds = _arcs(bundles, claims, steps, nodes)
     arcs: dict[str, slice] = {}
     end = 0
     for kind, (_, heads, _, _) in kinds.items():
@@ -118,16 +90,70 @@ def built(bundles: Bundles, claims: SortedClaims, steps: Steps) -> Staircase:
         np.concatenate([np.broadcast_to(row[i], len(row[1])) for row in kinds.values()])
         for i in range(4)
     )
-    price = np.zeros(sink + 1, np.int64)
+    price = np.zeros(nodes.sink + 1, np.int64)
     # Where something can be kept, the way to the sink costs -1.
-    price[claims.arc_topic] = price[contested] = -1
-    price[source] = price.min(initial=0)
+    price[claims.arc_topic] = price[nodes.contested] = -1
+    price[nodes.source] = price.min(initial=0)
     network = Network(
-        sink + 1, tail, head, capacity, source=source, sink=sink, cost=cost, price=price
-    )
-    stairs = Staircase(network, arcs, slice(first_member, first_bundle))
-    _keep_first(stairs, claims, steps, everyone)
+        nodes.sink + 1, tail, head, capacity,
+        source=nodes.source, sink=nodes.sink, cost=cost, price=price,
+    )  # fmt: skip
+    first = nodes.first_member
+    stairs = Staircase(network, arcs, slice(first, first + len(bundles.member)))
+    _keep_first(stairs, claims, steps, np.flatnonzero(bundles.member >= 0))
     return stairs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Nodes:
+    """Numbers of the nodes: topics, contested classes, members, bundles, steps, source, sink."""
+
+    topic: IntArray
+    contested: IntArray
+    first_member: int
+    first_bundle: int
+    step: IntArray
+    source: int
+    sink: int
+
+    @classmethod
+    def of(cls, bundles: Bundles, claims: SortedClaims, steps: Steps) -> _Nodes:
+        sizes = [len(bundles.supply), len(claims.class_topic), len(bundles.member),
+                 len(bundles.size), len(steps), 1]  # fmt: skip
+        contested, member, bundled, step, source, sink = np.cumsum(sizes).tolist()
+        return cls(
+            np.arange(contested), np.arange(contested, member), member, bundled,
+            np.arange(step, source), source, sink,
+        )  # fmt: skip
+
+
+#: Tails, heads, capacities, cost; a lone number stands for all arcs of the kind.
+_Kind = tuple["IntArray | int", IntArray, "IntArray | int", int]
+
+
+def _arcs(bundles: Bundles, claims: SortedClaims, steps: Steps, nodes: _Nodes) -> dict[str, _Kind]:
+    everyone = np.flatnonzero(bundles.member >= 0)
+    member = nodes.first_member + everyone
+    claimant = np.repeat(nodes.contested, np.diff(claims.class_start))
+    apart = summed(claims.class_topic, claims.class_supply, len(bundles.supply))
+    return {
+        "topic": (nodes.source, nodes.topic, bundles.supply - apart, 0),
+        "class": (nodes.source, nodes.contested, claims.class_supply, 0),
+        "claim": (claims.arc_topic, nodes.first_member + claims.arc_member, claims.arc_supply, -1),
+        "contested": (claimant, nodes.first_member + claims.class_claimant, UNBOUNDED, -1),
+        "given up": (nodes.contested, claims.class_topic, UNBOUNDED, 0),
+        "free": (bundles.arc_topic, nodes.first_bundle + bundles.arc_member, UNBOUNDED, 0),
+        "within": (nodes.first_bundle + bundles.member[everyone], member, UNBOUNDED, 0),
+        "climb": (
+            np.repeat(member, len(steps)),
+            np.tile(nodes.step, len(everyone)),
+            np.tile(steps.width, len(everyone)),
+            0,
+        ),
+        "step": (
+            nodes.step, np.full(len(steps), nodes.sink), steps.reaching * steps.width, 0,
+        ),
+    }  # fmt: skip
 
 
 def _keep_first(stairs: Staircase, claims: SortedClaims, steps: Steps, everyone: IntArray) -> None:
