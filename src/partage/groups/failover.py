@@ -196,7 +196,7 @@ def _keeper(problem: Problem, order: list[int], claimants: set[int] | None) -> i
     return max(subscribed, key=lambda m: problem.group[m].generation, default=-1)
 
 
-def _warnings(problem: Problem, read: list[tuple[Priorities, str | None]]) -> list[str]:
+def _warnings(problem: Problem, read: list[tuple[Priorities, str | None]]) -> tuple[str, ...]:
     out = []
     for member, (priorities, wrong) in zip(problem.group, read, strict=True):
         if wrong is not None:
@@ -206,7 +206,7 @@ def _warnings(problem: Problem, read: list[tuple[Priorities, str | None]]) -> li
                 f"{member.id} has priority {DEFAULT_PRIORITY}, the default of a member without "
                 f"{PRIORITY}: it outranks every member that has the setting"
             )
-    return out
+    return tuple(out)
 
 
 def _int32(setting: str, value: object) -> int:

@@ -31,9 +31,9 @@ class Fair(PlainStrategy):
     Cost: O(P log P + A (M + T)) on arrays, P partitions, M members, T topics, A distinct
     sets of subscribers in a row.
 
-    Where it is not optimal: it is greedy. With topics x (1 partition: a, b), y (1: b, c) and
-    z (1: a, c) all is well, but a member that is eligible for many narrow topics may be
-    filled by the earlier ones while an even plan exists; `optimal` finds that.
+    Where it is not optimal: it is greedy. With topics t1, t2, t3 of one partition each and
+    members a [t1 t2], b [t1], c [t2 t3], it gives a both t1-0 and t2-0 and leaves b idle
+    (spread 2), while a: t2-0, b: t1-0, c: t3-0 is even (spread 0).
 
     Source: KIP-49 (never merged into Kafka; ``FairAssignor`` is the class name it proposes).
 

@@ -1,0 +1,126 @@
+"""Clusters, groups and assignments in a line of text.
+
+t1x6 t2x7                       topics with their partition counts
+t1x2(a b|b c)                   the same with the replica racks of each partition
+a: t1 t2 | b#i-1@rack-a: t1     members: id, #instance id, @rack, subscribed topics
+a: t1 {t1-0 t1-1 @4} | b: t1    claims, with their generation if there is one
+a: t1-0 t1-2 | b: t1-1 | c: –   who has what, in order; – or nothing for nothing
+"""
+
+from __future__ import annotations
+
+import re
+
+from partage.errors import InvalidProblemError
+from partage.model import NO_GENERATION, Assignment, Cluster, Group, Member
+
+__all__ = ["assignment", "cluster", "group", "written"]
+
+_TOPIC = re.compile(r"(?P<name>\S+?)[x×](?P<count>[0-9]+)(\((?P<racks>[^)]*)\))?(?=\s|$)")
+_MEMBER = re.compile(
+    r"(?P<id>[^#@:\s]+)(#(?P<instance>[^@:\s]+))?(@(?P<rack>[^:\s]+))?\s*:"
+    r"(?P<topics>[^{|]*)(\{(?P<owned>[^}@]*)(@(?P<generation>-?[0-9]+))?\s*\})?\s*"
+)
+_NOTHING = {"–", "-", "—"}
+
+
+def cluster(text: str) -> Cluster:
+    """A cluster from ``"t1x6 t2x7"``; racks of replicas stand in parentheses.
+
+    Raises:
+        InvalidProblemError: the text does not follow the notation.
+
+    >>> cluster("orders×2(a b|b c) clicks×3").racks_of(1)
+    ('b', 'c')
+    """
+    topics: dict[str, int | list[list[str | None]]] = {}
+    for match in _all(_TOPIC, text, "topics", r"\s*"):
+        count = int(match["count"])
+        topics[match["name"]] = count
+        if match["racks"] is not None:
+            rows: list[list[str | None]] = [list(row.split()) for row in match["racks"].split("|")]
+            if len(rows) != count:
+                what = f"must have the racks of {count} partitions"
+                raise InvalidProblemError(what, path=match["name"], value=match["racks"])
+            topics[match["name"]] = rows
+    return Cluster.from_topics(topics)
+
+
+def group(text: str) -> Group:
+    """A group from ``"a: t1 t2 | b#instance@rack: t1 {t1-0 @4}"``.
+
+    Raises:
+        InvalidProblemError: the text does not follow the notation.
+
+    >>> [(m.id, m.topics, m.instance_id, m.rack) for m in group("a: t1 t2 | b#i@r: t1")]
+    [('a', ('t1', 't2'), None, None), ('b', ('t1',), 'i', 'r')]
+    """
+    return Group(
+        Member(
+            match["id"],
+            match["topics"].split(),
+            instance_id=match["instance"],
+            rack=match["rack"],
+            owned=_pairs((match["owned"] or "").split()),
+            generation=int(match["generation"] or NO_GENERATION),
+        )
+        for match in _all(_MEMBER, text, "members", r"\s*\|?\s*")
+    )
+
+
+def assignment(text: str, cluster: Cluster) -> Assignment:
+    """Who has what, from ``"a: t1-0 t1-2 | b: t1-1 | c: –"``.
+
+    Raises:
+        InvalidProblemError: the text does not follow the notation.
+
+    >>> assignment("a: t-1 t-0 | b:", cluster("t×2")).to_dict()
+    {'a': {'t': [1, 0]}, 'b': {}}
+    """
+    owned = {}
+    for part in text.split("|"):
+        member, colon, names = part.partition(":")
+        if not colon:
+            raise InvalidProblemError("must be 'member: t-0 ...'", path="assignment", value=part)
+        owned[member.strip()] = _pairs([n for n in names.split() if n not in _NOTHING])
+    number = {name: cluster.topic(name) for pairs in owned.values() for name, _ in pairs}
+    made: Assignment = Assignment.of(cluster.index, owned, topic_number=number)
+    return made
+
+
+def written(assigned: Assignment) -> str:
+    """An assignment in this notation, members and partitions in their order.
+
+    >>> written(assignment("a: t-1 t-0 | b:", cluster("t×2")))
+    'a: t-1 t-0 | b: –'
+    """
+    return " | ".join(
+        f"{member}: {' '.join(f'{t}-{p}' for t, p in pairs) or '–'}"
+        for member, pairs in assigned.to_pairs().items()
+    )
+
+
+def _pairs(names: list[str]) -> list[tuple[str, int]]:
+    pairs = []
+    for name in names:
+        topic, _, number = name.rpartition("-")
+        if not topic or not re.fullmatch("[0-9]+", number):
+            raise InvalidProblemError("must be topic-number", path="partition", value=name)
+        pairs.append((topic, int(number)))
+    return pairs
+
+
+def _all(pattern: re.Pattern[str], text: str, path: str, between: str) -> list[re.Match[str]]:
+    """All matches, one after the other up to the end of the text."""
+    found: list[re.Match[str]] = []
+    at, gap = 0, re.compile(between)
+    while True:
+        skipped = gap.match(text, at)
+        at = skipped.end() if skipped else at
+        if at == len(text):
+            return found
+        match = pattern.match(text, at)
+        if match is None:
+            raise InvalidProblemError("is not understood from here", path=path, value=text[at:])
+        found.append(match)
+        at = match.end()

@@ -1,0 +1,116 @@
+"""Generators for Hypothesis: clusters and groups that assignment code gets wrong easily.
+
+    from hypothesis import given
+    from partage.testing.strategies import problems
+
+    @given(problems(racks=True))
+    def test_my_strategy(problem):
+        plan = my_strategy.assign(problem)
+
+They shrink towards one member, one topic, one partition. What they like: equal partition
+counts, names that share a Java hash bucket or that Java orders otherwise than Python, static
+members, topics without partitions, subscriptions to topics that do not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import strategies as st
+
+from partage.model import Cluster, Group, Member, Problem
+
+__all__ = ["clusters", "groups", "problems", "topic_names"]
+
+_RACKS = ("a", "b", "c")
+# Equal hash; Java order unlike Python's; long, short, with a dash and a number behind it.
+_ODD_NAMES = ("Aa", "BB", "AaAa", "AaBB", "BBBB", "\U00010000", "ｚ", "é", "a-0", "a.b_c", "Т3")
+
+
+def topic_names() -> st.SearchStrategy[str]:
+    """Names of topics, or of members: mostly short and plain, some odd."""
+    return st.one_of(
+        st.integers(0, 15).map("t{}".format),
+        st.sampled_from(_ODD_NAMES),
+        st.text("abc-19", min_size=1, max_size=4),
+    )
+
+
+@st.composite
+def clusters(
+    draw: st.DrawFn, *, max_topics: int = 6, max_partitions: int = 9, racks: bool = False
+) -> Cluster:
+    """A cluster; with ``racks`` most partitions have replicas on some of three racks."""
+    names = draw(st.lists(topic_names(), max_size=max_topics, unique=True))
+    usual = draw(st.integers(0, max_partitions))
+    counts = st.one_of(st.just(usual), st.integers(0, max_partitions))
+    topics: dict[str, int | list[list[str | None]]] = {}
+    for name in names:
+        count = draw(counts)
+        if racks and draw(st.booleans()):
+            replicas = st.lists(st.sampled_from([*_RACKS, None]), max_size=3)
+            topics[name] = draw(st.lists(replicas, min_size=count, max_size=count))
+        else:
+            topics[name] = count
+    return Cluster.from_topics(topics)
+
+
+@st.composite
+def groups(
+    draw: st.DrawFn,
+    topics: Sequence[str],
+    *,
+    min_members: int = 0,
+    max_members: int = 8,
+    racks: bool = False,
+    static: bool = True,
+    claims: bool = False,
+) -> Group:
+    """A group over some topics, or over topics that do not exist.
+
+    With ``static`` some members have an instance id, each its own; with ``claims`` members
+    claim partitions, at odds with each other at times.
+    """
+    ids = draw(st.lists(topic_names(), min_size=min_members, max_size=max_members, unique=True))
+    known = st.sampled_from(sorted(topics)) if topics else st.nothing()
+    subscription = st.lists(st.one_of(known, st.just("no-such-topic")), max_size=6)
+    shared = draw(st.one_of(st.none(), subscription))
+    claim = st.tuples(known, st.integers(0, 9))
+    members = []
+    for number, member_id in enumerate(ids):
+        members.append(
+            Member(
+                member_id,
+                shared if shared is not None else draw(subscription),
+                rack=draw(st.sampled_from([None, *_RACKS, "d", ""])) if racks else None,
+                instance_id=f"i{-number % 5}-{number}" if static and draw(st.booleans()) else None,
+                owned=draw(st.lists(claim, max_size=6)) if claims and topics else (),
+                generation=draw(st.integers(-1, 4)) if claims else -1,
+            )
+        )
+    return Group(members)
+
+
+@st.composite
+def problems(
+    draw: st.DrawFn,
+    *,
+    min_members: int = 0,
+    max_members: int = 8,
+    racks: bool = False,
+    static: bool = True,
+    claims: bool = False,
+) -> Problem:
+    """A group on a cluster."""
+    cluster = draw(clusters(racks=racks))
+    group = draw(
+        groups(
+            cluster.index.topics,
+            min_members=min_members,
+            max_members=max_members,
+            racks=racks,
+            static=static,
+            claims=claims,
+        )
+    )
+    return Problem(group, cluster)
