@@ -31,7 +31,7 @@ suppress_warnings = ["ref.python"]
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
-autodoc_default_options = {"members": True, "show-inheritance": True}
+autodoc_default_options = {"members": True}
 # Half a gigabyte that the text of a docstring does not need.
 autodoc_mock_imports = ["numba", "pandas", "pyarrow", "pyspark", "jinja2"]
 napoleon_google_docstring = True

@@ -28,18 +28,9 @@ from architecture.source_tree import (
 # Foundations: everybody may stand on them. javaorder is Java's hash order, which the model needs.
 BASE = {"errors", "kernels", "javaorder", "model"}
 DECIDING = {"keys", "groups", "streams", "replicas"}
-PURE = {
-    *BASE,
-    *DECIDING,
-    "solve",
-    "judge",
-    "wire",
-    "history",
-    "simulation",
-    "weights",
-    "deciding",
-    "measuring",
-}
+# The only places where strategies, the judge and the solver meet: the public verbs.
+MEETING = {"deciding", "measuring", "comparing"}
+PURE = {*BASE, *DECIDING, *MEETING, "solve", "judge", "wire", "history", "simulation", "weights"}
 EVERYTHING = {
     *PURE,
     "capture",
@@ -63,12 +54,10 @@ MAY_IMPORT = {
     "judge": BASE - {"javaorder"},
     **{room: {*BASE, "solve", "wire"} for room in DECIDING},
     "wire": {"errors", "kernels", "javaorder"},
-    "history": PURE - {"deciding", "measuring"},
+    "history": PURE - MEETING,
     "simulation": PURE,
-    "weights": PURE - {"deciding", "measuring"},
-    # The only two where strategies, the judge and the solver meet.
-    "deciding": PURE,
-    "measuring": PURE,
+    "weights": PURE - MEETING,
+    **dict.fromkeys(MEETING, PURE),
     "capture": PURE,
     "clients": PURE,
     # The front door: a run writes the version into its manifest.
@@ -103,7 +92,7 @@ IMPURE_MODULES = {
     "asyncio", "concurrent", "datetime", "glob", "http", "io", "logging", "multiprocessing", "os", "pathlib", "platform",
     "random", "secrets", "select", "shutil", "signal", "socket", "subprocess", "tempfile", "threading", "time", "urllib", "uuid",
 }  # fmt: skip
-IMPURE_CALLS = {"open", "print", "input", "hash", "id", "exec", "eval"}
+IMPURE_CALLS = {"open", "print", "input", "hash", "exec", "eval"}
 # The one door by which a problem file comes in (Cluster.from_json takes a path).
 READS_FILES = PACKAGE / "model" / "reading.py"
 # A kernel may be compiled in the background: that changes how long an answer takes, never the answer.
