@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import partage as pg
 from partage import judge, solve
 from partage.errors import CertificateError
 from partage.judge.measures import tally
@@ -98,6 +99,33 @@ def _colocation(tiny, plan):
         for p in range(count)
     ]
     return sum(len(owners) == 1 for owners in rows) / len(rows) if rows else None
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_larger_problems_prove_themselves(seed):
+    """Where trying every plan is out of reach the proofs are not: the judge accepts them all."""
+    rng = np.random.default_rng(seed)
+    topics = {f"t{i}": int(n) for i, n in enumerate(rng.integers(0, rng.choice([3, 40]), 12))}
+    wanted = rng.random((15, 12)) < rng.choice([0.1, 0.3, 0.9])
+    cluster = pg.Cluster.from_topics(topics)
+    known = [(t, p) for t, n in topics.items() for p in range(n)]
+    group = pg.Group([
+        pg.Member(
+            f"m{i}",
+            [f"t{t}" for t in np.flatnonzero(row)],
+            owned=[tp for tp in known if rng.random() < 0.1],
+            generation=int(rng.integers(3, 5)),
+        )
+        for i, row in enumerate(wanted)
+    ])  # fmt: skip
+    owner = [rng.choice(np.flatnonzero(wanted[:, int(t[1:])])) if wanted[:, int(t[1:])].any() else -1
+             for t, _ in known]  # fmt: skip
+    plan = pg.Plan.from_owner(cluster.index, group.ids, np.array(owner, np.int32))
+    m = measure(plan, group, cluster)
+    assert m.refused is None
+    assert 0 <= m.avoidable <= m.moved
+    assert m.fewest_moves_to_best >= m.moved - m.avoidable
+    assert m.best_spread is None or m.best_spread <= m.spread
 
 
 @given(tiny_plans(), st.data())
