@@ -95,6 +95,9 @@ def test_a_plan_in_other_numbers_is_translated():
     other = pg.Cluster.from_topics({"b": 1, "z": 4, "a": 2})
     plan = pg.Assignment.of(other.index, VALID)
     assert pg.check(plan, GROUP, CLUSTER) == []
+    larger = pg.Cluster.from_topics({"b": 1, "a": 5})
+    beyond = pg.Assignment.of(larger.index, VALID | {"m": [("a", 0), ("a", 4)]})
+    assert pg.check(beyond, GROUP, CLUSTER) == [Breach(BreachKind.UNKNOWN_PARTITION, "m", "a", 4)]
     strange = pg.Assignment.of(other.index, VALID | {"n": [("a", 1), ("b", 0), ("z", 3)]})
     assert pg.check(strange, GROUP, CLUSTER) == [Breach(BreachKind.UNKNOWN_TOPIC, "n", "z", 3)]
 
