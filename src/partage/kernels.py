@@ -13,7 +13,8 @@ Rules for a kernel:
   memoryviews, which have ``len`` and items, and nothing of NumPy;
 * arithmetic that shall wrap is masked, so that both forms wrap alike;
 * a kernel over foreign bytes checks its own bounds;
-* no ``parallel``, no global state.
+* no ``parallel``, no global state;
+* it calls no function but those of its own module that are declared as a `piece`.
 
 Live clients must not compile on a poll thread or an event loop (it froze heartbeats for
 seconds): inside `never_compiling` a kernel that is not ready yet runs interpreted, and
@@ -31,7 +32,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-__all__ = ["Kernel", "form", "kernel", "never_compiling", "warm_up"]
+__all__ = ["Kernel", "form", "kernel", "never_compiling", "piece", "warm_up"]
 
 #: Measured on the 2-core machine of November 2026 (CPython 3.11, numba 0.6x).
 _SECONDS_TO_IMPORT_NUMBA = 0.8
@@ -113,12 +114,41 @@ def kernel(signature: str) -> Callable[[Callable[..., Any]], Kernel]:
     return declared
 
 
+def piece(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Declare a part of kernels: a function that kernels of the same module may call.
+
+    Interpreted it is what it is; `_compiled` puts its compiled form in its place. (Numba's
+    cache looks at the kernel's own file only, hence the same module.)
+    """
+    function.__dict__["is_piece"] = True
+    return function
+
+
+def _with_pieces(function: Callable[..., Any], made: dict[str, Any], **options: Any) -> Any:
+    """The function with every piece that it may call replaced by the compiled one."""
+    import types
+
+    import numba
+
+    names = function.__globals__
+    for name in function.__code__.co_names:
+        if getattr(names.get(name), "is_piece", False) and name not in made:
+            made[name] = None  # no endless descent; numba itself refuses a recursion
+            made[name] = numba.njit(**options)(_with_pieces(names[name], made, **options))
+    if not made:
+        return function
+    twin = types.FunctionType(function.__code__, {**names, **made}, function.__name__)
+    twin.__module__, twin.__qualname__ = function.__module__, function.__qualname__
+    return twin
+
+
 def _compiled(function: Callable[..., Any], signature: str) -> Callable[..., Any] | None:
     try:
         import numba
     except ImportError:
         return None
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+    function = _with_pieces(function, {}, **options)
     try:
         made: Callable[..., Any] = numba.njit(signature, cache=True, **options)(function)
     except (RuntimeError, OSError):

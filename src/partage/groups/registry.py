@@ -27,6 +27,8 @@ ENTRY_POINTS = "partage.strategies"
 _OURS = {
     "range": "partage.groups.range:Range",
     "roundrobin": "partage.groups.roundrobin:RoundRobin",
+    "sticky": "partage.groups.sticky:Sticky",
+    "cooperative-sticky": "partage.groups.sticky:CooperativeSticky",
     "roundrobin:0.8": "partage.groups.roundrobin_08:RoundRobin08",
     "fair": "partage.groups.fair:Fair",
     "failover": "partage.groups.failover:Failover",

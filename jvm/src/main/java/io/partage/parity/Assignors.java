@@ -87,6 +87,7 @@ public final class Assignors {
                 list.addArray().add(partition.topic()).add(partition.partition());
             }
         });
+        Transfers.addTo(answer, assignor);
         return answer;
     }
 

@@ -1,0 +1,138 @@
+"""The general algorithm on arrays: every partition has one owner, lists are order numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.groups.ordering import string_hashes
+from partage.groups.sticky.ring import Ring
+from partage.groups.sticky.steps import CHECK, CLOCK, MOVES, SET_ROWS, UNUSED, go_through
+from partage.groups.sticky.table import Table, fixed_members, null_pointer
+from partage.model.index import Int32Array
+
+__all__ = ["Balancing"]
+
+
+class Balancing:
+    """One run: `fill`, then `even_out`.
+
+    Attributes:
+        owner: int32[S], who has each spot, -1 for nobody.
+        seq: int32[S], order numbers: a member's list is its spots by these.
+        size: int64[M], how many each member has.
+    """
+
+    def __init__(self, table: Table) -> None:
+        spots, members = len(table.claimed.spots.topic), table.scene.members
+        self._table = table
+        self.owner: Int32Array = np.full(spots, -1, np.int32)
+        self.seq: Int32Array = np.zeros(spots, np.int32)
+        self.owner[table.spot] = table.member
+        self.seq[table.spot] = np.arange(len(table.spot), dtype=np.int32)
+        self.size: NDArray[np.int64] = np.bincount(table.member, minlength=members).astype(np.int64)
+        self._ring = Ring(table, self.size)
+        self._fresh = not len(table.spot)
+        self._state = np.zeros(8, np.int64)
+        self._state[CLOCK] = len(table.spot)
+        self._net = np.full((5, 1), -1, np.int32)
+        self._sets = np.full((SET_ROWS, 1), -1, np.int32)
+        self._hash = np.zeros(1, np.int64)
+        self._fixed = np.zeros(members, bool)
+
+    def fill(self) -> None:
+        """Every free spot to the member that has least and subscribes, on its rack if it can."""
+        free = self._table.free
+        if self._table.racks.active:
+            self._pass(free, racks=True, filling=True)
+            free = free[self.owner[free] < 0]
+        self._pass(free, filling=True)
+
+    def even_out(self) -> None:
+        """Move single spots from members that have more to members that have less."""
+        table, spots = self._table, self._table.claimed.spots
+        if self._level(self.size):
+            return
+        held = np.flatnonzero(self.owner >= 0).astype(np.int32)
+        self._fixed = fixed_members(table, self.size, self.owner[held], held)
+        if self._fixed.all() or self._level(self.size[~self._fixed]):
+            return
+        self._ready_for_movements()
+        owner, seq, size = self.owner.copy(), self.seq.copy(), self.size.copy()
+        shared = table.audience.shared
+        if not table.revoked:
+            self._improve(table.free[shared[spots.topic[table.free]]])
+        moved = self._improve(table.every[shared[spots.topic[table.every]]])
+        if not self._fresh and moved and self._score(self.size) >= self._score(size):
+            self.owner, self.seq, self.size = owner, seq, size
+
+    def _improve(self, spots: Int32Array) -> bool:
+        moved_at_all = False
+        while self._pass(spots):
+            moved_at_all = True
+        return moved_at_all
+
+    def _pass(self, spots: Int32Array, *, filling: bool = False, racks: bool = False) -> bool:
+        """Go through spots once; whether any moved."""
+        ring, table, state = self._ring, self._table, self._state
+        state[MOVES] = state[CHECK] = 0
+        at, work = 0, len(spots) * ring.depth
+        while at < len(spots):
+            at = int(go_through(
+                spots, at, filling, racks, state, table.claimed.spots.topic, self.owner, self.seq,
+                self.size, table.previous, self._fixed, ring.cell_start, ring.cell,
+                ring.cell_rack, table.racks.start, table.racks.rack, ring.cell_of, ring.base,
+                ring.leaf, ring.tree, ring.rank, ring.by_rank, ring.stamp,
+                self._net, self._sets, self._hash, table.claimed.spots.number,
+                work=work,
+            ))  # fmt: skip
+            if state[CHECK] == 1:
+                if self._balanced():
+                    break
+                self._no_null_pointer(int(spots[at]))
+                state[CHECK] = 2  # looked at: this one may move
+        return bool(state[MOVES])
+
+    def _no_null_pointer(self, spot: int) -> None:
+        previous = self._table.previous[spot]
+        if previous >= 0 and self._fixed[previous]:
+            raise null_pointer(self._table, spot)
+
+    @staticmethod
+    def _level(size: NDArray[np.int64]) -> bool:
+        return bool(size.max(initial=0) - size.min(initial=1 << 40) <= 1)
+
+    def _balanced(self) -> bool:
+        """Kafka's test whether nobody could get more. The steps ask only where it matters.
+
+        A spot that is about to move from c to a subscriber o shows that o could get more, so
+        the test need not be made, unless o is at what Kafka thinks is its maximum without
+        having all its partitions. That takes a partition it does not subscribe to, which
+        only the return to a previous owner brings about.
+        """
+        table, ring = self._table, ~self._fixed
+        if self._level(self.size[ring]):
+            return True
+        audience, scene = table.audience, table.scene
+        most_on_topic = np.maximum.reduceat(self.size[self.owner], scene.start[:-1])
+        may_grow = ring & (self.size != audience.most)
+        least = np.full(len(audience.listed), 1 << 40, np.int64)
+        np.minimum.at(least, audience.of_member[may_grow], self.size[may_grow])
+        per_entry = np.repeat(least, np.diff(audience.start))
+        return not (most_on_topic[audience.topic] > per_entry + 1).any()
+
+    def _score(self, size: NDArray[np.int64]) -> int:
+        """Sum of differences over all pairs of members."""
+        sizes = np.sort(size[~self._fixed])
+        return int(((2 * np.arange(len(sizes)) - len(sizes) + 1) * sizes).sum())
+
+    def _ready_for_movements(self) -> None:
+        spots = self._table.claimed.spots
+        scene = self._table.scene
+        self._net = np.full((5, len(spots.topic)), -1, np.int32)
+        # Every set has a spot of its own, and every topic a place for its first set.
+        width = max(len(spots.topic), len(scene.topics))
+        self._sets = np.full((SET_ROWS, width), -1, np.int32)
+        self._sets[UNUSED] = np.arange(width)
+        names = [scene.problem.index.topics[t] for t in scene.topics.tolist()]
+        self._hash = np.array(string_hashes(names), np.int64)

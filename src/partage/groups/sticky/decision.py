@@ -1,0 +1,121 @@
+"""What an algorithm decided, and how it becomes a plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.errors import PlanInvariantError
+from partage.groups.sticky.refusals import JavaRefusal
+from partage.groups.sticky.scene import Scene, Spots
+from partage.model import Assignment, Plan, Unresolved
+from partage.model.index import Int32Array
+
+__all__ = ["Decision", "Transfers", "by_member"]
+
+Made = TypeVar("Made", bound=Assignment)
+
+
+@dataclass(frozen=True, eq=False)
+class Transfers:
+    """Spots and their new owners; of those that change hands, Kafka's transfer map."""
+
+    spot: Int32Array
+    member: Int32Array
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """Lists of spots by member, foreign ones included.
+
+    Attributes:
+        start: int32[M + 1], by member in join order (CSR).
+        spot: int32[n], each member's list in the class's order.
+        spots: what the spots are.
+        transfers: what changes hands; None where the general algorithm ran.
+    """
+
+    start: Int32Array
+    spot: Int32Array
+    spots: Spots
+    transfers: Transfers | None = None
+
+    @property
+    def member(self) -> Int32Array:
+        """int32[n]: whose list each entry is in."""
+        return np.repeat(np.arange(len(self.start) - 1, dtype=np.int32), np.diff(self.start))
+
+    def without(self, gone: NDArray[np.bool_]) -> Decision:
+        """The same, some entries left out."""
+        start = np.zeros(len(self.start), np.int32)
+        sizes = np.bincount(self.member[~gone], minlength=len(start) - 1)
+        np.cumsum(sizes, out=start[1:])
+        return replace(self, start=start, spot=self.spot[~gone])
+
+    def to_pairs(self, scene: Scene) -> dict[str, list[tuple[str, int]]]:
+        """Member -> (topic, number) in order, whatever they are."""
+        names = [scene.problem.index.topics[t] for t in scene.topics.tolist()]
+        topic, number = self.spots.topic.tolist(), self.spots.number.tolist()
+        named = [(names[topic[s]], number[s]) for s in self.spot.tolist()]
+        start = self.start.tolist()
+        ids = scene.problem.group.ids
+        return {m: named[start[i] : start[i + 1]] for i, m in enumerate(ids)}
+
+    def transferring(self, scene: Scene) -> list[tuple[str, int, str]] | None:
+        """(topic, number, new owner) sorted by the first two; None after the general algorithm."""
+        if self.transfers is None:
+            return None
+        names = [scene.problem.index.topics[t] for t in scene.topics.tolist()]
+        ids = scene.problem.group.ids
+        # A spot that was given twice is in Java's map with its last owner.
+        last = dict(zip(self.transfers.spot.tolist(), self.transfers.member.tolist(), strict=True))
+        rows = sorted((int(self.spots.keys[s]), s, m) for s, m in last.items())
+        topic, number = self.spots.topic, self.spots.number
+        return [(names[topic[s]], int(number[s]), ids[m]) for _, s, m in rows]
+
+    def to_plan(self, scene: Scene, **more: Any) -> Plan:
+        """The plan.
+
+        Raises:
+            JavaRefusal: the class gave a partition to two members; it carries that answer.
+        """
+        group, index = scene.problem.group, scene.problem.index
+        if self.spots.regular:
+            return self._made(Plan, scene, self.start, scene.dense[self.spot], **more)
+        foreign = self.spot >= self.spots.real
+        names = [index.topics[t] for t in scene.topics.tolist()]
+        unresolved = tuple(
+            Unresolved(group.ids[m], names[self.spots.topic[s]], int(self.spots.number[s]))
+            for m, s in zip(self.member[foreign].tolist(), self.spot[foreign].tolist(), strict=True)
+        )
+        there = self.without(foreign)
+        dense = scene.dense[there.spot]
+        try:
+            return self._made(Plan, scene, there.start, dense, unresolved=unresolved, **more)
+        except PlanInvariantError as error:
+            made = self._made(Assignment, scene, there.start, dense, unresolved=unresolved)
+            what = (
+                f"Kafka's class would give partitions to two members ({error}), since "
+                f"members claim partitions beyond the topic's count, e.g. {unresolved[0]}"
+            )
+            raise JavaRefusal(what, None, made) from None
+
+    @staticmethod
+    def _made(
+        kind: type[Made], scene: Scene, start: Int32Array, dense: Int32Array, **more: Any
+    ) -> Made:
+        role = np.zeros(len(dense), np.int8)
+        index, ids = scene.problem.index, scene.problem.group.ids
+        return kind(index, ids, start, dense, role, **more)
+
+
+def by_member(members: int, owner: Int32Array) -> tuple[Int32Array, NDArray[np.intp]]:
+    """CSR offsets by member, and a stable order of the entries that puts members in a row."""
+    start = np.zeros(members + 1, np.int32)
+    np.cumsum(np.bincount(owner, minlength=members), out=start[1:])
+    # NumPy sorts 16-bit keys by radix, several times faster than wider ones.
+    key = owner.astype(np.int16) if members < 2**15 else owner
+    return start, np.argsort(key, kind="stable")
