@@ -1,0 +1,18 @@
+"""The command line: one subcommand a file; what is heavy is imported inside the command.
+
+Exit codes: 0 done, 1 an error of ours (one line on stderr), 2 wrong usage, 3 a plan failed
+the judge, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """The entry point `partage`."""
+    from partage.cli.app import app
+    from partage.cli.consoles import prepare
+
+    prepare()
+    app(prog_name="partage")

@@ -1,0 +1,52 @@
+"""All subcommands in one place."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from partage.cli.assign import assign
+from partage.cli.compare import compare
+from partage.cli.decode import decode
+from partage.cli.demo import demo
+from partage.cli.failing import guarded
+from partage.cli.replay import replay
+from partage.cli.strategies import strategies
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        import partage
+
+        typer.echo(f"partage {partage.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _partage(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Decides, replays, explains and proves **who owns which Kafka partition**.
+
+    Begin with the recorded history of a real cluster:
+
+        partage demo
+
+    Exit codes: 0 done, 1 error (one line on stderr), 2 wrong usage, 3 a plan failed the judge.
+    """
+
+
+for _command in (demo, replay, assign, compare, decode, strategies):
+    app.command()(guarded(_command))

@@ -1,0 +1,183 @@
+"""`partage assign`: the plan of a strategy for a problem, or for a stream of problems."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from partage.cli.consoles import interactive, name, out, tell, write_json
+from partage.cli.failing import FAILED_JUDGE
+from partage.cli.problems import preference, problem_of, read_problem, settings
+
+if TYPE_CHECKING:
+    from partage.groups.api import Strategy
+    from partage.judge import Breach
+    from partage.model import Cluster, Group, Plan
+
+__all__ = ["Answer", "answer", "assign"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A plan with its problem, and what the judge found."""
+
+    strategy: Strategy
+    group: Group
+    cluster: Cluster
+    plan: Plan
+    breaches: list[Breach]
+
+
+def answer(
+    found: Mapping[str, Any], asked: list[str] | None, config: Mapping[str, object]
+) -> Answer:
+    """Decide a problem, and let the judge check the plan.
+
+    Raises:
+        PartageError: the problem is malformed, no strategy of that name, or it refuses.
+    """
+    from partage.groups import registry
+    from partage.judge import check
+    from partage.model import Problem
+
+    group, cluster = problem_of(found)
+    strategy = registry.find(preference(asked, found))
+    if config:
+        strategy = strategy.configure(config)
+    plan = strategy.assign(Problem(group, cluster))
+    return Answer(strategy, group, cluster, plan, check(plan, group, cluster))
+
+
+def assign(  # noqa: PLR0917 - options are given by name on a command line
+    problem: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="PROBLEM.json", help="Problem as JSON; - reads stdin.", show_default=False
+        ),
+    ] = None,
+    strategy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--strategy", "-s",
+            help="Strategy, or Java class name; repeat it for a list in order of preference. "
+            "Without it the problem's own `strategy` counts, else range.",
+            show_default=False,
+        ),
+    ] = None,
+    jsonl: Annotated[
+        bool, typer.Option("--jsonl", help="One problem a line in, one answer a line out.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, on a terminal too.")
+    ] = False,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--config", "-c", metavar="KEY=VALUE", help="A setting of the strategy; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    as_documented: Annotated[
+        bool,
+        typer.Option(
+            "--as-documented",
+            help="failover only: the highest priority gets all partitions, subscribed or not, as "
+            "its document has it. The judge objects.",
+        ),
+    ] = False,
+) -> None:  # fmt: skip
+    """Who gets which partition: the plan of a strategy.
+
+    A problem is a JSON object with `topics` (name to partition count) and `members` (`id`,
+    `topics`, and if wanted `rack`, `instance`, `owned`, `generation`, `userData`).
+
+        echo '{"topics": {"orders": 3},
+               "members": [{"id": "c1", "topics": ["orders"]}]}' | partage assign -
+
+        partage assign problem.json --strategy roundrobin --json
+
+        partage assign --jsonl --strategy range < problems.jsonl
+
+    On a terminal the plan is a table, else JSON. Every plan is checked by the judge: one that
+    breaks a rule is printed all the same, the breaches go to stderr, and the exit code is 3.
+    With `--jsonl` each line gives `{"assignment": ...}` or `{"error": ..., "line": n}`, and the
+    exit code is 1 if any line had an error.
+    """
+    chosen = settings(config)
+    if as_documented:
+        chosen["assignment.failover.as_documented"] = True
+    if jsonl:
+        from partage.cli.assign_lines import assign_lines
+
+        assign_lines(problem, strategy, chosen)
+        return
+    if problem is None:
+        raise typer.BadParameter(
+            "give PROBLEM.json, - for stdin, or --jsonl", param_hint="PROBLEM.json"
+        )
+    found = answer(read_problem(problem), strategy, chosen)
+    for warning in found.plan.warnings:
+        tell(f"warning: {warning}", "yellow")
+    if as_json or not interactive():
+        write_json({"strategy": found.strategy.name, "assignment": found.plan.to_json()})
+    else:
+        _show(found)
+    _judged(found)
+
+
+def _judged(found: Answer) -> None:
+    if not found.breaches:
+        return
+    sys.stdout.flush()
+    for breach in found.breaches[:20]:
+        tell(f"judge: {breach}", "red")
+    more = len(found.breaches) - 20
+    tell(f"judge: {f'and {more} more; ' if more > 0 else ''}this plan breaks the rules", "bold red")
+    raise typer.Exit(FAILED_JUDGE)
+
+
+def _show(found: Answer) -> None:
+    from rich.table import Table
+
+    from partage.measuring import measure
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("member")
+    table.add_column("partitions", justify="right")
+    table.add_column("which")
+    for member, topics in found.plan.to_dict().items():
+        count = sum(len(numbers) for numbers in topics.values())
+        which = "  ".join(f"{topic} {spans(numbers)}" for topic, numbers in topics.items())
+        table.add_row(name(member), str(count), name(which or "(idle)", "" if which else "yellow"))
+    console = out()
+    console.print(table)
+    figures = measure(found.plan, found.group, found.cluster)
+    told = [f"strategy {found.strategy.name}", f"spread {_or_dash(figures.spread)}"]
+    told += [f"idle {figures.idle}", f"moved {figures.moved}"]
+    if figures.avoidable is not None:
+        told.append(f"avoidable {figures.avoidable}")
+    console.print(name("  ".join(told), "dim"))
+
+
+def _or_dash(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def spans(numbers: list[int]) -> str:
+    """Partition numbers with runs shortened, in their own order.
+
+    >>> spans([0, 1, 2, 5, 4])
+    '0-2 5 4'
+    """
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return " ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)

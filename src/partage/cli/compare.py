@@ -1,0 +1,138 @@
+"""`partage compare`: every strategy on one problem, side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from partage.cli.consoles import name, out, write_json
+from partage.cli.problems import problem_of, read_problem, settings
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from partage.deciding import Compared, Comparison
+
+__all__ = ["compare"]
+
+# field of Measures, title, whether more is better
+_COLUMNS = (
+    ("spread", "spread", False),
+    ("idle", "idle", False),
+    ("moved", "moved", False),
+    ("avoidable", "avoidable", False),
+    ("rack_mismatches", "rack\nmismatches", False),
+    ("colocation", "co-\nlocation", True),
+)
+
+
+def compare(
+    problem: Annotated[
+        Path, typer.Argument(metavar="PROBLEM.json", help="Problem as JSON; - reads stdin.")
+    ],
+    strategy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--strategy", "-s", help="Only these; repeatable. Without it, all of them.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--config", "-c", metavar="KEY=VALUE", help="A setting of a strategy; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:  # fmt: skip
+    """Every strategy on the same problem, side by side.
+
+    The best value of each column is marked. A strategy that refuses the problem says why.
+
+        partage compare problem.json
+
+        partage compare problem.json -s range -s fair --json
+
+    **spread**: most minus fewest partitions of a member. **idle**: members without any.
+    **moved**: partitions that leave their owner (see `owned` of the members). **avoidable**:
+    moves that no equally even plan needs, proven. **rack mismatches**: partitions without a
+    replica on their owner's rack. **co-location**: share of equal partition numbers of topics
+    with equal subscribers and counts that one member owns.
+    """
+    from partage import deciding
+
+    group, cluster = problem_of(read_problem(problem))
+    found = deciding.compare(group, cluster, strategies=strategy, config=settings(config) or None)
+    if as_json:
+        write_json([_plain(row) for row in found], indent=1)
+        return
+    _show(found)
+
+
+def _plain(row: Compared) -> dict[str, Any]:
+    return {
+        "strategy": row.strategy,
+        "valid": row.valid,
+        "refused": row.refused,
+        "breaches": [str(breach) for breach in row.breaches],
+        "measures": row.measures.to_dict() if row.measures else None,
+        "assignment": row.plan.to_json() if row.plan else None,
+    }
+
+
+def _show(found: Comparison) -> None:
+    console = out()
+    console.print(_table(found))
+    best = found.best
+    if best is not None and best.best_spread is not None:
+        told = (
+            f"optimum: spread {best.best_spread}, reachable with {best.fewest_moves_to_best} moves"
+        )
+        console.print(name(f"{told} (proven)", "dim"))
+    if best is not None and best.refused:
+        console.print(name(f"optimum not computed: {best.refused}", "yellow"))
+    for row in found:
+        if row.refused:
+            console.print(name(f"{row.strategy} refuses: {row.refused}", "yellow"))
+        for warning in row.plan.warnings if row.plan else ():
+            console.print(name(f"{row.strategy}: {warning}", "yellow"))
+        if row.breaches:
+            more = f" and {len(row.breaches) - 1} more" if len(row.breaches) > 1 else ""
+            console.print(name(f"{row.strategy} breaks the rules: {row.breaches[0]}{more}", "red"))
+
+
+def _table(found: Comparison) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="bold", pad_edge=False, collapse_padding=True)
+    table.add_column("strategy", no_wrap=True)
+    table.add_column("valid")
+    for _, title, _ in _COLUMNS:
+        table.add_column(title, justify="right")
+    for row in found:
+        if row.measures is None:
+            table.add_row(name(row.strategy), Text("refuses", "yellow"), *(Text("- ", "dim"),) * 6)
+            continue
+        valid = Text("yes", "green") if row.valid else Text("no", "red")
+        cells = [_cell(found, row, *column) for column in _COLUMNS]
+        table.add_row(name(row.strategy), valid, *cells)
+    return table
+
+
+def _cell(found: Comparison, row: Compared, field: str, _title: str, more_is_better: bool) -> Any:
+    """A figure; bold and green where no valid plan has a better one, and some have a worse."""
+    from rich.text import Text
+
+    value = getattr(row.measures, field)
+    if value is None:
+        return Text("- ", "dim")
+    all_of_them = [getattr(one.measures, field) for one in found if one.valid]
+    known = [one for one in all_of_them if one is not None]
+    best = (max if more_is_better else min)(known, default=None)
+    marked = row.valid and value == best and len(set(known)) > 1
+    text = f"{value:.0%}" if field == "colocation" else str(value)
+    return Text(f"{text}*" if marked else f"{text} ", "bold green" if marked else "")

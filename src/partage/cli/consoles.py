@@ -1,0 +1,72 @@
+"""What is written where: answers on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+__all__ = ["interactive", "json_bytes", "name", "out", "prepare", "tell", "write_json"]
+
+
+def prepare() -> None:
+    """A name that the terminal cannot show is spelled out; it must not end the command."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def out() -> Console:
+    """Where tables go. Made anew each time: stdout may have been replaced since."""
+    return Console(highlight=False, emoji=False, markup=False)
+
+
+def tell(line: str, style: str = "") -> None:
+    """A line on stderr, never wrapped, whatever it has in it."""
+    console = Console(stderr=True, highlight=False, emoji=False, markup=False)
+    console.print(Text(_one_line(line), style), soft_wrap=True)
+
+
+def interactive() -> bool:
+    """Whether a person looks at stdout."""
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+def name(value: str, style: str = "") -> Text:
+    """A foreign name in a table: no markup, no control characters."""
+    return Text(_one_line(value), style)
+
+
+def _one_line(value: str) -> str:
+    # A topic may be called "\x1b[2J": a terminal would obey it.
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in value)
+
+
+def json_bytes(value: Any, indent: int | None = None) -> bytes:
+    """JSON as UTF-8; where a name holds half a surrogate pair, as ASCII."""
+    separators = (",", ":") if indent is None else None
+    try:
+        return json.dumps(value, ensure_ascii=False, indent=indent, separators=separators).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, indent=indent, separators=separators).encode()
+
+
+def write_json(value: Any, indent: int | None = None) -> None:
+    """One value and a line's end on stdout, in UTF-8 whatever the locale says."""
+    line = json_bytes(value, indent) + b"\n"
+    binary = getattr(sys.stdout, "buffer", None)
+    if binary is None:
+        sys.stdout.write(line.decode())
+    else:
+        binary.write(line)
+
+
+def has_display() -> bool:
+    """Whether a browser would find a screen to open on."""
+    if os.name == "nt" or sys.platform == "darwin":
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

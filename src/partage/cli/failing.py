@@ -1,0 +1,86 @@
+"""How a command ends when something goes wrong: one line, and an exit code."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import typer
+
+from partage.cli.consoles import tell
+from partage.errors import PartageError
+
+__all__ = ["FAILED", "FAILED_JUDGE", "guarded"]
+
+FAILED = 1
+FAILED_JUDGE = 3
+_INTERRUPTED = 130
+_REPORT = "this is a mistake in Partage: run again with PARTAGE_DEBUG=1 and report what it prints"
+
+
+def guarded(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, with every error told in one line on stderr and turned into an exit code."""
+
+    @functools.wraps(command)
+    def run(*arguments: Any, **named: Any) -> None:
+        try:
+            _expect_stdout()
+            command(*arguments, **named)
+            sys.stdout.flush()
+        except typer.Exit:
+            raise
+        except KeyboardInterrupt:
+            tell("interrupted")
+            raise typer.Exit(_INTERRUPTED) from None
+        except BrokenPipeError:
+            # The reader (head, less) has had enough: that is no error.
+            _close_stdout()
+            raise typer.Exit(0) from None
+        except Exception as e:
+            if type(e).__module__.partition(".")[0] in {"typer", "click"}:
+                raise  # wrong usage: typer tells it
+            if os.environ.get("PARTAGE_DEBUG") == "1":
+                raise
+            tell(f"partage: {told(e)}", "bold red")
+            _close_if_full(e)
+            raise typer.Exit(FAILED) from None
+
+    return run
+
+
+def _expect_stdout() -> None:
+    if sys.stdout is None:
+        raise OSError("standard output is closed: nobody would see the answer")
+
+
+def told(error: Exception) -> str:
+    """What, which one, where, and what to do, in one line."""
+    if isinstance(error, PartageError):
+        return str(error)
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename is not None else "standard output: "
+        return f"{where}{error.strerror}" if error.strerror else str(error)
+    if isinstance(error, MemoryError):
+        return "not enough memory for this input"
+    if isinstance(error, ImportError) and error.name in {"jinja2", "pyarrow", "pyspark"}:
+        extra = "report" if error.name == "jinja2" else "spark"
+        return f"{error.name} is not installed: pip install 'partage[{extra}]'"
+    return f"unexpected {type(error).__name__}: {error}; {_REPORT}"
+
+
+def _close_if_full(error: Exception) -> None:
+    """A disk that is full would fail once more when Python flushes stdout at its end."""
+    if isinstance(error, OSError) and error.filename is None:
+        _close_stdout()
+
+
+def _close_stdout() -> None:
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    except (OSError, ValueError, AttributeError):
+        return

@@ -1,0 +1,90 @@
+"""A problem from a file or stdin, and the settings of strategies."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from partage.errors import InvalidProblemError
+
+if TYPE_CHECKING:
+    from partage.model import Cluster, Group
+
+__all__ = ["DEFAULT", "STDIN", "object_of", "preference", "problem_of", "read_problem", "settings"]
+
+#: What decides when neither the command nor the problem names a strategy.
+DEFAULT = "range"
+#: Instead of a file name: standard input.
+STDIN = "-"
+
+
+def read_problem(file: Path) -> Mapping[str, Any]:
+    """The JSON object in a file, ``-`` for stdin.
+
+    Raises:
+        InvalidProblemError: it is no JSON object; names the file.
+        OSError: it cannot be read.
+    """
+    text = sys.stdin.buffer.read() if str(file) == STDIN else file.read_bytes()
+    if not text.strip():
+        raise InvalidProblemError("is empty; expected a JSON object", path=str(file), value="")
+    return object_of(text, str(file))
+
+
+def object_of(text: bytes, where: str) -> Mapping[str, Any]:
+    """A JSON object from its bytes.
+
+    Raises:
+        InvalidProblemError: it is not one.
+    """
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as e:
+        what = f"is not JSON in UTF-8 ({e})"
+        raise InvalidProblemError(what, path=where, value=text[:60]) from None
+    if not isinstance(found, dict):
+        what = "must be a JSON object with topics and members"
+        raise InvalidProblemError(what, path=where, value=found)
+    return found
+
+
+def problem_of(found: Mapping[str, Any]) -> tuple[Group, Cluster]:
+    """The group and the cluster of a problem."""
+    from partage.model import Cluster, Group
+
+    return Group.from_json(found), Cluster.from_json(found)
+
+
+def preference(asked: Sequence[str] | None, found: Mapping[str, Any]) -> list[str]:
+    """The strategies to try, best liked first: the command's, else the problem's own.
+
+    Raises:
+        InvalidProblemError: the problem's ``strategy`` is neither a name nor a list of names.
+    """
+    if asked:
+        return list(asked)
+    for field in ("strategy", "kind"):
+        value = found.get(field)
+        if value is None:
+            continue
+        names = value if isinstance(value, list) else [value]
+        if not names or not all(isinstance(name, str) for name in names):
+            raise InvalidProblemError("must be a name or a list of names", path=field, value=value)
+        return names
+    return [DEFAULT]
+
+
+def settings(pairs: Sequence[str] | None) -> dict[str, object]:
+    """``key=value`` options as a mapping; strategies read the text as Kafka's clients do."""
+    out: dict[str, object] = {}
+    for pair in pairs or ():
+        key, sign, value = pair.partition("=")
+        if not sign or not key:
+            raise typer.BadParameter(f"{pair!r} is not KEY=VALUE", param_hint="--config")
+        out[key] = value
+    return out

@@ -1,0 +1,178 @@
+"""`partage replay`: a recorded cluster's history, lived again under every strategy."""
+
+from __future__ import annotations
+
+import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from partage.cli.consoles import has_display, interactive, name, out, tell
+from partage.errors import InvalidConfigError
+
+if TYPE_CHECKING:
+    from partage.pipeline.progress import Progress
+
+__all__ = ["replay", "replay_and_report"]
+
+REPORT = "report.html"
+_STAGES = {
+    "check": "checking the capture",
+    "start Spark": "starting Spark in this process",
+    "decode": "decoding records",
+    "replay": "rebuilding histories, replaying rebalances",
+    "bad records": "keeping what could not be decoded",
+    "publish": "publishing tables",
+    "report": "writing the report",
+}
+
+
+def replay(
+    capture: Annotated[Path, typer.Argument(help="Folder of a capture.")],
+    to: Annotated[Path, typer.Option("--out", "-o", help="Folder for tables and report.")],
+    strategy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--strategy", "-s", help="Only these; repeatable. Without it, all of them.",
+            show_default=False,
+        ),
+    ] = None,
+    open_it: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open the report in a browser.")
+    ] = False,
+) -> None:  # fmt: skip
+    """Replay a recorded cluster: why did groups rebalance, what did it cost, what would save it?
+
+    Reads a capture of `__consumer_offsets` and the cluster's metadata, rebuilds the history of
+    each classic group, lets every strategy decide each rebalance anew, and writes tables
+    (Parquet), `summary.json` and one HTML page that can be read offline and passed on.
+
+        partage replay capture/ --out run
+
+        partage replay capture/ --out run --strategy range --strategy fair --open
+
+    Spark runs in this process; nothing else is started, but Java 17 must be there. Earlier runs
+    in the same folder stay; a folder that is not Partage's is left alone.
+    """
+    replay_and_report(capture, to, strategies=strategy, open_it=open_it)
+
+
+def replay_and_report(
+    capture: Path, to: Path, *, strategies: list[str] | None, open_it: bool | None
+) -> None:
+    """The run, its report, and what to say about it.
+
+    Raises:
+        PartageError: the capture, the folder or the environment cannot be used.
+    """
+    _expect_ours(to)
+    _expect_jinja()
+    from partage.pipeline.replay import replay as run
+
+    with _told() as progress:
+        run(capture, to, strategies=strategies, progress=progress)
+        progress("report", 0, 0)
+        page = _report(to)
+        progress("report", 1, 1)
+    _closing_words(to, page)
+    if open_it or (open_it is None and interactive() and has_display()):
+        webbrowser.open(page.absolute().as_uri())
+
+
+def _report(to: Path) -> Path:
+    from partage.report.data import read_run
+    from partage.report.html import write_page
+
+    return write_page(read_run(to), to / REPORT)
+
+
+def _closing_words(to: Path, page: Path) -> None:
+    from partage.report.data import read_run
+    from partage.report.terminal import summary
+
+    console = out()
+    for part in summary(read_run(to)):
+        console.print(part)
+    console.print(name(f"tables   {to}", "dim"), soft_wrap=True)
+    console.print(name(f"report   {page}", "bold"), soft_wrap=True)
+
+
+def _expect_ours(to: Path) -> None:
+    """A folder with something in it must be one of ours.
+
+    Raises:
+        InvalidConfigError: it is not.
+    """
+    if to.exists() and not to.is_dir():
+        raise InvalidConfigError("--out", "must be a folder, and this is a file", str(to))
+    if not to.is_dir() or not any(to.iterdir()):
+        return
+    if not (to / "manifest.json").is_file() and not (to / "tables").is_dir():
+        what = "must be empty or an earlier output of Partage; nothing was written"
+        raise InvalidConfigError("--out", what, str(to))
+
+
+def _expect_jinja() -> None:
+    """Before a minute of work, not after it."""
+    from partage.errors import MissingExtraError
+
+    try:
+        import_template_engine()
+    except ImportError:
+        raise MissingExtraError("jinja2", extra="report") from None
+
+
+def import_template_engine() -> None:
+    """Import what only the report needs."""
+    from partage.report.html import environment
+
+    environment()
+
+
+@contextmanager
+def _told() -> Iterator[Progress]:
+    """Live bars on a terminal, a line a stage elsewhere; both on stderr."""
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        yield _lines()
+        return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+    from rich.progress import Progress as Bars
+
+    columns = (
+        SpinnerColumn(finished_text="[green]✓"), TextColumn("{task.description}"),
+        BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(),
+    )  # fmt: skip
+    with Bars(*columns, console=console) as bars:
+        tasks: dict[str, Any] = {}
+
+        def moved(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(_STAGES.get(stage, stage), total=None)
+            # (1, 1) is the end of a stage, whatever it counted before.
+            if total:
+                bars.update(tasks[stage], completed=done, total=total)
+
+        yield moved
+
+
+def _lines() -> Progress:
+    seen: set[str] = set()
+
+    def moved(stage: str, _done: int, _total: int) -> None:
+        if stage not in seen:
+            seen.add(stage)
+            tell(f"{_STAGES.get(stage, stage)} ...")
+
+    return moved

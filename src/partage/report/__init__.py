@@ -1,0 +1,6 @@
+"""What a run found, for people: `data` reads the tables, `html` and `terminal` show them.
+
+Plain data in; no Spark, no strategies.
+"""
+
+from __future__ import annotations
