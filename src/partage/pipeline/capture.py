@@ -21,7 +21,7 @@ from partage.history.clusters import ClusterHistory
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Capture", "Slice", "open_capture", "read_slice"]
+__all__ = ["Capture", "Slice", "open_capture", "open_records", "read_slice"]
 
 _README = "the capture's README.md says what it must hold"
 #: Rows that one task reads: some tenths of a second of decoding.
@@ -95,6 +95,20 @@ def open_capture(folder: str | Path, *, slice_rows: int = SLICE_ROWS) -> Capture
             "with a consumer that may read internal topics"
         )
     return Capture(at, slices, records, _states(at / "cluster.jsonl"), _batches(at))
+
+
+def open_records(source: str | Path, *, slice_rows: int = SLICE_ROWS) -> tuple[Slice, ...]:
+    """The records alone: of a capture, or of a Parquet file (or folder of them) like one's.
+
+    Raises:
+        InvalidCaptureError: what is missing or of a wrong type, and what to do.
+    """
+    at = Path(source).absolute()
+    if not at.exists():
+        raise InvalidCaptureError(f"{source}: no such file or folder")
+    inside = at / "consumer_offsets.parquet"
+    files = _parquet_files(inside if inside.exists() else at)
+    return tuple(s for file in files for s in _slices(file, slice_rows))
 
 
 def _parquet_files(path: Path) -> list[Path]:

@@ -22,7 +22,7 @@ from partage.history.records import (
 )
 from partage.history.replaying import Replayed, Replayer
 from partage.pipeline.decode import Kind
-from partage.pipeline.judging import judged
+from partage.pipeline.judging import Judge
 from partage.pipeline.totals import GroupTotals
 from partage.wire.group_log import decode_record
 
@@ -51,7 +51,7 @@ class GroupRows:
         self._writers = writers
         self._classic = ClassicGroup()
         self._ownership = Ownership(self._topic_id)
-        self._replayer = Replayer(clusters, strategies, judged)
+        self._replayer = Replayer(clusters, strategies, Judge())
         self._totals = GroupTotals(name)
         self._commits: list[CommitRun] = []
         self._ended = False

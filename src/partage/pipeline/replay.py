@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["replay"]
 
+#: Below this many records Spark itself has so little to do that it need not be compiled well.
+_BRIEF_RECORDS = 5_000_000
+
 
 def replay(
     capture: str | Path,
@@ -67,7 +70,8 @@ def replay(
         run = _Run(_run_id(), _folder(Path(out).absolute()), started, names)
     with ExitStack() as opened:
         with stages.stage("start Spark"):
-            running = opened.enter_context(session(spark))
+            brief = source.records < _BRIEF_RECORDS
+            running = opened.enter_context(session(spark, brief=brief))
         opened.push(partial(_discard_on_error, run))
         tally, receipts, groups = _jobs(running, source, run, stages)
         with stages.stage("publish"):
