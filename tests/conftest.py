@@ -38,11 +38,11 @@ def fuzz_n() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tiers by place and name: tests/parity, test_fuzz_*.py; soak tests wait for `make soak`."""
+    """Tiers by place and name: tests/parity, tests/fuzz; soak tests wait for `make soak`."""
     for item in items:
         if "parity" in item.path.parts:
             item.add_marker(pytest.mark.parity)
-        if "fuzz" in item.path.stem or "fuzz" in item.name:
+        if "fuzz" in item.path.parts or "fuzz" in item.path.stem or "fuzz" in item.name:
             item.add_marker(pytest.mark.fuzz)
         if item.get_closest_marker("soak") and not os.environ.get("PARTAGE_SOAK"):
             item.add_marker(pytest.mark.skip(reason="soak: runs in `make soak`"))
