@@ -1,0 +1,22 @@
+"""The examples run, and say what they promise."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SAYS = {
+    "hot_consumer.py": "proven: no plan has a smaller spread than",
+    "own_strategy.py": "breaches: []",
+    "rolling_change.py": "c3 restarts with ['sticky']: the group speaks sticky",
+}
+
+
+@pytest.mark.parametrize("name", sorted(p.name for p in EXAMPLES.glob("*.py")))
+def test_example_runs(name, capsys):
+    """Each example file runs as a program and prints its point."""
+    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    assert SAYS[name] in capsys.readouterr().out
