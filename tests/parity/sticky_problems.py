@@ -1,0 +1,173 @@
+"""Lines of rounds for the sticky assignors: lives of groups, and claims nobody should believe."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+from parity.problems import nasty_problem
+from partage.wire.sticky_userdata import encode_sticky_user_data
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Iterator
+
+Line = dict[str, Any]
+Problem = dict[str, Any]
+Pairs = list[list[Any]]
+
+
+def invented(rng: random.Random) -> Line:
+    """One to three rounds over one cluster, each with claims made up anew."""
+    problem = _not_too_large(rng)
+    rounds = []
+    for _ in range(rng.choice([1, 1, 2, 3])):
+        wild = rng.random() < 0.15
+        newest = rng.choice([0, 1, 1, 3, 10])
+        claims = _claims(rng, problem, wild=wild)
+        members = [
+            {**m, **_sent(rng, claims[m["id"]], newest)} if rng.random() < 0.9 else m
+            for m in problem["members"]
+        ]
+        rounds.append({"topics": problem["topics"], "members": members})
+    return {"rounds": rounds}
+
+
+def lived(
+    rng: random.Random, play: Callable[[Problem], dict[str, Pairs] | None], *, cooperative: bool
+) -> Line:
+    """A group's life: ``play`` gives the plan of a round, the claims of the next come from it."""
+    problem = _not_too_large(rng)
+    told: dict[str, tuple[Pairs, int]] = {}
+    rounds = []
+    for generation in range(1, rng.choice([3, 4, 6]) + 1):
+        members = [
+            {**m, **_as_sent(told.get(m["id"]), cooperative=cooperative)}
+            for m in problem["members"]
+        ]
+        if rng.random() < 0.3:
+            rng.shuffle(members)
+        one = {"topics": problem["topics"], "members": members}
+        rounds.append(one)
+        plan = play(one)
+        if plan is None:
+            break
+        for member, pairs in plan.items():
+            if rng.random() < 0.95:  # who misses the answer still has the one before
+                told[member] = (pairs, generation)
+        problem = _later(rng, problem)
+    return {"rounds": rounds}
+
+
+def _not_too_large(rng: random.Random) -> Problem:
+    problem = nasty_problem(rng)
+    while not problem["members"] and rng.random() < 0.95:
+        problem = nasty_problem(rng)
+    if rng.random() < 0.25:  # equal subscriptions, which the other algorithm is for
+        topics = list(problem["topics"])
+        problem["members"] = [
+            {**m, "topics": rng.sample(topics, len(topics))} for m in problem["members"]
+        ]
+    return problem
+
+
+def _claims(rng: random.Random, problem: Problem, *, wild: bool) -> dict[str, Pairs]:
+    """Partitions dealt out at random: some twice, some to nobody, some that do not exist."""
+    there = [
+        [t, p]
+        for t, value in problem["topics"].items()
+        for p in range(value if isinstance(value, int) else len(value))
+    ]
+    rng.shuffle(there)
+    ids = [m["id"] for m in problem["members"]]
+    claims: dict[str, Pairs] = {one: [] for one in ids}
+    greedy = ids[: rng.choice([1, 1, 2, len(ids)]) or 1]
+    twice = rng.choice([0.0, 0.0, 0.05, 0.4])
+    for pair in there[: rng.randint(0, len(there))]:
+        for _ in range(1 + (rng.random() < twice) + (rng.random() < twice / 2)):
+            if ids:
+                claims[rng.choice(greedy if rng.random() < 0.5 else ids)].append(pair)
+    if wild and ids:
+        names = [*problem["topics"], "gone", "topic0"]
+        for _ in range(rng.choice([1, 1, 2, 5])):
+            number = rng.choice([-1, 0, 1, 3, 5, 31, 200, 2**31 - 1])
+            mine = claims[rng.choice(ids)]
+            mine.insert(rng.randint(0, len(mine)), [rng.choice(names), number])
+    return claims
+
+
+def _sent(rng: random.Random, pairs: Pairs, newest: int) -> dict[str, Any]:
+    """A claim as both classes read it: owned partitions, user data, generations that disagree."""
+    generation = rng.choice([newest, newest, newest, max(newest - 1, -1), newest - 2, -1])
+    field = rng.choice([generation, generation, generation, -1, newest])
+    out: dict[str, Any] = {"owned": pairs if rng.random() < 0.9 else []}
+    if field >= 0:
+        out["generation"] = field
+    version = 0 if rng.random() < 0.1 else 1
+    sticky = encode_sticky_user_data([(t, p) for t, p in pairs], generation, version=version)
+    four = generation.to_bytes(4, "big", signed=True)
+    data = rng.choice([sticky, sticky, sticky, four, None])
+    if data is not None and rng.random() < 0.1:
+        data = rng.choice([b"", data[: rng.randint(0, len(data))], data + b"\0\1", b"\xff" * 7])
+    if data is not None:
+        out["userData"] = base64.b64encode(data).decode()
+    return out
+
+
+def _as_sent(told: tuple[Pairs, int] | None, *, cooperative: bool) -> dict[str, Any]:
+    """What a Java consumer sends after an assignment."""
+    if told is None:
+        return {"userData": base64.b64encode(b"\xff" * 4).decode()} if cooperative else {}
+    pairs, generation = told
+    if cooperative:
+        data = generation.to_bytes(4, "big")
+        owned = {"owned": pairs}
+    else:
+        data = encode_sticky_user_data([(t, p) for t, p in pairs], generation)
+        owned = {}
+    return {**owned, "generation": generation, "userData": base64.b64encode(data).decode()}
+
+
+def _later(rng: random.Random, problem: Problem) -> Problem:
+    """Somebody leaves, joins or subscribes anew; topics appear, grow, shrink, vanish."""
+    topics, members = dict(problem["topics"]), list(problem["members"])
+    what = rng.choice(["leave", "leave", "join", "join", "subscribe", "topics", "nothing"])
+    if what == "leave" and len(members) > 1:
+        for _ in range(rng.randint(1, max(1, len(members) // 3))):
+            members.pop(rng.randrange(len(members)))
+    elif what == "join":
+        model = rng.choice(members) if members else {"topics": list(topics)}
+        for _ in range(rng.choice([1, 1, 2, 5])):
+            members.insert(
+                rng.randint(0, len(members)), {**model, "id": f"new-{rng.getrandbits(30)}"}
+            )
+    elif what == "subscribe" and members:
+        at = rng.randrange(len(members))
+        some = rng.sample(sorted(topics), rng.randint(0, len(topics)))
+        members[at] = {**members[at], "topics": some}
+    elif what == "topics" and topics:
+        name = rng.choice(sorted(topics))
+        if rng.random() < 0.3:
+            del topics[name]
+        elif isinstance(topics[name], int):
+            topics[name] = max(0, topics[name] + rng.choice([-1, 1, 2, 5]))
+    return {"topics": topics, "members": members}
+
+
+def smaller_lines(line: Line, cuts: Callable[[Problem], Iterator[Problem]]) -> Iterator[Line]:
+    """The line without a round, or with one round cut; claims are cut as well."""
+    rounds = line["rounds"]
+    for i in range(len(rounds)):
+        if len(rounds) > 1:
+            yield {"rounds": rounds[:i] + rounds[i + 1 :]}
+    for i, one in enumerate(rounds):
+        for change in [*cuts(one), *_fewer_claims(one)]:
+            yield {"rounds": [*rounds[:i], change, *rounds[i + 1 :]]}
+
+
+def _fewer_claims(problem: Problem) -> Iterator[Problem]:
+    members = problem["members"]
+    for i, member in enumerate(members):
+        for j in range(len(member.get("owned", ()))):
+            owned = member["owned"][:j] + member["owned"][j + 1 :]
+            yield {**problem, "members": [*members[:i], {**member, "owned": owned}, *members[i + 1 :]]}

@@ -1,0 +1,124 @@
+"""Random lives of groups against Kafka's own sticky assignors (4.3.1), order included."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from jvm import JvmOracle
+from parity.problems import _cuts
+from parity.sticky_problems import invented, lived, smaller_lines
+from partage.groups.registry import find
+from partage.groups.sticky import JavaRefusal
+from partage.groups.sticky.scene import Scene
+from partage.kernels import form
+from partage.model import Cluster, Group, Problem
+
+pytestmark = [pytest.mark.parity, pytest.mark.jvm]
+
+BOTH = ["sticky", "cooperative-sticky"]
+AT_ONCE = 200
+
+
+@pytest.fixture(scope="module")
+def java():
+    with JvmOracle("Assignors") as oracle:
+        yield oracle
+
+
+def one_round(strategy, problem, generation):
+    """(answer as the oracle prints it, highest generation seen)."""
+    scene = Scene(Problem(Group.from_json(problem), Cluster.from_json(problem)))
+    try:
+        decision, generation = find(strategy).decide(scene, generation)
+    except JavaRefusal as refusal:
+        return {"error": refusal.java_exception}, refusal.max_generation
+    given = {m: [list(p) for p in pairs] for m, pairs in decision.to_pairs(scene).items()}
+    moving = decision.transferring(scene)
+    moving = None if moving is None else [list(row) for row in moving]
+    return {"assignment": given, "transferring": moving}, generation
+
+
+def ours(strategy, line):
+    answers, generation = [], -1
+    for problem in line["rounds"]:
+        answer, generation = one_round(strategy, problem, generation)
+        answers.append(answer)
+        if "error" in answer:
+            break
+    return answers
+
+
+def player(strategy):
+    generation = -1
+
+    def play(problem):
+        nonlocal generation
+        answer, generation = one_round(strategy, problem, generation)
+        return answer.get("assignment")
+
+    return play
+
+
+def lines(strategy, rng, count):
+    for _ in range(count):
+        if rng.random() < 0.5:
+            yield invented(rng)
+        else:
+            yield lived(rng, player(strategy), cooperative=strategy == "cooperative-sticky")
+
+
+@pytest.mark.parametrize("strategy", BOTH)
+def test_every_line_is_answered_as_by_kafkas_own_class(strategy, java, parity_n) -> None:
+    """Owners, order, what changes hands, errors, over several rounds of one Java object."""
+    rng = random.Random(f"parity {strategy} {parity_n}")
+    left = parity_n
+    while left > 0:
+        some = list(lines(strategy, rng, min(left, AT_ONCE)))
+        theirs = java.ask_all({"strategy": strategy, **one} for one in some)
+        for line, answer in zip(some, theirs, strict=True):
+            if ours(strategy, line) != answer:
+                pytest.fail(difference(strategy, line, java), pytrace=False)
+        left -= len(some)
+
+
+@pytest.mark.parametrize("strategy", BOTH)
+def test_compiled_kernels_answer_alike(strategy, java, parity_n) -> None:
+    """The compiled form of every kernel against the same classes, on fewer lines."""
+    pytest.importorskip("numba")
+    rng = random.Random(f"compiled {strategy}")
+    some = list(lines(strategy, rng, min(parity_n, 2000)))
+    theirs = list(java.ask_all({"strategy": strategy, **one} for one in some))
+    with form("compiled"):
+        for line, answer in zip(some, theirs, strict=True):
+            assert ours(strategy, line) == answer, json.dumps(line)
+
+
+def difference(strategy, line, java):
+    """The smallest line that greedy cuts lead to and that still differs, as JSON."""
+
+    def theirs(one):
+        return java.ask({"strategy": strategy, **one})
+
+    small: dict | None = line
+    while small is not None:
+        line = small
+        small = next(
+            (one for one in smaller_lines(line, _cuts) if ours(strategy, one) != theirs(one)), None
+        )
+    shown = {"line": line, "kafka": theirs(line), "partage": ours(strategy, line)}
+    return f"{strategy} differs from Kafka's class:\n{json.dumps(shown, indent=1)}"
+
+
+def test_the_lines_reach_both_algorithms_and_their_errors(parity_n) -> None:
+    """Both algorithms, withheld partitions and three of Java's exceptions occur in the sample."""
+    rng = random.Random("reach")
+    seen = set()
+    for line in lines("cooperative-sticky", rng, max(parity_n, 300)):
+        for answer in ours("cooperative-sticky", line):
+            seen.add(answer.get("error", "general" if answer.get("transferring") is None else "equal"))
+            if answer.get("transferring"):
+                seen.add("withheld")
+    assert {"general", "equal", "withheld", "ArithmeticException", "IllegalStateException"} <= seen
