@@ -6,7 +6,10 @@ problem smaller while it still shows a difference.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
+
+from partage.javaorder import string_hash
 
 if TYPE_CHECKING:
     import random
@@ -37,12 +40,31 @@ def names(rng: random.Random, stem: str, count: int) -> list[str]:
     numbered = [f"{stem}{i}" for i in range(count + 2)]
     padded = [f"{stem}-{i:03d}" for i in range(count + 2)]
     wild = [f"{rng.getrandbits(48):012x}" for _ in range(count + 2)]
-    pool = rng.choice([numbered, padded, wild, [*COLLIDING, *numbered], [*UNICODE, *wild]])
+    pools = [numbered, padded, wild, [*COLLIDING, *numbered], [*UNICODE, *wild]]
+    pool = rng.choice([*pools, [*crowded(stem), *wild]])
     pool = list(dict.fromkeys(pool))
     if rng.random() < 0.5:
         rng.shuffle(pool)
     chosen = pool[:count]
     rng.shuffle(chosen)
+    return chosen
+
+
+@cache
+def crowded(stem: str, slot: int = 3) -> list[str]:
+    """Names of one bucket of 16, no more than seven of them in one of 64.
+
+    Nine in a bucket make Java double its table; in a table of 64 they would make a tree of
+    the bucket, whose order Partage does not follow (`partage.javaorder`).
+    """
+    taken: dict[int, int] = {}
+    chosen = []
+    for name in (f"{stem}.{i}" for i in range(800)):
+        value = string_hash(name) & 0xFFFFFFFF
+        at = (value ^ value >> 16) & 63
+        if at % 16 == slot and taken.get(at, 0) < 7:
+            taken[at] = taken.get(at, 0) + 1
+            chosen.append(name)
     return chosen
 
 
@@ -74,8 +96,11 @@ def _partitions(rng: random.Random, count: int | None, racks: list[str], with_ra
     copies = rng.choice([1, 1, 2, 2, 3])
     if rng.random() < 0.5:
         return [[racks[(p + j) % len(racks)] for j in range(copies)] for p in range(count)]
+    odd = rng.choice([None, None, ""])
+    if rng.random() < 0.1:  # all alike, but for a replica more here and there
+        return [racks[:1] + [odd] * rng.randint(0, 1) for _ in range(count)]
     return [
-        [rng.choice([*racks, None]) for _ in range(rng.choice([0, copies, copies]))]
+        [rng.choice([*racks, odd]) for _ in range(rng.choice([0, copies, copies]))]
         for _ in range(count)
     ]
 
@@ -85,6 +110,7 @@ def _members(
 ) -> list[dict[str, Any]]:
     instances = names(rng, "instance", max(1, many // rng.choice([1, 1, 2, 3])))
     static = rng.choice([0.0, 0.0, 0.5, 1.0])
+    racks = rng.choice([RACKS[:4], RACKS[:4], RACKS, ["a", "nobody-is-here"]])
     same = rng.random() < 0.4
     shared = _subscription(rng, topics)
     out = []
@@ -93,8 +119,8 @@ def _members(
         member["topics"] = shared if same else _subscription(rng, topics)
         if rng.random() < static:
             member["instance"] = rng.choice(instances)
-        if with_racks and rng.random() < 0.85:
-            member["rack"] = rng.choice(RACKS if rng.random() < 0.2 else RACKS[:4])
+        if rng.random() < (0.8 if with_racks else 0.1):
+            member["rack"] = rng.choice(racks)
         out.append(member)
     return out
 

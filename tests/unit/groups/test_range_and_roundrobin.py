@@ -139,6 +139,17 @@ def test_range_with_racks(name) -> None:
         assert mismatches(found, members, where) == missing
 
 
+def test_a_brokers_empty_rack_is_a_rack_and_a_members_is_none() -> None:
+    """Found by the parity test: a replica on rack "" makes the racks of partitions differ."""
+    members = group("a@zz: t | b@c: t")
+    without = pg.Cluster.from_topics({"t": [["c", None], ["c"]]})
+    assert written(pg.assign("range", members, without)) == "a: t-0 | b: t-1"
+    empty = pg.Cluster.from_topics({"t": [["c", ""], ["c"]]})
+    assert written(pg.assign("range", members, empty)) == "a: t-1 | b: t-0"
+    nowhere = pg.Group([pg.Member("a", ["t"], rack=""), pg.Member("b", ["t"], rack="c")])
+    assert written(pg.assign("range", nowhere, empty)) == "a: t-0 | b: t-1"
+
+
 ROUND_ROBIN = {
     "RR1": (
         "c1: topic1 topic2 | c2: topic1 topic2", TWO,
