@@ -20,8 +20,10 @@ pytestmark = pytest.mark.spark
 def test_agreement_with_the_record(replayed) -> None:
     """120 of 122 Java rebalances with range or round robin come out; the two others are explained."""
     found = replayed.summary["agreement"]
-    assert (found["agreed"], found["counted"]) == (120, 122)
-    told = {(d["group"], d["generation"]): d["why"] for d in found["disagreements"]}
+    assert found["by_strategy"]["range"] == {"counted": 95, "agreed": 94}
+    assert found["by_strategy"]["roundrobin"] == {"counted": 27, "agreed": 26}
+    told = {(d["group"], d["generation"]): d["why"] for d in found["disagreements"]
+            if d["strategy"] in ("range", "roundrobin")}  # fmt: skip
     assert set(told) == {("inventory-sync", 9), ("mailer.alerts", 5)}
     assert "the rack of broker 2 was missing" in told["inventory-sync", 9]
     assert "had not yet seen topic emails" in told["mailer.alerts", 5]

@@ -11,12 +11,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from partage.errors import PartageError
-from partage.groups.api import Strategy
+from partage.groups.api import RebalanceProtocol, Strategy
 from partage.history.agreement import Named, explain, named, recorded_named
 from partage.history.classic import Generation
 from partage.history.clusters import ClusterHistory
@@ -28,7 +27,7 @@ from partage.history.problems import (
     why_not,
 )
 from partage.history.records import ClassicState
-from partage.model import Assignment, Cluster, Group, Problem
+from partage.model import Assignment, Cluster, Group, Plan, Problem
 from partage.model.index import Int32Array
 
 __all__ = ["RECORDED", "Measured", "Measurer", "Replayed", "Replayer"]
@@ -36,6 +35,8 @@ __all__ = ["RECORDED", "Measured", "Measurer", "Replayed", "Replayer"]
 #: The name under which the record itself stands among the strategies.
 RECORDED = "recorded"
 _MISSING = "not yet in Partage"
+#: A cooperative group settles in one follow-up; more are tried in case a strategy needs them.
+_MOST_FOLLOW_UPS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,21 +129,40 @@ class Replayer:
         line = self._lines.setdefault((found.incarnation, strategy.name), _Line())
         claimed = found.first.strategy == strategy.name
         group = self._rejoined(found, strategy, line, cluster)
-        leader = {m.id: m.owner for m in found.first.members}.get(found.first.leader or "", "")
         try:
-            plan = strategy.assign(Problem(group, cluster), line.memory.get(leader))
+            plan = self._settled(found, strategy, line, group, cluster)
         except PartageError as e:  # most often UnsupportedProblemError: its class refuses too
             line.owned = {}
             return Replayed(strategy.name, "refused", claimed, detail=str(e))
         agrees, detail = self._agreement(found, strategy) if claimed else (None, None)
         measured = self._measure(plan, group, cluster)
-        self._remember(found, strategy, line, plan)
         return Replayed(
             strategy.name, "done", claimed, agrees,
             claimed and strategy.exact_to is not None and all_java(found.first),
             detail, len(plan.partition), measured,
             _changed(plan, recorded), _as_json(plan.to_dict()),
         )  # fmt: skip
+
+    def _settled(
+        self, found: Generation, strategy: Strategy, line: _Line, group: Group, cluster: Cluster
+    ) -> Plan:
+        """The plan, after the follow-up rebalances that a cooperative strategy asks for.
+
+        It takes a partition away in one rebalance and gives it in the next, which members
+        start as soon as they have let go (KIP-429).
+        """
+        leader = {m.id: m.owner for m in found.first.members}.get(found.first.leader or "", "")
+        plan = strategy.assign(Problem(group, cluster), line.memory.get(leader))
+        self._remember(found, strategy, line, plan)
+        if RebalanceProtocol.COOPERATIVE not in strategy.protocols:
+            return plan
+        for _ in range(_MOST_FOLLOW_UPS):
+            if len(plan.partition) == _open(Problem(group, cluster)):
+                break
+            again = self._rejoined(found, strategy, line, cluster)
+            plan = strategy.assign(Problem(again, cluster), line.memory.get(leader))
+            self._remember(found, strategy, line, plan)
+        return plan
 
     def _as_owned(
         self, state: ClassicState, line: _Line, cluster: Cluster, generation: int
@@ -161,18 +181,18 @@ class Replayer:
     ) -> Group:
         """As `_as_owned`, with the user data that this strategy's members would have sent."""
         before = self._as_owned(found.first, line, cluster, found.number)
-        if strategy.name == found.first.strategy:
-            return before  # what they sent is what this strategy made them send
-        owners = [m.owner for m in found.first.members]
-        return Group(
-            m.replaced(
-                user_data=strategy.subscription_user_data(m.topics, line.memory.get(owner))
-            )
-            for m, owner in zip(before, owners, strict=True)
-        )
+        claimed = strategy.name == found.first.strategy
+        members = []
+        for sent, m in zip(before, found.first.members, strict=True):
+            if claimed and m.owner not in line.memory:
+                members.append(sent)  # what it sent is what this strategy made it send
+                continue
+            data = strategy.subscription_user_data(sent.topics, line.memory.get(m.owner))
+            members.append(sent.replaced(user_data=data))
+        return Group(members)
 
     def _remember(
-        self, found: Generation, strategy: Strategy, line: _Line, plan: Any
+        self, found: Generation, strategy: Strategy, line: _Line, plan: Plan
     ) -> None:
         """Every member gets its part of the plan, and keeps what the strategy tells it to."""
         state = found.first
@@ -204,6 +224,11 @@ class Replayer:
         except PartageError as e:
             return False, str(e)
         return False, explain(found.first, self._clusters, position, plan_on)
+
+
+def _open(problem: Problem) -> int:
+    """How many partitions somebody subscribes to."""
+    return sum(len(problem.cluster.partitions_of(int(t))) for t in problem.subscribed_topics)
 
 
 def _by_owner(state: ClassicState, given: Assignment) -> dict[str, Int32Array]:
