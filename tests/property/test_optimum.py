@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -163,7 +165,7 @@ def test_a_plan_that_is_not_best_is_never_proven(tiny):
     facts, was, question = _asked(tiny)
     best = solve.least_majorised(question.eligibility)
     fewest = solve.fewest_moves(question.eligibility, question.ownership, best.load)
-    for plan in tiny.plans():
+    for plan in islice(tiny.plans(), 500):
         owner = tally(as_plan(tiny, plan), facts).owner
         loads = np.bincount(owner[owner >= 0], minlength=facts.members)
         if sorted(loads) != sorted(best.load):
