@@ -31,7 +31,8 @@ import org.apache.kafka.common.TopicPartition;
  *
  * <p>A request has {@code strategy} and either {@code topics} and {@code members}, or {@code rounds}
  * of these, which one assignor object makes in turn. The answer is {@code {"assignment": ...}} or
- * {@code {"error": class}}; for rounds a list of these, which an error ends.
+ * {@code {"error": class}}; for rounds a list of these, which an error ends. With {@code repeat} the
+ * answer is {@code {"nanos": [...]}}, how long the class took each time.
  */
 public final class Assignors {
     private Assignors() {
@@ -43,6 +44,9 @@ public final class Assignors {
 
     private static JsonNode answer(JsonNode request) {
         ConsumerPartitionAssignor assignor = assignor(request.get("strategy").asText());
+        if (request.has("repeat")) {
+            return times(assignor, request);
+        }
         if (!request.has("rounds")) {
             return assign(assignor, request);
         }
@@ -67,11 +71,29 @@ public final class Assignors {
         };
     }
 
-    private static ObjectNode assign(ConsumerPartitionAssignor assignor, JsonNode problem) {
+    private static JsonNode times(ConsumerPartitionAssignor assignor, JsonNode request) {
+        Cluster cluster = cluster(request.get("topics"));
+        ObjectNode answer = JsonLines.JSON.createObjectNode();
+        ArrayNode nanos = answer.putArray("nanos");
+        for (int i = 0; i < request.get("repeat").asInt(); i++) {
+            GroupSubscription group = new GroupSubscription(subscriptions(request));
+            long start = System.nanoTime();
+            assignor.assign(cluster, group);
+            nanos.add(System.nanoTime() - start);
+        }
+        return answer;
+    }
+
+    private static Map<String, Subscription> subscriptions(JsonNode problem) {
         Map<String, Subscription> members = new HashMap<>();
         for (JsonNode member : problem.get("members")) {
             members.put(member.get("id").asText(), subscription(member));
         }
+        return members;
+    }
+
+    private static ObjectNode assign(ConsumerPartitionAssignor assignor, JsonNode problem) {
+        Map<String, Subscription> members = subscriptions(problem);
         ObjectNode answer = JsonLines.JSON.createObjectNode();
         Map<String, Assignment> assigned;
         try {
