@@ -36,6 +36,8 @@ autodoc_default_options = {"members": True}
 autodoc_mock_imports = ["numba", "pandas", "pyarrow", "pyspark", "jinja2"]
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
+# As entries of the class: an attribute may have a line of its own beside its annotation.
+napoleon_use_ivar = True
 
 _HERE = Path(__file__).parent
 _PACKAGE = Path(partage.__file__).parent
