@@ -40,9 +40,17 @@ def test_the_sample_is_a_capture() -> None:
     found = open_capture(SAMPLE, slice_rows=40_000)
     assert [s.rows for s in found.slices] == [40_000, 40_000, 14_434]
     assert (found.records, len(found.states)) == (94_434, 22)
-    assert read_slice(found.slices[2]).num_rows == 14_434
+    assert [t.num_rows for t in read_slice(found.slices[1], batch_rows=30_000)] == [20_000, 20_000]
+    whole = parquet.read_table(SAMPLE / "consumer_offsets.parquet", columns=["offset"])
+    parts = [t["offset"].to_pylist() for s in found.slices for t in read_slice(s, batch_rows=7_777)]
+    assert [o for part in parts for o in part] == whole["offset"].to_pylist()
     assert found.batches is not None
     assert all(b["transactional"] for b in found.batches)
+
+
+def test_a_large_row_group_is_cut_into_few_slices() -> None:
+    """Each slice reads its row group from the start, so there are at most four of one."""
+    assert len(open_capture(SAMPLE, slice_rows=1_000).slices) == 4
 
 
 def test_no_such_folder(tmp_path: Path) -> None:
@@ -85,7 +93,7 @@ def test_other_widths_are_welcome(tmp_path: Path) -> None:
             "key": pa.large_binary(), "value": pa.large_binary()}  # fmt: skip
     row = {"partition": 1, "offset": 2, "timestamp_ms": 3, "key": b"k", "value": b"v"}
     found = open_capture(capture(tmp_path / "c", wide, [row]))
-    table = read_slice(found.slices[0])
+    (table,) = read_slice(found.slices[0])
     assert table.to_pylist() == [row]
     assert table.schema.field("key").type == pa.binary()
     assert found.batches is None
@@ -111,7 +119,7 @@ def test_a_damaged_page_is_named(tmp_path: Path) -> None:
     damaged[1000:60_000] = bytes(59_000)
     file.write_bytes(damaged)
     with pytest.raises(InvalidCaptureError, match="row group 0 cannot be read"):
-        read_slice(Slice(str(file), 0, 0, 94_434))
+        list(read_slice(Slice(str(file), 0, 0, 94_434)))
 
 
 @pytest.mark.parametrize(

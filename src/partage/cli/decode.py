@@ -82,8 +82,8 @@ def decoded(source: Path) -> Iterator[dict[str, Any]]:
     from partage.pipeline.capture import open_records, read_slice
 
     for piece in open_records(source):
-        for batch in read_slice(piece).to_batches(max_chunksize=_AT_ONCE):
-            columns = batch.to_pydict()
+        for table in read_slice(piece, batch_rows=_AT_ONCE):
+            columns = table.to_pydict()
             for row in zip(*(columns[name] for name in _COLUMNS), strict=True):
                 yield _line(*row)
 

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["Capture", "Slice", "open_capture", "open_records", "read_slice"]
 
 _README = "the capture's README.md says what it must hold"
-#: Rows that one task reads: some tenths of a second of decoding.
+#: Rows that a worker holds at a time: some tenths of a second of decoding.
 SLICE_ROWS = 50_000
+#: A row group is cut into at most so many slices, since each of them reads it from its start.
+_MOST_CUTS = 4
 
 _RECORD_COLUMNS = {
     "partition": "int",
@@ -126,8 +128,9 @@ def _slices(path: Path, slice_rows: int) -> Iterator[Slice]:
     file = _opened(path, _RECORD_COLUMNS)
     for group in range(file.metadata.num_row_groups):
         rows = file.metadata.row_group(group).num_rows
-        for first in range(0, rows, slice_rows):
-            yield Slice(str(path), group, first, min(slice_rows, rows - first))
+        step = max(slice_rows, -(-rows // _MOST_CUTS))
+        for first in range(0, rows, step):
+            yield Slice(str(path), group, first, min(step, rows - first))
 
 
 def _opened(path: Path, columns: Mapping[str, str]) -> Any:
@@ -214,8 +217,8 @@ def _batches(folder: Path) -> tuple[Mapping[str, Any], ...] | None:
     return tuple(rows)
 
 
-def read_slice(piece: Slice) -> pa.Table:
-    """The rows of a slice, with the five columns as int64 and binary.
+def read_slice(piece: Slice, *, batch_rows: int = SLICE_ROWS) -> Iterator[pa.Table]:
+    """The rows of a slice, some at a time, with the five columns as int64 and binary.
 
     Raises:
         InvalidCaptureError: the file cannot be read there (damaged pages).
@@ -224,12 +227,19 @@ def read_slice(piece: Slice) -> pa.Table:
     from pyarrow import parquet
 
     names = list(_RECORD_COLUMNS)
+    kinds = [pa.int64(), pa.int64(), pa.int64(), pa.binary(), pa.binary()]
+    wanted = pa.schema(list(zip(names, kinds, strict=True)))
+    at, end = 0, piece.first + piece.rows
     try:
         with parquet.ParquetFile(piece.path) as file:
-            table = file.read_row_group(piece.row_group, columns=names)
-        table = table.slice(piece.first, piece.rows)
-        wanted = [pa.int64(), pa.int64(), pa.int64(), pa.binary(), pa.binary()]
-        return table.select(names).cast(pa.schema(list(zip(names, wanted, strict=True))))
+            for batch in file.iter_batches(batch_rows, [piece.row_group], names):
+                low, high = max(piece.first - at, 0), min(end - at, batch.num_rows)
+                at += batch.num_rows
+                if low < high:
+                    table = pa.Table.from_batches([batch.slice(low, high - low)])
+                    yield table.select(names).cast(wanted)
+                if at >= end:
+                    break
     except (pa.ArrowException, OSError) as e:
         raise InvalidCaptureError(
             f"{piece.path}: row group {piece.row_group} cannot be read ({e}); record it again"

@@ -90,7 +90,8 @@ def _task(
     transactions = Transactions(batches)
     for batch in numbers:
         for number in batch.column(0).to_pylist():
-            yield _as_batch(_decoded(read_slice(slices[number]), transactions))
+            for table in read_slice(slices[number]):
+                yield _as_batch(_decoded(table, transactions))
 
 
 def _as_batch(rows: list[_Row]) -> pa.RecordBatch:
@@ -107,7 +108,7 @@ def _as_batch(rows: list[_Row]) -> pa.RecordBatch:
 
 
 class Tally:
-    """Counts of one slice, or of all: what the accounting at the end of a run adds up.
+    """Counts of some records, or of all: what the accounting at the end of a run adds up.
 
     >>> a = Tally()
     >>> a.types["GROUP_METADATA v3"] += 2
@@ -122,7 +123,7 @@ class Tally:
         self.types: Counter[str] = Counter()
         #: Outcome name -> commit records.
         self.commits: Counter[str] = Counter()
-        #: log partition -> [first offset, last offset, records] of each slice.
+        #: log partition -> [first offset, last offset, records] of each batch.
         self.ranges: dict[int, list[list[int]]] = {}
         self.first_ms: int | None = None
         self.last_ms: int | None = None
@@ -146,7 +147,7 @@ class Tally:
         return made
 
     def add(self, other: Tally) -> None:
-        """The counts of another slice."""
+        """The counts of other records."""
         self.rows += other.rows
         self.bad += other.bad
         self.types += other.types
@@ -174,7 +175,7 @@ class _Raw(NamedTuple):
 
 
 def _decoded(table: pa.Table, transactions: Transactions) -> list[_Row]:
-    """All rows of one slice, in log order whatever their order in the file."""
+    """All rows of some records, in log order whatever their order in the file."""
     tally = Tally()
     tally.rows = table.num_rows
     placed, lost = _placed(table)
