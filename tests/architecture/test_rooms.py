@@ -77,7 +77,7 @@ LIBRARIES = {
     "capture": {"pyarrow", "kafka", "aiokafka"},
     "clients": {"kafka", "aiokafka", "faust", "mode"},
     "pipeline": {"pyspark", "pyarrow", "pandas", "rich"},
-    "report": {"jinja2", "rich"},
+    "report": {"jinja2", "rich", "pyarrow"},
     "testing": {"hypothesis"},
     "cli": {"typer", "click", "rich", "pyarrow"},
 }

@@ -68,36 +68,26 @@ def replay_and_report(
     Raises:
         PartageError: the capture, the folder or the environment cannot be used.
     """
-    _expect_ours(to)
-    _expect_jinja()
     from partage.pipeline.replay import replay as run
+    from partage.report.data import read_run
+    from partage.report.html import environment, write_page
+    from partage.report.terminal import summary
 
+    _expect_ours(to)
+    environment()  # is jinja2 there? better asked before a minute of work than after it
     with _told() as progress:
         run(capture, to, strategies=strategies, progress=progress)
         progress("report", 0, 0)
-        page = _report(to)
+        found = read_run(to)
+        page = write_page(found, to / REPORT)
         progress("report", 1, 1)
-    _closing_words(to, page)
-    if open_it or (open_it is None and interactive() and has_display()):
-        webbrowser.open(page.absolute().as_uri())
-
-
-def _report(to: Path) -> Path:
-    from partage.report.data import read_run
-    from partage.report.html import write_page
-
-    return write_page(read_run(to), to / REPORT)
-
-
-def _closing_words(to: Path, page: Path) -> None:
-    from partage.report.data import read_run
-    from partage.report.terminal import summary
-
     console = out()
-    for part in summary(read_run(to)):
+    for part in summary(found):
         console.print(part)
     console.print(name(f"tables   {to}", "dim"), soft_wrap=True)
     console.print(name(f"report   {page}", "bold"), soft_wrap=True)
+    if open_it or (open_it is None and interactive() and has_display()):
+        webbrowser.open(page.absolute().as_uri())
 
 
 def _expect_ours(to: Path) -> None:
@@ -113,23 +103,6 @@ def _expect_ours(to: Path) -> None:
     if not (to / "manifest.json").is_file() and not (to / "tables").is_dir():
         what = "must be empty or an earlier output of Partage; nothing was written"
         raise InvalidConfigError("--out", what, str(to))
-
-
-def _expect_jinja() -> None:
-    """Before a minute of work, not after it."""
-    from partage.errors import MissingExtraError
-
-    try:
-        import_template_engine()
-    except ImportError:
-        raise MissingExtraError("jinja2", extra="report") from None
-
-
-def import_template_engine() -> None:
-    """Import what only the report needs."""
-    from partage.report.html import environment
-
-    environment()
 
 
 @contextmanager

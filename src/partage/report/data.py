@@ -1,0 +1,235 @@
+"""Reads a published run, through its manifest, into plain values.
+
+Sums are made by columns, so that a large run costs little; single rebalances are read for
+the newest `MOST_STEPS` of a group only, and for `MOST_STEPS_IN_ALL` of a run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from partage.errors import InvalidCaptureError, MissingExtraError
+from partage.report.run import RECORDED, BadRecord, Cell, Figures, Group, Run, Step, total
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["MOST_BAD", "MOST_STEPS", "MOST_STEPS_IN_ALL", "read_run"]
+
+MOST_STEPS = 200
+MOST_STEPS_IN_ALL = 5_000
+MOST_BAD = 200
+
+_FORMAT = 1
+_NOT_YET = "not yet in Partage"
+_STEP_COLUMNS = [
+    "group", "incarnation", "generation", "log_partition", "log_offset", "time_ms", "cause",
+    "follow_up", "joined", "left", "strategy", "members", "partitions", "gap_before", "why_not",
+]  # fmt: skip
+_REPLAY_COLUMNS = [
+    "group", "incarnation", "generation", "strategy", "status", "claimed", "agrees", "counts",
+    "moved", "avoidable", "spread", "best_spread", "idle", "rack_mismatches", "breaches",
+]  # fmt: skip
+
+
+def read_run(out: str | Path) -> Run:
+    """The newest published run of an output folder.
+
+    Raises:
+        InvalidCaptureError: there is none, or one of its files cannot be read.
+        MissingExtraError: pyarrow is not installed.
+    """
+    folder = _Folder(Path(out))
+    replays = folder.table("replays", _REPLAY_COLUMNS)
+    by_group = _figures(replays)
+    steps, most_members = _steps(folder.table("rebalances", _STEP_COLUMNS), replays)
+    rows = folder.table("groups").to_pylist()
+    rows.sort(key=lambda r: (-r["rebalances"], r["group"]))
+    groups = tuple(
+        _group(i, row, by_group.get(row["group"], {}), steps, most_members)
+        for i, row in enumerate(rows)
+    )
+    overall: dict[str, list[Figures]] = {}
+    for figures in by_group.values():
+        for name, one in figures.items():
+            overall.setdefault(name, []).append(one)
+    sums = {name: total(of) for name, of in overall.items()}
+    return Run(folder.summary, groups, _order(folder.summary, sums), sums, folder.bad())
+
+
+class _Folder:
+    """The files that a manifest names."""
+
+    def __init__(self, out: Path) -> None:
+        self._out = out
+        self._manifest = self._json(out / "manifest.json")
+        if self._manifest.get("format") != _FORMAT:
+            what = "written by another version of Partage; run partage replay again"
+            raise InvalidCaptureError(f"{out / 'manifest.json'}: {what}")
+        self.summary = self._json(out / str(self._manifest.get("summary", "summary.json")))
+
+    def _json(self, path: Path) -> dict[str, Any]:
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as e:
+            what = f"no published run ({e}); run partage replay first"
+            raise InvalidCaptureError(f"{path}: {what}") from None
+        if not isinstance(found, dict):
+            raise InvalidCaptureError(f"{path}: must be a JSON object; run partage replay again")
+        return found
+
+    def table(self, name: str, columns: list[str] | None = None) -> pa.Table:
+        """A table, or some of its columns."""
+        try:
+            import pyarrow as pa
+            from pyarrow import parquet
+        except ImportError:
+            raise MissingExtraError("pyarrow", extra="spark") from None
+        try:
+            paths = [self._out / f["path"] for f in self._manifest["tables"][name]]
+            return pa.concat_tables(parquet.ParquetFile(p).read(columns) for p in paths)
+        except (pa.ArrowException, OSError, KeyError, TypeError) as e:
+            what = f"table {name} cannot be read ({e}); run partage replay again"
+            raise InvalidCaptureError(f"{self._out}: {what}") from None
+
+    def bad(self) -> tuple[BadRecord, ...]:
+        """The first bad records, in the log's order."""
+        names = ["partition", "offset", "part", "why", "group"]
+        table = self.table("bad_records", names)
+        order = table.sort_by([("partition", "ascending"), ("offset", "ascending")])
+        return tuple(BadRecord(**row) for row in order.slice(0, MOST_BAD).to_pylist())
+
+
+def _figures(replays: pa.Table) -> dict[str, dict[str, Figures]]:
+    """Group -> strategy -> sums."""
+    from pyarrow import compute as pc
+
+    def flag(mask: Any) -> Any:
+        return pc.cast(pc.fill_null(mask, False), "int64")
+
+    status, spread = replays["status"], replays["spread"]
+    counted = pc.and_(replays["counts"], pc.is_valid(replays["agrees"]))
+    derived = {
+        "rebalances": flag(pc.is_valid(status)),
+        "done": flag(pc.equal(status, "done")),
+        "refused": flag(pc.equal(status, "refused")),
+        "missing": flag(pc.equal(status, _NOT_YET)),
+        "claimed": flag(replays["claimed"]),
+        "proven": flag(pc.is_valid(replays["avoidable"])),
+        "even": flag(pc.equal(spread, replays["best_spread"])),
+        "judged": flag(pc.is_valid(replays["best_spread"])),
+        "incomplete": flag(pc.greater(replays["breaches"], 0)),
+        "counted": flag(counted),
+        "agreed": flag(pc.and_(counted, pc.fill_null(replays["agrees"], False))),
+    }
+    for name in ("moved", "avoidable", "idle", "rack_mismatches"):
+        derived[name] = pc.cast(pc.fill_null(replays[name], 0), "int64")
+    table = replays.select(["group", "strategy", "spread"])
+    for name, column in derived.items():
+        table = table.append_column(name, column)
+    sums = table.group_by(["group", "strategy"]).aggregate(
+        [(name, "sum") for name in derived] + [("spread", "max")]
+    )
+    out: dict[str, dict[str, Figures]] = {}
+    for row in sums.to_pylist():
+        values = {name: row[f"{name}_sum"] for name in derived}
+        made = Figures(row["strategy"], largest_spread=row["spread_max"], **values)
+        out.setdefault(row["group"], {})[row["strategy"]] = made
+    return out
+
+
+def _steps(rebalances: pa.Table, replays: pa.Table) -> tuple[dict[str, list[Step]], dict[str, int]]:
+    """The newest rebalances of each group in the log's order, and its most members."""
+    order = [("group", "ascending"), ("log_partition", "ascending"), ("log_offset", "ascending")]
+    table = rebalances.sort_by(order)
+    most = table.group_by("group").aggregate([("members", "max")]).to_pylist()
+    rows = table.take(_newest(table["group"].to_pylist())).to_pylist()
+    cells = _cells(replays, {(r["group"], r["incarnation"], r["generation"]) for r in rows})
+    steps: dict[str, list[Step]] = {}
+    for row in rows:
+        key = (row["group"], row["incarnation"], row["generation"])
+        steps.setdefault(row["group"], []).append(_step(row, cells.get(key, {})))
+    return steps, {row["group"]: row["members_max"] for row in most}
+
+
+def _newest(groups: list[str]) -> list[int]:
+    """Positions of the rows to show: the last of each group, fewer if there are many groups."""
+    counts = Counter(groups)
+    each = max(1, min(MOST_STEPS, MOST_STEPS_IN_ALL // max(len(counts), 1)))
+    seen: Counter[str] = Counter()
+    kept = []
+    for i, group in enumerate(groups):
+        seen[group] += 1
+        if seen[group] > counts[group] - each:
+            kept.append(i)
+    return kept
+
+
+def _cells(
+    replays: pa.Table, wanted: set[tuple[str, int, int]]
+) -> dict[tuple[str, int, int], dict[str, Cell]]:
+    keys = list(
+        zip(*(replays[n].to_pylist() for n in ("group", "incarnation", "generation")), strict=True)
+    )
+    rows = replays.take([i for i, key in enumerate(keys) if key in wanted]).to_pylist()
+    out: dict[tuple[str, int, int], dict[str, Cell]] = {}
+    for row in rows:
+        key = (row["group"], row["incarnation"], row["generation"])
+        out.setdefault(key, {})[row["strategy"]] = Cell(
+            row["status"], row["moved"], row["avoidable"], row["spread"], row["agrees"]
+        )
+    return out
+
+
+def _step(row: Mapping[str, Any], cells: Mapping[str, Cell]) -> Step:
+    same = (
+        "incarnation", "generation", "time_ms", "cause", "strategy", "members", "partitions",
+        "gap_before", "why_not",
+    )  # fmt: skip
+    return Step(sort=_sort(row), cells=cells, **{name: row[name] for name in same})
+
+
+def _sort(row: Mapping[str, Any]) -> str:
+    if row["members"] == 0:
+        return "empty"
+    if row["follow_up"]:
+        return "again"
+    if row["joined"] and not row["left"]:
+        return "join"
+    if row["left"] and not row["joined"]:
+        return "leave"
+    return "change"
+
+
+def _group(
+    number: int,
+    row: Mapping[str, Any],
+    figures: Mapping[str, Figures],
+    steps: Mapping[str, list[Step]],
+    most_members: Mapping[str, int],
+) -> Group:
+    same = (
+        "kind", "status", "why", "records", "commits", "rebalances", "incarnations",
+        "missing_generations",
+    )  # fmt: skip
+    return Group(
+        name=row["group"],
+        anchor=f"g{number}",
+        claimed=tuple(row["claimed"]),
+        clients=tuple(row["clients"]),
+        most_members=most_members.get(row["group"], 0),
+        figures=figures,
+        steps=tuple(steps.get(row["group"], ())),
+        **{name: row[name] for name in same},
+    )
+
+
+def _order(summary: Mapping[str, Any], sums: Mapping[str, Figures]) -> tuple[str, ...]:
+    """As the run was asked, then those that Partage does not have yet."""
+    asked = [name for name in summary.get("asked", ()) if name in sums]
+    rest = sorted(name for name in sums if name not in asked and name != RECORDED)
+    return (*asked, *rest)

@@ -1,0 +1,139 @@
+"""A run's closing words on a terminal: coverage first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from partage.report import words
+from partage.report.run import RECORDED, Figures, Run
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+    from rich.text import Text
+
+__all__ = ["MOST_GROUPS", "summary"]
+
+#: Groups told of on a terminal; the page has all of them.
+MOST_GROUPS = 15
+#: Plans that differ from the record, likewise.
+MOST_TOLD = 10
+
+
+def summary(run: Run) -> Iterator[RenderableType]:
+    """What to print when a run is over, part by part."""
+    from rich.text import Text
+
+    yield Text("")
+    yield _facts(run)
+    if run.recorded.done:
+        yield Text("")
+        yield _strategies(run)
+        if any(f.exists and not f.comparable for n, f in run.figures.items() if n != RECORDED):
+            yield Text("* refused some, or left partitions without owner: not comparable", "dim")
+    if run.replayed:
+        yield Text("")
+        yield Text("partitions moved, as recorded and under each strategy", "dim")
+        yield _groups(run)
+        hidden = len(run.groups) - len(run.replayed)
+        more = len(run.replayed) - MOST_GROUPS
+        told = f"{words.plural(hidden, 'group')} not replayed; the report says why"
+        yield Text(f"{words.plural(more, 'more group')}; {told}" if more > 0 else told, "dim")
+    yield Text("")
+    yield Text(f"{words.headline(run)} {words.advice(run)}", "bold")
+    yield Text("")
+
+
+def _plain(title: str, columns: list[str]) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold", collapse_padding=True)
+    table.add_column(title, overflow="fold", max_width=28)
+    for column in columns:
+        table.add_column(column, justify="right")
+    return table
+
+
+def _facts(run: Run) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    cover, accounting, agreement = (
+        run.summary[name] for name in ("coverage", "accounting", "agreement")
+    )
+    missing = cover["missing_before"] + cover["missing_within"]
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    known = cover["rebalances"] + missing
+    table.add_row(
+        "coverage",
+        f"{words.percent(cover['rebalances'], known)} of {words.plural(known, 'known generation')} "
+        f"still in the log ({words.count(missing)} missing)",
+    )
+    bad = f"{words.count(accounting['bad'])} damaged (kept in bad_records)"
+    table.add_row(
+        "records",
+        Text(
+            f"{words.count(accounting['records'])} read = {words.count(accounting['decoded'])} "
+            f"decoded + {bad}",
+            "yellow" if accounting["bad"] else "",
+        ),
+    )
+    told = (
+        f"{agreement['agreed']} of {agreement['counted']} recorded plans of Java clients come out"
+    )
+    table.add_row("agreement", told if agreement["counted"] else "nothing to compare")
+    for one in agreement["disagreements"]:
+        why = one["why"] or "not explained"
+        where = f"{one['group']} generation {one['generation']} ({one['strategy']})"
+        table.add_row("", Text(f"{_clean(where)}: {_clean(why)}", "dim"))
+    return table
+
+
+def _strategies(run: Run) -> Table:
+    from rich.text import Text
+
+    columns = ["moved", "avoidable", "most even", "idle", "refused"]
+    table = _plain("strategy", columns)
+    for strategy in (RECORDED, *run.strategies):
+        f = run.figures[strategy]
+        label = Text(strategy, "bold" if strategy == RECORDED else "")
+        if not f.exists:
+            table.add_row(label, Text("not yet in Partage", "dim"), *("",) * 4)
+            continue
+        mark = "" if f.comparable or strategy == RECORDED else "*"
+        figures = (
+            f"{words.count(f.moved)}{mark}", words.count(f.avoidable),
+            words.percent(f.even, f.judged), words.count(f.idle), words.count(f.refused),
+        )  # fmt: skip
+        table.add_row(label, *figures)
+    return table
+
+
+def _groups(run: Run) -> Table:
+    from rich.text import Text
+
+    names = [name for name in run.strategies if run.figures[name].exists]
+    fit = [name for name in names if run.figures[name].comparable][:4]
+    table = _plain("group", ["rebalances", "recorded", *fit])
+    for group in run.replayed[:MOST_GROUPS]:
+        recorded = group.figures[RECORDED]
+        cells = [_against(group.figures.get(name), recorded) for name in fit]
+        table.add_row(Text(_clean(group.name)), str(group.rebalances), str(recorded.moved), *cells)
+    return table
+
+
+def _against(figures: Figures | None, recorded: Figures) -> Text:
+    from rich.text import Text
+
+    if figures is None or not figures.done:
+        return Text("-", "dim")
+    less, more = figures.moved < recorded.moved, figures.moved > recorded.moved
+    return Text(str(figures.moved), "green" if less else "red" if more else "")
+
+
+def _clean(name: str) -> str:
+    """A foreign name without control characters, which a terminal would obey."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
