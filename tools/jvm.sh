@@ -25,7 +25,10 @@ fi
 ../tools/check-java.sh || exit 3
 if [ -n "${JAVA_HOME:-}" ]; then javac="$JAVA_HOME/bin/javac"; else javac=javac; fi
 command -v "$javac" >/dev/null || missing "no javac: install a JDK 17, not only a JRE"
-if command -v mvn >/dev/null; then maven=mvn; else maven=./mvnw; fi
+if command -v mvn >/dev/null; then maven=mvn
+elif [ -n "${MVNW_REPOURL:-}" ]; then maven=./mvnw
+else missing "no Maven: install it, or set MVNW_REPOURL to a Maven repository for jvm/mvnw"
+fi
 
 # One second earlier than the build, so that a file edited meanwhile is newer.
 touch target/.started
