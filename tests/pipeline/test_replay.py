@@ -8,7 +8,12 @@ import pytest
 
 from captured import DATA, SAMPLE, lines, parsed
 from captures import capture, records, rows_of
-from partage.errors import AccountingError, InvalidCaptureError, UnknownStrategyError
+from partage.errors import (
+    AccountingError,
+    InvalidCaptureError,
+    InvalidConfigError,
+    UnknownStrategyError,
+)
 from partage.pipeline import replay as replay_module
 from partage.pipeline.replay import replay
 from partage.pipeline.schemas import COLUMNS, TABLES, schema
@@ -208,6 +213,25 @@ def test_a_run_that_does_not_add_up_is_not_published(spark, tmp_path: Path, monk
         read_table(tmp_path / "out", "groups")
 
 
+def test_a_damaged_page_is_our_error(spark, tmp_path: Path) -> None:
+    """Damage that only a worker's reading finds ends the run with file and row group."""
+    folder = capture(tmp_path / "c", records().slice(0, 20_000), compression="zstd")
+    file = folder / "consumer_offsets.parquet"
+    damaged = bytearray(file.read_bytes())
+    damaged[500:20_000] = bytes(19_500)
+    file.write_bytes(damaged)
+    with pytest.raises(InvalidCaptureError, match="row group 0 cannot be read"):
+        replay(folder, tmp_path / "out", spark=spark)
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_an_output_that_cannot_be_made(spark, tmp_path: Path) -> None:
+    """A file in the way of the output folder is named before Spark works."""
+    (tmp_path / "out").write_text("in the way")
+    with pytest.raises(InvalidConfigError, match="setting out: cannot be made"):
+        replay(SAMPLE, tmp_path / "out", spark=spark)
+
+
 def test_chosen_strategies_only(spark, tmp_path: Path) -> None:
     """Strategies are taken by name; an unknown one is an error before anything is written."""
     folder = capture(tmp_path / "c", records().slice(0, 500))
@@ -222,4 +246,5 @@ def test_chosen_strategies_only(spark, tmp_path: Path) -> None:
 def test_a_session_of_the_user_stays_as_it_was(spark, replayed) -> None:
     """The user's session is still open after a run, and has its settings back."""
     assert spark.range(3).count() == 3
+    assert spark.sparkContext.getLocalProperty("spark.jobGroup.id") is None
     assert replayed.summary["versions"]["spark"] == spark.version

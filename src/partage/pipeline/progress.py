@@ -17,6 +17,8 @@ __all__ = ["Progress", "Stages"]
 Progress = Callable[[str, int, int], None]
 
 _SECONDS_BETWEEN = 0.2
+#: What `setJobGroup` sets.
+_JOB_GROUP = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 
 
 class Stages:
@@ -50,8 +52,10 @@ class Stages:
             raise
         finally:
             over.set()
-            if thread is not None:
+            if thread is not None and spark is not None:
                 thread.join()
+                for name_of in _JOB_GROUP:  # the user's own jobs are none of ours
+                    spark.sparkContext.setLocalProperty(name_of, None)  # type: ignore[arg-type]
             self.seconds[name] = round(monotonic() - began, 3)
         self._progress(name, 1, 1)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import partage
-from partage.errors import InvalidCaptureError, MissingExtraError
+from partage.errors import InvalidCaptureError, InvalidConfigError, MissingExtraError
 from partage.pipeline.progress import Progress, Stages
 from partage.pipeline.summary import Summary, summarised
 from partage.pipeline.write import Receipt, TableWriters, discard, publish
@@ -54,6 +55,7 @@ def replay(
 
     Raises:
         InvalidCaptureError: the capture cannot be used; says which file and column.
+        InvalidConfigError: the output folder cannot be made.
         UnknownStrategyError: the registry has no such strategy.
         MissingExtraError, MissingJavaError: Spark cannot be started.
         AccountingError: the run does not add up; nothing is published.
@@ -111,7 +113,7 @@ def _jobs(
     decoded = decode_job(spark, source).persist()
     states = spark.sparkContext.broadcast(tuple(json.dumps(s) for s in source.states))
     try:
-        with stages.stage("decode", spark):
+        with stages.stage("decode", spark), _errors_of_workers():
             for row in decoded.where(f"kind = {int(Kind.TALLY)}").select("text").collect():
                 tally.add(Tally.of_json(row.text))
         with stages.stage("replay", spark):
@@ -127,6 +129,20 @@ def _jobs(
         decoded.unpersist()
         states.destroy()
     return tally, receipts, groups
+
+
+@contextmanager
+def _errors_of_workers() -> Iterator[None]:
+    """Only reading tells that a page of a file is damaged: our error, not Spark's stack trace."""
+    from pyspark.errors import PythonException
+
+    try:
+        yield
+    except PythonException as e:
+        said = re.search(r"partage\.errors\.InvalidCaptureError: (.+)", str(e))
+        if said is None:
+            raise
+        raise InvalidCaptureError(said[1].strip()) from None
 
 
 def _received(job: DataFrame) -> tuple[list[Receipt], list[str]]:
@@ -150,8 +166,7 @@ def _folder(out: Path) -> Path:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as e:
-        what = f"{out}: cannot be made ({e.strerror}); give another output folder"
-        raise InvalidCaptureError(what) from None
+        raise InvalidConfigError("out", f"cannot be made ({e.strerror})", str(out)) from None
     return out
 
 

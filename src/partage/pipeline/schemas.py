@@ -53,7 +53,7 @@ COLUMNS: dict[str, tuple[_Column, ...]] = {
         ("time_ms", "int64", "the record's timestamp"),
         (
             "event", "string",
-            "created, rebalance, rewritten, emptied, deleted, gap, join, leave, restart, "
+            "created, rebalance, rewritten, emptied, deleted, migrated, gap, join, leave, restart, "
             "resubscription, leader, strategy, topics",
         ),
         ("member", "string?", "member id, where it is about one"),
