@@ -163,9 +163,10 @@ class Plan(Assignment):
     warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        counts = np.bincount(self.partition, minlength=1)
-        if counts.max(initial=0) > 1:
-            twice = np.flatnonzero(counts > 1).tolist()
+        given = np.zeros(self.index.partitions, bool)
+        given[self.partition] = True
+        if np.count_nonzero(given) < len(self.partition):
+            twice = np.flatnonzero(np.bincount(self.partition) > 1).tolist()
             raise PlanInvariantError([_twice(self.index.name(p)) for p in twice])
 
     @cached_property

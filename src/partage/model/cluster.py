@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Broker", "Cluster"]
 
+_SMALL_TABLE = 1 << 26
+
 
 @dataclass(frozen=True, slots=True)
 class Broker:
@@ -108,13 +110,19 @@ class Cluster:
         """Existing partitions sorted by (topic, number), and where each topic starts."""
         alive = np.flatnonzero(self.partition_exists).astype(np.int32)
         topic, number = self.index.topic_of[alive], self.index.number_of[alive]
-        alive = alive[np.lexsort((number, topic))]
+        if not np.array_equal(self.index.extent_topic, np.arange(len(self.index.extent_topic))):
+            alive = alive[np.lexsort((number, topic))]  # some topic grew: it has several extents
         start = np.searchsorted(self.index.topic_of[alive], np.arange(len(self.index.topics) + 1))
         return alive, start.astype(np.int32)
 
     def topic(self, name: str) -> int:
         """Number of the existing topic of this name, -1 if there is none."""
         return self._live.get(name, -1)
+
+    def topic_all(self, names: Sequence[str]) -> list[int]:
+        """Numbers of many topics, -1 where there is none."""
+        number = self._live.get
+        return [number(name, -1) for name in names]
 
     def partitions_of(self, topic: str | int) -> Int32Array:
         """int32[n]: dense numbers of a topic's existing partitions, by partition number."""
@@ -142,10 +150,19 @@ class Cluster:
         owner = np.repeat(np.arange(count, dtype=np.int64), np.diff(self.replica_start))
         rack = of_broker[self.replica] if len(self.replica) else np.zeros(0, np.int32)
         known = rack >= 0
-        keys = np.unique(owner[known] * max(len(number), 1) + rack[known])
         width = max(len(number), 1)
-        start = np.searchsorted(keys, np.arange(count + 1, dtype=np.int64) * width)
-        return start.astype(np.int32), (keys % width).astype(np.int32)
+        keys = owner[known] * width + rack[known]
+        if count * width <= _SMALL_TABLE:
+            # Marking is many times faster than sorting, and than `numpy.unique`, which hashes.
+            there = np.zeros(count * width, bool)
+            there[keys] = True
+            keys = np.flatnonzero(there)
+        else:
+            keys.sort()
+            keys = keys[np.diff(keys, prepend=-1) > 0]
+        start = np.zeros(count + 1, np.int32)
+        np.cumsum(np.bincount(keys // width, minlength=count), out=start[1:])
+        return start, (keys % width).astype(np.int32)
 
     def racks_of(self, partition: int) -> tuple[str, ...]:
         """Names of the distinct racks that hold a replica of a partition."""

@@ -24,7 +24,7 @@ class Balancing:
     """
 
     def __init__(self, table: Table) -> None:
-        spots, members = len(table.claimed.spots.topic), table.scene.members
+        spots, members = table.claimed.spots.count, table.scene.members
         self._table = table
         self.owner: Int32Array = np.full(spots, -1, np.int32)
         self.seq: Int32Array = np.zeros(spots, np.int32)
@@ -129,9 +129,9 @@ class Balancing:
     def _ready_for_movements(self) -> None:
         spots = self._table.claimed.spots
         scene = self._table.scene
-        self._net = np.full((5, len(spots.topic)), -1, np.int32)
+        self._net = np.full((5, spots.count), -1, np.int32)
         # Every set has a spot of its own, and every topic a place for its first set.
-        width = max(len(spots.topic), len(scene.topics))
+        width = max(spots.count, len(scene.topics))
         self._sets = np.full((SET_ROWS, width), -1, np.int32)
         self._sets[UNUSED] = np.arange(width)
         names = [scene.problem.index.topics[t] for t in scene.topics.tolist()]

@@ -8,12 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.sticky.scene import Scene, Spots
-from partage.model import NO_GENERATION, Claims, Member
+from partage.groups.sticky.scene import Scene, Spots, keys_of
+from partage.groups.sticky.userdata import read_together
+from partage.groups.sticky.userdata_steps import read_claims
+from partage.model import NO_GENERATION, Member
 from partage.model.index import Int32Array
 from partage.wire.sticky_userdata import decode_sticky_user_data
 
 __all__ = ["Claimed", "from_owned", "from_user_data", "raw_owned"]
+
+#: Bytes of user data from which on reading them one member at a time takes longer.
+_WORTH_A_KERNEL = 1 << 20
+
+_List = tuple[int, Int32Array, Int32Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +45,13 @@ class Claimed:
 def from_user_data(scene: Scene) -> Claimed:
     """The claims that ``StickyAssignor`` believes: the user data, and nothing else."""
     group = scene.problem.group
+    total = sum(len(m.user_data) for m in group if m.user_data)
+    if total >= _WORTH_A_KERNEL or read_claims.ready:
+        read = read_together(scene)
+        if read is not None:
+            return _placed(scene, *read)
     number_of = scene.topic_by_name
-    lists: list[tuple[int, Int32Array, Int32Array]] = []
+    lists: list[_List] = []
     generation: list[int | None] = [None] * len(group)
     for m in scene.visit:
         claims, generation[m] = decode_sticky_user_data(group[m].user_data)
@@ -47,21 +59,22 @@ def from_user_data(scene: Scene) -> Claimed:
         if known:
             pairs = np.array(known, np.int32)
             lists.append((m, pairs[:, 0], pairs[:, 1]))
-    return _claimed(scene, lists, generation)
+    return _placed(scene, _joined(lists), _as_arrays(generation))
 
 
 def from_owned(scene: Scene) -> Claimed:
     """The claims that ``CooperativeStickyAssignor`` believes: owned partitions."""
-    group = scene.problem.group
-    generation: list[int | None] = [_cooperative_generation(member) for member in group]
-    return _claimed(scene, _owned_lists(scene), generation)
+    generation = [_cooperative_generation(member) for member in scene.problem.group]
+    return _placed(scene, _owned(scene), _as_arrays(generation))
 
 
 def raw_owned(scene: Scene, spots: Spots) -> tuple[Int32Array, Int32Array]:
     """Members and spots of every owned partition that is one of ``spots``."""
-    lists = _owned_lists(scene)
-    member, topic, number = _joined(lists)
-    keys = (topic.astype(np.int64) << 32) | (number.astype(np.int64) + (1 << 31))
+    member, topic, number = _owned(scene)
+    if spots.regular and scene.counted:
+        inside = (number >= 0) & (number < scene.counts[topic])
+        return member[inside], scene.start[topic[inside]] + number[inside]
+    keys = keys_of(topic, number)
     order = np.argsort(spots.keys)
     at = np.searchsorted(spots.keys[order], keys)
     at[at == len(order)] = 0
@@ -80,31 +93,32 @@ def _cooperative_generation(member: Member) -> int | None:
     return int.from_bytes(member.user_data[:4], "big", signed=True)
 
 
-def _owned_lists(scene: Scene) -> list[tuple[int, Int32Array, Int32Array]]:
+def _owned(scene: Scene) -> tuple[Int32Array, Int32Array, Int32Array]:
+    """(member, topic, number) of every owned partition of a known topic, in visiting order."""
+    group = scene.problem.group
     number_of = scene.topic_by_name
     # Claims made from one plan share their tuple of names: it is resolved once.
     resolved: dict[int, Int32Array] = {}
-    lists = []
+    lists: list[_List] = []
     for m in scene.visit:
-        claims: Claims = scene.problem.group[m].owned
-        if not len(claims):
-            continue
-        names = resolved.get(id(claims.topics))
-        if names is None:
-            names = np.array([number_of.get(n, -1) for n in claims.topics], np.int32)
-            resolved[id(claims.topics)] = names
-        topic, number = names[claims.topic_ix], claims.partition
-        known = topic >= 0
-        if not known.all():
-            topic, number = topic[known], number[known]
-        if len(topic):
-            lists.append((m, topic, number))
-    return lists
+        claims = group[m].owned
+        if len(claims):
+            if id(claims.topics) not in resolved:
+                numbers = [number_of.get(n, -1) for n in claims.topics]
+                resolved[id(claims.topics)] = np.array(numbers, np.int32)
+            lists.append((m, claims.topic_ix, claims.partition))
+    if len(resolved) > 1:
+        lists = [(m, resolved[id(group[m].owned.topics)][ix], n) for m, ix, n in lists]
+    member, topic, number = _joined(lists)
+    if len(resolved) == 1:
+        topic = next(iter(resolved.values()))[topic]
+    known = topic >= 0
+    if known.all():
+        return member, topic, number
+    return member[known], topic[known], number[known]
 
 
-def _joined(
-    lists: Sequence[tuple[int, Int32Array, Int32Array]],
-) -> tuple[Int32Array, Int32Array, Int32Array]:
+def _joined(lists: Sequence[_List]) -> tuple[Int32Array, Int32Array, Int32Array]:
     if not lists:
         empty = np.zeros(0, np.int32)
         return empty, empty, empty
@@ -113,17 +127,17 @@ def _joined(
     return member, np.concatenate([t for _, t, _ in lists]), np.concatenate([n for *_, n in lists])
 
 
-def _claimed(
+def _as_arrays(generation: Sequence[int | None]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    number = [NO_GENERATION if g is None else g for g in generation]
+    return np.array(number, np.int64), np.array([g is not None for g in generation], bool)
+
+
+def _placed(
     scene: Scene,
-    lists: Sequence[tuple[int, Int32Array, Int32Array]],
-    generation: Sequence[int | None],
+    claims: tuple[Int32Array, Int32Array, Int32Array],
+    generations: tuple[NDArray[np.int64], NDArray[np.bool_]],
 ) -> Claimed:
-    member, topic, number = _joined(lists)
+    member, topic, number = claims
+    generation, dated = generations
     spot, spots = scene.located(topic, number)
-    return Claimed(
-        member,
-        spot,
-        spots,
-        np.array([NO_GENERATION if g is None else g for g in generation], np.int64),
-        np.array([g is not None for g in generation], bool),
-    )
+    return Claimed(member, spot, spots, generation, dated)

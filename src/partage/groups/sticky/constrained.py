@@ -8,16 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.groups.sticky.constrained_racks import give_by_rack
-from partage.groups.sticky.decision import Decision, Transfers, by_member
+from partage.groups.sticky.decision import Decision, Transfers
 from partage.groups.sticky.racks import Racks
 from partage.groups.sticky.refusals import JavaRefusal
-from partage.groups.sticky.scan import Owned
+from partage.groups.sticky.rows import Rows
+from partage.groups.sticky.scan import NOBODY, Owned
 from partage.groups.sticky.scene import Scene, Spots
 from partage.model.index import Int32Array
 
 __all__ = ["constrained"]
-
-NOBODY = -1
 
 
 @dataclass(slots=True)
@@ -39,16 +38,6 @@ class Quota:
     exact: list[int]
 
 
-@dataclass(frozen=True, eq=False)
-class _Kept:
-    """What owners keep, member after member (in join order), and from whom the rest is taken."""
-
-    member: Int32Array
-    spot: Int32Array
-    size: Int32Array
-    taken_from: Int32Array
-
-
 def constrained(scene: Scene, owned: Owned, spots: Spots, racks: Racks) -> Decision:
     """Kafka's ``ConstrainedAssignmentBuilder``.
 
@@ -61,61 +50,49 @@ def constrained(scene: Scene, owned: Owned, spots: Spots, racks: Racks) -> Decis
         raise JavaRefusal(what, "ArithmeticException")
     low, extra = divmod(scene.partitions, members)
     quota = Quota(low, low + (extra > 0), extra, 0, [], [])
-    kept = _keep(scene, owned, spots, racks, quota)
+    owner, taken_from = _without_lost(owned, racks)
+    keep = _keep(scene, owner, quota)
     rank = scene.problem.group.member_rank
     quota.under.sort(key=rank.__getitem__)
     quota.exact.sort(key=rank.__getitem__)
-    free = nobodys(spots, kept.spot)
+    rows = Rows(members)
+    rows.keep(spots, owner, keep, taken_from)
+    free = nobodys(spots, owner, anything=bool(keep.any()))
     if racks.any_member:
         free = free[np.argsort(racks.weight[free], kind="stable")]
-    size = kept.size.astype(np.int64)
-    given_spot = given_member = np.zeros(0, np.int32)
+    size = keep.astype(np.int64)
     if racks.active:
-        given_spot, given_member, free = give_by_rack(free, racks, quota, size, scene)
-    dealt = _dealt(len(free), quota, size)
-    given = Transfers(np.concatenate([given_spot, free]), np.concatenate([given_member, dealt]))
-    return _decided(members, kept, given, owned.disputed, spots)
+        spot, member, free = give_by_rack(free, racks, quota, size, scene)
+        dealt = _dealt(len(free), quota, size)
+        given = Transfers(np.concatenate([spot, free]), np.concatenate([member, dealt]))
+    else:
+        given = Transfers(free, _dealt(len(free), quota, size))
+    transfers = _changing(given, taken_from, owned.disputed)
+    start, spot = rows.finish(keep, given)
+    return Decision(start, spot, spots, transfers)
 
 
-def _keep(scene: Scene, owned: Owned, spots: Spots, racks: Racks, quota: Quota) -> _Kept:
-    """Step 1: the first partitions by number, up to the quota; who still has room is noted."""
-    taken_from = np.full(len(spots.topic), NOBODY, np.int32)
-    member, spot = owned.member, owned.spot
-    if not len(spot):
-        for m in scene.owners:
-            _room(m, 0, quota)
-        return _Kept(member, spot, np.zeros(scene.members, np.int32), taken_from)
+def _without_lost(owned: Owned, racks: Racks) -> tuple[Int32Array, Int32Array]:
+    """Owners without what racks or disputes take from them, and whom racks took it from."""
+    owner = owned.owner
+    taken_from = np.full(len(owner), NOBODY, np.int32)
     if racks.active:
-        away = racks.mismatch(member, spot)
-        taken_from[spot[away]] = member[away]
-        member, spot = member[~away], spot[~away]
-    undisputed = ~owned.disputed[spot]
-    if not undisputed.all():
-        member, spot = member[undisputed], spot[undisputed]
-    member, spot, start = _by_number(scene.members, member, spot, spots)
-    sizes = np.diff(start).tolist()
+        spot = np.flatnonzero(owner >= 0).astype(np.int32)
+        away = spot[racks.mismatch(owner[spot], spot)]
+        taken_from[away] = owner[away]
+        owner[away] = NOBODY
+    if owned.disputed is not None:
+        owner[owned.disputed] = NOBODY
+    return owner, taken_from
+
+
+def _keep(scene: Scene, owner: Int32Array, quota: Quota) -> Int32Array:
+    """Step 1: how many each owner keeps (int32[M]); who still has room is noted."""
+    sizes = np.bincount(owner + 1, minlength=scene.members + 1)[1:].tolist()
     keep = np.zeros(scene.members, np.int32)
     for m in scene.owners:
         keep[m] = _room(m, sizes[m], quota)
-    nth = np.arange(len(spot), dtype=np.int32) - np.repeat(start[:-1], sizes)
-    stays = nth < np.repeat(keep, sizes)
-    if stays.all():
-        return _Kept(member, spot, keep, taken_from)
-    taken_from[spot[~stays]] = member[~stays]
-    return _Kept(member[stays], spot[stays], keep, taken_from)
-
-
-def _by_number(
-    members: int, member: Int32Array, spot: Int32Array, spots: Spots
-) -> tuple[Int32Array, Int32Array, Int32Array]:
-    """Entries by member, within one by (number, topic); and where each member begins."""
-    owner = np.full(len(spots.topic), NOBODY, np.int32)
-    owner[spots.by_number[spot]] = member
-    place = np.flatnonzero(owner >= 0)
-    start, order = by_member(members, owner[place])
-    where = np.empty(len(spots.topic), np.int32)
-    where[spots.by_number] = np.arange(len(where), dtype=np.int32)
-    return owner[place][order], where[place[order]], start
+    return keep
 
 
 def _room(member: int, size: int, quota: Quota) -> int:
@@ -133,23 +110,23 @@ def _room(member: int, size: int, quota: Quota) -> int:
     return quota.low
 
 
-def nobodys(spots: Spots, kept: Int32Array) -> Int32Array:
+def nobodys(spots: Spots, owner: Int32Array, *, anything: bool) -> Int32Array:
     """Step 2: spots that nobody keeps, by topic and number.
 
     Kafka walks all partitions, counted from 0, along the sorted kept ones. A kept one that
     the walk does not meet (its number lies outside) stops the comparison: all that follow
-    count as nobody's, kept or not (Q26).
+    count as nobody's, kept or not (Q26). Where nothing is kept it takes what there is.
     """
-    if not len(kept):
+    if not anything:
         return np.arange(spots.real, dtype=np.int32)
-    is_kept = np.zeros(len(spots.topic), bool)
-    is_kept[kept] = True
-    if not spots.regular:
-        walked = np.zeros(len(spots.topic), bool)
-        walked[spots.walk] = True
-        lost = kept[~walked[kept]]
-        if len(lost):
-            is_kept &= spots.keys < spots.keys[lost].min()
+    if spots.regular:
+        return np.flatnonzero(owner < 0).astype(np.int32)
+    is_kept = owner >= 0
+    walked = np.zeros(spots.count, bool)
+    walked[spots.walk] = True
+    lost = np.flatnonzero(is_kept & ~walked)
+    if len(lost):
+        is_kept &= spots.keys < spots.keys[lost].min()
     free: Int32Array = spots.walk[~is_kept[spots.walk]]
     return free
 
@@ -189,15 +166,12 @@ def _rounds(members: Int32Array, lack: NDArray[np.int64]) -> Int32Array:
     return np.repeat(members, lack)[np.argsort(key, kind="stable")]
 
 
-def _decided(
-    members: int,
-    kept: _Kept,
-    given: Transfers,
-    disputed: NDArray[np.bool_],
-    spots: Spots,
-) -> Decision:
-    before = kept.taken_from[given.spot]
-    moves = ((before != NOBODY) & (before != given.member)) | disputed[given.spot]
-    transfers = Transfers(given.spot[moves], given.member[moves])
-    start, order = by_member(members, np.concatenate([kept.member, given.member]))
-    return Decision(start, np.concatenate([kept.spot, given.spot])[order], spots, transfers)
+def _changing(
+    given: Transfers, taken_from: Int32Array, disputed: NDArray[np.bool_] | None
+) -> Transfers:
+    """Those that somebody else had, or that several claimed."""
+    before = taken_from[given.spot]
+    moves = (before != NOBODY) & (before != given.member)
+    if disputed is not None:
+        moves |= disputed[given.spot]
+    return Transfers(given.spot[moves], given.member[moves])

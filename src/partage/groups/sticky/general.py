@@ -25,7 +25,7 @@ def general(
         JavaRefusal: claims of partitions that a member may not own led the class to an error.
     """
     table = laid(scene, claimed, owned, racks, max_generation)
-    regular = scene.dense_numbers and not (table.spot >= claimed.spots.real).any()
+    regular = scene.counted and not (table.spot >= claimed.spots.real).any()
     if not regular:
         return Listed(table).decide()
     return _decided(table, Balancing(table))

@@ -35,7 +35,7 @@ class Racks:
         start, rack = self._scene.problem.cluster.partition_racks
         dense = self._scene.dense
         count = start[dense + 1] - start[dense]
-        mine = np.zeros(len(self._spots.topic) + 1, np.int32)
+        mine = np.zeros(self._spots.count + 1, np.int32)
         np.cumsum(count, out=mine[1 : len(dense) + 1])
         mine[len(dense) + 1 :] = mine[len(dense)]
         at = np.arange(mine[-1]) + np.repeat(start[dense] - mine[: len(dense)], count)
@@ -56,12 +56,13 @@ class Racks:
         return max(len(self._scene.problem.cluster.rack_names), 1)
 
     def _differ(self) -> bool:
-        there = np.unique(self.rack)
-        here = np.unique(self.of_member)
-        if not np.isin(here[here >= 0], there).any():
+        there = np.zeros(self._width, bool)
+        there[self.rack] = True
+        here = self.of_member[self.of_member >= 0]
+        if not there[here].any():
             return False
         sizes = np.diff(self.start)[: self._scene.partitions]
-        return bool((sizes != len(there)).any())
+        return bool((sizes != np.count_nonzero(there)).any())
 
     @cached_property
     def weight(self) -> NDArray[np.int64]:
@@ -77,7 +78,7 @@ class Racks:
         if not self.active:
             return np.zeros(len(member), bool)
         mine = self.of_member[member].astype(np.int64)
-        owner = np.repeat(np.arange(len(self._spots.topic)), np.diff(self.start))
+        owner = np.repeat(np.arange(self._spots.count), np.diff(self.start))
         keys = owner * self._width + self.rack  # ascending: racks are sorted within a spot
         wanted = spot.astype(np.int64) * self._width + mine
         at = np.searchsorted(keys, wanted)

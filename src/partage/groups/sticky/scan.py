@@ -12,7 +12,9 @@ from partage.groups.sticky.disputes import dispute
 from partage.groups.sticky.scene import Scene
 from partage.model.index import Int32Array
 
-__all__ = ["Owned", "equal_subscriptions", "settled"]
+__all__ = ["NOBODY", "Owned", "equal_subscriptions", "settled"]
+
+NOBODY = -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,15 +22,15 @@ class Owned:
     """Claims after the disputes: nothing has two owners.
 
     Attributes:
-        member: int32[n], members in visiting order, each one's list as sent.
-        spot: int32[n].
+        owner: int32[S], who owns each spot, -1 for nobody.
+        held: bool[n], which of the claims hold; None for all.
         disputed: bool[S], claimed by two members of one generation; such a mark stays, even
-            where a member of a newer generation came and took the spot.
+            where a member of a newer generation came and took the spot. None for none.
     """
 
-    member: Int32Array
-    spot: Int32Array
-    disputed: NDArray[np.bool_]
+    owner: Int32Array
+    held: NDArray[np.bool_] | None = None
+    disputed: NDArray[np.bool_] | None = None
 
 
 def equal_subscriptions(scene: Scene) -> bool:
@@ -56,25 +58,19 @@ def settled(scene: Scene, claimed: Claimed) -> Owned:
     The generation of the earlier claimant is read from its subscription's field, the one of
     the later claimant from its claim. For sticky these differ when the field is not set (Q5).
     """
-    spots = len(claimed.spots.topic)
-    disputed = np.zeros(spots, bool)
-    times = np.bincount(claimed.spot, minlength=spots)
-    if not (times > 1).any():
-        return Owned(claimed.member, claimed.spot, disputed)
-    contested = np.flatnonzero(times[claimed.spot] > 1)
+    owner = np.full(claimed.spots.count, NOBODY, np.int32)
+    owner[claimed.spot] = claimed.member
+    if np.count_nonzero(owner >= 0) == len(claimed.spot):
+        return Owned(owner)
+    owner.fill(NOBODY)
+    disputed = np.zeros(len(owner), bool)
+    held = np.zeros(len(claimed.spot), bool)
+    entry = np.full(len(owner), -1, np.int64)
     sent = np.array([m.generation for m in scene.problem.group], np.int64)
-    holds = np.zeros(len(contested), bool)
     dispute(
-        claimed.member[contested],
-        claimed.spot[contested],
-        claimed.generation,
-        sent,
-        np.full(spots, -1, np.int32),
-        np.full(spots, -1, np.int64),
-        holds,
-        disputed,
-        work=len(contested),
-    )
-    kept = np.ones(len(claimed.spot), bool)
-    kept[contested] = holds
-    return Owned(claimed.member[kept], claimed.spot[kept], disputed)
+        claimed.member, claimed.spot, claimed.generation, sent, owner, entry, held, disputed,
+        work=len(held),
+    )  # fmt: skip
+    # Whom a disputed spot was left with decides about later claims only.
+    owner[entry < 0] = NOBODY
+    return Owned(owner, held, disputed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -13,56 +12,84 @@ from partage.javaorder import hash_order
 from partage.model import Problem
 from partage.model.index import Int32Array
 
-__all__ = ["Scene", "Spots", "visiting_order"]
+__all__ = ["Scene", "Spots", "keys_of", "visiting_order"]
 
 _HALF = 1 << 31
 #: From here on a HashMap's table follows from the number of keys alone.
 _CROWDING_MATTERS_BELOW = 49
 
 
-@dataclass(frozen=True, eq=False)
 class Spots:
     """Partitions by a number of their own: those of the cluster, then foreign ones.
 
     A foreign spot is a partition that a member claims, or that counting from 0 yields, and
     that the cluster does not have: Kafka checks a claim's topic only (Q26).
 
+    Args:
+        scene: the problem; real spots are its partitions by (topic, number).
+        foreign: int64, sorted keys of the others, see `keys_of`.
+
     Attributes:
-        topic: int32[S], position in ``Scene.topics``.
-        number: int32[S], partition number.
-        real: how many of them the cluster has; these come first, by (topic, number).
-        walk: int32[T], the spots met by counting each topic from 0, as Kafka does when it
-            looks for what nobody owns; ``arange(real)`` unless a topic's numbers have holes.
+        real: how many the cluster has. ``count``: how many there are.
     """
 
-    topic: Int32Array
-    number: Int32Array
-    real: int
-    walk: Int32Array
+    def __init__(self, scene: Scene, foreign: NDArray[np.int64] | None = None) -> None:
+        self._scene = scene
+        self._foreign = np.zeros(0, np.int64) if foreign is None else foreign
+        self.real = scene.partitions
+        self.count = self.real + len(self._foreign)
 
     @property
     def regular(self) -> bool:
         """Whether there is no foreign spot."""
-        return len(self.topic) == self.real
+        return self.count == self.real
 
     @cached_property
-    def by_number(self) -> Int32Array:
-        """int32[S]: rank of each spot in the order (number, topic)."""
-        rank = np.empty(len(self.topic), np.int32)
-        if self.regular:
-            # Spots lie by topic already, and NumPy sorts 16-bit keys by radix.
-            highest = int(self.number.max(initial=0))
-            key = self.number.astype(np.int16) if highest < 2**15 else self.number
-            order = np.argsort(key, kind="stable")
-        else:
-            order = np.lexsort((self.topic, self.number))
-        rank[order] = np.arange(len(order), dtype=np.int32)
-        return rank
+    def topic(self) -> Int32Array:
+        """int32[S]: position of each spot's topic in ``Scene.topics``."""
+        foreign = (self._foreign >> 32).astype(np.int32)
+        return np.concatenate([self._scene.topic, foreign]) if len(foreign) else self._scene.topic
+
+    @cached_property
+    def number(self) -> Int32Array:
+        """int32[S]: partition numbers."""
+        if not len(self._foreign):
+            return self._scene.number
+        foreign = ((self._foreign & 0xFFFFFFFF) - _HALF).astype(np.int32)
+        return np.concatenate([self._scene.number, foreign])
 
     @cached_property
     def keys(self) -> NDArray[np.int64]:
         """int64[S]: (topic, number) as one sortable number."""
-        return _keys(self.topic, self.number)
+        return keys_of(self.topic, self.number)
+
+    @cached_property
+    def walk(self) -> Int32Array:
+        """int32[T]: the spots met by counting each topic from 0.
+
+        Kafka does so when it looks for what nobody owns; ``arange(real)`` unless a topic's
+        numbers have holes.
+        """
+        if self._scene.counted:
+            return np.arange(self.real, dtype=np.int32)
+        order = np.argsort(self.keys)
+        wanted = keys_of(self._scene.topic, self._scene.nth)
+        return order[np.searchsorted(self.keys[order], wanted)].astype(np.int32)
+
+    @cached_property
+    def by_number(self) -> Int32Array:
+        """int32[S]: the spots in the order (number, topic)."""
+        if not self.regular:
+            return np.lexsort((self.topic, self.number)).astype(np.int32)
+        # Real spots lie by topic already, and NumPy sorts 16-bit keys by radix.
+        if self._scene.counted and (self._scene.counts == self._scene.counts[:1]).all():
+            topics = len(self._scene.counts)
+            table = np.arange(self.real, dtype=np.int32).reshape(max(topics, 1), -1)
+            return np.ascontiguousarray(table.T).reshape(-1)
+        highest = int(self._scene.counts.max(initial=0))
+        small = self._scene.counted and highest < 2**15
+        key = self.number.astype(np.int16) if small else self.number
+        return np.argsort(key, kind="stable").astype(np.int32)
 
 
 class Scene:
@@ -70,32 +97,33 @@ class Scene:
 
     Attributes:
         problem: the problem.
+        members: how many members there are; partitions: how many the topics have.
         topics: int32[K], topics with partitions and a subscriber, in Java's order of names.
-        start: int32[K + 1], first spot of each topic (CSR).
+        start: int32[K + 1], first spot of each topic (CSR); counts: int32[K].
         dense: int32[T], the cluster's number of each real spot.
-        number: int32[T], partition numbers of the real spots.
-        dense_numbers: whether every topic's numbers are 0..n-1 (no holes).
+        counted: whether every topic's numbers are 0..n-1 (no holes).
     """
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
+        self.members = len(problem.group)
         self.topics, self.start, self.dense = _laid_out(problem)
-        self.counts = np.diff(self.start)
-        self.number = problem.index.number_of[self.dense]
-        counted = np.arange(len(self.dense), dtype=np.int32)
-        counted -= np.repeat(self.start[:-1], self.counts)
-        self._counted = counted
-        self.dense_numbers = bool(np.array_equal(counted, self.number))
+        self.counts: Int32Array = np.diff(self.start)
+        self.partitions = len(self.dense)
+        last = problem.index.number_of[self.dense[self.start[1:] - 1]]
+        self.counted = bool((last == self.counts - 1).all())
 
     @cached_property
-    def members(self) -> int:
-        """How many members there are."""
-        return len(self.problem.group)
+    def number(self) -> Int32Array:
+        """int32[T]: partition numbers of the real spots."""
+        return self.nth if self.counted else self.problem.index.number_of[self.dense]
 
     @cached_property
-    def partitions(self) -> int:
-        """How many partitions the subscribed topics have."""
-        return len(self.dense)
+    def nth(self) -> Int32Array:
+        """int32[T]: the place of each real spot among those of its topic."""
+        nth = np.arange(self.partitions, dtype=np.int32)
+        nth -= np.repeat(self.start[:-1], self.counts)
+        return nth
 
     @cached_property
     def topic(self) -> Int32Array:
@@ -123,39 +151,33 @@ class Scene:
 
     def located(self, topic: Int32Array, number: Int32Array) -> tuple[Int32Array, Spots]:
         """The spots of some partitions of known topics, and all spots there are."""
-        if self.dense_numbers:
-            inside = (number >= 0) & (number < self.counts[topic])
-            spot = self.start[topic] + number
+        if self.counted:
+            spot = self.start[topic]
+            spot += number
+            inside = (number >= 0) & (spot < self.start[1:][topic])
+            if inside.all():
+                return spot, Spots(self)
         else:
-            keys = _keys(self.topic, self.number)
-            wanted = _keys(topic, number)
+            keys = keys_of(self.topic, self.number)
+            wanted = keys_of(topic, number)
             spot = np.searchsorted(keys, wanted).astype(np.int32)
             spot[spot == len(keys)] = 0
             inside = keys[spot] == wanted if len(keys) else np.zeros(len(wanted), bool)
-        if self.dense_numbers and inside.all():
-            walk = np.arange(self.partitions, dtype=np.int32)
-            return spot, Spots(self.topic, self.number, self.partitions, walk)
         return self._with_foreign(topic, number, spot, inside)
 
     def _with_foreign(
         self, topic: Int32Array, number: Int32Array, spot: Int32Array, inside: NDArray[np.bool_]
     ) -> tuple[Int32Array, Spots]:
-        counted = _keys(self.topic, self._counted)
-        real = _keys(self.topic, self.number)
-        claimed = _keys(topic[~inside], number[~inside])
-        foreign = np.unique(np.concatenate([claimed, np.setdiff1d(counted, real)]))
+        claimed = keys_of(topic[~inside], number[~inside])
+        foreign = claimed
+        if not self.counted:
+            walked = keys_of(self.topic, self.nth)
+            missing = np.setdiff1d(walked, keys_of(self.topic, self.number))
+            foreign = np.concatenate([claimed, missing])
+        foreign = np.unique(foreign)
         out = spot.copy()
-        out[~inside] = len(real) + np.searchsorted(foreign, claimed)
-        every = np.concatenate([real, foreign])
-        order = np.argsort(every)
-        walk = order[np.searchsorted(every[order], counted)].astype(np.int32)
-        spots = Spots(
-            (every >> 32).astype(np.int32),
-            ((every & 0xFFFFFFFF) - _HALF).astype(np.int32),
-            len(real),
-            walk,
-        )
-        return out, spots
+        out[~inside] = self.partitions + np.searchsorted(foreign, claimed)
+        return out, Spots(self, foreign)
 
 
 def visiting_order(ids: list[str] | tuple[str, ...]) -> list[int]:
@@ -177,5 +199,6 @@ def _laid_out(problem: Problem) -> tuple[Int32Array, Int32Array, Int32Array]:
     return named[sizes > 0].astype(np.int32), start, dense
 
 
-def _keys(topic: Int32Array, number: Int32Array) -> NDArray[np.int64]:
+def keys_of(topic: Int32Array, number: Int32Array) -> NDArray[np.int64]:
+    """int64[n]: (topic, number) as one sortable number."""
     return (topic.astype(np.int64) << 32) | (number.astype(np.int64) + _HALF)

@@ -197,7 +197,7 @@ def _changing_hands(scene: Scene, decision: Decision) -> Transfers:
     member, spot = raw_owned(scene, decision.spots)
     if not decision.spots.regular:
         return _changing_hands_twice(scene, decision, member, spot)
-    owner = np.full(len(decision.spots.topic), -1, np.int32)
+    owner = np.full(decision.spots.count, -1, np.int32)
     owner[decision.spot] = decision.member
     gone = np.flatnonzero(withheld(member, spot, owner)).astype(np.int32)
     return Transfers(gone, owner[gone])
@@ -220,7 +220,7 @@ def _changing_hands_twice(
 def _withholding(decision: Decision, transfers: Transfers) -> Decision:
     if not len(transfers.spot):
         return decision
-    new_owner = np.full(len(decision.spots.topic), -1, np.int32)
+    new_owner = np.full(decision.spots.count, -1, np.int32)
     new_owner[transfers.spot] = transfers.member
     gone = new_owner[decision.spot] == decision.member
     return decision.without(gone)

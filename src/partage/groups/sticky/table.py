@@ -46,7 +46,9 @@ class Table:
 def laid(scene: Scene, claimed: Claimed, owned: Owned, racks: Racks, max_generation: int) -> Table:
     """Clean what is owned, and find what nobody keeps."""
     audience, spots = Audience(scene), claimed.spots
-    member, spot = owned.member, owned.spot
+    member, spot = claimed.member, claimed.spot
+    if owned.held is not None:
+        member, spot = member[owned.held], spot[owned.held]
     stays = audience.subscribed(member, spots.topic[spot]) & ~racks.mismatch(member, spot)
     revoked = not stays.all()
     if revoked:
@@ -71,7 +73,7 @@ def _nobodys(
     if not len(kept):
         return every
     spots = claimed.spots
-    is_kept = np.zeros(len(spots.topic), bool)
+    is_kept = np.zeros(spots.count, bool)
     is_kept[kept] = True
     if spots.regular:
         free: Int32Array = every[~is_kept[every]]
@@ -80,7 +82,7 @@ def _nobodys(
     rank[audience.order] = np.arange(len(audience.order))
     # (rank of the topic, number): the order in which walk and kept ones are compared.
     place = (rank[spots.topic] << 32) | (spots.keys & 0xFFFFFFFF)
-    walked = np.zeros(len(spots.topic), bool)
+    walked = np.zeros(spots.count, bool)
     walked[spots.walk] = True
     lost = kept[~walked[kept]]
     if len(lost):
@@ -92,7 +94,7 @@ def _nobodys(
 
 def _previous(claimed: Claimed, max_generation: int) -> Int32Array:
     """The newest of the older claims on each spot, the first of equal ones."""
-    out = np.full(len(claimed.spots.topic), -1, np.int32)
+    out = np.full(claimed.spots.count, -1, np.int32)
     undated = ~claimed.dated & (max_generation > NO_GENERATION)
     old = (claimed.dated & (claimed.generation < max_generation)) | undated
     mine = old[claimed.member]
