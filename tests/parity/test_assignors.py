@@ -49,6 +49,35 @@ def test_every_plan_is_the_one_of_kafkas_own_class(strategy, java, parity_n) -> 
         left -= len(problems)
 
 
+def large_problem(rng, members, topics):
+    """Hundreds of members, thousands of topics: tables that double, columns of hashes."""
+    known = [f"team{i % 7}.topic-{i}" for i in range(topics)]
+    racks = ["a", "b", "c", None]
+    cluster = {t: rng.randint(0, 20) for t in known[: topics // 2]}
+    for t in known[topics // 2 :]:
+        cluster[t] = [[rng.choice(racks) for _ in range(2)] for _ in range(rng.randint(0, 20))]
+    wanted = [rng.sample(known, topics // 3) for _ in range(5)]
+    group = [
+        {
+            "id": f"consumer-{rng.getrandbits(40):x}",
+            "topics": rng.choice(wanted),
+            "rack": rng.choice("abcd"),
+        }
+        for _ in range(members)
+    ]
+    return {"topics": cluster, "members": group}
+
+
+@pytest.mark.parametrize("strategy", EXACT)
+def test_large_groups_are_no_different(strategy, java) -> None:
+    """What is done otherwise for many names and many partitions gives the same plans."""
+    rng = random.Random(f"large {strategy}")
+    for members, topics in [(5, 3000), (400, 60), (1000, 300)]:
+        problem = large_problem(rng, members, topics)
+        theirs = java.ask({"strategy": strategy, **problem})
+        assert (ours(strategy, problem) == theirs) is True, f"{members} members, {topics} topics"
+
+
 def difference(strategy, problem, java):
     def theirs(one):
         return java.ask({"strategy": strategy, **one})

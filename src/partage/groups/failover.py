@@ -71,7 +71,7 @@ class Failover(PlainStrategy):
     """
 
     priority: int = DEFAULT_PRIORITY
-    topic_priority: Mapping[str, int] = field(default_factory=dict)
+    topic_priority: Mapping[str, int] = field(default_factory=dict, hash=False)
     preemption: bool = True
     as_documented: bool = False
 

@@ -55,7 +55,7 @@ class Priorities:
     """
 
     general: int = DEFAULT_PRIORITY
-    by_topic: Mapping[str, int] = field(default_factory=dict)
+    by_topic: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     def of(self, topic: str) -> int:
         """The priority that decides about a topic."""

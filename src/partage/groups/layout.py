@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from partage.groups.ordering import member_order
 from partage.model import Plan, Problem
@@ -69,16 +70,16 @@ class Audiences:
         order = member_order(problem)
         class_of_place = problem.group.subscription_of[order]
         classes = _classes_by_topic(problem)
-        number: dict[tuple[int, ...], int] = {}
+        number: dict[bytes, int] = {}
         of_topic = np.zeros(len(topics), np.int32)
         places: list[Int32Array] = []
         for i, topic in enumerate(topics.tolist()):
             mine = classes[topic]
-            audience = number.setdefault(mine, len(number))
+            audience = number.setdefault(mine.tobytes(), len(number))
             of_topic[i] = audience
             if audience == len(places):
                 wanted = np.zeros(len(problem.group.subscriptions), bool)
-                wanted[list(mine)] = True
+                wanted[mine] = True
                 places.append(np.flatnonzero(wanted[class_of_place]).astype(np.int32))
         start = np.zeros(len(places) + 1, np.int32)
         np.cumsum([len(one) for one in places], out=start[1:])
@@ -104,13 +105,21 @@ def topics_by_name(problem: Problem) -> Int32Array:
     return topics[np.argsort(problem.index.topic_rank[topics])]
 
 
-def _classes_by_topic(problem: Problem) -> list[tuple[int, ...]]:
+def _classes_by_topic(problem: Problem) -> list[Int32Array]:
     """For each topic the distinct subscriptions that name it, ascending."""
-    classes: list[list[int]] = [[] for _ in problem.index.topics]
-    for one, topics in enumerate(problem.subscription_topics):
-        for topic in topics.tolist():
-            classes[topic].append(one)
-    return [tuple(one) for one in classes]
+    by_class = problem.subscription_topics
+    sizes = [len(topics) for topics in by_class]
+    topic = np.concatenate(by_class) if by_class else np.zeros(0, np.int32)
+    of_class = np.repeat(np.arange(len(by_class), dtype=np.int32), sizes)
+    topics = len(problem.index.topics)
+    grouped = of_class[np.argsort(_sort_key(topic, topics), kind="stable")]
+    ends = np.cumsum(np.bincount(topic, minlength=topics)).tolist()
+    return [grouped[a:b] for a, b in zip([0, *ends], ends, strict=False)]
+
+
+def _sort_key(values: Int32Array, below: int) -> NDArray[np.signedinteger[Any]]:
+    """The same values; NumPy sorts 16-bit keys by radix, several times faster than wider ones."""
+    return values.astype(np.int16) if below <= 2**15 else values
 
 
 def plan_in_order(
@@ -121,15 +130,13 @@ def plan_in_order(
 ) -> Plan:
     """A plan from a sequence of partitions and their owners; each member keeps the order."""
     members = len(problem.group)
-    # NumPy sorts 16-bit keys by radix, several times faster than wider ones.
-    key = owner.astype(np.int16) if members < 2**15 else owner
     start = np.zeros(members + 1, np.int32)
     np.cumsum(np.bincount(owner, minlength=members), out=start[1:])
     return Plan(
         problem.index,
         problem.group.ids,
         start,
-        partition[np.argsort(key, kind="stable")],
+        partition[np.argsort(_sort_key(owner, members), kind="stable")],
         np.zeros(len(partition), np.int8),
         **more,
     )

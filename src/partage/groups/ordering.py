@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,11 +79,12 @@ def topics_as_mapped(problem: Problem) -> Int32Array:
     The names of all subscriptions go into a ``HashSet``, and from there, where the cluster
     has partitions, into a ``HashMap``: buckets decide, and inside a bucket who came first.
     """
-    names = list(dict.fromkeys(_names_as_met(problem)))
+    names = _names_as_met(problem)
     known: list[str] = []
     topics: list[int] = []
+    numbers = problem.cluster.topic_all(names)
     for i in hash_order(string_hashes(names)):
-        topic = problem.cluster.topic(names[i])
+        topic = numbers[i]
         if topic >= 0 and len(problem.cluster.partitions_of(topic)):
             known.append(names[i])
             topics.append(topic)
@@ -91,16 +92,14 @@ def topics_as_mapped(problem: Problem) -> Int32Array:
     return order
 
 
-def _names_as_met(problem: Problem) -> Iterator[str]:
-    """Names in the order of the members' map; a subscription that comes again adds none."""
+def _names_as_met(problem: Problem) -> list[str]:
+    """Distinct names in the order of the members' map."""
     group = problem.group
     if len(group.subscriptions) == 1:
-        yield from group.subscriptions[0]
-        return
-    met: set[int] = set()
+        return list(dict.fromkeys(group.subscriptions[0]))
     subscription_of = group.subscription_of.tolist()
-    for member in members_as_mapped(problem):
-        one = subscription_of[member]
-        if one not in met:
-            met.add(one)
-            yield from group.subscriptions[one]
+    names: dict[str, None] = {}
+    # A subscription that comes again adds no name.
+    for one in dict.fromkeys(subscription_of[member] for member in members_as_mapped(problem)):
+        names.update(dict.fromkeys(group.subscriptions[one]))
+    return list(names)

@@ -84,14 +84,16 @@ class _Racks:
         """bool[T]: a member sits on a rack of the topic, and its partitions' racks differ."""
         topics = len(self.rows.topics)
         topic_of_row = self.rows.spread(np.arange(topics, dtype=np.int32))
-        keys = np.unique(topic_of_row[self.row].astype(np.int64) * self.width + self.rack)
+        keys = topic_of_row[self.row].astype(np.int64) * self.width + self.rack
+        keys = _distinct(keys, topics * self.width)
         racks_of_topic = np.bincount(keys // self.width, minlength=topics)
         differs = np.zeros(topics, bool)
         differs[topic_of_row[self.count != racks_of_topic[topic_of_row]]] = True
         audience = np.repeat(np.arange(len(audiences.sizes)), audiences.sizes)
         of_member = rack[audiences.place]
         on_rack = of_member >= 0
-        wanted = np.unique(audience[on_rack] * self.width + of_member[on_rack])
+        wanted = audience[on_rack] * self.width + of_member[on_rack]
+        wanted = _distinct(wanted, len(audiences.sizes) * self.width)
         offered = audiences.of_topic[keys // self.width] * self.width + keys % self.width
         meets = np.zeros(topics, bool)
         meets[keys[np.isin(offered, wanted)] // self.width] = True
@@ -125,6 +127,15 @@ class _Racks:
         return out
 
 
+def _distinct(keys: NDArray[np.int64], below: int) -> NDArray[np.int64]:
+    """The distinct keys, ascending; by ticking them off where that takes no more room than they."""
+    if below > 4 * len(keys) + 1024:
+        return np.unique(keys)
+    there = np.zeros(below, bool)
+    there[keys] = True
+    return np.flatnonzero(there)
+
+
 class _Shares:
     """How many partitions each member of a topic still may take."""
 
@@ -156,16 +167,21 @@ def _one_topic(
 ) -> list[int]:
     """Members in order take the first free partitions on their rack, as many as they have room."""
     owner = [-1] * count
-    # Members of one rack walk the same list, each from where the one before it stopped.
-    walks = {rack: iter(mine) for rack, mine in of_rack.items()}
-    walks[_ANYWHERE] = iter(range(count))
-    nothing: list[int] = []
+    of_rack = {**of_rack, _ANYWHERE: list(range(count))}
+    # Members of one rack walk one list, each from where the one before it stopped.
+    stopped = dict.fromkeys(of_rack, 0)
     for member, rack in enumerate(racks):
-        room, taken = shares.room(member), 0
-        walk = walks.get(rack, iter(nothing))
-        while taken < room and (nth := next((p for p in walk if owner[p] < 0), -1)) >= 0:
-            owner[nth] = member
-            taken += 1
+        room = shares.quota + (shares.extra > 0)
+        if not room:
+            break  # the extra ones are gone, and there was nothing else
+        mine = of_rack.get(rack, [])
+        at, end, taken = stopped.get(rack, 0), len(mine), 0
+        while at < end and taken < room:
+            if owner[mine[at]] < 0:
+                owner[mine[at]] = member
+                taken += 1
+            at += 1
+        stopped[rack] = at
         if taken:
             shares.give(member, taken)
     return owner

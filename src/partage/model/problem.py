@@ -40,7 +40,7 @@ class Problem:
         """For each distinct subscription its existing topics, once each, in the order sent."""
         out = []
         for names in self.group.subscriptions:
-            topics = dict.fromkeys(self.cluster.topic(name) for name in names)
+            topics = dict.fromkeys(self.cluster.topic_all(names))
             topics.pop(-1, None)
             out.append(np.array(list(topics), np.int32))
         return tuple(out)
