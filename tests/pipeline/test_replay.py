@@ -132,6 +132,7 @@ def test_tables_have_their_schemas_and_their_run(replayed) -> None:
         assert table.schema.equals(schema(name)), name
         assert set(table["run_id"].to_pylist()) <= {manifest["run_id"]}
         assert table.num_rows == sum(f["rows"] for f in manifest["tables"][name])
+        assert table.num_rows == replayed.summary["tables"][name]
     assert read_table(replayed.out, "runs").num_rows == 1
     assert read_summary(replayed.out) == json.loads(json.dumps(replayed.summary))
 

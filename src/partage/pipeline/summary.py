@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from partage.errors import AccountingError
 from partage.history.replaying import RECORDED
+from partage.pipeline.schemas import TABLES
 
 if TYPE_CHECKING:
     from partage.pipeline.capture import Capture
@@ -146,9 +147,9 @@ def summarised(
     """
     accounting = account(capture, tally, receipts)
     known = sorted((json.loads(g) for g in groups), key=lambda g: g["group"])
-    rows: dict[str, int] = {}
+    rows = dict.fromkeys(TABLES, 0) | {"runs": 1}
     for r in receipts:
-        rows[r.table] = rows.get(r.table, 0) + r.rows
+        rows[r.table] += r.rows
     by_size = sorted(known, key=lambda g: (-g["rebalances"], g["group"]))
     return {
         "coverage": coverage(capture, tally, known),
