@@ -147,13 +147,21 @@ def _steps(rebalances: pa.Table, replays: pa.Table) -> tuple[dict[str, list[Step
     order = [("group", "ascending"), ("log_partition", "ascending"), ("log_offset", "ascending")]
     table = rebalances.sort_by(order)
     most = table.group_by("group").aggregate([("members", "max")]).to_pylist()
-    rows = table.take(_newest(table["group"].to_pylist())).to_pylist()
+    rows = _taken(table, _newest(table["group"].to_pylist()))
     cells = _cells(replays, {(r["group"], r["incarnation"], r["generation"]) for r in rows})
     steps: dict[str, list[Step]] = {}
     for row in rows:
         key = (row["group"], row["incarnation"], row["generation"])
         steps.setdefault(row["group"], []).append(_step(row, cells.get(key, {})))
     return steps, {row["group"]: row["members_max"] for row in most}
+
+
+def _taken(table: pa.Table, positions: list[int]) -> list[dict[str, Any]]:
+    import pyarrow as pa
+
+    # Without the type an empty list is of type null, which pyarrow does not take.
+    rows: list[dict[str, Any]] = table.take(pa.array(positions, pa.int64())).to_pylist()
+    return rows
 
 
 def _newest(groups: list[str]) -> list[int]:
@@ -175,7 +183,7 @@ def _cells(
     keys = list(
         zip(*(replays[n].to_pylist() for n in ("group", "incarnation", "generation")), strict=True)
     )
-    rows = replays.take([i for i, key in enumerate(keys) if key in wanted]).to_pylist()
+    rows = _taken(replays, [i for i, key in enumerate(keys) if key in wanted])
     out: dict[tuple[str, int, int], dict[str, Cell]] = {}
     for row in rows:
         key = (row["group"], row["incarnation"], row["generation"])

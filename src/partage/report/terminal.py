@@ -81,11 +81,11 @@ def _facts(run: Run) -> Table:
             "yellow" if accounting["bad"] else "",
         ),
     )
-    told = (
-        f"{agreement['agreed']} of {agreement['counted']} recorded plans of Java clients come out"
-    )
+    each = (f"{n} {a['agreed']} of {a['counted']}" for n, a in agreement["by_strategy"].items())
+    told = f"{agreement['agreed']} of {agreement['counted']} plans of Java clients as recorded"
+    told += f" ({', '.join(each)})"
     table.add_row("agreement", told if agreement["counted"] else "nothing to compare")
-    for one in agreement["disagreements"]:
+    for one in agreement["disagreements"][:MOST_TOLD]:
         why = one["why"] or "not explained"
         where = f"{one['group']} generation {one['generation']} ({one['strategy']})"
         table.add_row("", Text(f"{_clean(where)}: {_clean(why)}", "dim"))

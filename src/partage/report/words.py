@@ -92,10 +92,11 @@ def advice(run: Run) -> str:
     if best.moved < moved.moved:
         less = percent(moved.moved - best.moved, moved.moved)
         return f"With {best.strategy}, {over} would have moved {would}: {less} fewer."
-    more = count(best.moved - moved.moved)
+    more = best.moved - moved.moved
+    than = f"{count(more)} more than recorded" if more else "as many as recorded"
     return (
-        f"No strategy replayed moves fewer: the nearest for {over} is {best.strategy} with "
-        f"{would}, {more} more than recorded."
+        f"No strategy replayed would have moved fewer in {over}: the nearest is {best.strategy} "
+        f"with {would}, {than}."
     )
 
 

@@ -1,0 +1,181 @@
+"""The page as text: everything is escaped, nothing is fetched, what is missing is said."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("jinja2")
+
+from partage.report.data import read_run
+from partage.report.html import render, write_page
+from published import NASTY, published, summary
+
+VOID = {"meta", "link", "input", "br", "img", "hr", "rect", "polyline"}
+
+
+class Reader(HTMLParser):
+    """Tags with their attributes, the text of scripts, and whether tags are nested."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict]] = []
+        self.scripts: list[str] = []
+        self.ids: list[str] = []
+        self.open: list[str] = []
+        self.wrong: list[str] = []
+
+    def handle_starttag(self, tag, attrs) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self.ids += [v for k, v in attrs if k == "id"]
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag) -> None:
+        if tag in VOID:
+            return
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(f"</{tag}> at {self.getpos()}")
+
+    def handle_data(self, data) -> None:
+        if self.open and self.open[-1] == "script":
+            self.scripts[-1] += data
+
+
+def read(text: str) -> Reader:
+    reader = Reader()
+    reader.feed(text)
+    reader.close()
+    return reader
+
+
+@pytest.fixture
+def page(tmp_path) -> str:
+    return render(read_run(published(tmp_path)))
+
+
+def test_a_name_cannot_leave_its_place(page) -> None:
+    """A group called </script><script>alert(1)</script> is text everywhere: two scripts, both ours."""
+    found = read(page)
+    assert len(found.scripts) == 2
+    assert "<script>alert" not in page
+    figures = json.loads(found.scripts[0])
+    assert NASTY in [g["name"] for g in figures["groups"]]
+    assert "alert" not in found.scripts[1]
+
+
+def test_tags_are_nested_and_ids_are_unique(page) -> None:
+    """Every tag is closed where it should be, and no id occurs twice."""
+    found = read(page)
+    assert not found.wrong
+    assert not found.open
+    assert len(found.ids) == len(set(found.ids))
+
+
+def test_every_link_leads_to_a_place_on_the_page(page) -> None:
+    """Links are to places on this page only, and these exist."""
+    found = read(page)
+    links = [attributes["href"] for tag, attributes in found.tags if tag == "a"]
+    assert links
+    assert all(link.startswith("#") and link[1:] in found.ids for link in links)
+
+
+def test_nothing_is_fetched(page) -> None:
+    """No address, no import, no source: the page forbids fetching by its own policy, too."""
+    found = read(page)
+    assert "://" not in page
+    assert "@import" not in page
+    assert not [a for _, a in found.tags if "src" in a or "srcset" in a]
+    assert [a["href"] for t, a in found.tags if t == "link"] == ["data:,"]
+    (policy,) = [a["content"] for t, a in found.tags if a.get("http-equiv")]
+    assert policy.startswith("default-src 'none'")
+
+
+def test_every_table_head_and_control_is_named(page) -> None:
+    """Cells of a head have a scope, scrolled regions and controls a label: for a screen reader."""
+    found = read(page)
+    assert all("scope" in a for t, a in found.tags if t == "th")
+    scrolled = [a for t, a in found.tags if "scroll" in (a.get("class") or "").split()]
+    assert scrolled
+    assert all(a.get("aria-label") and a.get("tabindex") == "0" for a in scrolled)
+    assert all("aria-label" in a for t, a in found.tags if t == "input" and a["type"] == "search")
+
+
+def test_the_head_has_coverage_accounting_agreement_and_answer(page) -> None:
+    """Before the first section stand the answer, coverage, accounted records, and agreement."""
+    head = re.sub(r"[ \n]+", " ", page[page.index("<header>") : page.index("</header>")])
+    assert "They moved 12 partitions, 4 of them in vain." in head
+    for words in ("Coverage", "80.0\xa0%", "9 decoded, 1 damaged", "1 of 2", "2 of 3"):
+        assert words in head
+
+
+def test_what_was_not_replayed_and_what_is_damaged_is_told(page) -> None:
+    """A group of another kind stands there with its reason, a bad record with place and reason."""
+    assert "histories of streams groups are not yet in Partage" in page
+    assert "2 bytes needed, 1 left" in page
+    assert "the leader had not yet seen topic" in page
+
+
+def test_a_strategy_that_is_not_there_yet_is_named(tmp_path) -> None:
+    """A strategy that a group chose and Partage lacks has its row, without figures."""
+    from published import replayed, tables
+
+    rows = tables()
+    none = dict.fromkeys(("moved", "avoidable", "spread", "idle", "best_spread", "breaches"))
+    rows["replays"].append(
+        replayed("orders", 2, "newest", status="not yet in Partage", claimed=True, **none)
+    )
+    text = render(read_run(published(tmp_path, rows)))
+    assert "not yet in Partage; claimed in 1 rebalance" in text
+
+
+def test_a_run_without_anything_has_a_page(tmp_path) -> None:
+    """No group at all: the page says so, and is sound."""
+    empty = {
+        "coverage": {**summary()["coverage"], "rebalances": 0, "missing_before": 0,
+                     "first_ms": None, "last_ms": None},
+        "agreement": {"counted": 0, "agreed": 0, "by_strategy": {}, "disagreements": []},
+        "accounting": {**summary()["accounting"], "bad": 0},
+    }  # fmt: skip
+    text = render(read_run(published(tmp_path, {}, **empty)))
+    assert "No group of the classic protocol rebalanced in this log." in text
+    assert not read(text).wrong
+
+
+def test_a_time_beyond_the_calendar_is_no_error(tmp_path) -> None:
+    """A damaged record may claim any 64 bits for its time: the page stands all the same."""
+    from published import rebalance, tables
+
+    rows = tables()
+    rows["rebalances"] += [
+        rebalance("orders", 3, time_ms=2**62),
+        rebalance("orders", 4, time_ms=-(2**62)),
+    ]
+    assert not read(render(read_run(published(tmp_path, rows)))).wrong
+
+
+def test_the_page_is_written_whole(tmp_path) -> None:
+    """The page replaces an older one in one step and leaves nothing else behind."""
+    run = read_run(published(tmp_path / "out"))
+    target = tmp_path / "page" / "report.html"
+    target.parent.mkdir()
+    target.write_text("older")
+    assert write_page(run, target) == target
+    assert target.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert [p.name for p in target.parent.iterdir()] == ["report.html"]
+
+
+def test_half_a_surrogate_pair_in_a_name_is_no_error(tmp_path) -> None:
+    """JSON of a summary may hold a lone surrogate; the page is written as UTF-8 nevertheless."""
+    out = published(tmp_path / "out")
+    path = out / "runs" / "run-1" / "summary.json"
+    text = path.read_text(encoding="utf-8").replace("the leader had not yet", "\\ud800")
+    path.write_text(text, encoding="utf-8")
+    write_page(read_run(out), tmp_path / "report.html")
+    assert "seen topic" in (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -1,0 +1,58 @@
+"""A run's closing words on a terminal."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from partage.report.data import read_run
+from partage.report.run import RECORDED
+from partage.report.terminal import summary
+from published import group, published, rebalance, replayed, tables
+
+
+def printed(out, width: int = 100) -> str:
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    for part in summary(read_run(out)):
+        console.print(part)
+    return console.file.getvalue()
+
+
+def test_coverage_comes_first(tmp_path) -> None:
+    """The first line is how much of the history the log still has; then records, then agreement."""
+    lines = [line for line in printed(published(tmp_path)).splitlines() if line.strip()]
+    assert lines[0].startswith("coverage")
+    assert lines[1].startswith("records    10 read = 9 decoded + 1 damaged")
+    assert lines[2].startswith("agreement  1 of 2")
+
+
+def test_a_name_cannot_command_the_terminal(tmp_path) -> None:
+    """An escape sequence or markup in a group's name is printed as text."""
+    rows = tables()
+    name = "\x1b[2J[red]x"
+    rows["groups"].append(group(name, rebalances=9))
+    rows["rebalances"].append(rebalance(name, 1))
+    rows["replays"].append(replayed(name, 1, RECORDED))
+    text = printed(published(tmp_path, rows))
+    assert "\x1b" not in text
+    assert r"\x1b[2J[red]x" in text
+
+
+def test_a_star_marks_what_must_not_be_compared(tmp_path) -> None:
+    """A strategy that refused a rebalance has a star, and the star is explained."""
+    rows = tables()
+    rows["replays"].append(replayed("orders", 3, "fair", status="refused", moved=None))
+    text = printed(published(tmp_path, rows))
+    assert "12*" in text
+    assert "* refused some" in text
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_it_fits_any_terminal(tmp_path, width) -> None:
+    """No line is wider than the terminal."""
+    assert all(len(line) <= width for line in printed(published(tmp_path), width).splitlines())
