@@ -30,6 +30,8 @@ _OURS = {
     "sticky": "partage.groups.sticky:Sticky",
     "cooperative-sticky": "partage.groups.sticky:CooperativeSticky",
     "roundrobin:0.8": "partage.groups.roundrobin_08:RoundRobin08",
+    "server:range": "partage.groups.server.range:ServerRange",
+    "server:uniform": "partage.groups.server.uniform:ServerUniform",
     "fair": "partage.groups.fair:Fair",
     "failover": "partage.groups.failover:Failover",
 }

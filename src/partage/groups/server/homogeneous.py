@@ -1,0 +1,172 @@
+"""Uniform where all members subscribe alike: quotas, and the rest in consecutive runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.groups.server.answer import Answer, runs_of
+from partage.groups.server.refusals import CoordinatorRefusal
+from partage.groups.server.spec import GroupSpec
+from partage.groups.server.walks import copied_order, walk_copied_sets, walk_maps
+from partage.model.index import Int32Array
+
+__all__ = ["homogeneous"]
+
+
+def homogeneous(spec: GroupSpec) -> Answer:
+    """Kafka's ``UniformHomogeneousAssignmentBuilder``; the group has members.
+
+    Only how many partitions a member had decides its quota. Which of them it loses, if it
+    had more, is decided by the order of Java's maps and sets.
+
+    Raises:
+        CoordinatorRefusal: a topic's partition count is unknown, or previous targets have
+            a partition twice or one that does not exist.
+    """
+    topics = _topics(spec)
+    if not len(topics):
+        return Answer.nothing(spec)
+    _, partition = spec.partitions_of(topics)
+    had = _Had.of(spec, topics)
+    kept, missing = _quotas(spec.visit, len(partition), had.total)
+    keeps, released = _released(spec, had, kept)
+    assigned = np.zeros(spec.problem.index.partitions, bool)
+    assigned[spec.previous.partition] = True
+    free = np.concatenate([partition[~assigned[partition]], released])
+    if len(free) != int(missing.sum()):
+        # Quotas add up to what there is, so this cannot happen to a coordinator's own targets.
+        raise CoordinatorRefusal(
+            "previous targets have a partition twice, or one that does not exist: "
+            f"{len(free)} partitions are left for {int(missing.sum())} places"
+        )
+    start, owned = _runs(spec, spec.previous.partition[keeps], kept, free, missing)
+    return Answer(start, owned, emptied=spec.previous.empty(had.wanted))
+
+
+def _topics(spec: GroupSpec) -> Int32Array:
+    """Topics of the first member, in the order of a ``HashSet`` copied from its view of them."""
+    named, size = spec.named(int(spec.problem.group.subscription_of[spec.visit[0]]))
+    hashes = spec.ids.hashes[named].tolist()
+    return named[copied_order(hashes, size)]
+
+
+@dataclass(frozen=True, eq=False)
+class _Had:
+    """What members had of the topics that they (still) subscribe to.
+
+    Attributes:
+        wanted: bool[S], sets of subscribed topics.
+        total: int64[M], partitions in these.
+    """
+
+    wanted: NDArray[np.bool_]
+    total: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, spec: GroupSpec, topics: Int32Array) -> _Had:
+        before = spec.previous
+        subscribed = np.zeros(len(spec.problem.index.topics) + 1, bool)
+        subscribed[topics] = True
+        wanted = subscribed[before.topic]  # topic -1 is the last, and nobody's
+        total = np.zeros(spec.members, np.int64)
+        np.add.at(total, before.member[wanted], before.size[wanted])
+        return cls(wanted, total)
+
+
+def _quotas(
+    visit: list[int], partitions: int, total: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """How many partitions each member keeps, and how many more it gets.
+
+    A larger quota is on loan: who cannot fill it with what it had gives it back as long as
+    more members are to come than larger quotas are left.
+    """
+    quota, extra = divmod(partitions, len(visit))
+    kept = [0] * len(visit)
+    missing = [0] * len(visit)
+    had = total.tolist()
+    for i, member in enumerate(visit):
+        mine = quota + (extra > 0)
+        keeps = min(had[member], mine)
+        left = mine - keeps
+        if extra > 0:
+            if left > 0 and len(visit) - i > extra:
+                left -= 1
+            else:
+                extra -= 1
+        kept[member] = keeps
+        missing[member] = left
+    return np.array(kept, np.int64), np.array(missing, np.int64)
+
+
+def _released(
+    spec: GroupSpec, had: _Had, kept: NDArray[np.int64]
+) -> tuple[NDArray[np.bool_], Int32Array]:
+    """Which previous partitions stay (bool[n]), and those that are taken away, in order.
+
+    A member's sets are walked in the order of its map, and each set in its own, until the
+    quota is used up; what comes later is free. (Kafka keeps a set that fits as a whole, and
+    walks only one that does not: the same members keep the same partitions.)
+    """
+    before = spec.previous
+    keeps = np.repeat(had.wanted, before.size)
+    visit = np.array(spec.visit, np.int32)
+    over = visit[had.total[visit] > kept[visit]]
+    if not len(over):
+        return keeps, np.zeros(0, np.int32)
+    sets, rank = _pieces(before.set_start, over)
+    sets = sets[walk_maps(rank, before.uuid_hash[sets])]
+    # The rank of the member is that of its place: walking leaves each map's keys together.
+    within = had.wanted[sets]
+    sets, rank = sets[within], rank[within]
+    begin = _running(before.size[sets], rank)
+    quota = kept[over][rank]
+    cut = begin + before.size[sets] > quota
+    sets, begin, quota = sets[cut], begin[cut], quota[cut]
+    spots, rank = _pieces(before.start, sets)
+    number = spec.problem.index.number_of[before.partition[spots]]
+    spots = spots[walk_copied_sets(rank, number.view(np.uint32))]
+    nth = _running(np.ones(len(spots), np.int64), rank) + begin[rank]
+    gone = spots[nth >= quota[rank]]
+    keeps[gone] = False
+    return keeps, before.partition[gone]
+
+
+def _pieces(start: Int32Array, which: Int32Array) -> tuple[Int32Array, NDArray[np.int64]]:
+    """Entries of some rows of a CSR, row after row, and the rank of the row of each."""
+    sizes = np.diff(start)[which]
+    rank = np.repeat(np.arange(len(which)), sizes)
+    first = start[:-1][which] - (np.cumsum(sizes) - sizes)
+    entries = np.arange(len(rank)) + first[rank]
+    return entries.astype(np.int32), rank
+
+
+def _running(values: NDArray[Any], rank: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Sum of the values before each one within its rank; ranks are ascending."""
+    before = np.cumsum(values, dtype=np.int64) - values
+    first = np.searchsorted(rank, rank, side="left")
+    since: NDArray[np.int64] = before - before[first]
+    return since
+
+
+def _runs(
+    spec: GroupSpec,
+    stays: Int32Array,
+    kept: NDArray[np.int64],
+    free: Int32Array,
+    missing: NDArray[np.int64],
+) -> tuple[Int32Array, Int32Array]:
+    """Each member's kept partitions (by member in join order), then its run of the free ones."""
+    end = np.cumsum(kept)
+    visit = np.array(spec.visit, np.intp)
+    given_end = np.zeros(spec.members, np.int64)
+    given_end[visit] = np.cumsum(missing[visit])
+    parts = [
+        (stays, (end - kept).tolist(), end.tolist()),
+        (free, (given_end - missing).tolist(), given_end.tolist()),
+    ]
+    return runs_of(parts, spec.members)

@@ -1,0 +1,190 @@
+"""Problems of the coordinator from JSON, and its answers back to JSON.
+
+The form is that of ``server-*.jsonl``: topics by id, previous targets by topic id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.errors import InvalidProblemError
+from partage.groups.server.answer import Answer
+from partage.groups.server.spec import GroupSpec
+from partage.groups.server.targets import Targets
+from partage.groups.server.topic_ids import TopicIds, canonical
+from partage.model import Cluster, Group, Index, Member, Problem
+from partage.model.index import MOST_PARTITIONS
+from partage.model.reading import field, listed, parsed, text
+
+__all__ = ["answer_to_json", "spec_from_json"]
+
+Pairs = list[tuple[str, list[int]]]
+
+
+def spec_from_json(problem: Mapping[str, Any] | str | bytes | PathLike[str]) -> GroupSpec:
+    """A problem of the coordinator's: JSON text, its parsed form, or a path to a file.
+
+    ``topics`` is a list of ``{name, id, n}``, n = -1 for an unknown count, with ``noname``
+    for an id that only previous targets mention. ``members`` have ``id``, ``topics`` and
+    perhaps ``instance``, ``rack`` and ``target``, a list of ``[topic id, [partitions]]``;
+    ``assignable`` is such a list too.
+
+    Raises:
+        InvalidProblemError: with path and value of what is wrong.
+
+    >>> spec = spec_from_json({"topics": [{"name": "t", "id": "AAAAAAAAAAAAAAAAAAAABw", "n": 2}],
+    ...                        "members": [{"id": "c1", "topics": ["t"]}]})
+    >>> spec.problem.cluster.partitions_of("t").tolist()
+    [0, 1]
+    """
+    whole = parsed(problem)
+    rows = listed(field(whole, "topics"), "topics", "a list of {name, id, n}")
+    topics = [_Topic.of(row, f"topics[{i}]") for i, row in enumerate(rows)]
+    entries = listed(field(whole, "members"), "members", "a list of members")
+    targets = [_target(entry, f"members[{i}].target") for i, entry in enumerate(entries)]
+    allowed = _pairs(whole["assignable"], "assignable") if "assignable" in whole else None
+    cluster = _cluster(topics, targets)
+    group = Group(_member(entry, f"members[{i}]") for i, entry in enumerate(entries))
+    index = cluster.index
+    named = [index.topic_by_id(one.id) for one in topics if one.count < 0 and one.named]
+    return GroupSpec(
+        Problem(group, cluster),
+        previous=_targets(index, targets),
+        uncounted=frozenset(named),
+        assignable=None if allowed is None else _assignable(index, allowed),
+    )
+
+
+def answer_to_json(answer: Answer, spec: GroupSpec) -> dict[str, Any]:
+    """``{"type", "assignment"}`` as in the vectors: topic ids in Java's order, sets ascending."""
+    index, group = spec.problem.index, spec.problem.group
+    kind = "HOMOGENEOUS" if spec.homogeneous else "HETEROGENEOUS"
+    if not answer.present:
+        return {"type": kind, "assignment": {}}
+    high, low = spec.ids.signed
+    rank = np.empty(len(high), np.int64)
+    rank[np.lexsort((low, high))] = np.arange(len(high))
+    texts = spec.ids.texts
+    sets: list[dict[int, list[int]]] = [{} for _ in group]
+    for member, topic in answer.emptied:
+        sets[member][topic] = []
+    member_of = np.repeat(np.arange(len(group)), np.diff(answer.start)).tolist()
+    topic_of = index.topic_of[answer.partition].tolist()
+    number_of = index.number_of[answer.partition].tolist()
+    for member, topic, number in zip(member_of, topic_of, number_of, strict=True):
+        sets[member].setdefault(topic, []).append(number)
+    return {
+        "type": kind,
+        "assignment": {
+            group.ids[m]: [
+                [texts[t], sorted(mine[t])] for t in sorted(mine, key=lambda t: int(rank[t]))
+            ]
+            for m, mine in enumerate(sets)
+        },
+    }
+
+
+class _Topic:
+    """A row of ``topics``, checked."""
+
+    def __init__(self, name: str, topic_id: str, count: int, *, named: bool) -> None:
+        self.name, self.id, self.count, self.named = name, topic_id, count, named
+
+    @classmethod
+    def of(cls, row: object, path: str) -> _Topic:
+        if not isinstance(row, Mapping):
+            raise InvalidProblemError("must be {name, id, n}", path=path, value=row)
+        name = text(row.get("name"), f"{path}.name")
+        topic_id = _id(row.get("id"), f"{path}.id")
+        count = _number(row.get("n"), f"{path}.n", least=-1)
+        return cls(name, topic_id, count, named=not row.get("noname"))
+
+
+def _number(value: object, path: str, least: int = 0) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidProblemError("must be an int", path=path, value=value)
+    if not least <= value < MOST_PARTITIONS:
+        what = f"must be from {least} to {MOST_PARTITIONS - 1}"
+        raise InvalidProblemError(what, path=path, value=value)
+    return value
+
+
+def _id(value: object, path: str) -> str:
+    made = canonical(text(value, path))
+    if made is None:
+        raise InvalidProblemError("must be a topic id of Kafka's", path=path, value=value)
+    return made
+
+
+def _pairs(value: object, path: str) -> Pairs:
+    """A map from topic id to a set: a later entry overwrites, in the place of the first."""
+    out: dict[str, list[int]] = {}
+    for i, pair in enumerate(listed(value, path, "a list of [topic id, [partitions]]")):
+        where = f"{path}[{i}]"
+        if len(listed(pair, where, "[topic id, [partitions]]")) != 2:
+            what = "must be [topic id, [partitions]]"
+            raise InvalidProblemError(what, path=where, value=pair)
+        numbers = listed(pair[1], where, "[topic id, [partitions]]")
+        checked = [_number(p, f"{where}[1][{j}]") for j, p in enumerate(numbers)]
+        out[_id(pair[0], f"{where}[0]")] = list(dict.fromkeys(checked))
+    return list(out.items())
+
+
+def _target(entry: object, path: str) -> Pairs:
+    return _pairs(entry.get("target", []), path) if isinstance(entry, Mapping) else []
+
+
+def _member(entry: object, path: str) -> Member:
+    if not isinstance(entry, Mapping):
+        raise InvalidProblemError("must be an object", path=path, value=entry)
+    topics = listed(entry.get("topics", []), f"{path}.topics", "a list of names")
+    return Member(
+        text(entry.get("id"), f"{path}.id"),
+        topics,
+        instance_id=entry.get("instance"),
+        rack=entry.get("rack"),
+    )
+
+
+def _cluster(topics: list[_Topic], targets: list[Pairs]) -> Cluster:
+    """The index also has what only targets mention; the cluster is a mask over it."""
+    known = {one.id: max(one.count, 0) for one in topics}
+    width = dict(known)
+    for topic_id, numbers in (pair for target in targets for pair in target):
+        width[topic_id] = max(width.get(topic_id, 0), max(numbers, default=-1) + 1)
+    names = {one.id: one.name for one in topics}
+    index = Index.of([(names.get(i, i), i, n) for i, n in width.items()])
+    named = {one.id for one in topics if one.named}
+    exists = np.array([i in named for i in index.ids], bool)
+    count = np.array([known.get(str(i), 0) for i in index.ids], np.int32)
+    alive = (index.number_of < count[index.topic_of]) & exists[index.topic_of]
+    nowhere = np.full(index.partitions, -1, np.int32)
+    start = np.zeros(index.partitions + 1, np.int32)
+    return Cluster(index, exists, alive, nowhere, start, np.zeros(0, np.int32), ())
+
+
+def _targets(index: Index, targets: list[Pairs]) -> Targets:
+    flat = [pair for target in targets for pair in target]
+    set_start = np.zeros(len(targets) + 1, np.int32)
+    np.cumsum([len(target) for target in targets], out=set_start[1:])
+    topic = np.array([index.topic_by_id(i) for i, _ in flat], np.int32)
+    start = np.zeros(len(flat) + 1, np.int32)
+    np.cumsum([len(numbers) for _, numbers in flat], out=start[1:])
+    number = np.array([p for _, numbers in flat for p in numbers], np.int32)
+    dense = index.locate_all(np.repeat(topic, np.diff(start)), number)
+    hashes = TopicIds.of(index.topics, index.ids).hashes
+    return Targets(set_start, topic, hashes[topic], start, dense)
+
+
+def _assignable(index: Index, allowed: Pairs) -> NDArray[np.bool_]:
+    out = np.zeros(index.partitions, bool)
+    for topic_id, numbers in allowed:
+        topic = np.full(len(numbers), index.topic_by_id(topic_id), np.int32)
+        dense = index.locate_all(topic, np.array(numbers, np.int32))
+        out[dense[dense >= 0]] = True
+    return out

@@ -1,0 +1,90 @@
+"""The order of many Java hash collections at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.javaorder import copied_hash_set_table, hash_order
+
+__all__ = ["copied_order", "walk_copied_sets", "walk_maps"]
+
+_DEFAULT_TABLE = 16
+_LARGEST_TABLE = 1 << 30
+#: A bucket with more keys than this makes a small table grow, whatever its load.
+_CROWD = 8
+
+Hashes = NDArray[np.uint32]
+Order = NDArray[np.intp]
+
+
+def copied_order(hashes: Sequence[int], size: int) -> list[int]:
+    """Order of keys in ``new HashSet<>(collection)``, for a collection that says it has ``size``.
+
+    >>> copied_order([17, 1, 2], 3)
+    [0, 1, 2]
+    """
+    return hash_order(hashes, table=copied_hash_set_table(size))
+
+
+def walk_maps(group: NDArray[Any], hashes: Hashes) -> Order:
+    """Positions of keys, map by map, in the order of ``HashMap``s that ``put`` has filled.
+
+    ``group`` says which map each key went into, ascending; keys are in order of insertion.
+    """
+    return _walk(group, hashes, copied=False)
+
+
+def walk_copied_sets(group: NDArray[Any], hashes: Hashes) -> Order:
+    """The same for ``HashSet``s made by the copy constructor, JDK 18 or older.
+
+    >>> walk_copied_sets(np.array([0, 0, 1]), np.array([5, 3, 9], np.uint32)).tolist()
+    [1, 0, 2]
+    """
+    return _walk(group, hashes, copied=True)
+
+
+def _walk(group: NDArray[Any], hashes: Hashes, *, copied: bool) -> Order:
+    if not len(group):
+        return np.zeros(0, np.intp)
+    first = np.flatnonzero(np.diff(group, prepend=group[0] - 1))
+    sizes = np.diff(first, append=len(group))
+    table = np.full(len(sizes), _DEFAULT_TABLE, np.int64)
+    for n in _doublings():
+        # Copied: room for size * 4/3 + 1 keys; filled: no more than 3/4 of the slots in use.
+        small = sizes * 4 // 3 + 1 > n if copied else sizes * 4 > n * 3
+        if not small.any():
+            break
+        table[small] = n * 2
+    spread = hashes ^ (hashes >> np.uint32(16))
+    ordinal = np.repeat(np.arange(len(sizes)), sizes)
+    bucket = spread & (np.repeat(table, sizes) - 1).astype(np.uint32)
+    key = (ordinal << 32) | bucket
+    order = np.argsort(key, kind="stable")
+    _redo_crowded(order, key[order], first, sizes, hashes, copied=copied)
+    return order
+
+
+def _doublings() -> list[int]:
+    return [1 << bit for bit in range(4, _LARGEST_TABLE.bit_length())]
+
+
+def _redo_crowded(
+    order: Order,
+    keys: NDArray[np.int64],
+    first: Order,
+    sizes: Order,
+    hashes: Hashes,
+    *,
+    copied: bool,
+) -> None:
+    """Collections with a bucket of nine or more keys, which may have grown for it: one by one."""
+    crowded = np.flatnonzero(keys[_CROWD:] == keys[:-_CROWD])
+    for one in np.unique(keys[crowded] >> 32).tolist():
+        begin, size = int(first[one]), int(sizes[one])
+        mine = hashes[begin : begin + size].tolist()
+        walked = copied_order(mine, size) if copied else hash_order(mine)
+        order[begin : begin + size] = begin + np.array(walked, np.intp)
