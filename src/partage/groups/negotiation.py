@@ -25,7 +25,7 @@ class Negotiation:
     Attributes:
         protocol_type: "consumer", "connect", ...; None while the group has no members.
         members: (member id, supported strategies) in the order in which they joined.
-        most_members: how many there were at most; Java's map of members never shrinks.
+        table: slots of the coordinator's map of members; Java's maps grow and never shrink.
 
     >>> group = Negotiation().join("a", ["range"]).join("b", ["sticky", "range"])
     >>> group.candidates(), group.selected
@@ -37,7 +37,7 @@ class Negotiation:
 
     protocol_type: str | None = None
     members: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    most_members: int = 0
+    table: int = DEFAULT_TABLE
 
     def join(
         self, member_id: str, supported: Sequence[str], *, protocol_type: str = "consumer"
@@ -70,10 +70,9 @@ class Negotiation:
         known = [one for one, _ in self.members]
         if member_id in known:
             members = tuple(entry if one[0] == member_id else one for one in self.members)
-        else:
-            members = (*self.members, entry)
-        most = max(self.most_members, len(members))
-        return Negotiation(protocol_type, members, most)
+            return replace(self, members=members)
+        table = _table_with(member_id, known, self.table)
+        return Negotiation(protocol_type, (*self.members, entry), table)
 
     def leave(self, member_id: str) -> Negotiation:
         """The group without a member (without change if it has no such member)."""
@@ -89,8 +88,9 @@ class Negotiation:
         """Each member votes for the candidate that it prefers; in the order of first votes."""
         candidates = set(self.candidates())
         count: dict[str, int] = {}
-        for i in self._as_mapped():
-            mine = next(name for name in self.members[i][1] if name in candidates)
+        mapped = sorted(self.members, key=lambda one: _spread(one[0]) & (self.table - 1))
+        for _, names in mapped:
+            mine = next(name for name in names if name in candidates)
             count[mine] = count.get(mine, 0) + 1
         return count
 
@@ -106,11 +106,19 @@ class Negotiation:
         # max takes the first of equals, as Stream.max does there.
         return max((names[i] for i in order), key=votes.__getitem__, default=None)
 
-    def _as_mapped(self) -> list[int]:
-        table = DEFAULT_TABLE
-        while self.most_members * 4 > table * 3:
-            table *= 2
-        return hash_order([string_hash(one) for one, _ in self.members], table=table)
+
+def _spread(name: str) -> int:
+    """What Java's HashMap chooses a bucket by."""
+    value = string_hash(name) & 0xFFFFFFFF
+    return value ^ value >> 16
+
+
+def _table_with(member_id: str, known: Sequence[str], table: int) -> int:
+    """Slots after a key more: a ninth in one bucket doubles a small table, a load of 3/4 any."""
+    bucket = _spread(member_id) & (table - 1)
+    if table < 64 and sum(_spread(one) & (table - 1) == bucket for one in known) >= 8:
+        table *= 2
+    return table * 2 if (len(known) + 1) * 4 > table * 3 else table
 
 
 def _expect_something(member_id: str, names: tuple[str, ...], protocol_type: str) -> None:

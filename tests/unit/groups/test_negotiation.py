@@ -8,6 +8,7 @@ import partage as pg
 from partage.groups.api import RebalanceProtocol
 from partage.groups.base import PlainStrategy
 from partage.groups.negotiation import Negotiation, rebalance_protocol
+from partage.groups.registry import find
 
 REFUSED = pg.InconsistentGroupProtocolError
 
@@ -128,7 +129,8 @@ class OnlyCooperative(Cooperative):
 
 def test_the_rebalance_protocol_is_the_highest_that_all_support() -> None:
     """Kafka's default list, range before cooperative-sticky, therefore speaks EAGER."""
-    range_ = pg.groups.registry.find("range")
+    range_ = find("range")
+    assert rebalance_protocol([range_, find("cooperative-sticky")]) is RebalanceProtocol.EAGER
     assert rebalance_protocol([range_, Cooperative()]) is RebalanceProtocol.EAGER
     assert rebalance_protocol([Cooperative()]) is RebalanceProtocol.COOPERATIVE
     with pytest.raises(pg.InvalidConfigError, match="no rebalance protocol in common"):
