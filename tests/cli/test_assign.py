@@ -1,0 +1,249 @@
+"""`partage assign` and `partage compare`: plans, streams of problems, and what can be wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from partage.cli.app import app
+
+VECTORS = Path(__file__).parents[1] / "data" / "vectors" / "consumer"
+PROBLEM = {
+    "topics": {"orders": 3, "clicks": 2},
+    "members": [
+        {"id": "c1", "topics": ["orders"], "owned": [["orders", 2]]},
+        {"id": "c2", "topics": ["orders", "clicks"]},
+    ],
+}
+
+
+def run(*arguments: str, stdin: str | bytes | None = None):
+    return CliRunner().invoke(app, list(arguments), input=stdin)
+
+
+@pytest.fixture
+def problem(tmp_path) -> str:
+    path = tmp_path / "problem.json"
+    path.write_text(json.dumps(PROBLEM))
+    return str(path)
+
+
+def test_a_plan_is_json_when_nobody_watches(problem) -> None:
+    """Into a pipe goes one JSON object: the strategy and the assignment as in the vectors."""
+    done = run("assign", problem)
+    assert done.exit_code == 0
+    found = json.loads(done.stdout)
+    assert found["strategy"] == "range"
+    assert found["assignment"]["c1"] == [["orders", 0], ["orders", 1]]
+
+
+def test_stdin_and_names(problem) -> None:
+    """- reads stdin; the strategy is an option, else the problem's own; Java class names count."""
+    text = json.dumps(PROBLEM | {"strategy": "roundrobin"})
+    assert json.loads(run("assign", "-", stdin=text).stdout)["strategy"] == "roundrobin"
+    named = "org.apache.kafka.clients.consumer.RoundRobinAssignor"
+    assert json.loads(run("assign", problem, "-s", named).stdout)["strategy"] == "roundrobin"
+    listed = run("assign", problem, "-s", "no-such-one", "-s", "fair")
+    assert json.loads(listed.stdout)["strategy"] == "fair"
+
+
+@pytest.mark.parametrize("kind", ["range", "roundrobin"])
+def test_every_vector_as_a_stream(kind) -> None:
+    """150 problems in, 150 answers out, each what Kafka's own class printed, order included."""
+    lines = (VECTORS / f"{kind}.jsonl").read_text(encoding="utf-8").splitlines()
+    done = run("assign", "--jsonl", stdin="\n".join(lines).encode())
+    assert done.exit_code == 0, done.stderr
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert answers == [json.loads(line)["out"] for line in lines]
+
+
+def test_a_damaged_line_costs_its_own_answer_only() -> None:
+    """A bad line is answered with its error and number; the others are answered; exit code 1."""
+    good = json.dumps(PROBLEM)
+    bad = ["{", "[]", '{"topics": {"t": -1}, "members": []}', "\x00", '"\\ud800"', "[" * 100_000]
+    text = "\n".join([good, *bad, "", good]) + "\n"
+    done = run("assign", "--jsonl", stdin=text.encode())
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.exit_code == 1
+    assert [a.get("line") for a in answers] == [None, 2, 3, 4, 5, 6, 7, None]
+    assert answers[0] == answers[-1]
+    assert "topics.t" in answers[3]["error"]
+    assert "6 of 8 lines" in done.stderr
+
+
+def test_lines_that_are_not_utf8_are_errors_of_their_own() -> None:
+    """Bytes that are no UTF-8 are that line's error."""
+    done = run("assign", "--jsonl", stdin=b'\xff\xfe{}\n{"topics": {}, "members": []}\n')
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.exit_code == 1
+    assert answers == [{"error": answers[0]["error"], "line": 1}, {"assignment": {}}]
+
+
+def test_a_name_of_half_a_pair_comes_back() -> None:
+    """JSON may name a topic by half a surrogate pair: the answer is JSON that says the same."""
+    text = '{"topics": {"\\ud800": 1}, "members": [{"id": "c", "topics": ["\\ud800"]}]}'
+    found = json.loads(run("assign", "-", stdin=text).stdout)
+    assert found["assignment"] == {"c": [["\ud800", 0]]}
+
+
+def test_a_plan_that_breaks_the_rules_is_exit_code_3(problem) -> None:
+    """Fail-over as documented gives a member what it does not subscribe to: the judge objects."""
+    arguments = ("--strategy", "failover", "--as-documented")
+    done = run("assign", problem, *arguments)
+    assert done.exit_code == 3
+    assert json.loads(done.stdout)["assignment"]["c1"]
+    assert "judge: c1 has clicks-0 without subscribing to clicks" in done.stderr
+    lines = run("assign", "--jsonl", *arguments, stdin=json.dumps(PROBLEM))
+    assert lines.exit_code == 3
+    assert len(json.loads(lines.stdout)["breaches"]) == 2
+
+
+def test_settings_reach_the_strategy(problem) -> None:
+    """--config gives a strategy its settings; a wrong value is an error that names it."""
+    key = "assignment.failover.as_documented"
+    assert run("assign", problem, "-s", "failover", "-c", f"{key}=true").exit_code == 3
+    wrong = run("assign", problem, "-s", "failover", "-c", f"{key}=perhaps")
+    assert wrong.exit_code == 1
+    assert key in wrong.stderr
+    assert run("assign", problem, "-c", "novalue").exit_code == 2
+
+
+def test_wrong_usage_is_exit_code_2(problem) -> None:
+    """No problem, an unknown option, an unknown command."""
+    assert run("assign").exit_code == 2
+    assert run("assign", problem, "--no-such-option").exit_code == 2
+    assert run("no-such-command").exit_code == 2
+
+
+def _lines(done) -> list[str]:
+    return done.stderr.strip().splitlines()
+
+
+@pytest.mark.parametrize("command", ["assign", "compare"])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "is empty"),
+        (b"  \n", "is empty"),
+        (b"{", "is not JSON"),
+        (b"\xff\xfe\x00", "is not JSON in UTF-8"),
+        (b"[1, 2]", "must be a JSON object"),
+        (b'{"members": []}', "topics: is missing"),
+        (b'{"topics": {"t": "three"}, "members": []}', "topics.t"),
+        (b'{"topics": {"t": 1e9}, "members": []}', "topics.t"),
+        (b'{"topics": {"t": NaN}, "members": []}', "topics.t"),
+        (b'{"topics": {}, "members": [{"id": 1}]}', "members[0].id"),
+        (b"[" * 100_000, "is not JSON"),
+        (b"PAR1" + bytes(range(256)) * 40, "is not JSON"),
+    ],
+)
+def test_a_bad_file_is_one_line_that_says_what(tmp_path, command, content, said) -> None:
+    """Empty, damaged, binary or malformed: exit code 1 and one line with place and reason."""
+    path = tmp_path / "problem.json"
+    path.write_bytes(content)
+    done = run(command, str(path))
+    assert done.exit_code == 1
+    assert len(_lines(done)) == 1
+    assert said in done.stderr
+    assert not done.stdout
+
+
+@pytest.mark.parametrize("command", ["assign", "compare"])
+def test_a_file_that_cannot_be_read_is_named(tmp_path, command) -> None:
+    """A missing file and a folder: one line with its name and why."""
+    done = run(command, str(tmp_path / "none.json"))
+    assert (done.exit_code, len(_lines(done))) == (1, 1)
+    assert "none.json: No such file" in done.stderr
+    done = run(command, str(tmp_path))
+    assert (done.exit_code, len(_lines(done))) == (1, 1)
+    assert "directory" in done.stderr
+
+
+def test_an_unknown_strategy_says_which_are_near(problem) -> None:
+    """A misspelt name: exit code 1, and what was probably meant."""
+    done = run("assign", problem, "-s", "rnage")
+    assert done.exit_code == 1
+    assert "did you mean range" in done.stderr
+
+
+def test_compare_has_a_row_for_every_strategy(problem) -> None:
+    """All strategies side by side; one that refuses says why; the optimum is told."""
+    import partage as pg
+
+    found = json.loads(run("compare", problem, "--json").stdout)
+    assert [row["strategy"] for row in found] == list(pg.strategies())
+    refused = {row["strategy"] for row in found if row["refused"]}
+    assert "roundrobin:0.8" in refused
+    shown = run("compare", problem).stdout
+    assert all(name in shown for name in pg.strategies())
+    assert "roundrobin:0.8 refuses" in shown
+    assert "optimum: spread 1" in shown
+
+
+def test_compare_marks_the_best_of_a_column() -> None:
+    """The least spread is marked where strategies differ, and in no row that is worse."""
+    text = json.dumps(
+        {
+            "topics": {"a": 3, "b": 3},
+            "members": [{"id": i, "topics": ["a", "b"]} for i in ("x", "y")],
+        }
+    )
+    shown = run("compare", "-", "-s", "range", "-s", "roundrobin", stdin=text).stdout
+    rows = {line.split()[0]: line.split() for line in shown.splitlines() if line.strip()}
+    assert rows["range"][2] == "2"
+    assert rows["roundrobin"][2] == "0*"
+
+
+def test_strategies_are_listed_with_their_exactness() -> None:
+    """Every strategy, and the class that it equals; as JSON too."""
+    import partage as pg
+
+    done = run("strategies")
+    assert done.exit_code == 0
+    assert all(name in done.stdout for name in pg.strategies())
+    assert "RangeAssignor 4.3.1" in done.stdout
+    rows = json.loads(run("strategies", "--json").stdout)
+    assert [row["name"] for row in rows] == list(pg.strategies())
+
+
+def test_version_and_help() -> None:
+    """--version prints it; every command has a help text with an example."""
+    import partage
+
+    assert run("--version").stdout.strip() == f"partage {partage.__version__}"
+    for command in ("assign", "compare", "decode", "replay", "demo", "strategies"):
+        text = run(command, "--help").stdout
+        assert f"partage {command}" in text.partition("Options")[0].replace("Usage: root", "")
+
+
+def test_a_mistake_of_ours_is_told_in_one_line(problem, monkeypatch) -> None:
+    """An exception that nobody expected: one line, how to report it, exit code 1; no traceback."""
+    from partage.groups import registry
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr(registry, "find", broken)
+    done = run("assign", problem)
+    assert done.exit_code == 1
+    assert len(_lines(done)) == 1
+    assert "ZeroDivisionError: oops" in done.stderr
+    assert "PARTAGE_DEBUG=1" in done.stderr
+    monkeypatch.setenv("PARTAGE_DEBUG", "1")
+    assert isinstance(run("assign", problem).exception, ZeroDivisionError)
+
+
+def test_an_interrupt_is_exit_code_130(problem, monkeypatch) -> None:
+    """Ctrl-C ends quietly with the shell's own code for it."""
+    from partage.groups import registry
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(registry, "find", interrupted)
+    done = run("assign", problem)
+    assert done.exit_code == 130
+    assert "Traceback" not in done.stderr

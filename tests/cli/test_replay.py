@@ -1,0 +1,87 @@
+"""`partage replay` and `partage demo`: what they leave behind, and what they refuse at once."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+pytest.importorskip("jinja2")
+
+from typer.testing import CliRunner
+
+from captured import SAMPLE
+from captures import capture, records
+from partage.cli.app import app
+from partage.cli.demo import sample
+from published import published
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(app, list(arguments))
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_replay_leaves_tables_and_a_page(tmp_path) -> None:
+    """A cut-down capture with a damaged record: page, tables, summary, and words that say so."""
+    import pyarrow as pa
+
+    table = records().slice(0, 3_000)
+    keys = table["key"].to_pylist()
+    keys[5] = b"\x7f\xff"
+    table = table.set_column(
+        table.schema.get_field_index("key"), "key", pa.array(keys, pa.binary())
+    )
+    out = tmp_path / "out"
+    source = str(capture(tmp_path / "capture", table))
+    done = run("replay", source, "--out", str(out), "-s", "range", "-s", "fair")
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.index("coverage") < done.stdout.index("records")
+    assert "3,000 read = 2,999 decoded + 1 damaged" in done.stdout
+    assert "report.html" in done.stdout
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "fair" in page
+    assert "could not be decoded" in page
+    assert json.loads((out / "summary.json").read_text())["asked"] == ["range", "fair"]
+    assert "decoding records" in done.stderr
+
+
+@pytest.mark.parametrize("command", [["replay", str(SAMPLE)], ["demo"]])
+def test_a_foreign_folder_is_left_alone(tmp_path, command) -> None:
+    """A folder with something else in it, or a file: nothing is written, exit code 1."""
+    (tmp_path / "thesis.txt").write_text("mine")
+    done = run(*command, "--out", str(tmp_path))
+    assert done.exit_code == 1
+    assert "earlier output of Partage" in done.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
+    done = run(*command, "--out", str(tmp_path / "thesis.txt"))
+    assert done.exit_code == 1
+    assert "must be a folder" in done.stderr
+
+
+def test_what_is_misspelt_is_said_before_spark_starts(tmp_path) -> None:
+    """An unknown strategy, a missing capture: one line, within a second or two."""
+    out = str(tmp_path / "out")
+    done = run("replay", str(SAMPLE), "--out", out, "-s", "rnage")
+    assert done.exit_code == 1
+    assert "did you mean range" in done.stderr
+    done = run("replay", str(tmp_path / "none"), "--out", out)
+    assert done.exit_code == 1
+    assert "none: no such folder" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_earlier_output_of_ours_is_taken(tmp_path) -> None:
+    """A folder with a published run is not refused: the next error is about the capture."""
+    published(tmp_path / "out")
+    done = run("replay", str(tmp_path / "none"), "--out", str(tmp_path / "out"))
+    assert "no such folder" in done.stderr
+
+
+def test_the_sample_ships() -> None:
+    """`partage demo` has its recording beside it, with its README."""
+    names = {path.name for path in sample().iterdir()}
+    assert {"consumer_offsets.parquet", "cluster.jsonl", "batches.parquet", "README.md"} <= names
