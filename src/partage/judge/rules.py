@@ -77,7 +77,9 @@ def check(
 
     The rules: every member of the group has one entry, nobody else has; a member has only
     existing partitions of topics that it subscribes to, once each; and every existing
-    partition that somebody subscribes to has exactly one owner. Standby and warm-up
+    partition that somebody subscribes to has exactly one owner. In the first phase of a
+    cooperative rebalance (KIP-429) a plan may withhold a partition, if a member that does not
+    get it says that it owns it: that member must give it up first. Standby and warm-up
     entries own nothing; a member that is releasing a partition still owns it, and need no
     longer subscribe to it.
 
@@ -104,7 +106,7 @@ def check(
         *_gone(assignment, entries, there, cluster),
         *_unsubscribed(assignment, entries, there, facts),
         *_repeated(assignment, entries, there, facts, several_owners=several_owners),
-        *_unowned(entries, there, facts),
+        *_unowned(entries, there, facts, _given_up(assignment, entries, facts)),
     ]
 
 
@@ -188,9 +190,25 @@ def _again(keys: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.flatnonzero(again)
 
 
-def _unowned(entries: Held, there: NDArray[np.bool_], facts: Facts) -> Iterator[Breach]:
+def _given_up(assignment: Assignment, entries: Held, facts: Facts) -> NDArray[np.int64]:
+    """Partitions that may be without owner for now: withheld, and claimed by who loses them."""
+    withheld = getattr(assignment, "withheld", ())
+    if not len(withheld) or assignment.index is not facts.problem.index:
+        return np.zeros(0, np.int64)
+    start, claimed = facts.problem.claims
+    claimant = np.repeat(np.arange(len(facts.problem.group), dtype=np.int64), np.diff(start))
+    keeps = np.isin(
+        (claimed.astype(np.int64) << 32) | claimant, (entries.partition << 32) | entries.member
+    )
+    return np.intersect1d(withheld, claimed[~keeps & (claimed >= 0)]).astype(np.int64)
+
+
+def _unowned(
+    entries: Held, there: NDArray[np.bool_], facts: Facts, given_up: NDArray[np.int64]
+) -> Iterator[Breach]:
     missing = facts.is_open.copy()
     missing[entries.partition[there & entries.owning]] = False
+    missing[given_up] = False
     for p in np.flatnonzero(missing).tolist():
         topic, number = facts.problem.index.name(p)
         yield Breach(BreachKind.NO_OWNER, None, topic, number)

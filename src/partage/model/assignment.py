@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
 from typing import Any
@@ -142,6 +142,10 @@ class Assignment:
         return {m: [[t, p] for t, p in pairs] for m, pairs in self.to_pairs().items()}
 
 
+def _none() -> Int32Array:
+    return np.zeros(0, np.int32)
+
+
 @dataclass(frozen=True, eq=False)
 class Plan(Assignment):
     """An Assignment in which no partition has two owners.
@@ -150,6 +154,9 @@ class Plan(Assignment):
         memory: what the strategy wants back in the next round (opaque, may be None).
         user_data: bytes per member that the leader sends along with the assignment.
         warnings: what the operator should know about this plan.
+        withheld: int32[k], partitions that somebody must give up first (KIP-429): nobody has
+            them in this plan, a follow-up rebalance hands them over.
+        destined: int32[k], the member who is to get each of these then.
 
     Raises:
         PlanInvariantError: a partition has two owners.
@@ -161,6 +168,8 @@ class Plan(Assignment):
     memory: object = None
     user_data: Mapping[str, bytes] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    withheld: Int32Array = field(default_factory=_none)
+    destined: Int32Array = field(default_factory=_none)
 
     def __post_init__(self) -> None:
         given = np.zeros(self.index.partitions, bool)
@@ -175,6 +184,29 @@ class Plan(Assignment):
         owner = np.full(self.index.partitions, -1, np.int32)
         owner[self.partition] = self.member_of
         return owner
+
+    def settled(self) -> Plan:
+        """The plan after its second phase: what is withheld is with whom it is destined for.
+
+        >>> index = Index.of({"t": 2})
+        >>> now = Plan.of(index, {"a": {"t": [0]}, "b": {}}, withheld=np.array([1], np.int32),
+        ...               destined=np.array([1], np.int32))
+        >>> now.to_dict(), now.settled().to_dict()
+        ({'a': {'t': [0]}, 'b': {}}, {'a': {'t': [0]}, 'b': {'t': [1]}})
+        """
+        if not len(self.withheld):
+            return self
+        # Kafka's map of transfers may name a partition that its owner keeps after all (Q4).
+        free, first = np.unique(self.withheld, return_index=True)
+        handed = first[self.owner[free] < 0]
+        member = np.concatenate((self.member_of, self.destined[handed]))
+        order = np.argsort(member, kind="stable")
+        partition = np.concatenate((self.partition, self.withheld[handed]))[order]
+        role = np.concatenate((self.role, np.full(len(handed), Role.OWNER, np.int8)))[order]
+        start = np.searchsorted(member[order], np.arange(len(self.members) + 1)).astype(np.int32)
+        return replace(
+            self, start=start, partition=partition, role=role, withheld=_none(), destined=_none()
+        )
 
     @classmethod
     def from_owner(

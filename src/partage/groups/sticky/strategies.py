@@ -160,8 +160,16 @@ class CooperativeSticky(PlainStrategy):
         """
         before = StickyMemory.of(memory)
         scene = Scene(problem)
-        decision, highest = self.decide(scene, before.max_generation)
-        return decision.to_plan(scene, memory=replace(before, max_generation=highest))
+        decision, highest = _decided(scene, before.max_generation, from_owned)
+        transfers = _transfers(scene, decision)
+        # A claim beyond the topic's count may be in the map too; the index has no number for it.
+        real = transfers.spot < decision.spots.real
+        return _withholding(decision, transfers).to_plan(
+            scene,
+            memory=replace(before, max_generation=highest),
+            withheld=scene.dense[transfers.spot[real]],
+            destined=transfers.member[real],
+        )
 
     def decide(self, scene: Scene, max_generation: int) -> tuple[Decision, int]:
         """What the class answers, be it a plan or not, and the highest generation seen now.
@@ -170,10 +178,7 @@ class CooperativeSticky(PlainStrategy):
             JavaRefusal: as Kafka's class throws.
         """
         decision, highest = _decided(scene, max_generation, from_owned)
-        transfers = decision.transfers
-        if transfers is None:
-            transfers = _changing_hands(scene, decision)
-        return _withholding(decision, transfers), highest
+        return _withholding(decision, _transfers(scene, decision)), highest
 
 
 def _decided(
@@ -190,6 +195,11 @@ def _decided(
     except JavaRefusal as refusal:
         refusal.max_generation = highest
         raise
+
+
+def _transfers(scene: Scene, decision: Decision) -> Transfers:
+    """What changes hands: Kafka's transfer map, or where its algorithm keeps none, the same."""
+    return decision.transfers or _changing_hands(scene, decision)
 
 
 def _changing_hands(scene: Scene, decision: Decision) -> Transfers:
