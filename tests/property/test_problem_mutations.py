@@ -110,8 +110,8 @@ def test_ten_thousand_mutations_never_give_a_traceback() -> None:
         counts[answered(damaged, names[i % len(names)])] += 1
     print(counts)
     assert set(counts) <= {"malformed", "refused", "assigned"}
-    assert counts["malformed"] > MUTATIONS // 5
-    assert counts["assigned"] > MUTATIONS // 5
+    assert counts["malformed"] > MUTATIONS // 10
+    assert counts["assigned"] > MUTATIONS // 10
 
 
 def test_mutations_of_the_text_never_give_a_traceback(tmp_path) -> None:
