@@ -170,4 +170,7 @@ def _fewer_claims(problem: Problem) -> Iterator[Problem]:
     for i, member in enumerate(members):
         for j in range(len(member.get("owned", ()))):
             owned = member["owned"][:j] + member["owned"][j + 1 :]
-            yield {**problem, "members": [*members[:i], {**member, "owned": owned}, *members[i + 1 :]]}
+            yield {
+                **problem,
+                "members": [*members[:i], {**member, "owned": owned}, *members[i + 1 :]],
+            }

@@ -13,7 +13,7 @@ from parity.sticky_problems import invented, lived, smaller_lines
 from partage.groups.registry import find
 from partage.groups.sticky import JavaRefusal
 from partage.groups.sticky.scene import Scene
-from partage.kernels import form
+from partage.kernels import form, warm_up
 from partage.model import Cluster, Group, Problem
 
 pytestmark = [pytest.mark.parity, pytest.mark.jvm]
@@ -91,6 +91,7 @@ def test_compiled_kernels_answer_alike(strategy, java, parity_n) -> None:
     rng = random.Random(f"compiled {strategy}")
     some = list(lines(strategy, rng, min(parity_n, 2000)))
     theirs = list(java.ask_all({"strategy": strategy, **one} for one in some))
+    warm_up().join()
     with form("compiled"):
         for line, answer in zip(some, theirs, strict=True):
             assert ours(strategy, line) == answer, json.dumps(line)
@@ -118,7 +119,9 @@ def test_the_lines_reach_both_algorithms_and_their_errors(parity_n) -> None:
     seen = set()
     for line in lines("cooperative-sticky", rng, max(parity_n, 300)):
         for answer in ours("cooperative-sticky", line):
-            seen.add(answer.get("error", "general" if answer.get("transferring") is None else "equal"))
+            seen.add(
+                answer.get("error", "general" if answer.get("transferring") is None else "equal")
+            )
             if answer.get("transferring"):
                 seen.add("withheld")
     assert {"general", "equal", "withheld", "ArithmeticException", "IllegalStateException"} <= seen

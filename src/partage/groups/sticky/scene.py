@@ -154,7 +154,8 @@ class Scene:
         if self.counted:
             spot = self.start[topic]
             spot += number
-            inside = (number >= 0) & (spot < self.start[1:][topic])
+            # The claimed number may be any int32, so the sum may have wrapped: it proves nothing.
+            inside = (number >= 0) & (number < self.counts[topic])
             if inside.all():
                 return spot, Spots(self)
         else:
