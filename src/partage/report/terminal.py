@@ -49,7 +49,7 @@ def _plain(title: str, columns: list[str]) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold", collapse_padding=True)
-    table.add_column(title, overflow="fold", max_width=28)
+    table.add_column(title, overflow="fold", min_width=20, max_width=28)
     for column in columns:
         table.add_column(column, justify="right")
     return table

@@ -15,7 +15,7 @@ from partage.report.data import read_run
 from partage.report.html import render, write_page
 from published import NASTY, published, summary
 
-VOID = {"meta", "link", "input", "br", "img", "hr", "rect", "polyline"}
+VOID = {"wbr", "meta", "link", "input", "br", "img", "hr", "rect", "polyline"}
 
 
 class Reader(HTMLParser):
