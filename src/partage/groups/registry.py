@@ -32,6 +32,7 @@ _OURS = {
     "roundrobin:0.8": "partage.groups.roundrobin_08:RoundRobin08",
     "server:range": "partage.groups.server.range:ServerRange",
     "server:uniform": "partage.groups.server.uniform:ServerUniform",
+    "server:simple": "partage.groups.server.simple:ServerSimple",
     "fair": "partage.groups.fair:Fair",
     "failover": "partage.groups.failover:Failover",
 }

@@ -19,7 +19,7 @@ def lines(strategy):
     return [json.loads(line) for line in text.splitlines()]
 
 
-@pytest.mark.parametrize("name", ["range", "uniform"])
+@pytest.mark.parametrize("name", ["range", "uniform", "simple"])
 def test_every_line_comes_out_as_printed(name) -> None:
     """All 150 problems: the same members, topics and sets, the same refusals."""
     strategy = find(f"server:{name}")

@@ -31,6 +31,8 @@ class GroupSpec:
             have (the describer says -1).
         assignable: bool[P], partitions that may be assigned at all (KIP-932: those whose
             share state is initialised); None for all. Only ``server:simple`` asks.
+
+    With ``several_owners`` (share groups) members may own the same partition.
     """
 
     def __init__(
@@ -40,11 +42,13 @@ class GroupSpec:
         previous: Targets | None = None,
         uncounted: frozenset[int] = frozenset(),
         assignable: NDArray[np.bool_] | None = None,
+        several_owners: bool = False,
     ) -> None:
         self.problem = problem
         self.uncounted = uncounted
         self.assignable = assignable
         self._previous = previous
+        self._several_owners = several_owners
 
     @cached_property
     def members(self) -> int:
@@ -66,7 +70,9 @@ class GroupSpec:
         """What each member had been assigned before."""
         if self._previous is not None:
             return self._previous
-        return targets_from_claims(self.problem, *self.numbered, self.ids.hashes)
+        return targets_from_claims(
+            self.problem, *self.numbered, self.ids.hashes, several_owners=self._several_owners
+        )
 
     @cached_property
     def homogeneous(self) -> bool:

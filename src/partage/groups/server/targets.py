@@ -62,6 +62,8 @@ def targets_from_claims(
     count: Int32Array,
     dense: Int32Array,
     hashes: NDArray[np.uint32],
+    *,
+    several_owners: bool = False,
 ) -> Targets:
     """What members say they own, read as the coordinator's previous targets.
 
@@ -69,6 +71,7 @@ def targets_from_claims(
     Members may claim anything; so what the cluster does not have is left out, and what
     several claim is with the newest generation, of equal ones with the last in join order
     (as in the coordinator's map from partition to owner, which later members overwrite).
+    With ``several_owners`` all have it.
     """
     claimed = _Claimed.of(problem)
     topic = claimed.topic[claimed.name_of]
@@ -82,7 +85,7 @@ def targets_from_claims(
         inside[inside] = problem.cluster.partition_exists[partition[inside]]
         # A partition of a topic that is gone and was made anew is no longer there.
         inside[inside] &= problem.cluster.topic_exists[topic[inside]]
-    kept = inside & _undisputed(problem, claimed, partition, inside)
+    kept = inside & _undisputed(problem, claimed, partition, inside, several_owners=several_owners)
     if not kept.all():
         claimed, partition = claimed.only(kept), partition[kept]
     return claimed.grouped(partition, hashes)
@@ -154,7 +157,12 @@ def _joined(parts: Sequence[Int32Array]) -> Int32Array:
 
 
 def _undisputed(
-    problem: Problem, claimed: _Claimed, partition: Int32Array, inside: NDArray[np.bool_]
+    problem: Problem,
+    claimed: _Claimed,
+    partition: Int32Array,
+    inside: NDArray[np.bool_],
+    *,
+    several_owners: bool,
 ) -> NDArray[np.bool_]:
     """bool: False for a claim that another one beats."""
     good = np.ones(len(partition), bool)
@@ -165,9 +173,13 @@ def _undisputed(
     at = at[times[partition[at]] > 1]
     member = claimed.member()[at]
     generation = np.array([m.generation for m in problem.group], np.int64)[member]
+    if several_owners:
+        generation[:] = 0
     # The last of each partition in this order wins; a member's own repetition: its first.
     order = np.lexsort((-at, member, generation, partition[at]))
     best = np.ones(len(at), bool)
     best[:-1] = np.diff(partition[at][order]) != 0
+    if several_owners:
+        best[:-1] |= np.diff(member[order]) != 0
     good[at[order[~best]]] = False
     return good
