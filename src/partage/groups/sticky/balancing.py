@@ -114,7 +114,8 @@ class Balancing:
         if self._level(self.size[ring]):
             return True
         audience, scene = table.audience, table.scene
-        most_on_topic = np.maximum.reduceat(self.size[self.owner], scene.start[:-1])
+        holder = self.owner[: scene.partitions]  # foreign spots have none, and lie behind
+        most_on_topic = np.maximum.reduceat(self.size[holder], scene.start[:-1])
         may_grow = ring & (self.size != audience.most)
         least = np.full(len(audience.listed), 1 << 40, np.int64)
         np.minimum.at(least, audience.of_member[may_grow], self.size[may_grow])

@@ -21,12 +21,17 @@ def dispute(member, spot, generation, sent, owner, entry, holds, disputed):
         if other >= 0:
             if generation[m] < sent[other]:
                 continue
-            if entry[s] >= 0:
+            held = entry[s] >= 0
+            if held:
                 holds[entry[s]] = False
                 entry[s] = -1
             if generation[m] == sent[other]:
                 disputed[s] = True
                 owner[s] = m
+                continue
+            # Kafka adds to the new owner's list, then takes the first out of the old one's: who
+            # had lost the spot to a dispute and claims it again gets it and loses it at once.
+            if other == m and not held:
                 continue
         owner[s] = m
         entry[s] = i

@@ -144,6 +144,36 @@ def test_what_kafka_gives_twice_is_no_plan_but_is_shown() -> None:
     assert len(set(given)) < len(given)
 
 
+def test_who_lost_a_partition_to_a_dispute_cannot_win_it_back_from_itself() -> None:
+    """Found by parity: Kafka adds it to the list, then removes it from the same list."""
+    twice = [("ｚ", 0), ("ｚ", 0)]
+    members = [
+        member("consumer-008", ["ｚ", "é"], twice, 1),
+        member("consumer-001", ["gone"], twice, -1, 1),
+    ]
+    plan = sticky(pg.Group(members), "ｚ×1 é×1")
+    assert plan.to_pairs() == {"consumer-008": [("é", 0), ("ｚ", 0)], "consumer-001": []}
+    members[0] = member("consumer-008", ["ｚ", "é"], twice[:1], 1)
+    assert sticky(pg.Group(members), "ｚ×1 é×1").to_pairs() == plan.to_pairs()
+
+
+def test_a_foreign_claim_that_was_dropped_does_not_blur_the_balance() -> None:
+    """Found by parity: d9 may not get x-4 back, since nobody could get more."""
+    members = [
+        pg.Member("0d8ae52fa765", ["de0778cf2cce"]),
+        pg.Member("d9f18464f693", ["de0778cf2cce"], owned=[("x", -1), ("x", 4)]),
+        pg.Member("b55aa2bb99a3", ["x"], user_data=b"\0\0\0\5"),
+        pg.Member("094fe27539e8", ["x"]),
+    ]
+    plan = pg.assign("cooperative-sticky", pg.Group(members), cluster("de0778cf2cce×1 x×5"))
+    assert plan.to_pairs() == {
+        "0d8ae52fa765": [("de0778cf2cce", 0)],
+        "d9f18464f693": [],
+        "b55aa2bb99a3": [("x", 1), ("x", 3)],
+        "094fe27539e8": [("x", 0), ("x", 2)],
+    }
+
+
 def test_no_members_is_an_arithmetic_error() -> None:
     """Kafka's class divides by their number."""
     for strategy in ("sticky", "cooperative-sticky"):
