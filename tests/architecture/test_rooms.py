@@ -29,7 +29,7 @@ from architecture.source_tree import (
 BASE = {"errors", "kernels", "javaorder", "model"}
 DECIDING = {"keys", "groups", "streams", "replicas"}
 # The only places where strategies, the judge and the solver meet: the public verbs.
-MEETING = {"deciding", "measuring", "comparing"}
+MEETING = {"deciding", "measuring"}
 PURE = {*BASE, *DECIDING, *MEETING, "solve", "judge", "wire", "history", "simulation", "weights"}
 EVERYTHING = {
     *PURE,

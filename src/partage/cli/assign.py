@@ -17,7 +17,7 @@ from partage.cli.problems import preference, problem_of, read_problem, settings
 if TYPE_CHECKING:
     from partage.groups.api import Strategy
     from partage.judge import Breach
-    from partage.model import Cluster, Group, Plan
+    from partage.model import Assignment, Cluster, Group
 
 __all__ = ["Answer", "answer", "assign"]
 
@@ -29,7 +29,7 @@ class Answer:
     strategy: Strategy
     group: Group
     cluster: Cluster
-    plan: Plan
+    plan: Assignment
     breaches: list[Breach]
 
 
@@ -41,6 +41,7 @@ def answer(
     Raises:
         PartageError: the problem is malformed, no strategy of that name, or it refuses.
     """
+    from partage.deciding import several_owners
     from partage.groups import registry
     from partage.judge import check
     from partage.model import Problem
@@ -49,8 +50,9 @@ def answer(
     strategy = registry.find(preference(asked, found))
     if config:
         strategy = strategy.configure(config)
-    plan = strategy.assign(Problem(group, cluster))
-    return Answer(strategy, group, cluster, plan, check(plan, group, cluster))
+    plan: Assignment = strategy.assign(Problem(group, cluster))
+    breaches = check(plan, group, cluster, several_owners=several_owners(strategy))
+    return Answer(strategy, group, cluster, plan, breaches)
 
 
 def assign(  # noqa: PLR0917 - options are given by name on a command line
@@ -105,8 +107,8 @@ def assign(  # noqa: PLR0917 - options are given by name on a command line
 
     On a terminal the plan is a table, else JSON. Every plan is checked by the judge: one that
     breaks a rule is printed all the same, the breaches go to stderr, and the exit code is 3.
-    With `--jsonl` each line gives `{"assignment": ...}` or `{"error": ..., "line": n}`, and the
-    exit code is 1 if any line had an error.
+    With `--jsonl` each line gives `{"assignment": ...}`, with `warnings` and `breaches` if there
+    are any, or `{"error": ..., "line": n}`; the exit code is 1 if any line had an error.
     """
     chosen = settings(config)
     if as_documented:
@@ -121,7 +123,7 @@ def assign(  # noqa: PLR0917 - options are given by name on a command line
             "give PROBLEM.json, - for stdin, or --jsonl", param_hint="PROBLEM.json"
         )
     found = answer(read_problem(problem), strategy, chosen)
-    for warning in found.plan.warnings:
+    for warning in getattr(found.plan, "warnings", ()):
         tell(f"warning: {warning}", "yellow")
     if as_json or not interactive():
         write_json({"strategy": found.strategy.name, "assignment": found.plan.to_json()})

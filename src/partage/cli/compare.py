@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from partage.cli.consoles import name, out, write_json
+from partage.cli.failing import FAILED_JUDGE
 from partage.cli.problems import problem_of, read_problem, settings
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ def compare(
 ) -> None:  # fmt: skip
     """Every strategy on the same problem, side by side.
 
-    The best value of each column is marked. A strategy that refuses the problem says why.
+    The best value of each column is marked. A strategy that refuses the problem says why; a
+    plan that breaks a rule is named, and the exit code is 3.
 
         partage compare problem.json
 
@@ -68,8 +70,10 @@ def compare(
     found = deciding.compare(group, cluster, strategies=strategy, config=settings(config) or None)
     if as_json:
         write_json([_plain(row) for row in found], indent=1)
-        return
-    _show(found)
+    else:
+        _show(found)
+    if any(row.breaches for row in found):
+        raise typer.Exit(FAILED_JUDGE)
 
 
 def _plain(row: Compared) -> dict[str, Any]:
@@ -97,7 +101,7 @@ def _show(found: Comparison) -> None:
     for row in found:
         if row.refused:
             console.print(name(f"{row.strategy} refuses: {row.refused}", "yellow"))
-        for warning in row.plan.warnings if row.plan else ():
+        for warning in getattr(row.plan, "warnings", ()):
             console.print(name(f"{row.strategy}: {warning}", "yellow"))
         if row.breaches:
             more = f" and {len(row.breaches) - 1} more" if len(row.breaches) > 1 else ""

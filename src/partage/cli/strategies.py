@@ -31,15 +31,25 @@ def strategies(
         return
     console = out()
     widest = max(len(row.name) for row in rows) + 2
-    console.print(name(f"{'strategy':{widest}}{'exact to':32}protocols", "bold"))
-    for row in rows:
+    twins = [_class(row.exact_to) for row in rows]
+    wide = max(len(twin) for twin in twins) + 2
+    console.print(name(f"{'strategy':{widest}}{'exact to':{wide}}protocols", "bold"))
+    for row, twin in zip(rows, twins, strict=True):
         protocols = ", ".join(row.protocols).lower()
-        line = f"{row.name:{widest}}{_class(row.exact_to):32}{protocols}"
+        line = f"{row.name:{widest}}{twin:{wide}}{protocols}"
         console.print(name(line), soft_wrap=True)
         what = f"cannot be used: {row.problem}" if row.problem else row.summary
         console.print(name(f"  {what}", "red" if row.problem else "dim"), soft_wrap=True)
 
 
 def _class(exact_to: str | None) -> str:
-    """The class without its package: `RangeAssignor 4.3.1`."""
-    return "-" if exact_to is None else exact_to.rpartition(".clients.consumer.")[2]
+    """The class without the package of Kafka's clients, and without `org.apache.kafka` elsewhere.
+
+    >>> _class("org.apache.kafka.clients.consumer.RangeAssignor 4.3.1")
+    'RangeAssignor 4.3.1'
+    >>> _class("org.apache.kafka.coordinator.group.assignor.RangeAssignor 4.3.1")
+    'coordinator.group.assignor.RangeAssignor 4.3.1'
+    """
+    if exact_to is None:
+        return "-"
+    return exact_to.removeprefix("org.apache.kafka.").removeprefix("clients.consumer.")

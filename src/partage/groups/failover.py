@@ -183,7 +183,8 @@ def _let_keep(problem: Problem, rows: Rows, ranking: _Ranking, owner: Int32Array
         mine = slice(int(rows.start[nth]), int(rows.start[nth + 1]))
         order = ranking.order(topic).tolist()
         keeper = [_keeper(problem, order, claimants.get(p)) for p in rows.partition[mine].tolist()]
-        heir = next((member for member in order if member in set(keeper)), order[0])
+        incumbents = set(keeper)
+        heir = next((member for member in order if member in incumbents), order[0])
         owner[mine] = [heir if member < 0 else member for member in keeper]
 
 

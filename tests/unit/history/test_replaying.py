@@ -80,7 +80,17 @@ def test_each_strategy_lives_with_its_own_past() -> None:
     assert {r.strategy: r.measured.moved for r in rows[1] if r.status == "done"} == {
         RECORDED: 0, "range": 0, "roundrobin": 0,
     }  # fmt: skip
-    assert [r.status for r in rows[1] if r.claimed] == ["not yet in Partage"]
+
+
+def test_a_claimed_strategy_is_missing_only_if_partage_lacks_it() -> None:
+    """A name that nobody knows has a row that says so; one that was not asked for has none."""
+    claims = {}
+    for name in ("of-another-library", "sticky"):
+        rows = Replayer(one_topic(2), strategies("range"), judged).feed(
+            generation(1, name, {"a": [0], "b": [1]})
+        )
+        claims[name] = [r.status for r in rows if r.claimed]
+    assert claims == {"of-another-library": ["not yet in Partage"], "sticky": []}
 
 
 def test_a_partition_moves_when_the_second_step_gives_it() -> None:
