@@ -19,7 +19,7 @@ from partage.model import Assignment, Cluster, Group, Plan, Problem
 if TYPE_CHECKING:
     from partage.groups.api import Strategy
 
-__all__ = ["Compared", "Comparison", "assign", "compare", "measure"]
+__all__ = ["Compared", "Comparison", "assign", "compare", "measure", "several_owners"]
 
 
 def assign(
@@ -51,14 +51,14 @@ class Compared:
 
     Attributes:
         strategy: its name.
-        plan: its plan, None if it refused.
+        plan: its plan, None if it refused; of share groups an Assignment only.
         measures: the judge's figures of the plan, None if it refused.
         breaches: rules that the plan breaks; empty when it is valid.
         refused: why there is no plan.
     """
 
     strategy: str
-    plan: Plan | None = None
+    plan: Assignment | None = None
     measures: judge.Measures | None = None
     breaches: tuple[judge.Breach, ...] = ()
     refused: str | None = None
@@ -143,7 +143,8 @@ def compare(
     Args:
         group: the members, with what they claim to own.
         cluster: the partitions.
-        strategies: names or strategies; None takes every one of the registry.
+        strategies: names or strategies; None takes every one of the registry but those that
+            give a partition to several members (share groups), which answer another question.
         previous: what was owned before, where that is known better than by the claims.
         config: settings for all of them; each takes its own.
         optimum: also find the best plan and the avoidable moves, as `measure` does.
@@ -162,14 +163,28 @@ def compare(
     for one in names:
         name = one if isinstance(one, str) else one.name
         try:
-            plan = assign(one, group, cluster, config=config)
+            chosen = registry.find(one)
+            shared = several_owners(chosen)
+            if shared and strategies is None:
+                continue
+            plan: Assignment = assign(chosen, group, cluster, config=config)
         except UnknownStrategyError:
             raise
         except PartageError as e:
             rows.append(Compared(name, refused=str(e)))
             continue
         # Of a cooperative plan the end is measured: its first phase is uneven on purpose.
-        figures = measure(plan.settled(), group, cluster, previous=previous, optimum=optimum)
-        breaches = tuple(judge.check(plan, group, cluster))
+        end = plan.settled() if isinstance(plan, Plan) else plan
+        figures = measure(end, group, cluster, previous=previous, optimum=optimum and not shared)
+        breaches = tuple(judge.check(plan, group, cluster, several_owners=shared))
         rows.append(Compared(name, plan, figures, breaches))
     return Comparison(rows)
+
+
+def several_owners(strategy: Strategy) -> bool:
+    """Whether it gives a partition to several members, as share groups want it (KIP-932).
+
+    >>> several_owners(registry.find("range"))
+    False
+    """
+    return bool(getattr(strategy, "several_owners", False))

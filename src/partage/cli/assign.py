@@ -32,6 +32,11 @@ class Answer:
     plan: Assignment
     breaches: list[Breach]
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the operator should know about the plan."""
+        return tuple(getattr(self.plan, "warnings", ()))
+
 
 def answer(
     found: Mapping[str, Any], asked: list[str] | None, config: Mapping[str, object]
@@ -123,7 +128,7 @@ def assign(  # noqa: PLR0917 - options are given by name on a command line
             "give PROBLEM.json, - for stdin, or --jsonl", param_hint="PROBLEM.json"
         )
     found = answer(read_problem(problem), strategy, chosen)
-    for warning in getattr(found.plan, "warnings", ()):
+    for warning in found.warnings:
         tell(f"warning: {warning}", "yellow")
     if as_json or not interactive():
         write_json({"strategy": found.strategy.name, "assignment": found.plan.to_json()})

@@ -67,8 +67,8 @@ def _one(
     except PartageError as e:
         return {"error": str(e), "line": number}
     given: dict[str, Any] = {"assignment": found.plan.to_json()}
-    if found.plan.warnings:
-        given["warnings"] = list(found.plan.warnings)
+    if found.warnings:
+        given["warnings"] = list(found.warnings)
     if found.breaches:
         given["breaches"] = [str(breach) for breach in found.breaches]
     return given

@@ -18,6 +18,7 @@ __all__ = ["FAILED", "FAILED_JUDGE", "guarded"]
 FAILED = 1
 FAILED_JUDGE = 3
 _INTERRUPTED = 130
+_LONGEST = 300
 _REPORT = "this is a mistake in Partage: run again with PARTAGE_DEBUG=1 and report what it prints"
 
 
@@ -68,7 +69,9 @@ def told(error: Exception) -> str:
     if isinstance(error, ImportError) and error.name in {"jinja2", "pyarrow", "pyspark"}:
         extra = "report" if error.name == "jinja2" else "spark"
         return f"{error.name} is not installed: pip install 'partage[{extra}]'"
-    return f"unexpected {type(error).__name__}: {error}; {_REPORT}"
+    # Spark puts a worker's whole traceback into its message; the last line is what happened.
+    said = (str(error).strip().splitlines() or ["no message"])[-1].strip()[:_LONGEST]
+    return f"unexpected {type(error).__name__}: {said}; {_REPORT}"
 
 
 def _close_if_full(error: Exception) -> None:

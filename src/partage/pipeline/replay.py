@@ -153,10 +153,12 @@ def _received(job: DataFrame) -> tuple[list[Receipt], list[str]]:
 
 def _names(strategies: Sequence[str | Strategy] | None) -> tuple[str | Strategy, ...]:
     """Known names before anything heavy starts: a misspelt one is an error at once."""
+    from partage.deciding import several_owners
     from partage.groups import registry
 
     if strategies is None:  # a plug-in that cannot be loaded is told of by `describe`
-        return tuple(row.name for row in registry.describe() if row.problem is None)
+        usable = (row.name for row in registry.describe() if row.problem is None)
+        return tuple(name for name in usable if not several_owners(registry.find(name)))
     for strategy in strategies:
         registry.find(strategy)
     return tuple(strategies)
