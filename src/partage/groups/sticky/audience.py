@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from partage.groups.sticky.distinct import distinct
 from partage.groups.sticky.scene import Scene
 from partage.model.index import Int32Array
 
@@ -34,13 +35,13 @@ class Audience:
             np.array([number_of[n] for n in names if n in number_of], np.int32)
             for names in group.subscriptions
         ]
-        distinct = [np.unique(one) for one in self.listed]
-        self.start = np.zeros(len(distinct) + 1, np.int32)
-        np.cumsum([len(one) for one in distinct], out=self.start[1:])
-        self.topic: Int32Array = np.concatenate([np.zeros(0, np.int32), *distinct])
-        members = np.bincount(self.of_member, minlength=len(distinct))
+        without_repeats = [distinct(one) for one in self.listed]
+        self.start = np.zeros(len(without_repeats) + 1, np.int32)
+        np.cumsum([len(one) for one in without_repeats], out=self.start[1:])
+        self.topic: Int32Array = np.concatenate([np.zeros(0, np.int32), *without_repeats])
+        members = np.bincount(self.of_member, minlength=len(self.listed))
         self.entries = np.zeros(topics, np.int64)
-        most = np.zeros(len(distinct), np.int64)
+        most = np.zeros(len(self.listed), np.int64)
         for s, one in enumerate(self.listed):
             np.add.at(self.entries, one, members[s])
             every = len(one) == topics

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from partage.groups.sticky.distinct import numbered
 from partage.groups.sticky.table import Table
 from partage.model.index import Int32Array
 
@@ -33,8 +34,8 @@ class Ring:
         self.by_rank = np.argsort(self.rank).astype(np.int32)
         racks = table.racks.of_member if table.racks.active else np.full(members, -1, np.int32)
         pair = audience.of_member.astype(np.int64) << 32 | (racks.astype(np.int64) + 2)
-        kinds, cell_of = np.unique(pair, return_inverse=True)
-        self.cell_of: Int32Array = cell_of.astype(np.int32)
+        kinds, cell_of = numbered(pair)
+        self.cell_of: Int32Array = cell_of
         self.cell_rack = ((kinds & 0xFFFFFFFF) - 2).astype(np.int32)
         self._trees(size, members)
         self._cells_of_topics(table, (kinds >> 32).astype(np.int32))

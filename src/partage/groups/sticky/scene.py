@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.groups.ordering import string_hashes
+from partage.groups.sticky.distinct import distinct
 from partage.javaorder import hash_order
 from partage.model import Problem
 from partage.model.index import Int32Array
@@ -172,10 +173,10 @@ class Scene:
         claimed = keys_of(topic[~inside], number[~inside])
         foreign = claimed
         if not self.counted:
-            walked = keys_of(self.topic, self.nth)
-            missing = np.setdiff1d(walked, keys_of(self.topic, self.number))
-            foreign = np.concatenate([claimed, missing])
-        foreign = np.unique(foreign)
+            walked, real = keys_of(self.topic, self.nth), keys_of(self.topic, self.number)
+            at = np.minimum(np.searchsorted(real, walked), len(real) - 1)
+            foreign = np.concatenate([claimed, walked[real[at] != walked]])
+        foreign = distinct(foreign)
         out = spot.copy()
         out[~inside] = self.partitions + np.searchsorted(foreign, claimed)
         return out, Spots(self, foreign)
