@@ -12,7 +12,7 @@ What the log holds, and what it does not (seen on Apache Kafka 4.3.1):
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from partage.history.records import ClassicState, Place
@@ -175,14 +175,3 @@ class ClassicGroup:
         if not moved:
             self.incarnation += 1
             self._last_number = None
-
-
-def generations(records: Iterable[ClassicRecord]) -> list[Generation]:
-    """All generations of one group.
-
-    >>> generations([])
-    []
-    """
-    group = ClassicGroup()
-    fed = [found for record in records for found in group.feed(record)]
-    return [g for g in [*fed, *group.finish()] if isinstance(g, Generation)]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupRows"]
 
-#: Kind of group by the first word of its record types.
+#: Kind of the groups of GROUP_METADATA; other kinds are the first word of their record types.
 _CLASSIC = "classic"
 
 
