@@ -17,6 +17,8 @@ __all__ = ["MOST_GROUPS", "summary"]
 
 #: Groups told of on a terminal; the page has all of them.
 MOST_GROUPS = 15
+#: Strategies beside the record in the table of groups: those with the fewest moves.
+MOST_COLUMNS = 3
 #: Plans that differ from the record, likewise.
 MOST_TOLD = 10
 
@@ -49,7 +51,7 @@ def _plain(title: str, columns: list[str]) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold", collapse_padding=True)
-    table.add_column(title, overflow="fold", min_width=20, max_width=28)
+    table.add_column(title, overflow="fold", min_width=18, max_width=28)
     for column in columns:
         table.add_column(column, justify="right")
     return table
@@ -115,8 +117,7 @@ def _strategies(run: Run) -> Table:
 def _groups(run: Run) -> Table:
     from rich.text import Text
 
-    names = [name for name in run.strategies if run.figures[name].exists]
-    fit = [name for name in names if run.figures[name].comparable][:4]
+    fit = [one.strategy for one in words.alternatives(run)][:MOST_COLUMNS]
     table = _plain("group", ["rebalances", "recorded", *fit])
     for group in run.replayed[:MOST_GROUPS]:
         recorded = group.figures[RECORDED]

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from partage.report.run import RECORDED, Figures, Run
 
-__all__ = ["advice", "best_alternative", "count", "duration", "headline", "percent", "plural"]
+__all__ = [
+    "advice",
+    "alternatives",
+    "best_alternative",
+    "count",
+    "duration",
+    "headline",
+    "percent",
+    "plural",
+]
 
 
 def count(value: int) -> str:
@@ -91,7 +100,11 @@ def advice(run: Run) -> str:
     would = f"{count(best.moved)} ({count(best.avoidable)} avoidable)"
     if best.moved < moved.moved:
         less = percent(moved.moved - best.moved, moved.moved)
-        return f"With {best.strategy}, {over} would have moved {would}: {less} fewer."
+        said = f"With {best.strategy}, {over} would have moved {would}: {less} fewer"
+        farther = best.rack_mismatches - moved.rack_mismatches
+        if farther > 0:
+            said += f", but owned {plural(farther, 'more partition')} outside their racks"
+        return f"{said}."
     more = best.moved - moved.moved
     than = f"{count(more)} more than recorded" if more else "as many as recorded"
     return (
@@ -101,10 +114,15 @@ def advice(run: Run) -> str:
 
 
 def best_alternative(run: Run) -> Figures | None:
-    """The strategy with the fewest moves among those that leave no more members idle.
+    """The strategy with the fewest moves among `alternatives`; None if there is none."""
+    return next(iter(alternatives(run)), None)
 
-    Only strategies that answered every rebalance, without breaking a rule, are looked at:
-    one that gives everything to one member, or refuses the hard cases, moves little too.
+
+def alternatives(run: Run) -> list[Figures]:
+    """Strategies that do the work as fully as the record does, those with fewest moves first.
+
+    They answered every rebalance, broke no rule, and left no more members idle: one that
+    gives everything to one member, or refuses the hard cases, moves little too.
     """
     idle = run.recorded.idle
     fit = [
@@ -112,4 +130,4 @@ def best_alternative(run: Run) -> Figures | None:
         for name, one in run.figures.items()
         if name != RECORDED and one.comparable and one.idle <= idle
     ]
-    return min(fit, key=lambda one: (one.moved, one.strategy), default=None)
+    return sorted(fit, key=lambda one: (one.moved, one.strategy))

@@ -58,7 +58,9 @@ def test_the_alternative_is_one_that_does_the_same_work() -> None:
     found = run(figures(RECORDED, moved=9, idle=1), *unfit, fit)
     assert words.best_alternative(found) == fit
     assert "With fair, the same 4 rebalances would have moved 7" in words.advice(found)
-    assert "22.2\xa0% fewer" in words.advice(found)
+    assert words.advice(found).endswith("22.2\xa0% fewer.")
+    dearer = run(figures(RECORDED, moved=9), figures("fair", moved=7, rack_mismatches=3))
+    assert "fewer, but owned 3 more partitions outside their racks." in words.advice(dearer)
 
 
 def test_when_nothing_is_better_that_is_said() -> None:
