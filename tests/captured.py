@@ -41,7 +41,11 @@ def group_records() -> dict[str, list[dict]]:
 
 
 def classic_record(record: dict) -> ClassicRecord:
-    place, when, value = Place(record["partition"], record["offset"]), record["timestamp_ms"], record["value"]
+    place, when, value = (
+        Place(record["partition"], record["offset"]),
+        record["timestamp_ms"],
+        record["value"],
+    )
     if record["type"] == "GROUP_METADATA":
         return ClassicRecord(place, when, None if value is None else classic_state(value))
     epoch = value["epoch"] if record["type"] == "CONSUMER_GROUP_METADATA" and value else None

@@ -4,6 +4,7 @@ import json
 import random
 
 import pytest
+
 from captured import SAMPLE
 from partage.errors import WireFormatError
 from partage.wire.group_log import decode_record

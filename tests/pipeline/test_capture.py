@@ -131,7 +131,10 @@ def test_a_damaged_page_is_named(tmp_path: Path) -> None:
         ('{"ts_ms": "x"}', "line 1: ts_ms must be"),
         ('{"ts_ms": 1, "brokers": 5}', "line 1: brokers must be"),
         ('{"ts_ms": 1, "brokers": [], "topics": []}', "line 1: topics must be"),
-        ('{"ts_ms": 1, "brokers": [], "topics": {"t": {"partitions": [{}]}}}', "topics.t.partitions"),
+        (
+            '{"ts_ms": 1, "brokers": [], "topics": {"t": {"partitions": [{}]}}}',
+            "topics.t.partitions",
+        ),
         ('{"ts_ms": 1, "brokers": [{"id": "x"}], "topics": {}}', "brokers[0]"),
     ],
 )

@@ -46,7 +46,9 @@ def test_every_record_is_accounted_for(replayed) -> None:
 def test_rebalances_are_those_of_the_recording(replayed) -> None:
     """Table rebalances has each classic group's generations, 476 distinct ones."""
     table = read_table(replayed.out, "rebalances")
-    seen = {(r["group"], r["generation"]) for r in table.select(["group", "generation"]).to_pylist()}
+    seen = {
+        (r["group"], r["generation"]) for r in table.select(["group", "generation"]).to_pylist()
+    }
     wanted = {k.removeprefix("classic "): n for k, n in parsed("summary.json")["rebalances"].items()
               if k.startswith("classic ")}  # fmt: skip
     assert Counter(group for group, _ in seen) == wanted
@@ -92,7 +94,12 @@ def test_open_ownership_is_what_was_described(replayed) -> None:
             owned.setdefault(row["group"], set()).add((row["topic"], row["partition"]))
     for described in lines("describe.jsonl"):
         if described.get("type") == "Classic" and "error" not in described:
-            wanted = {(t, p) for m in described["members"] for t, ps in m["assignment"].items() for p in ps}
+            wanted = {
+                (t, p)
+                for m in described["members"]
+                for t, ps in m["assignment"].items()
+                for p in ps
+            }
             assert owned.get(described["group"], set()) == wanted, described["group"]
 
 
@@ -115,7 +122,11 @@ def test_commits_of_aborted_transactions_do_not_count(replayed) -> None:
     with lzma.open(DATA / "decoded.jsonl.xz", "rt", encoding="utf-8") as file:
         for line in file:
             r = json.loads(line)
-            if r["type"] == "OFFSET_COMMIT" and r["value"] and (r["partition"], r["offset"]) not in aborted:
+            if (
+                r["type"] == "OFFSET_COMMIT"
+                and r["value"]
+                and (r["partition"], r["offset"]) not in aborted
+            ):
                 wanted[r["key"]["group"], r["key"]["topic"], r["key"]["partition"]] += 1
     found: Counter = Counter()
     for r in read_table(replayed.out, "commit_rates").to_pylist():
@@ -137,7 +148,9 @@ def test_tables_have_their_schemas_and_their_run(replayed) -> None:
     assert read_summary(replayed.out) == json.loads(json.dumps(replayed.summary))
 
 
-def test_however_the_capture_is_cut_the_tables_are_the_same(replayed, spark, tmp_path: Path) -> None:
+def test_however_the_capture_is_cut_the_tables_are_the_same(
+    replayed, spark, tmp_path: Path
+) -> None:
     """A second run, over the same records in other files and row groups, gives equal tables."""
     folder = capture(tmp_path / "cut", records().slice(0, 0))
     (folder / "consumer_offsets.parquet").unlink()
@@ -162,12 +175,16 @@ def test_damaged_records_are_kept_apart(spark, tmp_path: Path) -> None:
         damaged = bytearray(rows[i][name] or b"\0")
         for _ in range(rng.choice([1, 1, 1, 4])):
             damaged[rng.randrange(len(damaged))] = rng.randrange(256)
-        rows[i][name] = bytes(damaged[: rng.choice([len(damaged), rng.randrange(len(damaged) + 1)])])
+        rows[i][name] = bytes(
+            damaged[: rng.choice([len(damaged), rng.randrange(len(damaged) + 1)])]
+        )
     for i in rng.sample(range(4_000), 30):
         rows[i][rng.choice(["key", "partition", "offset", "timestamp_ms"])] = None
     table = records().slice(0, 0)
     damaged_table = type(table).from_pylist(rows, table.schema)
-    summary = replay(capture(tmp_path / "c", damaged_table, row_group_size=900), tmp_path / "out", spark=spark)
+    summary = replay(
+        capture(tmp_path / "c", damaged_table, row_group_size=900), tmp_path / "out", spark=spark
+    )
     found = summary["accounting"]
     assert found["records"] == 4_000 == found["decoded"] + found["bad"]
     assert found["bad"] > 100

@@ -83,9 +83,7 @@ def _without_topics(cluster: Cluster, topics: list[int]) -> Cluster:
     return replace(cluster, topic_exists=exists, partition_exists=alive)
 
 
-def _racks_otherwise(
-    clusters: ClusterHistory, position: int
-) -> Iterator[tuple[str, Cluster]]:
+def _racks_otherwise(clusters: ClusterHistory, position: int) -> Iterator[tuple[str, Cluster]]:
     """The same cluster with racks of brokers added (known at other times) or taken away."""
     now = clusters.state(position)
     known = clusters.racks()

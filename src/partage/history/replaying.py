@@ -192,9 +192,7 @@ class Replayer:
             members.append(sent.replaced(user_data=data))
         return Group(members)
 
-    def _remember(
-        self, found: Generation, strategy: Strategy, line: _Line, plan: Plan
-    ) -> None:
+    def _remember(self, found: Generation, strategy: Strategy, line: _Line, plan: Plan) -> None:
         """Every member gets its part of the plan, and keeps what the strategy tells it to."""
         state = found.first
         memory: dict[str, object] = {}

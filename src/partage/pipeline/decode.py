@@ -101,8 +101,7 @@ def _as_batch(rows: list[_Row]) -> pa.RecordBatch:
         "int": pa.int32(), "bigint": pa.int64(), "string": pa.string(), "binary": pa.binary(),
     }  # fmt: skip
     columns = [
-        pa.array([row.get(name) for row in rows], types[kind])
-        for name, kind in OUT_COLUMNS.items()
+        pa.array([row.get(name) for row in rows], types[kind]) for name, kind in OUT_COLUMNS.items()
     ]
     return pa.RecordBatch.from_arrays(columns, names=list(OUT_COLUMNS))
 

@@ -84,9 +84,7 @@ def _task(
     yield _receipts([("file", f) for f in files] + [("group", t) for t in totals])
 
 
-def _bad_task(
-    out: str, run_id: str, batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
+def _bad_task(out: str, run_id: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     with TableWriters(out, run_id, _task_name()) as writers:
         for row in _rows(batches):
             writers.add(

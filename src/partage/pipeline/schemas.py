@@ -52,7 +52,8 @@ COLUMNS: dict[str, tuple[_Column, ...]] = {
         ("position", "int32", "order among the events of one record, from 0"),
         ("time_ms", "int64", "the record's timestamp"),
         (
-            "event", "string",
+            "event",
+            "string",
             "created, rebalance, rewritten, emptied, deleted, migrated, gap, join, leave, restart, "
             "resubscription, leader, strategy, topics",
         ),

@@ -44,9 +44,7 @@ _START_SETTINGS = {
 
 
 @contextmanager
-def session(
-    given: SparkSession | None = None, *, brief: bool = False
-) -> Iterator[SparkSession]:
+def session(given: SparkSession | None = None, *, brief: bool = False) -> Iterator[SparkSession]:
     """A session with our settings; one that we started is stopped at the end.
 
     Args:

@@ -53,9 +53,7 @@ def account(capture: Capture, tally: Tally, written: Sequence[Receipt]) -> dict[
     }
 
 
-def coverage(
-    capture: Capture, tally: Tally, groups: Sequence[dict[str, Any]]
-) -> dict[str, Any]:
+def coverage(capture: Capture, tally: Tally, groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """How much of the history the log still has."""
     before = sum(g["missing_before"] for g in groups)
     within = sum(g["missing_within"] for g in groups)

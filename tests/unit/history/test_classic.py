@@ -56,7 +56,13 @@ def test_a_group_that_was_deleted_begins_again() -> None:
     """A group deleted and made anew has two lives, each with its own generations from 1."""
     rebuilt, found = history("one-off #1")
     assert [(g.incarnation, g.number) for g in generations("one-off #1")] == [
-        (0, 1), (0, 2), (0, 3), (0, 4), (1, 1), (1, 2), (1, 3),
+        (0, 1),
+        (0, 2),
+        (0, 3),
+        (0, 4),
+        (1, 1),
+        (1, 2),
+        (1, 3),
     ]
     assert [f.what for f in found if isinstance(f, Life)] == ["created", "deleted"] * 2
     assert rebuilt.missing_before == rebuilt.missing_within == 0
@@ -92,7 +98,9 @@ def test_generations_without_a_record_are_counted() -> None:
 
 def test_a_generation_knows_the_one_before_it() -> None:
     """Each generation has its predecessor, and no longer chain behind it."""
-    first, second, third = (f for f in fed(record(1, state(1)), record(2, state(2)), record(3, state(3))))
+    first, second, third = (
+        f for f in fed(record(1, state(1)), record(2, state(2)), record(3, state(3)))
+    )
     assert isinstance(third, Generation)
     assert first.previous is None
     assert third.previous is not None

@@ -32,7 +32,9 @@ def test_what_a_record_says_is_recorded_the_rest_inferred() -> None:
 
 def test_a_bounce_of_a_static_member_is_a_restart() -> None:
     """Members that the recording bounced under one instance id restart, and do not leave."""
-    bounced = {e["id"] for e in lines("events.jsonl") if e["what"] == "bounce" and e["group"] == "c-index"}
+    bounced = {
+        e["id"] for e in lines("events.jsonl") if e["what"] == "bounce" and e["group"] == "c-index"
+    }
     assert bounced
     found = [e for g in history("c-index")[1] for e in events_of(g)]
     assert sum(e.event == "restart" for e in found) >= 1

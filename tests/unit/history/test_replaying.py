@@ -16,13 +16,19 @@ from partage.judge import check, measure
 
 def judged(plan, group, cluster) -> Measured:
     found = measure(plan, group, cluster)
-    return Measured(found.spread, found.idle, found.moved, breaches=len(check(plan, group, cluster)))
+    return Measured(
+        found.spread, found.idle, found.moved, breaches=len(check(plan, group, cluster))
+    )
 
 
-def state(number: int, strategy: str, owned: dict[str, list[int]], leader: str = "a") -> ClassicState:
+def state(
+    number: int, strategy: str, owned: dict[str, list[int]], leader: str = "a"
+) -> ClassicState:
     sent = Subscription(3, ("t",))
     members = tuple(
-        MemberState(m, None, "app", "", 0, 0, sent, (("t", tuple(ps)),) if ps else (), 3, None, None)
+        MemberState(
+            m, None, "app", "", 0, 0, sent, (("t", tuple(ps)),) if ps else (), 3, None, None
+        )
         for m, ps in owned.items()
     )
     return ClassicState("consumer", number, strategy, leader, None, members)
@@ -108,7 +114,10 @@ def test_members_that_cannot_be_replayed_are_named() -> None:
     """Damaged bytes, other protocols and Streams give a reason, and no rows."""
     damaged = MemberState("m", None, "c", "", 0, 0, None, (), -1, None, "topics at byte 2: cut")
     states = [
-        (ClassicState("consumer", 1, "range", "m", None, (damaged,)), "member m: topics at byte 2: cut"),
+        (
+            ClassicState("consumer", 1, "range", "m", None, (damaged,)),
+            "member m: topics at byte 2: cut",
+        ),
         (ClassicState("connect", 1, "sessioned", None, None, (damaged,)), "protocol type connect"),
         (ClassicState("", 1, None, None, None, (damaged,)), "protocol type not set"),
         (ClassicState("consumer", 1, None, None, None, ()), "no members"),
@@ -126,7 +135,10 @@ def test_a_strategy_that_refuses_is_told() -> None:
     other = MemberState("b", None, "app", "", 0, 0, Subscription(3, ("t", "u")), (), 3, None, None)
     what = ClassicState("consumer", 1, "range", "a", None, (both.members[0], other))
     found = Generation(0, Place(0, 1), 1, what, what, 1, 0, None)
-    rows = {r.strategy: r for r in Replayer(one_topic(1), strategies("roundrobin:0.8"), judged).feed(found)}
+    rows = {
+        r.strategy: r
+        for r in Replayer(one_topic(1), strategies("roundrobin:0.8"), judged).feed(found)
+    }
     assert rows["roundrobin:0.8"].status == "refused"
     assert rows["roundrobin:0.8"].detail
 

@@ -46,7 +46,9 @@ def test_the_recording_has_the_aborted_records_it_counted() -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     compute = pytest.importorskip("pyarrow.compute")
     table = parquet.read_table(SAMPLE / "batches.parquet").to_pylist()
-    records = parquet.read_table(SAMPLE / "consumer_offsets.parquet", columns=["partition", "offset"])
+    records = parquet.read_table(
+        SAMPLE / "consumer_offsets.parquet", columns=["partition", "offset"]
+    )
     found = Transactions(table)
     aborted = 0
     for p in range(8):
