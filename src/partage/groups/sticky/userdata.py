@@ -44,7 +44,8 @@ def read_together(
     generation = np.full(len(sent), NO_GENERATION, np.int64)
     dated = np.zeros(len(sent), bool)
     total = int(read_claims(
-        data, _offsets([len(one) for one in sent]), names, name_start, table, topic, number,
+        data, _offsets([len(one) for one in sent]), names, name_start, table,
+        np.full(len(texts) + 1, -1, np.int32), topic, number,
         count, generation, dated, work=3 * len(data),
     ))  # fmt: skip
     visit = np.array(scene.visit, np.int32)
