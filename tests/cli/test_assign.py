@@ -194,6 +194,20 @@ def test_a_share_group_may_have_several_owners(problem) -> None:
     assert row["valid"]
 
 
+def test_much_of_the_same_is_cut_short() -> None:
+    """Two hundred equal warnings, a refusal that lists hundreds of topics: a few lines."""
+    topics = [f"topic-{i}" for i in range(300)]
+    members = [{"id": f"m{i}", "topics": topics[i:]} for i in range(200)]
+    text = json.dumps({"topics": dict.fromkeys(topics, 1), "members": members})
+    shown = run("compare", "-", "-s", "failover", "-s", "roundrobin:0.8", stdin=text)
+    assert shown.exit_code == 0
+    assert "failover: and 197 more" in shown.stdout
+    assert len(shown.stdout) < 2_500
+    one = run("assign", "-", "-s", "roundrobin:0.8", stdin=text)
+    assert (one.exit_code, len(_lines(one))) == (1, 1)
+    assert len(one.stderr) < 500
+
+
 def test_compare_marks_the_best_of_a_column() -> None:
     """The least spread is marked where strategies differ, and in no row that is worse."""
     text = json.dumps(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import webbrowser
 
 import pytest
 
@@ -60,6 +61,23 @@ def test_a_foreign_folder_is_left_alone(tmp_path, command) -> None:
     done = run(*command, "--out", str(tmp_path / "thesis.txt"))
     assert done.exit_code == 1
     assert "must be a folder" in done.stderr
+
+
+@pytest.mark.parametrize(("flag", "times"), [("--open", 1), ("--no-open", 0), (None, 0)])
+@pytest.mark.parametrize("command", [["replay", str(SAMPLE)], ["demo"]])
+def test_the_page_is_opened_if_wished(tmp_path, monkeypatch, command, flag, times) -> None:
+    """--open opens the page in a browser; a pipe without a wish never does. The path is printed."""
+    from partage.pipeline import replay
+
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    monkeypatch.setattr(replay, "replay", lambda _, out, **__: published(out))
+    out = tmp_path / "out"
+    done = run(*command, "--out", str(out), *([flag] if flag else []))
+    assert done.exit_code == 0, done.stderr
+    assert opened == [(out / "report.html").as_uri()] * times
+    assert f"report   {out / 'report.html'}" in done.stdout
+    assert (out / "report.html").stat().st_size > 10_000
 
 
 def test_what_is_misspelt_is_said_before_spark_starts(tmp_path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partage.cli.consoles import interactive, name, out, tell, write_json
+from partage.cli.consoles import first_of, interactive, name, out, tell, write_json
 from partage.cli.failing import FAILED_JUDGE
 from partage.cli.problems import preference, problem_of, read_problem, settings
 
@@ -128,7 +128,7 @@ def assign(  # noqa: PLR0917 - options are given by name on a command line
             "give PROBLEM.json, - for stdin, or --jsonl", param_hint="PROBLEM.json"
         )
     found = answer(read_problem(problem), strategy, chosen)
-    for warning in found.warnings:
+    for warning in first_of(found.warnings):
         tell(f"warning: {warning}", "yellow")
     if as_json or not interactive():
         write_json({"strategy": found.strategy.name, "assignment": found.plan.to_json()})
@@ -141,10 +141,9 @@ def _judged(found: Answer) -> None:
     if not found.breaches:
         return
     sys.stdout.flush()
-    for breach in found.breaches[:20]:
+    for breach in first_of([str(one) for one in found.breaches]):
         tell(f"judge: {breach}", "red")
-    more = len(found.breaches) - 20
-    tell(f"judge: {f'and {more} more; ' if more > 0 else ''}this plan breaks the rules", "bold red")
+    tell("judge: this plan breaks the rules", "bold red")
     raise typer.Exit(FAILED_JUDGE)
 
 

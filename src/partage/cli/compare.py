@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partage.cli.consoles import name, out, write_json
+from partage.cli.consoles import first_of, name, out, shortened, write_json
 from partage.cli.failing import FAILED_JUDGE
 from partage.cli.problems import problem_of, read_problem, settings
 
@@ -100,12 +100,12 @@ def _show(found: Comparison) -> None:
         console.print(name(f"optimum not computed: {best.refused}", "yellow"))
     for row in found:
         if row.refused:
-            console.print(name(f"{row.strategy} refuses: {row.refused}", "yellow"))
-        for warning in getattr(row.plan, "warnings", ()):
+            told = shortened(f"{row.strategy} refuses: {row.refused}")
+            console.print(name(told, "yellow"))
+        for warning in first_of(getattr(row.plan, "warnings", ())):
             console.print(name(f"{row.strategy}: {warning}", "yellow"))
-        if row.breaches:
-            more = f" and {len(row.breaches) - 1} more" if len(row.breaches) > 1 else ""
-            console.print(name(f"{row.strategy} breaks the rules: {row.breaches[0]}{more}", "red"))
+        for breach in first_of([str(one) for one in row.breaches]):
+            console.print(name(f"{row.strategy} breaks a rule: {breach}", "red"))
 
 
 def _table(found: Comparison) -> Table:

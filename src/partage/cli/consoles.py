@@ -5,12 +5,36 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-__all__ = ["interactive", "json_bytes", "name", "out", "prepare", "tell", "write_json"]
+__all__ = [
+    "first_of",
+    "has_display",
+    "interactive",
+    "json_bytes",
+    "name",
+    "out",
+    "prepare",
+    "shortened",
+    "tell",
+    "write_json",
+]
+
+_MOST_TOLD = 3
+_LONGEST = 400
+    "has_display",
+    "interactive",
+    "json_bytes",
+    "name",
+    "out",
+    "prepare",
+    "tell",
+    "write_json",
+]
 
 
 def prepare() -> None:
@@ -29,6 +53,25 @@ def tell(line: str, style: str = "") -> None:
     """A line on stderr, never wrapped, whatever it has in it."""
     console = Console(stderr=True, highlight=False, emoji=False, markup=False)
     console.print(Text(_one_line(line), style), soft_wrap=True)
+
+
+def shortened(line: str) -> str:
+    """A sentence that may list hundreds of topics, cut to what one reads.
+
+    >>> len(shortened("x" * 1000))
+    401
+    """
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
+
+
+def first_of(lines: Sequence[str]) -> list[str]:
+    """The first of many alike, and how many more there are.
+
+    >>> first_of(["a", "b", "c", "d", "e"])
+    ['a', 'b', 'c', 'and 2 more']
+    """
+    more = len(lines) - _MOST_TOLD
+    return [*lines[:_MOST_TOLD], *([f"and {more} more"] if more > 0 else [])]
 
 
 def interactive() -> bool:

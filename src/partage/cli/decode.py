@@ -52,7 +52,7 @@ def decode(
         partage decode capture/ -t 2 -g orders-service | jq .value.members
 
     A record that cannot be decoded is a line too: `partition`, `offset` and `error`; stderr
-    counts them at the end. It does not change the exit code: the log is what it is.
+    counts them at the end, and no filter hides them. The exit code stays 0: the log is what it is.
     """
     numbers = _types(kinds)
     wanted = set(group or ())

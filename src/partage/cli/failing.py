@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from partage.cli.consoles import tell
+from partage.cli.consoles import shortened, tell
 from partage.errors import PartageError
 
 __all__ = ["FAILED", "FAILED_JUDGE", "guarded"]
@@ -18,7 +18,6 @@ __all__ = ["FAILED", "FAILED_JUDGE", "guarded"]
 FAILED = 1
 FAILED_JUDGE = 3
 _INTERRUPTED = 130
-_LONGEST = 300
 _REPORT = "this is a mistake in Partage: run again with PARTAGE_DEBUG=1 and report what it prints"
 
 
@@ -60,7 +59,7 @@ def _expect_stdout() -> None:
 def told(error: Exception) -> str:
     """What, which one, where, and what to do, in one line."""
     if isinstance(error, PartageError):
-        return str(error)
+        return shortened(str(error))
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename is not None else "standard output: "
         return f"{where}{error.strerror}" if error.strerror else str(error)
@@ -70,8 +69,8 @@ def told(error: Exception) -> str:
         extra = "report" if error.name == "jinja2" else "spark"
         return f"{error.name} is not installed: pip install 'partage[{extra}]'"
     # Spark puts a worker's whole traceback into its message; the last line is what happened.
-    said = (str(error).strip().splitlines() or ["no message"])[-1].strip()[:_LONGEST]
-    return f"unexpected {type(error).__name__}: {said}; {_REPORT}"
+    said = (str(error).strip().splitlines() or ["no message"])[-1].strip()
+    return f"unexpected {type(error).__name__}: {shortened(said)}; {_REPORT}"
 
 
 def _close_if_full(error: Exception) -> None:

@@ -20,6 +20,8 @@ __all__ = ["environment", "render", "write_page"]
 
 #: Groups whose rebalances are told one by one.
 MOST_DETAILS = 500
+#: Rows of a table on the page; what is beyond stands in the run's own tables.
+MOST_LISTED = 2_000
 
 
 def write_page(run: Run, path: Path) -> Path:
@@ -57,6 +59,7 @@ def render(run: Run) -> str:
         best=words.best_alternative(run),
         recorded_name=RECORDED,
         details=details,
+        most_listed=MOST_LISTED,
         drawings={g.anchor: timeline(g.steps, first, last) for g in details},
         most_moved=max((f.moved for f in run.figures.values()), default=0),
         data=_data(run),
@@ -122,7 +125,8 @@ def _data(run: Run) -> dict[str, Any]:
         "accounting": run.summary["accounting"],
         "agreement": run.summary["agreement"],
         "strategies": {n: _plain(f) for n, f in run.figures.items()},
-        "groups": [_group(g) for g in run.groups],
+        "groups": [_group(g) for g in run.groups[:MOST_LISTED]],
+        "groups_not_listed": max(0, len(run.groups) - MOST_LISTED),
     }
 
 

@@ -135,6 +135,19 @@ def test_a_strategy_that_is_not_there_yet_is_named(tmp_path) -> None:
     assert "not yet in Partage; claimed in 1 rebalance" in text
 
 
+def test_a_page_has_its_limits_and_says_so(tmp_path, monkeypatch) -> None:
+    """Beyond so many groups, in table and in detail, the page says where the others are."""
+    from partage.report import html
+
+    monkeypatch.setattr(html, "MOST_LISTED", 1)
+    monkeypatch.setattr(html, "MOST_DETAILS", 1)
+    text = html.render(read_run(published(tmp_path)))
+    found = read(text)
+    assert "The first 1 of 2 groups" in text
+    assert [a["id"] for t, a in found.tags if t == "details"] == ["g0"]
+    assert json.loads(found.scripts[0])["groups_not_listed"] == 2
+
+
 def test_a_run_without_anything_has_a_page(tmp_path) -> None:
     """No group at all: the page says so, and is sound."""
     empty = {
