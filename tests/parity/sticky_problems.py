@@ -59,7 +59,19 @@ def lived(
     return {"rounds": rounds}
 
 
+def _busy(rng: random.Random) -> Problem:
+    """Few members and long topics with subscriptions that differ: partitions go to and fro."""
+    topics = {name: rng.choice([2, 6, 20, 60]) for name in ["t1", "t2", "u-3"][: rng.randint(2, 3)]}
+    members = [
+        {"id": f"c{i}", "topics": rng.sample(sorted(topics), rng.randint(1, len(topics)))}
+        for i in range(rng.randint(3, 5))
+    ]
+    return {"topics": topics, "members": members}
+
+
 def _not_too_large(rng: random.Random) -> Problem:
+    if rng.random() < 0.15:
+        return _busy(rng)
     problem = nasty_problem(rng)
     while not problem["members"] and rng.random() < 0.95:
         problem = nasty_problem(rng)
