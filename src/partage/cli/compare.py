@@ -105,7 +105,7 @@ def _show(found: Comparison) -> None:
         for warning in first_of(getattr(row.plan, "warnings", ())):
             console.print(name(f"{row.strategy}: {warning}", "yellow"))
         for breach in first_of([str(one) for one in row.breaches]):
-            console.print(name(f"{row.strategy} breaks a rule: {breach}", "red"))
+            console.print(name(f"{row.strategy} breaks the rules: {breach}", "red"))
 
 
 def _table(found: Comparison) -> Table:

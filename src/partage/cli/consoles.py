@@ -26,15 +26,6 @@ __all__ = [
 
 _MOST_TOLD = 3
 _LONGEST = 400
-    "has_display",
-    "interactive",
-    "json_bytes",
-    "name",
-    "out",
-    "prepare",
-    "tell",
-    "write_json",
-]
 
 
 def prepare() -> None:
