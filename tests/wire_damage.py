@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import functools
+import sys
+import tracemalloc
 
+from partage.errors import WireFormatError
 from wire_samples import distinct_group_records, unbase64, vectors
 
 LONGEST = 3000
@@ -50,3 +53,20 @@ def random_bytes(rng):
     """Bytes of no origin, mostly such as lengths are made of."""
     pool = TELLING if rng.random() < 0.5 else range(256)
     return bytes(rng.choice(pool) for _ in range(rng.randrange(60)))
+
+
+def peak_of(read, arguments):
+    """Bytes taken at most while a payload is read; ``read`` must be warm.
+
+    What the measurer's own frame takes is not the reader's: it is made before.
+    """
+    sys._getframe()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    try:  # noqa: SIM105 - `suppress` has frames and objects of its own
+        read(*arguments)
+    except WireFormatError:
+        pass
+    peak = tracemalloc.get_traced_memory()[1] - before
+    tracemalloc.stop()
+    return peak

@@ -44,12 +44,30 @@ _LONGEST_VALUE_SHOWN = 80
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # an int of 5,000 digits, lists a thousand deep
+        text = f"a value of type {type(value).__name__} too large to show"
     return text if len(text) <= _LONGEST_VALUE_SHOWN else text[:_LONGEST_VALUE_SHOWN] + "…"
 
 
 class PartageError(Exception):
-    """Base of all errors of Partage."""
+    """Base of all errors of Partage. They can be pickled: a worker's error reaches its caller."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Python's own way calls the class with ``args``, which are not what ours take.
+        pieces = dict(vars(self))
+        for kind in type(self).__mro__:
+            names = kind.__dict__.get("__slots__", ())
+            pieces |= {name: getattr(self, name) for name in names if hasattr(self, name)}
+        return _revived, (type(self), self.args, pieces)
+
+
+def _revived(kind: type[PartageError], args: tuple[object, ...], pieces: object) -> PartageError:
+    error = kind.__new__(kind, *args)
+    for name, value in dict(pieces).items():  # type: ignore[call-overload]
+        setattr(error, name, value)
+    return error
 
 
 class InvalidProblemError(PartageError):
@@ -112,13 +130,22 @@ class WireFormatError(PartageError):
     'value.members (version 3) at byte 4: 2 bytes needed, 1 left'
     """
 
+    # A damaged log has millions of these: no dict, and no text until somebody reads it.
+    __slots__ = ("field", "offset", "version", "what")
+
     def __init__(self, what: str, *, offset: int, field: str, version: int = -1) -> None:
-        of = f" (version {version})" if version != -1 else ""
-        super().__init__(f"{field}{of} at byte {offset}: {what}")
+        super().__init__()
         self.what = what
         self.offset = offset
         self.field = field
         self.version = version
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
+    def __str__(self) -> str:
+        of = f" (version {self.version})" if self.version != -1 else ""
+        return f"{self.field}{of} at byte {self.offset}: {self.what}"
 
 
 class InvalidCaptureError(PartageError):

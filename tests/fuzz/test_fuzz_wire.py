@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
-import tracemalloc
 
 import pytest
 
@@ -14,10 +12,9 @@ from partage.wire.group_log import decode_record, is_canonical, record_type
 from partage.wire.messages import KEYS
 from partage.wire.record_json import to_json
 from partage.wire.sticky_userdata import decode_sticky_user_data
-from wire_damage import damaged, payloads_of, random_bytes
+from wire_damage import damaged, payloads_of, peak_of, random_bytes
 
 KILO = 1024
-ERROR = 5 * KILO  # one error with its traceback, however short the payload
 ALLOWED_TIMES = 100
 MEASURED_EVERY = 50
 
@@ -69,16 +66,6 @@ def _sound(error):
     return False
 
 
-def _peak(read, arguments):
-    tracemalloc.start()
-    before = tracemalloc.get_traced_memory()[0]
-    with contextlib.suppress(WireFormatError):
-        read(*arguments)
-    peak = tracemalloc.get_traced_memory()[1] - before
-    tracemalloc.stop()
-    return peak
-
-
 @pytest.mark.fuzz
 def test_damaged_payloads_raise_nothing_but_wire_format_errors(fuzz_n):
     """PARTAGE_FUZZ_N payloads: real ones damaged, and random ones; memory measured on a sample."""
@@ -90,7 +77,7 @@ def test_damaged_payloads_raise_nothing_but_wire_format_errors(fuzz_n):
             taken += _ends(read, arguments)
             if number % MEASURED_EVERY == 0:
                 size = sum(len(one) for one in arguments if one is not None)
-                assert _peak(read, arguments) <= KILO + ERROR + ALLOWED_TIMES * size
+                assert peak_of(read, arguments) <= KILO + ALLOWED_TIMES * size
         except BaseException:
             print(f"payload {number} of {read.__name__}: {[a and a.hex() for a in arguments]}")
             raise

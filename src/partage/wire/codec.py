@@ -50,12 +50,11 @@ def struct_writer(message: Message, version: int) -> WriteStruct:
 
 
 def place(error: WireFormatError, field: str, version: int) -> None:
-    """Give ``error`` its whole path and the version, in its text too; the caller raises it again.
+    """Give ``error`` its whole path and the version; the caller raises it again.
 
     The same object, so that a bad record costs one error and one traceback, not two.
     """
-    field = joined(field, error.field)
-    WireFormatError.__init__(error, error.what, offset=error.offset, field=field, version=version)
+    error.field, error.version = joined(field, error.field), version
 
 
 def decode(message: Message, reader: Reader, *, version: int, path: str = "") -> dict[str, Any]:
@@ -75,7 +74,7 @@ def decode(message: Message, reader: Reader, *, version: int, path: str = "") ->
         return read(reader)
     except WireFormatError as error:
         place(error, path, version)
-        raise
+        raise error.with_traceback(None) from None  # see `reading`
 
 
 def encode(message: Message, values: Mapping[str, Any], *, version: int, path: str = "") -> bytes:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from partage.errors import WireFormatError
 from partage.javaorder import string_order_key
-from partage.wire.codec import decode, encode, place
-from partage.wire.faults import EncodingError, UnsupportedVersionError
+from partage.wire.codec import encode, place, struct_reader
+from partage.wire.faults import EncodingError, TruncatedError, UnsupportedVersionError
 from partage.wire.messages import CONSUMER_PROTOCOL_ASSIGNMENT, CONSUMER_PROTOCOL_SUBSCRIPTION
 from partage.wire.primitives import Reader
 from partage.wire.schema import Message
@@ -69,14 +69,15 @@ class Embedded(NamedTuple):
     trailing: int
 
 
-def _layout(message: Message, version: int) -> int:
-    """The version to read or write with: Kafka clamps the newer, refuses the negative."""
-    if version < 0:
-        what = "versions below 0 are not supported"
-        raise UnsupportedVersionError(
-            what, offset=0, field=f"{message.name}.version", version=version
-        )
-    return min(version, HIGHEST_VERSION)
+def _unsupported(message: Message, version: int) -> UnsupportedVersionError:
+    """Kafka reads and writes the newer as the highest that it knows, and refuses the negative."""
+    what, field = "versions below 0 are not supported", f"{message.name}.version"
+    return UnsupportedVersionError(what, offset=0, field=field, version=version)
+
+
+def _no_version(message: Message, left: int) -> TruncatedError:
+    what, field = f"2 bytes needed, {left} left", f"{message.name}.version"
+    return TruncatedError(what, offset=0, field=field)
 
 
 def read_embedded(message: Message, data: bytes, *, version: int | None = None) -> Embedded:
@@ -89,16 +90,19 @@ def read_embedded(message: Message, data: bytes, *, version: int | None = None) 
     Embedded(version=3, data={'assignedPartitions': (), 'userData': None}, trailing=1)
     """
     reader = Reader(data)
-    header = version
-    if header is None:
-        try:
-            header = reader.int16()
-        except WireFormatError as error:
-            place(error, f"{message.name}.version", -1)
-            raise
-    layout = _layout(message, header)
-    fields = decode(message, reader, version=layout, path=message.name)
-    return Embedded(header, fields, reader.left)
+    if version is None:
+        if reader.left < 2:
+            raise _no_version(message, reader.left)
+        version = reader.int16()
+    if version < 0:
+        raise _unsupported(message, version)
+    layout = min(version, HIGHEST_VERSION)
+    try:
+        fields = struct_reader(message, layout)(reader)
+    except WireFormatError as error:
+        place(error, message.name, layout)
+        raise error.with_traceback(None) from None  # see `reading`
+    return Embedded(version, fields, reader.left)
 
 
 def decode_subscription(data: bytes, *, version: int | None = None) -> ConsumerSubscription:
@@ -112,7 +116,11 @@ def decode_subscription(data: bytes, *, version: int | None = None) -> ConsumerS
     >>> decode_subscription(b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff").topics
     ('t',)
     """
-    header, fields, _ = read_embedded(CONSUMER_PROTOCOL_SUBSCRIPTION, data, version=version)
+    return _subscription(read_embedded(CONSUMER_PROTOCOL_SUBSCRIPTION, data, version=version))
+
+
+def _subscription(read: Embedded) -> ConsumerSubscription:
+    header, fields, _ = read
     generation = fields.get("generationId", -1)
     return ConsumerSubscription(
         topics=fields["topics"],
@@ -193,7 +201,9 @@ def encode_assignment(
 
 
 def _encoded(message: Message, fields: Mapping[str, Any], version: int) -> bytes:
-    layout = _layout(message, version)
+    if version < 0:
+        raise _unsupported(message, version)
+    layout = min(version, HIGHEST_VERSION)
     return layout.to_bytes(2, "big") + encode(message, fields, version=layout, path=message.name)
 
 

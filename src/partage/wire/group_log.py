@@ -93,10 +93,13 @@ def record_type(key: bytes | None) -> int:
     3
     """
     if key is None or len(key) < 2:
-        left = 0 if key is None else len(key)
-        what = "the key is null" if key is None else f"2 bytes needed, {left} left"
-        raise TruncatedError(what, offset=0, field="key.type")
+        raise _no_type(key)
     return int.from_bytes(key[:2], "big", signed=True)
+
+
+def _no_type(key: bytes | None) -> TruncatedError:
+    what = "the key is null" if key is None else f"2 bytes needed, {len(key)} left"
+    return TruncatedError(what, offset=0, field="key.type")
 
 
 def decode_key(key: bytes | None) -> tuple[int, dict[str, Any]]:
@@ -109,15 +112,17 @@ def decode_key(key: bytes | None) -> tuple[int, dict[str, Any]]:
     >>> decode_key(b"\x00\x03\x00\x01g")
     (3, {'groupId': 'g'})
     """
-    number = record_type(key)
+    if key is None or len(key) < 2:
+        raise _no_type(key)  # not by `record_type`: a frame less in the traceback
+    number = int.from_bytes(key[:2], "big", signed=True)
     read = _KEY_READERS.get(number)
-    if read is None or key is None:
+    if read is None:
         raise UnknownRecordTypeError(number)
     try:
         return number, read(Reader(key, 2))
     except WireFormatError as error:
         place(error, "key", number)
-        raise
+        raise error.with_traceback(None) from None
 
 
 def decode_value(number: int, value: bytes) -> tuple[int, dict[str, Any]]:
@@ -141,7 +146,7 @@ def decode_value(number: int, value: bytes) -> tuple[int, dict[str, Any]]:
         return version, read(Reader(value, 2))
     except WireFormatError as error:
         place(error, "value", version)
-        raise
+        raise error.with_traceback(None) from None
 
 
 def decode_record(key: bytes | None, value: bytes | None) -> DecodedRecord:

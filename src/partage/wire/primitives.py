@@ -50,18 +50,19 @@ class Reader:
         """Bytes not yet read."""
         return self.end - self.position
 
-    def _short(self, needed: int) -> NoReturn:
+    # Errors are made here and raised by the caller: one frame less in each traceback.
+    def _short(self, needed: int) -> TruncatedError:
         left = self.end - self.position
-        raise TruncatedError(f"{needed} bytes needed, {left} left", offset=self.position, field="")
+        return TruncatedError(f"{needed} bytes needed, {left} left", offset=self.position, field="")
 
-    def _bad_length(self, what: str) -> NoReturn:
-        raise LengthError(what, offset=self.position, field="")
+    def _bad_length(self, what: str) -> LengthError:
+        return LengthError(what, offset=self.position, field="")
 
     def int8(self) -> int:
         """A signed byte."""
         start = self.position
         if start >= self.end:
-            self._short(1)
+            raise self._short(1)
         self.position = start + 1
         value: int = _INT8.unpack_from(self.data, start)[0]
         return value
@@ -70,7 +71,7 @@ class Reader:
         """A signed 16-bit integer."""
         start = self.position
         if start + 2 > self.end:
-            self._short(2)
+            raise self._short(2)
         self.position = start + 2
         value: int = _INT16.unpack_from(self.data, start)[0]
         return value
@@ -79,7 +80,7 @@ class Reader:
         """An unsigned 16-bit integer."""
         start = self.position
         if start + 2 > self.end:
-            self._short(2)
+            raise self._short(2)
         self.position = start + 2
         value: int = _UINT16.unpack_from(self.data, start)[0]
         return value
@@ -88,7 +89,7 @@ class Reader:
         """A signed 32-bit integer."""
         start = self.position
         if start + 4 > self.end:
-            self._short(4)
+            raise self._short(4)
         self.position = start + 4
         value: int = _INT32.unpack_from(self.data, start)[0]
         return value
@@ -97,7 +98,7 @@ class Reader:
         """A signed 64-bit integer."""
         start = self.position
         if start + 8 > self.end:
-            self._short(8)
+            raise self._short(8)
         self.position = start + 8
         value: int = _INT64.unpack_from(self.data, start)[0]
         return value
@@ -106,7 +107,7 @@ class Reader:
         """16 bytes, as Kafka prints them (22 characters)."""
         start = self.position
         if start + 16 > self.end:
-            self._short(16)
+            raise self._short(16)
         self.position = start + 16
         return uuid_text(self.data[start : start + 16])
 
@@ -116,7 +117,7 @@ class Reader:
         value = shift = 0
         while True:
             if place >= self.end:
-                self._short(place - start + 1)
+                raise self._short(place - start + 1)
             byte = self.data[place]
             place += 1
             value |= (byte & 0x7F) << shift
@@ -124,7 +125,7 @@ class Reader:
                 break
             shift += 7
             if shift > 28:
-                self._bad_length("a varint of more than 5 bytes")
+                raise self._bad_length("a varint of more than 5 bytes")
         self.position = place
         return value if shift < 28 else (value & 0xFFFFFFFF ^ 0x80000000) - 0x80000000
 
@@ -138,7 +139,7 @@ class Reader:
         start = self.position
         stop = start + length
         if length < 0 or stop > self.end:
-            self._bad_length(f"length {length}, but {self.end - start} bytes left")
+            raise self._bad_length(f"length {length}, but {self.end - start} bytes left")
         self.position = stop
         return self.data[start:stop]
 
@@ -147,9 +148,9 @@ class Reader:
         start = self.position
         stop = start + length
         if stop > self.end:
-            self._bad_length(f"string length {length}, but {self.end - start} bytes left")
+            raise self._bad_length(f"string length {length}, but {self.end - start} bytes left")
         if length > LONGEST_STRING:
-            self._bad_length(f"string length {length}, largest is {LONGEST_STRING}")
+            raise self._bad_length(f"string length {length}, largest is {LONGEST_STRING}")
         self.position = stop
         return java_text(self.data[start:stop])
 
@@ -160,7 +161,7 @@ class Reader:
             LengthError: it is negative, which says null.
         """
         if length < 0:
-            self._bad_length("null for a field that is not nullable")
+            raise self._bad_length("null for a field that is not nullable")
         return length
 
     def count(self, length: int) -> int:
@@ -169,7 +170,7 @@ class Reader:
         Kafka compares the count with the bytes left, not with what the elements take.
         """
         if length > self.end - self.position:
-            self._bad_length(f"count {length}, but {self.end - self.position} bytes left")
+            raise self._bad_length(f"count {length}, but {self.end - self.position} bytes left")
         return length
 
     def string(self) -> str:

@@ -1,4 +1,8 @@
-"""From a layout to a reader: one version of a message becomes nested closures, made once."""
+"""From a layout to a reader: one version of a message becomes nested closures, made once.
+
+An error drops its traceback at each level that adds to its path: the path says the same, and the
+frames of all levels would take more memory than a short payload is allowed.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +71,7 @@ def _plain_reader(plain: list[tuple[str, ReadValue]]) -> ReadStruct:
                 values[name] = read_value(reader)
         except WireFormatError as error:
             error.field = joined(name, error.field)
-            raise
+            raise error.with_traceback(None) from None
         return values
 
     return read
@@ -114,7 +118,7 @@ def _tags_reader(
             value = read_value(reader)
         except WireFormatError as error:
             error.field = joined(name, error.field)
-            raise
+            raise error.with_traceback(None) from None
         if value == default:
             values.pop(name, None)
         else:
@@ -127,7 +131,7 @@ def _tags_reader(
                 read_one(reader, values, unknown)
         except WireFormatError as error:
             error.field = error.field or UNKNOWN_TAGS
-            raise
+            raise error.with_traceback(None) from None
         if unknown:
             values[UNKNOWN_TAGS] = tuple(unknown)
 
@@ -222,7 +226,7 @@ def _elements_reader(
                 elements.append(read_element(reader))
         except WireFormatError as error:
             error.field = joined(f"[{len(elements)}]", error.field)
-            raise
+            raise error.with_traceback(None) from None
         return tuple(elements)
 
     return read

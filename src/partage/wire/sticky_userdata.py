@@ -11,13 +11,15 @@ from typing import Any, NamedTuple
 
 from partage.errors import WireFormatError
 from partage.javaorder import hash_set_order, string_hash
-from partage.wire.codec import decode, encode
+from partage.wire.codec import encode, struct_reader
 from partage.wire.messages import STICKY_ASSIGNOR_USER_DATA
 from partage.wire.primitives import Reader
 
 __all__ = ["StickyClaims", "decode_sticky_user_data", "encode_sticky_user_data"]
 
 NO_GENERATION = -1
+
+_SHORTEST = 4  # a count of no topics, version 0
 
 
 class StickyClaims(NamedTuple):
@@ -63,13 +65,17 @@ def decode_sticky_user_data(data: bytes | None) -> StickyClaims:
     """
     if not data:
         return StickyClaims((), None)
-    for version in (1, 0):
-        try:
-            values = decode(STICKY_ASSIGNOR_USER_DATA, Reader(data), version=version)
-        except WireFormatError:
-            continue
-        return StickyClaims(_flat(values), values.get("generation"))
-    return StickyClaims((), NO_GENERATION)
+    if len(data) < _SHORTEST:
+        return StickyClaims((), NO_GENERATION)
+    return _claims(data, 1) or _claims(data, 0) or StickyClaims((), NO_GENERATION)
+
+
+def _claims(data: bytes, version: int) -> StickyClaims | None:
+    try:
+        values = struct_reader(STICKY_ASSIGNOR_USER_DATA, version)(Reader(data))
+    except WireFormatError:
+        return None
+    return StickyClaims(_flat(values), values.get("generation"))
 
 
 def _flat(values: dict[str, Any]) -> tuple[tuple[str, int], ...]:

@@ -1,0 +1,70 @@
+"""Short payloads: an error may cost no more memory than the rule allows, however few the bytes."""
+
+from __future__ import annotations
+
+import pytest
+
+from partage.errors import WireFormatError
+from partage.wire.consumer_protocol import decode_assignment, decode_subscription
+from partage.wire.group_log import decode_record, encode_record
+from partage.wire.messages import VALUES
+from partage.wire.sticky_userdata import decode_sticky_user_data
+from wire_damage import payloads_of, peak_of
+
+KILO, TIMES = 1024, 100
+READERS = {
+    "subscription": decode_subscription,
+    "assignment": decode_assignment,
+    "sticky": decode_sticky_user_data,
+}
+LIES = [b"", b"\0", b"\x03\x7f", b"\x80\0", b"\0\0\x7f\xff\xff\xff", b"\0\3\xff\xff\xff\xff"]
+
+
+def _tried(read, arguments):
+    try:
+        read(*arguments)
+    except WireFormatError as error:
+        assert error.field  # noqa: PT017 - most of the payloads are damaged, some are not
+        return 1
+    return 0
+
+
+def _bounded(read, arguments):
+    size = sum(len(one) for one in arguments if one is not None)
+    _tried(read, arguments)  # warm
+    peak = peak_of(read, arguments)
+    assert peak <= KILO + TIMES * size, (peak, arguments)
+
+
+@pytest.mark.parametrize("number", sorted(VALUES))
+def test_records_cut_anywhere(number):
+    """Key and value of every type and version, cut after every byte."""
+    versions = VALUES[number].valid_versions
+    for version in range(versions.lowest, versions.highest + 1):
+        key, value = encode_record(number, {}, version=version, value={})
+        for cut in range(len(value)):
+            assert _tried(decode_record, (key, value[:cut])) == 1
+            _bounded(decode_record, (key, value[:cut]))
+        for cut in range(len(key)):
+            assert _tried(decode_record, (key[:cut], value)) == 1
+            _bounded(decode_record, (key[:cut], None))
+    _bounded(decode_record, (None, None))
+    _bounded(decode_record, (b"\x7f\xff", None))
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_embedded_messages_cut_anywhere(name):
+    """Real subscriptions, assignments and user data, cut after every byte; and short lies."""
+    distinct = sorted(set(payloads_of(name)), key=len)[:40]
+    for data in [*LIES, *(one[:cut] for one in distinct for cut in range(0, len(one), 3))]:
+        _bounded(READERS[name], (data,))
+
+
+def test_an_error_keeps_its_place_without_its_frames():
+    """Frames of the engine are dropped on the way up; path, offset and version say where."""
+    with pytest.raises(WireFormatError) as caught:
+        decode_subscription(bytes.fromhex("0003000000020001740001"))
+    told = "ConsumerProtocolSubscription.topics[1] (version 3) at byte 11: string length 1, but 0"
+    assert str(caught.value).startswith(told)
+    names = [entry.name for entry in caught.traceback]
+    assert names[1:] == ["decode_subscription", "read_embedded"]
