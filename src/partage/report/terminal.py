@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from partage.report import words
 from partage.report.run import RECORDED, Figures, Run
@@ -83,15 +83,31 @@ def _facts(run: Run) -> Table:
             "yellow" if accounting["bad"] else "",
         ),
     )
-    each = (f"{n} {a['agreed']} of {a['counted']}" for n, a in agreement["by_strategy"].items())
-    told = f"{agreement['agreed']} of {agreement['counted']} plans of Java clients as recorded"
-    told += f" ({', '.join(each)})"
-    table.add_row("agreement", told if agreement["counted"] else "nothing to compare")
+    table.add_row("agreement", _agreement(agreement))
     for one in agreement["disagreements"][:MOST_TOLD]:
         why = one["why"] or "not explained"
         where = f"{one['group']} generation {one['generation']} ({one['strategy']})"
         table.add_row("", Text(f"{_clean(where)}: {_clean(why)}", "dim"))
     return table
+
+
+def _agreement(agreement: Mapping[str, Any]) -> str:
+    """Plans that come out again; of range and roundrobin apart, for they remember nothing.
+
+    What the sticky family decides depends on a past that the log may not have any more.
+    """
+    if not agreement["counted"]:
+        return "nothing to compare"
+    by_strategy = agreement["by_strategy"]
+    each = ", ".join(f"{n} {a['agreed']} of {a['counted']}" for n, a in by_strategy.items())
+    plain = [by_strategy[n] for n in ("range", "roundrobin") if n in by_strategy]
+    told = (
+        f"{agreement['agreed']} of {agreement['counted']} plans of Java clients as recorded: {each}"
+    )
+    if len(plain) > 1:
+        agreed, counted = (sum(a[k] for a in plain) for k in ("agreed", "counted"))
+        told += f" (range and roundrobin {agreed} of {counted})"
+    return told
 
 
 def _strategies(run: Run) -> Table:
