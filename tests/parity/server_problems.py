@@ -101,7 +101,7 @@ def _topics(rng: random.Random) -> list[dict[str, Any]]:
     for i, name in enumerate(names(rng, "topic", rng.choice(TOPICS)), 1):
         count = equal if equal is not None and rng.random() < 0.9 else rng.choice(COUNTS)
         if rng.random() < 0.01:
-            count = rng.choice([70, 150])
+            count = rng.choice([70, 150, 1200])
         topic = {"name": name, "id": topic_id(rng, style, i), "n": count}
         if rng.random() < 0.06:
             topic |= {"noname": True, "n": rng.choice([-1, -1, count])}
@@ -143,7 +143,10 @@ def _share_out(rng: random.Random, problem: Problem) -> None:
             if style == "few":
                 m = able[min(rng.randrange(len(able)), rng.randrange(len(able)))]
             elif style == "striped":
-                m = able[p % min(16, len(able))]
+                m = able[p % min(64, len(able))]
+                if p % 64 < 3:
+                    # Every 64th partition of a topic in few hands: crowded hash buckets.
+                    m = able[p % 64 % len(able)]
             elif style == "runs":
                 m = able[p * len(able) // (topic["n"] or 1) % len(able)]
             targets[m].setdefault(topic["id"], []).append(p)

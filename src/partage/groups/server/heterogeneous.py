@@ -97,7 +97,7 @@ class _Builder:
         self.count = np.zeros(1 << _MOST_BITS, np.int32)
         listed = int(np.diff(audiences.start)[audiences.of_topic].sum())
         # All loops together choose the form of the kernels: each by itself would be small.
-        self.emptied: tuple[tuple[int, int], ...] = ()
+        self.emptied: set[tuple[int, int]] = set()
         self.doubles = _Doubles()
         self.work = 6 * listed + 2 * len(self.partition)
 
@@ -118,7 +118,7 @@ class _Builder:
         if not self.spec.problem.cluster.partition_exists[before.partition[kept]].all():
             what = "previous targets have a partition that does not exist"
             raise CoordinatorRefusal(what, "ArrayIndexOutOfBoundsException")
-        self.emptied = before.empty(stays)
+        self.emptied = set(before.empty(stays))
         partition, owner = before.partition[kept], owner[kept]
         self.owner[partition] = owner
         self.sizes += np.bincount(owner, minlength=len(self.sizes)).astype(np.int32)
@@ -164,14 +164,21 @@ class _Builder:
         scratch = np.zeros(len(partitions) + 2 * len(self.sizes), np.int32)
         block, left, begin = np.split(scratch, [len(partitions), len(partitions) + len(self.sizes)])
         line = self.lined_up(topic)
-        owner_before = self.owner[partitions] if self.doubles else None
+        watched = self.owner[partitions] if self.doubles or self.emptied else None
         moved = rebalance(
             self.members_of(topic), line, self.sizes, partitions, self.owner, block, left, begin,
             work=self.work,
         )  # fmt: skip
-        if owner_before is not None:
-            self.doubles.moved(self.owner, partitions, owner_before)
+        if watched is not None:
+            self.lost(int(self.audiences.topics[topic]), partitions, watched)
         return bool(moved)
+
+    def lost(self, topic: int, partitions: Int32Array, before: Int32Array) -> None:
+        """A set that loses its last partition goes; one that was empty all the time stays."""
+        for at in np.flatnonzero(self.owner[partitions] != before).tolist():
+            number = int(before[at])
+            self.emptied.discard((self.spec.visit[number], topic))
+            self.doubles.pairs.discard((number, int(partitions[at])))
 
     def members_of(self, topic: int) -> Int32Array:
         audience = self.audiences.of_topic[topic]
@@ -188,13 +195,14 @@ class _Builder:
     def answer(self) -> Answer:
         visit = np.array(self.spec.visit, np.int32)
         member = np.where(self.owner >= 0, visit[self.owner], np.int32(-1))
+        emptied = tuple(self.emptied)
         if self.doubles:
-            return self.doubles.answer(self.owner, visit, self.emptied)
+            return self.doubles.answer(self.owner, visit, emptied)
         start = np.zeros(self.spec.members + 1, np.int32)
         np.cumsum(np.bincount(member[member >= 0], minlength=self.spec.members), out=start[1:])
         out = np.empty(int(start[-1]), np.int32)
         collect(member, start[:-1].copy(), out, work=self.work)
-        return Answer(start, out, emptied=self.emptied)
+        return Answer(start, out, emptied=emptied)
 
 
 class _Doubles:
@@ -215,11 +223,6 @@ class _Doubles:
         order = np.argsort(member, kind="stable")
         owner[partition[order]] = member[order]
         self.pairs.update(zip(member.tolist(), partition.tolist(), strict=True))
-
-    def moved(self, owner: Int32Array, partitions: Int32Array, before: Int32Array) -> None:
-        """What was moved is no longer with the member that the class took for its owner."""
-        for at in np.flatnonzero(owner[partitions] != before).tolist():
-            self.pairs.discard((int(before[at]), int(partitions[at])))
 
     def answer(
         self, owner: Int32Array, visit: Int32Array, emptied: tuple[tuple[int, int], ...]

@@ -9,8 +9,8 @@ import numpy as np
 
 from partage.groups.server.refusals import CoordinatorRefusal
 from partage.groups.server.spec import GroupSpec
-from partage.groups.server.walks import walk_copied_sets, walk_maps
-from partage.javaorder import hash_order, table_for_capacity
+from partage.groups.server.walks import java_order, walk_copied_sets, walk_maps
+from partage.javaorder import table_for_capacity
 
 __all__ = ["Shares", "old_targets", "roomy_table", "wanted"]
 
@@ -65,7 +65,8 @@ class Shares:
         hash_of: Callable[[int], int], table: int,
     ) -> None:  # fmt: skip
         self.by_partition: dict[int, set[int]] = {}
-        self.by_member: dict[int, list[int]] = {}
+        # Dictionaries stand for sets that remember in which order they were filled.
+        self.by_member: dict[int, dict[int, None]] = {}
         self.unfilled: set[int] = set()
         self._give, self._take = give, take
         self._hash_of = hash_of
@@ -78,7 +79,7 @@ class Shares:
         """An old partition of a member; one more call of ``computeIfAbsent``."""
         self.key(partition).add(member)
         self._entered.setdefault(partition, []).append(member)
-        self.by_member.setdefault(member, []).append(partition)
+        self.by_member.setdefault(member, {})[partition] = None
 
     def key(self, partition: int) -> set[int]:
         """Who has a partition; asking for it makes it a key."""
@@ -89,7 +90,7 @@ class Shares:
         """Partitions in the order of the map."""
         keys = list(self.by_partition)
         hashes = [self._hash_of(key) for key in keys]
-        order = hash_order(
+        order = java_order(
             hashes, table=self._table, compute_if_absent=True,
             looked_up_after=self._looked_up_after,
         )  # fmt: skip
@@ -98,16 +99,16 @@ class Shares:
     def cut_members(self, members: Iterable[int], wants: Callable[[int], int]) -> None:
         """Members give up, in the order of their sets, what they have beyond their number."""
         for member in members:
-            mine = self.by_member[member]
+            mine = list(self.by_member[member])
             beyond = len(mine) - wants(member)
             if beyond <= 0:
                 continue
-            order = hash_order([self._hash_of(p) for p in mine])
+            order = java_order([self._hash_of(p) for p in mine])
             gone = {mine[i] for i in order[:beyond]}
             for partition in gone:
                 self.by_partition[partition].discard(member)
                 self._take(member, partition)
-            self.by_member[member] = [p for p in mine if p not in gone]
+            self.by_member[member] = dict.fromkeys(p for p in mine if p not in gone)
 
     def cut_partitions(self, sharing: int) -> None:
         """Partitions with too many members lose the first of them, who are unfilled then."""
@@ -117,10 +118,10 @@ class Shares:
             if beyond <= 0:
                 continue
             entered = self._entered[partition]
-            walked = [entered[i] for i in hash_order(entered) if entered[i] in holders]
+            walked = [entered[i] for i in java_order(entered) if entered[i] in holders]
             for member in walked[:beyond]:
                 holders.discard(member)
-                self.by_member[member].remove(partition)
+                del self.by_member[member][partition]
                 self._take(member, partition)
                 self.unfilled.add(member)
 
@@ -137,9 +138,11 @@ class Shares:
                 member = cursor.next_without(had)
                 if member < 0:
                     break
-                self.by_member.setdefault(member, []).append(partition)
+                # On its second round the cursor may give a member what it has just got.
+                mine = self.by_member.setdefault(member, {})
+                mine[partition] = None
                 self._give(member, partition)
-                if len(self.by_member[member]) >= wants(member):
+                if len(mine) >= wants(member):
                     cursor.drop()
             if cursor.empty:
                 return

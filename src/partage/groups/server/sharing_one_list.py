@@ -45,7 +45,6 @@ def share_one_list(spec: GroupSpec) -> Answer:
     shares.cut_members(overfilled, wants.__getitem__)
     shares.cut_partitions(sharing)
     for p in target:
-        if p not in shares.by_partition:
-            shares.key(p)
+        shares.key(p)
     shares.hand_out(sharing, wants.__getitem__)
     return result.answer()

@@ -39,7 +39,7 @@ class ServerSimple(PlainStrategy):
     >>> from partage.model import Cluster, Group, Member
     >>> group = Group([Member(m, ["T"]) for m in "ABC"])
     >>> ServerSimple().assign(Problem(group, Cluster.from_topics({"T": 2}))).to_dict()
-    {'A': {'T': [0, 1]}, 'B': {'T': [0]}, 'C': {'T': [1]}}
+    {'A': {'T': [0, 1]}, 'B': {'T': [1]}, 'C': {'T': [0]}}
     """
 
     name = "server:simple"

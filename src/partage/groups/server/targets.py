@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,6 +98,13 @@ def _has_holes(problem: Problem, dense: Int32Array) -> bool:
     return len(dense) != index.partitions or len(index.extent_topic) != len(index.topics)
 
 
+class _Numbers(dict[str, int]):
+    """Topic numbers by name; -1 for every other name."""
+
+    def __missing__(self, name: str) -> int:
+        return -1
+
+
 @dataclass(frozen=True, eq=False)
 class _Claimed:
     """All claims, flat: names by (member, first appearance), partitions by name.
@@ -107,7 +115,6 @@ class _Claimed:
     name_start: NDArray[np.int64]
     topic: Int32Array
     foreign: list[str]
-    foreign_at: list[int]
     name_of: Int32Array
     number: Int32Array
 
@@ -117,20 +124,22 @@ class _Claimed:
         sizes = np.array([len(one.topics) for one in owned], np.int64)
         start = np.zeros(len(owned) + 1, np.int64)
         np.cumsum(sizes, out=start[1:])
-        names = [name for one in owned for name in one.topics]
-        topic = np.array([problem.cluster.topic(name) for name in names], np.int32)
-        foreign = np.flatnonzero(topic < 0).tolist()
+        existing = np.flatnonzero(problem.cluster.topic_exists).tolist()
+        number = _Numbers((problem.index.topics[t], t) for t in existing)
+        names = chain.from_iterable(one.topics for one in owned)
+        topic = np.fromiter(map(number.__getitem__, names), np.int32, int(start[-1]))
+        foreign: list[str] = []
+        if bool((topic < 0).any()):
+            every = [name for one in owned for name in one.topics]
+            foreign = [every[i] for i in np.flatnonzero(topic < 0).tolist()]
         lengths = np.array([len(one) for one in owned], np.int64)
         name_of = _joined([one.topic_ix for one in owned])
         name_of += np.repeat(start[:-1], lengths).astype(np.int32)
-        number = _joined([one.partition for one in owned])
-        return cls(start, topic, [names[i] for i in foreign], foreign, name_of, number)
+        return cls(start, topic, foreign, name_of, _joined([one.partition for one in owned]))
 
     def only(self, kept: NDArray[np.bool_]) -> _Claimed:
-        return _Claimed(
-            self.name_start, self.topic, self.foreign, self.foreign_at,
-            self.name_of[kept], self.number[kept],
-        )  # fmt: skip
+        names, numbers = self.name_of[kept], self.number[kept]
+        return _Claimed(self.name_start, self.topic, self.foreign, names, numbers)
 
     def member(self) -> Int32Array:
         sizes = np.diff(self.name_start)
@@ -142,7 +151,8 @@ class _Claimed:
         if len(names) and bool((np.diff(names) < 0).any()):
             order = np.argsort(names, kind="stable")
             names, partition = names[order], partition[order]
-        start = np.searchsorted(names, np.arange(len(self.topic) + 1)).astype(np.int32)
+        start = np.zeros(len(self.topic) + 1, np.int32)
+        np.cumsum(np.bincount(names, minlength=len(self.topic)), out=start[1:])
         uuid_hash = np.zeros(len(self.topic), np.uint32)
         known = self.topic >= 0
         uuid_hash[known] = hashes[self.topic[known]]

@@ -1,0 +1,192 @@
+"""Java's hash tables with buckets so crowded that they become trees.
+
+A bucket that gets its ninth key (``computeIfAbsent``: its eighth) in a table of 64 slots or
+more is made a red-black tree by hash. It is still walked along its old chain, but a new key is
+chained behind its parent in the tree, and the root is always brought to the front. Random keys
+never get there. Partition numbers do: a member that had every 64th partition of a large topic
+(round robin of 64 members) has them all in one or two buckets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["walked"]
+
+_CHAIN_FOR_TREE = 8
+_TREE_TABLE = 64
+_CHAIN_AGAIN = 6
+_LEFT, _RIGHT = 0, 1
+
+
+def walked(
+    hashes: Sequence[int],
+    table: int,
+    *,
+    compute_if_absent: bool = False,
+    looked_up_after: bool = False,
+) -> list[int]:
+    """Positions of ``hashes`` in the order of iteration; parameters as of `hash_order`.
+
+    Limit: keys of one and the same hash are ordered by identity in Java's trees; here by
+    insertion.
+
+    >>> walked([64 * i for i in range(1, 11)], 64)
+    [3, 0, 1, 2, 4, 5, 6, 7, 8, 9]
+    """
+    made = _Table(hashes, table)
+    for key in range(len(hashes)):
+        if compute_if_absent:
+            made.compute(key)
+        else:
+            made.put(key)
+    if compute_if_absent and looked_up_after:
+        made.grow_if_full()
+    return [key for slot in sorted(made.buckets) for key in made.buckets[slot].chain]
+
+
+class _Table:
+    """Slots with keys, which are positions in a list of hashes."""
+
+    def __init__(self, hashes: Sequence[int], slots: int) -> None:
+        unsigned = [h & 0xFFFFFFFF for h in hashes]
+        self.spread = [h ^ h >> 16 for h in unsigned]
+        # Trees compare spread hashes as signed numbers.
+        self.signed = [(h ^ 0x80000000) - 0x80000000 for h in self.spread]
+        self.slots = slots
+        self.size = 0
+        self.buckets: dict[int, _Bucket] = {}
+
+    def put(self, key: int) -> None:
+        bucket = self._bucket(key)
+        if bucket.root is not None:
+            bucket.grow_tree(key)
+        else:
+            bucket.chain.append(key)
+            if len(bucket.chain) > _CHAIN_FOR_TREE:
+                self._crowded(bucket)
+        self.size += 1
+        self.grow_if_full()
+
+    def compute(self, key: int) -> None:
+        self.grow_if_full()
+        bucket = self._bucket(key)
+        if bucket.root is not None:
+            bucket.grow_tree(key)
+        else:
+            bucket.chain.insert(0, key)
+            if len(bucket.chain) >= _CHAIN_FOR_TREE:
+                self._crowded(bucket)
+        self.size += 1
+
+    def grow_if_full(self) -> None:
+        if self.size * 4 > self.slots * 3:
+            self._grow()
+
+    def _bucket(self, key: int) -> _Bucket:
+        slot = self.spread[key] & (self.slots - 1)
+        return self.buckets.setdefault(slot, _Bucket(self.signed))
+
+    def _crowded(self, bucket: _Bucket) -> None:
+        if self.slots < _TREE_TABLE:
+            self._grow()
+        else:
+            bucket.plant()
+
+    def _grow(self) -> None:
+        """Twice the slots: each bucket falls into two, in the order of its chain."""
+        self.slots *= 2
+        old, self.buckets = self.buckets, {}
+        for bucket in old.values():
+            parts: dict[int, list[int]] = {}
+            for key in bucket.chain:
+                parts.setdefault(self.spread[key] & (self.slots - 1), []).append(key)
+            for slot, chain in parts.items():
+                if len(parts) == 1 and len(chain) > _CHAIN_AGAIN:
+                    self.buckets[slot] = bucket
+                    continue
+                part = self.buckets[slot] = _Bucket(self.signed)
+                part.chain = chain
+                if bucket.root is not None and len(chain) > _CHAIN_AGAIN:
+                    part.plant()
+
+
+class _Bucket:
+    """A chain of keys, and when crowded a red-black tree of the same keys."""
+
+    def __init__(self, rank: Sequence[int]) -> None:
+        self.chain: list[int] = []
+        self.root: int | None = None
+        self._rank = rank
+        self._parent: dict[int, int | None] = {}
+        self._child: dict[int, list[int | None]] = {}
+        self._red: dict[int, bool] = {}
+
+    def plant(self) -> None:
+        """Make the tree; only its root moves in the chain."""
+        for key in self.chain:
+            self._insert(key)
+        self._root_to_front()
+
+    def grow_tree(self, key: int) -> None:
+        parent = self._insert(key)
+        assert parent is not None  # noqa: S101 - a planted tree has a root
+        self.chain.insert(self.chain.index(parent) + 1, key)
+        self._root_to_front()
+
+    def _root_to_front(self) -> None:
+        assert self.root is not None  # noqa: S101 - called after an insertion
+        self.chain.remove(self.root)
+        self.chain.insert(0, self.root)
+
+    def _insert(self, key: int) -> int | None:
+        """Insert a key as a leaf, balance, and say what its parent was as a leaf."""
+        above, side = None, _LEFT
+        below = self.root
+        while below is not None:
+            above = below
+            side = _LEFT if self._rank[key] <= self._rank[below] else _RIGHT
+            below = self._child[below][side]
+        self._parent[key], self._child[key], self._red[key] = above, [None, None], True
+        if above is None:
+            self.root = key
+        else:
+            self._child[above][side] = key
+        self._balance(key)
+        return above
+
+    def _balance(self, key: int) -> None:
+        """No red key below a red one: by colours where the uncle is red, else by turning."""
+        while (above := self._parent[key]) is not None and self._red[above]:
+            top = self._parent[above]
+            if top is None:
+                return
+            side = _LEFT if self._child[top][_LEFT] == above else _RIGHT
+            uncle = self._child[top][1 - side]
+            if uncle is not None and self._red[uncle]:
+                self._red[above] = self._red[uncle] = False
+                self._red[top] = True
+                key = top
+                continue
+            if self._child[above][1 - side] == key:
+                self._turn(above, side)
+                key, above = above, key
+            self._red[above], self._red[top] = False, True
+            self._turn(top, 1 - side)
+        if self._parent[key] is None:
+            self._red[key] = False
+
+    def _turn(self, key: int, side: int) -> None:
+        """The child on the other side comes up, ``key`` goes down to ``side``."""
+        up = self._child[key][1 - side]
+        assert up is not None  # noqa: S101 - only turned where there is one
+        inner, above = self._child[up][side], self._parent[key]
+        self._child[key][1 - side] = inner
+        if inner is not None:
+            self._parent[inner] = key
+        self._parent[up], self._parent[key] = above, up
+        self._child[up][side] = key
+        if above is None:
+            self.root = up
+        else:
+            self._child[above][_LEFT if self._child[above][_LEFT] == key else _RIGHT] = up
