@@ -79,6 +79,10 @@ class Kernel:
         """Whether the compiled form is there."""
         return self._compiled is not None
 
+    def pays(self, *, work: int) -> bool:
+        """Whether about ``work`` steps would run compiled; for callers that have another way."""
+        return self._form_for(work) is not None
+
     def compile(self) -> Callable[..., Any] | None:
         """The compiled form, made now if need be; None where Numba is not installed."""
         with self._lock:

@@ -11,7 +11,6 @@ import partage as pg
 from partage.errors import InvalidConfigError
 from partage.groups.registry import find
 from partage.groups.sticky import JavaRefusal, StickyMemory
-from partage.groups.sticky import claims as reading
 from partage.groups.sticky.balancing import Balancing
 from partage.groups.sticky.claims import from_owned, from_user_data
 from partage.groups.sticky.cooperative import first_phase
@@ -22,6 +21,7 @@ from partage.groups.sticky.scan import settled
 from partage.groups.sticky.scene import Scene
 from partage.groups.sticky.table import laid
 from partage.groups.sticky.userdata import read_together
+from partage.kernels import form
 from partage.model import Assignment, Claims, Index, Plan, Problem
 from partage.testing import cluster, group
 from partage.wire.sticky_userdata import encode_sticky_user_data
@@ -274,12 +274,11 @@ def test_lists_and_arrays_decide_alike() -> None:
     assert moved > 100
 
 
-def test_user_data_read_together_and_one_by_one(monkeypatch) -> None:
+def test_user_data_read_together_and_one_by_one() -> None:
     """2,000 damaged claims: the kernel over all bytes reads what the codec reads."""
     rng = random.Random(3)
     names = ["orders", "zürich", "𐀀", "t"]
     where = pg.Cluster.from_topics(dict.fromkeys(names, 3))
-    monkeypatch.setattr(reading, "_WORTH_A_KERNEL", 1 << 60)
     for _ in range(200):
         members = []
         for i in range(10):
@@ -290,8 +289,8 @@ def test_user_data_read_together_and_one_by_one(monkeypatch) -> None:
             del data[rng.choice([len(data), len(data), rng.randint(0, len(data))]) :]
             members.append(pg.Member(f"m{i}", names, user_data=bytes(data)))
         scene = Scene(Problem(pg.Group(members), where))
-        monkeypatch.setattr(type(reading.read_claims), "ready", False)
-        slow = from_user_data(scene)
+        with form("interpreted"):
+            slow = from_user_data(scene)
         claims, (generation, dated) = read_together(scene)
         spot, spots = scene.located(*claims[1:])
         assert claims[0].tolist() == slow.member.tolist()
