@@ -1,31 +1,134 @@
 """Offset commits, reduced: they are 97 % of the records, and ride in no group's history.
 
 A `CommitRun` stands for commits of one group and partition within one minute, in log order.
-Workers make runs from slices of the log; runs of the same key are merged in log order.
+Workers make runs from slices of the log, by the column (`runs`); runs of the same key are
+merged in log order (`merged`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from partage.history.records import Place
 
-__all__ = ["MINUTE_MS", "Commit", "CommitRun", "merged", "runs"]
+__all__ = ["MINUTE_MS", "CommitRun", "Commits", "Runs", "merged", "runs"]
 
 MINUTE_MS = 60_000
 
+Int32Array = NDArray[np.int32]
+Int64Array = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 
-class Commit(NamedTuple):
-    """One commit that took effect; ``offset`` None is a tombstone (the offset is forgotten)."""
 
-    group: str
-    topic: str
-    partition: int
-    place: Place
-    time_ms: int
-    offset: int | None
-    transactional: bool
+@dataclass(frozen=True, eq=False)
+class Commits:
+    """Commits that took effect, in log order; one element a commit.
+
+    Attributes:
+        pair: a number for its group and topic.
+        partition: of the topic.
+        log_partition, log_offset: the place from which on it counts.
+        time_ms: the time from which on it counts.
+        offset: the committed offset.
+        real: False for a tombstone (the offset is forgotten, and ``offset`` has no meaning).
+        transactional: whether it was part of a transaction.
+    """
+
+    pair: Int32Array
+    partition: Int32Array
+    log_partition: Int64Array
+    log_offset: Int64Array
+    time_ms: Int64Array
+    offset: Int64Array
+    real: BoolArray
+    transactional: BoolArray
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """One element a run, as in `CommitRun`; ``pair`` as in `Commits`.
+
+    ``first_offset`` and ``last_offset`` mean something where there are ``commits``,
+    ``largest_gap_ms`` where there are two of them.
+    """
+
+    pair: Int32Array
+    partition: Int32Array
+    minute_ms: Int64Array
+    log_partition: Int64Array
+    log_offset: Int64Array
+    last_partition: Int64Array
+    last_log_offset: Int64Array
+    first_ms: Int64Array
+    last_ms: Int64Array
+    first_offset: Int64Array
+    last_offset: Int64Array
+    commits: Int64Array
+    transactional: Int64Array
+    tombstones: Int64Array
+    largest_gap_ms: Int64Array
+
+
+def runs(of: Commits) -> Runs:
+    """Commits in log order, reduced to one run for each group, topic, partition and minute.
+
+    >>> few, many = np.zeros(2, np.int32), np.zeros(2, np.int64)
+    >>> yes = np.ones(2, bool)
+    >>> times, offsets = np.array([1_000, 4_000]), np.array([5, 9])
+    >>> run = runs(Commits(few, few, many, np.arange(2), times, offsets, yes, ~yes))
+    >>> run.commits.tolist(), run.last_offset.tolist(), run.largest_gap_ms.tolist()
+    ([2], [9], [3000])
+    """
+    minute = of.time_ms - of.time_ms % MINUTE_MS
+    order = np.lexsort((minute, of.partition, of.pair))  # stable: log order within a run
+    keys = (of.pair[order], of.partition[order], minute[order])
+    new = np.ones(len(order), bool)
+    new[1:] = np.any([key[1:] != key[:-1] for key in keys], axis=0)
+    start = np.flatnonzero(new)
+    first, last = order[start], order[np.append(start[1:], len(order))[: len(start)] - 1]
+    real, time_ms = of.real[order], of.time_ms[order]
+    commits = _sums(real, start)
+    first_real, last_real = _ends(real, start)
+    early = np.where(commits > 0, order[first_real], first)
+    late = np.where(commits > 0, order[last_real], last)
+    return Runs(
+        of.pair[first], of.partition[first], minute[first],
+        of.log_partition[first], of.log_offset[first],
+        of.log_partition[last], of.log_offset[last],
+        of.time_ms[early], of.time_ms[late], of.offset[early], of.offset[late],
+        commits, _sums(real & of.transactional[order], start), _sums(~real, start),
+        _largest_gaps(time_ms, real, np.cumsum(new) - 1, len(start)),
+    )  # fmt: skip
+
+
+def _sums(flags: BoolArray, start: Int64Array) -> Int64Array:
+    """How many of each run's elements have a flag; runs begin at ``start``."""
+    sums: Int64Array = np.add.reduceat(flags.astype(np.int64), start) if len(start) else start
+    return sums
+
+
+def _ends(real: BoolArray, start: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """The first and the last commit of each run that has one; 0 where there are tombstones only."""
+    if not len(start):
+        return start, start
+    place = np.arange(len(real))
+    first = np.minimum.reduceat(np.where(real, place, len(real)), start)
+    last = np.maximum.reduceat(np.where(real, place, -1), start)
+    return np.where(last >= 0, first, 0), np.maximum(last, 0)
+
+
+def _largest_gaps(time_ms: Int64Array, real: BoolArray, run: Int64Array, count: int) -> Int64Array:
+    """The longest wait between one commit and the next of its run; nobody waits for tombstones."""
+    when, mine = time_ms[real], run[real]
+    same = mine[1:] == mine[:-1]
+    gaps = np.zeros(count, np.int64)
+    np.maximum.at(gaps, mine[1:][same], np.diff(when)[same])  # below 0: clocks differ, no wait
+    return gaps
 
 
 class CommitRun(NamedTuple):
@@ -52,37 +155,12 @@ class CommitRun(NamedTuple):
         return self[:4]
 
 
-def runs(commits: Iterable[Commit]) -> list[CommitRun]:
-    """Commits in log order, reduced to one run for each group, partition and minute.
-
-    >>> a = Commit("g", "t", 0, Place(0, 1), 1_000, 5, False)
-    >>> b = a._replace(place=Place(0, 2), time_ms=4_000, offset=9)
-    >>> run, = runs([a, b])
-    >>> run.commits, run.first_offset, run.last_offset, run.largest_gap_ms
-    (2, 5, 9, 3000)
-    """
-    out: dict[tuple[str, str, int, int], CommitRun] = {}
-    for c in commits:
-        key = (c.group, c.topic, c.partition, c.time_ms - c.time_ms % MINUTE_MS)
-        mine = _of_one(key, c)
-        before = out.get(key)
-        out[key] = mine if before is None else _joined(before, mine)
-    return list(out.values())
-
-
-def _of_one(key: tuple[str, str, int, int], c: Commit) -> CommitRun:
-    real = c.offset is not None
-    return CommitRun(
-        *key, c.place, c.place, c.time_ms, c.time_ms, c.offset, c.offset,
-        int(real), int(real and c.transactional), int(not real), None,
-    )  # fmt: skip
-
-
 def _joined(a: CommitRun, b: CommitRun) -> CommitRun:
     """Two runs of one key, the second one later in the log; tombstones wait for nobody."""
     gap = max(0, b.first_ms - a.last_ms) if a.commits and b.commits else None
     gaps = [g for g in (a.largest_gap_ms, b.largest_gap_ms, gap) if g is not None]
-    late, early = (b if b.commits else a), (a if a.commits else b)
+    early = a if a.commits or not b.commits else b
+    late = b if b.commits or not a.commits else a
     return CommitRun(
         *a.key,
         a.first_place,

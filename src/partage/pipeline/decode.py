@@ -2,13 +2,12 @@
 
 The driver hands out slices of files, workers read them with pyarrow: key and value bytes
 never cross the border between JVM and Python for the 97 % of records that are commits.
+These go from Arrow's buffers to columns and from there to runs; no commit is an object.
 What comes out is one table with a `Kind` for each row, since a task has one output only.
 """
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from functools import partial
@@ -18,10 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import WireFormatError
-from partage.history.commits import Commit, CommitRun, runs
-from partage.history.records import Place
+from partage.history.commits import Commits, Runs, runs
 from partage.history.transactions import Effects, Outcome, Transactions
-from partage.wire.group_log import DecodedRecord, decode_key, decode_record
+from partage.pipeline.tally import Tally
+from partage.wire.columns import BinaryColumn
+from partage.wire.commits import TOMBSTONE, OffsetCommits, decode_offset_commits
+from partage.wire.group_log import decode_key, decode_record
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,10 +30,7 @@ if TYPE_CHECKING:
 
     from partage.pipeline.capture import Capture, Slice
 
-__all__ = ["OUT_COLUMNS", "Kind", "Tally", "decode_job"]
-
-#: Key versions of offset commits: legacy and today's.
-_COMMITS = (0, 1)
+__all__ = ["OUT_COLUMNS", "Kind", "decode_job"]
 
 
 class Kind(IntEnum):
@@ -91,76 +89,52 @@ def _task(
     for batch in numbers:
         for number in batch.column(0).to_pylist():
             for table in read_slice(slices[number]):
-                yield _as_batch(_decoded(table, transactions))
+                yield from decoded(table, transactions)
 
 
-def _as_batch(rows: list[_Row]) -> pa.RecordBatch:
+def _types() -> dict[str, pa.DataType]:
     import pyarrow as pa
 
     types = {
         "int": pa.int32(), "bigint": pa.int64(), "string": pa.string(), "binary": pa.binary(),
     }  # fmt: skip
-    columns = [
-        pa.array([row.get(name) for row in rows], types[kind]) for name, kind in OUT_COLUMNS.items()
-    ]
-    return pa.RecordBatch.from_arrays(columns, names=list(OUT_COLUMNS))
+    return {name: types[kind] for name, kind in OUT_COLUMNS.items()}
 
 
-class Tally:
-    """Counts of some records, or of all: what the accounting at the end of a run adds up.
+def _batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
+    """Columns of the decode job; those that are not given are null."""
+    import pyarrow as pa
 
-    >>> a = Tally()
-    >>> a.types["GROUP_METADATA v3"] += 2
-    >>> Tally.of_json(a.to_json()).decoded
-    2
-    """
+    arrays = [columns.get(name, pa.nulls(count, kind)) for name, kind in _types().items()]
+    return pa.RecordBatch.from_arrays(arrays, names=list(OUT_COLUMNS))
 
-    def __init__(self) -> None:
-        self.rows = 0
-        self.bad = 0
-        #: "TYPE vN" or "TYPE tombstone" -> records.
-        self.types: Counter[str] = Counter()
-        #: Outcome name -> commit records.
-        self.commits: Counter[str] = Counter()
-        #: log partition -> [first offset, last offset, records] of each batch.
-        self.ranges: dict[int, list[list[int]]] = {}
-        self.first_ms: int | None = None
-        self.last_ms: int | None = None
 
-    @property
-    def decoded(self) -> int:
-        """Records that could be decoded."""
-        return sum(self.types.values())
+def _batch_of_rows(rows: list[_Row]) -> pa.RecordBatch:
+    import pyarrow as pa
 
-    def to_json(self) -> str:
-        """Compact JSON."""
-        return json.dumps(vars(self))
+    columns = {n: pa.array([row.get(n) for row in rows], kind) for n, kind in _types().items()}
+    return _batch(columns, len(rows))
 
-    @classmethod
-    def of_json(cls, text: str) -> Tally:
-        """What `to_json` wrote."""
-        made = cls()
-        vars(made).update(json.loads(text))
-        made.types, made.commits = Counter(made.types), Counter(made.commits)
-        made.ranges = {int(p): r for p, r in made.ranges.items()}
-        return made
 
-    def add(self, other: Tally) -> None:
-        """The counts of other records."""
-        self.rows += other.rows
-        self.bad += other.bad
-        self.types += other.types
-        self.commits += other.commits
-        for p, ranges in other.ranges.items():
-            self.ranges.setdefault(p, []).extend(ranges)
-        self.seen(other.first_ms)
-        self.seen(other.last_ms)
+def _batch_of_runs(made: Runs, pairs: list[tuple[str, str]]) -> pa.RecordBatch:
+    import pyarrow as pa
 
-    def seen(self, time_ms: int | None) -> None:
-        """A record's timestamp."""
-        if time_ms is not None:
-            self.first_ms = time_ms if self.first_ms is None else min(self.first_ms, time_ms)
-            self.last_ms = time_ms if self.last_ms is None else max(self.last_ms, time_ms)
+    code = pa.array(made.pair)
+    group, topic = (pa.array([pair[i] for pair in pairs], pa.string()).take(code) for i in (0, 1))
+    without = made.commits == 0
+    alone = made.commits < 2
+    columns = {
+        "kind": pa.array(np.full(len(code), int(Kind.COMMIT_RUN), np.int32)),
+        "group": group, "topic": topic, "topic_partition": pa.array(made.partition),
+        "first_offset": pa.array(made.first_offset, mask=without),
+        "last_offset": pa.array(made.last_offset, mask=without),
+        "largest_gap_ms": pa.array(made.largest_gap_ms, mask=alone),
+    }  # fmt: skip
+    same = (
+        "minute_ms", "log_partition", "log_offset", "last_partition", "last_log_offset",
+        "first_ms", "last_ms", "commits", "transactional", "tombstones",
+    )  # fmt: skip
+    return _batch(columns | {name: pa.array(getattr(made, name)) for name in same}, len(code))
 
 
 class _Raw(NamedTuple):
@@ -173,36 +147,28 @@ class _Raw(NamedTuple):
     value: bytes | None
 
 
-def _decoded(table: pa.Table, transactions: Transactions) -> list[_Row]:
-    """All rows of some records, in log order whatever their order in the file."""
+def decoded(table: pa.Table, transactions: Transactions) -> Iterator[pa.RecordBatch]:
+    """All rows of some records, in log order whatever their order in the file.
+
+    Args:
+        table: the five columns of a capture's records.
+        transactions: of the whole log.
+    """
     tally = Tally()
     tally.rows = table.num_rows
     placed, lost = _placed(table)
     rows = [_bad_row(raw, "row", f"column {null} is null", None) for raw, null in lost]
     tally.bad = len(rows)
-    commits: list[Commit] = []
-    for p in np.unique(placed.partition).tolist():
-        mine = np.flatnonzero(placed.partition == p)
-        offset, time_ms = placed.offset[mine], placed.timestamp_ms[mine]
-        tally.ranges[p] = [[int(offset[0]), int(offset[-1]), len(mine)]]
-        tally.seen(int(time_ms.min()))
-        tally.seen(int(time_ms.max()))
-        effects = transactions.effects(p, offset, time_ms)
-        places = zip(offset.tolist(), time_ms.tolist(), mine.tolist(), strict=True)
-        for i, (at, when, row_ix) in enumerate(places):
-            raw = _Raw(p, at, when, placed.key[row_ix], placed.value[row_ix])
-            found = _one(tally, raw)
-            if not isinstance(found, DecodedRecord):
-                rows.append(found)
-                continue
-            outcome = Outcome(int(effects.outcome[i]))
-            tally.commits[outcome.name.lower()] += 1
-            if outcome in (Outcome.PLAIN, Outcome.COMMITTED):
-                commits.append(_commit(found, outcome, p, effects, i))
-    commits.sort(key=lambda c: c.place)
-    rows += [_run_row(run) for run in runs(commits)]
+    effects = _effects(placed, transactions, tally)
+    found = decode_offset_commits(placed.key, placed.value)
+    rows += _others(placed, found, tally)
+    tally.commit_types(found.key_version, found.value_version)
+    tally.outcomes(effects.outcome[found.row])
+    made = runs(_that_count(placed, found, effects))
+    if len(made.pair):
+        yield _batch_of_runs(made, found.pairs)
     rows.append({"kind": Kind.TALLY, "text": tally.to_json()})
-    return rows
+    yield _batch_of_rows(rows)
 
 
 class _Placed(NamedTuple):
@@ -211,8 +177,13 @@ class _Placed(NamedTuple):
     partition: NDArray[np.int64]
     offset: NDArray[np.int64]
     timestamp_ms: NDArray[np.int64]
-    key: list[bytes | None]
-    value: list[bytes | None]
+    key: BinaryColumn
+    value: BinaryColumn
+
+    def raw(self, row: int) -> _Raw:
+        """One record as it was read."""
+        place = int(self.partition[row]), int(self.offset[row]), int(self.timestamp_ms[row])
+        return _Raw(*place, self.key[row], self.value[row])
 
 
 def _placed(table: pa.Table) -> tuple[_Placed, list[tuple[_Raw, str]]]:
@@ -230,24 +201,68 @@ def _placed(table: pa.Table) -> tuple[_Placed, list[tuple[_Raw, str]]]:
         null = next(name for name in names if row[name] is None)
         lost.append((_Raw(**{name: row[name] for name in _Raw._fields}), null))
     partition, offset, timestamp_ms = (good[name].to_numpy() for name in names)
-    key, value = good["key"].to_pylist(), good["value"].to_pylist()
+    key, value = (_column(good[name]) for name in ("key", "value"))
     return _Placed(partition, offset, timestamp_ms, key, value), lost
 
 
-def _one(tally: Tally, raw: _Raw) -> DecodedRecord | _Row:
-    """A commit as decoded; the row of a group record, or of a bad one."""
-    try:
-        record = decode_record(raw.key, raw.value)
-    except WireFormatError as e:
+def _column(cells: pa.ChunkedArray) -> BinaryColumn:
+    """Binary cells as the wire's columns: a view of Arrow's buffers."""
+    if not len(cells):
+        return BinaryColumn.of([])
+    whole = cells.combine_chunks()
+    return BinaryColumn.from_buffers(whole.buffers(), length=len(whole), offset=whole.offset)
+
+
+def _effects(placed: _Placed, transactions: Transactions, tally: Tally) -> Effects:
+    """From which offset and time on each record counts; its place and time are noted."""
+    count = len(placed.partition)
+    made = Effects(np.empty(count, np.int8), np.empty(count, np.int64), np.empty(count, np.int64))
+    for p in np.unique(placed.partition).tolist():
+        mine = np.flatnonzero(placed.partition == p)
+        offset, time_ms = placed.offset[mine], placed.timestamp_ms[mine]
+        tally.ranges[p] = [[int(offset[0]), int(offset[-1]), len(mine)]]
+        tally.seen(int(time_ms.min()))
+        tally.seen(int(time_ms.max()))
+        found = transactions.effects(p, offset, time_ms)
+        made.outcome[mine], made.offset[mine], made.time_ms[mine] = (
+            found.outcome, found.offset, found.time_ms,
+        )  # fmt: skip
+    return made
+
+
+def _that_count(placed: _Placed, found: OffsetCommits, effects: Effects) -> Commits:
+    """Commits that took effect, in the order in which they did."""
+    outcome = effects.outcome[found.row]
+    kept = np.flatnonzero((outcome == Outcome.PLAIN) | (outcome == Outcome.COMMITTED))
+    row = found.row[kept]
+    order = np.lexsort((effects.offset[row], placed.partition[row]))
+    kept, row = kept[order], row[order]
+    return Commits(
+        found.pair[kept], found.partition[kept], placed.partition[row], effects.offset[row],
+        effects.time_ms[row], found.offset[kept], found.value_version[kept] != TOMBSTONE,
+        outcome[kept] == Outcome.COMMITTED,
+    )  # fmt: skip
+
+
+def _others(placed: _Placed, found: OffsetCommits, tally: Tally) -> list[_Row]:
+    """Rows of group records, and of everything that is damaged."""
+    rows = []
+    damaged: dict[int, WireFormatError] = dict(found.errors)
+    for row in found.others.tolist():
+        raw = placed.raw(row)
+        try:
+            record = decode_record(raw.key, raw.value)
+        except WireFormatError as e:
+            damaged[row] = e
+            continue
+        tally.type(record.key_version, record.type, record.value_version)
+        rows.append({"kind": Kind.GROUP_RECORD, "group": _group(record.key)} | _row_of(raw))
+    for row, error in damaged.items():
+        raw = placed.raw(row)
         group, part = _group_if_any(raw.key)
-        tally.bad += 1
-        return _bad_row(raw, part, str(e), group)
-    version = "tombstone" if record.value is None else f"v{record.value_version}"
-    tally.types[f"{record.key_version} {record.type} {version}"] += 1
-    if record.key_version in _COMMITS:
-        return record
-    row = {"kind": Kind.GROUP_RECORD, "group": _group(record.key)}
-    return row | _row_of(raw)
+        rows.append(_bad_row(raw, part, str(error), group))
+    tally.bad += len(damaged)
+    return rows
 
 
 def _group(key: dict[str, Any]) -> str:
@@ -272,30 +287,4 @@ def _row_of(raw: _Raw) -> _Row:
     return {
         "log_partition": raw.partition, "log_offset": raw.offset,
         "timestamp_ms": raw.timestamp_ms, "key": raw.key, "value": raw.value,
-    }  # fmt: skip
-
-
-def _commit(record: DecodedRecord, outcome: Outcome, p: int, effects: Effects, i: int) -> Commit:
-    """A commit at the place and time from which on it counts."""
-    return Commit(
-        _group(record.key),
-        record.key["topic"],
-        record.key["partition"],
-        Place(p, int(effects.offset[i])),
-        int(effects.time_ms[i]),
-        None if record.value is None else record.value["offset"],
-        outcome is Outcome.COMMITTED,
-    )
-
-
-def _run_row(run: CommitRun) -> _Row:
-    return {
-        "kind": Kind.COMMIT_RUN, "group": run.group, "topic": run.topic,
-        "topic_partition": run.partition, "minute_ms": run.minute_ms,
-        "log_partition": run.first_place.partition, "log_offset": run.first_place.offset,
-        "last_partition": run.last_place.partition, "last_log_offset": run.last_place.offset,
-        "first_ms": run.first_ms, "last_ms": run.last_ms, "first_offset": run.first_offset,
-        "last_offset": run.last_offset, "commits": run.commits,
-        "transactional": run.transactional, "tombstones": run.tombstones,
-        "largest_gap_ms": run.largest_gap_ms,
     }  # fmt: skip

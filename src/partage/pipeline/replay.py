@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from partage.groups.api import Strategy
     from partage.pipeline.capture import Capture
-    from partage.pipeline.decode import Tally
+    from partage.pipeline.tally import Tally
 
 __all__ = ["replay"]
 
@@ -105,8 +105,9 @@ def _jobs(
     spark: SparkSession, source: Capture, run: _Run, stages: Stages
 ) -> tuple[Tally, list[Receipt], list[str]]:
     """The Spark part: decode once, keep it, and make the tables from what was kept."""
-    from partage.pipeline.decode import Kind, Tally, decode_job
+    from partage.pipeline.decode import Kind, decode_job
     from partage.pipeline.histories import bad_records_job, histories_job
+    from partage.pipeline.tally import Tally
 
     tally = Tally()
     tasks = max(4, 4 * spark.sparkContext.defaultParallelism)

@@ -13,7 +13,7 @@ from partage.pipeline.schemas import TABLES
 
 if TYPE_CHECKING:
     from partage.pipeline.capture import Capture
-    from partage.pipeline.decode import Tally
+    from partage.pipeline.tally import Tally
     from partage.pipeline.write import Receipt
 
 __all__ = ["Summary", "account", "summarised"]

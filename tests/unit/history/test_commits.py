@@ -3,38 +3,95 @@ from __future__ import annotations
 import random
 from itertools import pairwise
 
-from partage.history.commits import Commit, merged, runs
+import numpy as np
+
+from partage.history.commits import MINUTE_MS, CommitRun, Commits, merged, runs
 from partage.history.records import Place
 
+# (log offset, time, committed offset or None, topic partition)
+Row = tuple[int, int, "int | None", int]
 
-def commit(offset: int, time_ms: int, committed: int | None, partition: int = 0) -> Commit:
-    return Commit("g", "t", partition, Place(0, offset), time_ms, committed, transactional=False)
+
+def reduced(rows: list[Row]) -> list[CommitRun]:
+    """The runs of some rows, as values."""
+    offset, time_ms, committed, partition = (list(c) for c in zip(*rows, strict=True))
+    real = np.array([c is not None for c in committed])
+    log_partition = np.zeros(len(rows), np.int64)
+    made = runs(Commits(
+        np.zeros(len(rows), np.int32), np.array(partition, np.int32), log_partition,
+        np.array(offset), np.array(time_ms), np.array([c or 0 for c in committed]),
+        real, np.array([o % 3 == 0 for o in offset]),
+    ))  # fmt: skip
+    columns = {name: getattr(made, name).tolist() for name in made.__dataclass_fields__}
+    return [
+        CommitRun(
+            "g", "t", r["partition"], r["minute_ms"],
+            Place(r["log_partition"], r["log_offset"]),
+            Place(r["last_partition"], r["last_log_offset"]),
+            r["first_ms"], r["last_ms"],
+            r["first_offset"] if r["commits"] else None,
+            r["last_offset"] if r["commits"] else None,
+            r["commits"], r["transactional"], r["tombstones"],
+            r["largest_gap_ms"] if r["commits"] > 1 else None,
+        )
+        for r in (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+    ]  # fmt: skip
+
+
+def counted(rows: list[Row]) -> list[CommitRun]:
+    """The same one commit after the other, without arrays: the oracle."""
+    by_key: dict[tuple[int, int], list[Row]] = {}
+    for row in rows:
+        by_key.setdefault((row[3], row[1] // MINUTE_MS * MINUTE_MS), []).append(row)
+    out = []
+    for (partition, minute), mine in by_key.items():
+        real = [r for r in mine if r[2] is not None]
+        ends = real or mine
+        out.append(CommitRun(
+            "g", "t", partition, minute, Place(0, mine[0][0]), Place(0, mine[-1][0]),
+            ends[0][1], ends[-1][1], ends[0][2], ends[-1][2], len(real),
+            sum(r[0] % 3 == 0 for r in real), len(mine) - len(real),
+            max((max(0, b[1] - a[1]) for a, b in pairwise(real)), default=None),
+        ))  # fmt: skip
+    return out
+
+
+def a_log(seed: int) -> list[Row]:
+    """400 commits of three partitions; clocks go back at times, some offsets are forgotten."""
+    rng = random.Random(seed)
+    now, log = 0, []
+    for offset in range(400):
+        now += rng.choice([1, 500, 20_000, -700])
+        log.append((offset, now, None if rng.random() < 0.2 else offset, rng.randrange(3)))
+    return log
+
+
+def test_columns_count_as_one_by_one() -> None:
+    """Runs made by the column are those that counting one commit after the other gives."""
+    for seed in range(20):
+        log = a_log(seed)
+        assert sorted(reduced(log)) == sorted(counted(log))
 
 
 def test_slices_do_not_show() -> None:
     """However the log is cut into slices, the merged runs are those of the uncut log."""
-    rng = random.Random(7)
-    now, log = 0, []
-    for offset in range(400):
-        now += rng.choice([1, 500, 20_000])
-        committed = None if rng.random() < 0.05 else offset
-        log.append(commit(offset, now, committed, rng.randrange(3)))
+    rng, log = random.Random(7), a_log(7)
 
-    def reduced(*cuts: int) -> list:
+    def whole(*cuts: int) -> list:
         edges = [0, *cuts, len(log)]
-        parts = [r for a, b in pairwise(edges) for r in runs(log[a:b])]
+        parts = [r for a, b in pairwise(edges) for r in reduced(log[a:b])]
         return list(merged(sorted(parts, key=lambda r: (r.key, r.first_place))))
 
-    whole = reduced()
-    assert sum(r.commits + r.tombstones for r in whole) == 400
+    uncut = whole()
+    assert sum(r.commits + r.tombstones for r in uncut) == 400
     for _ in range(20):
-        assert reduced(*sorted(rng.sample(range(1, 400), 5))) == whole
+        assert whole(*sorted(rng.sample(range(1, 400), 5))) == uncut
 
 
 def test_the_longest_wait_is_that_of_plain_counting() -> None:
     """The largest gap of a minute is the longest wait for a commit that ended in it."""
     times = [1_000, 2_000, 50_000, 61_000, 119_000, 300_000]
-    got = merged(runs([commit(i, t, i) for i, t in enumerate(times)]))
+    got = merged(reduced([(i, t, i, 0) for i, t in enumerate(times)]))
     assert [(r.minute_ms, r.commits, r.largest_gap_ms) for r in got] == [
         (0, 3, 48_000),
         (60_000, 2, 58_000),
@@ -44,13 +101,20 @@ def test_the_longest_wait_is_that_of_plain_counting() -> None:
 
 def test_a_tombstone_is_no_commit() -> None:
     """A forgotten offset is counted apart, and nobody waits for it."""
-    (run,) = merged(runs([commit(1, 5, 10), commit(2, 500, None), commit(3, 900, 12)]))
+    (run,) = merged(reduced([(1, 5, 10, 0), (2, 500, None, 0), (3, 900, 12, 0)]))
     assert (run.commits, run.tombstones) == (2, 1)
     assert (run.first_offset, run.last_offset, run.largest_gap_ms) == (10, 12, 895)
-    (only,) = merged(runs([commit(2, 500, None)]))
+    (only,) = merged(reduced([(2, 500, None, 0)]))
     assert (only.commits, only.tombstones, only.first_offset, only.largest_gap_ms) == (
         0,
         1,
         None,
         None,
     )
+
+
+def test_nothing_is_no_run() -> None:
+    """No commits, no runs."""
+    none, few = np.zeros(0, np.int64), np.zeros(0, np.int32)
+    made = runs(Commits(few, few, none, none, none, none, none.astype(bool), none.astype(bool)))
+    assert {len(getattr(made, name)) for name in made.__dataclass_fields__} == {0}

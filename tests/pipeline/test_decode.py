@@ -1,0 +1,109 @@
+"""The decode job's work without Spark: by the column, and equal to record after record."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+
+from captures import records
+from partage.errors import WireFormatError
+from partage.history.transactions import Transactions
+from partage.pipeline import decode as decode_module
+from partage.pipeline.decode import Kind, decoded
+from partage.pipeline.tally import Tally
+from partage.wire.group_log import decode_record
+
+
+def damaged(rows: list[dict], seed: int) -> list[dict]:
+    """A fifth of the rows cut or with bytes flipped; nulls in every column."""
+    rng = random.Random(seed)
+    for row in rng.sample(rows, len(rows) // 5):
+        name = rng.choice(["key", "value"])
+        raw = bytearray(row[name] or b"\0")
+        raw[rng.randrange(len(raw))] = rng.randrange(256)
+        row[name] = bytes(raw[: rng.choice([len(raw), rng.randrange(len(raw) + 1)])])
+    for row in rng.sample(rows, 60):
+        row[rng.choice(["key", "value", "partition", "offset", "timestamp_ms"])] = None
+    return rows
+
+
+def one_by_one(rows: list[dict]) -> tuple[Counter, list[tuple], list[tuple], Counter]:
+    """Types, bad records, group records, and commits by partition: the engine asked each time."""
+    types: Counter = Counter()
+    bad, groups, commits = [], [], Counter()
+    for row in rows:
+        place = row["partition"], row["offset"]
+        if None in (*place, row["timestamp_ms"]):
+            bad.append((*place, row["key"], row["value"]))
+            continue
+        try:
+            record = decode_record(row["key"], row["value"])
+        except WireFormatError as e:
+            bad.append((*place, row["key"], row["value"], str(e)))
+            continue
+        version = "tombstone" if record.value is None else f"v{record.value_version}"
+        types[f"{record.key_version} {record.type} {version}"] += 1
+        if record.key_version > 1:
+            groups.append((*place, row["key"], row["value"]))
+        elif record.value is not None:
+            key = record.key
+            minute = row["timestamp_ms"] // 60_000 * 60_000
+            commits[key["group"], key["topic"], key["partition"], minute] += 1
+    return types, bad, groups, commits
+
+
+@pytest.mark.parametrize("chunks", [1, 7])
+def test_columns_give_what_record_after_record_gives(chunks: int) -> None:
+    """Counts, bad records with their reasons, group records and commits are the engine's own."""
+    rng = random.Random(chunks)
+    rows = damaged(records().slice(0, 5_000).to_pylist(), chunks)
+    rng.shuffle(rows)
+    parts = [pa.Table.from_pylist(rows[i::chunks], records().schema) for i in range(chunks)]
+    out = [r for b in decoded(pa.concat_tables(parts), Transactions()) for r in b.to_pylist()]
+    (tally,) = (Tally.of_json(r["text"]) for r in out if r["kind"] == Kind.TALLY)
+    types, bad, groups, commits = one_by_one(rows)
+    assert tally.types == types
+    assert (tally.rows, tally.decoded + tally.bad, tally.bad) == (5_000, 5_000, len(bad))
+    found = [r for r in out if r["kind"] == Kind.BAD_RECORD]
+    assert Counter(
+        (r["log_partition"], r["log_offset"], r["key"], r["value"])
+        + ((r["text"],) if r["part"] != "row" else ())
+        for r in found
+    ) == Counter(bad)
+    assert Counter(
+        (r["log_partition"], r["log_offset"], r["key"], r["value"])
+        for r in out
+        if r["kind"] == Kind.GROUP_RECORD
+    ) == Counter(groups)
+    assert {
+        (r["group"], r["topic"], r["topic_partition"], r["minute_ms"]): r["commits"]
+        for r in out
+        if r["kind"] == Kind.COMMIT_RUN and r["commits"]
+    } == commits
+
+
+def test_no_commit_becomes_an_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine is asked for group records only: a commit goes from buffer to column."""
+    asked = []
+
+    def seen(key, value):
+        asked.append(key)
+        return decode_record(key, value)
+
+    monkeypatch.setattr(decode_module, "decode_record", seen)
+    monkeypatch.setattr("partage.wire.commits.decode_record", seen)
+    table = records().slice(0, 5_000)
+    out = [r for b in decoded(table, Transactions()) for r in b.to_pylist()]
+    of_groups = sum(r["kind"] == Kind.GROUP_RECORD for r in out)
+    assert 0 < len(asked) == of_groups < 1_000
+
+
+def test_nothing_but_rows_without_a_place() -> None:
+    """Rows whose place is null leave nothing to sort and nothing to decode."""
+    rows = [r | {"offset": None} for r in records().slice(0, 3).to_pylist()]
+    table = pa.Table.from_pylist(rows, records().schema)
+    out = [r for b in decoded(table, Transactions()) for r in b.to_pylist()]
+    assert [r["kind"] for r in out] == [Kind.BAD_RECORD] * 3 + [Kind.TALLY]
