@@ -99,6 +99,15 @@ def test_other_widths_are_welcome(tmp_path: Path) -> None:
     assert found.batches is None
 
 
+@pytest.mark.parametrize("partition", [2**31, -(2**31) - 1, 2**63 - 1])
+def test_a_partition_is_an_int32(tmp_path: Path, partition: int) -> None:
+    """No table could hold another: our error with the file, not a worker's stack trace later."""
+    row = {"partition": partition, "offset": 2, "timestamp_ms": 3, "key": b"k", "value": b"v"}
+    found = open_capture(capture(tmp_path / "c", COLUMNS | {"partition": pa.int64()}, [row]))
+    with pytest.raises(InvalidCaptureError, match=f"cannot be read.*{partition}"):
+        list(read_slice(found.slices[0]))
+
+
 def test_not_parquet(tmp_path: Path) -> None:
     """A file that is no Parquet file is named; so is one that ends in the middle."""
     folder = capture(tmp_path / "c", COLUMNS)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Capture", "Slice", "open_capture", "open_records", "read_slice"]
 
-_README = "the capture's README.md says what it must hold"
+_HOLDS = "a capture holds consumer_offsets.parquet and cluster.jsonl (see docs/capture.md)"
 #: Rows that a worker holds at a time: some tenths of a second of decoding.
 SLICE_ROWS = 50_000
 #: A row group is cut into at most so many slices, since each of them reads it from its start.
@@ -117,10 +117,10 @@ def _parquet_files(path: Path) -> list[Path]:
     if path.is_dir():
         found = sorted(p for p in path.rglob("*.parquet") if p.is_file())
         if not found:
-            raise InvalidCaptureError(f"{path}: has no Parquet files; {_README}")
+            raise InvalidCaptureError(f"{path}: has no Parquet files; {_HOLDS}")
         return found
     if not path.is_file():
-        raise InvalidCaptureError(f"{path}: no such file; {_README}")
+        raise InvalidCaptureError(f"{path}: no such file; {_HOLDS}")
     return [path]
 
 
@@ -149,12 +149,12 @@ def _opened(path: Path, columns: Mapping[str, str]) -> Any:
     for name, kind in columns.items():
         if name not in found.names:
             raise InvalidCaptureError(
-                f"{path}: column {name} is missing (found: {', '.join(found.names)}); {_README}"
+                f"{path}: column {name} is missing (found: {', '.join(found.names)}); {_HOLDS}"
             )
         have = found.field(name).type
         if not _is(have, kind):
             raise InvalidCaptureError(
-                f"{path}: column {name} must be {_WORDS[kind]}, is {have}; {_README}"
+                f"{path}: column {name} must be {_WORDS[kind]}, is {have}; {_HOLDS}"
             )
     return file
 
@@ -213,7 +213,7 @@ def _batches(folder: Path) -> tuple[Mapping[str, Any], ...] | None:
     for row in rows:
         needed = [n for n in _BATCH_COLUMNS if n != "control_type" and row[n] is None]
         if needed:
-            raise InvalidCaptureError(f"{path}: column {needed[0]} has nulls; {_README}")
+            raise InvalidCaptureError(f"{path}: column {needed[0]} has nulls; {_HOLDS}")
     return tuple(rows)
 
 
@@ -221,7 +221,8 @@ def read_slice(piece: Slice, *, batch_rows: int = SLICE_ROWS) -> Iterator[pa.Tab
     """The rows of a slice, some at a time, with the five columns as int64 and binary.
 
     Raises:
-        InvalidCaptureError: the file cannot be read there (damaged pages).
+        InvalidCaptureError: the file cannot be read there (damaged pages), or has a partition
+            that is no int32.
     """
     import pyarrow as pa
     from pyarrow import parquet
@@ -229,6 +230,8 @@ def read_slice(piece: Slice, *, batch_rows: int = SLICE_ROWS) -> Iterator[pa.Tab
     names = list(_RECORD_COLUMNS)
     kinds = [pa.int64(), pa.int64(), pa.int64(), pa.binary(), pa.binary()]
     wanted = pa.schema(list(zip(names, kinds, strict=True)))
+    # Kafka's partitions are int32, and so are those of our tables: an error here, not there.
+    narrow = pa.schema([wanted.field(0).with_type(pa.int32()), *list(wanted)[1:]])
     at, end = 0, piece.first + piece.rows
     try:
         with parquet.ParquetFile(piece.path) as file:
@@ -237,7 +240,7 @@ def read_slice(piece: Slice, *, batch_rows: int = SLICE_ROWS) -> Iterator[pa.Tab
                 at += batch.num_rows
                 if low < high:
                     table = pa.Table.from_batches([batch.slice(low, high - low)])
-                    yield table.select(names).cast(wanted)
+                    yield table.select(names).cast(narrow).cast(wanted)
                 if at >= end:
                     break
     except (pa.ArrowException, OSError) as e:
