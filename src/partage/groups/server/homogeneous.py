@@ -34,16 +34,20 @@ def homogeneous(spec: GroupSpec) -> Answer:
     had = _Had.of(spec, topics)
     kept, missing = _quotas(spec.visit, len(partition), had.total)
     keeps, released = _released(spec, had, kept)
-    assigned = np.zeros(spec.problem.index.partitions, bool)
-    assigned[spec.previous.partition] = True
-    free = np.concatenate([partition[~assigned[partition]], released])
+    before = spec.previous.partition
+    if len(before):
+        assigned = np.zeros(spec.problem.index.partitions, bool)
+        assigned[before] = True
+        partition = partition[~assigned[partition]]
+    free = np.concatenate([partition, released]) if len(released) else partition
     if len(free) != int(missing.sum()):
         # Quotas add up to what there is, so this cannot happen to a coordinator's own targets.
         raise CoordinatorRefusal(
             "previous targets have a partition twice, or one that does not exist: "
             f"{len(free)} partitions are left for {int(missing.sum())} places"
         )
-    start, owned = _runs(spec, spec.previous.partition[keeps], kept, free, missing)
+    stays = before if keeps.all() else before[keeps]
+    start, owned = _runs(spec, stays, kept, free, missing)
     return Answer(start, owned, emptied=spec.previous.empty(had.wanted))
 
 

@@ -7,15 +7,17 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.ordering import members_as_mapped, string_hashes
+from partage.groups.ordering import string_hashes
 from partage.groups.server.refusals import CoordinatorRefusal
 from partage.groups.server.targets import Targets, targets_from_claims
 from partage.groups.server.topic_ids import TopicIds
-from partage.groups.server.walks import copied_order
+from partage.groups.server.walks import copied_order, java_order
 from partage.model import Problem
 from partage.model.index import Int32Array
 
 __all__ = ["GroupSpec"]
+
+_LARGEST_MATRIX = 10_000_000
 
 
 class GroupSpec:
@@ -58,7 +60,7 @@ class GroupSpec:
     @cached_property
     def visit(self) -> list[int]:
         """Members in the order of the coordinator's map of member specs."""
-        return members_as_mapped(self.problem)
+        return java_order(string_hashes(self.problem.group.ids))
 
     @cached_property
     def ids(self) -> TopicIds:
@@ -114,8 +116,11 @@ class GroupSpec:
         first, count, dense = self.numbered
         start = np.zeros(len(topics) + 1, np.int32)
         np.cumsum(count[topics], out=start[1:])
-        shift = np.repeat(first[topics] - start[:-1], count[topics])
-        return start, dense[np.arange(start[-1], dtype=np.int32) + shift]
+        if len(topics) == len(count) and bool((topics == np.arange(len(topics))).all()):
+            return start, dense
+        places = np.repeat(first[topics] - start[:-1], count[topics])
+        places += np.arange(start[-1], dtype=np.int32)
+        return start, dense[places]
 
     def refuse_uncounted(self, topics: Int32Array) -> None:
         """Refuse a subscribed topic that the describer knows nothing of."""
@@ -143,8 +148,21 @@ class GroupSpec:
         keys = [one.astype(np.int64) + i * width for i, one in enumerate(by_class)]
         return np.sort(np.concatenate(keys)) if keys else np.zeros(0, np.int64)
 
+    @cached_property
+    def _subscribes(self) -> NDArray[np.bool_] | None:
+        """bool[subscriptions, T + 1] where that is small, the last column for no topic."""
+        shape = (len(self.problem.group.subscriptions), len(self.problem.index.topics) + 1)
+        if shape[0] * shape[1] > _LARGEST_MATRIX:
+            return None
+        matrix = np.zeros(shape, bool)
+        for i, topics in enumerate(self.problem.subscription_topics):
+            matrix[i, topics] = True
+        return matrix
+
     def subscribes(self, member: Int32Array, topic: Int32Array) -> NDArray[np.bool_]:
         """bool: whether a member subscribes to a topic (-1 is nobody's), pair by pair."""
+        if self._subscribes is not None:
+            return self._subscribes[self.problem.group.subscription_of[member], topic]
         pairs = self.subscribed_pairs
         width = max(len(self.problem.index.topics), 1)
         wanted = self.problem.group.subscription_of[member].astype(np.int64) * width + topic

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.groups.server.topic_ids import TopicIds
-from partage.model import Problem
+from partage.model import Claims, Problem
 from partage.model.index import Int32Array
 
 __all__ = ["Targets", "targets_from_claims"]
@@ -75,20 +75,23 @@ def targets_from_claims(
     With ``several_owners`` all have it.
     """
     claimed = _Claimed.of(problem)
-    topic = claimed.topic[claimed.name_of]
-    inside = (topic >= 0) & (claimed.number >= 0) & (claimed.number < count[topic])
-    spot = first[topic] + claimed.number
+    # One place more, for the topic -1 that nobody has.
+    limit, begin = np.append(count, np.int32(0)), np.append(first, np.int32(0))
+    inside = claimed.number.view(np.uint32) < claimed.spread(limit[claimed.topic]).view(np.uint32)
     if bool(inside.all()) and not _has_holes(problem, dense):
-        partition = dense[spot]
+        partition = claimed.spread(begin[claimed.topic]) + claimed.number
     else:
+        topic = claimed.spread(claimed.topic)
         partition = problem.index.locate_all(topic, claimed.number)
         inside = partition >= 0
         inside[inside] = problem.cluster.partition_exists[partition[inside]]
         # A partition of a topic that is gone and was made anew is no longer there.
         inside[inside] &= problem.cluster.topic_exists[topic[inside]]
-    kept = inside & _undisputed(problem, claimed, partition, inside, several_owners=several_owners)
-    if not kept.all():
-        claimed, partition = claimed.only(kept), partition[kept]
+    times = np.bincount(partition[inside], minlength=1)
+    if int(times.max()) > 1:
+        inside &= _undisputed(problem, claimed, partition, inside, several_owners=several_owners)
+    if not inside.all():
+        claimed, partition = claimed.only(inside), partition[inside]
     return claimed.grouped(partition, hashes)
 
 
@@ -109,56 +112,73 @@ class _Numbers(dict[str, int]):
 class _Claimed:
     """All claims, flat: names by (member, first appearance), partitions by name.
 
-    A member's claims on one topic need not lie together as sent; ``grouped`` sees to that.
+    Attributes:
+        name_start: int64[M + 1], first name of each member (CSR).
+        topic: int32[N], topic of each name, -1 where the cluster has none such.
+        foreign: the names of these, in order.
+        size: int64[N], partitions claimed under each name.
+        number: int32[n], partition numbers.
     """
 
     name_start: NDArray[np.int64]
     topic: Int32Array
     foreign: list[str]
-    name_of: Int32Array
+    size: NDArray[np.int64]
     number: Int32Array
 
     @classmethod
     def of(cls, problem: Problem) -> _Claimed:
         owned = [m.owned for m in problem.group]
-        sizes = np.array([len(one.topics) for one in owned], np.int64)
         start = np.zeros(len(owned) + 1, np.int64)
-        np.cumsum(sizes, out=start[1:])
-        existing = np.flatnonzero(problem.cluster.topic_exists).tolist()
-        number = _Numbers((problem.index.topics[t], t) for t in existing)
-        names = chain.from_iterable(one.topics for one in owned)
-        topic = np.fromiter(map(number.__getitem__, names), np.int32, int(start[-1]))
-        foreign: list[str] = []
-        if bool((topic < 0).any()):
-            every = [name for one in owned for name in one.topics]
-            foreign = [every[i] for i in np.flatnonzero(topic < 0).tolist()]
+        np.cumsum([len(one.topics) for one in owned], out=start[1:])
+        topic, foreign = _numbered(problem, owned, int(start[-1]))
         lengths = np.array([len(one) for one in owned], np.int64)
         name_of = _joined([one.topic_ix for one in owned])
-        name_of += np.repeat(start[:-1], lengths).astype(np.int32)
-        return cls(start, topic, foreign, name_of, _joined([one.partition for one in owned]))
+        name_of += np.repeat(start[:-1].astype(np.int32), lengths)
+        number = _joined([one.partition for one in owned])
+        if len(number) and bool((name_of[1:] < name_of[:-1]).any()):
+            # A member's claims on one topic need not lie together as sent.
+            order = np.argsort(name_of, kind="stable")
+            name_of, number = name_of[order], number[order]
+        return cls(start, topic, foreign, np.bincount(name_of, minlength=len(topic)), number)
+
+    def spread(self, by_name: Int32Array) -> Int32Array:
+        """A value a name, repeated for each of its partitions."""
+        return np.repeat(by_name, self.size)
 
     def only(self, kept: NDArray[np.bool_]) -> _Claimed:
-        names, numbers = self.name_of[kept], self.number[kept]
-        return _Claimed(self.name_start, self.topic, self.foreign, names, numbers)
+        name_of = self.spread(np.arange(len(self.topic), dtype=np.int32))[kept]
+        size = np.bincount(name_of, minlength=len(self.topic))
+        return _Claimed(self.name_start, self.topic, self.foreign, size, self.number[kept])
 
     def member(self) -> Int32Array:
-        sizes = np.diff(self.name_start)
-        of_name = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-        return of_name[self.name_of]
+        """int32[n]: who claims."""
+        names = np.diff(self.name_start)
+        return self.spread(np.repeat(np.arange(len(names), dtype=np.int32), names))
 
     def grouped(self, partition: Int32Array, hashes: NDArray[np.uint32]) -> Targets:
-        names = self.name_of
-        if len(names) and bool((np.diff(names) < 0).any()):
-            order = np.argsort(names, kind="stable")
-            names, partition = names[order], partition[order]
         start = np.zeros(len(self.topic) + 1, np.int32)
-        np.cumsum(np.bincount(names, minlength=len(self.topic)), out=start[1:])
-        uuid_hash = np.zeros(len(self.topic), np.uint32)
-        known = self.topic >= 0
-        uuid_hash[known] = hashes[self.topic[known]]
-        uuid_hash[~known] = TopicIds.of(self.foreign, [None] * len(self.foreign)).hashes
-        set_start = self.name_start.astype(np.int32)
-        return Targets(set_start, self.topic, uuid_hash, start, partition)
+        np.cumsum(self.size, out=start[1:])
+        uuid_hash = np.append(hashes, np.uint32(0))[self.topic]
+        if self.foreign:
+            derived = TopicIds.of(self.foreign, [None] * len(self.foreign)).hashes
+            uuid_hash[self.topic < 0] = derived
+        return Targets(self.name_start.astype(np.int32), self.topic, uuid_hash, start, partition)
+
+
+def _numbered(
+    problem: Problem, owned: Sequence[Claims], count: int
+) -> tuple[Int32Array, list[str]]:
+    """The topic of every name of every member's claims, and the names that have none."""
+    existing = np.flatnonzero(problem.cluster.topic_exists).tolist()
+    number = _Numbers((problem.index.topics[t], t) for t in existing)
+    names = chain.from_iterable(one.topics for one in owned)
+    topic = np.fromiter(map(number.__getitem__, names), np.int32, count)
+    lost = np.flatnonzero(topic < 0).tolist()
+    if not lost:
+        return topic, []
+    every = [name for one in owned for name in one.topics]
+    return topic, [every[i] for i in lost]
 
 
 def _joined(parts: Sequence[Int32Array]) -> Int32Array:
@@ -176,11 +196,7 @@ def _undisputed(
 ) -> NDArray[np.bool_]:
     """bool: False for a claim that another one beats."""
     good = np.ones(len(partition), bool)
-    times = np.bincount(partition[inside], minlength=problem.index.partitions)
-    if not len(times) or times.max() <= 1:
-        return good
     at = np.flatnonzero(inside)
-    at = at[times[partition[at]] > 1]
     member = claimed.member()[at]
     generation = np.array([m.generation for m in problem.group], np.int64)[member]
     if several_owners:
