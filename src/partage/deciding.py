@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from partage import judge
 from partage.errors import PartageError, UnknownStrategyError
 from partage.groups import registry
+from partage.groups.rounds import rejoining
 from partage.measuring import measure
 from partage.model import Assignment, Cluster, Group, Plan, Problem
 
@@ -140,6 +141,10 @@ def compare(
 ) -> Comparison:
     """Every strategy on the same problem; one that refuses is a row that says why.
 
+    The same problem is the same ownership: where members say what they own and send no user
+    data, each strategy gets what its own members would send then (`assign` takes them as they
+    are, and Kafka's sticky reads nothing but user data).
+
     Args:
         group: the members, with what they claim to own.
         cluster: the partitions.
@@ -167,7 +172,8 @@ def compare(
             shared = several_owners(chosen)
             if shared and strategies is None:
                 continue
-            plan: Assignment = assign(chosen, group, cluster, config=config)
+            sent = rejoining(chosen, group, cluster)
+            plan: Assignment = assign(chosen, sent, cluster, config=config)
         except UnknownStrategyError:
             raise
         except PartageError as e:

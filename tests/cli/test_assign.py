@@ -272,3 +272,47 @@ def test_an_interrupt_is_exit_code_130(problem, monkeypatch) -> None:
     done = run("assign", problem)
     assert done.exit_code == 130
     assert "Traceback" not in done.stderr
+
+
+def test_doubtful_problems_are_answered_and_doubted(problem) -> None:
+    """A topic that is not there, a setting that nobody reads: a warning, and the plan all the same."""
+    members = [{"id": "c1", "topics": ["orders", "order"]}]
+    text = json.dumps({"topics": {"orders": 1}, "members": members})
+    done = run("assign", "-", stdin=text)
+    assert done.exit_code == 0
+    assert done.stderr == "warning: c1 subscribes to 'order', which is not among the topics\n"
+    assert run("compare", "-", "-s", "range", stdin=text).stderr == done.stderr
+    assert (
+        "range has no settings: a, b ignored"
+        in run("assign", problem, "-c", "a=1", "-c", "b=2").stderr
+    )
+    assert not run("assign", problem).stderr
+
+
+def test_sticky_is_told_who_owns_what() -> None:
+    """Kafka's sticky reads user data only: compare makes it from owned, assign says that there is none."""
+    members = [
+        {"id": "c1", "topics": ["t"], "owned": {"t": [1, 3]}},
+        {"id": "c2", "topics": ["t"], "owned": {"t": [0, 2]}},
+    ]
+    text = json.dumps({"topics": {"t": 4}, "members": members})
+    (row,) = json.loads(run("compare", "-", "-s", "sticky", "--json", stdin=text).stdout)
+    assert row["measures"]["moved"] == 0
+    alone = run("assign", "-", "-s", "sticky", stdin=text)
+    assert json.loads(alone.stdout)["assignment"]["c1"] == [["t", 0], ["t", 2]]
+    assert "sticky reads what members own from their userData" in alone.stderr
+    assert not run("assign", "-", "-s", "cooperative-sticky", stdin=text).stderr
+
+
+def test_a_first_step_says_what_follows(monkeypatch) -> None:
+    """A cooperative plan on a terminal: what is given to nobody yet, and who is to get it."""
+    monkeypatch.setattr("partage.cli.assign.interactive", lambda: True)
+    members = [
+        {"id": "c1", "topics": ["t"], "owned": {"t": [0, 1, 2, 3]}, "generation": 1},
+        {"id": "c2", "topics": ["t"]},
+    ]
+    text = json.dumps({"topics": {"t": 4}, "members": members})
+    shown = " ".join(run("assign", "-", "-s", "cooperative-sticky", stdin=text).stdout.split())
+    assert "the first of two steps" in shown
+    assert "(2 to c2)" in shown
+    assert "two steps" not in run("assign", "-", "-s", "range", stdin=text).stdout

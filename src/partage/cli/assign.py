@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from partage.cli import doubts
 from partage.cli.consoles import first_of, interactive, name, out, tell, write_json
 from partage.cli.failing import FAILED_JUDGE
 from partage.cli.problems import preference, problem_of, read_problem, settings
@@ -100,11 +101,14 @@ def assign(  # noqa: PLR0917 - options are given by name on a command line
 ) -> None:  # fmt: skip
     """Who gets which partition: the plan of a strategy.
 
-    A problem is a JSON object with `topics` (name to partition count) and `members` (`id`,
-    `topics`, and if wanted `rack`, `instance`, `owned`, `generation`, `userData`).
+    A problem is a JSON object with `topics` and `members`.
 
         echo '{"topics": {"orders": 3},
                "members": [{"id": "c1", "topics": ["orders"]}]}' | partage assign -
+
+    A topic is a partition count, or a list with the racks of each partition's replicas. A
+    member has `id` and `topics`, and if wanted `owned` (as `{"orders": [0, 2]}`), `generation`,
+    `rack`, `instance` (group.instance.id), `userData` (base64).
 
         partage assign problem.json --strategy roundrobin --json
 
@@ -128,8 +132,9 @@ def assign(  # noqa: PLR0917 - options are given by name on a command line
             "give PROBLEM.json, - for stdin, or --jsonl", param_hint="PROBLEM.json"
         )
     found = answer(read_problem(problem), strategy, chosen)
-    for warning in first_of(found.warnings):
-        tell(f"warning: {warning}", "yellow")
+    doubts.warn(doubts.missing_topics(found.group, found.cluster))
+    doubts.warn(doubts.ignored(found.strategy, chosen) + doubts.unread_claims(found))
+    doubts.warn(list(found.warnings))
     if as_json or not interactive():
         write_json({"strategy": found.strategy.name, "assignment": found.plan.to_json()})
     else:
@@ -168,6 +173,7 @@ def _show(found: Answer) -> None:
     if figures.avoidable is not None:
         told.append(f"avoidable {figures.avoidable}")
     console.print(name("  ".join(told), "dim"))
+    doubts.show_withheld(found)
 
 
 def _or_dash(value: int | None) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from partage.cli import doubts
 from partage.cli.consoles import first_of, name, out, shortened, write_json
 from partage.cli.failing import FAILED_JUDGE
 from partage.cli.problems import problem_of, read_problem, settings
@@ -51,16 +52,17 @@ def compare(
 ) -> None:  # fmt: skip
     """Every strategy on the same problem, side by side.
 
-    The best value of each column is marked. A strategy that refuses the problem says why; a
-    plan that breaks a rule is named, and the exit code is 3.
+    A star marks the best value of a column. A strategy that refuses the problem says why; a
+    plan that breaks a rule is named, and the exit code is 3. Members are given the user data
+    that each strategy's own would send; cooperative plans are measured after their second step.
 
         partage compare problem.json
 
         partage compare problem.json -s range -s fair --json
 
     **spread**: most minus fewest partitions of a member. **idle**: members without any.
-    **moved**: partitions that leave their owner (see `owned` of the members). **avoidable**:
-    moves that no equally even plan needs, proven. **rack mismatches**: partitions without a
+    **moved**: partitions that members have (`owned`) and lose. **avoidable**: moves that no
+    equally even plan needs, proven. **rack mismatches**: partitions without a
     replica on their owner's rack. **co-location**: share of equal partition numbers of topics
     with equal subscribers and counts that one member owns.
     """
@@ -68,6 +70,7 @@ def compare(
 
     group, cluster = problem_of(read_problem(problem))
     found = deciding.compare(group, cluster, strategies=strategy, config=settings(config) or None)
+    doubts.warn(doubts.missing_topics(group, cluster))
     if as_json:
         write_json([_plain(row) for row in found], indent=1)
     else:

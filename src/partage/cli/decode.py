@@ -69,6 +69,8 @@ def decode(
         counts["bad" if bad else "good"] += 1
         if counts.total() == limit:
             break
+    if not counts and (wanted or numbers is not None):
+        tell("no record of that group or type", "yellow")
     if counts["bad"]:
         tell(f"{counts['bad']} of {counts.total()} records could not be decoded", "yellow")
 

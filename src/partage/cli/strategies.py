@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from partage.cli.consoles import name, out, write_json
+from partage.cli.consoles import interactive, name, out, write_json
 
 __all__ = ["strategies"]
 
@@ -17,12 +17,15 @@ def strategies(
     """All strategies, with the Kafka class that each one equals.
 
     "Exact to" means: the same owner for every partition, in the same order, as that class on
-    every input. Strategies of installed plug-ins are listed too.
+    every input. Protocols are those of classic groups; where a broker decides (`server:`),
+    members hand over one by one as KIP-848 has it. Strategies of plug-ins are listed too.
 
         partage strategies
 
         partage strategies --json
     """
+    from rich.padding import Padding
+
     from partage.groups import registry
 
     rows = registry.describe()
@@ -35,21 +38,29 @@ def strategies(
     wide = max(len(twin) for twin in twins) + 2
     console.print(name(f"{'strategy':{widest}}{'exact to':{wide}}protocols", "bold"))
     for row, twin in zip(rows, twins, strict=True):
-        protocols = ", ".join(row.protocols).lower()
+        in_broker = row.source.startswith("partage.groups.server.")
+        protocols = "in the broker" if in_broker else ", ".join(row.protocols).lower()
         line = f"{row.name:{widest}}{twin:{wide}}{protocols}"
         console.print(name(line), soft_wrap=True)
         what = f"cannot be used: {row.problem}" if row.problem else row.summary
-        console.print(name(f"  {what}", "red" if row.problem else "dim"), soft_wrap=True)
+        style = "red" if row.problem else "dim"
+        if interactive():
+            console.print(Padding.indent(name(what, style), 2))
+        else:  # a program may search: one line
+            console.print(name(f"  {what}", style), soft_wrap=True)
 
 
 def _class(exact_to: str | None) -> str:
-    """The class without the package of Kafka's clients, and without `org.apache.kafka` elsewhere.
+    """The class without its package; the broker's say that they are the coordinator's.
 
     >>> _class("org.apache.kafka.clients.consumer.RangeAssignor 4.3.1")
     'RangeAssignor 4.3.1'
     >>> _class("org.apache.kafka.coordinator.group.assignor.RangeAssignor 4.3.1")
-    'coordinator.group.assignor.RangeAssignor 4.3.1'
+    'RangeAssignor 4.3.1 (coordinator)'
     """
     if exact_to is None:
         return "-"
+    broker = "org.apache.kafka.coordinator.group.assignor."
+    if exact_to.startswith(broker):
+        return f"{exact_to.removeprefix(broker)} (coordinator)"
     return exact_to.removeprefix("org.apache.kafka.").removeprefix("clients.consumer.")

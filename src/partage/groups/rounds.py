@@ -130,8 +130,9 @@ def play(
 def rejoining(strategy: Strategy, group: Group, cluster: Cluster) -> Group:
     """Members with the user data that they would send, had ``strategy`` given them what they own.
 
-    Who has user data keeps it. Kafka's sticky assignor reads its user data only, so a group
-    that is described by ``owned`` and ``generation`` has to pass here first.
+    Who has user data keeps it; where a strategy remembers nothing, nothing is made up. Kafka's
+    sticky assignor reads its user data only, so a group that is described by ``owned`` and
+    ``generation`` has to pass here first.
 
     >>> member = Member("c1", ["t"], owned={"t": [1]}, generation=3)
     >>> cluster = Cluster.from_topics({"t": 2})
@@ -148,8 +149,9 @@ def rejoining(strategy: Strategy, group: Group, cluster: Cluster) -> Group:
                 {t: cluster.topic(t) for t in member.owned.topics},
             )
             memory = strategy.on_assignment(owned, None, member.generation)
-            data = strategy.subscription_user_data(member.topics, memory)
-        members.append(member.replaced(user_data=data))
+            if memory is not None:
+                data = strategy.subscription_user_data(member.topics, memory)
+        members.append(member if data is member.user_data else member.replaced(user_data=data))
     return Group(members)
 
 

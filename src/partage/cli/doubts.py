@@ -1,0 +1,82 @@
+"""What somebody who wrote a problem by hand may not have meant: said, and obeyed all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from partage.cli.consoles import first_of, name, out, tell
+from partage.errors import PartageError
+
+if TYPE_CHECKING:
+    from partage.cli.assign import Answer
+    from partage.groups.api import Strategy
+    from partage.model import Cluster, Group
+
+__all__ = ["ignored", "missing_topics", "show_withheld", "unread_claims", "warn"]
+
+
+def missing_topics(group: Group, cluster: Cluster) -> list[str]:
+    """A line for each topic that somebody subscribes to and the cluster does not have.
+
+    >>> from partage.model import Cluster, Group, Member
+    >>> group = Group([Member("c1", ["orders", "order"])])
+    >>> missing_topics(group, Cluster.from_topics({"orders": 1}))
+    ["c1 subscribes to 'order', which is not among the topics"]
+    """
+    known = set(cluster.index.topics)
+    first: dict[str, str] = {}
+    for member in group:
+        for topic in member.topics:
+            if topic not in known:
+                first.setdefault(topic, member.id)
+    return [f"{who} subscribes to {topic!r}, which is not among the topics"
+            for topic, who in first.items()]  # fmt: skip
+
+
+def ignored(strategy: Strategy, config: Mapping[str, object]) -> list[str]:
+    """A line if a strategy has no settings and was given some: it ignores them, as Kafka does."""
+    if not config or strategy.configure(config) is not strategy:
+        return []
+    return [f"{strategy.name} has no settings: {', '.join(config)} ignored"]
+
+
+def unread_claims(found: Answer) -> list[str]:
+    """A line if the strategy did not see who owns what, since it reads user data alone."""
+    from partage.groups.rounds import rejoining
+    from partage.model import Problem
+
+    sent = rejoining(found.strategy, found.group, found.cluster)
+    if sent == found.group:
+        return []
+    try:
+        other = found.strategy.assign(Problem(sent, found.cluster))
+    except PartageError:
+        return []
+    if other.to_pairs() == found.plan.to_pairs():
+        return []
+    what = "reads what members own from their userData, and there is none"
+    return [f"{found.strategy.name} {what}; `partage compare` makes it from owned"]
+
+
+def show_withheld(found: Answer) -> None:
+    """Under a plan: what a cooperative strategy gives to nobody yet, and who is to get it."""
+    withheld = getattr(found.plan, "withheld", ())
+    if not len(withheld):
+        return
+    settled = found.plan.settled()  # type: ignore[attr-defined]
+    now = {pair for pairs in found.plan.to_pairs().values() for pair in pairs}
+    to_come = {
+        member: sum(pair not in now for pair in pairs)
+        for member, pairs in settled.to_pairs().items()
+    }
+    who = ", ".join(f"{count} to {member}" for member, count in to_come.items() if count)
+    if who:
+        told = "the first of two steps: what changes hands goes to nobody yet, and follows in the"
+        out().print(name(f"{told} next rebalance ({who})", "dim"))
+
+
+def warn(lines: list[str]) -> None:
+    """On stderr, cut short where there are many."""
+    for line in first_of(lines):
+        tell(f"warning: {line}", "yellow")
