@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from partage.errors import InvalidProblemError
+from partage.model.claims import Claims, is_int32
 from partage.model.index import Int32Array, java_rank
+from partage.model.names import expect_text, subscription
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -19,87 +20,6 @@ __all__ = ["NO_GENERATION", "Claims", "Group", "Member"]
 
 #: The generation of a member that sent none (Kafka's DEFAULT_GENERATION).
 NO_GENERATION = -1
-
-_INT32 = range(-(2**31), 2**31)
-
-
-def _is_int32(value: object) -> bool:
-    """Python's or NumPy's integer; `range` would search for a NumPy one item by item."""
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    return whole and int(value) in _INT32  # type: ignore[call-overload]
-
-
-@dataclass(frozen=True, slots=True)
-class Claims:
-    """The partitions a member says it owns, as sent: order and duplicates kept.
-
-    Attributes:
-        topics: the distinct names, in order of first appearance.
-        topic_ix: int32[n], position in ``topics``.
-        partition: int32[n], partition numbers.
-
-    >>> list(Claims.of({"orders": [1, 0]}))
-    [('orders', 1), ('orders', 0)]
-    """
-
-    topics: tuple[str, ...]
-    topic_ix: Int32Array
-    partition: Int32Array
-
-    @classmethod
-    def of(cls, owned: object, path: str = "owned") -> Claims:
-        """From a mapping topic -> numbers, from (topic, number) pairs, or from arrays of these.
-
-        Raises:
-            InvalidProblemError: a name is no text, or a number no int32.
-        """
-        if isinstance(owned, Claims):
-            return owned
-        number: dict[str, int] = {}
-        topic_ix: list[int] = []
-        partition: list[int] = []
-        for topic, p in _pairs(owned, path):
-            if not isinstance(topic, str):
-                raise InvalidProblemError("topic must be text", path=path, value=topic)
-            if not _is_int32(p):
-                raise InvalidProblemError(
-                    f"partition of {topic!r} must be an int32", path=path, value=p
-                )
-            topic_ix.append(number.setdefault(topic, len(number)))
-            partition.append(int(p))  # type: ignore[call-overload]
-        return cls(tuple(number), np.array(topic_ix, np.int32), np.array(partition, np.int32))
-
-    def __iter__(self) -> Iterator[tuple[str, int]]:
-        for t, p in zip(self.topic_ix.tolist(), self.partition.tolist(), strict=True):
-            yield self.topics[t], p
-
-    def __len__(self) -> int:
-        return len(self.partition)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Claims) and list(self) == list(other)
-
-    def __hash__(self) -> int:
-        return hash((self.topics, self.topic_ix.tobytes(), self.partition.tobytes()))
-
-
-def _pairs(owned: object, path: str) -> Iterator[tuple[object, object]]:
-    if isinstance(owned, Mapping):
-        for topic, numbers in owned.items():
-            if isinstance(numbers, (str, bytes)) or not isinstance(numbers, Iterable):
-                what = f"numbers of {topic!r} must be a list"
-                raise InvalidProblemError(what, path=path, value=numbers)
-            for p in numbers:
-                yield topic, p
-        return
-    if isinstance(owned, (str, bytes)) or not isinstance(owned, Iterable):
-        raise InvalidProblemError("must be a mapping or a list of pairs", path=path, value=owned)
-    for i, pair in enumerate(owned):
-        if isinstance(pair, (str, bytes)) or not hasattr(pair, "__len__") or len(pair) != 2:
-            what = "must be a pair [topic, partition]"
-            raise InvalidProblemError(what, path=f"{path}[{i}]", value=pair)
-        topic, p = pair
-        yield topic, p
 
 
 class Member:
@@ -143,21 +63,15 @@ class Member:
         capacity: float | None = None,
     ) -> None:
         where = f"members.{id}"
-        _expect_text(id, "members.id")
-        if isinstance(topics, (str, bytes)):
-            raise InvalidProblemError(
-                "must be a list of names", path=f"{where}.topics", value=topics
-            )
+        expect_text(id, "members.id")
         self.id = id
-        self.topics = tuple(topics)
-        for i, topic in enumerate(self.topics):
-            _expect_text(topic, f"{where}.topics[{i}]")
-        self.rack = None if rack is None else _expect_text(rack, f"{where}.rack")
+        self.topics = subscription(topics, where)
+        self.rack = None if rack is None else expect_text(rack, f"{where}.rack")
         self.instance_id = (
-            None if instance_id is None else _expect_text(instance_id, f"{where}.instance_id")
+            None if instance_id is None else expect_text(instance_id, f"{where}.instance_id")
         )
         self.owned = Claims.of(owned, f"{where}.owned")
-        if not _is_int32(generation):
+        if not is_int32(generation):
             what = "must be an int32"
             raise InvalidProblemError(what, path=f"{where}.generation", value=generation)
         self.generation = max(int(generation), NO_GENERATION)
@@ -194,12 +108,6 @@ class Member:
         return Member(values.pop("id"), values.pop("topics"), **values)
 
 
-def _expect_text(value: object, path: str) -> str:
-    if not isinstance(value, str):
-        raise InvalidProblemError("must be text", path=path, value=value)
-    return value
-
-
 def _expect_number(value: object, path: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
         raise InvalidProblemError("must be a number", path=path, value=value)
@@ -231,6 +139,7 @@ class Group:
         self.members: tuple[Member, ...] = tuple(members)
         seen: dict[tuple[str, ...], int] = {}
         ids: set[str] = set()
+        at: dict[int, int] = {}  # by identity: hashing 2,000 names 2,000 times takes a while
         of: list[int] = []
         for i, member in enumerate(self.members):
             if not isinstance(member, Member):
@@ -239,7 +148,10 @@ class Group:
                 what = "member id is used twice"
                 raise InvalidProblemError(what, path=f"members[{i}].id", value=member.id)
             ids.add(member.id)
-            of.append(seen.setdefault(member.topics, len(seen)))
+            topics = member.topics
+            if id(topics) not in at:
+                at[id(topics)] = seen.setdefault(topics, len(seen))
+            of.append(at[id(topics)])
         self.subscriptions: tuple[tuple[str, ...], ...] = tuple(seen)
         self.subscription_of: Int32Array = np.array(of, np.int32)
 

@@ -117,10 +117,16 @@ class Index:
         """Number of the topic with this id, -1 if there is none."""
         return self._by_id.get(topic_id, -1)
 
+    @cached_property
+    def counts(self) -> Int32Array:
+        """int32[T]: how many partitions of each topic have a number."""
+        out = np.zeros(len(self.topics), np.int32)
+        np.add.at(out, self.extent_topic, np.diff(self.first_partition))
+        return out
+
     def count(self, topic: int) -> int:
         """How many partitions of a topic have a number."""
-        mine = self.extent_topic == topic
-        return int(np.diff(self.first_partition)[mine].sum())
+        return int(self.counts[topic]) if topic >= 0 else 0
 
     def locate(self, topic: str | int, number: int) -> int:
         """Dense number of a partition, -1 if it has none."""
@@ -160,9 +166,9 @@ class Index:
         """
         topics, ids = list(self.topics), list(self.ids)
         by_id, by_name = dict(self._by_id), dict(self._newest)
-        sizes = {t: self.count(t) for t in range(len(topics))}
-        extent_topic, extent_number = list(self.extent_topic), list(self.extent_number)
-        ends = list(self.first_partition)
+        sizes = dict(enumerate(self.counts.tolist()))
+        extent_topic, extent_number = self.extent_topic.tolist(), self.extent_number.tolist()
+        ends = self.first_partition.tolist()
         for name, topic_id, count in rows:
             known = by_id.get(topic_id) if topic_id is not None else by_name.get(name)
             if known is None:
@@ -175,13 +181,13 @@ class Index:
                 sizes[known] = -1  # a topic without partitions has an (empty) extent too
             if count > sizes[known]:
                 first = max(sizes[known], 0)
-                end = int(ends[-1]) + count - first
+                end = ends[-1] + count - first
                 if end > MOST_PARTITIONS:
                     what = f"more than {MOST_PARTITIONS} partitions in all"
                     raise InvalidProblemError(what, path=f"topics.{name}", value=count)
-                extent_topic.append(np.int32(known))
-                extent_number.append(np.int32(first))
-                ends.append(np.int32(end))
+                extent_topic.append(known)
+                extent_number.append(first)
+                ends.append(end)
                 sizes[known] = count
         return Index(
             tuple(topics),

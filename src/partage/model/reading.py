@@ -6,6 +6,7 @@ import base64
 import binascii
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -103,18 +104,23 @@ def _with_racks(index: Index, placed: Sequence[list[list[str | None]] | None]) -
     brokers: dict[tuple[str | None, int], int] = {}
     sizes: list[Int32Array] = []
     replicas: list[Int32Array] = []
-    for t, racks in enumerate(placed):
-        if racks is None:
-            rackless = brokers.setdefault((None, 0), len(brokers)) if index.count(t) else 0
-            sizes.append(np.ones(index.count(t), np.int32))
-            replicas.append(np.full(index.count(t), rackless, np.int32))
+    # Topics by count alone stand beside each other mostly: their columns are made in one go.
+    for plain, run in groupby(
+        zip(index.counts.tolist(), placed, strict=True), lambda row: row[1] is None
+    ):
+        if plain:
+            count = sum(one for one, _ in run)
+            rackless = brokers.setdefault((None, 0), len(brokers)) if count else 0
+            sizes.append(np.ones(count, np.int32))
+            replicas.append(np.full(count, rackless, np.int32))
             continue
-        sizes.append(np.array([len(row) for row in racks], np.int32))
-        flat = [b for row in racks for b in _stand_ins(row, brokers)]
-        replicas.append(np.array(flat, np.int32))
+        for _, racks in run:
+            sizes.append(np.array([len(row) for row in racks or ()], np.int32))
+            flat = [b for row in racks or () for b in _stand_ins(row, brokers)]
+            replicas.append(np.array(flat, np.int32))
     start = np.zeros(index.partitions + 1, np.int32)
     replica = np.zeros(0, np.int32)
-    if placed:
+    if sizes:
         np.cumsum(np.concatenate(sizes), out=start[1:])
         replica = np.concatenate(replicas)
     leader = np.full(index.partitions, -1, np.int32)

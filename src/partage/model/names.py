@@ -1,0 +1,66 @@
+"""A member's list of topic names, checked; the same list from member after member only once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from partage.errors import InvalidProblemError
+
+__all__ = ["expect_text", "subscription"]
+
+#: Longer lists are not remembered: what nobody uses any more shall not keep much memory.
+_LONGEST_REMEMBERED = 100_000
+
+#: The list that was checked last, and its tuple. One name is read and written at a time, so
+#: threads at worst check a list again.
+_last: tuple[list[str], tuple[str, ...]] = ([], ())
+
+
+def subscription(topics: Iterable[str], member: str) -> tuple[str, ...]:
+    """The names as a tuple; equal lists one after the other share one tuple.
+
+    A group's members mostly subscribe alike. Comparing two lists of the same names is a
+    matter of pointers, many times cheaper than to look at each name's type.
+
+    Raises:
+        InvalidProblemError: no list of names; ``member`` begins the path that is told.
+
+    >>> first = subscription(["a", "b"], "members.c1")
+    >>> first, subscription(["a", "b"], "members.c2") is first
+    (('a', 'b'), True)
+    """
+    global _last  # noqa: PLW0603 - see its comment; the answer does not depend on it
+    if isinstance(topics, (str, bytes)):
+        raise InvalidProblemError("must be a list of names", path=f"{member}.topics", value=topics)
+    known, shared = _last
+    if topics is shared:
+        return shared
+    names = topics if type(topics) is list else list(topics)
+    if _equal(names, known):
+        return shared
+    # Only what is text throughout is remembered, so what equals it is text too.
+    if not set(map(type, names)) <= {str}:
+        for i, topic in enumerate(names):
+            expect_text(topic, f"{member}.topics[{i}]")
+    made = topics if type(topics) is tuple else tuple(names)
+    if len(made) <= _LONGEST_REMEMBERED:
+        _last = (list(made), made)
+    return made
+
+
+def _equal(names: list[str], known: list[str]) -> bool:
+    try:
+        return names == known
+    except Exception:  # noqa: BLE001 - what is in the list is still unchecked: arrays, anything
+        return False
+
+
+def expect_text(value: object, path: str) -> str:
+    """The value, which must be text.
+
+    Raises:
+        InvalidProblemError: it is not.
+    """
+    if not isinstance(value, str):
+        raise InvalidProblemError("must be text", path=path, value=value)
+    return value
