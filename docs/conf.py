@@ -32,8 +32,8 @@ suppress_warnings = ["ref.python"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_default_options = {"members": True}
-# Half a gigabyte that the text of a docstring does not need.
-autodoc_mock_imports = ["numba", "pandas", "pyarrow", "pyspark", "jinja2"]
+# Half a gigabyte that the text of a docstring does not need, and what tests alone install.
+autodoc_mock_imports = ["hypothesis", "numba", "pandas", "pyarrow", "pyspark", "jinja2"]
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 # As entries of the class: an attribute may have a line of its own beside its annotation.

@@ -37,7 +37,8 @@ def demo(
         partage demo --out /tmp/demo --no-open
     """
     console = out()
-    console.print(name("the recorded history of a real Kafka cluster (see its README.md)", "dim"))
+    what = f"the recorded history of a real Kafka cluster, told of in {sample() / 'README.md'}"
+    console.print(name(what, "dim"), soft_wrap=True)
     replay_and_report(sample(), to, strategies=None, open_it=open_it)
 
 
