@@ -78,7 +78,7 @@ def walk_maps(group: NDArray[Any], hashes: Hashes) -> Order:
 
 
 def walk_copied_sets(group: NDArray[Any], hashes: Hashes) -> Order:
-    """The same for ``HashSet``s made by the copy constructor, JDK 18 or older.
+    """The same for each ``HashSet`` made by the copy constructor, JDK 18 or older.
 
     >>> walk_copied_sets(np.array([0, 0, 1]), np.array([5, 3, 9], np.uint32)).tolist()
     [1, 0, 2]
