@@ -119,6 +119,14 @@ def test_not_parquet(tmp_path: Path) -> None:
     assert "not a readable Parquet file" in refused(folder)
 
 
+def test_a_column_name_that_is_no_text(tmp_path: Path) -> None:
+    """A flipped bit in the footer can spoil a name's UTF-8, which pyarrow tells in its own way."""
+    folder = capture(tmp_path / "c", COLUMNS)
+    file = folder / "consumer_offsets.parquet"
+    file.write_bytes(file.read_bytes().replace(b"timestamp_ms", b"timestamp_m\xee"))
+    assert "not a readable Parquet file" in refused(folder)
+
+
 def test_a_damaged_page_is_named(tmp_path: Path) -> None:
     """Damage that only reading finds is our error with file and row group, not a stack trace."""
     folder = tmp_path / "c"
@@ -143,6 +151,10 @@ def test_a_damaged_page_is_named(tmp_path: Path) -> None:
         (
             '{"ts_ms": 1, "brokers": [], "topics": {"t": {"partitions": [{}]}}}',
             "topics.t.partitions",
+        ),
+        (
+            '{"ts_ms": 1, "brokers": [], "topics": {"t": {"id": [], "partitions": []}}}',
+            "line 1: topics.t.id must be text or null",
         ),
         ('{"ts_ms": 1, "brokers": [{"id": "x"}], "topics": {}}', "brokers[0]"),
     ],

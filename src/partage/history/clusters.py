@@ -119,6 +119,8 @@ def _expect_state(state: object, where: str) -> None:
     if not isinstance(topics, Mapping):
         raise InvalidCaptureError(f"{where}: topics must be an object, name -> topic")
     for name, topic in topics.items():
+        if isinstance(topic, Mapping) and not isinstance(topic.get("id"), (str, type(None))):
+            raise InvalidCaptureError(f"{where}: topics.{name}.id must be text or null")
         parts = topic.get("partitions") if isinstance(topic, Mapping) else None
         good = isinstance(parts, list) and all(
             isinstance(p, Mapping) and isinstance(p.get("p", None), int) for p in parts

@@ -140,12 +140,12 @@ def _opened(path: Path, columns: Mapping[str, str]) -> Any:
 
     try:
         file = parquet.ParquetFile(path)
-    except (pa.ArrowException, OSError) as e:
+        found = file.schema_arrow
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as e:
         reason = str(e).splitlines()[0] if str(e) else type(e).__name__
         raise InvalidCaptureError(
             f"{path}: not a readable Parquet file ({reason}); record it again"
         ) from None
-    found = file.schema_arrow
     for name, kind in columns.items():
         if name not in found.names:
             raise InvalidCaptureError(
@@ -205,7 +205,7 @@ def _batches(folder: Path) -> tuple[Mapping[str, Any], ...] | None:
     file = _opened(path, _BATCH_COLUMNS)
     try:
         table = file.read(columns=list(_BATCH_COLUMNS))
-    except (pa.ArrowException, OSError) as e:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as e:
         raise InvalidCaptureError(f"{path}: cannot be read ({e}); record it again") from None
     rows: Sequence[Mapping[str, Any]] = table.filter(
         compute.fill_null(table["transactional"], False)
@@ -243,7 +243,7 @@ def read_slice(piece: Slice, *, batch_rows: int = SLICE_ROWS) -> Iterator[pa.Tab
                     yield table.select(names).cast(narrow).cast(wanted)
                 if at >= end:
                     break
-    except (pa.ArrowException, OSError) as e:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as e:
         raise InvalidCaptureError(
             f"{piece.path}: row group {piece.row_group} cannot be read ({e}); record it again"
         ) from None
