@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from partage.statuses import DONE, RECORDED
+
 NAMES = ("range", "fair")
 #: A topic or a group may be called this: it must stay text wherever it is shown.
 NASTY = "</script><script>alert(1)</script>"
@@ -33,7 +35,7 @@ def rebalance(group: str, generation: int, **more) -> dict:
 def replayed(group: str, generation: int, strategy: str, **more) -> dict:
     row = {
         "group": group, "incarnation": 0, "generation": generation, "strategy": strategy,
-        "status": "done", "claimed": strategy == "range", "agrees": None, "counts": False,
+        "status": DONE, "claimed": strategy == "range", "agrees": None, "counts": False,
         "partitions": 6, "spread": 0, "idle": 0, "moved": 3, "avoidable": 1, "best_spread": 0,
         "rack_mismatches": 0, "breaches": 0, "changed": 0, "plan": "{}",
     }  # fmt: skip
@@ -47,7 +49,7 @@ def tables() -> dict[str, list[dict]]:
         rows["groups"].append(group(name))
         for generation in (1, 2):
             rows["rebalances"].append(rebalance(name, generation))
-            for strategy in ("recorded", *NAMES):
+            for strategy in (RECORDED, *NAMES):
                 rows["replays"].append(replayed(name, generation, strategy))
     rows["groups"].append(
         group("streamy", kind="streams", status="not replayed yet", rebalances=0, claimed=[],

@@ -30,12 +30,26 @@ BASE = {"errors", "kernels", "javaorder", "model"}
 DECIDING = {"keys", "groups", "streams", "replicas"}
 # The only places where strategies, the judge and the solver meet: the public verbs.
 MEETING = {"deciding", "measuring"}
-PURE = {*BASE, *DECIDING, *MEETING, "solve", "judge", "wire", "history", "simulation", "weights"}
+# The words of the published tables, which history writes and the report reads.
+WORDS = {"statuses"}
+PURE = {
+    *BASE,
+    *DECIDING,
+    *MEETING,
+    *WORDS,
+    "solve",
+    "judge",
+    "wire",
+    "history",
+    "simulation",
+    "weights",
+}
 EVERYTHING = {
     *PURE,
     "capture",
     "clients",
     "pipeline",
+    "published",
     "report",
     "sample",
     "testing",
@@ -61,9 +75,12 @@ MAY_IMPORT = {
     "capture": PURE,
     "clients": PURE,
     # The front door: a run writes the version into its manifest.
-    "pipeline": {*PURE, "sample", "capture", "partage"},
+    "pipeline": {*PURE, "sample", "capture", "partage", "published"},
     # Plain data in: no Spark, no strategies.
-    "report": {"errors"},
+    "report": {"errors", "published", "statuses"},
+    # What a run leaves in its folder: the pipeline writes it, whoever reads it starts here.
+    "published": {"errors"},
+    "statuses": set(),
     "sample": {"errors"},
     "testing": PURE,
     "cli": EVERYTHING,
@@ -77,6 +94,7 @@ LIBRARIES = {
     "capture": {"pyarrow", "kafka", "aiokafka"},
     "clients": {"kafka", "aiokafka", "faust", "mode"},
     "pipeline": {"pyspark", "pyarrow", "pandas", "rich"},
+    "published": {"pyarrow"},
     "report": {"jinja2", "rich", "pyarrow"},
     "testing": {"hypothesis"},
     "cli": {"typer", "click", "rich", "pyarrow"},

@@ -12,6 +12,7 @@ import typer
 
 from partage.cli.consoles import has_display, interactive, name, out, tell
 from partage.errors import InvalidConfigError
+from partage.published import MANIFEST
 
 if TYPE_CHECKING:
     from partage.pipeline.progress import Progress
@@ -100,7 +101,7 @@ def _expect_ours(to: Path) -> None:
         raise InvalidConfigError("--out", "must be a folder, and this is a file", str(to))
     if not to.is_dir() or not any(to.iterdir()):
         return
-    if not (to / "manifest.json").is_file() and not (to / "tables").is_dir():
+    if not (to / MANIFEST).is_file() and not (to / "tables").is_dir():
         what = "must be empty or an earlier output of Partage; nothing was written"
         raise InvalidConfigError("--out", what, str(to))
 

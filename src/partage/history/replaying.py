@@ -30,14 +30,14 @@ from partage.history.problems import (
 from partage.history.records import ClassicState
 from partage.model import Assignment, Cluster, Group, Plan, Problem
 from partage.model.index import Int32Array
+from partage.statuses import DONE, FAILED, NOT_YET, RECORDED, REFUSED
 
-__all__ = ["RECORDED", "Measured", "Measurer", "Replayed", "Replayer"]
+__all__ = ["Measured", "Measurer", "Replayed", "Replayer"]
 
-#: The name under which the record itself stands among the strategies.
-RECORDED = "recorded"
-_MISSING = "not yet in Partage"
 #: A cooperative group settles in one follow-up; more are tried in case a strategy needs them.
 _MOST_FOLLOW_UPS = 3
+#: Characters of a foreign error that a row keeps.
+_LONGEST_FAILURE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Replayer:
         for strategy in self._strategies.values():
             yield self._run(found, strategy, recorded, cluster)
         if claimed not in self._strategies and not _exists(claimed):
-            yield Replayed(claimed, _MISSING, claimed=True)
+            yield Replayed(claimed, NOT_YET, claimed=True)
 
     def _recorded(self, found: Generation, recorded: Assignment, cluster: Cluster) -> Replayed:
         line = self._lines.setdefault((found.incarnation, RECORDED), _Line())
@@ -119,26 +119,48 @@ class Replayer:
         measured = self._measure(recorded, before, cluster)
         line.owned = _last_owners(line.owned, _by_owner(found.first, recorded))
         return Replayed(
-            RECORDED, "done", claimed=False, partitions=len(recorded.partition),
+            RECORDED, DONE, claimed=False, partitions=len(recorded.partition),
             measured=measured, changed=0, plan=_as_json(recorded.to_dict()),
         )  # fmt: skip
 
     def _run(
         self, found: Generation, strategy: Strategy, recorded: Assignment, cluster: Cluster
     ) -> Replayed:
-        """One strategy: with its own past for the measures, with the record's for agreement."""
+        """One strategy, which may be somebody's plug-in: what it raises is its own failure.
+
+        One broken strategy must not cost the run. What is not ours to explain passes: errors
+        of ours from the judge, a machine without memory, and whatever ends a process.
+        """
         line = self._lines.setdefault((found.incarnation, strategy.name), _Line())
         claimed = found.first.strategy == strategy.name
-        group = self._rejoined(found, strategy, line, cluster)
         try:
+            return self._asked(found, strategy, line, recorded, cluster)
+        except (PartageError, MemoryError):
+            raise
+        except Exception as e:  # noqa: BLE001 - foreign code may raise anything
+            line.owned, line.memory = {}, {}
+            return Replayed(strategy.name, FAILED, claimed, detail=_failure(strategy.name, e))
+
+    def _asked(
+        self,
+        found: Generation,
+        strategy: Strategy,
+        line: _Line,
+        recorded: Assignment,
+        cluster: Cluster,
+    ) -> Replayed:
+        """One strategy: with its own past for the measures, with the record's for agreement."""
+        claimed = found.first.strategy == strategy.name
+        try:
+            group = self._rejoined(found, strategy, line, cluster)
             plan = self._settled(found, strategy, line, group, cluster)
         except PartageError as e:  # most often UnsupportedProblemError: its class refuses too
             line.owned = {}
-            return Replayed(strategy.name, "refused", claimed, detail=str(e))
+            return Replayed(strategy.name, REFUSED, claimed, detail=str(e))
         agrees, detail = self._agreement(found, strategy) if claimed else (None, None)
         measured = self._measure(plan, group, cluster)
         return Replayed(
-            strategy.name, "done", claimed, agrees,
+            strategy.name, DONE, claimed, agrees,
             claimed and strategy.exact_to is not None and all_java(found.first),
             detail, len(plan.partition), measured,
             _changed(plan, recorded), _as_json(plan.to_dict()),
@@ -223,6 +245,16 @@ class Replayer:
         except PartageError as e:
             return False, str(e)
         return False, explain(found.first, self._clusters, position, plan_on)
+
+
+def _failure(name: str, error: Exception) -> str:
+    """Type and message of a foreign error, in a line of bounded length."""
+    try:
+        said = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001 - its own __str__ is foreign code too
+        said = "no message: its __str__ raises"
+    text = f"strategy {name} raised {type(error).__name__}: {said}"
+    return text if len(text) <= _LONGEST_FAILURE else f"{text[:_LONGEST_FAILURE]}…"
 
 
 def _exists(name: str) -> bool:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from partage.statuses import NOT_REPLAYED, OFFSETS_ONLY, RECORDED, REPLAYED, STATUSES
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -24,12 +26,17 @@ _INCARNATION: _Column = (
 )  # fmt: skip
 _GENERATION: _Column = ("generation", "int32", "generation of the classic group")
 
+
+def _one_of(words: tuple[str, ...]) -> str:
+    return f"{', '.join(words[:-1])}, or {words[-1]}"
+
+
 COLUMNS: dict[str, tuple[_Column, ...]] = {
     "groups": (
         _RUN,
         _GROUP,
-        ("kind", "string", "classic, consumer, share, streams, a '+' of these, or offsets only"),
-        ("status", "string", "replayed, not replayed yet, or offsets only"),
+        ("kind", "string", f"classic, consumer, share, streams, a '+' of these, or {OFFSETS_ONLY}"),
+        ("status", "string", _one_of((REPLAYED, NOT_REPLAYED, OFFSETS_ONLY))),
         ("why", "string?", "why a group was not replayed"),
         ("log_partition", "int32", "partition of __consumer_offsets that has the group"),
         ("records", "int64", "records of the group that are not offset commits"),
@@ -147,12 +154,16 @@ COLUMNS: dict[str, tuple[_Column, ...]] = {
         _GROUP,
         _INCARNATION,
         _GENERATION,
-        ("strategy", "string", "strategy; 'recorded' is what the log has"),
-        ("status", "string", "done, refused, or not yet in Partage"),
+        ("strategy", "string", f"strategy; {RECORDED!r} is what the log has"),
+        ("status", "string", _one_of(STATUSES)),
         ("claimed", "bool", "whether the group had chosen it"),
         ("agrees", "bool?", "the record is its plan; only where claimed and it could be run"),
         ("counts", "bool", "whether the agreement counts: members are all Java, strategy exact"),
-        ("detail", "string?", "why it refused, or why record and plan differ, where found"),
+        (
+            "detail",
+            "string?",
+            "why it refused or failed; or why record and plan differ",
+        ),
         ("partitions", "int32?", "partitions assigned"),
         ("spread", "int32?", "largest minus smallest load of members that could have some"),
         ("idle", "int32?", "members without any partition that could have some"),

@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from partage.errors import AccountingError
-from partage.history.replaying import RECORDED
 from partage.pipeline.schemas import TABLES
+from partage.statuses import NOT_YET, RECORDED
 
 if TYPE_CHECKING:
     from partage.pipeline.capture import Capture
@@ -20,6 +20,8 @@ __all__ = ["Summary", "account", "summarised"]
 
 #: Groups told of one by one in the summary; all are in table ``groups``.
 MOST_GROUPS = 2_000
+#: Failures of strategies told of one by one; all are in table ``replays``.
+MOST_FAILURES = 200
 
 #: The content of ``summary.json``.
 Summary = dict[str, Any]
@@ -124,7 +126,7 @@ def strategies(groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
                         mine[key] = max(mine[key] or 0, value)
                 else:
                     mine[key] = mine.get(key, 0) + value
-    done = {n: t for n, t in totals.items() if set(t["status"]) - {"not yet in Partage"}}
+    done = {n: t for n, t in totals.items() if set(t["status"]) - {NOT_YET}}
     order = sorted(done, key=lambda n: (n != RECORDED, n))
     return {
         "run": {n: done[n] for n in order},
@@ -154,6 +156,7 @@ def summarised(
         "accounting": accounting,
         "agreement": agreement(known),
         "strategies": strategies(known),
+        "failures": [f for g in known for f in g["failures"]][:MOST_FAILURES],
         "tables": dict(sorted(rows.items())),
         "groups": by_size[:MOST_GROUPS],
         "groups_not_listed": max(0, len(by_size) - MOST_GROUPS),

@@ -6,11 +6,11 @@ from typing import Any
 
 from partage.history.records import Place
 from partage.history.replaying import Replayed
+from partage.statuses import FAILED, NOT_REPLAYED, OFFSETS_ONLY, REPLAYED
 
 __all__ = ["GroupTotals"]
 
-_NOT_YET = "not replayed yet"
-#: How many disagreements a group tells of one by one; all are counted.
+#: How many disagreements (and failures) a group tells of one by one; all are counted.
 _MOST_TOLD = 20
 _SUMS = ("moved", "avoidable", "idle", "rack_mismatches", "breaches", "changed")
 
@@ -34,6 +34,7 @@ class GroupTotals:
         self._missing = (0, 0)
         self._strategies: dict[str, dict[str, Any]] = {}
         self._disagreements: list[dict[str, Any]] = []
+        self._failures: list[dict[str, Any]] = []
 
     def record(self, kind: str, place: Place, time_ms: int) -> None:
         """A record that is no commit."""
@@ -80,17 +81,23 @@ class GroupTotals:
         if r.counts and r.agrees is not None:
             mine["counted"] += 1
             mine["agreed"] += r.agrees
-            if not r.agrees and len(self._disagreements) < _MOST_TOLD:
-                self._disagreements.append(
-                    {"group": self.name, "generation": generation, "strategy": r.strategy,
-                     "why": r.detail}
-                )  # fmt: skip
+            if not r.agrees:
+                self._tell(self._disagreements, generation, r)
+        if r.status == FAILED:
+            self._tell(self._failures, generation, r)
+
+    def _tell(self, told: list[dict[str, Any]], generation: int, r: Replayed) -> None:
+        if len(told) < _MOST_TOLD:
+            told.append(
+                {"group": self.name, "generation": generation, "strategy": r.strategy,
+                 "why": r.detail}
+            )  # fmt: skip
 
     def row(self) -> dict[str, Any]:
         """The row of table ``groups``, without the group's name."""
         status, why = self._status()
         return {
-            "kind": "+".join(self._kinds) or "offsets only",
+            "kind": "+".join(self._kinds) or OFFSETS_ONLY,
             "status": status,
             "why": why,
             "log_partition": self._place.partition if self._place else -1,
@@ -107,15 +114,15 @@ class GroupTotals:
 
     def _status(self) -> tuple[str, str | None]:
         if not self._kinds:
-            return "offsets only", None
+            return OFFSETS_ONLY, None
         others = [k for k in self._kinds if k != "classic"]
         which = " and ".join(others)
         why = f"histories of {which} groups are not yet in Partage" if others else None
         if self._replayed:
-            return "replayed", f"in part: {why}" if why else None
+            return REPLAYED, f"in part: {why}" if why else None
         if not why:
             why = next((w for w in self._whys if w != "no members"), "nobody ever joined")
-        return _NOT_YET, why
+        return NOT_REPLAYED, why
 
     def summary(self) -> dict[str, Any]:
         """The group's entry in ``summary.json``."""
@@ -128,4 +135,5 @@ class GroupTotals:
             "claims": self._claimed,
             "strategies": self._strategies,
             "disagreements": self._disagreements,
+            "failures": self._failures,
         }

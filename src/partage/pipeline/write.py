@@ -23,17 +23,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from partage.errors import InvalidCaptureError
 from partage.pipeline.schemas import TABLES, schema
+from partage.published import FORMAT, MANIFEST, SUMMARY
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Receipt", "TableWriters", "discard", "publish", "read_summary", "read_table"]
+__all__ = ["Receipt", "TableWriters", "discard", "publish"]
 
-MANIFEST = "manifest.json"
-SUMMARY = "summary.json"
-_FORMAT = 1
 _BUFFER_ROWS = 20_000
 
 
@@ -136,7 +133,7 @@ def publish(
             if found.relative_to(out).as_posix() not in wanted:
                 found.unlink()
     manifest = {
-        "format": _FORMAT,
+        "format": FORMAT,
         "run_id": run_id,
         "summary": f"runs/{run_id}/{SUMMARY}",
         "tables": {t: [asdict(r) for r in files if r.table == t] for t in TABLES},
@@ -168,41 +165,3 @@ def discard(out: Path, run_id: str) -> None:
     """Remove what a run wrote that will not be published."""
     for table in TABLES:
         shutil.rmtree(out / "tables" / table / run_id, ignore_errors=True)
-
-
-def _manifest(out: Path) -> Mapping[str, Any]:
-    path = Path(out) / MANIFEST
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as e:
-        raise InvalidCaptureError(
-            f"{path}: no published run ({e}); run partage replay first"
-        ) from None
-    if not isinstance(found, dict) or found.get("format") != _FORMAT:
-        raise InvalidCaptureError(f"{path}: written by another version; run partage replay again")
-    return found
-
-
-def read_table(out: str | Path, table: str) -> pa.Table:
-    """A table of the newest published run, as its manifest lists it.
-
-    Raises:
-        InvalidCaptureError: there is no published run in the folder.
-    """
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    files = _manifest(Path(out))["tables"][table]
-    parts = [parquet.ParquetFile(Path(out) / f["path"]).read() for f in files]
-    return pa.concat_tables(parts)
-
-
-def read_summary(out: str | Path) -> dict[str, Any]:
-    """The summary of the newest published run.
-
-    Raises:
-        InvalidCaptureError: there is no published run in the folder.
-    """
-    path = Path(out) / _manifest(Path(out))["summary"]
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found

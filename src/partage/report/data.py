@@ -6,14 +6,14 @@ the newest `MOST_STEPS` of a group only, and for `MOST_STEPS_IN_ALL` of a run.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from partage.errors import InvalidCaptureError, MissingExtraError
-from partage.report.run import RECORDED, BadRecord, Cell, Figures, Group, Run, Step, total
+from partage.published import Published
+from partage.report.run import BadRecord, Cell, Figures, Group, Run, Step, total
+from partage.statuses import DONE, FAILED, NOT_YET, RECORDED, REFUSED
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,8 +24,6 @@ MOST_STEPS = 200
 MOST_STEPS_IN_ALL = 3_000
 MOST_BAD = 200
 
-_FORMAT = 1
-_NOT_YET = "not yet in Partage"
 _STEP_COLUMNS = [
     "group", "incarnation", "generation", "log_partition", "log_offset", "time_ms", "cause",
     "follow_up", "joined", "left", "strategy", "members", "partitions", "gap_before", "why_not",
@@ -43,7 +41,7 @@ def read_run(out: str | Path) -> Run:
         InvalidCaptureError: there is none, or one of its files cannot be read.
         MissingExtraError: pyarrow is not installed.
     """
-    folder = _Folder(Path(out))
+    folder = Published(out)
     replays = folder.table("replays", _REPLAY_COLUMNS)
     by_group = _figures(replays)
     steps, most_members = _steps(folder.table("rebalances", _STEP_COLUMNS), replays)
@@ -58,50 +56,14 @@ def read_run(out: str | Path) -> Run:
         for name, one in figures.items():
             overall.setdefault(name, []).append(one)
     sums = {name: total(of) for name, of in overall.items()}
-    return Run(folder.summary, groups, _order(folder.summary, sums), sums, folder.bad())
+    return Run(folder.summary, groups, _order(folder.summary, sums), sums, _bad(folder))
 
 
-class _Folder:
-    """The files that a manifest names."""
-
-    def __init__(self, out: Path) -> None:
-        self._out = out
-        self._manifest = self._json(out / "manifest.json")
-        if self._manifest.get("format") != _FORMAT:
-            what = "written by another version of Partage; run partage replay again"
-            raise InvalidCaptureError(f"{out / 'manifest.json'}: {what}")
-        self.summary = self._json(out / str(self._manifest.get("summary", "summary.json")))
-
-    def _json(self, path: Path) -> dict[str, Any]:
-        try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as e:
-            what = f"no published run ({e}); run partage replay first"
-            raise InvalidCaptureError(f"{path}: {what}") from None
-        if not isinstance(found, dict):
-            raise InvalidCaptureError(f"{path}: must be a JSON object; run partage replay again")
-        return found
-
-    def table(self, name: str, columns: list[str] | None = None) -> pa.Table:
-        """A table, or some of its columns."""
-        try:
-            import pyarrow as pa
-            from pyarrow import parquet
-        except ImportError:
-            raise MissingExtraError("pyarrow", extra="spark") from None
-        try:
-            paths = [self._out / f["path"] for f in self._manifest["tables"][name]]
-            return pa.concat_tables(parquet.ParquetFile(p).read(columns) for p in paths)
-        except (pa.ArrowException, OSError, KeyError, TypeError) as e:
-            what = f"table {name} cannot be read ({e}); run partage replay again"
-            raise InvalidCaptureError(f"{self._out}: {what}") from None
-
-    def bad(self) -> tuple[BadRecord, ...]:
-        """The first bad records, in the log's order."""
-        names = ["partition", "offset", "part", "why", "group"]
-        table = self.table("bad_records", names)
-        order = table.sort_by([("partition", "ascending"), ("offset", "ascending")])
-        return tuple(BadRecord(**row) for row in order.slice(0, MOST_BAD).to_pylist())
+def _bad(run: Published) -> tuple[BadRecord, ...]:
+    """The first bad records, in the log's order."""
+    table = run.table("bad_records", ["partition", "offset", "part", "why", "group"])
+    order = table.sort_by([("partition", "ascending"), ("offset", "ascending")])
+    return tuple(BadRecord(**row) for row in order.slice(0, MOST_BAD).to_pylist())
 
 
 def _figures(replays: pa.Table) -> dict[str, dict[str, Figures]]:
@@ -115,9 +77,10 @@ def _figures(replays: pa.Table) -> dict[str, dict[str, Figures]]:
     counted = pc.and_(replays["counts"], pc.is_valid(replays["agrees"]))
     derived = {
         "rebalances": flag(pc.is_valid(status)),
-        "done": flag(pc.equal(status, "done")),
-        "refused": flag(pc.equal(status, "refused")),
-        "missing": flag(pc.equal(status, _NOT_YET)),
+        "done": flag(pc.equal(status, DONE)),
+        "refused": flag(pc.equal(status, REFUSED)),
+        "failed": flag(pc.equal(status, FAILED)),
+        "missing": flag(pc.equal(status, NOT_YET)),
         "claimed": flag(replays["claimed"]),
         "proven": flag(pc.is_valid(replays["avoidable"])),
         "even": flag(pc.equal(spread, replays["best_spread"])),

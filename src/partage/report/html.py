@@ -11,7 +11,8 @@ from uuid import uuid4
 from partage.errors import MissingExtraError
 from partage.report import words
 from partage.report.charts import timeline
-from partage.report.run import RECORDED, Figures, Group, Run
+from partage.report.run import Figures, Group, Run
+from partage.statuses import DONE, FAILED, NOT_YET, RECORDED, REFUSED
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -57,7 +58,6 @@ def render(run: Run) -> str:
         headline=words.headline(run),
         advice=words.advice(run),
         best=words.best_alternative(run),
-        recorded_name=RECORDED,
         details=details,
         most_listed=MOST_LISTED,
         drawings={g.anchor: timeline(g.steps, first, last) for g in details},
@@ -91,7 +91,15 @@ def environment() -> Environment:
         when=_when,
         clock=_clock,
     )
-    made.globals.update(percent=words.percent, bar=_bar)
+    made.globals.update(
+        percent=words.percent,
+        bar=_bar,
+        recorded_name=RECORDED,
+        DONE=DONE,
+        REFUSED=REFUSED,
+        FAILED=FAILED,
+        NOT_YET=NOT_YET,
+    )
     return made
 
 
@@ -124,6 +132,7 @@ def _data(run: Run) -> dict[str, Any]:
         "coverage": run.summary["coverage"],
         "accounting": run.summary["accounting"],
         "agreement": run.summary["agreement"],
+        "failures": list(run.failures),
         "strategies": {n: _plain(f) for n, f in run.figures.items()},
         "groups": [_group(g) for g in run.groups[:MOST_LISTED]],
         "groups_not_listed": max(0, len(run.groups) - MOST_LISTED),
@@ -140,7 +149,7 @@ def _group(group: Group) -> dict[str, Any]:
 
 def _plain(figures: Figures) -> dict[str, Any]:
     same = (
-        "rebalances", "done", "refused", "missing", "moved", "avoidable", "proven", "even",
-        "largest_spread", "idle", "rack_mismatches", "incomplete",
+        "rebalances", "done", "refused", "failed", "missing", "moved", "avoidable", "proven",
+        "even", "largest_spread", "idle", "rack_mismatches", "incomplete",
     )  # fmt: skip
     return {name: getattr(figures, name) for name in same}

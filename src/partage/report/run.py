@@ -7,10 +7,9 @@ from dataclasses import dataclass, fields
 from functools import reduce
 from typing import Any
 
-__all__ = ["RECORDED", "BadRecord", "Figures", "Group", "Run", "Step", "total"]
+from partage.statuses import RECORDED
 
-#: The name under which the record itself stands among the strategies.
-RECORDED = "recorded"
+__all__ = ["BadRecord", "Figures", "Group", "Run", "Step", "total"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +21,7 @@ class Figures:
         rebalances: rebalances that it was asked about.
         done: of these, those that it answered.
         refused: those that it refused.
+        failed: those in which it raised what no strategy should.
         missing: those for which Partage does not have the strategy yet.
         claimed: those in which the group had chosen it.
         moved: partitions that changed owner.
@@ -41,6 +41,7 @@ class Figures:
     rebalances: int = 0
     done: int = 0
     refused: int = 0
+    failed: int = 0
     missing: int = 0
     claimed: int = 0
     moved: int = 0
@@ -200,6 +201,11 @@ class Run:
     def others(self) -> tuple[Group, ...]:
         """Groups that were not replayed."""
         return tuple(g for g in self.groups if not g.replayed)
+
+    @property
+    def failures(self) -> tuple[Mapping[str, Any], ...]:
+        """The first failures of strategies: group, generation, strategy, why."""
+        return tuple(self.summary.get("failures", ()))
 
     @property
     def recorded(self) -> Figures:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from partage.report import words
-from partage.report.run import RECORDED, Figures, Run
+from partage.report.run import Figures, Run
+from partage.statuses import FAILED, NOT_YET, RECORDED
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -33,7 +34,9 @@ def summary(run: Run) -> Iterator[RenderableType]:
         yield Text("")
         yield _strategies(run)
         if any(f.exists and not f.comparable for n, f in run.figures.items() if n != RECORDED):
-            yield Text("* refused some, or left partitions without owner: not comparable", "dim")
+            yield Text(
+                "* refused or failed some, or left partitions without owner: not comparable", "dim"
+            )
     if run.replayed:
         yield Text("")
         yield Text("partitions moved, as recorded and under each strategy", "dim")
@@ -88,6 +91,11 @@ def _facts(run: Run) -> Table:
         why = one["why"] or "not explained"
         where = f"{one['group']} generation {one['generation']} ({one['strategy']})"
         table.add_row("", Text(f"{_clean(where)}: {_clean(why)}", "dim"))
+    for strategy, f in run.figures.items():
+        if f.failed:
+            told = f"{strategy} in {f.failed} of {words.plural(f.rebalances, 'rebalance')}"
+            why = next((x["why"] for x in run.failures if x["strategy"] == strategy), "")
+            table.add_row(Text(FAILED, "red"), Text(_clean(f"{told}: {why}"), "red"))
     return table
 
 
@@ -114,19 +122,22 @@ def _strategies(run: Run) -> Table:
     from rich.text import Text
 
     columns = ["moved", "avoidable", "most even", "idle", "refused"]
+    broken = any(f.failed for f in run.figures.values())
+    columns += [FAILED] if broken else []
     table = _plain("strategy", columns)
     for strategy in (RECORDED, *run.strategies):
         f = run.figures[strategy]
         label = Text(strategy, "bold" if strategy == RECORDED else "")
         if not f.exists:
-            table.add_row(label, Text("not yet in Partage", "dim"), *("",) * 4)
+            table.add_row(label, Text(NOT_YET, "dim"), *("",) * (len(columns) - 1))
             continue
         mark = "" if f.comparable or strategy == RECORDED else "*"
         figures = (
             f"{words.count(f.moved)}{mark}", words.count(f.avoidable),
             words.percent(f.even, f.judged), words.count(f.idle), words.count(f.refused),
         )  # fmt: skip
-        table.add_row(label, *figures)
+        failed = [Text(words.count(f.failed), "red" if f.failed else "")] if broken else []
+        table.add_row(label, *figures, *failed)
     return table
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from partage.report.run import RECORDED, Figures, Run
+from partage.report.run import Figures, Run
+from partage.statuses import RECORDED
 
 __all__ = [
     "advice",

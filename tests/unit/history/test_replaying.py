@@ -1,17 +1,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from importlib.metadata import EntryPoint
 
 import pytest
 
 from captured import clusters, generations, group_records
 from partage.groups import registry
+from partage.groups.base import PlainStrategy
 from partage.history.classic import Generation
 from partage.history.clusters import ClusterHistory
 from partage.history.problems import why_not
 from partage.history.records import ClassicState, MemberState, Place, Subscription
-from partage.history.replaying import RECORDED, Measured, Replayer
+from partage.history.replaying import Measured, Replayer
 from partage.judge import check, measure
+from partage.model import Plan, Problem
+from partage.statuses import DONE, FAILED, NOT_YET, RECORDED, REFUSED
 
 
 def judged(plan, group, cluster) -> Measured:
@@ -83,7 +87,7 @@ def test_each_strategy_lives_with_its_own_past() -> None:
     history = [generation(1, "sticky", {"a": [0, 3], "b": [1, 2]}),
                generation(2, "sticky", {"a": [3, 0], "b": [2, 1]})]  # fmt: skip
     rows = [list(replayer.feed(g)) for g in history]
-    assert {r.strategy: r.measured.moved for r in rows[1] if r.status == "done"} == {
+    assert {r.strategy: r.measured.moved for r in rows[1] if r.status == DONE} == {
         RECORDED: 0, "range": 0, "roundrobin": 0,
     }  # fmt: skip
 
@@ -96,7 +100,7 @@ def test_a_claimed_strategy_is_missing_only_if_partage_lacks_it() -> None:
             generation(1, name, {"a": [0], "b": [1]})
         )
         claims[name] = [r.status for r in rows if r.claimed]
-    assert claims == {"of-another-library": ["not yet in Partage"], "sticky": []}
+    assert claims == {"of-another-library": [NOT_YET], "sticky": []}
 
 
 def test_a_partition_moves_when_the_second_step_gives_it() -> None:
@@ -139,8 +143,100 @@ def test_a_strategy_that_refuses_is_told() -> None:
         r.strategy: r
         for r in Replayer(one_topic(1), strategies("roundrobin:0.8"), judged).feed(found)
     }
-    assert rows["roundrobin:0.8"].status == "refused"
+    assert rows["roundrobin:0.8"].status == REFUSED
     assert rows["roundrobin:0.8"].detail
+
+
+class Breaks(PlainStrategy):
+    """Somebody's plug-in: raises what it was made with, at the second call."""
+
+    name = "acme:breaks"
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+        self.calls = 0
+
+    def assign(self, problem: Problem, memory: object = None) -> Plan:
+        self.calls += 1
+        if self.calls == 2:
+            raise self.error
+        return registry.find("range").assign(problem)
+
+
+class WordlessError(Exception):
+    """An error that cannot even be told."""
+
+    def __str__(self) -> str:
+        raise ValueError
+
+
+class NoPlan(PlainStrategy):
+    """Its plan is no plan."""
+
+    name = "acme:no-plan"
+
+    def assign(self, problem: Problem, memory: object = None) -> Plan:
+        return "nothing"  # type: ignore[return-value]
+
+
+@pytest.fixture
+def plugged_in(monkeypatch):
+    """Register strategies as plug-ins, by the entry points of the registry."""
+
+    def register(*made: PlainStrategy) -> list:
+        points = {one.name: EntryPoint(one.name, "acme:X", registry.ENTRY_POINTS) for one in made}
+        by_value = {one.name: one for one in made}
+        monkeypatch.setattr(registry, "_plugged_in", lambda: points)
+        monkeypatch.setattr(EntryPoint, "load", lambda self: by_value[self.name])
+        return strategies(*points)
+
+    return register
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ZeroDivisionError("by zero"), "strategy acme:breaks raised ZeroDivisionError: by zero"),
+        (
+            WordlessError(),
+            "strategy acme:breaks raised WordlessError: no message: its __str__ raises",
+        ),
+        (RuntimeError("x" * 9_999), "strategy acme:breaks raised RuntimeError: xxx"),
+        (RecursionError("a\nb"), "strategy acme:breaks raised RecursionError: a b"),
+    ],
+)
+def test_a_plug_in_that_raises_fails_alone(plugged_in, error, told) -> None:
+    """Its row says failed, type and message; the others and its next rebalance go on."""
+    chosen = [*plugged_in(Breaks(error)), *strategies("range")]
+    replayer = Replayer(one_topic(4), chosen, judged)
+    rows = []
+    for number in (1, 2, 3):
+        found = generation(number, "range", {"a": [0, 1], "b": [2, 3]})
+        rows.append({r.strategy: r for r in replayer.feed(found)})
+    assert [r["acme:breaks"].status for r in rows] == [DONE, FAILED, DONE]
+    assert [r["range"].status for r in rows] == [DONE, DONE, DONE]
+    failed = rows[1]["acme:breaks"]
+    assert failed.detail is not None
+    assert failed.detail.startswith(told)
+    assert len(failed.detail) <= 501
+    assert (failed.plan, failed.measured) == (None, Measured())
+
+
+def test_a_plug_in_without_a_plan_fails(plugged_in) -> None:
+    """What is no plan is told with the strategy's name, not as a trace of ours."""
+    replayer = Replayer(one_topic(2), plugged_in(NoPlan()), judged)
+    rows = list(replayer.feed(generation(1, "range", {"a": [0], "b": [1]})))
+    assert [r.status for r in rows] == [DONE, FAILED]
+    assert "acme:no-plan raised" in str(rows[1].detail)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(2), MemoryError()])
+def test_what_ends_a_process_is_no_failure_of_a_strategy(plugged_in, error) -> None:
+    """An interrupt ends the run, whoever's code it meets."""
+    replayer = Replayer(one_topic(2), plugged_in(Breaks(error)), judged)
+    list(replayer.feed(generation(1, "range", {"a": [0], "b": [1]})))
+    with pytest.raises(type(error)):
+        list(replayer.feed(generation(2, "range", {"a": [0], "b": [1]})))
 
 
 @pytest.mark.parametrize("when", [-5, 0, 50])

@@ -10,7 +10,7 @@ pytest.importorskip("pyarrow")
 
 from partage.errors import InvalidCaptureError
 from partage.report import data
-from partage.report.run import RECORDED
+from partage.statuses import NOT_YET, RECORDED, REFUSED
 from published import NASTY, group, published, rebalance, replayed, tables
 
 
@@ -36,9 +36,9 @@ def test_refusals_and_missing_figures_are_not_zeroes(tmp_path) -> None:
     rows["replays"] += [
         replayed("odd", 1, RECORDED, avoidable=None, breaches=4),
         replayed("odd", 2, RECORDED),
-        replayed("odd", 1, "fair", status="refused", detail="unequal", **nothing),
+        replayed("odd", 1, "fair", status=REFUSED, detail="unequal", **nothing),
         replayed("odd", 2, "fair", spread=2),
-        replayed("odd", 1, "sticky", status="not yet in Partage", claimed=True, **nothing),
+        replayed("odd", 1, "sticky", status=NOT_YET, claimed=True, **nothing),
     ]
     run = data.read_run(published(tmp_path, rows))
     odd = next(g for g in run.groups if g.name == "odd").figures

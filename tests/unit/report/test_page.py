@@ -13,6 +13,7 @@ pytest.importorskip("jinja2")
 
 from partage.report.data import read_run
 from partage.report.html import render, write_page
+from partage.statuses import FAILED, NOT_YET
 from published import NASTY, published, summary
 
 VOID = {"wbr", "meta", "link", "input", "br", "img", "hr", "rect", "polyline"}
@@ -128,11 +129,29 @@ def test_a_strategy_that_is_not_there_yet_is_named(tmp_path) -> None:
 
     rows = tables()
     none = dict.fromkeys(("moved", "avoidable", "spread", "idle", "best_spread", "breaches"))
-    rows["replays"].append(
-        replayed("orders", 2, "newest", status="not yet in Partage", claimed=True, **none)
-    )
+    rows["replays"].append(replayed("orders", 2, "newest", status=NOT_YET, claimed=True, **none))
     text = render(read_run(published(tmp_path, rows)))
     assert "not yet in Partage; claimed in 1 rebalance" in text
+
+
+def test_a_strategy_that_failed_is_told(tmp_path) -> None:
+    """A broken plug-in is called failed in each place, and what it raised is text, not markup."""
+    from published import replayed, tables
+
+    rows = tables()
+    none = dict.fromkeys(("moved", "avoidable", "spread", "idle", "best_spread", "breaches"))
+    for generation in (1, 2):
+        rows["replays"].append(replayed("orders", generation, "acme", status=FAILED, **none))
+    failures = [
+        {"group": "orders", "generation": 1, "strategy": "acme",
+         "why": f"strategy acme raised ValueError: {NASTY}"}
+    ]  # fmt: skip
+    text = render(read_run(published(tmp_path, rows, failures=failures)))
+    assert "strategy acme raised ValueError: &lt;/script&gt;" in text
+    assert NASTY not in text
+    assert "<b>Failed</b> in 2 of 2 rebalances" in text
+    assert text.count("<small>failed</small>") == 3  # the group's cell, two rebalances
+    assert json.loads(read(text).scripts[0])["strategies"]["acme"]["failed"] == 2
 
 
 def test_a_page_has_its_limits_and_says_so(tmp_path, monkeypatch) -> None:

@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from partage.report.data import read_run
-from partage.report.run import RECORDED
 from partage.report.terminal import summary
+from partage.statuses import FAILED, RECORDED, REFUSED
 from published import group, published, rebalance, replayed, tables
 
 
@@ -46,10 +46,30 @@ def test_a_name_cannot_command_the_terminal(tmp_path) -> None:
 def test_a_star_marks_what_must_not_be_compared(tmp_path) -> None:
     """A strategy that refused a rebalance has a star, and the star is explained."""
     rows = tables()
-    rows["replays"].append(replayed("orders", 3, "fair", status="refused", moved=None))
+    rows["replays"].append(replayed("orders", 3, "fair", status=REFUSED, moved=None))
     text = printed(published(tmp_path, rows))
     assert "12*" in text
-    assert "* refused some" in text
+    assert "* refused or failed some" in text
+
+
+def test_a_strategy_that_failed_is_named_with_its_error(tmp_path) -> None:
+    """A broken plug-in has its own column, and a line with how often and what it raised."""
+    rows = tables()
+    why = "strategy acme raised ZeroDivisionError: \x1b[2Jby zero"
+    for generation in (1, 2):
+        rows["replays"].append(
+            replayed("orders", generation, "acme", status=FAILED, moved=None, detail=why)
+        )
+    failures = [{"group": "orders", "generation": 1, "strategy": "acme", "why": why}]
+    lines = printed(published(tmp_path, rows, failures=failures), 200).splitlines()
+    (line,) = (one for one in lines if one.startswith("failed"))
+    assert r"acme in 2 of 2 rebalances: strategy acme raised ZeroDivisionError: \x1b[2Jby" in line
+    (head,) = (one for one in lines if one.startswith("strategy"))
+    assert head.split()[-1] == FAILED
+    (row,) = (one for one in lines if one.startswith("acme"))
+    assert row.split()[-1] == "2"
+    whole = printed(published(tmp_path / "whole"), 200)
+    assert FAILED not in whole
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from partage.report import words
-from partage.report.run import RECORDED, Figures, Group, Run
+from partage.report.run import Figures, Group, Run
+from partage.statuses import RECORDED
 
 COVERAGE = {"first_ms": 0, "last_ms": 501_000}
 

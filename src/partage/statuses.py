@@ -1,0 +1,39 @@
+"""Words of the published tables: what became of a group, and of a rebalance under a strategy.
+
+History and pipeline write them, the report reads them; neither imports the other.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "DONE",
+    "FAILED",
+    "NOT_REPLAYED",
+    "NOT_YET",
+    "OFFSETS_ONLY",
+    "RECORDED",
+    "REFUSED",
+    "REPLAYED",
+    "STATUSES",
+]
+
+#: The name under which the record itself stands among the strategies.
+RECORDED: Final = "recorded"
+
+#: The strategy has a plan.
+DONE: Final = "done"
+#: The strategy does not answer such a problem, as its class does not.
+REFUSED: Final = "refused"
+#: The strategy raised what no strategy should: it is broken.
+FAILED: Final = "failed"
+#: The group chose a strategy that nobody here has.
+NOT_YET: Final = "not yet in Partage"
+#: What may become of a rebalance under a strategy: column ``status`` of table ``replays``.
+STATUSES: Final = (DONE, REFUSED, FAILED, NOT_YET)
+
+#: Statuses of a group: column ``status`` of table ``groups``.
+REPLAYED: Final = "replayed"
+NOT_REPLAYED: Final = "not replayed yet"
+OFFSETS_ONLY: Final = "offsets only"
