@@ -17,7 +17,9 @@ from partage.errors import (
 from partage.pipeline import replay as replay_module
 from partage.pipeline.replay import replay
 from partage.pipeline.schemas import COLUMNS, TABLES, schema
-from partage.pipeline.write import read_summary, read_table
+from partage.published import read_summary, read_table
+from partage.statuses import DONE, NOT_YET, RECORDED, REFUSED
+from partage.wire.group_log import decode_record, encode_record
 
 pytestmark = pytest.mark.spark
 
@@ -68,20 +70,55 @@ def test_no_group_is_lost(replayed) -> None:
     assert "connect" in groups["connect-cluster-a"]["why"]
 
 
-def test_strategies_that_do_not_exist_are_told(replayed) -> None:
-    """A claimed strategy is replayed, or has a row that says it is not yet in Partage."""
+def test_claimed_strategies_are_replayed(replayed) -> None:
+    """Each strategy that a group of the sample chose has its rows; Partage lacks none of them."""
     rows = read_table(replayed.out, "replays").select(["strategy", "status", "claimed"]).to_pylist()
     claimed = Counter(r["strategy"] for r in rows if r["claimed"])
     assert claimed["sticky"] == 63
     assert claimed["range"] == 137
-    missing = {r["strategy"] for r in rows if r["status"] == "not yet in Partage"}
-    assert set(replayed.summary["strategies"]["not_yet"]) == missing
+    assert {r["status"] for r in rows} <= {DONE, REFUSED}
+    assert replayed.summary["strategies"]["not_yet"] == {}
+    assert replayed.summary["failures"] == []
+
+
+def renamed(table, old: str, new: str):
+    """The classic groups' records, those of one strategy under another name."""
+    rows = []
+    for row in table.to_pylist():
+        if row["key"][:2] != b"\0\2":
+            continue
+        record = decode_record(row["key"], row["value"])
+        if record.value is not None and record.value["protocol"] == old:
+            row["key"], row["value"] = encode_record(
+                record.key_version, record.key, version=record.value_version,
+                value={**record.value, "protocol": new},
+            )  # fmt: skip
+        rows.append(row)
+    return type(table).from_pylist(rows, table.schema)
+
+
+def test_strategies_that_do_not_exist_are_told(spark, replayed, tmp_path: Path) -> None:
+    """A strategy that groups chose and Partage lacks has a row for each such rebalance."""
+    folder = capture(tmp_path / "c", renamed(records(), "sticky", "acme-assignor"))
+    summary = replay(folder, tmp_path / "out", spark=spark, strategies=["range"])
+    columns = ["group", "generation", "strategy", "status", "claimed", "plan"]
+    rows = read_table(tmp_path / "out", "replays").select(columns).to_pylist()
+    missing = [r for r in rows if r["status"] == NOT_YET]
+    assert {(r["strategy"], r["claimed"], r["plan"]) for r in missing} == {
+        ("acme-assignor", True, None)
+    }
+    before = read_table(replayed.out, "replays").select(columns).to_pylist()
+    assert {(r["group"], r["generation"]) for r in missing} == {
+        (r["group"], r["generation"]) for r in before if r["strategy"] == "sticky" and r["claimed"]
+    }
+    assert summary["strategies"]["not_yet"] == {"acme-assignor": 63}
+    assert set(summary["strategies"]["run"]) == {RECORDED, "range"}
 
 
 def test_the_judge_finds_no_breach_in_plans(replayed) -> None:
     """Every plan of ours is valid, and none moves less than the fewest moves there are."""
     for row in read_table(replayed.out, "replays").drop_columns(["plan"]).to_pylist():
-        if row["status"] == "done" and row["strategy"] != "recorded":
+        if row["status"] == DONE and row["strategy"] != RECORDED:
             assert row["breaches"] == 0, row
             assert 0 <= row["avoidable"] <= row["moved"], row
 
@@ -258,7 +295,7 @@ def test_chosen_strategies_only(spark, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
     replay(folder, tmp_path / "out", spark=spark, strategies=["range"])
     rows = read_table(tmp_path / "out", "replays").to_pylist()
-    assert {r["strategy"] for r in rows if r["status"] == "done"} == {"recorded", "range"}
+    assert {r["strategy"] for r in rows if r["status"] == DONE} == {RECORDED, "range"}
 
 
 def test_a_session_of_the_user_stays_as_it_was(spark, replayed) -> None:
