@@ -7,7 +7,7 @@ import heapq
 from partage.groups.dialects.python_claims import Believed
 from partage.groups.dialects.scene import PeerScene
 
-__all__ = ["in_order", "subscriptions_identical"]
+__all__ = ["in_order", "in_turns", "subscriptions_identical"]
 
 
 def subscriptions_identical(scene: PeerScene) -> bool:
@@ -32,12 +32,13 @@ def in_order(scene: PeerScene, believed: Believed) -> list[int]:
     rest = sorted(range(len(scene.topic_of)), key=lambda spot: crowd[scene.topic_of[spot]])
     if believed.fresh or not subscriptions_identical(scene):
         return rest
-    out = _turns(scene, believed)
+    out = in_turns(scene, believed)
     done = set(out)
     return out + [spot for spot in rest if spot not in done]
 
 
-def _turns(scene: PeerScene, believed: Believed) -> list[int]:
+def in_turns(scene: PeerScene, believed: Believed) -> list[int]:
+    """What is owned, always one from the member that has most left, of equals the last by id."""
     moved = believed.previous
     last = [[s for s in mine if s not in moved] for mine in believed.owned]
     first = [sorted((s for s in mine if s in moved), reverse=True) for mine in believed.owned]
