@@ -75,10 +75,13 @@ class InvalidProblemError(PartageError):
 
     >>> str(InvalidProblemError("must be an int >= 0", path="topics.orders", value=-1))
     'topics.orders: must be an int >= 0, got -1'
+    >>> str(InvalidProblemError("is missing", path="members"))
+    'members: is missing'
     """
 
     def __init__(self, what: str, *, path: str, value: object = None) -> None:
-        super().__init__(f"{path}: {what}, got {_shown(value)}")
+        got = "" if what == "is missing" else f", got {_shown(value)}"
+        super().__init__(f"{path}: {what}{got}")
         self.what = what
         self.path = path
         self.value = value

@@ -71,7 +71,7 @@ def assign(  # noqa: PLR0917 - options are given by name on a command line
     strategy: Annotated[
         list[str] | None,
         typer.Option(
-            "--strategy", "-s",
+            "--strategy", "-s", metavar="NAME",
             help="Strategy, or Java class name; repeat it for a list in order of preference. "
             "Without it the problem's own `strategy` counts, else range.",
             show_default=False,

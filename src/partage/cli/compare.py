@@ -37,8 +37,8 @@ def compare(
     strategy: Annotated[
         list[str] | None,
         typer.Option(
-            "--strategy", "-s", help="Only these; repeatable. Without it, all of them.",
-            show_default=False,
+            "--strategy", "-s", metavar="NAME", show_default=False,
+            help="Only these; repeatable. Without it, all of them.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

@@ -25,14 +25,14 @@ def decode(
     kinds: Annotated[
         list[str] | None,
         typer.Option(
-            "--type", "-t",
+            "--type", "-t", metavar="TYPE",
             help="Only records of this type, by name or number; repeatable.", show_default=False,
         ),
     ] = None,
     group: Annotated[
         list[str] | None,
-        typer.Option("--group", "-g", help="Only records of this group; repeatable.",
-                     show_default=False),
+        typer.Option("--group", "-g", metavar="GROUP", show_default=False,
+                     help="Only records of this group; repeatable."),
     ] = None,
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=0, help="Stop after so many lines.",

@@ -30,10 +30,12 @@ def read_problem(file: Path) -> Mapping[str, Any]:
         InvalidProblemError: it is no JSON object; names the file.
         OSError: it cannot be read.
     """
-    text = sys.stdin.buffer.read() if str(file) == STDIN else file.read_bytes()
+    piped = str(file) == STDIN
+    text = sys.stdin.buffer.read() if piped else file.read_bytes()
+    where = "stdin" if piped else str(file)
     if not text.strip():
-        raise InvalidProblemError("is empty; expected a JSON object", path=str(file), value="")
-    return object_of(text, str(file))
+        raise InvalidProblemError("is empty; expected a JSON object", path=where, value="")
+    return object_of(text, where)
 
 
 def object_of(text: bytes, where: str) -> Mapping[str, Any]:
