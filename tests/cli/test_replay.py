@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
+import sys
 import webbrowser
 
 import pytest
@@ -17,7 +21,9 @@ from captured import SAMPLE
 from captures import capture, records
 from partage.cli.app import app
 from partage.cli.demo import sample
-from published import published
+from partage.published import read_summary, read_table
+from partage.statuses import DONE, FAILED
+from published import published, replayed, tables
 
 
 def run(*arguments: str):
@@ -78,6 +84,86 @@ def test_the_page_is_opened_if_wished(tmp_path, monkeypatch, command, flag, time
     assert opened == [(out / "report.html").as_uri()] * times
     assert f"report   {out / 'report.html'}" in done.stdout
     assert (out / "report.html").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("strategy", "code"), [("fair", 3), ("recorded", 0)], ids=["a plan of ours", "the record"]
+)
+def test_a_plan_that_fails_the_judge_is_exit_code_3(tmp_path, monkeypatch, strategy, code) -> None:
+    """A strategy's breach ends the command with 3, all being written; the record's own does not."""
+    from partage.pipeline import replay
+
+    rows = tables()
+    rows["replays"].append(replayed("orders", 9, strategy, breaches=2, avoidable=None))
+    monkeypatch.setattr(replay, "replay", lambda _, out, **__: published(out, rows))
+    out = tmp_path / "out"
+    done = run("replay", str(SAMPLE), "--out", str(out))
+    assert done.exit_code == code, done.stderr
+    assert ("judge: fair breaks the rules in 1 of 5 plans" in done.stderr) == bool(code)
+    assert (out / "report.html").is_file()
+    assert f"report   {out / 'report.html'}" in done.stdout
+
+
+PLUG_IN = """
+import partage as pg
+from partage.groups import registry
+from partage.groups.base import PlainStrategy
+
+
+class Raises(PlainStrategy):
+    name = "acme:raises"
+
+    def assign(self, problem, memory=None):
+        if len(problem.group) > 1:
+            raise LookupError("no such <b>member</b>")
+        return registry.find("range").assign(problem)
+
+
+class Forgets(PlainStrategy):
+    name = "acme:forgets"
+
+    def assign(self, problem, memory=None):
+        return pg.Plan.of(problem.index, {member: {} for member in problem.group.ids})
+"""
+ENTRY_POINTS = """[partage.strategies]
+acme:raises = acme_strategies:Raises
+acme:forgets = acme_strategies:Forgets
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_an_installed_plug_in_that_breaks_costs_nobody_else(tmp_path) -> None:
+    """In Spark's workers one plug-in raises, one forgets every partition: failed, and exit code 3."""
+    site = tmp_path / "site"
+    (site / "acme-1.0.dist-info").mkdir(parents=True)
+    (site / "acme-1.0.dist-info" / "METADATA").write_text("Name: acme\nVersion: 1.0\n")
+    (site / "acme-1.0.dist-info" / "entry_points.txt").write_text(ENTRY_POINTS)
+    (site / "acme_strategies.py").write_text(PLUG_IN)
+    source = str(capture(tmp_path / "capture", records().slice(0, 6_000)))
+    out = tmp_path / "out"
+    names = ("acme:raises", "acme:forgets", "range")
+    chosen = [part for name in names for part in ("-s", name)]
+    path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, "-m", "partage", "replay", source, "--out", str(out), *chosen],
+        capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path, "COLUMNS": "200"},
+    )  # fmt: skip
+    assert done.returncode == 3, done.stderr
+    assert "judge: acme:forgets breaks the rules" in done.stderr
+    assert "acme:raises breaks" not in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    assert re.search(
+        r"acme:raises in \d+ of 25 rebalances: LookupError: no such <b>member", done.stdout
+    )
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "LookupError: no such &lt;b&gt;member&lt;/b&gt;" in page
+    rows = read_table(out, "replays").to_pylist()
+    by_status = {n: {r["status"] for r in rows if r["strategy"] == n} for n in names}
+    assert by_status == {names[0]: {DONE, FAILED}, names[1]: {DONE}, names[2]: {DONE}}
+    told = {one["why"] for one in read_summary(out)["failures"]}
+    assert told == {r["detail"] for r in rows if r["status"] == FAILED}
+    assert all(r["breaches"] == 0 for r in rows if r["strategy"] == "range")
 
 
 def test_what_is_misspelt_is_said_before_spark_starts(tmp_path) -> None:

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from partage.cli.consoles import has_display, interactive, name, out, tell
+from partage.cli.failing import FAILED_JUDGE
 from partage.errors import InvalidConfigError
 from partage.published import MANIFEST
+from partage.statuses import RECORDED
 
 if TYPE_CHECKING:
     from partage.pipeline.progress import Progress
+    from partage.report.run import Run
 
 __all__ = ["replay", "replay_and_report"]
 
@@ -57,6 +60,11 @@ def replay(
 
     Spark runs in this process; nothing else is started, but Java 17 must be there. Earlier runs
     in the same folder stay; a folder that is not Partage's is left alone.
+
+    Every plan is checked by the judge. Where a strategy's plan breaks a rule, tables and report
+    are written all the same, the strategy goes to stderr, and the exit code is 3. What the log
+    recorded may break rules: that is the log's, and does not count. A plug-in that raises an
+    error is shown as failed; the others go on.
     """
     replay_and_report(capture, to, strategies=strategy, open_it=open_it)
 
@@ -68,6 +76,7 @@ def replay_and_report(
 
     Raises:
         PartageError: the capture, the folder or the environment cannot be used.
+        Exit: 3 if a plan of a strategy failed the judge; everything has been written then.
     """
     from partage.pipeline.replay import replay as run
     from partage.report.data import read_run
@@ -89,6 +98,17 @@ def replay_and_report(
     console.print(name(f"report   {page}", "bold"), soft_wrap=True)
     if open_it or (open_it is None and interactive() and has_display()):
         webbrowser.open(page.absolute().as_uri())
+    _judged(found)
+
+
+def _judged(found: Run) -> None:
+    """What the record breaks is history; what a strategy breaks is for whoever wrote it."""
+    broken = {n: f for n, f in found.figures.items() if n != RECORDED and f.incomplete}
+    for strategy, figures in broken.items():
+        tell(f"judge: {strategy} breaks the rules in {figures.incomplete} of {figures.done} plans",
+             "bold red")  # fmt: skip
+    if broken:
+        raise typer.Exit(FAILED_JUDGE)
 
 
 def _expect_ours(to: Path) -> None:

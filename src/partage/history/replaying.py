@@ -139,7 +139,7 @@ class Replayer:
             raise
         except Exception as e:  # noqa: BLE001 - foreign code may raise anything
             line.owned, line.memory = {}, {}
-            return Replayed(strategy.name, FAILED, claimed, detail=_failure(strategy.name, e))
+            return Replayed(strategy.name, FAILED, claimed, detail=_failure(e))
 
     def _asked(
         self,
@@ -247,13 +247,14 @@ class Replayer:
         return False, explain(found.first, self._clusters, position, plan_on)
 
 
-def _failure(name: str, error: Exception) -> str:
+def _failure(error: Exception) -> str:
     """Type and message of a foreign error, in a line of bounded length."""
     try:
         said = " ".join(str(error).split())
     except Exception:  # noqa: BLE001 - its own __str__ is foreign code too
         said = "no message: its __str__ raises"
-    text = f"strategy {name} raised {type(error).__name__}: {said}"
+    text = f"{type(error).__name__}: {said}"
+    text = text.encode("utf-8", "backslashreplace").decode()  # tables take no half surrogate pairs
     return text if len(text) <= _LONGEST_FAILURE else f"{text[:_LONGEST_FAILURE]}…"
 
 

@@ -196,13 +196,15 @@ def plugged_in(monkeypatch):
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (ZeroDivisionError("by zero"), "strategy acme:breaks raised ZeroDivisionError: by zero"),
+        (ZeroDivisionError("by zero"), "ZeroDivisionError: by zero"),
         (
             WordlessError(),
-            "strategy acme:breaks raised WordlessError: no message: its __str__ raises",
+            "WordlessError: no message: its __str__ raises",
         ),
-        (RuntimeError("x" * 9_999), "strategy acme:breaks raised RuntimeError: xxx"),
-        (RecursionError("a\nb"), "strategy acme:breaks raised RecursionError: a b"),
+        (RuntimeError("x" * 9_999), "RuntimeError: xxx"),
+        (RecursionError("a\nb"), "RecursionError: a b"),
+        (KeyError("\ud800x"), "KeyError: '\\ud800x'"),
+        (OSError("\ud800x"), "OSError: \\ud800x"),
     ],
 )
 def test_a_plug_in_that_raises_fails_alone(plugged_in, error, told) -> None:
@@ -227,12 +229,12 @@ def test_a_plug_in_without_a_plan_fails(plugged_in) -> None:
     replayer = Replayer(one_topic(2), plugged_in(NoPlan()), judged)
     rows = list(replayer.feed(generation(1, "range", {"a": [0], "b": [1]})))
     assert [r.status for r in rows] == [DONE, FAILED]
-    assert "acme:no-plan raised" in str(rows[1].detail)
+    assert "AttributeError" in str(rows[1].detail)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(2), MemoryError()])
 def test_what_ends_a_process_is_no_failure_of_a_strategy(plugged_in, error) -> None:
-    """An interrupt ends the run, whoever's code it meets."""
+    """An interrupt ends the run, in whose code it may be."""
     replayer = Replayer(one_topic(2), plugged_in(Breaks(error)), judged)
     list(replayer.feed(generation(1, "range", {"a": [0], "b": [1]})))
     with pytest.raises(type(error)):
