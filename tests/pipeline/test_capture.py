@@ -156,7 +156,15 @@ def test_a_damaged_page_is_named(tmp_path: Path) -> None:
             '{"ts_ms": 1, "brokers": [], "topics": {"t": {"id": [], "partitions": []}}}',
             "line 1: topics.t.id must be text or null",
         ),
-        ('{"ts_ms": 1, "brokers": [{"id": "x"}], "topics": {}}', "brokers[0]"),
+        ('{"ts_ms": 1, "brokers": [{"id": "x"}], "topics": {}}', "brokers[0].id"),
+        ('{"ts_ms": 1, "brokers": [{"id": true}], "topics": {}}', "brokers[0].id"),
+        ('{"ts_ms": 1, "brokers": [{}], "topics": {}}', "brokers[0].id"),
+        ('{"ts_ms": true, "brokers": [], "topics": {}}', "line 1: ts_ms must be"),
+        (
+            '{"ts_ms": 1, "brokers": [], "topics": {"t": {"partitions": [{"p": 0}, {"p": true}]}}}',
+            "line 1: topics.t.partitions[1] must be an object with an int p",
+        ),
+        ('{"ts_ms": 1, "brokers": [], "topics": {"t": 5}}', "line 1: topics.t must be an object"),
     ],
 )
 def test_bad_metadata(tmp_path: Path, text: str, told: str) -> None:

@@ -119,13 +119,18 @@ def _expect_state(state: object, where: str) -> None:
     if not isinstance(topics, Mapping):
         raise InvalidCaptureError(f"{where}: topics must be an object, name -> topic")
     for name, topic in topics.items():
-        if isinstance(topic, Mapping) and not isinstance(topic.get("id"), (str, type(None))):
-            raise InvalidCaptureError(f"{where}: topics.{name}.id must be text or null")
-        parts = topic.get("partitions") if isinstance(topic, Mapping) else None
-        good = isinstance(parts, list) and all(
-            isinstance(p, Mapping) and isinstance(p.get("p", None), int) for p in parts
-        )
-        if not good:
-            raise InvalidCaptureError(
-                f"{where}: topics.{name}.partitions must be a list of objects with an int p"
-            )
+        _expect_topic(topic, f"{where}: topics.{name}")
+
+
+def _expect_topic(topic: object, where: str) -> None:
+    if not isinstance(topic, Mapping):
+        raise InvalidCaptureError(f"{where} must be an object")
+    if not isinstance(topic.get("id"), (str, type(None))):
+        raise InvalidCaptureError(f"{where}.id must be text or null")
+    parts = topic.get("partitions")
+    if not isinstance(parts, list):
+        raise InvalidCaptureError(f"{where}.partitions must be a list of objects with an int p")
+    for i, part in enumerate(parts):
+        number = part.get("p") if isinstance(part, Mapping) else None
+        if not isinstance(number, int) or isinstance(number, bool):  # JSON's true is no number
+            raise InvalidCaptureError(f"{where}.partitions[{i}] must be an object with an int p")

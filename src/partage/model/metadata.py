@@ -52,10 +52,12 @@ def cluster_from_metadata(
 
 
 def _broker(value: object, path: str) -> Broker:
-    if not isinstance(value, Mapping) or not isinstance(value.get("id"), int):
+    if not isinstance(value, Mapping):
         raise InvalidProblemError("must be an object with an int id", path=path, value=value)
-    rack = value.get("rack")
-    return Broker(value["id"], None if rack is None else text(rack, f"{path}.rack"))
+    number, rack = value.get("id"), value.get("rack")
+    if not isinstance(number, int) or isinstance(number, bool):  # JSON's true is no number
+        raise InvalidProblemError("must be an int", path=f"{path}.id", value=number)
+    return Broker(number, None if rack is None else text(rack, f"{path}.rack"))
 
 
 def _partitions(name: str, value: object) -> tuple[str | None, list[tuple[int, int, list[int]]]]:
