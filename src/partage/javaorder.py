@@ -9,15 +9,16 @@ partition. The rules below are those of OpenJDK 17, measured against Kafka 4.3.1
   at its next call; a crowded bucket (``put``: a ninth key, ``computeIfAbsent``: an eighth)
   doubles a table of fewer than 64 slots too, whatever its load.
 
-Limit: in a table of 64 slots or more such a crowded bucket becomes a tree in Java; here it stays
-a list, so the order inside that one bucket may differ. Keys that are not made to collide never
-get there.
+In a table of 64 slots or more such a crowded bucket becomes a tree, whose keys are walked in
+another order yet: `partage.javatrees`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
+
+from partage.javatrees import may_have_trees, walked
 
 __all__ = [
     "DEFAULT_TABLE",
@@ -28,6 +29,7 @@ __all__ = [
     "movement_pair_hash",
     "string_hash",
     "string_order_key",
+    "string_ranks",
     "table_for_capacity",
     "topic_partition_hash",
     "uuid_hash",
@@ -72,6 +74,19 @@ def string_order_key(text: str) -> bytes:
     True
     """
     return text.encode("utf-16-be", "surrogatepass")
+
+
+def string_ranks(names: Sequence[str]) -> list[int]:
+    """Place of each name in the order of ``String.compareTo``.
+
+    >>> string_ranks(["b", "a"])
+    [1, 0]
+    """
+    rank = [0] * len(names)
+    order = sorted(range(len(names)), key=lambda i: string_order_key(names[i]))
+    for place, i in enumerate(order):
+        rank[i] = place
+    return rank
 
 
 def uuid_hash(uuid: bytes) -> int:
@@ -137,13 +152,15 @@ def hash_order(
     hashes: Sequence[int],
     *,
     table: int = DEFAULT_TABLE,
+    rank: Callable[[], Sequence[int]] | None = None,
     compute_if_absent: bool = False,
     looked_up_after: bool = False,
 ) -> list[int]:
     """Positions of ``hashes`` in the order in which Java walks them.
 
     ``hashes`` are those of distinct keys (int32, signed or not) in order of insertion;
-    ``table`` is the number of slots that the empty table is made with. With
+    ``table`` is the number of slots that the empty table is made with. ``rank`` answers the
+    keys' order among each other (``compareTo``), and is asked only for crowded buckets. With
     ``compute_if_absent``, say with ``looked_up_after`` whether that method was called once
     more, for a key that was there already, after the last key went in: it may double the table.
 
@@ -151,6 +168,14 @@ def hash_order(
     [3, 2, 1, 0]
     """
     spread = [((h & 0xFFFFFFFF) >> 16 ^ h) & 0xFFFFFFFF for h in hashes]
+    if may_have_trees(spread, table):
+        return walked(
+            hashes,
+            table,
+            rank=rank() if rank is not None else None,
+            compute_if_absent=compute_if_absent,
+            looked_up_after=looked_up_after,
+        )
     if compute_if_absent:
         mask = _grown_by_compute(spread, table, looked_up_after=looked_up_after) - 1
         return sorted(range(len(spread)), key=lambda i: (spread[i] & mask, -i))
@@ -177,6 +202,11 @@ def hash_set_order(
     places = hash_order(
         [hash_of(key) for key in distinct],
         table=table,
+        rank=lambda: (
+            string_ranks([key for key in distinct if isinstance(key, str)])
+            if all(isinstance(key, str) for key in distinct)
+            else [0] * len(distinct)
+        ),
         compute_if_absent=compute_if_absent,
         looked_up_after=bool(calls) and calls[-1] in calls[:-1],
     )

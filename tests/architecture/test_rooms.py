@@ -26,7 +26,7 @@ from architecture.source_tree import (
 )
 
 # Foundations: everybody may stand on them. javaorder is Java's hash order, which the model needs.
-BASE = {"errors", "kernels", "javaorder", "model"}
+BASE = {"errors", "kernels", "javaorder", "javatrees", "model"}
 DECIDING = {"keys", "groups", "streams", "replicas"}
 # The only places where strategies, the judge and the solver meet: the public verbs.
 MEETING = {"deciding", "measuring"}
@@ -60,12 +60,13 @@ EVERYTHING = {
 # room: the rooms it may import, itself always among them.
 MAY_IMPORT = {
     "errors": set(),
-    "javaorder": {"errors", "kernels"},
+    "javaorder": {"errors", "kernels", "javatrees"},
+    "javatrees": {"errors", "kernels"},
     "kernels": {"errors"},
     "model": {"errors", "kernels", "javaorder"},
     "solve": BASE,
     # The judge knows no contestant, and verifies what `solve` claims without importing it.
-    "judge": BASE - {"javaorder"},
+    "judge": BASE - {"javaorder", "javatrees"},
     **{room: {*BASE, "solve", "wire"} for room in DECIDING},
     "wire": {"errors", "kernels", "javaorder"},
     "history": PURE - MEETING,

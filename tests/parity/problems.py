@@ -7,6 +7,7 @@ problem smaller while it still shows a difference.
 from __future__ import annotations
 
 from functools import cache
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from partage.javaorder import string_hash
@@ -41,7 +42,7 @@ def names(rng: random.Random, stem: str, count: int) -> list[str]:
     padded = [f"{stem}-{i:03d}" for i in range(count + 2)]
     wild = [f"{rng.getrandbits(48):012x}" for _ in range(count + 2)]
     pools = [numbered, padded, wild, [*COLLIDING, *numbered], [*UNICODE, *wild]]
-    pool = rng.choice([*pools, [*crowded(stem), *wild]])
+    pool = rng.choice([*pools, [*crowded(stem), *wild], [*tangled(), *wild, *numbered]])
     pool = list(dict.fromkeys(pool))
     if rng.random() < 0.5:
         rng.shuffle(pool)
@@ -52,20 +53,22 @@ def names(rng: random.Random, stem: str, count: int) -> list[str]:
 
 @cache
 def crowded(stem: str, slot: int = 3) -> list[str]:
-    """Names of one bucket of 16, no more than seven of them in one of 64.
+    """Names of one bucket of 64: nine make Java double its table, or make the bucket a tree.
 
-    Nine in a bucket make Java double its table; in a table of 64 they would make a tree of
-    the bucket, whose order Partage does not follow (`partage.javaorder`).
+    Some share their whole hash too ("Aa" and "BB" do), so that the tree compares the names.
     """
-    taken: dict[int, int] = {}
     chosen = []
-    for name in (f"{stem}.{i}" for i in range(800)):
+    for name in (f"{stem}.{i}{pair}" for i in range(900) for pair in ("Aa", "BB")):
         value = string_hash(name) & 0xFFFFFFFF
-        at = (value ^ value >> 16) & 63
-        if at % 16 == slot and taken.get(at, 0) < 7:
-            taken[at] = taken.get(at, 0) + 1
+        if (value ^ value >> 16) & 63 == slot:
             chosen.append(name)
     return chosen
+
+
+@cache
+def tangled() -> list[str]:
+    """Sixteen names of one and the same hash."""
+    return ["".join(pairs) for pairs in product(("Aa", "BB"), repeat=4)]
 
 
 def nasty_problem(rng: random.Random) -> Problem:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from partage.errors import InconsistentGroupProtocolError, InvalidConfigError
 from partage.groups.api import RebalanceProtocol, Strategy
-from partage.javaorder import DEFAULT_TABLE, hash_order, string_hash
+from partage.javaorder import DEFAULT_TABLE, hash_order, string_hash, string_ranks
 
 __all__ = ["Negotiation", "rebalance_protocol"]
 
@@ -102,7 +102,7 @@ class Negotiation:
         """
         votes = self.votes()
         names = list(votes)
-        order = hash_order([string_hash(name) for name in names])
+        order = hash_order([string_hash(n) for n in names], rank=lambda: string_ranks(names))
         # max takes the first of equals, as Stream.max does there.
         return max((names[i] for i in order), key=votes.__getitem__, default=None)
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.javaorder import hash_order, string_hash
+from partage.javaorder import hash_order, string_hash, string_ranks
 from partage.model import Problem, java_rank
 from partage.model.index import Int32Array
 
-__all__ = ["member_order", "members_as_mapped", "string_hashes", "topics_as_mapped"]
+__all__ = ["as_mapped", "member_order", "members_as_mapped", "string_hashes", "topics_as_mapped"]
 
 #: Below this many names the plain function is faster than the one by columns.
 _WORTH_COLUMNS = 64
@@ -42,9 +42,18 @@ def string_hashes(names: Sequence[str]) -> list[int]:
     return hashes
 
 
+def as_mapped(names: Sequence[str]) -> list[int]:
+    """Distinct names in the order of the ``HashMap`` (or set) that got them in this order.
+
+    >>> as_mapped(["consumer1", "consumer2", "consumer3"])
+    [2, 1, 0]
+    """
+    return hash_order(string_hashes(names), rank=lambda: string_ranks(names))
+
+
 def members_as_mapped(problem: Problem) -> list[int]:
     """Members in the order of the leader's ``HashMap`` of subscriptions, filled in join order."""
-    return hash_order(string_hashes(problem.group.ids))
+    return as_mapped(problem.group.ids)
 
 
 def member_order(problem: Problem) -> Int32Array:
@@ -83,12 +92,12 @@ def topics_as_mapped(problem: Problem) -> Int32Array:
     known: list[str] = []
     topics: list[int] = []
     numbers = problem.cluster.topic_all(names)
-    for i in hash_order(string_hashes(names)):
+    for i in as_mapped(names):
         topic = numbers[i]
         if topic >= 0 and len(problem.cluster.partitions_of(topic)):
             known.append(names[i])
             topics.append(topic)
-    order: NDArray[np.int32] = np.array(topics, np.int32)[hash_order(string_hashes(known))]
+    order: NDArray[np.int32] = np.array(topics, np.int32)[as_mapped(known)]
     return order
 
 

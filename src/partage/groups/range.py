@@ -35,9 +35,7 @@ class Range(PlainStrategy):
     Where it is not optimal: remainders add up. With T topics of one partition each, the
     first member gets all T; spread over all topics can reach T.
 
-    Exact to ``org.apache.kafka.clients.consumer.RangeAssignor`` 4.3.1, order included, but for
-    one thing: where nine or more topic names share a bucket of a table of 64 or more, which
-    chance hardly does (`partage.javaorder`), the order inside a member's list may differ.
+    Exact to ``org.apache.kafka.clients.consumer.RangeAssignor`` 4.3.1, order included.
 
     >>> from partage.model import Cluster, Group, Member
     >>> group = Group([Member(c, ["A", "B"]) for c in ("C1", "C2", "C3")])

@@ -13,7 +13,7 @@ from partage.groups.registry import find
 from partage.groups.server.reading import spec_from_json
 from partage.groups.server.spec import GroupSpec
 from partage.groups.server.topic_ids import TopicIds, derived_id
-from partage.groups.server.trees import walked
+from partage.javatrees import walked
 from partage.kernels import form
 from partage.model import Index, Problem
 from partage.testing import cluster, group

@@ -9,8 +9,8 @@ import numpy as np
 
 from partage.groups.server.refusals import CoordinatorRefusal
 from partage.groups.server.spec import GroupSpec
-from partage.groups.server.walks import java_order, walk_copied_sets, walk_maps
-from partage.javaorder import table_for_capacity
+from partage.groups.server.walks import walk_copied_sets, walk_maps
+from partage.javaorder import hash_order, table_for_capacity
 
 __all__ = ["Shares", "old_targets", "roomy_table", "wanted"]
 
@@ -90,7 +90,7 @@ class Shares:
         """Partitions in the order of the map."""
         keys = list(self.by_partition)
         hashes = [self._hash_of(key) for key in keys]
-        order = java_order(
+        order = hash_order(
             hashes, table=self._table, compute_if_absent=True,
             looked_up_after=self._looked_up_after,
         )  # fmt: skip
@@ -103,7 +103,7 @@ class Shares:
             beyond = len(mine) - wants(member)
             if beyond <= 0:
                 continue
-            order = java_order([self._hash_of(p) for p in mine])
+            order = hash_order([self._hash_of(p) for p in mine])
             gone = {mine[i] for i in order[:beyond]}
             for partition in gone:
                 self.by_partition[partition].discard(member)
@@ -118,7 +118,7 @@ class Shares:
             if beyond <= 0:
                 continue
             entered = self._entered[partition]
-            walked = [entered[i] for i in java_order(entered) if entered[i] in holders]
+            walked = [entered[i] for i in hash_order(entered) if entered[i] in holders]
             for member in walked[:beyond]:
                 holders.discard(member)
                 del self.by_member[member][partition]

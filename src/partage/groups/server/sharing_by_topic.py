@@ -6,7 +6,7 @@ from partage.groups.server.answer import Answer
 from partage.groups.server.sharing import Shares, roomy_table, wanted
 from partage.groups.server.sharing_result import SharingResult
 from partage.groups.server.spec import GroupSpec
-from partage.groups.server.walks import java_order
+from partage.javaorder import hash_order
 
 __all__ = ["share_by_topic"]
 
@@ -26,7 +26,7 @@ def share_by_topic(spec: GroupSpec) -> Answer:
     result = SharingResult(spec)
     hashes = spec.ids.hashes
     topics = list(subscribers)
-    walked = [topics[i] for i in java_order([int(hashes[t]) for t in topics])]
+    walked = [topics[i] for i in hash_order([int(hashes[t]) for t in topics])]
     for topic in walked:
         _share(spec, result, topic, subscribers[topic])
     return result.answer()
@@ -60,7 +60,7 @@ def _share(spec: GroupSpec, result: SharingResult, topic: int, subscribers: list
                 for p in partitions:
                     shares.enter(member, p)
     held = list(shares.by_member)
-    order = java_order(held, table=roomy_table(len(subscribers)), compute_if_absent=True)
+    order = hash_order(held, table=roomy_table(len(subscribers)), compute_if_absent=True)
     shares.cut_members([held[i] for i in order], lambda m: wants.get(m, 0))
     shares.cut_partitions(sharing)
     shares.unfilled = {m for m in subscribers if len(shares.by_member.get(m, ())) < wants[m]}

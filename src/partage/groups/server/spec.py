@@ -7,11 +7,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.ordering import string_hashes
+from partage.groups.ordering import members_as_mapped, string_hashes
 from partage.groups.server.refusals import CoordinatorRefusal
 from partage.groups.server.targets import Targets, targets_from_claims
 from partage.groups.server.topic_ids import TopicIds
-from partage.groups.server.walks import copied_order, java_order
+from partage.groups.server.walks import copied_order
 from partage.model import Problem
 from partage.model.index import Int32Array
 
@@ -60,7 +60,7 @@ class GroupSpec:
     @cached_property
     def visit(self) -> list[int]:
         """Members in the order of the coordinator's map of member specs."""
-        return java_order(string_hashes(self.problem.group.ids))
+        return members_as_mapped(self.problem)
 
     @cached_property
     def ids(self) -> TopicIds:

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.server.trees import walked
 from partage.javaorder import copied_hash_set_table, hash_order
 
-__all__ = ["copied_order", "java_order", "walk_copied_sets", "walk_maps"]
+__all__ = ["copied_order", "walk_copied_sets", "walk_maps"]
 
 _DEFAULT_TABLE = 16
 _LARGEST_TABLE = 1 << 30
@@ -29,44 +28,7 @@ def copied_order(hashes: Sequence[int], size: int) -> list[int]:
     >>> copied_order([17, 1, 2], 3)
     [0, 1, 2]
     """
-    return java_order(hashes, table=copied_hash_set_table(size))
-
-
-def java_order(
-    hashes: Sequence[int],
-    *,
-    table: int = _DEFAULT_TABLE,
-    compute_if_absent: bool = False,
-    looked_up_after: bool = False,
-) -> list[int]:
-    """As `partage.javaorder.hash_order`, also where a bucket is so crowded that it is a tree.
-
-    >>> java_order([64 * i for i in range(1, 11)], table=64)
-    [3, 0, 1, 2, 4, 5, 6, 7, 8, 9]
-    """
-    if _may_have_trees(hashes, table):
-        return walked(
-            hashes, table, compute_if_absent=compute_if_absent, looked_up_after=looked_up_after
-        )
-    return hash_order(
-        hashes, table=table, compute_if_absent=compute_if_absent, looked_up_after=looked_up_after
-    )
-
-
-def _may_have_trees(hashes: Sequence[int], table: int) -> bool:
-    """Whether a bucket of a table of 64 slots or more ever had eight keys, while it grew."""
-    if len(hashes) < _CROWD:
-        return False
-    unsigned = np.array(hashes, np.int64) & 0xFFFFFFFF
-    spread = unsigned ^ (unsigned >> 16)
-    slots = max(table, _TREE_TABLE)
-    while True:
-        there = spread[: slots * 3 // 4 + 2]
-        if int(np.bincount(there & (slots - 1)).max()) >= _CROWD:
-            return True
-        if len(there) == len(spread):
-            return False
-        slots *= 2
+    return hash_order(hashes, table=copied_hash_set_table(size))
 
 
 def walk_maps(group: NDArray[Any], hashes: Hashes) -> Order:
@@ -129,5 +91,5 @@ def _redo_crowded(
     for one in np.union1d(crowded, grown).tolist():
         begin, size = int(first[one]), int(sizes[one])
         mine = hashes[begin : begin + size].tolist()
-        places = copied_order(mine, size) if copied else java_order(mine)
+        places = copied_order(mine, size) if copied else hash_order(mine)
         order[begin : begin + size] = begin + np.array(places, np.intp)

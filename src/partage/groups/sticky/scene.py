@@ -7,9 +7,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.ordering import string_hashes
+from partage.groups.ordering import as_mapped
 from partage.groups.sticky.distinct import distinct
-from partage.javaorder import hash_order
 from partage.model import Problem
 from partage.model.index import Int32Array
 
@@ -184,7 +183,7 @@ class Scene:
 
 def visiting_order(ids: list[str] | tuple[str, ...]) -> list[int]:
     """Positions of member ids in the order of a Java ``HashMap`` that was filled with them."""
-    return hash_order(string_hashes(ids))
+    return as_mapped(ids)
 
 
 def _laid_out(problem: Problem) -> tuple[Int32Array, Int32Array, Int32Array]:

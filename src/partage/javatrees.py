@@ -9,32 +9,57 @@ never get there. Partition numbers do: a member that had every 64th partition of
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
-__all__ = ["walked"]
+import numpy as np
+
+__all__ = ["may_have_trees", "walked"]
 
 _CHAIN_FOR_TREE = 8
 _TREE_TABLE = 64
 _CHAIN_AGAIN = 6
+#: From so many keys on, counting by NumPy is faster.
+_WORTH_COLUMNS = 256
 _LEFT, _RIGHT = 0, 1
+
+
+def may_have_trees(spread: Sequence[int], table: int) -> bool:
+    """Whether a bucket of 64 slots or more may have had eight keys, at any size while it grew.
+
+    >>> may_have_trees([64 * i for i in range(8)], 16), may_have_trees(range(1000), 16)
+    (True, False)
+    """
+    if len(spread) < _CHAIN_FOR_TREE:
+        return False
+    slots = max(table, _TREE_TABLE)
+    while True:
+        there = spread[: slots * 3 // 4 + 2]
+        if _fullest(there, slots) >= _CHAIN_FOR_TREE:
+            return True
+        if len(there) == len(spread):
+            return False
+        slots *= 2
 
 
 def walked(
     hashes: Sequence[int],
     table: int,
     *,
+    rank: Sequence[int] | None = None,
     compute_if_absent: bool = False,
     looked_up_after: bool = False,
 ) -> list[int]:
     """Positions of ``hashes`` in the order of iteration; parameters as of `hash_order`.
 
-    Limit: keys of one and the same hash are ordered by identity in Java's trees; here by
-    insertion.
+    ``rank`` is the order of the keys among each other (``compareTo``), which decides between
+    keys of one and the same hash. Without it they are ordered by insertion; Java does so by
+    identity, which differs from run to run, for keys that have no order.
 
     >>> walked([64 * i for i in range(1, 11)], 64)
     [3, 0, 1, 2, 4, 5, 6, 7, 8, 9]
     """
-    made = _Table(hashes, table)
+    made = _Table(hashes, table, rank)
     for key in range(len(hashes)):
         if compute_if_absent:
             made.compute(key)
@@ -45,14 +70,22 @@ def walked(
     return [key for slot in sorted(made.buckets) for key in made.buckets[slot].chain]
 
 
+def _fullest(spread: Sequence[int], slots: int) -> int:
+    """Keys of the fullest bucket."""
+    if len(spread) < _WORTH_COLUMNS:
+        return max(Counter(h & (slots - 1) for h in spread).values())
+    return int(np.bincount(np.array(spread, np.int64) & (slots - 1)).max())
+
+
 class _Table:
     """Slots with keys, which are positions in a list of hashes."""
 
-    def __init__(self, hashes: Sequence[int], slots: int) -> None:
+    def __init__(self, hashes: Sequence[int], slots: int, rank: Sequence[int] | None) -> None:
         unsigned = [h & 0xFFFFFFFF for h in hashes]
         self.spread = [h ^ h >> 16 for h in unsigned]
-        # Trees compare spread hashes as signed numbers.
-        self.signed = [(h ^ 0x80000000) - 0x80000000 for h in self.spread]
+        # Trees compare spread hashes as signed numbers, then the keys themselves.
+        signed = [(h ^ 0x80000000) - 0x80000000 for h in self.spread]
+        self.rank = list(zip(signed, [0] * len(signed) if rank is None else rank, strict=True))
         self.slots = slots
         self.size = 0
         self.buckets: dict[int, _Bucket] = {}
@@ -85,7 +118,7 @@ class _Table:
 
     def _bucket(self, key: int) -> _Bucket:
         slot = self.spread[key] & (self.slots - 1)
-        return self.buckets.setdefault(slot, _Bucket(self.signed))
+        return self.buckets.setdefault(slot, _Bucket(self.rank))
 
     def _crowded(self, bucket: _Bucket) -> None:
         if self.slots < _TREE_TABLE:
@@ -105,7 +138,7 @@ class _Table:
                 if len(parts) == 1 and len(chain) > _CHAIN_AGAIN:
                     self.buckets[slot] = bucket
                     continue
-                part = self.buckets[slot] = _Bucket(self.signed)
+                part = self.buckets[slot] = _Bucket(self.rank)
                 part.chain = chain
                 if bucket.root is not None and len(chain) > _CHAIN_AGAIN:
                     part.plant()
@@ -114,7 +147,7 @@ class _Table:
 class _Bucket:
     """A chain of keys, and when crowded a red-black tree of the same keys."""
 
-    def __init__(self, rank: Sequence[int]) -> None:
+    def __init__(self, rank: Sequence[tuple[int, int]]) -> None:
         self.chain: list[int] = []
         self.root: int | None = None
         self._rank = rank
