@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from partage.cli.app import app
+from partage.groups import registry
+from partage.groups.base import PlainStrategy
+from partage.model import Plan, Problem
 
 VECTORS = Path(__file__).parents[1] / "data" / "vectors" / "consumer"
 PROBLEM = {
@@ -48,6 +53,31 @@ def test_stdin_and_names(problem) -> None:
     assert json.loads(run("assign", problem, "-s", named).stdout)["strategy"] == "roundrobin"
     listed = run("assign", problem, "-s", "no-such-one", "-s", "fair")
     assert json.loads(listed.stdout)["strategy"] == "fair"
+
+
+class Sends(PlainStrategy):
+    """A plug-in whose leader sends bytes along, empty ones too."""
+
+    name = "acme:sends"
+
+    def assign(self, problem: Problem, memory: object = None) -> Plan:
+        plan = registry.find("range").assign(problem)
+        return replace(plan, user_data={"c2": b"\xff\x00", "c1": b""})
+
+
+def test_user_data_of_an_assignment_is_base64(problem, monkeypatch) -> None:
+    """What the leader sends along stands beside the assignment, by member; else there is no such key."""
+    point = EntryPoint("acme:sends", "acme:Sends", registry.ENTRY_POINTS)
+    monkeypatch.setattr(registry, "_plugged_in", lambda: {point.name: point})
+    monkeypatch.setattr(EntryPoint, "load", lambda _: Sends)
+    sent = {"c2": "/wA=", "c1": ""}
+    found = json.loads(run("assign", problem, "--json", "-s", "acme:sends").stdout)
+    assert (list(found), found["userData"]) == (["strategy", "assignment", "userData"], sent)
+    line = json.dumps(PROBLEM)
+    streamed = run("assign", "--jsonl", "-s", "acme:sends", stdin=line).stdout
+    assert json.loads(streamed)["userData"] == sent
+    for arguments in (["assign", problem, "--json"], ["assign", "--jsonl"]):
+        assert "userData" not in json.loads(run(*arguments, stdin=line).stdout)
 
 
 @pytest.mark.parametrize("kind", ["range", "roundrobin"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,6 +38,17 @@ class Answer:
     def warnings(self) -> tuple[str, ...]:
         """What the operator should know about the plan."""
         return tuple(getattr(self.plan, "warnings", ()))
+
+    def to_json(self) -> dict[str, Any]:
+        """``assignment``; and ``userData``, base64 by member, where the leader sends some along.
+
+        Bytes that are there and empty are not null: a member without any has no entry.
+        """
+        given: dict[str, Any] = {"assignment": self.plan.to_json()}
+        sent: Mapping[str, bytes] = getattr(self.plan, "user_data", {})
+        if sent:
+            given["userData"] = {m: base64.b64encode(data).decode() for m, data in sent.items()}
+        return given
 
 
 def answer(
@@ -114,10 +126,12 @@ def assign(  # noqa: PLR0917 - options are given by name on a command line
 
         partage assign --jsonl --strategy range < problems.jsonl
 
-    On a terminal the plan is a table, else JSON. Every plan is checked by the judge: one that
+    On a terminal the plan is a table, else JSON, with `userData` (base64 by member) where the
+    strategy sends bytes along with the assignment. Every plan is checked by the judge: one that
     breaks a rule is printed all the same, the breaches go to stderr, and the exit code is 3.
-    With `--jsonl` each line gives `{"assignment": ...}`, with `warnings` and `breaches` if there
-    are any, or `{"error": ..., "line": n}`; the exit code is 1 if any line had an error.
+    With `--jsonl` each line gives `{"assignment": ...}`, with `userData`, `warnings` and
+    `breaches` if there are any, or `{"error": ..., "line": n}`; the exit code is 1 if any line
+    had an error.
     """
     chosen = settings(config)
     if as_documented:
@@ -136,7 +150,7 @@ def assign(  # noqa: PLR0917 - options are given by name on a command line
     doubts.warn(doubts.ignored(found.strategy, chosen) + doubts.unread_claims(found))
     doubts.warn(list(found.warnings))
     if as_json or not interactive():
-        write_json({"strategy": found.strategy.name, "assignment": found.plan.to_json()})
+        write_json({"strategy": found.strategy.name, **found.to_json()})
     else:
         _show(found)
     _judged(found)

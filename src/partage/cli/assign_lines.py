@@ -66,7 +66,7 @@ def _one(
         found = answer(object_of(line, f"line {number}"), strategy, config)
     except PartageError as e:
         return {"error": str(e), "line": number}
-    given: dict[str, Any] = {"assignment": found.plan.to_json()}
+    given = found.to_json()
     if found.warnings:
         given["warnings"] = list(found.warnings)
     if found.breaches:
