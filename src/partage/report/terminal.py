@@ -22,6 +22,10 @@ MOST_GROUPS = 15
 MOST_COLUMNS = 3
 #: Plans that differ from the record, likewise.
 MOST_TOLD = 10
+_LEGEND = (
+    "moved: from one living member to another; avoidable: no plan as even needs it;\n"
+    "most even: share of rebalances; idle: members left without a partition, summed"
+)
 
 
 def summary(run: Run) -> Iterator[RenderableType]:
@@ -33,6 +37,7 @@ def summary(run: Run) -> Iterator[RenderableType]:
     if run.recorded.done:
         yield Text("")
         yield _strategies(run)
+        yield Text(_LEGEND, "dim")
         if any(f.exists and not f.comparable for n, f in run.figures.items() if n != RECORDED):
             yield Text(
                 "* refused or failed some, or left partitions without owner: not comparable", "dim"
