@@ -1,6 +1,6 @@
-"""Write the README's table of strategies from the registry; with --check only compare.
+"""Write the table of strategies from the registry; with --check only compare.
 
-The table lies between two comments in README.md; a test runs the check.
+The table lies between two comments in each of `FILES`; a test runs the check.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from pathlib import Path
 
 from partage.groups import registry
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+FILES = ("README.md", "docs/strategies.md")
 BEGIN, END = "<!-- strategies -->\n", "<!-- /strategies -->\n"
 
 
@@ -28,18 +29,32 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
+def with_table(text: str, file: str) -> str:
+    """A file's text with the table as the registry has it.
+
+    Raises:
+        SystemExit: the comments are not there, once each and in order.
+    """
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end) or text.count(BEGIN) + text.count(END) > 2:
+        raise SystemExit(f"{file}: needs the lines {BEGIN.strip()} and {END.strip()}, once each")
+    return f"{before}{BEGIN}{table()}{END}{after}"
+
+
 def main() -> int:
-    """Exit code 1 if the README is not as the registry says."""
-    text = README.read_text("utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    made = f"{before}{BEGIN}{table()}{END}{after}"
-    if "--check" in sys.argv:
-        if made != text:
-            print("README.md: the table of strategies is not what the registry says; run", __file__)
-        return int(made != text)
-    README.write_text(made, "utf-8")
-    return 0
+    """Exit code 1 if --check was asked for, and a file is not as the registry says."""
+    stale = 0
+    for file in FILES:
+        path = ROOT / file
+        text = path.read_text("utf-8")
+        made = with_table(text, file)
+        if "--check" not in sys.argv:
+            path.write_text(made, "utf-8")
+        elif made != text:
+            stale = 1
+            print(f"{file}: the table of strategies is not the registry's; run {__file__}")
+    return stale
 
 
 if __name__ == "__main__":

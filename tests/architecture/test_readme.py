@@ -1,19 +1,47 @@
-"""The README says what is there: its table of strategies is the registry's."""
+"""README and documentation say what is there: their table of strategies is the registry's."""
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_the_table_of_strategies_is_the_registry_s():
-    """A strategy that was added without its line in the README fails here."""
+    """A strategy that was added without its line in README and documentation fails here."""
     tool = [sys.executable, str(ROOT / "tools" / "readme_strategies.py"), "--check"]
     done = subprocess.run(tool, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_file_without_its_table_is_found(tmp_path, monkeypatch):
+    """The check sees a stale table, a missing one, and a line too many in either file."""
+    spec = importlib.util.spec_from_file_location("tool", ROOT / "tools" / "readme_strategies.py")
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    (tmp_path / "docs").mkdir()
+    for file in tool.FILES:
+        (tmp_path / file).write_text(f"before\n{tool.BEGIN}{tool.END}after\n", "utf-8")
+    monkeypatch.setattr(tool, "ROOT", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["tool", "--check"])
+    assert tool.main() == 1
+    monkeypatch.setattr(sys, "argv", ["tool"])
+    assert tool.main() == 0
+    monkeypatch.setattr(sys, "argv", ["tool", "--check"])
+    assert tool.main() == 0
+    docs = tmp_path / "docs" / "strategies.md"
+    good = docs.read_text("utf-8")
+    docs.write_text(good.replace("| `sticky` |", "| `sticki` |"), "utf-8")
+    assert tool.main() == 1
+    for bad in (good.replace(tool.END, ""), good + tool.BEGIN):
+        docs.write_text(bad, "utf-8")
+        with pytest.raises(SystemExit, match=r"docs/strategies\.md: needs the lines"):
+            tool.main()
 
 
 def test_the_picture_is_there():
