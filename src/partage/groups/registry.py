@@ -35,6 +35,7 @@ _OURS = {
     "server:simple": "partage.groups.server.simple:ServerSimple",
     "fair": "partage.groups.fair:Fair",
     "failover": "partage.groups.failover:Failover",
+    "optimal": "partage.groups.optimal:Optimal",
 }
 
 

@@ -2,21 +2,25 @@
 
 Which file answers what: `index` numbers topics and partitions, `cluster` says which exist
 and where, `group` what the members sent, `assignment` who has what, `problem` puts a
-group on a cluster in numbers, `reading` makes all this from JSON.
+group on a cluster in numbers, `racks` what reading across
+racks costs, `certificate` what a plan claims of itself, `reading` makes all this from JSON.
 """
 
 from __future__ import annotations
 
 from partage.model.assignment import Assignment, Plan, Role, Unresolved
+from partage.model.certificate import Certificate
 from partage.model.cluster import Broker, Cluster
 from partage.model.group import NO_GENERATION, Claims, Group, Member
 from partage.model.index import Index, java_rank
 from partage.model.problem import Problem
+from partage.model.racks import RackCosts, RackTable
 
 __all__ = [
     "NO_GENERATION",
     "Assignment",
     "Broker",
+    "Certificate",
     "Claims",
     "Cluster",
     "Group",
@@ -24,6 +28,8 @@ __all__ = [
     "Member",
     "Plan",
     "Problem",
+    "RackCosts",
+    "RackTable",
     "Role",
     "Unresolved",
     "java_rank",

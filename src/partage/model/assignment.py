@@ -157,6 +157,8 @@ class Plan(Assignment):
         withheld: int32[k], partitions that somebody must give up first (KIP-429): nobody has
             them in this plan, a follow-up rebalance hands them over.
         destined: int32[k], the member who is to get each of these then.
+        certificate: what the strategy claims of the settled plan (`model.Certificate`), None
+            for nothing.
 
     Raises:
         PlanInvariantError: a partition has two owners.
@@ -170,6 +172,7 @@ class Plan(Assignment):
     warnings: tuple[str, ...] = ()
     withheld: Int32Array = field(default_factory=_none)
     destined: Int32Array = field(default_factory=_none)
+    certificate: object = None
 
     def __post_init__(self) -> None:
         given = np.zeros(self.index.partitions, bool)

@@ -2,7 +2,8 @@
 
 Which file answers what: `eligibility` says who may own what (the input), `bundles` shrinks
 it to what differs, `loads` finds the least-majorised loads, `moves` the fewest moves to
-loads that are at least as good, `owners` turns flows into owners, `flow` is the engine.
+loads that are at least as good, `cheapest` the same with any costs,
+`owners` turns flows into owners, `flow` is the engine.
 
 The proofs are short enough for a person to check, and `partage.judge` checks them without
 this room: one integer a topic for the loads, one integer a member for the moves.
@@ -10,18 +11,26 @@ this room: one integer a topic for the loads, one integer a member for the moves
 
 from __future__ import annotations
 
+from partage.solve.bundles import Bundles, bundle
+from partage.solve.cheapest import Cheapest, Market, cheapest
 from partage.solve.eligibility import Eligibility, Ownership
 from partage.solve.flow import LARGEST_NETWORK
-from partage.solve.loads import BestLoads, least_majorised
+from partage.solve.loads import BestLoads, least_majorised, loads_of
 from partage.solve.moves import FewestMoves, fewest_moves, optimal_plan
 
 __all__ = [
     "LARGEST_NETWORK",
     "BestLoads",
+    "Bundles",
+    "Cheapest",
     "Eligibility",
     "FewestMoves",
+    "Market",
     "Ownership",
+    "bundle",
+    "cheapest",
     "fewest_moves",
     "least_majorised",
+    "loads_of",
     "optimal_plan",
 ]

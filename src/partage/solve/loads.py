@@ -24,7 +24,7 @@ from partage.solve.flow import LARGEST_NETWORK, UNBOUNDED, Budget, IntArray, Net
 from partage.solve.owners import dealt
 from partage.solve.spreading import spread, summed
 
-__all__ = ["BestLoads", "least_majorised"]
+__all__ = ["BestLoads", "least_majorised", "loads_of"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,6 +85,16 @@ def least_majorised(eligibility: Eligibility) -> BestLoads:
     ([3, 3], [3, 3])
     """
     bundles = bundle(eligibility)
+    load, topic_level, share = loads_of(bundles)
+    return BestLoads(load, dealt(bundles, share, load), topic_level)
+
+
+def loads_of(bundles: Bundles) -> tuple[IntArray, IntArray, IntArray]:
+    """The best loads and topic levels (see `BestLoads`), and what goes over each pair of bundles.
+
+    Raises:
+        ProblemTooLargeError: as `least_majorised` does.
+    """
     if len(bundles.arc_topic) > LARGEST_NETWORK:
         raise ProblemTooLargeError(
             f"the best loads need a network of {len(bundles.arc_topic)} arcs, the limit is "
@@ -108,10 +118,9 @@ def least_majorised(eligibility: Eligibility) -> BestLoads:
         piece = pieces.pop()
         if len(piece.members):
             pieces += _settled_or_split(bundles, piece, found, budget)
-    load = _evenly(bundles, found.total)
     topic_level = np.zeros(len(bundles.topic), np.int64)
     topic_level[bundles.topic >= 0] = found.level[bundles.topic[bundles.topic >= 0]]
-    return BestLoads(load, dealt(bundles, found.share, load), topic_level)
+    return _evenly(bundles, found.total), topic_level, found.share
 
 
 def _evenly(bundles: Bundles, total: IntArray) -> IntArray:

@@ -1,0 +1,377 @@
+"""Counts: the most even loads there are; then what reading costs across racks; then moves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.groups.optimal.question import Claims, Int64Array, Question
+from partage.model import RackTable
+from partage.model.index import Int32Array
+from partage.solve import Bundles, Cheapest, Market, bundle, cheapest, loads_of
+
+__all__ = ["Counted", "counted"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counted:
+    """The best plan by counts, and its proofs; by rows, places and topic positions.
+
+    Attributes:
+        owner: int32[n], place of each row's owner.
+        topic_level: int64[T]; price: int64[M], see the certificate.
+        rack_weight: how many moves one unit of rack cost outweighs.
+    """
+
+    owner: Int32Array
+    topic_level: Int64Array
+    price: Int64Array
+    rack_weight: int
+
+
+def counted(question: Question, racks: RackTable | None, together: Int64Array | None) -> Counted:
+    """The best plan.
+
+    Args:
+        question: the problem.
+        racks: costs by partition and member of the problem, None if racks do not matter.
+        together: int64[T], a family for each topic position: of topics of one family the
+            partitions of one number go to one member where that costs nothing.
+
+    Raises:
+        ProblemTooLargeError: the exact answer would take too long.
+    """
+    claims = question.claims
+    bundles = bundle(question.eligibility)
+    classes = _Classes.of(question, bundles, racks)
+    deck = _Deck.of(question, together)
+    if len(classes.topic_bundle) <= 1 and classes.groups <= 1 and not len(claims.contested):
+        return _alike(question, claims, bundles, deck)
+    load, level, _ = loads_of(bundles)
+    weight = int(np.count_nonzero(claims.owned)) + 1
+    arcs = _Arcs.of(classes, claims, bundles, weight)
+    found = cheapest(
+        Market(
+            arcs.supply, classes.group, classes.groups, arcs.keep_class, arcs.keep_member,
+            arcs.keep_most, arcs.keep_cost, arcs.free_class, arcs.free_group, arcs.free_cost, load,
+        )
+    )  # fmt: skip
+    owner = np.full(question.size, -1, np.int32)
+    _stay(owner, arcs, found.kept)
+    # What reaches a group is dealt to its members.
+    _deal(owner, deck, arcs, classes.group, found)
+    return Counted(owner, level, found.price, weight)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Classes:
+    """Partitions and members that nothing tells apart, claims aside.
+
+    Attributes:
+        of_row: int64[n], class of each row.
+        topic_bundle, profile: int64[C], of each class.
+        group: int64[M], group of each place, -1 for one who may own nothing.
+        groups: how many; bundle, column: int64[G], of each group.
+        cost: int64[K, R], rack cost by profile and column.
+    """
+
+    of_row: Int64Array
+    topic_bundle: Int64Array
+    profile: Int64Array
+    group: Int64Array
+    groups: int
+    bundle: Int64Array
+    column: Int64Array
+    cost: Int64Array
+
+    @classmethod
+    def of(cls, question: Question, bundles: Bundles, racks: RackTable | None) -> _Classes:
+        if racks is None:
+            of_row, topic_bundle = bundles.topic[question.topic], np.arange(len(bundles.supply))
+            nothing = np.zeros(len(topic_bundle), np.int64)
+            return cls(
+                of_row, topic_bundle, nothing, bundles.member, len(bundles.size),
+                np.arange(len(bundles.size)), np.zeros(len(bundles.size), np.int64),
+                np.zeros((1, 1), np.int64),
+            )  # fmt: skip
+        profile, column, cost = _narrowed(
+            racks.profile[question.rows.partition], racks.row[question.order], racks.cost
+        )
+        of_row, pairs = _compact(bundles.topic[question.topic] * len(cost) + profile)
+        wide = cost.shape[1]
+        key = np.where(bundles.member >= 0, bundles.member * wide + column, -1)
+        group, both = _compact(key)
+        if len(both) and both[0] < 0:
+            group, both = group - 1, both[1:]
+        return cls(
+            of_row, pairs // len(cost), pairs % len(cost), group, len(both), both // wide,
+            both % wide, cost,
+        )  # fmt: skip
+
+
+def _narrowed(
+    profile: Int64Array, row: Int64Array, cost: Int64Array
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Profiles and racks that occur, equal ones made one."""
+    if not len(profile) or not len(row):
+        return np.zeros_like(profile), np.zeros_like(row), np.zeros((1, 1), np.int64)
+    columns, row = _distinct_rows(cost.T, row)
+    rows, profile = _distinct_rows(columns.T, profile)
+    return profile, row, rows
+
+
+def _distinct_rows(table: Int64Array, used: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """The distinct rows of a table that are used, as first used, and positions in these."""
+    there = np.zeros(len(table), bool)
+    there[used] = True
+    seen: dict[bytes, int] = {}
+    number = np.zeros(len(table), np.int64)
+    for i in np.flatnonzero(there).tolist():
+        number[i] = seen.setdefault(np.ascontiguousarray(table[i]).tobytes(), len(seen))
+    kept = [np.frombuffer(one, np.int64) for one in seen]
+    return np.stack(kept), number[used]
+
+
+def _compact(values: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Position of each value among the distinct ones, and these, ascending."""
+    if not len(values):
+        return values, values
+    low = int(values.min())
+    if int(values.max()) - low < 1 << 24:
+        there = np.zeros(int(values.max()) - low + 1, bool)
+        there[values - low] = True
+        return (np.cumsum(there) - 1)[values - low], np.flatnonzero(there) + low
+    ordered = np.sort(values)
+    ordered = ordered[np.diff(ordered, prepend=ordered[0] - 1) > 0]
+    return np.searchsorted(ordered, values), ordered
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Arcs:
+    """The market's arcs; contested rows are classes of their own, behind the others.
+
+    Attributes:
+        of_row: int64[n], class of each row, contested ones included.
+        cell: int64[n], position among the keep arcs of the rows with one keeper, else -1.
+    """
+
+    of_row: Int64Array
+    cell: Int64Array
+    supply: Int64Array
+    keep_class: Int64Array
+    keep_member: Int64Array
+    keep_most: Int64Array
+    keep_cost: Int64Array
+    free_class: Int64Array
+    free_group: Int64Array
+    free_cost: Int64Array
+
+    @classmethod
+    def of(cls, classes: _Classes, claims: Claims, bundles: Bundles, weight: int) -> _Arcs:
+        of_row, base, class_keepers = _with_contested(classes, claims)
+        supply = np.bincount(of_row, minlength=len(base))
+        members = max(len(classes.group), 1)
+        cell = np.full(len(of_row), -1, np.int64)
+        sole = np.flatnonzero(claims.keeper >= 0)
+        cell[sole], cells = _compact(of_row[sole] * members + claims.keeper[sole])
+        most = np.bincount(cell[sole], minlength=len(cells))
+        several = np.array([(c, m) for c, who in class_keepers for m in who], np.int64)
+        several = several.reshape(-1, 2)
+        keep_class = np.concatenate([cells // members, several[:, 0]])
+        keep_member = np.concatenate([cells % members, several[:, 1]])
+        keep_most = np.concatenate([most, supply[several[:, 0]]])
+        column = classes.column[classes.group[keep_member]] if len(keep_member) else keep_member
+        keep_cost = classes.cost[classes.profile[base[keep_class]], column] * weight - 1
+        free_class, free_group = _open_pairs(classes, bundles, base)
+        free_cost = classes.cost[classes.profile[base[free_class]], classes.column[free_group]]
+        return cls(
+            of_row, cell, supply, keep_class, keep_member, keep_most, keep_cost,
+            free_class, free_group, free_cost * weight,
+        )  # fmt: skip
+
+
+def _with_contested(
+    classes: _Classes, claims: Claims
+) -> tuple[Int64Array, Int64Array, list[tuple[int, tuple[int, ...]]]]:
+    """Class of each row, the plain class under each class, and keepers of contested classes."""
+    plain = len(classes.topic_bundle)
+    base = list(range(plain))
+    of_row = classes.of_row.astype(np.int64)
+    if not len(claims.contested):
+        return of_row, np.array(base, np.int64), []
+    seen: dict[tuple[int, tuple[int, ...]], int] = {}
+    start, keepers = claims.start.tolist(), claims.keepers.tolist()
+    under = of_row[claims.contested].tolist()
+    mine = []
+    for i, c in enumerate(under):
+        key = c, tuple(keepers[start[i] : start[i + 1]])
+        mine.append(plain + seen.setdefault(key, len(seen)))
+    of_row[claims.contested] = mine
+    base += [c for c, _ in seen]
+    return of_row, np.array(base, np.int64), [(plain + i, who) for (_, who), i in seen.items()]
+
+
+def _open_pairs(
+    classes: _Classes, bundles: Bundles, base: Int64Array
+) -> tuple[Int64Array, Int64Array]:
+    """(class, group) of all pairs in which the group's members subscribe, by class."""
+    open_groups: list[list[int]] = [[] for _ in range(len(bundles.size))]
+    for g, b in enumerate(classes.bundle.tolist()):
+        open_groups[b].append(g)
+    width = np.array([len(one) for one in open_groups], np.int64)
+    flat = np.array([g for one in open_groups for g in one], np.int64)
+    first = np.concatenate([np.zeros(1, np.int64), np.cumsum(width)])
+    start = np.searchsorted(bundles.arc_topic, np.arange(len(bundles.supply) + 1))
+    of_bundle = [
+        np.concatenate(
+            [np.zeros(0, np.int64)]
+            + [flat[first[m] : first[m + 1]] for m in bundles.arc_member[a:b].tolist()]
+        )
+        for a, b in zip(start[:-1].tolist(), start[1:].tolist(), strict=True)
+    ]
+    groups = [of_bundle[b] for b in classes.topic_bundle[base].tolist()]
+    free_class = np.repeat(np.arange(len(base)), [len(one) for one in groups])
+    return free_class, np.concatenate([np.zeros(0, np.int64), *groups])
+
+
+def _stay(owner: Int32Array, arcs: _Arcs, kept: Int64Array) -> None:
+    """Keepers keep the first rows of each cell, as many as the flow says."""
+    cells = len(kept) if not len(arcs.cell) else int(arcs.cell.max()) + 1
+    whole = np.zeros(len(kept) + 1, bool)
+    whole[:-1] = kept == arcs.keep_most
+    keeper = np.append(arcs.keep_member, -1).astype(np.int32)
+    stays = whole[arcs.cell] & (arcs.cell >= 0)
+    owner[stays] = keeper[arcs.cell[stays]]
+    partly = np.append((kept > 0) & ~whole[:-1], False)
+    partly[cells:-1] = False
+    some = np.flatnonzero(partly[arcs.cell])
+    _first_ones(owner, some, arcs.cell[some], kept, arcs.keep_member)
+    # Contested classes: their keepers take turns as they are listed.
+    behind = np.arange(cells, len(kept))
+    for c in dict.fromkeys(arcs.keep_class[behind].tolist()):
+        mine = behind[arcs.keep_class[behind] == c]
+        rows = np.flatnonzero(arcs.of_row == c)
+        who = np.repeat(arcs.keep_member[mine], kept[mine])
+        owner[rows[: len(who)]] = who
+
+
+def _first_ones(
+    owner: Int32Array, rows: Int64Array, cell: Int64Array, kept: Int64Array, keeper: Int64Array
+) -> None:
+    order = np.argsort(cell, kind="stable")
+    rows, cell = rows[order], cell[order]
+    nth = np.arange(len(rows)) - np.searchsorted(cell, cell)
+    stays = nth < kept[cell]
+    owner[rows[stays]] = keeper[cell[stays]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Deck:
+    """In which order rows are dealt out, and whether in turns or in blocks.
+
+    Attributes:
+        order: int64[n], rows; None for their own order.
+        in_blocks: all of a member's rows at once, so that neighbours stay together; otherwise
+            each member one, and again, so that every topic is spread.
+    """
+
+    order: Int64Array | None
+    in_blocks: bool
+
+    @classmethod
+    def of(cls, question: Question, together: Int64Array | None) -> _Deck:
+        """Rows as they are; or of each family all partitions of a number side by side."""
+        if together is None:
+            return cls(None, in_blocks=False)
+        number = question.problem.index.number_of[question.rows.partition]
+        return cls(np.lexsort((number, together[question.topic])), in_blocks=True)
+
+    def without_owner(self, owner: Int32Array) -> Int64Array:
+        """Rows to deal out, in order."""
+        if self.order is None:
+            return np.flatnonzero(owner < 0)
+        return self.order[owner[self.order] < 0]
+
+
+def _deal(
+    owner: Int32Array,
+    deck: _Deck,
+    arcs: _Arcs,
+    group: Int64Array,
+    found: Cheapest,
+) -> None:
+    """Rows without owner go to groups as the flow says, and on to their members."""
+    pool = deck.without_owner(owner)
+    pool = pool[_order(arcs.of_row[pool], len(arcs.supply))]
+    target = np.repeat(arcs.free_group, found.free)
+    pool = pool[_order(target, int(arcs.free_group.max(initial=0)) + 1)]
+    everyone = np.flatnonzero(group >= 0)
+    everyone = everyone[np.argsort(group[everyone], kind="stable")]
+    received = found.received[everyone]
+    owner[pool] = _turns(everyone, received, group[everyone], in_blocks=deck.in_blocks)
+
+
+def _turns(
+    member: Int64Array, count: Int64Array, group: Int64Array, *, in_blocks: bool
+) -> NDArray[np.int32]:
+    """Members, group after group, each as often as it has cards to come."""
+    out = np.repeat(member, count).astype(np.int32)
+    if in_blocks or not len(out):
+        return out
+    nth = np.arange(len(out)) - np.repeat(np.cumsum(count) - count, count)
+    high = int(nth.max()) + 1
+    of = np.repeat(group, count)
+    order = _order(nth, high)
+    if int(group.max()) > int(group.min()):
+        order = order[_order(of[order], int(group.max()) + 1)]
+    return out[order]
+
+
+def _order(values: Int64Array, below: int) -> NDArray[np.intp]:
+    """Stable order; NumPy sorts 16-bit keys by radix, several times faster than wider ones."""
+    return np.argsort(values.astype(np.int16) if below <= 1 << 15 else values, kind="stable")
+
+
+def _alike(question: Question, claims: Claims, bundles: Bundles, deck: _Deck) -> Counted:
+    """All partitions alike and all members who may own anything: a closed form.
+
+    Everybody has ``base`` or one more, and who owned the most keeps the most. Prices of 1 for
+    those who have to give something up prove that no plan moves less.
+    """
+    place = np.flatnonzero(bundles.member >= 0)
+    level = np.zeros(len(question.rows.topics), np.int64)
+    price = np.zeros(question.members, np.int64)
+    owner = claims.keeper.copy()
+    if not len(place):
+        return Counted(owner, level, price, 1)
+    base, extra = divmod(question.size, len(place))
+    level[:] = base + (extra > 0)
+    has = np.bincount(owner[owner >= 0], minlength=question.members)
+    more = place[np.argsort(-has[place], kind="stable")[:extra]]
+    quota = np.zeros(question.members, np.int64)
+    quota[place] = base
+    quota[more] += 1
+    over = has > base
+    if np.count_nonzero(over) < extra:
+        over = has > base + 1
+    price[over] = 1
+    _give_up(owner, has, quota)
+    pool = deck.without_owner(owner)
+    lacks = (quota - np.minimum(has, quota))[place]
+    owner[pool] = _turns(place, lacks, np.zeros_like(place), in_blocks=deck.in_blocks)
+    return Counted(owner, level, price, int(np.count_nonzero(claims.owned)) + 1)
+
+
+def _give_up(owner: Int32Array, has: Int64Array, quota: Int64Array) -> None:
+    """Who has more than its quota keeps its first rows."""
+    over = has > quota
+    if not over.any():
+        return
+    mine = np.flatnonzero(np.append(over, False)[owner])
+    order = np.argsort(owner[mine], kind="stable")
+    mine = mine[order]
+    of = owner[mine]
+    nth = np.arange(len(mine)) - np.searchsorted(of, of)
+    owner[mine[nth >= quota[of]]] = -1

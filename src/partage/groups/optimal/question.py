@@ -1,0 +1,197 @@
+"""A problem in an order that nobody's joining or naming of parts changes.
+
+Members by instance id (static ones), then by member id; topics by name; partitions by number.
+What follows sees positions in these orders only, so that the same group gets the same plan
+whoever joined first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.groups.layout import Rows, topics_by_name
+from partage.model import Problem, java_rank
+from partage.model.index import Int32Array
+from partage.solve import Eligibility
+
+__all__ = ["Claims", "Question"]
+
+Int64Array = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Claims:
+    """Who may keep what: claims of the newest generation, by members who still subscribe.
+
+    Attributes:
+        owned: bool[n], somebody claims the row, be it one who may no longer have it.
+        keeper: int32[n], the only one who may keep it; -1 for nobody, -2 for several.
+        contested: int64[k], rows with several keepers.
+        start: int64[k + 1]; keepers: int64, places of these (CSR), ascending.
+    """
+
+    owned: NDArray[np.bool_]
+    keeper: Int32Array
+    contested: Int64Array
+    start: Int64Array
+    keepers: Int64Array
+
+
+class Question:
+    """A problem by places (of members) and rows (of partitions that somebody subscribes to).
+
+    Attributes:
+        problem: the problem.
+        order: int32[M], the member at each place.
+        rows: topics by name, and their partitions by number.
+        subscription: int64[M], of each place; distinct ones numbered as they are met.
+        topics_of: for each subscription the positions of its topics, ascending.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.order = _places(problem)
+        self.rows = Rows.of(problem, topics_by_name(problem))
+        position = np.full(len(problem.index.topics), -1, np.int64)
+        position[self.rows.topics] = np.arange(len(self.rows.topics))
+        asked = problem.group.subscription_of[self.order].astype(np.int64)
+        met = list(dict.fromkeys(asked.tolist()))
+        number = np.zeros(max(met, default=0) + 1, np.int64)
+        number[met] = np.arange(len(met))
+        self.subscription: Int64Array = number[asked]
+        self.topics_of = [np.sort(position[problem.subscription_topics[s]]) for s in met]
+
+    @property
+    def members(self) -> int:
+        """How many members there are."""
+        return len(self.order)
+
+    @property
+    def size(self) -> int:
+        """How many rows there are."""
+        return len(self.rows.partition)
+
+    @cached_property
+    def topic(self) -> Int32Array:
+        """int32[n]: position of each row's topic."""
+        return np.repeat(np.arange(len(self.rows.topics), dtype=np.int32), self.rows.counts)
+
+    @cached_property
+    def takes_part(self) -> NDArray[np.bool_]:
+        """bool[M]: places of members who subscribe to a topic with partitions."""
+        counts = self.rows.counts
+        part = np.array([bool(counts[topics].any()) for topics in self.topics_of], bool)
+        return part[self.subscription] if self.members else np.zeros(0, bool)
+
+    @cached_property
+    def eligibility(self) -> Eligibility:
+        """Who may own what, as the solver wants it."""
+        start = np.cumsum([0, *map(len, self.topics_of)], dtype=np.int64)
+        topic = np.concatenate([*self.topics_of, np.zeros(0, np.int64)])
+        return Eligibility(self.rows.counts, start, topic, self.subscription)
+
+    def may_own(self, place: Int64Array, row: Int64Array) -> NDArray[np.bool_]:
+        """bool[n]: whether members subscribe to the topics of rows."""
+        if len(self.topics_of) * len(self.rows.topics) > 1 << 26:
+            start, topic = self.eligibility.start, self.eligibility.topic
+            width = max(len(self.rows.topics), 1)
+            of = np.repeat(np.arange(len(self.topics_of)), np.diff(start))
+            return np.isin(self.subscription[place] * width + self.topic[row], of * width + topic)
+        wants = np.zeros((len(self.topics_of), len(self.rows.topics)), bool)
+        for s, topics in enumerate(self.topics_of):
+            wants[s, topics] = True
+        if wants.all():
+            return np.ones(len(place), bool)
+        found: NDArray[np.bool_] = wants[self.subscription[place], self.topic[row]]
+        return found
+
+    @cached_property
+    def claims(self) -> Claims:
+        """Claims by row; of claims that contradict each other the newest generation counts."""
+        place, row = self.claimed
+        owned = np.zeros(self.size, bool)
+        owned[row] = True
+        last = np.full(self.size, -1, np.int32)
+        last[row] = place
+        nobody = np.zeros(0, np.int64)
+        if np.count_nonzero(owned) == len(row):
+            last[row[~self.may_own(place, row)]] = -1
+            return Claims(owned, last, nobody, np.zeros(1, np.int64), nobody)
+        return self._disputed(owned, place, row)
+
+    def _disputed(self, owned: NDArray[np.bool_], place: Int64Array, row: Int64Array) -> Claims:
+        sent = np.array([m.generation for m in self.problem.group], np.int64)[self.order]
+        newest = np.full(self.size, np.iinfo(np.int64).min)
+        np.maximum.at(newest, row, sent[place])
+        good = (sent[place] == newest[row]) & self.may_own(place, row)
+        pairs = np.sort(row[good] * max(self.members, 1) + place[good])
+        pairs = pairs[np.diff(pairs, prepend=-1) > 0]
+        row, place = pairs // max(self.members, 1), pairs % max(self.members, 1)
+        count = np.bincount(row, minlength=self.size)
+        keeper = np.full(self.size, -1, np.int32)
+        keeper[row] = place
+        keeper[count > 1] = -2
+        several = count[row] > 1
+        contested = np.flatnonzero(count > 1)
+        start = np.zeros(len(contested) + 1, np.int64)
+        np.cumsum(count[contested], out=start[1:])
+        return Claims(owned, keeper, contested, start, place[several])
+
+    @cached_property
+    def claimed(self) -> tuple[Int64Array, Int64Array]:
+        """(place, row) of every claim on a row, as sent."""
+        group = self.problem.group
+        names = [self.problem.index.topics[t] for t in self.rows.topics.tolist()]
+        position = {name: i for i, name in enumerate(names)}
+        # Claims made from one plan share their tuple of names: it is resolved once.
+        resolved: dict[int, Int64Array] = {}
+        topics: list[Int64Array] = []
+        numbers: list[Int32Array] = []
+        places: list[int] = []
+        for place, member in enumerate(self.order.tolist()):
+            claims = group[member].owned
+            if not len(claims):
+                continue
+            if id(claims.topics) not in resolved:
+                found = [position.get(name, -1) for name in claims.topics]
+                resolved[id(claims.topics)] = np.array(found, np.int64)
+            places.append(place)
+            topics.append(resolved[id(claims.topics)][claims.topic_ix])
+            numbers.append(claims.partition)
+        if not places:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        of = np.repeat(np.array(places, np.int64), [len(one) for one in topics])
+        row = self._located(np.concatenate(topics), np.concatenate(numbers))
+        return of[row >= 0], row[row >= 0]
+
+    def _located(self, topic: Int64Array, number: Int32Array) -> Int64Array:
+        """int64[n]: rows of partitions by topic position and number, -1 where there is none."""
+        if not self.size:
+            return np.full(len(topic), -1, np.int64)
+        counts, start = self.rows.counts, self.rows.start
+        named = self.problem.index.number_of[self.rows.partition]
+        filled = counts > 0
+        if np.array_equal(named[start[1:][filled] - 1], counts[filled] - 1):
+            row = start[topic] + number.astype(np.int64)
+            inside = (topic >= 0) & (number >= 0) & (number < counts[topic])
+            return np.where(inside, row, -1)
+        keys = (self.topic.astype(np.int64) << 32) | named
+        wanted = (topic << 32) | np.maximum(number, 0).astype(np.int64)
+        row = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        return np.where((topic >= 0) & (number >= 0) & (keys[row] == wanted), row, -1)
+
+
+def _places(problem: Problem) -> Int32Array:
+    """Static members by instance id, then the others by member id, in Java's string order."""
+    group = problem.group
+    instances = [m.instance_id for m in group]
+    named = sorted({i for i in instances if i is not None})
+    if not named:
+        return np.argsort(group.member_rank).astype(np.int32)
+    rank = dict(zip(named, java_rank(named).tolist(), strict=True))
+    first = [len(named) if i is None else rank[i] for i in instances]
+    return np.lexsort((group.member_rank, np.array(first))).astype(np.int32)

@@ -1,0 +1,148 @@
+"""Verifying a plan's certificate: its figures are true, and its bounds hold for every plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.errors import CertificateError
+from partage.judge.certificates import (
+    ClaimedBest,
+    _integers,
+    _valid_loads,
+    moves_of,
+    verify_load_certificate,
+)
+from partage.judge.facts import Facts
+from partage.judge.ownership import Before, before
+from partage.model import Certificate, Cluster, Group, Plan, Problem, RackTable
+
+__all__ = ["verify_certificate"]
+
+# Sums of four million such prices still fit int64.
+_HIGHEST_PRICE = 1 << 39
+
+
+def verify_certificate(plan: Plan, group: Group, cluster: Cluster) -> Mapping[str, float]:
+    """Prove what a plan's certificate claims, from the problem alone.
+
+    Counts are proven best (see `verify_load_certificate`). For rack cost and moves, let a
+    partition cost ``rack_weight`` times its rack cost with a member, and 1 more if it would
+    move. The costs of a plan plus the prices of its owners are at least the sum over
+    partitions of the least cost + price among members who may own it; and with the best
+    loads, the owners' prices sum to at most the i-th highest price times the i-th largest
+    load, over all i. The difference bounds the cost of every plan with the best loads, and
+    the plan must meet it. As ``rack_weight`` is more than all moves there can be, the plan
+    then has the least rack cost, and among such plans the fewest moves.
+
+    Returns:
+        The figures, proven; where ``certificate.gaps`` are zero, no valid plan is better.
+
+    Raises:
+        CertificateError: the plan has no certificate, or it does not prove what it claims.
+
+    >>> from partage.model import Member
+    >>> cluster = Cluster.from_topics({"t": 2})
+    >>> group = Group([Member("x", ["t"]), Member("y", ["t"])])
+    >>> proof = Certificate(np.array([0, 1], np.int32), "counts", {"spread": 0, "moves": 0},
+    ...                     {"spread": 0, "moves": 0}, topic_level=np.array([1]),
+    ...                     price=np.array([0, 0]), rack_weight=1)
+    >>> plan = Plan.of(cluster.index, {"x": {"t": [0]}, "y": {"t": [1]}}, certificate=proof)
+    >>> verify_certificate(plan, group, cluster)["spread"]
+    0
+    """
+    certificate = plan.certificate
+    if not isinstance(certificate, Certificate):
+        raise CertificateError("the plan has no certificate")
+    facts = Facts(Problem(group, cluster))
+    settled = plan.settled()
+    if tuple(settled.members) != group.ids or settled.index is not cluster.index:
+        raise CertificateError("the plan is of another group or cluster")
+    if not np.array_equal(settled.owner, certificate.owner):
+        raise CertificateError("the certificate is not about the owners of this plan")
+    was = before(facts.problem)
+    proven = _counts(facts, was, certificate)
+    _same("figure", certificate.figures, proven)
+    for name, bound in certificate.bounds.items():
+        if name not in proven or not bound <= proven[name]:
+            raise CertificateError(f"bound {bound} of {name} is not what the proof shows")
+    return proven
+
+
+def _same(what: str, claimed: Mapping[str, float], true: Mapping[str, float]) -> None:
+    for name, value in claimed.items():
+        if name not in true or value != true[name]:
+            raise CertificateError(
+                f"{what} {name} is claimed to be {value}, but is {true.get(name)}"
+            )
+
+
+def _counts(facts: Facts, was: Before, certificate: Certificate) -> dict[str, float]:
+    """The figures of a plan by counts; it is proven best in all of them."""
+    if certificate.topic_level is None or certificate.price is None:
+        raise CertificateError("a certificate of counts needs levels and prices")
+    owner = np.asarray(certificate.owner, np.int64)
+    loads = verify_load_certificate(facts, ClaimedBest(owner, certificate.topic_level))
+    price = _integers(certificate.price, facts.members, "price")
+    if len(price) and int(np.abs(price).max()) > _HIGHEST_PRICE:
+        raise CertificateError("a price is beyond all bounds")
+    moves = moves_of(was, owner)
+    table = None if certificate.racks is None else certificate.racks.table(facts.problem)
+    weight = certificate.rack_weight
+    if table is not None and not int((was.owned & facts.is_open).sum()) < weight < _HIGHEST_PRICE:
+        raise CertificateError(f"rack_weight {weight} does not outweigh all moves")
+    racks = 0 if table is None else _rack_cost(table, owner)
+    bound = int(_cheapest(facts, was, price, table, weight).sum())
+    bound -= int(np.dot(np.sort(price), np.sort(loads)))
+    cost = weight * racks + moves
+    if cost != bound:
+        raise CertificateError(f"a cost of {cost} claimed to be least, {bound} shown to be needed")
+    return figures(facts, loads, moves, racks)
+
+
+def figures(facts: Facts, loads: NDArray[np.int64], moves: int, racks: int) -> dict[str, float]:
+    """Spread, moves and rack cost by name."""
+    mine = loads[facts.takes_part]
+    spread = int(mine.max() - mine.min()) if len(mine) else 0
+    return {"spread": spread, "rack cost": racks, "moves": moves}
+
+
+def _rack_cost(table: RackTable, owner: NDArray[np.int64]) -> int:
+    given = np.flatnonzero(owner >= 0)
+    return int(table.cost[table.profile[given], table.row[owner[given]]].sum())
+
+
+def _cheapest(
+    facts: Facts, was: Before, price: NDArray[np.int64], table: RackTable | None, weight: int
+) -> NDArray[np.int64]:
+    """int64: for each open partition the least cost + price."""
+    if table is None:
+        nowhere = np.zeros(len(facts.is_open), np.int64)
+        table = RackTable(nowhere, np.zeros(len(price), np.int64), np.zeros((1, 1), np.int64))
+    far = np.int64(_HIGHEST_PRICE * 4)
+    columns = table.cost.shape[1]
+    start, topic = facts.subscriptions
+    of_row = np.full((len(start) - 1, columns), far)
+    np.minimum.at(of_row, (facts.subscription_of, table.row), price)
+    of_topic = np.full((len(facts.partitions), columns), far)
+    np.minimum.at(of_topic, topic, np.repeat(of_row, np.diff(start), axis=0))
+    moving = np.full(len(facts.is_open), far)
+    for j in range(columns):
+        away = weight * table.cost[table.profile, j]
+        np.minimum(moving, of_topic[facts.topic_of, j] + away, out=moving)
+    staying = np.full(len(facts.is_open), far)
+    partition = np.repeat(np.arange(len(was.owned)), np.diff(was.start))
+    claimant = was.claimant
+    good = facts.subscribes(claimant, partition)
+    partition, claimant = partition[good], claimant[good]
+    away = weight * table.cost[table.profile[partition], table.row[claimant]]
+    np.minimum.at(staying, partition, price[claimant] + away)
+    cheapest: NDArray[np.int64] = np.minimum(staying, moving + was.owned)[facts.is_open]
+    return cheapest
+
+
+def valid_loads(facts: Facts, owner: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Loads by partitions of a plan that must be valid."""
+    return _valid_loads(facts, owner)

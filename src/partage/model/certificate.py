@@ -1,0 +1,59 @@
+"""What a plan says about its own quality, with what it takes to check that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.model.racks import RackCosts
+
+__all__ = ["Certificate"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Certificate:
+    """What is claimed of a plan, each figure with a bound that no valid plan can beat.
+
+    ``partage.judge.verify_certificate`` proves or refuses it, from the problem alone.
+
+    Attributes:
+        owner: int32[P], the plan (after its second phase): position of each owner, -1 nobody.
+        balance: "counts" (as few partitions more than others as possible) or "loads".
+        figures: what the plan has: "spread", "moves", "rack cost", "largest", ...
+        bounds: lower bounds of some of them, for every valid plan that is as good in all
+            figures named before.
+        why: the bounds in words.
+        topic_level: int64[T], for counts: proves the loads (`verify_load_certificate`).
+        price: int64[M], for counts: proves rack cost and moves (`verify_certificate`).
+        racks: what racks cost, None if they do not matter.
+        rack_weight: how many moves one unit of rack cost outweighs; more than there can be.
+    """
+
+    owner: NDArray[np.int32]
+    balance: str
+    figures: Mapping[str, float]
+    bounds: Mapping[str, float]
+    why: tuple[str, ...] = ()
+    topic_level: NDArray[np.int64] | None = None
+    price: NDArray[np.int64] | None = None
+    racks: RackCosts | None = None
+    rack_weight: int = 0
+    details: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def gaps(self) -> dict[str, float]:
+        """How far each bounded figure may be from the best: figure less bound.
+
+        >>> Certificate(np.zeros(0, np.int32), "counts", {"moves": 3}, {"moves": 3}).gaps
+        {'moves': 0}
+        """
+        return {name: self.figures[name] - bound for name, bound in self.bounds.items()}
+
+    @property
+    def optimal(self) -> bool:
+        """Whether every gap is 0 (of floating figures: within rounding)."""
+        scale = {name: max(1.0, abs(bound)) for name, bound in self.bounds.items()}
+        return all(gap <= 1e-9 * scale[name] for name, gap in self.gaps.items())
