@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from partage.report import words
 from partage.report.run import Figures, Run
-from partage.statuses import FAILED, NOT_YET, RECORDED
+from partage.statuses import FAILED, NOT_YET, RECORDED, REFUSED
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -126,7 +126,7 @@ def _agreement(agreement: Mapping[str, Any]) -> str:
 def _strategies(run: Run) -> Table:
     from rich.text import Text
 
-    columns = ["moved", "avoidable", "most even", "idle", "refused"]
+    columns = ["moved", "avoidable", "most even", "idle", REFUSED]
     broken = any(f.failed for f in run.figures.values())
     columns += [FAILED] if broken else []
     table = _plain("strategy", columns)
