@@ -12,6 +12,7 @@ from partage.groups.server.refusals import CoordinatorRefusal
 from partage.groups.server.targets import Targets, targets_from_claims
 from partage.groups.server.topic_ids import TopicIds
 from partage.groups.server.walks import copied_order
+from partage.javaorder import string_ranks
 from partage.model import Problem
 from partage.model.index import Int32Array
 
@@ -136,7 +137,7 @@ class GroupSpec:
         """
         sent = self.problem.group.subscriptions[subscription]
         names = list(dict.fromkeys(sent))
-        order = copied_order(string_hashes(names), len(sent))
+        order = copied_order(string_hashes(names), len(sent), lambda: string_ranks(names))
         topics = [self.problem.cluster.topic(names[i]) for i in order]
         return np.array([t for t in topics if t >= 0], np.int32), len(names)
 

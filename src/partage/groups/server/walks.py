@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,13 +22,15 @@ Hashes = NDArray[np.uint32]
 Order = NDArray[np.intp]
 
 
-def copied_order(hashes: Sequence[int], size: int) -> list[int]:
+def copied_order(
+    hashes: Sequence[int], size: int, rank: Callable[[], Sequence[int]] | None = None
+) -> list[int]:
     """Order of keys in ``new HashSet<>(collection)``, for a collection that says it has ``size``.
 
     >>> copied_order([17, 1, 2], 3)
     [0, 1, 2]
     """
-    return hash_order(hashes, table=copied_hash_set_table(size))
+    return hash_order(hashes, table=copied_hash_set_table(size), rank=rank)
 
 
 def walk_maps(group: NDArray[Any], hashes: Hashes) -> Order:
