@@ -19,6 +19,8 @@ from partage.history.records import Place
 __all__ = ["MINUTE_MS", "CommitRun", "Commits", "Runs", "merged", "runs"]
 
 MINUTE_MS = 60_000
+#: Between two damaged times there may be more than a column of int64 holds.
+_LONGEST_WAIT = (1 << 63) - 1
 
 Int32Array = NDArray[np.int32]
 Int64Array = NDArray[np.int64]
@@ -84,7 +86,9 @@ def runs(of: Commits) -> Runs:
     >>> run.commits.tolist(), run.last_offset.tolist(), run.largest_gap_ms.tolist()
     ([2], [9], [3000])
     """
-    minute = of.time_ms - of.time_ms % MINUTE_MS
+    # A damaged record may have any 64 bits for its time: the first minute has no whole beginning.
+    earliest = np.iinfo(np.int64).min + MINUTE_MS
+    minute = np.maximum(of.time_ms, earliest) // MINUTE_MS * MINUTE_MS
     order = np.lexsort((minute, of.partition, of.pair))  # stable: log order within a run
     keys = (of.pair[order], of.partition[order], minute[order])
     new = np.ones(len(order), bool)
@@ -203,5 +207,5 @@ def _waited(before: CommitRun | None, run: CommitRun) -> CommitRun:
     """A whole minute, with the wait since the minute before."""
     if before is None or before.key[:3] != run.key[:3] or not (before.commits and run.commits):
         return run
-    wait = max(0, run.first_ms - before.last_ms)
+    wait = min(max(0, run.first_ms - before.last_ms), _LONGEST_WAIT)
     return run._replace(largest_gap_ms=max(wait, run.largest_gap_ms or 0))

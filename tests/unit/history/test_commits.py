@@ -113,6 +113,15 @@ def test_a_tombstone_is_no_commit() -> None:
     )
 
 
+def test_any_64_bits_are_a_time() -> None:
+    """Times at both ends of int64 stay in order and within int64."""
+    least, most = -(1 << 63), (1 << 63) - 1
+    got = list(merged(reduced([(0, least, 1, 0), (1, most, 2, 0)])))
+    assert [(r.first_ms, r.commits) for r in got] == [(least, 1), (most, 1)]
+    assert least <= got[0].minute_ms < got[1].minute_ms <= most
+    assert got[1].largest_gap_ms == most
+
+
 def test_nothing_is_no_run() -> None:
     """No commits, no runs."""
     none, few = np.zeros(0, np.int64), np.zeros(0, np.int32)
