@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from partage.groups.dialects.librdkafka_claims import Owned
-from partage.groups.dialects.librdkafka_movements import LibrdkafkaMovements
+from partage.groups.dialects.librdkafka_movements import LibrdkafkaMovements, crash
 from partage.groups.dialects.librdkafka_scene import LibrdkafkaScene
 from partage.groups.dialects.python_claims import Believed
 from partage.groups.dialects.python_order import in_turns
@@ -135,13 +135,15 @@ class _Run:
             self.lists = before
 
     def _go_through(self, spots: Sequence[int]) -> bool:
+        seen = set()
         moved = False
-        turns = 0
         while self._one_pass(spots):
             moved = True
-            turns += 1
-            if turns > len(spots) + 2:  # each partition moves once, or is refused
+            lists = tuple(tuple(mine) for mine in self.lists)
+            state = (lists, frozenset(self._holder.items()), self._movements.state())
+            if state in seen:
                 raise PeerRefusal("the library never ends on this problem", "hangs")
+            seen.add(state)
         return moved
 
     def _one_pass(self, spots: Sequence[int]) -> bool:
@@ -154,7 +156,7 @@ class _Run:
             if target in self._fixed or holder in self._fixed:
                 if self._is_balanced():
                     break
-                raise _crash("asks for the load of a member that it has put aside")
+                raise crash("asks for the load of a member that it has put aside")
             load = len(self.lists[holder])
             foreign = target >= 0 and topic not in self._may_have[target]
             if target < 0 or load <= ring.load[target] + 1:
@@ -164,13 +166,18 @@ class _Run:
             if foreign and self._is_balanced():
                 break
             self._odd |= foreign
-            self._movements.moved(spot, topic, holder, target)
-            self._give(target, spot)
-            if spot in self.lists[holder]:
-                self.lists[holder].remove(spot)
-                ring.put(holder, len(self.lists[holder]))
+            self._move(spot, topic, target)
             moved = True
         return moved
+
+    def _move(self, spot: int, topic: int, target: int) -> None:
+        moving, source = self._movements.move(spot, topic, self._holder, target)
+        # What moves in place of another may be with somebody else by now.
+        self._odd |= self._holder[moving] != source
+        self._give(target, moving)
+        if moving in self.lists[source]:
+            self.lists[source].remove(moving)
+            self._ring.put(source, len(self.lists[source]))
 
     def _first(self, topic: int) -> int:
         may_have = self._may_have
@@ -194,7 +201,7 @@ class _Run:
                     if spot in mine:
                         continue
                     if spot not in owner:
-                        raise _crash("looks for the owner of a partition that has none")
+                        raise crash("looks for the owner of a partition that has none")
                     if ring.load[member] < ring.load[owner[spot]]:
                         return False
         return True
@@ -205,6 +212,3 @@ class _Run:
         last = len(loads) - 1
         return sum((2 * i - last) * load for i, load in enumerate(loads))
 
-
-def _crash(what: str) -> PeerRefusal:
-    return PeerRefusal(f"the library {what}, and crashes", "crash")

@@ -92,16 +92,17 @@ class LibrdkafkaCooperativeSticky(PlainStrategy):
         given = {dense[s]: m for m, mine in enumerate(balanced(scene)) for s in mine}
         claimant, lost = _claimants(problem)
         lists: list[list[int]] = [[] for _ in problem.group]
-        for p, member in given.items():
-            if claimant.get(p) == member:
-                lists[member].append(p)
+        stays = {p for p, m in given.items() if p in claimant and _same(problem, m, claimant[p])}
+        for p in given:
+            if p in stays:
+                lists[claimant[p]].append(p)
         for p, member in given.items():
             if p not in claimant:
                 lists[member].append(p)
         for p, member in claimant.items():
             if p not in given:
                 lists[member].append(p)
-        gone = [(p, m) for p, m in given.items() if claimant.get(p, m) != m]
+        gone = [(p, m) for p, m in given.items() if p in claimant and p not in stays]
         made: Plan = Plan.from_lists(
             problem.index,
             problem.group.ids,
@@ -111,6 +112,14 @@ class LibrdkafkaCooperativeSticky(PlainStrategy):
             destined=np.array([m for _, m in gone], np.int32),
         )
         return made
+
+
+def _same(problem: Problem, member: int, other: int) -> bool:
+    """Whether the library takes two members for one: those of one instance id are, to it."""
+    instance = problem.group[member].instance_id
+    return member == other or (
+        instance is not None and instance == problem.group[other].instance_id
+    )
 
 
 def _claimants(problem: Problem) -> tuple[dict[int, int], Iterator[Unresolved]]:
