@@ -58,6 +58,7 @@ _HOME = {
     "MissingExtraError": "partage.errors",
     "MissingJavaError": "partage.errors",
     "AccountingError": "partage.errors",
+    "SparkFailedError": "partage.errors",
 }
 
 __all__ = [  # noqa: PLE0604 - the names are the keys above, spelled out once

@@ -12,6 +12,7 @@
     ├── CertificateError             a claimed optimum is not proven by its certificate
     ├── ProblemTooLargeError         exact answer refused: it would take too long
     ├── AccountingError              a run lost or doubled records: its result is not published
+    ├── SparkFailedError             a process of Spark ended in the middle of a run
     ├── MissingExtraError            an optional library is not installed
     └── MissingJavaError             Spark needs a Java that is not there
 
@@ -35,6 +36,7 @@ __all__ = [
     "PartageError",
     "PlanInvariantError",
     "ProblemTooLargeError",
+    "SparkFailedError",
     "UnknownStrategyError",
     "UnsupportedProblemError",
     "WireFormatError",
@@ -188,6 +190,10 @@ class MissingExtraError(PartageError):
 
 class MissingJavaError(PartageError):
     """Spark needs Java, and it is missing, too old or cannot be started: says what to install."""
+
+
+class SparkFailedError(PartageError):
+    """Spark's Java process or one of its workers ended in the middle of a run: run again."""
 
 
 class AccountingError(PartageError):

@@ -94,7 +94,7 @@ LIBRARIES = {
     "kernels": {"numba"},
     "capture": {"pyarrow", "kafka", "aiokafka"},
     "clients": {"kafka", "aiokafka", "faust", "mode"},
-    "pipeline": {"pyspark", "pyarrow", "pandas", "rich"},
+    "pipeline": {"pyspark", "py4j", "pyarrow", "pandas", "rich"},
     "published": {"pyarrow"},
     "report": {"jinja2", "rich", "pyarrow"},
     "testing": {"hypothesis"},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -80,16 +82,17 @@ def replay_and_report(
     """
     from partage.pipeline.replay import replay as run
     from partage.report.data import read_run
-    from partage.report.html import environment, write_page
+    from partage.report.html import environment
     from partage.report.terminal import summary
 
     _expect_ours(to)
+    _quiet_logging()
     environment()  # is jinja2 there? better asked before a minute of work than after it
     with _told() as progress:
         run(capture, to, strategies=strategies, progress=progress)
         progress("report", 0, 0)
         found = read_run(to)
-        page = write_page(found, to / REPORT)
+        page = _written(found, to / REPORT)
         progress("report", 1, 1)
     console = out()
     for part in summary(found):
@@ -109,6 +112,23 @@ def _judged(found: Run) -> None:
              "bold red")  # fmt: skip
     if broken:
         raise typer.Exit(FAILED_JUDGE)
+
+
+def _quiet_logging() -> None:
+    """Py4J logs an interrupted or broken call with its traceback; the command says it in a line."""
+    if os.environ.get("PARTAGE_DEBUG") != "1":
+        logging.getLogger().addHandler(logging.NullHandler())
+
+
+def _written(found: Run, page: Path) -> Path:
+    from partage.report.html import write_page
+
+    try:
+        return write_page(found, page)
+    except OSError as e:
+        raise InvalidConfigError(
+            "--out", f"the report cannot be written ({e.strerror or e})", str(page)
+        ) from None
 
 
 def _expect_ours(to: Path) -> None:

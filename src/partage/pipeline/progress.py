@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Event, Thread
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -60,20 +60,30 @@ class Stages:
         self._progress(name, 1, 1)
 
     def _watch(self, name: str, spark: SparkSession, group: str, over: Event) -> None:
-        tracker = spark.sparkContext.statusTracker()
+        from py4j.protocol import Py4JError
+
         told = (0, 0)
-        while not over.wait(_SECONDS_BETWEEN):
-            done = total = 0
-            for job in tracker.getJobIdsForGroup(group):
-                info = tracker.getJobInfo(job)
-                for stage in info.stageIds if info else ():
-                    tasks = tracker.getStageInfo(stage)
-                    if tasks is not None:
-                        done += tasks.numCompletedTasks
-                        total += tasks.numTasks
-            if total and (done, total) != told:
-                told = (done, total)
-                self._progress(name, done, total)
+        # A JVM that is gone is told of by the call that waits for it, not by this thread.
+        with suppress(Py4JError, ConnectionError):
+            while not over.wait(_SECONDS_BETWEEN):
+                done, total = _tasks(spark, group)
+                if total and (done, total) != told:
+                    told = (done, total)
+                    self._progress(name, done, total)
+
+
+def _tasks(spark: SparkSession, group: str) -> tuple[int, int]:
+    """Tasks completed, and all, of a group's jobs."""
+    tracker = spark.sparkContext.statusTracker()
+    done = total = 0
+    for job in tracker.getJobIdsForGroup(group):
+        info = tracker.getJobInfo(job)
+        for stage in info.stageIds if info else ():
+            tasks = tracker.getStageInfo(stage)
+            if tasks is not None:
+                done += tasks.numCompletedTasks
+                total += tasks.numTasks
+    return done, total
 
 
 def _silent(stage: str, done: int, total: int) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import platform
-import re
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import partage
-from partage.errors import InvalidCaptureError, InvalidConfigError, MissingExtraError
+from partage.errors import InvalidConfigError, MissingExtraError
 from partage.pipeline.progress import Progress, Stages
 from partage.pipeline.summary import Summary, summarised
 from partage.pipeline.write import Receipt, TableWriters, discard, publish
@@ -55,13 +54,15 @@ def replay(
 
     Raises:
         InvalidCaptureError: the capture cannot be used; says which file and column.
-        InvalidConfigError: the output folder cannot be made.
+        InvalidConfigError: the output folder cannot be made, or not be written.
         UnknownStrategyError: the registry has no such strategy.
         MissingExtraError, MissingJavaError: Spark cannot be started.
+        SparkFailedError: one of Spark's processes was killed.
         AccountingError: the run does not add up; nothing is published.
     """
     _expect_arrow()
     from partage.pipeline.capture import open_capture
+    from partage.pipeline.failures import jvm_watched, workers_watched
     from partage.pipeline.session import session
 
     stages = Stages(progress)
@@ -70,13 +71,15 @@ def replay(
         names = _names(strategies)
         source = open_capture(capture)
         run = _Run(_run_id(), _folder(Path(out).absolute()), started, names)
-    with ExitStack() as opened:
+    with jvm_watched(), ExitStack() as opened:
+        # Before the session, so that it runs after its end: until then tasks may still write.
+        opened.push(partial(_discard_on_error, run))
         with stages.stage("start Spark"):
             brief = source.records < _BRIEF_RECORDS
             running = opened.enter_context(session(spark, brief=brief))
-        opened.push(partial(_discard_on_error, run))
-        tally, receipts, groups = _jobs(running, source, run, stages)
-        with stages.stage("publish"):
+        with workers_watched(run.out):
+            tally, receipts, groups = _jobs(running, source, run, stages)
+        with stages.stage("publish"), workers_watched(run.out):
             found = summarised(source, tally, receipts, groups)
             head = _head(source, run, running.version)
             receipts.append(_run_row(run, head, found))
@@ -114,7 +117,7 @@ def _jobs(
     decoded = decode_job(spark, source).persist()
     states = spark.sparkContext.broadcast(tuple(json.dumps(s) for s in source.states))
     try:
-        with stages.stage("decode", spark), _errors_of_workers():
+        with stages.stage("decode", spark):
             for row in decoded.where(f"kind = {int(Kind.TALLY)}").select("text").collect():
                 tally.add(Tally.of_json(row.text))
         with stages.stage("replay", spark):
@@ -132,20 +135,6 @@ def _jobs(
     return tally, receipts, groups
 
 
-@contextmanager
-def _errors_of_workers() -> Iterator[None]:
-    """Only reading tells that a page of a file is damaged: our error, not Spark's stack trace."""
-    from pyspark.errors import PythonException
-
-    try:
-        yield
-    except PythonException as e:
-        said = re.search(r"partage\.errors\.InvalidCaptureError: (.+)", str(e))
-        if said is None:
-            raise
-        raise InvalidCaptureError(said[1].strip()) from None
-
-
 def _received(job: DataFrame) -> tuple[list[Receipt], list[str]]:
     rows = job.collect()
     files = [Receipt(**json.loads(r.text)) for r in rows if r.what == "file"]
@@ -158,7 +147,8 @@ def _names(strategies: Sequence[str | Strategy] | None) -> tuple[str | Strategy,
     from partage.groups import registry
 
     if strategies is None:  # a plug-in that cannot be loaded is told of by `describe`
-        usable = (row.name for row in registry.describe() if row.problem is None)
+        described = (row for row in registry.describe() if not registry.is_dialect(row.name))
+        usable = (row.name for row in described if row.problem is None)
         return tuple(name for name in usable if not several_owners(registry.find(name)))
     for strategy in strategies:
         registry.find(strategy)

@@ -142,12 +142,37 @@ def _context(*, brief: bool) -> SparkContext:
     with TemporaryFile() as log:
         try:
             gateway = launch_gateway(conf, {"stderr": log})  # type: ignore[no-untyped-call]
-            return SparkContext(conf=conf, gateway=gateway)
+            return _quiet(SparkContext(conf=conf, gateway=gateway))
+        except KeyboardInterrupt as e:
+            _end_launched(e)
+            raise
         except (PySparkException, OSError) as e:
             log.seek(0)
             said = log.read().decode("utf-8", "replace").strip().splitlines()
             last = said[-1] if said else str(e)
             raise MissingJavaError(f"Spark cannot be started: {last}") from e
+
+
+def _quiet(context: SparkContext) -> SparkContext:
+    """Where the JVM was killed, the server of accumulators prints a traceback; we tell it."""
+    server = context._accumulatorServer  # noqa: SLF001 - there is no public way
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]
+    return context
+
+
+def _end_launched(error: BaseException) -> None:
+    """The JVM that was starting when somebody pressed Ctrl-C.
+
+    PySpark removes the file that the JVM wants to write its port into, and the JVM then waits
+    for ever. Its `Popen` is in PySpark's frame, and nowhere else.
+    """
+    trace = error.__traceback__
+    while trace is not None:
+        started = trace.tb_frame.f_locals.get("proc")
+        if isinstance(started, subprocess.Popen):
+            started.kill()
+            started.wait()
+        trace = trace.tb_next
 
 
 def _expect_java() -> None:

@@ -1,0 +1,78 @@
+"""What Spark says when a run fails, in our words: what happened, and what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from partage.errors import InvalidCaptureError, InvalidConfigError, SparkFailedError
+
+__all__ = ["jvm_watched", "workers_watched"]
+
+_AGAIN = "nothing was published; run again"
+
+
+@contextmanager
+def workers_watched(out: Path) -> Iterator[None]:
+    """Jobs and writing: a damaged page, a full disk, a worker that was killed.
+
+    Raises:
+        InvalidCaptureError: a worker could not read the capture.
+        InvalidConfigError: a table cannot be written.
+        SparkFailedError: a worker ended in the middle.
+    """
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PythonException
+
+    try:
+        yield
+    except PythonException as e:
+        _tell_known(str(e), out)
+        raise
+    except Py4JJavaError as e:
+        if re.search(r"Python worker exited|pyspark\.daemon", _text(e)):
+            what = "a Python worker ended in the middle of the run (killed, or out of memory?)"
+            raise SparkFailedError(f"{what}: {_AGAIN}") from None
+        raise
+    except ConnectionError:
+        raise  # the JVM's: see `jvm_watched`
+    except OSError as e:
+        what = f"cannot be written ({e.strerror or e})"
+        raise InvalidConfigError("out", what, e.filename or str(out)) from None
+
+
+def _tell_known(trace: str, out: Path) -> None:
+    """The errors that a worker may well have; its own traceback is of no use then."""
+    said = re.search(r"partage\.errors\.InvalidCaptureError: (.+)", trace)
+    if said is not None:
+        raise InvalidCaptureError(said[1].strip()) from None
+    # Workers read under `InvalidCaptureError`: what else the system refuses is a table's file.
+    said = re.search(r"^\w*Error: \[Errno \d+\] (.+)$", trace, re.MULTILINE)
+    if said is not None:
+        raise InvalidConfigError("out", f"cannot be written ({said[1]})", str(out)) from None
+
+
+def _text(error: Exception) -> str:
+    """Py4J asks the JVM for the text, which may be gone."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - whatever it is, there is no text
+        return ""
+
+
+@contextmanager
+def jvm_watched() -> Iterator[None]:
+    """Around a session: its JVM may be killed, and then everything fails, its end too.
+
+    Raises:
+        SparkFailedError: nobody answers there any more.
+    """
+    from py4j.protocol import Py4JNetworkError
+
+    try:
+        yield
+    except (Py4JNetworkError, ConnectionError):
+        what = "Spark's Java process ended in the middle of the run (killed, or out of memory?)"
+        raise SparkFailedError(f"{what}: {_AGAIN}") from None
