@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -16,6 +17,7 @@ from partage.judge.certificates import (
     verify_load_certificate,
 )
 from partage.judge.facts import Facts
+from partage.judge.loadbounds import proven_bound, scales
 from partage.judge.ownership import Before, before
 from partage.model import Certificate, Cluster, Group, Plan, Problem, RackTable
 
@@ -36,6 +38,9 @@ def verify_certificate(plan: Plan, group: Group, cluster: Cluster) -> Mapping[st
     load, over all i. The difference bounds the cost of every plan with the best loads, and
     the plan must meet it. As ``rack_weight`` is more than all moves there can be, the plan
     then has the least rack cost, and among such plans the fewest moves.
+
+    By loads the figures are weighed anew, and each bound follows from its argument (see
+    `partage.judge.loadbounds`).
 
     Returns:
         The figures, proven; where ``certificate.gaps`` are zero, no valid plan is better.
@@ -63,20 +68,62 @@ def verify_certificate(plan: Plan, group: Group, cluster: Cluster) -> Mapping[st
     if not np.array_equal(settled.owner, certificate.owner):
         raise CertificateError("the certificate is not about the owners of this plan")
     was = before(facts.problem)
-    proven = _counts(facts, was, certificate)
-    _same("figure", certificate.figures, proven)
+    if certificate.balance == "counts":
+        proven = bounds = _counts(facts, was, certificate)
+    elif certificate.balance == "loads":
+        proven, bounds = _loads(facts, was, certificate)
+    else:
+        raise CertificateError(f"{certificate.balance!r} is nothing that could be balanced")
+    for name, value in certificate.figures.items():
+        if name not in proven or not _equal(name, value, proven[name]):
+            raise CertificateError(f"{name} is claimed to be {value}, but is {proven.get(name)}")
     for name, bound in certificate.bounds.items():
-        if name not in proven or not bound <= proven[name]:
-            raise CertificateError(f"bound {bound} of {name} is not what the proof shows")
+        if name not in bounds or (bound > bounds[name] and not _equal(name, bound, bounds[name])):
+            shown = bounds.get(name, "nothing")
+            raise CertificateError(f"{name} is claimed to be at least {bound}, shown is {shown}")
     return proven
 
 
-def _same(what: str, claimed: Mapping[str, float], true: Mapping[str, float]) -> None:
-    for name, value in claimed.items():
-        if name not in true or value != true[name]:
-            raise CertificateError(
-                f"{what} {name} is claimed to be {value}, but is {true.get(name)}"
-            )
+def _equal(name: str, a: float, b: float) -> bool:
+    """Whole numbers are exact; sums of weights depend on the order, in the last places."""
+    weighed = name in {"overload", "largest", "spread"}
+    return a == b or (weighed and math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9))
+
+
+def _loads(
+    facts: Facts, was: Before, certificate: Certificate
+) -> tuple[dict[str, float], dict[str, float]]:
+    """The figures of a plan by weight, and the bounds that its arguments show."""
+    owner = np.asarray(certificate.owner, np.int64)
+    _valid_loads(facts, owner)
+    moves = moves_of(was, owner)
+    table = None if certificate.racks is None else certificate.racks.table(facts.problem)
+    of = scales(facts, certificate)
+    together = certificate.details.get("together")
+    if together is not None:
+        _kept_together(
+            facts, owner, _integers(np.asarray(together), len(facts.partitions), "together")
+        )
+    proven = {
+        "overload": of.overload, "largest": of.largest, "spread": of.spread,
+        "rack cost": 0 if table is None else _rack_cost(table, owner), "moves": moves,
+    }  # fmt: skip
+    bounds = {
+        name: proven_bound(facts, was, certificate, of, name) for name in certificate.bounds
+        if name in {"overload", "largest"}
+    }  # fmt: skip
+    return proven, bounds
+
+
+def _kept_together(facts: Facts, owner: NDArray[np.int64], family: NDArray[np.int64]) -> None:
+    """Partitions of one number, of topics of one family, must have one owner."""
+    number = facts.problem.index.number_of.astype(np.int64)
+    rows = np.flatnonzero(facts.is_open & (family[facts.topic_of] >= 0))
+    key = family[facts.topic_of[rows]] * (int(number.max(initial=0)) + 1) + number[rows]
+    order = np.argsort(key, kind="stable")
+    same = key[order][1:] == key[order][:-1]
+    if (same & (owner[rows[order]][1:] != owner[rows[order]][:-1])).any():
+        raise CertificateError("what was to stay together is not")
 
 
 def _counts(facts: Facts, was: Before, certificate: Certificate) -> dict[str, float]:
@@ -141,8 +188,3 @@ def _cheapest(
     np.minimum.at(staying, partition, price[claimant] + away)
     cheapest: NDArray[np.int64] = np.minimum(staying, moving + was.owned)[facts.is_open]
     return cheapest
-
-
-def valid_loads(facts: Facts, owner: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Loads by partitions of a plan that must be valid."""
-    return _valid_loads(facts, owner)

@@ -33,7 +33,8 @@ class Settings:
         max_moves: most owned partitions that may move; None for no limit.
         together: "no", "prefer" or "require", of co-partitioned topics.
         copartitioned: names of topics that belong together; None for all that can.
-        tolerance: how much of an average member's load is not worth a move.
+        tolerance: how much of an average member's load is not worth a move; None for nothing
+            in small problems, and a thousandth in others.
     """
 
     weights: ByTopic | None = None
@@ -43,7 +44,7 @@ class Settings:
     max_moves: int | None = None
     together: str = "no"
     copartitioned: tuple[tuple[str, ...], ...] | None = field(default=None)
-    tolerance: float = 0.0
+    tolerance: float | None = None
 
     def configured(self, config: Mapping[str, object]) -> Settings:
         """The same with what a configuration says; keys of others are ignored.
@@ -150,8 +151,9 @@ def _number(setting: str, value: object) -> float:
     return number
 
 
-def _fraction(setting: str, value: object) -> float:
-    return _number(setting, _from_text(setting, value))
+def _fraction(setting: str, value: object) -> float | None:
+    value = _from_text(setting, value)
+    return None if value is None else _number(setting, value)
 
 
 def _from_text(setting: str, value: object) -> object:

@@ -1,20 +1,27 @@
-"""The strategy itself: its objective, its settings, and the certificate of its plans."""
+"""The strategy itself: its objective, its settings, and what it remembers between phases."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from partage.errors import ProblemTooLargeError
 from partage.groups.api import RebalanceProtocol
 from partage.groups.base import PlainStrategy
-from partage.groups.optimal.answer import moves_of, plan_of, rack_cost_of, target_of
+from partage.groups.optimal.answer import plan_of
 from partage.groups.optimal.counts import counted
-from partage.groups.optimal.inputs import families, rack_costs
+from partage.groups.optimal.inputs import by_partition, families, needs_loads, rack_costs
+from partage.groups.optimal.loads import Shares, loaded, shares_of, whole
+from partage.groups.optimal.proof import forced_moves, of_counts, of_loads
 from partage.groups.optimal.question import Int64Array, Question
 from partage.groups.optimal.settings import Settings
-from partage.model import Certificate, Plan, Problem
+from partage.model import Plan, Problem
+from partage.model.index import Int32Array
+from partage.solve.exhausting import MOST_ITEMS
 
 __all__ = ["Optimal"]
 
@@ -23,18 +30,51 @@ __all__ = ["Optimal"]
 class Optimal(PlainStrategy):
     """The most even loads, then the fewest rack mismatches, then the fewest moves: all proven.
 
+    The objective, each line before the next:
+
     1. valid: every partition that somebody subscribes to has one owner, who does;
-    2. the most even loads: counts are least-majorised (no plan has a smaller largest, a
-       larger smallest or a smaller sum of squares);
-    3. the fewest rack mismatches;
+    2. the most even loads. Counts, as a rule: least-majorised, so that no plan has a smaller
+       largest, a larger smallest or a smaller sum of squares. With weights of partitions or
+       members, or capacities: first the least load beyond capacities, then the relative
+       loads (per unit of member weight), the largest smallest, then the second, and so on;
+    3. the fewest rack mismatches, or what reading across racks costs in money;
     4. the fewest moves from the owned partitions: when nothing changed nothing moves, and
        when a member leaves only its partitions do, unless balance needs more;
-    5. then a choice that neither join order nor hash seed changes.
+    5. co-partitioned topics together, by option;
+    6. then a choice that neither join order nor hash seed changes.
+
+    Settings (`configure`); those that map are JSON where they are text:
+
+    * ``assignment.optimal.weights``: {topic: load, or list of loads by partition number}: bytes,
+      lag, records per second. Partitions without one weigh the mean of the others. Members'
+      weight (share of the load; 0 for none) and capacity (in the same unit) are their own.
+    * ``assignment.optimal.racks`` (true): whether racks matter at all.
+    * ``assignment.optimal.rack.prices``: {member's rack: {replica's rack: money per GB}}; a pair
+      that is missing costs nothing within a rack, else the dearest price.
+    * ``assignment.optimal.traffic``: GB by topic or partition, as weights; 1 each if not set.
+    * ``assignment.optimal.max.moves``: most owned partitions that may move in one rebalance;
+      2 to 4 are then the best within that. What nobody may keep moves all the same.
+    * ``assignment.optimal.together`` ("no"): "prefer" keeps co-partitioned topics (the same
+      partition numbers and subscribers) together where nothing above is worse for it;
+      "require" does so before 2.
+    * ``assignment.optimal.copartitioned``: lists of topics that belong together; all that can.
+    * ``assignment.optimal.tolerance``: with weights, by how much of an average member's load a
+      change must lower a load to be worth it: 0.001 if not set, and 0 in problems of at
+      most 16 partitions. Weights that are measured anew each time want more.
 
     It is cooperative: what changes hands is with nobody in this plan (``plan.withheld``), and
     the follow-up rebalance hands it over; ``plan.settled()`` is the plan that is reached.
-    ``plan.certificate`` has the figures and the bounds that no plan can beat;
-    `partage.judge.verify_certificate` proves it from the problem alone.
+
+    ``plan.certificate`` has the figures, and bounds that no plan can beat which is as good in
+    the figures before; `partage.judge.verify_certificate` proves both from the problem alone.
+    By counts all gaps are 0. By weights (an NP-hard problem), with a limit of moves, or with
+    "require", the plan is the best of all if it has at most 16 partitions (and not too many
+    plans), otherwise the best found; the certificate says how far it may be from the optimum.
+    Where the exact answer by counts would take more than some seconds, the plan is the best
+    found too, and a warning says so.
+
+    Cost: by counts O(P) on arrays for P partitions, and a flow whose size depends on how many
+    members, kinds of subscriptions and sets of racks differ. By weights O(P log P), in Python.
 
     >>> from partage.model import Cluster, Group, Member
     >>> cluster = Cluster.from_topics({"t": 4})
@@ -59,32 +99,91 @@ class Optimal(PlainStrategy):
         """
         return replace(self, settings=self.settings.configured(config))
 
-    def assign(self, problem: Problem, memory: object = None) -> Plan:  # noqa: ARG002
-        """The plan for this phase.
+    def assign(self, problem: Problem, memory: object = None) -> Plan:
+        """The plan for this phase; takes any problem.
 
-        Raises:
-            ProblemTooLargeError: the exact answer would take too long.
+        ``plan.memory`` says for whom the withheld partitions are destined: the follow-up
+        hands them over, and where moves are limited it moves nothing else.
         """
         question = Question(problem)
-        costs = rack_costs(problem, self.settings)
-        table = None if costs is None else costs.table(problem)
+        racks = rack_costs(problem, self.settings)
+        table = None if racks is None else racks.table(problem)
         family: Int64Array | None = None
         warnings: tuple[str, ...] = ()
         if self.settings.together != "no":
             family, warnings = families(question, self.settings)
-        found = counted(question, table, family)
-        loads = np.bincount(found.owner, minlength=question.members)[question.takes_part]
-        figures = {
-            "spread": int(loads.max() - loads.min()) if len(loads) else 0,
-            "rack cost": 0 if table is None else rack_cost_of(question, table, found.owner),
-            "moves": moves_of(question, found.owner),
-        }
-        price = np.zeros(question.members, np.int64)
-        price[question.order] = found.price
-        level = np.zeros(len(problem.index.topics), np.int64)
-        level[question.rows.topics] = found.topic_level
-        proof = Certificate(
-            target_of(question, found.owner), "counts", figures, figures,
-            topic_level=level, price=price, racks=costs, rack_weight=found.rack_weight,
+        required = family if self.settings.together == "require" else None
+        if required is None and not needs_loads(problem, self.settings):
+            try:
+                found = counted(question, table, family)
+            except ProblemTooLargeError as e:
+                warnings = (*warnings, f"{e}: this is the best plan found")
+            else:
+                proof = of_counts(question, found, racks, table)
+                limit = self._most_moves(question, memory)
+                if limit is None or proof.figures["moves"] <= limit:
+                    return _plan(question, found.owner, certificate=proof, warnings=warnings)
+        weight = by_partition(problem, self.settings.weights or {})
+        mine, scale = whole(weight[question.rows.partition])
+        limit = self._most_moves(question, memory)
+        shares = shares_of(question, scale)
+        plan = loaded(
+            question, table, mine, shares=shares, together=required,
+            hints=_promised(question, memory), tolerance=self._tolerance(mine, shares),
+            most_moves=np.inf if limit is None else limit,
         )  # fmt: skip
-        return plan_of(question, found.owner, certificate=proof, warnings=warnings)
+        real = shares_of(question, 1.0)
+        proof = of_loads(
+            question, plan, weight=weight, scale=scale, shares=real, costs=racks, table=table,
+            together=required, max_moves=limit,
+        )  # fmt: skip
+        return _plan(question, plan.owner, certificate=proof, warnings=warnings)
+
+    def _most_moves(self, question: Question, memory: object) -> int | None:
+        """The limit of moves; it was used up if this is the follow-up of a rebalance."""
+        most = self.settings.max_moves
+        if most is None:
+            return None
+        used = bool(_promised(question, memory))
+        return max(0 if used else most, forced_moves(question))
+
+    def _tolerance(self, weight: NDArray[np.float64], shares: Shares) -> float:
+        fraction = self.settings.tolerance
+        if fraction is None:
+            fraction = 0.0 if len(weight) <= MOST_ITEMS else 0.001
+        return fraction * float(weight.sum()) / max(float(shares.speed.sum()), 1e-9)
+
+
+@dataclass(frozen=True, slots=True)
+class Promises:
+    """What a plan withheld, and for whom: (topic, partition) -> member id."""
+
+    destined: Mapping[tuple[str, int], str]
+
+
+def _plan(question: Question, owner: Int32Array, **more: Any) -> Plan:
+    plan = plan_of(question, owner, **more)
+    if not len(plan.withheld):
+        return plan
+    names = [plan.index.name(p) for p in plan.withheld.tolist()]
+    ids = [plan.members[m] for m in plan.destined.tolist()]
+    return replace(plan, memory=Promises(dict(zip(names, ids, strict=True))))
+
+
+def _promised(question: Question, memory: object) -> dict[int, int]:
+    """Places by row of what was promised to members who are there, and nobody claims now."""
+    if not isinstance(memory, Promises):
+        return {}
+    place = np.empty(question.members, np.int64)
+    place[question.order] = np.arange(question.members)
+    position = question.problem.group.position
+    row_of = np.full(question.problem.index.partitions, -1, np.int64)
+    row_of[question.rows.partition] = np.arange(question.size)
+    out = {}
+    for (topic, number), member in memory.destined.items():
+        t = question.problem.cluster.topic(topic)
+        p = question.problem.index.locate(t, number) if t >= 0 else -1
+        row = int(row_of[p]) if p >= 0 else -1
+        if row >= 0 and member in position and not question.claims.owned[row]:
+            out[row] = int(place[position[member]])
+    return out

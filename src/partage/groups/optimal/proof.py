@@ -1,0 +1,148 @@
+"""Certificates: what a plan has, what no plan can beat, and why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.groups.optimal.answer import moves_of, rack_cost_of, target_of
+from partage.groups.optimal.counts import Counted
+from partage.groups.optimal.loads import Loaded, Shares
+from partage.groups.optimal.question import Int64Array, Question
+from partage.model import Certificate, RackCosts, RackTable
+from partage.solve.bounding import Bound, Burden, largest_bound, overload_bound, shed_bound
+
+__all__ = ["forced_moves", "of_counts", "of_loads"]
+
+_WHY = {
+    "cut": "the weight of {topics} topics must be with their {members} subscribers",
+    "heaviest": "one partition (or what must stay together with it) weighs that much",
+    "crowd": "of {topics} topics' heaviest items one of {members} subscribers has {most} or more",
+    "moves": "so few moves leave a member with that much of what it owns",
+    "none": "no load is below zero",
+}
+
+
+def of_counts(
+    question: Question, found: Counted, costs: RackCosts | None, table: RackTable | None
+) -> Certificate:
+    """All figures proven best: loads by levels of topics, the others by prices of members."""
+    loads = np.bincount(found.owner, minlength=question.members)[question.takes_part]
+    figures = {
+        "spread": int(loads.max() - loads.min()) if len(loads) else 0,
+        "rack cost": 0 if table is None else rack_cost_of(question, table, found.owner),
+        "moves": moves_of(question, found.owner),
+    }
+    price = np.zeros(question.members, np.int64)
+    price[question.order] = found.price
+    level = np.zeros(len(question.problem.index.topics), np.int64)
+    level[question.rows.topics] = found.topic_level
+    why = (
+        "spread: for every k, topics of a level above k fill their subscribers beyond k so much",
+        "rack cost, moves: each partition's least cost and price add up to that",
+    )
+    return Certificate(
+        target_of(question, found.owner), "counts", figures, figures, why,
+        topic_level=level, price=price, racks=costs, rack_weight=found.rack_weight,
+    )  # fmt: skip
+
+
+def of_loads(
+    question: Question,
+    found: Loaded,
+    *,
+    weight: NDArray[np.float64],
+    scale: float,
+    shares: Shares,
+    costs: RackCosts | None,
+    table: RackTable | None,
+    together: Int64Array | None,
+    max_moves: int | None,
+) -> Certificate:
+    """Figures by weight; the overload and the largest relative load have bounds.
+
+    Args:
+        question: the problem.
+        found: the plan.
+        weight: float64[P], of each partition, as it was given.
+        scale: what it was multiplied by to find the plan.
+        shares: what members are to bear, in units of ``weight``.
+        costs: what reading costs across racks.
+        table: the same by partition and member.
+        together: families of topic positions that must stay together.
+        max_moves: the limit of moves, None for none.
+    """
+    mine = weight[question.rows.partition]
+    load = np.bincount(found.owner, mine, minlength=question.members)
+    counts = question.takes_part & _weighs(question)
+    relative = load[counts] / shares.speed[counts]
+    figures: dict[str, float] = {
+        "overload": float(np.maximum(load - shares.capacity, 0.0).sum()),
+        "largest": float(relative.max(initial=0.0)),
+        "spread": float(relative.max() - relative.min()) if len(relative) else 0.0,
+        "rack cost": 0 if table is None else rack_cost_of(question, table, found.owner),
+        "moves": moves_of(question, found.owner),
+    }
+    others = bool((question.takes_part & ~counts).any())
+    burden = replace(
+        found.burden,
+        weight=found.burden.weight / scale,
+        speed=np.where(_weighs(question), shares.speed, 0.0),
+        capacity=shares.capacity,
+        spilled=figures["overload"] if others else 0.0,
+    )
+    bounds = {"overload": overload_bound(burden), "largest": largest_bound(burden)}
+    if max_moves is not None:
+        limit = max(max_moves, int(figures["moves"])) - forced_moves(question)
+        sole = np.flatnonzero(question.claims.keeper >= 0)
+        shed = shed_bound(
+            mine[sole], question.claims.keeper[sole].astype(np.int64), burden.speed, limit
+        )
+        if shed > bounds["largest"].value:
+            bounds["largest"] = Bound(shed, "moves", bounds["largest"].topics)
+    topics = {name: _topics(question, burden, bound) for name, bound in bounds.items()}
+    details: dict[str, object] = {
+        f"{name} bound": (bound.kind, topics[name], bound.most) for name, bound in bounds.items()
+    }
+    details |= {"weight": weight, "max_moves": max_moves, "together": _by_topic(question, together)}
+    return Certificate(
+        target_of(question, found.owner), "loads", figures,
+        {name: min(figures[name], bound.value) for name, bound in bounds.items()},
+        tuple(f"{n}: {_why(burden, bound, len(topics[n]))}" for n, bound in bounds.items()),
+        racks=costs, details=details,
+    )  # fmt: skip
+
+
+def _weighs(question: Question) -> NDArray[np.bool_]:
+    """bool[M]: places of members whose weight is not zero."""
+    weight = np.array([m.weight for m in question.problem.group], float)
+    weighs: NDArray[np.bool_] = weight[question.order] > 0
+    return weighs
+
+
+def forced_moves(question: Question) -> int:
+    """Claimed rows that nobody who claims them may keep."""
+    claims = question.claims
+    return int(np.count_nonzero(claims.owned & (claims.keeper == -1)))
+
+
+def _topics(question: Question, burden: Burden, bound: Bound) -> tuple[int, ...]:
+    """Topics that an argument is about, by the cluster's numbers."""
+    mine = burden.bundles.topic >= 0
+    mine[mine] = bound.topics[burden.bundles.topic[mine]]
+    return tuple(question.rows.topics[mine].tolist())
+
+
+def _why(burden: Burden, bound: Bound, topics: int) -> str:
+    count = int(burden.members(bound.topics).sum())
+    return _WHY[bound.kind].format(topics=topics, members=count, most=bound.most)
+
+
+def _by_topic(question: Question, together: Int64Array | None) -> Int64Array | None:
+    if together is None:
+        return None
+    out = np.full(len(question.problem.index.topics), -1, np.int64)
+    out[question.rows.topics] = together
+    return out

@@ -1,0 +1,153 @@
+"""Verifying plans by weight: figures, and the arguments for the bounds of the largest load."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.errors import CertificateError
+from partage.judge.facts import Facts
+from partage.judge.ownership import Before
+from partage.model import Certificate
+
+__all__ = ["Scales", "proven_bound", "scales"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scales:
+    """A plan on the scales.
+
+    Attributes:
+        weight: float64[P]; load: float64[M], sums of the partitions of each member.
+        speed: float64[M], member weights; counts: bool[M], members whose load counts: they
+            take part, and their weight is not zero.
+        overload: load beyond capacities; who has weight zero has capacity zero.
+        largest, spread: of the relative loads (per unit of weight) that count.
+    """
+
+    weight: NDArray[np.float64]
+    load: NDArray[np.float64]
+    speed: NDArray[np.float64]
+    counts: NDArray[np.bool_]
+    capacity: NDArray[np.float64]
+    overload: float
+    largest: float
+    spread: float
+
+
+def scales(facts: Facts, certificate: Certificate) -> Scales:
+    """Weigh the certificate's plan (which is known to be valid).
+
+    Raises:
+        CertificateError: its weights are malformed.
+    """
+    given = certificate.details.get("weight")
+    weight = np.ones(len(facts.is_open)) if given is None else np.asarray(given, float)
+    if weight.shape != facts.is_open.shape or not (np.isfinite(weight) & (weight >= 0)).all():
+        raise CertificateError("weights must be finite numbers, one a partition, none negative")
+    owner = np.asarray(certificate.owner)
+    mine = owner >= 0
+    load = np.bincount(owner[mine], weight[mine], minlength=facts.members).astype(float)
+    group = facts.problem.group
+    speed = np.array([m.weight for m in group], float)
+    limit = np.array([np.inf if m.capacity is None else m.capacity for m in group], float)
+    capacity = np.where(speed > 0, limit, 0.0)
+    counts = facts.takes_part & (speed > 0)
+    relative = load[counts] / speed[counts]
+    overload = float(np.maximum(load - capacity, 0.0).sum())
+    if not len(relative):
+        return Scales(weight, load, speed, counts, capacity, overload, 0.0, 0.0)
+    largest, spread = float(relative.max()), float(relative.max() - relative.min())
+    return Scales(weight, load, speed, counts, capacity, overload, largest, spread)
+
+
+def proven_bound(
+    facts: Facts, was: Before, certificate: Certificate, of: Scales, name: str
+) -> float:
+    """What the certificate's argument for a bound of a figure shows.
+
+    Raises:
+        CertificateError: the argument is none.
+    """
+    argument = certificate.details.get(f"{name} bound")
+    if not isinstance(argument, tuple) or len(argument) != 3:
+        raise CertificateError(f"there is no argument for the bound of {name}")
+    kind, topics, most = argument
+    inside = np.zeros(len(facts.partitions), bool)
+    inside[np.asarray(topics, np.int64)] = True
+    if kind == "none":
+        return 0.0
+    if kind == "moves":
+        return _shed(facts, was, certificate, of)
+    who = _subscribers(facts, inside)
+    weight = _items(facts, certificate, of, inside)
+    if name == "overload":
+        return max(0.0, float(weight.sum() - of.capacity[who].sum()))
+    who &= of.counts
+    spilled = of.overload if (facts.takes_part & ~of.counts).any() else 0.0
+    if not who.any() or not len(weight):
+        return 0.0
+    if kind == "cut":
+        # All of it is with those who count, but for what others have too much.
+        return max(0.0, float(weight.sum() - spilled)) / float(of.speed[who].sum())
+    fastest = float(of.speed[who].max())
+    if kind == "heaviest":
+        return float(weight.max()) / fastest if weight.max() > spilled else 0.0
+    if kind == "crowd":
+        most = int(most)
+        last = (most - 1) * int(who.sum()) + 1
+        if spilled > 0 or most < 1 or last > len(weight):
+            return 0.0
+        # Of so many items somebody has ``most``; at best the lightest of them.
+        return float(np.sort(weight)[::-1][last - most : last].sum()) / fastest
+    raise CertificateError(f"{kind!r} is no argument for a bound")
+
+
+def _subscribers(facts: Facts, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    start, topic = facts.subscriptions
+    row = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    wants = np.zeros(len(start) - 1, bool)
+    wants[row[topics[topic]]] = True
+    return wants[facts.subscription_of]
+
+
+def _items(
+    facts: Facts, certificate: Certificate, of: Scales, topics: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Weights of what must stay together, of some topics."""
+    rows = np.flatnonzero(facts.is_open & topics[facts.topic_of])
+    family = certificate.details.get("together")
+    if family is None:
+        return of.weight[rows]
+    mine = np.asarray(family, np.int64)[facts.topic_of[rows]]
+    number = facts.problem.index.number_of[rows].astype(np.int64)
+    wide = int(number.max(initial=0)) + 1
+    alone = rows + wide * (int(mine.max(initial=0)) + 1)
+    _, item = np.unique(np.where(mine < 0, alone, mine * wide + number), return_inverse=True)
+    return np.bincount(item.reshape(-1), of.weight[rows]).astype(float)
+
+
+def _shed(facts: Facts, was: Before, certificate: Certificate, of: Scales) -> float:
+    """The least largest load that so many moves can reach.
+
+    Take each member's load after giving its r heaviest partitions away, for all r: each move
+    gets rid of one of these figures, so that after ``moves`` of them the next one is left.
+    """
+    limit = certificate.details.get("max_moves")
+    if not isinstance(limit, int):
+        raise CertificateError("a bound by moves needs a limit of moves")
+    partition = np.repeat(np.arange(len(was.owned)), np.diff(was.start))
+    good = facts.is_open[partition]
+    good[good] = facts.subscribes(was.claimant[good], partition[good])
+    able = np.bincount(partition[good], minlength=len(was.owned))
+    forced = int(np.count_nonzero(facts.is_open & was.owned & (able == 0)))
+    sole = good & (able[partition] == 1) & of.counts[was.claimant]
+    remaining: list[float] = []
+    for m in np.unique(was.claimant[sole]).tolist():
+        mine = np.sort(of.weight[partition[sole & (was.claimant == m)]])
+        remaining += (np.cumsum(mine) / of.speed[m]).tolist()
+    remaining.sort(reverse=True)
+    left = max(0, max(limit, int(certificate.figures["moves"])) - forced)
+    return remaining[left] if left < len(remaining) else 0.0

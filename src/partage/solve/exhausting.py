@@ -1,0 +1,99 @@
+"""Trying every plan of a small problem, cutting off what cannot be better than the best known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from partage.solve.weighing import Bearers, Items
+
+__all__ = ["MOST_ITEMS", "MOST_NODES", "exhausted"]
+
+#: Where this many partial plans do not suffice, the plan that is known stays.
+MOST_NODES = 40_000
+#: Problems beyond this are not small.
+MOST_ITEMS = 16
+
+#: Overload; relative loads, largest first; cost; moves. Less is better, the first before the next.
+Score = tuple["float | int | tuple[float, ...]", ...]
+
+
+def exhausted(
+    items: Items, bearers: Bearers, known: Sequence[int], *, most_moves: float
+) -> list[int]:
+    """The best plan of all, or the known one where the problem is not small.
+
+    >>> import numpy as np
+    >>> items = Items(np.array([3.0, 3.0, 2.0, 2.0, 2.0]), np.zeros(5, int), [[0]],
+    ...               np.zeros((1, 1), int), np.zeros(5, int), np.zeros(5, int), {})
+    >>> two = Bearers(np.zeros(2, int), [0], np.ones(2), np.full(2, np.inf))
+    >>> exhausted(items, two, [0, 1, 0, 1, 0], most_moves=0)
+    [0, 0, 1, 1, 1]
+    """
+    if len(known) > MOST_ITEMS:
+        return list(known)
+    search = _Search(items, bearers, most_moves)
+    search.best, search.owner = search.score(list(known)), list(known)
+    search.descend(0, [-1] * len(known))
+    return list(known) if search.nodes <= 0 else search.owner
+
+
+@dataclass(slots=True, eq=False)
+class _Search:
+    items: Items
+    bearers: Bearers
+    most_moves: float
+    nodes: int = MOST_NODES
+    best: Score = ()
+    owner: list[int] = field(default_factory=list)
+    _order: list[int] = field(default_factory=list)
+    _load: list[float] = field(default_factory=list)
+    _may: list[list[int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        weight = self.items.weight.tolist()
+        self._order = sorted(range(len(weight)), key=lambda i: (-weight[i], i))
+        self._load = [0.0] * len(self.bearers.group)
+        group = self.bearers.group.tolist()
+        by_kind = [[m for m, g in enumerate(group) if g in of] for of in self.items.open_groups]
+        self._may = [by_kind[k] for k in self.items.kind.tolist()]
+
+    def score(self, owner: list[int]) -> Score:
+        load = [0.0] * len(self._load)
+        cost = moves = 0
+        for i, m in enumerate(owner):
+            load[m] += float(self.items.weight[i])
+            cost += self._cost(i, m)
+            moves += self._moves(i, m)
+        return (*self._loads(load), cost, moves)
+
+    def _cost(self, i: int, m: int) -> int:
+        column = self.bearers.column[int(self.bearers.group[m])]
+        return int(self.items.cost[self.items.profile[i], column])
+
+    def _moves(self, i: int, m: int) -> int:
+        return int(self.items.owned[i]) - self.items.homes.get(i, {}).get(m, 0)
+
+    def _loads(self, load: list[float]) -> tuple[float, tuple[float, ...]]:
+        limits = zip(load, self.bearers.capacity.tolist(), strict=True)
+        relative = [x / s for x, s in zip(load, self.bearers.speed.tolist(), strict=True)]
+        return sum(max(0.0, x - c) for x, c in limits), tuple(sorted(relative, reverse=True))
+
+    def descend(self, at: int, owner: list[int], cost: int = 0, moves: int = 0) -> None:
+        """Loads, cost and moves only grow: what is not better now will not be."""
+        self.nodes -= 1
+        if self.nodes <= 0 or moves > self.most_moves:
+            return
+        if (*self._loads(self._load), cost, moves) >= self.best:
+            return
+        if at == len(owner):
+            self.best, self.owner = (*self._loads(self._load), cost, moves), list(owner)
+            return
+        i = self._order[at]
+        weight = float(self.items.weight[i])
+        for m in sorted(self._may[i], key=lambda m: (self._moves(i, m), self._cost(i, m), m)):
+            owner[i] = m
+            self._load[m] += weight
+            self.descend(at + 1, owner, cost + self._cost(i, m), moves + self._moves(i, m))
+            self._load[m] -= weight
+        owner[i] = -1
