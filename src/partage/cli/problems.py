@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -44,8 +43,10 @@ def object_of(text: bytes, where: str) -> Mapping[str, Any]:
     Raises:
         InvalidProblemError: it is not one.
     """
+    from partage.model.reading import from_json
+
     try:
-        found = json.loads(text)
+        found = from_json(text)
     except (ValueError, RecursionError) as e:
         what = f"is not JSON in UTF-8 ({e})"
         raise InvalidProblemError(what, path=where, value=text[:60]) from None

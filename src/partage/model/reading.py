@@ -18,7 +18,9 @@ from partage.model.cluster import Broker, Cluster
 from partage.model.group import Group, Member
 from partage.model.index import MOST_PARTITIONS, Index, Int32Array
 
-__all__ = ["cluster_from_topics", "field", "group_from_members", "listed", "parsed", "text"]
+__all__ = [
+    "cluster_from_topics", "field", "from_json", "group_from_members", "listed", "parsed", "text",
+]  # fmt: skip
 
 _MEMBER_FIELDS = (
     "id", "topics", "instance", "rack", "owned", "generation", "userData", "weight", "capacity",
@@ -31,7 +33,7 @@ def parsed(problem: object) -> Mapping[str, Any]:
         problem = _read(Path(problem))
     if isinstance(problem, (str, bytes)):
         try:
-            problem = json.loads(problem)
+            problem = from_json(problem)
         except (ValueError, RecursionError) as e:
             what = f"not JSON ({e}); give JSON text, or a pathlib.Path to read"
             raise InvalidProblemError(what, path="problem", value=problem) from None
@@ -39,6 +41,25 @@ def parsed(problem: object) -> Mapping[str, Any]:
         what = "must be an object with topics and members"
         raise InvalidProblemError(what, path="problem", value=problem)
     return problem
+
+
+def from_json(text: str | bytes) -> Any:
+    """JSON in which no object says anything twice: of two counts of a topic, which one holds?
+
+    Raises:
+        InvalidProblemError: a key is there twice.
+        ValueError, RecursionError: it is no JSON.
+    """
+    return json.loads(text, object_pairs_hook=_once)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise InvalidProblemError("a key is there twice", path="problem", value=twice)
+    return made
 
 
 def _read(path: Path) -> bytes:

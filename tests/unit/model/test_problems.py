@@ -96,6 +96,8 @@ def test_an_owner_view_goes_both_ways():
         ("[]", "problem"),
         ("{}", "topics"),
         ('{"topics": []}', "topics"),
+        ('{"topics": {"t": 1, "t": 2}, "members": []}', "problem"),
+        ('{"topics": {}, "members": [{"id": "a", "id": "b"}]}', "problem"),
         ('{"topics": {"t": -1}}', "topics.t"),
         ('{"topics": {"t": true}}', "topics.t"),
         ('{"topics": {"t": 1e3}}', "topics.t"),
