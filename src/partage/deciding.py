@@ -148,8 +148,9 @@ def compare(
     Args:
         group: the members, with what they claim to own.
         cluster: the partitions.
-        strategies: names or strategies; None takes every one of the registry but those that
-            give a partition to several members (share groups), which answer another question.
+        strategies: names or strategies; None takes every one of the registry but dialects,
+            and those that give a partition to several members (share groups), which answer
+            another question.
         previous: what was owned before, where that is known better than by the claims.
         config: settings for all of them; each takes its own.
         optimum: also find the best plan and the avoidable moves, as `measure` does.
@@ -163,7 +164,7 @@ def compare(
     >>> [(row.strategy, row.valid, row.measures.spread) for row in found]
     [('range', True, 1), ('fair', True, 1)]
     """
-    names = registry.strategies() if strategies is None else strategies
+    names = registry.contestants() if strategies is None else strategies
     rows = []
     for one in names:
         name = one if isinstance(one, str) else one.name

@@ -18,9 +18,11 @@ from typing import NamedTuple
 from partage.errors import InvalidConfigError, UnknownStrategyError
 from partage.groups.api import Strategy
 
-__all__ = ["Row", "describe", "find", "strategies"]
+__all__ = ["Row", "contestants", "describe", "find", "is_dialect", "strategies"]
 
 ENTRY_POINTS = "partage.strategies"
+
+_DIALECTS = "partage.groups.dialects"
 
 # Name and home of each of ours, in the order in which tables show them. Lazy: a strategy's
 # module is imported when somebody asks for it.
@@ -35,6 +37,20 @@ _OURS = {
     "server:simple": "partage.groups.server.simple:ServerSimple",
     "fair": "partage.groups.fair:Fair",
     "failover": "partage.groups.failover:Failover",
+    "kafka-python:range": f"{_DIALECTS}.kafka_python_range:KafkaPythonRange",
+    "kafka-python:roundrobin": f"{_DIALECTS}.kafka_python_roundrobin:KafkaPythonRoundRobin",
+    "kafka-python:sticky": f"{_DIALECTS}.kafka_python_sticky:KafkaPythonSticky",
+    "kafka-python:cooperative-sticky": (
+        f"{_DIALECTS}.kafka_python_cooperative:KafkaPythonCooperativeSticky"
+    ),
+    "aiokafka:range": f"{_DIALECTS}.aiokafka_range:AiokafkaRange",
+    "aiokafka:roundrobin": f"{_DIALECTS}.aiokafka_roundrobin:AiokafkaRoundRobin",
+    "aiokafka:sticky": f"{_DIALECTS}.aiokafka_sticky:AiokafkaSticky",
+    "librdkafka:range": f"{_DIALECTS}.librdkafka_range:LibrdkafkaRange",
+    "librdkafka:roundrobin": f"{_DIALECTS}.librdkafka_roundrobin:LibrdkafkaRoundRobin",
+    "librdkafka:cooperative-sticky": (
+        f"{_DIALECTS}.librdkafka_cooperative:LibrdkafkaCooperativeSticky"
+    ),
     "optimal": "partage.groups.optimal:Optimal",
 }
 
@@ -57,6 +73,24 @@ def strategies() -> tuple[str, ...]:
     ('range', 'roundrobin')
     """
     return (*_OURS, *(name for name in sorted(_plugged_in()) if name not in _OURS))
+
+
+def is_dialect(name: str) -> bool:
+    """Whether it is what another client does under a name of Java's: there to read history.
+
+    >>> is_dialect("librdkafka:range"), is_dialect("range")
+    (True, False)
+    """
+    return _OURS.get(name, "").startswith(_DIALECTS)
+
+
+def contestants() -> tuple[str, ...]:
+    """Names of those that one would choose from: all but the dialects.
+
+    >>> "kafka-python:sticky" in contestants()
+    False
+    """
+    return tuple(name for name in strategies() if not is_dialect(name))
 
 
 def find(strategy: str | Strategy | Sequence[str]) -> Strategy:

@@ -33,7 +33,10 @@ def recorded_named(state: ClassicState) -> Named:
 
 def named(plan: Assignment) -> Named:
     """A plan by names, comparable with `recorded_named`."""
-    return plan.to_dict()
+    out = plan.to_dict()
+    for lost in plan.unresolved:  # given all the same: the record has it too
+        out[lost.member].setdefault(lost.topic, []).append(lost.partition)
+    return out
 
 
 def explain(

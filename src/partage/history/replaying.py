@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from partage.groups.api import RebalanceProtocol, Strategy
 from partage.history.agreement import Named, explain, named, recorded_named
 from partage.history.classic import Generation
 from partage.history.clusters import ClusterHistory
+from partage.history.dialects import judges
 from partage.history.problems import (
     all_java,
     group_as_sent,
@@ -72,6 +73,16 @@ class Replayed:
     measured: Measured = field(default_factory=Measured)
     changed: int | None = None
     plan: str | None = None
+    judged_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """Whether a record is a strategy's plan, why not, and whose rule was asked."""
+
+    agrees: bool | None = None
+    why: str | None = None
+    judged_by: str | None = None
 
 
 @dataclass(slots=True)
@@ -157,13 +168,13 @@ class Replayer:
         except PartageError as e:  # most often UnsupportedProblemError: its class refuses too
             line.owned = {}
             return Replayed(strategy.name, REFUSED, claimed, detail=str(e))
-        agrees, detail = self._agreement(found, strategy) if claimed else (None, None)
+        verdict = self._agreement(found, strategy) if claimed else _Verdict()
         measured = self._measure(plan, group, cluster)
         return Replayed(
-            strategy.name, DONE, claimed, agrees,
+            strategy.name, DONE, claimed, verdict.agrees,
             claimed and strategy.exact_to is not None and all_java(found.first),
-            detail, len(plan.partition), measured,
-            _changed(plan, recorded), _as_json(plan.to_dict()),
+            verdict.why, len(plan.partition), measured,
+            _changed(plan, recorded), _as_json(plan.to_dict()), verdict.judged_by,
         )  # fmt: skip
 
     def _settled(
@@ -231,8 +242,14 @@ class Replayer:
         line.memory = memory
         line.owned = _by_owner(state, plan)
 
-    def _agreement(self, found: Generation, strategy: Strategy) -> tuple[bool, str | None]:
-        """Whether the record is the strategy's plan for what the members sent; if not, why."""
+    def _agreement(self, found: Generation, strategy: Strategy) -> _Verdict:
+        """Whether the record is what its leader's library makes of what the members sent."""
+        tried = [self._judged(found, one) for one in judges(found.first, strategy)]
+        fitting = [one for one in tried if one.agrees] or tried
+        names = " or ".join(one.judged_by or "" for one in fitting)
+        return replace(fitting[0], judged_by=names)
+
+    def _judged(self, found: Generation, strategy: Strategy) -> _Verdict:
         group = group_as_sent(found.first)
         position = self._clusters.position_at(found.timestamp_ms)
 
@@ -241,10 +258,11 @@ class Replayer:
 
         try:
             if plan_on(self._clusters.state(position)) == recorded_named(found.first):
-                return True, None
+                return _Verdict(agrees=True, judged_by=strategy.name)
         except PartageError as e:
-            return False, str(e)
-        return False, explain(found.first, self._clusters, position, plan_on)
+            return _Verdict(agrees=False, why=str(e), judged_by=strategy.name)
+        why = explain(found.first, self._clusters, position, plan_on)
+        return _Verdict(agrees=False, why=why, judged_by=strategy.name)
 
 
 def _failure(error: Exception) -> str:

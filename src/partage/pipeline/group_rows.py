@@ -9,6 +9,7 @@ from partage.history.classic import ClassicGroup, ClassicRecord, Generation, Lif
 from partage.history.clients import client_of
 from partage.history.clusters import ClusterHistory
 from partage.history.commits import CommitRun, merged
+from partage.history.dialects import leader_client
 from partage.history.events import Change, change_of, events_of
 from partage.history.ownership import Interval, Ownership
 from partage.history.problems import why_not
@@ -190,6 +191,7 @@ def _rebalance_row(
         "log_partition": found.place.partition, "log_offset": found.place.offset,
         "time_ms": found.timestamp_ms, "state_time_ms": state.state_time_ms,
         "protocol_type": state.protocol_type, "strategy": state.strategy, "leader": state.leader,
+        "leader_client": leader_client(state),
         "members": len(state.members),
         "partitions": sum(len(n) for m in state.members for _, n in m.assigned),
         "records": found.records, "gap_before": found.gap_before,
@@ -230,7 +232,8 @@ def _replay_row(r: Replayed) -> dict[str, Any]:
     m = r.measured
     return {
         "strategy": r.strategy, "status": r.status, "claimed": r.claimed, "agrees": r.agrees,
-        "counts": r.counts, "detail": r.detail, "partitions": r.partitions, "spread": m.spread,
+        "counts": r.counts, "judged_by": r.judged_by, "detail": r.detail,
+        "partitions": r.partitions, "spread": m.spread,
         "idle": m.idle, "moved": m.moved, "avoidable": m.avoidable, "best_spread": m.best_spread,
         "rack_mismatches": m.rack_mismatches, "colocation": m.colocation, "breaches": m.breaches,
         "changed": r.changed, "plan": r.plan,

@@ -82,6 +82,7 @@ COLUMNS: dict[str, tuple[_Column, ...]] = {
         ("protocol_type", "string?", "consumer, connect, ...; empty before anybody joined"),
         ("strategy", "string?", "strategy claimed: the protocol the group chose; null when empty"),
         ("leader", "string?", "member id of the leader, who computed the assignment"),
+        ("leader_client", "string?", "library of the leader, deduced from the bytes it sent"),
         ("members", "int32", "members of the generation"),
         ("partitions", "int32", "partitions in the recorded assignment, each copy counted"),
         ("records", "int32", "records of this generation; more than one is no second rebalance"),
@@ -159,6 +160,7 @@ COLUMNS: dict[str, tuple[_Column, ...]] = {
         ("claimed", "bool", "whether the group had chosen it"),
         ("agrees", "bool?", "the record is its plan; only where claimed and it could be run"),
         ("counts", "bool", "whether the agreement counts: members are all Java, strategy exact"),
+        ("judged_by", "string?", "whose rule the agreement is about: the leader's dialect, or it"),
         (
             "detail",
             "string?",

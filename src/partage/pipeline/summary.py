@@ -107,7 +107,19 @@ def agreement(groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "agreed": sum(s["agreed"] for s in by_strategy.values()),
         "by_strategy": dict(sorted(by_strategy.items())),
         "disagreements": [d for g in groups for d in g["disagreements"]],
+        "by_dialect": by_dialect(groups),
     }
+
+
+def by_dialect(groups: Sequence[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """The same for plans that another client made as leader, whoever the members are."""
+    out: dict[str, dict[str, int]] = {}
+    for g in groups:
+        for name, led in g["dialects"].items():
+            mine = out.setdefault(name, {"counted": 0, "agreed": 0})
+            mine["counted"] += led["counted"]
+            mine["agreed"] += led["agreed"]
+    return dict(sorted(out.items()))
 
 
 def strategies(groups: Sequence[dict[str, Any]]) -> dict[str, Any]:

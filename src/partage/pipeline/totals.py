@@ -34,6 +34,7 @@ class GroupTotals:
         self._missing = (0, 0)
         self._strategies: dict[str, dict[str, Any]] = {}
         self._disagreements: list[dict[str, Any]] = []
+        self._dialects: dict[str, dict[str, int]] = {}
         self._failures: list[dict[str, Any]] = []
 
     def record(self, kind: str, place: Place, time_ms: int) -> None:
@@ -78,6 +79,10 @@ class GroupTotals:
             mine[name] += value or 0
         if r.measured.spread is not None:
             mine["largest_spread"] = max(mine["largest_spread"] or 0, r.measured.spread)
+        if r.agrees is not None and r.judged_by not in (None, r.strategy):
+            led = self._dialects.setdefault(str(r.judged_by), {"counted": 0, "agreed": 0})
+            led["counted"] += 1
+            led["agreed"] += r.agrees
         if r.counts and r.agrees is not None:
             mine["counted"] += 1
             mine["agreed"] += r.agrees
@@ -135,5 +140,6 @@ class GroupTotals:
             "claims": self._claimed,
             "strategies": self._strategies,
             "disagreements": self._disagreements,
+            "dialects": self._dialects,
             "failures": self._failures,
         }

@@ -109,8 +109,11 @@ def _agreement(agreement: Mapping[str, Any]) -> str:
 
     What the sticky family decides depends on a past that the log may not have any more.
     """
+    peers = agreement.get("by_dialect", {})
+    others = ", ".join(f"{n} {a['agreed']} of {a['counted']}" for n, a in peers.items())
+    led = f"plans that other clients made: {others}" if others else ""
     if not agreement["counted"]:
-        return "nothing to compare"
+        return led or "nothing to compare"
     by_strategy = agreement["by_strategy"]
     each = ", ".join(f"{n} {a['agreed']} of {a['counted']}" for n, a in by_strategy.items())
     plain = [by_strategy[n] for n in ("range", "roundrobin") if n in by_strategy]
@@ -120,7 +123,7 @@ def _agreement(agreement: Mapping[str, Any]) -> str:
     if len(plain) > 1:
         agreed, counted = (sum(a[k] for a in plain) for k in ("agreed", "counted"))
         told += f" (range and roundrobin {agreed} of {counted})"
-    return told
+    return f"{told}; {led}" if led else told
 
 
 def _strategies(run: Run) -> Table:

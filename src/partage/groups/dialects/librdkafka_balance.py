@@ -211,4 +211,3 @@ class _Run:
         loads = sorted(self._ring.load[m] for m in self._ring)
         last = len(loads) - 1
         return sum((2 * i - last) * load for i, load in enumerate(loads))
-
