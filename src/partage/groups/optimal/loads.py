@@ -139,7 +139,7 @@ def _items(question: Question, together: Int64Array | None) -> Int64Array:
     number = question.problem.index.number_of[question.rows.partition].astype(np.int64)
     alone = family < 0
     wide = int(number.max(initial=0)) + 1
-    key = np.where(alone, np.arange(question.size) + wide * (int(family.max()) + 1),
+    key = np.where(alone, np.arange(question.size) + wide * (int(family.max(initial=-1)) + 1),
                    family * wide + number)  # fmt: skip
     _, first, item = np.unique(key, return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int64)
