@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import CertificateError
+from partage.judge.certificates import moves_of
 from partage.judge.facts import Facts
 from partage.judge.ownership import Before
 from partage.model import Certificate
@@ -75,8 +76,11 @@ def proven_bound(
     if not isinstance(argument, tuple) or len(argument) != 3:
         raise CertificateError(f"there is no argument for the bound of {name}")
     kind, topics, most = argument
+    numbers = np.asarray(topics, np.int64).reshape(-1)
+    if ((numbers < 0) | (numbers >= len(facts.partitions))).any():
+        raise CertificateError(f"the argument for the bound of {name} is about unknown topics")
     inside = np.zeros(len(facts.partitions), bool)
-    inside[np.asarray(topics, np.int64)] = True
+    inside[numbers] = True
     if kind == "none":
         return 0.0
     if kind == "moves":
@@ -142,6 +146,7 @@ def _shed(facts: Facts, was: Before, certificate: Certificate, of: Scales) -> fl
     good = facts.is_open[partition]
     good[good] = facts.subscribes(was.claimant[good], partition[good])
     able = np.bincount(partition[good], minlength=len(was.owned))
+    moves = moves_of(was, np.asarray(certificate.owner, np.int64))
     forced = int(np.count_nonzero(facts.is_open & was.owned & (able == 0)))
     sole = good & (able[partition] == 1) & of.counts[was.claimant]
     remaining: list[float] = []
@@ -149,5 +154,5 @@ def _shed(facts: Facts, was: Before, certificate: Certificate, of: Scales) -> fl
         mine = np.sort(of.weight[partition[sole & (was.claimant == m)]])
         remaining += (np.cumsum(mine) / of.speed[m]).tolist()
     remaining.sort(reverse=True)
-    left = max(0, max(limit, int(certificate.figures["moves"])) - forced)
+    left = max(0, max(limit, moves) - forced)
     return remaining[left] if left < len(remaining) else 0.0

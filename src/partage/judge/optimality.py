@@ -97,7 +97,7 @@ def _loads(
     owner = np.asarray(certificate.owner, np.int64)
     _valid_loads(facts, owner)
     moves = moves_of(was, owner)
-    table = None if certificate.racks is None else certificate.racks.table(facts.problem)
+    table = _rack_table(facts, certificate)
     of = scales(facts, certificate)
     together = certificate.details.get("together")
     if together is not None:
@@ -136,7 +136,7 @@ def _counts(facts: Facts, was: Before, certificate: Certificate) -> dict[str, fl
     if len(price) and int(np.abs(price).max()) > _HIGHEST_PRICE:
         raise CertificateError("a price is beyond all bounds")
     moves = moves_of(was, owner)
-    table = None if certificate.racks is None else certificate.racks.table(facts.problem)
+    table = _rack_table(facts, certificate)
     weight = certificate.rack_weight
     if table is not None and not int((was.owned & facts.is_open).sum()) < weight < _HIGHEST_PRICE:
         raise CertificateError(f"rack_weight {weight} does not outweigh all moves")
@@ -154,6 +154,17 @@ def figures(facts: Facts, loads: NDArray[np.int64], moves: int, racks: int) -> d
     mine = loads[facts.takes_part]
     spread = int(mine.max() - mine.min()) if len(mine) else 0
     return {"spread": spread, "rack cost": racks, "moves": moves}
+
+
+def _rack_table(facts: Facts, certificate: Certificate) -> RackTable | None:
+    costs = certificate.racks
+    if costs is None:
+        return None
+    traffic = np.ones(len(facts.is_open)) if costs.traffic is None else np.asarray(costs.traffic)
+    good = traffic.shape == facts.is_open.shape and (np.isfinite(traffic) & (traffic >= 0)).all()
+    if not good or not costs.unit > 0:
+        raise CertificateError("traffic must be finite numbers, one a partition, and unit positive")
+    return costs.table(facts.problem)
 
 
 def _rack_cost(table: RackTable, owner: NDArray[np.int64]) -> int:

@@ -9,8 +9,8 @@ from partage.solve.weighing import Bearers, Items
 
 __all__ = ["MOST_ITEMS", "MOST_NODES", "exhausted"]
 
-#: Where this many partial plans do not suffice, the plan that is known stays.
-MOST_NODES = 40_000
+#: Where this many partial plans do not suffice, the best of them is taken.
+MOST_NODES = 20_000
 #: Problems beyond this are not small.
 MOST_ITEMS = 16
 
@@ -21,7 +21,7 @@ Score = tuple["float | int | tuple[float, ...]", ...]
 def exhausted(
     items: Items, bearers: Bearers, known: Sequence[int], *, most_moves: float
 ) -> list[int]:
-    """The best plan of all, or the known one where the problem is not small.
+    """The best plan of all; where the problem is not small, one no worse than the known.
 
     >>> import numpy as np
     >>> items = Items(np.array([3.0, 3.0, 2.0, 2.0, 2.0]), np.zeros(5, int), [[0]],
@@ -35,7 +35,7 @@ def exhausted(
     search = _Search(items, bearers, most_moves)
     search.best, search.owner = search.score(list(known)), list(known)
     search.descend(0, [-1] * len(known))
-    return list(known) if search.nodes <= 0 else search.owner
+    return search.owner
 
 
 @dataclass(slots=True, eq=False)
@@ -49,6 +49,7 @@ class _Search:
     _order: list[int] = field(default_factory=list)
     _load: list[float] = field(default_factory=list)
     _may: list[list[int]] = field(default_factory=list)
+    _settled: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         weight = self.items.weight.tolist()
@@ -56,6 +57,7 @@ class _Search:
         self._load = [0.0] * len(self.bearers.group)
         group = self.bearers.group.tolist()
         by_kind = [[m for m, g in enumerate(group) if g in of] for of in self.items.open_groups]
+        self._settled = {m for homes in self.items.homes.values() for m in homes}
         self._may = [by_kind[k] for k in self.items.kind.tolist()]
 
     def score(self, owner: list[int]) -> Score:
@@ -91,7 +93,14 @@ class _Search:
             return
         i = self._order[at]
         weight = float(self.items.weight[i])
+        tried: set[tuple[int, float]] = set()
         for m in sorted(self._may[i], key=lambda m: (self._moves(i, m), self._cost(i, m), m)):
+            alike = int(self.bearers.group[m]), self._load[m]
+            if m not in self._settled:
+                # Of members who had nothing, and bear the same now, one will do.
+                if alike in tried:
+                    continue
+                tried.add(alike)
             owner[i] = m
             self._load[m] += weight
             self.descend(at + 1, owner, cost + self._cost(i, m), moves + self._moves(i, m))

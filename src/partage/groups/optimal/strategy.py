@@ -19,7 +19,7 @@ from partage.groups.optimal.loads import Shares, loaded, shares_of, whole
 from partage.groups.optimal.proof import forced_moves, of_counts, of_loads
 from partage.groups.optimal.question import Int64Array, Question
 from partage.groups.optimal.settings import Settings
-from partage.model import Plan, Problem
+from partage.model import Plan, Problem, RackCosts, RackTable
 from partage.model.index import Int32Array
 from partage.solve.exhausting import MOST_ITEMS
 
@@ -73,6 +73,10 @@ class Optimal(PlainStrategy):
     Where the exact answer by counts would take more than some seconds, the plan is the best
     found too, and a warning says so.
 
+    Claims are the subscription's owned partitions, of the newest generation where they contradict
+    each other. In a group that runs the eager protocol members have none left when they join:
+    there every plan is a fresh one.
+
     Cost: by counts O(P) on arrays for P partitions, and a flow whose size depends on how many
     members, kinds of subscriptions and sets of racks differ. By weights O(P log P), in Python.
 
@@ -112,46 +116,67 @@ class Optimal(PlainStrategy):
         warnings: tuple[str, ...] = ()
         if self.settings.together != "no":
             family, warnings = families(question, self.settings)
-        required = family if self.settings.together == "require" else None
-        if required is None and not needs_loads(problem, self.settings):
+        asked = _Asked(question, racks, table, family, memory)
+        if self.settings.together != "require" and not needs_loads(problem, self.settings):
             try:
                 found = counted(question, table, family)
             except ProblemTooLargeError as e:
                 warnings = (*warnings, f"{e}: this is the best plan found")
             else:
                 proof = of_counts(question, found, racks, table)
-                limit = self._most_moves(question, memory)
+                limit = self._most_moves(asked)
                 if limit is None or proof.figures["moves"] <= limit:
                     return _plan(question, found.owner, certificate=proof, warnings=warnings)
-        weight = by_partition(problem, self.settings.weights or {})
+        return self._by_loads(asked, warnings)
+
+    def _by_loads(self, asked: _Asked, warnings: tuple[str, ...]) -> Plan:
+        question = asked.question
+        required = asked.family if self.settings.together == "require" else None
+        weight = by_partition(question.problem, self.settings.weights or {})
         mine, scale = whole(weight[question.rows.partition])
-        limit = self._most_moves(question, memory)
+        limit = self._most_moves(asked)
+        if limit is not None and limit > (self.settings.max_moves or 0):
+            warnings = (
+                *warnings,
+                f"{limit} partitions have to move, for nobody who owned them subscribes to them "
+                f"now: more than the {self.settings.max_moves} that are allowed",
+            )
         shares = shares_of(question, scale)
         plan = loaded(
-            question, table, mine, shares=shares, together=required,
-            hints=_promised(question, memory), tolerance=self._tolerance(mine, shares),
+            question, asked.table, mine, shares=shares, together=required,
+            hints=_promised(question, asked.memory), tolerance=self._tolerance(mine, shares),
             most_moves=np.inf if limit is None else limit,
         )  # fmt: skip
-        real = shares_of(question, 1.0)
         proof = of_loads(
-            question, plan, weight=weight, scale=scale, shares=real, costs=racks, table=table,
-            together=required, max_moves=limit,
+            question, plan, weight=weight, scale=scale, shares=shares_of(question, 1.0),
+            costs=asked.racks, table=asked.table, together=required, max_moves=limit,
         )  # fmt: skip
         return _plan(question, plan.owner, certificate=proof, warnings=warnings)
 
-    def _most_moves(self, question: Question, memory: object) -> int | None:
+    def _most_moves(self, asked: _Asked) -> int | None:
         """The limit of moves; it was used up if this is the follow-up of a rebalance."""
         most = self.settings.max_moves
         if most is None:
             return None
-        used = bool(_promised(question, memory))
-        return max(0 if used else most, forced_moves(question))
+        used = bool(_promised(asked.question, asked.memory))
+        return max(0 if used else most, forced_moves(asked.question))
 
     def _tolerance(self, weight: NDArray[np.float64], shares: Shares) -> float:
         fraction = self.settings.tolerance
         if fraction is None:
             fraction = 0.0 if len(weight) <= MOST_ITEMS else 0.001
         return fraction * float(weight.sum()) / max(float(shares.speed.sum()), 1e-9)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    """All that a plan depends on besides the settings."""
+
+    question: Question
+    racks: RackCosts | None
+    table: RackTable | None
+    family: Int64Array | None
+    memory: object
 
 
 @dataclass(frozen=True, slots=True)
