@@ -21,9 +21,9 @@ def table() -> str:
     for row in registry.describe():
         if not row.source.startswith("partage."):
             continue  # somebody's plug-in
-        name, _, release = (row.exact_to or "").rpartition(" ")
+        name, _, release = (row.exact_to or "").partition(" ")
         package, _, short = name.rpartition(".")
-        where = " (coordinator)" if ".coordinator." in package else ""
+        where = " (coordinator)" if package.startswith("org.apache.kafka.coordinator") else ""
         exact = f"`{short}` {release}{where}" if short else row.exact_to or "no class of 4.3.1"
         lines.append(f"| `{row.name}` | {row.summary} | {exact} |")
     return "\n".join(lines) + "\n"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import partage as pg
 from partage.errors import InvalidProblemError, PartageError
+from partage.groups import registry
 
 VECTORS = Path(__file__).parents[1] / "data" / "vectors" / "consumer"
 MUTATIONS = 10_000
@@ -94,7 +95,9 @@ def answered(problem: object, strategy: str) -> str:
         return "refused"
     # Kafka's sticky family takes subscriptions of equal size for equal (["a", "b", "b"] and
     # ["a", "b", "c"]), and so do its twins here: the judge objects, as it should.
-    assert "sticky" in strategy or not pg.check(plan, group, cluster)
+    # Dialects are faithful to other clients, slips included.
+    excused = "sticky" in strategy or registry.is_dialect(strategy)
+    assert excused or not pg.check(plan, group, cluster)
     assert set(plan.to_json()) == set(group.ids)
     return "assigned"
 

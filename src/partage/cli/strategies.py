@@ -36,7 +36,8 @@ def strategies(
     widest = max(len(row.name) for row in rows) + 2
     twins = [_class(row.exact_to) for row in rows]
     wide = max(len(twin) for twin in twins) + 2
-    console.print(name(f"{'strategy':{widest}}{'exact to':{wide}}protocols", "bold"))
+    head = f"{'strategy':{widest}}{'exact to':{wide}}protocols"
+    console.print(name(head, "bold"), soft_wrap=True)
     for row, twin in zip(rows, twins, strict=True):
         in_broker = row.source.startswith("partage.groups.server.")
         protocols = "in the broker" if in_broker else ", ".join(row.protocols).lower()
@@ -57,9 +58,14 @@ def _class(exact_to: str | None) -> str:
     'RangeAssignor 4.3.1'
     >>> _class("org.apache.kafka.coordinator.group.assignor.RangeAssignor 4.3.1")
     'RangeAssignor 4.3.1 (coordinator)'
+    >>> _class("aiokafka.coordinator.assignors.range.RangePartitionAssignor aiokafka 0.14.0")
+    'aiokafka 0.14.0'
     """
     if exact_to is None:
         return "-"
+    made_by, _, release = exact_to.partition(" ")
+    if not made_by.startswith("org.apache.kafka."):
+        return release  # a dialect's name says the rest
     broker = "org.apache.kafka.coordinator.group.assignor."
     if exact_to.startswith(broker):
         return f"{exact_to.removeprefix(broker)} (coordinator)"

@@ -37,6 +37,7 @@ _OURS = {
     "server:simple": "partage.groups.server.simple:ServerSimple",
     "fair": "partage.groups.fair:Fair",
     "failover": "partage.groups.failover:Failover",
+    "optimal": "partage.groups.optimal:Optimal",
     "kafka-python:range": f"{_DIALECTS}.kafka_python_range:KafkaPythonRange",
     "kafka-python:roundrobin": f"{_DIALECTS}.kafka_python_roundrobin:KafkaPythonRoundRobin",
     "kafka-python:sticky": f"{_DIALECTS}.kafka_python_sticky:KafkaPythonSticky",
@@ -51,7 +52,6 @@ _OURS = {
     "librdkafka:cooperative-sticky": (
         f"{_DIALECTS}.librdkafka_cooperative:LibrdkafkaCooperativeSticky"
     ),
-    "optimal": "partage.groups.optimal:Optimal",
 }
 
 
