@@ -27,24 +27,24 @@ class PlainStrategy:
     def __repr__(self) -> str:
         return f"<strategy {self.name}>"
 
-    def configure(self, config: Mapping[str, object]) -> PlainStrategy:  # noqa: ARG002
+    def configure(self, config: Mapping[str, object]) -> PlainStrategy:
         """Itself: it has no settings, and ignores those of others."""
         return self
 
     def subscription_user_data(
         self,
-        topics: Sequence[str],  # noqa: ARG002
-        memory: object = None,  # noqa: ARG002
+        topics: Sequence[str],
+        memory: object = None,
     ) -> bytes | None:
         """Nothing is sent along with a subscription."""
         return None
 
     def on_assignment(
         self,
-        assignment: Assignment,  # noqa: ARG002
-        user_data: bytes | None,  # noqa: ARG002
-        generation: int,  # noqa: ARG002
-        memory: object = None,  # noqa: ARG002
+        assignment: Assignment,
+        user_data: bytes | None,
+        generation: int,
+        memory: object = None,
     ) -> object:
         """Nothing is remembered."""
         return None

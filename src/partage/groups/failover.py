@@ -111,13 +111,13 @@ class Failover(PlainStrategy):
 
     def subscription_user_data(
         self,
-        topics: Sequence[str],  # noqa: ARG002
-        memory: object = None,  # noqa: ARG002
+        topics: Sequence[str],
+        memory: object = None,
     ) -> bytes:
         """The member's priorities."""
         return write_priorities(Priorities(self.priority, self.topic_priority))
 
-    def assign(self, problem: Problem, memory: object = None) -> Plan:  # noqa: ARG002
+    def assign(self, problem: Problem, memory: object = None) -> Plan:
         """The plan; takes any problem, and says in ``warnings`` what it had to guess."""
         read = [read_priorities(member.user_data) for member in problem.group]
         priorities = [one for one, _ in read]

@@ -46,7 +46,7 @@ class Fair(PlainStrategy):
     name = "fair"
     aliases = ("org.apache.kafka.clients.consumer.FairAssignor",)
 
-    def assign(self, problem: Problem, memory: object = None) -> Plan:  # noqa: ARG002
+    def assign(self, problem: Problem, memory: object = None) -> Plan:
         """The plan; a group without members, or without topics, has an empty one.
 
         Takes any problem: raises nothing.

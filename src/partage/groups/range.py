@@ -47,7 +47,7 @@ class Range(PlainStrategy):
     exact_to = "org.apache.kafka.clients.consumer.RangeAssignor 4.3.1"
     aliases = ("org.apache.kafka.clients.consumer.RangeAssignor",)
 
-    def assign(self, problem: Problem, memory: object = None) -> Plan:  # noqa: ARG002
+    def assign(self, problem: Problem, memory: object = None) -> Plan:
         """The plan; a group without members, or without topics, has an empty one.
 
         Takes any problem: raises nothing.

@@ -46,7 +46,7 @@ class RoundRobin(PlainStrategy):
     exact_to = "org.apache.kafka.clients.consumer.RoundRobinAssignor 4.3.1"
     aliases = ("org.apache.kafka.clients.consumer.RoundRobinAssignor",)
 
-    def assign(self, problem: Problem, memory: object = None) -> Plan:  # noqa: ARG002
+    def assign(self, problem: Problem, memory: object = None) -> Plan:
         """The plan of the ring.
 
         Raises:

@@ -40,7 +40,7 @@ class RoundRobin08(PlainStrategy):
     name = "roundrobin:0.8"
     aliases = ("kafka.consumer.RoundRobinAssignor",)
 
-    def assign(self, problem: Problem, memory: object = None) -> Plan:  # noqa: ARG002
+    def assign(self, problem: Problem, memory: object = None) -> Plan:
         """The plan of the ring.
 
         Raises:

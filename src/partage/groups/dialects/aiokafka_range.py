@@ -29,7 +29,7 @@ class AiokafkaRange(PlainStrategy):
     exact_to = "aiokafka.coordinator.assignors.range.RangePartitionAssignor aiokafka 0.14.0"
     aliases = ("aiokafka.coordinator.assignors.range.RangePartitionAssignor",)
 
-    def assign(self, problem: Problem, memory: object = None) -> Plan:  # noqa: ARG002
+    def assign(self, problem: Problem, memory: object = None) -> Plan:
         """The plan. Takes any problem: raises nothing."""
         ids = problem.group.ids
         return cut_topics(problem, lambda members: sorted(members, key=ids.__getitem__))

@@ -30,7 +30,7 @@ class AiokafkaRoundRobin(PlainStrategy):
     )
     aliases = ("aiokafka.coordinator.assignors.roundrobin.RoundRobinPartitionAssignor",)
 
-    def assign(self, problem: Problem, memory: object = None) -> Plan:  # noqa: ARG002
+    def assign(self, problem: Problem, memory: object = None) -> Plan:
         """The plan of the ring. Takes any problem: raises nothing."""
         scene, group = PeerScene(problem), problem.group
         ring = sorted(range(len(group)), key=group.ids.__getitem__)

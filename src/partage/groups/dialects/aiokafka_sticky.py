@@ -47,7 +47,7 @@ class AiokafkaSticky(PlainStrategy):
 
     def subscription_user_data(
         self,
-        topics: Sequence[str],  # noqa: ARG002
+        topics: Sequence[str],
         memory: object = None,
     ) -> bytes:
         """The last assignment and its generation; empty before the first."""
@@ -59,14 +59,14 @@ class AiokafkaSticky(PlainStrategy):
     def on_assignment(
         self,
         assignment: Assignment,
-        user_data: bytes | None,  # noqa: ARG002
+        user_data: bytes | None,
         generation: int,
-        memory: object = None,  # noqa: ARG002
+        memory: object = None,
     ) -> Remembered:
         """Remembers the partitions and the generation."""
         return Remembered.given(assignment, generation)
 
-    def assign(self, problem: Problem, memory: object = None) -> Plan:  # noqa: ARG002
+    def assign(self, problem: Problem, memory: object = None) -> Plan:
         """The plan.
 
         Raises:

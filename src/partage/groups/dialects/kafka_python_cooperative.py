@@ -45,13 +45,13 @@ class KafkaPythonCooperativeSticky(PlainStrategy):
 
     def subscription_user_data(
         self,
-        topics: Sequence[str],  # noqa: ARG002
-        memory: object = None,  # noqa: ARG002
+        topics: Sequence[str],
+        memory: object = None,
     ) -> bytes:
         """Empty, not null: the claims are the subscription's owned partitions."""
         return b""
 
-    def assign(self, problem: Problem, memory: object = None) -> Plan:  # noqa: ARG002
+    def assign(self, problem: Problem, memory: object = None) -> Plan:
         """The plan for this phase.
 
         Raises:

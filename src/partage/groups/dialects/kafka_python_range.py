@@ -36,6 +36,6 @@ class KafkaPythonRange(PlainStrategy):
     exact_to = "kafka.coordinator.assignors.range.RangePartitionAssignor kafka-python 3.0.12"
     aliases = ("kafka.coordinator.assignors.range.RangePartitionAssignor",)
 
-    def assign(self, problem: Problem, memory: object = None) -> Plan:  # noqa: ARG002
+    def assign(self, problem: Problem, memory: object = None) -> Plan:
         """The plan. Takes any problem: raises nothing."""
         return cut_topics(problem, partial(lined_up, problem.group))

@@ -35,7 +35,7 @@ class KafkaPythonRoundRobin(PlainStrategy):
     )
     aliases = ("kafka.coordinator.assignors.roundrobin.RoundRobinPartitionAssignor",)
 
-    def assign(self, problem: Problem, memory: object = None) -> Plan:  # noqa: ARG002
+    def assign(self, problem: Problem, memory: object = None) -> Plan:
         """The plan of the ring.
 
         Raises:

@@ -52,7 +52,7 @@ class LibrdkafkaCooperativeSticky(PlainStrategy):
 
     def subscription_user_data(
         self,
-        topics: Sequence[str],  # noqa: ARG002
+        topics: Sequence[str],
         memory: object = None,
     ) -> bytes:
         """The last assignment and its generation, in Java's form; empty before the first."""
@@ -71,14 +71,14 @@ class LibrdkafkaCooperativeSticky(PlainStrategy):
     def on_assignment(
         self,
         assignment: Assignment,
-        user_data: bytes | None,  # noqa: ARG002
+        user_data: bytes | None,
         generation: int,
-        memory: object = None,  # noqa: ARG002
+        memory: object = None,
     ) -> Remembered:
         """Remembers the partitions and the generation."""
         return Remembered.given(assignment, generation)
 
-    def assign(self, problem: Problem, memory: object = None) -> Plan:  # noqa: ARG002
+    def assign(self, problem: Problem, memory: object = None) -> Plan:
         """The plan for this phase; ``unresolved`` has claims that go back and are not there.
 
         Raises:

@@ -34,7 +34,7 @@ class LibrdkafkaRange(PlainStrategy):
     name = "librdkafka:range"
     exact_to = "rd_kafka_range_assignor_assign_cb librdkafka 2.16.0"
 
-    def assign(self, problem: Problem, memory: object = None) -> Plan:  # noqa: ARG002
+    def assign(self, problem: Problem, memory: object = None) -> Plan:
         """The plan.
 
         Raises:

@@ -29,7 +29,7 @@ class LibrdkafkaRoundRobin(PlainStrategy):
     name = "librdkafka:roundrobin"
     exact_to = "rd_kafka_roundrobin_assignor_assign_cb librdkafka 2.16.0"
 
-    def assign(self, problem: Problem, memory: object = None) -> Plan:  # noqa: ARG002
+    def assign(self, problem: Problem, memory: object = None) -> Plan:
         """The plan of the ring.
 
         Raises:

@@ -116,7 +116,15 @@ class Optimal(PlainStrategy):
         warnings: tuple[str, ...] = ()
         if self.settings.together != "no":
             family, warnings = families(question, self.settings)
-        asked = _Asked(question, racks, table, family, memory)
+        promised = _promised(question, memory)
+        limit = self.settings.max_moves
+        if limit is not None:
+            # The follow-up of a rebalance hands over; the limit was used up before.
+            limit, forced = 0 if promised else limit, forced_moves(question)
+            if forced > limit:
+                warnings = (*warnings, _forced(forced, limit))
+            limit = max(limit, forced)
+        asked = _Asked(question, racks, table, family, promised, limit)
         if self.settings.together != "require" and not needs_loads(problem, self.settings):
             try:
                 found = counted(question, table, family)
@@ -124,7 +132,6 @@ class Optimal(PlainStrategy):
                 warnings = (*warnings, f"{e}: this is the best plan found")
             else:
                 proof = of_counts(question, found, racks, table)
-                limit = self._most_moves(asked)
                 if limit is None or proof.figures["moves"] <= limit:
                     return _plan(question, found.owner, certificate=proof, warnings=warnings)
         return self._by_loads(asked, warnings)
@@ -134,32 +141,17 @@ class Optimal(PlainStrategy):
         required = asked.family if self.settings.together == "require" else None
         weight = by_partition(question.problem, self.settings.weights or {})
         mine, scale = whole(weight[question.rows.partition])
-        limit = self._most_moves(asked)
-        if limit is not None and limit > (self.settings.max_moves or 0):
-            warnings = (
-                *warnings,
-                f"{limit} partitions have to move, for nobody who owned them subscribes to them "
-                f"now: more than the {self.settings.max_moves} that are allowed",
-            )
         shares = shares_of(question, scale)
         plan = loaded(
             question, asked.table, mine, shares=shares, together=required,
-            hints=_promised(question, asked.memory), tolerance=self._tolerance(mine, shares),
-            most_moves=np.inf if limit is None else limit,
+            hints=asked.promised, tolerance=self._tolerance(mine, shares),
+            most_moves=np.inf if asked.limit is None else asked.limit,
         )  # fmt: skip
         proof = of_loads(
             question, plan, weight=weight, scale=scale, shares=shares_of(question, 1.0),
-            costs=asked.racks, table=asked.table, together=required, max_moves=limit,
+            costs=asked.racks, table=asked.table, together=required, max_moves=asked.limit,
         )  # fmt: skip
         return _plan(question, plan.owner, certificate=proof, warnings=warnings)
-
-    def _most_moves(self, asked: _Asked) -> int | None:
-        """The limit of moves; it was used up if this is the follow-up of a rebalance."""
-        most = self.settings.max_moves
-        if most is None:
-            return None
-        used = bool(_promised(asked.question, asked.memory))
-        return max(0 if used else most, forced_moves(asked.question))
 
     def _tolerance(self, weight: NDArray[np.float64], shares: Shares) -> float:
         fraction = self.settings.tolerance
@@ -176,7 +168,8 @@ class _Asked:
     racks: RackCosts | None
     table: RackTable | None
     family: Int64Array | None
-    memory: object
+    promised: Mapping[int, int]
+    limit: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +177,13 @@ class Promises:
     """What a plan withheld, and for whom: (topic, partition) -> member id."""
 
     destined: Mapping[tuple[str, int], str]
+
+
+def _forced(forced: int, limit: int) -> str:
+    return (
+        f"{forced} partitions have to move, for nobody who owned them subscribes to them now: "
+        f"more than the {limit} that may"
+    )
 
 
 def _plan(question: Question, owner: Int32Array, **more: Any) -> Plan:

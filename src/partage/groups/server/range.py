@@ -47,7 +47,7 @@ class ServerRange(PlainStrategy):
     exact_to = "org.apache.kafka.coordinator.group.assignor.RangeAssignor 4.3.1"
     aliases = ("org.apache.kafka.coordinator.group.assignor.RangeAssignor",)
 
-    def assign(self, problem: Problem, memory: object = None) -> Plan:  # noqa: ARG002
+    def assign(self, problem: Problem, memory: object = None) -> Plan:
         """The plan. Takes any problem: raises nothing."""
         spec = GroupSpec(problem)
         return self.decide(spec).plan(spec)

@@ -48,7 +48,7 @@ class ServerSimple(PlainStrategy):
     #: What it answers may have several owners a partition, and so is no `Plan`.
     several_owners = True
 
-    def assign(self, problem: Problem, memory: object = None) -> Assignment:  # noqa: ARG002
+    def assign(self, problem: Problem, memory: object = None) -> Assignment:
         """The assignment. Takes any problem: raises nothing."""
         spec = GroupSpec(problem, several_owners=True)
         return self.decide(spec).assignment(spec)

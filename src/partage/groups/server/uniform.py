@@ -52,7 +52,7 @@ class ServerUniform(PlainStrategy):
     exact_to = "org.apache.kafka.coordinator.group.assignor.UniformAssignor 4.3.1"
     aliases = ("org.apache.kafka.coordinator.group.assignor.UniformAssignor",)
 
-    def assign(self, problem: Problem, memory: object = None) -> Plan:  # noqa: ARG002
+    def assign(self, problem: Problem, memory: object = None) -> Plan:
         """The plan. Takes any problem: raises nothing."""
         spec = GroupSpec(problem)
         return self.decide(spec).plan(spec)

@@ -67,7 +67,7 @@ class Sticky(PlainStrategy):
 
     def subscription_user_data(
         self,
-        topics: Sequence[str],  # noqa: ARG002
+        topics: Sequence[str],
         memory: object = None,
     ) -> bytes | None:
         """The partitions and generation of the last assignment; None before the first."""
@@ -79,7 +79,7 @@ class Sticky(PlainStrategy):
     def on_assignment(
         self,
         assignment: Assignment,
-        user_data: bytes | None,  # noqa: ARG002
+        user_data: bytes | None,
         generation: int,
         memory: object = None,
     ) -> StickyMemory:
@@ -135,7 +135,7 @@ class CooperativeSticky(PlainStrategy):
 
     def subscription_user_data(
         self,
-        topics: Sequence[str],  # noqa: ARG002
+        topics: Sequence[str],
         memory: object = None,
     ) -> bytes:
         """The generation of the last assignment as 4 bytes, -1 before the first."""
@@ -144,8 +144,8 @@ class CooperativeSticky(PlainStrategy):
 
     def on_assignment(
         self,
-        assignment: Assignment,  # noqa: ARG002
-        user_data: bytes | None,  # noqa: ARG002
+        assignment: Assignment,
+        user_data: bytes | None,
         generation: int,
         memory: object = None,
     ) -> StickyMemory:
