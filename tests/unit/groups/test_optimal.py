@@ -1,0 +1,201 @@
+"""`optimal`: its settings, its warnings, what it does where the exact answer is too large."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import partage as pg
+from partage import judge
+from partage.errors import CertificateError, InvalidConfigError
+from partage.groups import registry
+from partage.groups.optimal.settings import PREFIX
+from partage.groups.rounds import Join, Leave, play
+
+WRONG = [
+    ("weights", "{"),
+    ("weights", [1, 2]),
+    ("weights", {"t": -1}),
+    ("weights", {"t": float("nan")}),
+    ("weights", {"t": [1, "2"]}),
+    ("weights", {3: 1}),
+    ("weights", {"t": 10**400}),
+    ("racks", "perhaps"),
+    ("rack.prices", {"a": 3}),
+    ("rack.prices", {"a": {"b": -0.1}}),
+    ("rack.prices", {"a": {1: 0.1}}),
+    ("traffic", "3"),
+    ("max.moves", -1),
+    ("max.moves", 1.5),
+    ("max.moves", True),
+    ("together", "maybe"),
+    ("copartitioned", "t"),
+    ("copartitioned", ["t", "u"]),
+    ("copartitioned", [["t"], ["t"]]),
+    ("tolerance", "much"),
+]
+
+
+@pytest.mark.parametrize(("key", "value"), WRONG)
+def test_a_wrong_setting_is_named(key, value) -> None:
+    """Wrong types, ranges and texts: the setting's own key is in the error."""
+    with pytest.raises(InvalidConfigError) as caught:
+        registry.find("optimal").configure({PREFIX + key: value})
+    assert caught.value.setting == PREFIX + key
+
+
+def test_settings_are_values_or_their_text() -> None:
+    """What a properties file can say is what Python says; keys of others do not matter."""
+    optimal = registry.find("optimal")
+    as_text = {
+        "weights": '{"t": [1, 2.5], "u": 3}', "racks": "False", "max.moves": "7",
+        "rack.prices": '{"a": {"b": 0.01}}', "copartitioned": '[["t", "u"]]', "tolerance": "0.1",
+    }  # fmt: skip
+    as_values = {
+        "weights": {"t": np.array([1, 2.5]), "u": 3}, "racks": False, "max.moves": np.int64(7),
+        "rack.prices": {"a": {"b": 0.01}}, "copartitioned": (("t", "u"),), "tolerance": 0.1,
+    }  # fmt: skip
+    one, other = (
+        optimal.configure({"client.id": "x", **{PREFIX + k: v for k, v in config.items()}})
+        for config in (as_text, as_values)
+    )
+    assert one == other != optimal
+    assert optimal.configure({}) == optimal
+
+
+def test_partitions_without_weight_weigh_the_mean() -> None:
+    """A topic that nobody has measured yet is taken for an average one."""
+    cluster = pg.Cluster.from_topics({"t": 2, "new": 1})
+    group = pg.Group([pg.Member("a", ["t", "new"]), pg.Member("b", ["t", "new"])])
+    plan = pg.assign("optimal", group, cluster, config={PREFIX + "weights": {"t": [2, 6]}})
+    assert plan.certificate.details["weight"].tolist() == [2, 6, 4]
+    assert plan.to_dict() == {"a": {"t": [1]}, "b": {"new": [0], "t": [0]}}
+
+
+def test_a_member_of_weight_zero_gets_what_nobody_else_may_have() -> None:
+    """It drains: what others subscribe to goes to them, whatever the balance."""
+    cluster = pg.Cluster.from_topics({"t": 4, "own": 1})
+    group = pg.Group([pg.Member("out", ["t", "own"], weight=0), pg.Member("in", ["t"])])
+    plan = pg.assign("optimal", group, cluster)
+    assert plan.to_dict() == {"out": {"own": [0]}, "in": {"t": [0, 1, 2, 3]}}
+    assert judge.verify_certificate(plan, group, cluster)["overload"] == 1
+
+
+def test_more_moves_than_allowed_are_told() -> None:
+    """What nobody may keep moves although the limit forbids it, and a warning says how many."""
+    cluster = pg.Cluster.from_topics({"t": 3, "u": 3})
+    group = pg.Group([
+        pg.Member("a", ["u"], owned={"t": [0, 1], "u": [0, 1, 2]}), pg.Member("b", ["t", "u"]),
+    ])  # fmt: skip
+    plan = pg.assign("optimal", group, cluster, config={PREFIX + "max.moves": 0})
+    assert plan.certificate.figures["moves"] == 2
+    assert "2 partitions have to move" in plan.warnings[0]
+    plan = pg.assign("optimal", group, cluster, config={PREFIX + "max.moves": 2})
+    assert plan.certificate.figures["moves"] == 2
+    assert not plan.warnings
+
+
+def test_topics_that_cannot_stay_together_are_told() -> None:
+    """A list of co-partitioned topics with different partition counts earns a warning."""
+    cluster = pg.Cluster.from_topics({"t": 3, "u": 3, "v": 2})
+    group = pg.Group([pg.Member(m, ["t", "u", "v"]) for m in "ab"])
+    plan = pg.assign(
+        "optimal", group, cluster,
+        config={PREFIX + "together": "require", PREFIX + "copartitioned": [["t", "u", "v"]]},
+    )  # fmt: skip
+    assert [one.partition(" ")[0] for one in plan.warnings] == ["v"]
+    assert pg.measure(plan, group, cluster).colocation == 1.0
+
+
+def test_topics_are_kept_together_where_that_costs_nothing() -> None:
+    """Under "prefer" a fresh group has nearly all numbers together, and is as even as before."""
+    cluster = pg.Cluster.from_topics({"t": 30, "u": 30, "v": 30})
+    group = pg.Group([pg.Member(f"m{i}", ["t", "u", "v"]) for i in range(7)])
+    shares = []
+    for together in ("no", "prefer"):
+        plan = pg.assign("optimal", group, cluster, config={PREFIX + "together": together})
+        assert judge.verify_certificate(plan, group, cluster)["spread"] == 1
+        shares.append(pg.measure(plan, group, cluster).colocation)
+    # At most one number is cut at each of the six borders.
+    assert shares[0] < 0.5
+    assert shares[1] >= 24 / 30
+
+
+def test_too_large_for_the_exact_answer_is_no_failure(monkeypatch) -> None:
+    """Where the flow would take too long the plan is a good one, with a warning and bounds."""
+    monkeypatch.setattr("partage.solve.loads.LARGEST_NETWORK", 10)
+    cluster = pg.Cluster.from_topics({f"t{i}": 4 for i in range(6)})
+    group = pg.Group(
+        [pg.Member(f"m{i}", [f"t{i}", f"t{(i + 1) % 6}", f"t{i // 2}"]) for i in range(6)]
+    )
+    plan = pg.assign("optimal", group, cluster)
+    assert "this is the best plan found" in plan.warnings[0]
+    assert judge.verify_certificate(plan, group, cluster)["largest"] == 4
+    assert plan.certificate.gaps["largest"] == 0
+
+
+def test_a_certificate_is_about_its_own_plan() -> None:
+    """The proof of another plan, or none at all, proves nothing."""
+    cluster = pg.Cluster.from_topics({"t": 2})
+    group = pg.Group([pg.Member("a", ["t"]), pg.Member("b", ["t"])])
+    plan = pg.assign("optimal", group, cluster)
+    other = pg.Group([pg.Member("a", ["t"]), pg.Member("c", ["t"])])
+    for wrong, of in ((plan, other), (pg.assign("range", group, cluster), group)):
+        with pytest.raises(CertificateError):
+            judge.verify_certificate(wrong, of, cluster)
+
+
+def test_a_week_of_changes_moves_only_what_it_must() -> None:
+    """Joins and leaves in turn, cooperative: never more follow-ups than one, loads even at the end."""
+    cluster = pg.Cluster.from_topics({"t": 12, "u": 8})
+    members = [pg.Member(f"m{i}", ["t", "u"]) for i in range(5)]
+    changes = [Join(*members[:3]), Join(members[3]), Leave("m0"), Join(members[4]), Leave("m2")]
+    rounds = play("optimal", cluster, changes)
+    last = rounds[-1].plan
+    assert not len(last.withheld)
+    loads = np.bincount(last.owner)
+    assert loads.max() - loads.min() <= 1
+    # A follow-up hands over; it never takes anything away from anybody.
+    assert len(rounds) <= 2 * len(changes)
+
+
+def test_the_plan_does_not_depend_on_the_hash_seed() -> None:
+    """Two processes with different seeds, by counts, racks and weights: the same owners."""
+    program = (
+        "import partage as pg\n"
+        "c = pg.Cluster.from_topics({f't{i}': [[f'r{(i + p) % 3}'] for p in range(5)] for i in range(6)})\n"
+        "g = pg.Group([pg.Member(f'm{i}', [f't{j}' for j in range(6) if (i * j) % 3 < 2],"
+        " rack=f'r{i % 3}', owned={f't{i}': [0, 1]}) for i in range(5)])\n"
+        "w = {f't{i}': 1 + i % 4 for i in range(6)}\n"
+        "for config in ({}, {'assignment.optimal.weights': w}):\n"
+        "    print(pg.assign('optimal', g, c, config=config).settled().owner.tolist())\n"
+    )
+    answers = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for seed in ("0", "1", "4242")
+    }
+    assert len(answers) == 1
+
+
+def test_a_small_group_is_planned_without_numba() -> None:
+    """12 partitions among 3 members: numba is not loaded for that."""
+    program = (
+        "import sys, partage as pg\n"
+        "g = pg.Group([pg.Member(c, ['t']) for c in 'abc'])\n"
+        "pg.assign('optimal', g, pg.Cluster.from_topics({'t': 12}))\n"
+        "print('numba' in sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == "False"
