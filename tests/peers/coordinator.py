@@ -18,12 +18,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import struct
 import sys
 import threading
 import time
-
-from confluent_kafka import Consumer
 
 HOST = "127.0.0.1"
 SEED = "seed-of-the-oracle"
@@ -211,6 +210,8 @@ class Oracle:
 
 
 def main():
+    from confluent_kafka import Consumer
+
     strategy, clients = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 8
     oracle = Oracle(strategy, [json.loads(line) for line in sys.stdin])
     loop = asyncio.new_event_loop()
@@ -234,10 +235,7 @@ def main():
             one.poll(0)
         time.sleep(0.02)
     sys.stdout.flush()
-    # Closing would leave the groups one by one; there is nothing to be left.
-    import os
-
-    os._exit(0)
+    os._exit(0)  # closing would leave the groups one by one; there is nothing to be left
 
 
 if __name__ == "__main__":

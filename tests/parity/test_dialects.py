@@ -1,0 +1,164 @@
+"""Random problems against the assignors of kafka-python 3.0.12, aiokafka 0.14.0, librdkafka 2.16."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+
+import pytest
+
+from parity.problems import _cuts
+from parity.sticky_problems import invented, smaller_lines
+from partage.errors import UnsupportedProblemError
+from partage.groups.registry import find
+from partage.model import Cluster, Group, Problem
+from peers.asking import HERE, PeerOracle, librdkafka_plans, mock_groups
+
+PYTHON = [
+    "kafka-python:range", "kafka-python:roundrobin", "kafka-python:sticky",
+    "kafka-python:cooperative-sticky", "aiokafka:range", "aiokafka:roundrobin", "aiokafka:sticky",
+]  # fmt: skip
+LIBRDKAFKA = ["range", "roundrobin", "cooperative-sticky"]
+PATIENCE = 60.0
+
+
+def ours(name, problem):
+    """As the oracle answers: the pairs in order, or the name of what the peer raises."""
+    try:
+        plan = find(name).assign(Problem(Group.from_json(problem), Cluster.from_json(problem)))
+    except UnsupportedProblemError as refusal:
+        return {"error": refusal.peer_exception}
+    return {"assignment": plan.to_json()}
+
+
+def theirs(oracle, name, problem, mine):
+    """Where we have a plan, the class gets the time it needs."""
+    strategy = name.partition(":")[2]
+    answer = oracle.ask(strategy, problem)
+    if answer.get("error") == "hangs" and "assignment" in mine:
+        return oracle.ask(strategy, problem, PATIENCE)
+    return answer
+
+
+def problems(name, rng, count):
+    """Problems with claims made up; kafka-python's own user data has the version in front."""
+    while count > 0:
+        for one in invented(rng)["rounds"][:count]:
+            if name == "kafka-python:sticky" and rng.random() < 0.95:
+                one["members"] = [versioned(m) for m in one["members"]]
+            count -= 1
+            yield one
+
+
+def versioned(member):
+    if "userData" not in member:
+        return member
+    data = b"\0\1" + base64.b64decode(member["userData"])
+    return {**member, "userData": base64.b64encode(data).decode()}
+
+
+@pytest.mark.parametrize("name", PYTHON)
+def test_every_plan_is_that_of_the_peers_own_class(name, parity_n) -> None:
+    """Owners, order, exceptions; the class's hash sets made to iterate in order."""
+    rng = random.Random(f"dialects {name} {parity_n}")
+    with PeerOracle(name.partition(":")[0]) as oracle:
+        for one in problems(name, rng, parity_n):
+            mine = ours(name, one)
+            if theirs(oracle, name, one, mine) != mine:
+                pytest.fail(difference(name, one, oracle), pytrace=False)
+
+
+def difference(name, problem, oracle):
+    """The smallest problem that greedy cuts lead to and that still differs, as JSON."""
+    small = {"rounds": [problem]}
+    while small is not None:
+        problem = small["rounds"][0]
+        small = next((c for c in smaller_lines(small, _cuts) if differs(name, c, oracle)), None)
+    mine = ours(name, problem)
+    shown = {"problem": problem, "peer": theirs(oracle, name, problem, mine), "partage": mine}
+    return f"{name} differs from its class:\n{json.dumps(shown, indent=1)}"
+
+
+def differs(name, line, oracle):
+    problem = line["rounds"][0]
+    mine = ours(name, problem)
+    return theirs(oracle, name, problem, mine) != mine
+
+
+@pytest.mark.parametrize("name", [n for n in PYTHON if "sticky" in n])
+def test_what_no_hash_seed_changes_is_ours_too(name, parity_n) -> None:
+    """The classes as they are, under three hash seeds: where these agree, so do we."""
+    rng = random.Random(f"seeds {name}")
+    peer = name.partition(":")[0]
+    agreed = 0
+    with (
+        PeerOracle(peer, "any", hash_seed="1") as a,
+        PeerOracle(peer, "any", hash_seed="2") as b,
+        PeerOracle(peer, "any", hash_seed="3") as c,
+    ):
+        for one in problems(name, rng, min(parity_n, 2000)):
+            mine = ours(name, one)
+            answers = [theirs(oracle, name, one, mine) for oracle in (a, b, c)]
+            if answers[0] == answers[1] == answers[2]:
+                agreed += 1
+                assert mine == answers[0], json.dumps(one)
+            elif "assignment" in mine:
+                assert any("assignment" in answer for answer in answers)
+    assert agreed > 0.9 * min(parity_n, 2000)
+
+
+def test_where_aiokafka_never_ends_ours_says_so() -> None:
+    """A group that exchanges partitions for ever in aiokafka; kafka-python has a cure."""
+    problem = json.loads((HERE / "hangs.json").read_text())
+    assert ours("aiokafka:sticky", problem) == {"error": "hangs"}
+    with PeerOracle("aiokafka") as oracle:
+        assert oracle.ask("sticky", problem, seconds=5) == {"error": "hangs"}
+    cured = {**problem, "members": [versioned(m) for m in problem["members"]]}
+    mine = ours("kafka-python:sticky", cured)
+    assert "assignment" in mine
+    with PeerOracle("kafka-python") as oracle:
+        assert oracle.ask("sticky", cured, seconds=PATIENCE) == mine
+
+
+@pytest.mark.parametrize("strategy", LIBRDKAFKA)
+def test_every_plan_is_the_one_that_librdkafka_sends(strategy, parity_n) -> None:
+    """The library leads, we are its broker: owners, and order to the last partition."""
+    rng = random.Random(f"librdkafka {strategy} {parity_n}")
+    name = f"librdkafka:{strategy}"
+    asked, plans = [], []
+    for one in problems(name, rng, parity_n):
+        if not one["members"]:
+            continue
+        for member in one["members"]:  # an empty subscription it cannot read
+            member["topics"] = member["topics"] or ["nowhere"]
+        group, cluster = Group.from_json(one), Cluster.from_json(one)
+        try:
+            plans.append(find(name).assign(Problem(group, cluster)))
+        except UnsupportedProblemError:
+            continue
+        asked.append(one)
+    assert len(asked) > 0.8 * parity_n
+    answers = librdkafka_plans(strategy, asked)
+    for i, (one, plan) in enumerate(zip(asked, plans, strict=True)):
+        lost = {(u.member, u.topic, u.partition) for u in plan.unresolved}
+        assert i in answers, f"the library crashes: {json.dumps(one)}"
+        given = {m: [p for p in pairs if (m, *p) not in lost] for m, pairs in answers[i].items()}
+        assert given == plan.to_json(), json.dumps(one)
+        returned = {(m, *p) for m, pairs in answers[i].items() for p in pairs if (m, *p) in lost}
+        assert returned == lost, json.dumps(one)
+
+
+@pytest.mark.parametrize("strategy", LIBRDKAFKA)
+def test_groups_on_librdkafkas_mock_cluster_report_our_plan(strategy, parity_n) -> None:
+    """Real members, each telling what it got; only groups whose first plan is their last."""
+    wanted = min(max(parity_n // 15, 20), 170)
+    whole = 0
+    for group in mock_groups(strategy, wanted, f"mock {strategy}"):
+        if group["rounds"] > 1:
+            continue
+        whole += 1
+        mine = ours(f"librdkafka:{strategy}", {k: group[k] for k in ("topics", "members")})
+        sets = {m: sorted(pairs) for m, pairs in mine["assignment"].items()}
+        assert sets == {m: sorted(pairs) for m, pairs in group["assignment"].items()}
+    assert whole > 0.6 * wanted

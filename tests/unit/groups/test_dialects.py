@@ -1,0 +1,170 @@
+"""What other clients do under Java's names: their corners one by one, and the recorded plans."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+import partage as pg
+from captured import clusters, generations, group_records
+from partage.groups import registry
+from partage.groups.dialects.python_userdata import claims_of, user_data_of
+from partage.groups.dialects.refusals import PeerRefusal
+from partage.history.dialects import judges, leader_client
+from partage.history.replaying import Measured, Replayer
+from partage.model import Cluster, Group, Member, Problem
+
+DIALECTS = [name for name in registry.strategies() if registry.is_dialect(name)]
+
+
+def plan(name, members, topics):
+    return registry.find(name).assign(Problem(Group(members), Cluster.from_topics(topics)))
+
+
+def test_there_are_ten_and_none_of_them_is_a_contestant() -> None:
+    """Compare and replay do not run them unasked; each is exact to somebody's release."""
+    assert len(DIALECTS) == 10
+    assert not set(DIALECTS) & set(registry.contestants())
+    assert all(registry.find(name).exact_to for name in DIALECTS)
+    assert all(registry.find(name).name == name for name in DIALECTS)
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_a_plain_group_has_a_valid_plan(name) -> None:
+    """Three members on two topics: the judge finds nothing, loads differ by one at most."""
+    group = Group([Member(m, ["a", "b"]) for m in ("x", "y", "z")])
+    cluster = Cluster.from_topics({"a": 4, "b": 6})
+    made = pg.assign(name, group, cluster)
+    assert pg.check(made, group, cluster) == []
+    assert list(made.to_dict()) == ["x", "y", "z"]
+
+
+def test_kafka_python_forgets_members_of_earlier_runs() -> None:
+    """Static, dynamic, static in join order: only the last static one stays, as in the class."""
+    members = [
+        Member("a", ["t"], instance_id="1"),
+        Member("b", ["t"]),
+        Member("c", ["t"], instance_id="0"),
+    ]
+    assert plan("kafka-python:range", members, {"t": 3}).to_dict() == {
+        "a": {},
+        "b": {"t": [2]},
+        "c": {"t": [0, 1]},
+    }
+
+
+def test_kafka_pythons_roundrobin_cannot_skip() -> None:
+    """Unequal subscriptions: its class ends with KeyError, so there is no plan."""
+    members = [Member("a", ["t"]), Member("b", ["u"])]
+    with pytest.raises(PeerRefusal, match="cannot skip") as caught:
+        plan("kafka-python:roundrobin", members, {"t": 1, "u": 2})
+    assert caught.value.peer_exception == "KeyError"
+
+
+def test_a_topic_named_twice_costs_a_slice() -> None:
+    """Both Python clients give the first place's slice to nobody; librdkafka has one place."""
+    members = [Member("a", ["t", "t"]), Member("b", ["t"])]
+    for name in ("kafka-python:range", "aiokafka:range"):
+        assert plan(name, members, {"t": 3}).to_dict() == {"a": {"t": [1]}, "b": {"t": [2]}}
+    assert plan("librdkafka:range", members, {"t": 3}).to_dict()["a"] == {"t": [0, 1]}
+
+
+def test_user_data_of_one_python_client_is_noise_to_the_other() -> None:
+    """kafka-python puts the version first; so neither remembers what the other's member owned."""
+    mine = [("t", 1), ("u", 0), ("t", 0)]
+    for first in (True, False):
+        data = user_data_of(mine, 7, version_first=first)
+        assert claims_of(data, version_first=first) == ([("t", 1), ("t", 0), ("u", 0)], 7)
+        assert claims_of(data, version_first=not first) == ([], -1)
+
+
+@pytest.mark.parametrize(
+    "data", [b"\0", b"\xff\xff\0\0\0\0", b"\0\1\x7f\xff\xff\xff", b"\0\1\0\0\0\1\0\1\xff\0\0\0\0"]
+)
+def test_unreadable_user_data_claims_nothing(data) -> None:
+    """Too short, a negative version, a lying count, a name that is no UTF-8."""
+    assert claims_of(data, version_first=True) == ([], -1)
+
+
+def test_a_null_list_of_claims_is_refused_as_the_class_fails() -> None:
+    """Null reads well, and then nobody can loop over it: TypeError there, a refusal here."""
+    with pytest.raises(PeerRefusal) as caught:
+        claims_of(b"\0\1\xff\xff\xff\xff\0\0\0\5", version_first=True)
+    assert caught.value.peer_exception == "TypeError"
+
+
+@pytest.mark.parametrize("name", ["kafka-python:sticky", "aiokafka:sticky"])
+def test_what_a_member_is_told_it_sends_and_keeps(name) -> None:
+    """Assignment to memory to user data to claim: nothing changed, so nothing moves."""
+    strategy = registry.find(name)
+    members = [Member("a", ["t"]), Member("b", ["t"])]
+    first = plan(name, members, {"t": 5})
+    assert strategy.subscription_user_data(["t"]) == b""
+    again = []
+    for i, member in enumerate(members):
+        part = pg.Assignment.from_lists(first.index, (member.id,), [first.partitions_of(i)])
+        memory = strategy.on_assignment(part, None, 3)
+        again.append(member.replaced(user_data=strategy.subscription_user_data(["t"], memory)))
+    assert plan(name, again, {"t": 5}).to_dict() == first.to_dict()
+
+
+def test_librdkafka_lists_a_topic_twice_and_gives_back_what_is_gone() -> None:
+    """What stays comes first, what is new after it; claims on a deleted topic come back."""
+    members = [
+        Member("a", ["t", "u"], owned=[("u", 0), ("gone", 4)], generation=2, rack=""),
+        Member("b", ["t", "u"], owned=[("t", 0)], generation=2, rack=""),
+    ]
+    made = plan("librdkafka:cooperative-sticky", members, {"t": 3, "u": 3})
+    assert made.to_pairs()["a"] == [("u", 0), ("u", 2), ("t", 2)]
+    assert [(u.member, u.topic, u.partition) for u in made.unresolved] == [("a", "gone", 4)]
+
+
+def test_two_claims_of_one_generation_make_it_nobodys_to_librdkafka() -> None:
+    """Even an old pair of claims does, where Java looks at the newest only."""
+    members = [
+        Member("a", ["t"], owned=[("t", 0)], generation=5),
+        Member("b", ["t"], owned=[("t", 0)], generation=3),
+        Member("c", ["t"], owned=[("t", 0)], generation=3),
+    ]
+    made = plan("librdkafka:cooperative-sticky", members, {"t": 1})
+    assert made.settled().owner.tolist() == [0]
+    assert made.withheld.tolist() == [0], "the last to claim it has to give it up"
+
+
+def test_an_empty_subscription_is_refused_by_librdkafka() -> None:
+    """It cannot read one, and would look at it all the same."""
+    with pytest.raises(PeerRefusal, match="empty subscription"):
+        plan("librdkafka:range", [Member("a", [])], {"t": 1})
+
+
+def test_plans_that_other_clients_made_come_out_as_recorded() -> None:
+    """All 41 of librdkafka and all 83 of the Python clients in the sample, order included."""
+    names = ["range", "roundrobin", "sticky", "cooperative-sticky"]
+    strategies = [registry.find(name) for name in names]
+    judged = Counter()
+    for group in group_records():
+        replayer = Replayer(clusters(), strategies, lambda *_: Measured())
+        for found in generations(group):
+            for row in replayer.feed(found):
+                if row.agrees is not None and row.judged_by != row.strategy:
+                    judged[row.judged_by, row.agrees] += 1
+    assert judged == {
+        ("librdkafka:range", True): 11,
+        ("librdkafka:cooperative-sticky", True): 30,
+        ("kafka-python:cooperative-sticky", True): 23,
+        ("kafka-python:range or aiokafka:range", True): 31,
+        ("kafka-python:roundrobin or aiokafka:roundrobin", True): 15,
+        ("kafka-python:sticky or aiokafka:sticky", True): 9,
+        ("kafka-python:sticky", True): 5,
+    }
+
+
+def test_the_leaders_bytes_name_its_library() -> None:
+    """The leader decides by its own library's rule, whoever else is in the group."""
+    state = next(f.first for f in generations("c-notify") if f.first.members)
+    assert leader_client(state) == "librdkafka"
+    (judge,) = judges(state, registry.find("cooperative-sticky"))
+    assert judge.name == "librdkafka:cooperative-sticky"
+    java = next(f.first for f in generations("billing") if f.first.members)
+    assert [one.name for one in judges(java, registry.find("range"))] == ["range"]
