@@ -84,7 +84,7 @@ class Failover(PlainStrategy):
             _int32(f"{PRIORITY}.{topic}", priority)
 
     @property
-    def protocols(self) -> tuple[RebalanceProtocol, ...]:  # type: ignore[override]
+    def protocols(self) -> tuple[RebalanceProtocol, ...]:  # type: ignore[override]  # by settings
         """EAGER; without preemption COOPERATIVE too, since nothing moves between the living."""
         if self.preemption:
             return (RebalanceProtocol.EAGER,)
