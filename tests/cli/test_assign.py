@@ -201,8 +201,6 @@ def test_an_unknown_strategy_says_which_are_near(problem) -> None:
 
 def test_compare_has_a_row_for_every_strategy(problem) -> None:
     """All strategies side by side; one that refuses says why; the optimum is told."""
-    import partage as pg
-
     found = json.loads(run("compare", problem, "--json").stdout)
     names = [n for n in registry.contestants() if n != "server:simple"]  # for share groups only
     assert [row["strategy"] for row in found] == names
