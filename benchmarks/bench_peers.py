@@ -1,0 +1,216 @@
+"""Ours beside Kafka's Java classes, franz-go, kafka-python and aiokafka, on the same problems.
+
+    make bench                                       # some minutes
+    .venv/bin/python benchmarks/bench_peers.py --full [--only U1] [--grid]
+
+Each contestant is a process of its own (`peers/README.md` says what is timed); the judge checks
+every plan. ``--full`` takes all problems, ``--grid`` the whole of Kafka's JMH grid. Who is not
+installed is skipped by name. Times are milliseconds, best and median of so many runs; goals
+were set for a quiet machine, so look at the load, and at the ratio within one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "peers"))
+
+import contestants
+import problems
+
+import partage as pg
+
+WHO = ("Java", "franz-go", "kafka-python", "aiokafka", "ours")
+COLD_GOAL = 0.005
+FEWEST, MOST = 10, 200
+
+
+def asked(who, row):
+    """The strategy that a contestant is asked for, None if it has no such thing."""
+    if who in ("Java", "franz-go"):
+        chosen = row.java if who == "Java" else row.go
+        return row.strategy if chosen == "" else chosen
+    if who == "ours":
+        return row.strategy
+    return row.strategy if row.clients and row.strategy in contestants.CLASSIC else None
+
+
+def limits(who, *, full):
+    """Fewest runs, most runs, seconds; a slow client is not asked ten times."""
+    if who in ("kafka-python", "aiokafka"):
+        return 3 if full else 1, 10, 2.0
+    return FEWEST, MOST, 2.0 if full else 1.0
+
+
+def judged(said, group, cluster, strategy):
+    """Spread, moves and breaches of an owner array, by the judge."""
+    more = {}
+    if strategy == "cooperative-sticky":
+        # First phase: what nobody has now must be somebody's to give up, or it is a breach.
+        more["withheld"] = np.flatnonzero(said.owner < 0).astype(np.int32)
+    plan = pg.Plan.from_owner(cluster.index, group.ids, said.owner, **more)
+    breaches = [str(one) for one in pg.check(plan, group, cluster)]
+    if int((said.owner >= 0).sum()) != said.line["given"]:
+        breaches.append("partitions with two owners")
+    figures = pg.measure(plan, group, cluster, optimum=False)
+    return figures.spread, figures.moved + len(plan.withheld), breaches
+
+
+def ms(nanos):
+    """Best and median."""
+    return min(nanos) / 1e6, statistics.median(nanos) / 1e6
+
+
+def line_of(who, said, figures, same):
+    """One contestant's line."""
+    best, median = ms(said.line["nanos"])
+    spread, moves, breaches = figures
+    notes = [f"{same:.0%} as Java"] if same is not None else []
+    for key, label in (
+        ("reading_nanos", "reading"),
+        ("first_nanos", "first"),
+        ("separate_nanos", "separate lists"),
+        ("dict_nanos", "to dicts"),
+    ):
+        if said.line.get(key):
+            notes.append(f"{label} {min(said.line[key]) / 1e6:.1f}")
+    notes += [f"INVALID: {len(breaches)} breaches, {breaches[0]}"] if breaches else []
+    peak = f"{said.line['peak'] / 1024:8.0f}" if said.line.get("peak") else "       -"
+    return (
+        f"  {who:13}{best:11.2f}{median:11.2f}{len(said.line['nanos']):5}{spread!s:>7}{moves:9}"
+        f"{peak}  {', '.join(notes)}"
+    )
+
+
+def race(row, args, folder):
+    """All contestants on one problem: prints their lines, answers their best seconds."""
+    spec = row.problem()
+    group, cluster = problems.group_of(spec), problems.cluster_of(spec)
+    load = f"load {os.getloadavg()[0]:.1f}"
+    size = f"{len(group)} members, {cluster.index.partitions} partitions"
+    print(f"\n{row.name} | {row.strategy} | {size} | {load}")
+    best, java_owner = {}, None
+    for who in WHO:
+        strategy = asked(who, row)
+        if strategy is None:
+            continue
+        said = contestants.ask(
+            who, {**spec, "strategy": strategy}, folder, limits(who, full=args.full), args.patience
+        )
+        if said.line is None:
+            print(f"  {who:13}{said.why}")
+            continue
+        same = None
+        if who == "Java":
+            java_owner = said.owner
+        elif who == "ours" and java_owner is not None:
+            same = float((java_owner == said.owner).mean())
+        print(line_of(who, said, judged(said, group, cluster, strategy), same), flush=True)
+        # Which of ours counts: with separate strings the problem says so.
+        nanos = (
+            said.line["separate_nanos"] if who == "ours" and row.separate else said.line["nanos"]
+        )
+        best[who] = min(nanos) / 1e9
+    return best
+
+
+def cold_rows(found):
+    """12 partitions, 3 members, a process that has planned nothing."""
+    print("\n12 partitions x 3 members, cold process, after import partage")
+    for strategy in ("sticky", "cooperative-sticky", "range", "server:uniform", "optimal"):
+        runs = [contestants.cold(strategy) for _ in range(5)]
+        times = [one["nanos"][0] for one in runs]
+        loaded = any(one["numba"] for one in runs)
+        best, median = ms(times)
+        print(
+            f"  {strategy:20}{best:9.2f}{median:9.2f}  numba {'LOADED' if loaded else 'not loaded'}"
+        )
+        found.append(("12 x 3 cold", strategy, {"ours": best / 1e3}, None if loaded else COLD_GOAL))
+
+
+def summary(found):
+    """Problem by problem beside the goals, then the ratios over Kafka's grid."""
+    columns = ("Java", "franz-go", "ours")
+    heads = "".join(f"{one:>10}" for one in columns)
+    print(f"\n{'problem, milliseconds':44}{'strategy':20}{heads}{'goal':>9}  reached")
+    for name, strategy, best, goal in found:
+        cells = "".join(f"{best[w] * 1e3:10.2f}" if w in best else f"{'-':>10}" for w in columns)
+        aim = "-" if goal is None else f"{goal * 1e3:.1f}"
+        print(f"{name:44}{strategy:20}{cells}{aim:>9}  {reached(best.get('ours'), goal)}")
+    ratios(
+        [
+            (name, best["Java"] / best["ours"])
+            for name, _, best, _ in found
+            if name.startswith("JMH") and {"Java", "ours"} <= set(best) and best["Java"] > 1e-3
+        ]
+    )
+
+
+def reached(seconds, goal):
+    """In words."""
+    if seconds is None or goal is None:
+        return "-"
+    return "yes" if seconds <= goal else f"no, {seconds / goal:.1f} times the goal"
+
+
+def ratios(cells):
+    """How often faster than Java, over the cells of Kafka's grid."""
+    for what, some in (
+        ("all", [ratio for _, ratio in cells]),
+        ("incremental", [r for name, r in cells if "heterogeneous incremental" in name]),
+    ):
+        if some:
+            mean = float(np.exp(np.mean(np.log(some))))
+            kind = "cells above 1 ms" if what == "all" else "of these, heterogeneous incremental"
+            slower = sum(ratio < 1 for ratio in some)
+            print(
+                f"Kafka's grid, {len(some)} {kind}: Java / ours: geometric mean {mean:.1f}, "
+                f"least {min(some):.1f}; Java is faster in {slower}"
+            )
+
+
+def rows_of(args):
+    """The problems that were asked for."""
+    rows = [row for row in problems.main_rows() if args.full or row.always]
+    rows += [problems.jmh_row(one, always=True) for one in problems.NAMED_CELLS]
+    rows += problems.jmh_rows() if args.grid else []
+    return [row for row in rows if args.only in f"{row.name} | {row.strategy}"]
+
+
+def main():
+    """Print the lines of each problem, then all problems beside their goals."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--full", action="store_true", help="all problems")
+    parser.add_argument("--grid", action="store_true", help="the whole JMH grid too")
+    parser.add_argument("--only", default="", help="problems whose 'name | strategy' contains this")
+    parser.add_argument("--patience", type=float, default=None, help="seconds a contestant gets")
+    args = parser.parse_args()
+    args.patience = args.patience or (300.0 if args.full else 60.0)
+    print(
+        f"python {platform.python_version()}, numpy {np.__version__}, {platform.machine()}, "
+        f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; Kafka 4.3.1, franz-go 1.22.2, "
+        "kafka-python 3.0.12, aiokafka 0.14.0"
+    )
+    print(
+        f"  {'':13}{'best ms':>11}{'median':>11}{'runs':>5}{'spread':>7}{'moves':>9}{'peak MB':>8}"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        found = [
+            (row.name, row.strategy, race(row, args, Path(folder)), row.goal)
+            for row in rows_of(args)
+        ]
+    if args.only in "12 x 3 cold":
+        cold_rows(found)
+    summary(found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""Ours on one problem, from names to the int32 plan; see README.md for arguments and answer."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from clock import arguments, peak, timed, write
+from problems import cluster_of, lists_of, sent_by
+
+import partage as pg
+from partage.groups.registry import find
+from partage.kernels import warm_up
+from partage.model import Problem
+
+
+def main():
+    """Time it, write the plan, print the answer."""
+    spec, path, limits = arguments()
+    strategy, cluster = find(spec["strategy"]), cluster_of(spec)
+    ids, sent = [one["id"] for one in spec["members"]], sent_by(spec)
+    if spec["strategy"] == "sticky":
+        # It believes the user data alone.
+        sent = [{k: v for k, v in one.items() if k != "owned"} for one in sent]
+
+    def plan(lists):
+        rows = zip(ids, lists, sent, strict=True)
+        group = pg.Group([pg.Member(one, names, **more) for one, names, more in rows])
+        made = strategy.assign(Problem(group, cluster))
+        made.owner  # noqa: B018 - an array made when first asked for
+        return made
+
+    answer = {}
+    shared = lists_of(spec, separate=False)
+    answer["first_nanos"], _ = timed(lambda: plan(shared), (1, 1, 0.0))
+    warm_up().join()  # as Java's compiler has warmed up
+    answer["nanos"], made = timed(lambda: plan(shared), limits)
+    answer["peak"] = peak()
+    separate = lists_of(spec, separate=True)
+    fewer = (min(3, limits[0]), *limits[1:])
+    answer["separate_nanos"], _ = timed(lambda: plan(separate), fewer)
+    answer["dict_nanos"], _ = timed(made.to_dict, (1, 1, 0.0))
+    settled = made.settled()
+    write(settled.owner.tolist(), path)
+    answer["given"] = int((settled.owner >= 0).sum())
+    answer["numba"] = "numba" in sys.modules
+    answer["version"] = f"partage {pg.__version__}"
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()

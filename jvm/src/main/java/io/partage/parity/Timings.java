@@ -1,0 +1,320 @@
+package io.partage.parity;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.File;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Base64;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.function.Supplier;
+import org.apache.kafka.clients.consumer.ConsumerPartitionAssignor;
+import org.apache.kafka.clients.consumer.ConsumerPartitionAssignor.GroupSubscription;
+import org.apache.kafka.clients.consumer.ConsumerPartitionAssignor.Subscription;
+import org.apache.kafka.clients.consumer.CooperativeStickyAssignor;
+import org.apache.kafka.clients.consumer.RangeAssignor;
+import org.apache.kafka.clients.consumer.RoundRobinAssignor;
+import org.apache.kafka.clients.consumer.StickyAssignor;
+import org.apache.kafka.common.Cluster;
+import org.apache.kafka.common.Node;
+import org.apache.kafka.common.PartitionInfo;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.Uuid;
+import org.apache.kafka.coordinator.common.runtime.CoordinatorMetadataImage;
+import org.apache.kafka.coordinator.group.api.assignor.GroupAssignment;
+import org.apache.kafka.coordinator.group.api.assignor.GroupSpec;
+import org.apache.kafka.coordinator.group.api.assignor.PartitionAssignor;
+import org.apache.kafka.coordinator.group.api.assignor.SubscribedTopicDescriber;
+import org.apache.kafka.coordinator.group.api.assignor.SubscriptionType;
+import org.apache.kafka.coordinator.group.assignor.UniformAssignor;
+import org.apache.kafka.coordinator.group.modern.Assignment;
+import org.apache.kafka.coordinator.group.modern.GroupSpecImpl;
+import org.apache.kafka.coordinator.group.modern.MemberSubscriptionAndAssignmentImpl;
+import org.apache.kafka.coordinator.group.modern.TopicIds;
+
+/**
+ * How long Kafka's assignors take on a problem of benchmarks/peers (its README has the form).
+ *
+ * <p>Arguments: the problem, where to write the plan, fewest and most runs, seconds after which
+ * no more than the fewest are made. Prints one JSON line: nanos of each run, and how many
+ * partitions were given. What a member sends is made anew for each run, outside the clock.
+ */
+public final class Timings {
+    private final JsonNode problem;
+    private final List<String> names = new ArrayList<>();
+    private final List<Uuid> ids = new ArrayList<>();
+    private final List<Integer> counts = new ArrayList<>();
+    private final List<String> members = new ArrayList<>();
+    private final boolean separate;
+
+    private Timings(JsonNode problem) {
+        this.problem = problem;
+        this.separate = problem.path("separate").asBoolean();
+        for (JsonNode topic : problem.get("topics")) {
+            names.add(topic.get(0).asText());
+            counts.add(topic.get(1).asInt());
+            ids.add(Uuid.fromString(topic.get(2).asText()));
+        }
+        problem.get("members").forEach(member -> members.add(member.get("id").asText()));
+    }
+
+    public static void main(String[] args) throws IOException {
+        Timings one = new Timings(JsonLines.JSON.readTree(new File(args[0])));
+        String strategy = one.problem.get("strategy").asText();
+        boolean server = strategy.startsWith("server:");
+        ObjectNode answer = JsonLines.JSON.createObjectNode();
+        int[] plan = server
+            ? one.server(strategy, new Clock(answer, args))
+            : one.client(strategy, new Clock(answer, args));
+        ByteBuffer bytes = ByteBuffer.allocate(4 * plan.length).order(ByteOrder.LITTLE_ENDIAN);
+        bytes.asIntBuffer().put(plan);
+        Files.write(Path.of(args[1]), bytes.array());
+        answer.put("given", one.given);
+        answer.put("peak", peak());
+        answer.put("version", "java " + System.getProperty("java.version"));
+        System.out.println(answer);
+    }
+
+    /** KiB of memory at most resident so far; null where there is no /proc. */
+    private static Long peak() {
+        try {
+            for (String line : Files.readAllLines(Path.of("/proc/self/status"))) {
+                if (line.startsWith("VmHWM")) {
+                    return Long.parseLong(line.replaceAll("\\D", ""));
+                }
+            }
+        } catch (IOException none) {
+            return null;
+        }
+        return null;
+    }
+
+    private int given;
+
+    /** Runs again and again, and notes how long each run took. */
+    private static final class Clock {
+        private final ArrayNode nanos;
+        private final int fewest;
+        private final int most;
+        private final long enough;
+
+        Clock(ObjectNode answer, String[] args) {
+            this.nanos = answer.putArray("nanos");
+            this.fewest = Integer.parseInt(args[2]);
+            this.most = Integer.parseInt(args[3]);
+            this.enough = (long) (Double.parseDouble(args[4]) * 1e9);
+        }
+
+        <I, O> O timed(Supplier<I> made, java.util.function.Function<I, O> work) {
+            long begin = System.nanoTime();
+            O out = null;
+            for (int run = 0; run < most && (run < fewest || System.nanoTime() - begin < enough); run++) {
+                I input = made.get();
+                out = null;
+                long start = System.nanoTime();
+                out = work.apply(input);
+                nanos.add(System.nanoTime() - start);
+            }
+            return out;
+        }
+    }
+
+    private Map<String, Integer> firstOf() {
+        Map<String, Integer> first = new HashMap<>();
+        int at = 0;
+        for (int t = 0; t < names.size(); t++) {
+            first.put(names.get(t), at);
+            at += counts.get(t);
+        }
+        first.put(null, at);
+        return first;
+    }
+
+    private int[] client(String strategy, Clock clock) {
+        ConsumerPartitionAssignor assignor = switch (strategy) {
+            case "range" -> new RangeAssignor();
+            case "roundrobin" -> new RoundRobinAssignor();
+            case "sticky" -> new StickyAssignor();
+            case "cooperative-sticky" -> new CooperativeStickyAssignor();
+            default -> throw new IllegalArgumentException(strategy);
+        };
+        Cluster cluster = cluster();
+        var assigned = clock.timed(
+            () -> new GroupSubscription(subscriptions()),
+            group -> assignor.assign(cluster, group)).groupAssignment();
+        Map<String, Integer> first = firstOf();
+        int[] owner = new int[first.get(null)];
+        Arrays.fill(owner, -1);
+        for (int m = 0; m < members.size(); m++) {
+            for (TopicPartition one : assigned.get(members.get(m)).partitions()) {
+                owner[first.get(one.topic()) + one.partition()] = m;
+                given++;
+            }
+        }
+        return owner;
+    }
+
+    /** Names of each subscription; with separate ones each member gets strings of its own. */
+    private List<String> topics(JsonNode member, Map<Integer, List<String>> shared) {
+        int which = member.get("subscription").asInt();
+        if (separate) {
+            return names(which, true);
+        }
+        return shared.computeIfAbsent(which, any -> names(which, false));
+    }
+
+    private List<String> names(int which, boolean own) {
+        List<String> out = new ArrayList<>();
+        for (JsonNode topic : problem.get("subscriptions").get(which)) {
+            String name = names.get(topic.asInt());
+            out.add(own ? new String(name.toCharArray()) : name);
+        }
+        return out;
+    }
+
+    private Map<String, Subscription> subscriptions() {
+        Map<String, Subscription> out = new HashMap<>();
+        Map<Integer, List<String>> shared = new HashMap<>();
+        for (JsonNode member : problem.get("members")) {
+            List<TopicPartition> owned = new ArrayList<>();
+            ByteBuffer data = null;
+            if (member.has("user_data")) {
+                data = ByteBuffer.wrap(Base64.getDecoder().decode(member.get("user_data").asText()));
+            } else {
+                JsonNode flat = member.path("owned");
+                for (int i = 0; i < flat.size(); i += 2) {
+                    owned.add(new TopicPartition(names.get(flat.get(i).asInt()), flat.get(i + 1).asInt()));
+                }
+            }
+            out.put(member.get("id").asText(), new Subscription(topics(member, shared), data, owned,
+                member.path("generation").asInt(-1), Optional.ofNullable(member.path("rack").textValue())));
+        }
+        return out;
+    }
+
+    /** Replicas of partition p are on racks p, p + 1, ... of {@code racks}; without racks on one broker. */
+    private Cluster cluster() {
+        int racks = problem.path("racks").asInt(0);
+        int copies = racks == 0 ? 1 : problem.get("copies").asInt();
+        List<Node> nodes = new ArrayList<>();
+        for (int i = 0; i < Math.max(racks, 1); i++) {
+            nodes.add(new Node(i, "broker-" + i, 9092, racks == 0 ? null : "rack" + i));
+        }
+        List<PartitionInfo> partitions = new ArrayList<>();
+        for (int t = 0; t < names.size(); t++) {
+            for (int p = 0; p < counts.get(t); p++) {
+                Node[] replicas = new Node[copies];
+                for (int j = 0; j < copies; j++) {
+                    replicas[j] = nodes.get((p + j) % nodes.size());
+                }
+                partitions.add(new PartitionInfo(names.get(t), p, replicas[0], replicas, replicas));
+            }
+        }
+        return new Cluster("timings", nodes, partitions, Set.of(), Set.of());
+    }
+
+    private int[] server(String strategy, Clock clock) {
+        PartitionAssignor assignor = switch (strategy) {
+            case "server:range" -> new org.apache.kafka.coordinator.group.assignor.RangeAssignor();
+            case "server:uniform" -> new UniformAssignor();
+            default -> throw new IllegalArgumentException(strategy);
+        };
+        Topics topics = new Topics();
+        GroupAssignment assigned =
+            clock.timed(() -> group(topics), group -> assignor.assign(group, topics));
+        Map<String, Integer> first = firstOf();
+        int[] owner = new int[first.get(null)];
+        Arrays.fill(owner, -1);
+        for (int m = 0; m < members.size(); m++) {
+            int member = m;
+            assigned.members().get(members.get(m)).partitions().forEach((id, numbers) -> {
+                for (int p : numbers) {
+                    owner[first.get(topics.name(id)) + p] = member;
+                    given++;
+                }
+            });
+        }
+        return owner;
+    }
+
+    private GroupSpec group(Topics topics) {
+        Map<String, MemberSubscriptionAndAssignmentImpl> made = new HashMap<>();
+        Map<Uuid, Map<Integer, String>> owners = new HashMap<>();
+        Map<Integer, Set<String>> shared = new HashMap<>();
+        for (JsonNode member : problem.get("members")) {
+            String id = member.get("id").asText();
+            Map<Uuid, Set<Integer>> target = new HashMap<>();
+            JsonNode flat = member.path("owned");
+            for (int i = 0; i < flat.size(); i += 2) {
+                Uuid topic = ids.get(flat.get(i).asInt());
+                target.computeIfAbsent(topic, any -> new HashSet<>()).add(flat.get(i + 1).asInt());
+                owners.computeIfAbsent(topic, any -> new HashMap<>()).put(flat.get(i + 1).asInt(), id);
+            }
+            int which = member.get("subscription").asInt();
+            Set<String> mine = separate
+                ? new HashSet<>(names(which, true))
+                : shared.computeIfAbsent(which, any -> new HashSet<>(names(which, false)));
+            made.put(id, new MemberSubscriptionAndAssignmentImpl(Optional.empty(), Optional.empty(),
+                new TopicIds(mine, topics), new Assignment(Collections.unmodifiableMap(target))));
+        }
+        SubscriptionType type = problem.get("subscriptions").size() == 1
+            ? SubscriptionType.HOMOGENEOUS : SubscriptionType.HETEROGENEOUS;
+        return new GroupSpecImpl(Collections.unmodifiableMap(made), type, owners, Optional.empty());
+    }
+
+    /** The coordinator's metadata: ids by name, counts by id. */
+    private final class Topics implements SubscribedTopicDescriber, TopicIds.TopicResolver {
+        private final Map<String, Uuid> idOf = new HashMap<>();
+        private final Map<Uuid, String> nameOf = new HashMap<>();
+        private final Map<Uuid, Integer> countOf = new HashMap<>();
+
+        Topics() {
+            for (int t = 0; t < names.size(); t++) {
+                idOf.put(names.get(t), ids.get(t));
+                nameOf.put(ids.get(t), names.get(t));
+                countOf.put(ids.get(t), counts.get(t));
+            }
+        }
+
+        @Override
+        public CoordinatorMetadataImage image() {
+            throw new UnsupportedOperationException();
+        }
+
+        @Override
+        public String name(Uuid id) {
+            return nameOf.get(id);
+        }
+
+        @Override
+        public Uuid id(String name) {
+            return idOf.get(name);
+        }
+
+        @Override
+        public void clear() {
+        }
+
+        @Override
+        public int numPartitions(Uuid id) {
+            return countOf.getOrDefault(id, -1);
+        }
+
+        @Override
+        public Set<String> racksForPartition(Uuid id, int partition) {
+            return Set.of();
+        }
+    }
+}
