@@ -36,6 +36,15 @@ def test_agreement_with_the_record(replayed) -> None:
     assert "had not yet seen topic emails" in told["mailer.alerts", 5]
 
 
+def test_plans_of_other_clients_are_judged_by_their_dialect(replayed) -> None:
+    """The summary counts them apart, and the tables say which library led."""
+    found = replayed.summary["agreement"]["by_dialect"]
+    assert found["librdkafka:range"] == {"counted": 11, "agreed": 11}
+    assert found["librdkafka:cooperative-sticky"] == {"counted": 30, "agreed": 30}
+    assert sum(led["agreed"] for led in found.values()) == 124
+    assert sum(led["counted"] for led in found.values()) == 124
+
+
 def test_every_record_is_accounted_for(replayed) -> None:
     """Each record type and version is counted as Kafka's decoder counted them; nothing is bad."""
     found = replayed.summary["accounting"]
