@@ -23,8 +23,8 @@ from partage.solve.flow import IntArray
 
 __all__ = ["Bearers", "Items", "Weighing", "improved"]
 
-#: Steps of searching, all in all: some seconds.
-MOST_STEPS = 400_000
+#: Steps of searching, all in all: about a second.
+MOST_STEPS = 200_000
 _NEIGHBOURS = 16
 _OFFERS, _PARTNERS = 32, 2
 _TARGETS = 3
