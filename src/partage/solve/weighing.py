@@ -14,7 +14,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from heapq import heapify, heapreplace
+from heapq import heapify, heapreplace, nsmallest
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +25,10 @@ __all__ = ["Bearers", "Items", "Weighing", "improved"]
 
 #: Steps of searching, all in all: about a second.
 MOST_STEPS = 200_000
-_NEIGHBOURS = 16
+_NEIGHBOURS = 4
 _OFFERS, _PARTNERS = 32, 2
 _TARGETS = 3
+_MANY = 6
 
 #: Weight, whether it is where it was, item.
 _Entry = tuple[float, bool, int]
@@ -99,6 +100,7 @@ class Weighing:
     _cost: list[list[int]] = field(default_factory=list)
     _profile: list[int] = field(default_factory=list)
     _of: dict[tuple[int, int], list[_Entry]] = field(default_factory=dict)
+    _has: list[set[int]] = field(default_factory=list)
     _ranked: list[list[tuple[float, int]]] = field(default_factory=list)
     _groups: list[set[int]] = field(default_factory=list)
 
@@ -112,6 +114,7 @@ class Weighing:
         self._groups = [set(one) for one in self.items.open_groups]
         self.owner = [-1] * len(self._weight)
         self.load = [0.0] * len(self._group)
+        self._has = [set() for _ in self._group]
 
     def start(self, hints: Mapping[int, int]) -> None:
         """Keep what can be kept, and give out the rest, by hint or heaviest first."""
@@ -131,6 +134,7 @@ class Weighing:
         self._fill()
         for i, m in enumerate(self.owner):
             self._of.setdefault((m, self._kind[i]), []).append(self._entry(i, m))
+            self._has[m].add(self._kind[i])
         for mine in self._of.values():
             mine.sort()
         self._ranked = [[] for _ in self.bearers.column]
@@ -167,12 +171,19 @@ class Weighing:
         over = max(0.0, load + w - capacity) - max(0.0, load - capacity)
         return over, (load + w) / self._speed[m], self.cost(i, m), m
 
-    def _least(self, kind: int, besides: int) -> Iterator[int]:
-        """The least loaded bearers of each group that may bear a kind."""
-        for g in self.items.open_groups[kind]:
+    def _least(self, groups: list[int], besides: int) -> Iterator[int]:
+        """The least loaded bearers of some groups; of many, a few groups."""
+        if len(groups) > _MANY:
+            groups = nsmallest(_MANY, groups, key=self._lowest)
+        for g in groups:
             for _, m in self._ranked[g][:_TARGETS]:
                 if m != besides:
                     yield m
+
+    def _lowest(self, g: int) -> tuple[bool, float, int]:
+        """The least loaded bearer of a group: whether it is full, its relative load, the group."""
+        load, m = self._ranked[g][0]
+        return load >= self._capacity[m], load / self._speed[m], g
 
     def cost(self, i: int, m: int) -> int:
         """What an item costs with a bearer."""
@@ -189,6 +200,7 @@ class Weighing:
     def _put(self, i: int, m: int) -> None:
         self.owner[i] = m
         self.moves += self._stray(i, m)
+        self._has[m].add(self._kind[i])
         insort(self._of.setdefault((m, self._kind[i]), []), self._entry(i, m))
         self._loaded(m, self._weight[i])
 
@@ -256,22 +268,38 @@ class Weighing:
             first = bisect_left(mine, (mine[at - 1][0], False, -1))
             yield from mine[first : min(at, first + some)]
 
-    def _kinds(self, a: int) -> list[tuple[int, list[_Entry]]]:
-        found = ((k, self._of.get((a, k))) for k in range(len(self._groups)))
-        return [(k, mine) for k, mine in found if mine]
+    def _targets(self, a: int) -> Iterator[tuple[int, float]]:
+        """Whom a may hand something, the least loaded first, and how much would level the two."""
+        full = self.load[a] > self._capacity[a]
+        for b in self._least(self._reach(a), besides=a):
+            ideal = self._ideal(a, b)
+            if ideal > 0 or full:
+                yield b, max(ideal, 0.0)
+
+    def _reach(self, a: int) -> list[int]:
+        """Groups that may bear something that a bears."""
+        reach: set[int] = set()
+        for k in self._has[a]:
+            if self._of[a, k]:
+                reach |= self._groups[k]
+        return sorted(reach)
+
+    def _offers(self, a: int, b: int) -> list[_Entry]:
+        """What a bears and b may bear, by weight."""
+        group = self._group[b]
+        kinds = [k for k in sorted(self._has[a]) if group in self._groups[k]]
+        if len(kinds) == 1:
+            return self._of[a, kinds[0]]
+        return sorted(one for k in kinds for one in self._of[a, k])
 
     def _give(self, a: int) -> bool:
         """The best single item that a can give to somebody."""
         best: tuple[tuple[float, ...], int, int] | None = None
-        for kind, mine in self._kinds(a):
-            for b in self._least(kind, besides=a):
-                ideal = self._ideal(a, b)
-                if ideal <= 0 and self.load[a] <= self._capacity[a]:
-                    continue
-                for _, _, i in self._near(mine, max(ideal, 0.0), _NEIGHBOURS):
-                    gain = self._gain(a, b, i)
-                    if gain is not None and (best is None or (gain, i, b) < best):
-                        best = gain, i, b
+        for b, ideal in self._targets(a):
+            for _, _, i in self._near(self._offers(a, b), ideal, _NEIGHBOURS):
+                gain = self._gain(a, b, i)
+                if gain is not None and (best is None or (gain, i, b) < best):
+                    best = gain, i, b
         if best is None:
             return False
         _, i, b = best
@@ -282,22 +310,13 @@ class Weighing:
     def _exchange(self, a: int) -> bool:
         """The best pair of items that a and somebody less loaded can exchange."""
         best: tuple[tuple[float, ...], int, int] | None = None
-        group = self._group[a]
-        if group < 0:
-            return False
-        for kind, mine in self._kinds(a):
-            for b in self._least(kind, besides=a):
-                ideal = self._ideal(a, b)
-                if ideal <= 0 and self.load[a] <= self._capacity[a]:
-                    continue
-                for other, theirs in self._kinds(b):
-                    if group not in self._groups[other]:
-                        continue
-                    for w, _, i in mine[-_OFFERS:]:
-                        for _, _, j in self._near(theirs, max(w - ideal, 0.0), _PARTNERS):
-                            gain = self._gain(a, b, i, j)
-                            if gain is not None and (best is None or (gain, i, j) < best):
-                                best = gain, i, j
+        for b, ideal in self._targets(a):
+            theirs = self._offers(b, a)
+            for w, _, i in self._offers(a, b)[-_OFFERS:]:
+                for _, _, j in self._near(theirs, max(w - ideal, 0.0), _PARTNERS):
+                    gain = self._gain(a, b, i, j)
+                    if gain is not None and (best is None or (gain, i, j) < best):
+                        best = gain, i, j
         if best is None:
             return False
         self._swap(best[1], best[2])
@@ -334,7 +353,7 @@ class Weighing:
             if self._gain(a, b, i, j) is not None:
                 self._swap(i, j)
                 return True
-        for b in self._least(self._kind[i], besides=a):
+        for b in self._least(self.items.open_groups[self._kind[i]], besides=a):
             if self._gain(a, b, i) is not None:
                 self._take(i)
                 self._put(i, b)
