@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.groups.ordering import member_order
+from partage.kernels import kernel
 from partage.model import Plan, Problem
 from partage.model.index import Int32Array
 
@@ -132,11 +133,21 @@ def plan_in_order(
     members = len(problem.group)
     start = np.zeros(members + 1, np.int32)
     np.cumsum(np.bincount(owner, minlength=members), out=start[1:])
-    return Plan(
-        problem.index,
-        problem.group.ids,
-        start,
-        partition[np.argsort(_sort_key(owner, members), kind="stable")],
-        np.zeros(len(partition), np.int8),
-        **more,
-    )
+    if deal_out.ready:
+        dealt = np.empty(len(partition), np.int32)
+        owner = np.ascontiguousarray(owner, np.int32)
+        rows = np.ascontiguousarray(partition, np.int32)
+        deal_out(rows, owner, start[:-1].copy(), dealt, work=len(rows))
+    else:
+        dealt = partition[np.argsort(_sort_key(owner, members), kind="stable")]
+    role = np.zeros(len(partition), np.int8)
+    return Plan(problem.index, problem.group.ids, start, dealt, role, **more)
+
+
+@kernel("void(int32[::1], int32[::1], int32[::1], int32[::1])")
+def deal_out(partition: Int32Array, owner: Int32Array, at: Int32Array, out: Int32Array) -> None:
+    """Each partition into its owner's row, which is filled up to ``at``; one pass, no sort."""
+    for i in range(len(owner)):
+        member = owner[i]
+        out[at[member]] = partition[i]
+        at[member] += 1

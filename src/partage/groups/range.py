@@ -65,13 +65,23 @@ class Range(PlainStrategy):
 
 
 def _runs(rows: Rows, audiences: Audiences) -> Int32Array:
-    """int32[n]: place of each partition's owner when no rack has a say."""
-    size = audiences.sizes[audiences.of_topic]
-    quota, extra = np.divmod(rows.counts, size) if len(size) else (size, size)
-    nth = np.arange(len(rows.partition), dtype=np.int32) - rows.spread(rows.start[:-1])
-    quota, extra = rows.spread(quota), rows.spread(extra)
-    in_long_runs = extra * (quota + 1)
-    long = nth // (quota + 1)
-    short = extra + (nth - in_long_runs) // np.maximum(quota, 1)
-    first = rows.spread(audiences.start[:-1][audiences.of_topic])
-    return audiences.place[first + np.where(nth < in_long_runs, long, short)]
+    """int32[n]: place of each partition's owner when no racks have a say.
+
+    Topics of one audience and one size are cut alike: that is worked out once, and copied.
+    """
+    cut: dict[tuple[int, int], Int32Array] = {}
+    pieces: list[Int32Array] = []
+    for key in zip(audiences.of_topic.tolist(), rows.counts.tolist(), strict=True):
+        if key not in cut:
+            cut[key] = _cut(audiences.places_of(key[0]), key[1])
+        pieces.append(cut[key])
+    return np.concatenate(pieces) if pieces else np.zeros(0, np.int32)
+
+
+def _cut(places: Int32Array, count: int) -> Int32Array:
+    """int32[count]: the place of each partition of a topic; the first ones get one more."""
+    quota, extra = divmod(count, len(places))
+    some = places if quota else places[:extra]  # all of few partitions go to the first
+    sizes = np.full(len(some), quota)
+    sizes[:extra] += 1
+    return np.repeat(some, sizes)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -129,17 +130,35 @@ class Assignment:
 
     def to_dict(self) -> dict[str, dict[str, list[int]]]:
         """Member -> topic -> numbers; every member has an entry, empty ones too."""
+        topic = self.index.topic_of[self.partition]
+        number = self.index.number_of[self.partition].tolist()
+        # Runs of one member and topic: a million partitions in a row are a million steps less.
+        first = np.ones(len(number) + 1, bool)
+        first[1:-1] = (topic[1:] != topic[:-1]) | (self.member_of[1:] != self.member_of[:-1])
+        at = np.flatnonzero(first)
+        run = np.searchsorted(at, self.start).tolist()
+        named = [self.index.topics[t] for t in topic[at[:-1]].tolist()]
+        ends = at.tolist()
+        lists = [number[a:b] for a, b in pairwise(ends)]
         out: dict[str, dict[str, list[int]]] = {}
-        for member, pairs in self.to_pairs().items():
-            mine: dict[str, list[int]] = {}
-            for topic, p in pairs:
-                mine.setdefault(topic, []).append(p)
+        for i, member in enumerate(self.members):
+            mine = dict(zip(named[run[i] : run[i + 1]], lists[run[i] : run[i + 1]], strict=True))
+            if len(mine) < run[i + 1] - run[i]:
+                mine = _merged(named[run[i] : run[i + 1]], lists[run[i] : run[i + 1]])
             out[member] = mine
         return out
 
     def to_json(self) -> dict[str, list[list[object]]]:
         """As in the vectors: member -> [[topic, partition], ...] in order."""
         return {m: [[t, p] for t, p in pairs] for m, pairs in self.to_pairs().items()}
+
+
+def _merged(names: list[str], lists: list[list[int]]) -> dict[str, list[int]]:
+    """Runs by topic, where a topic comes up again after another one."""
+    out: dict[str, list[int]] = {}
+    for name, numbers in zip(names, lists, strict=True):
+        out.setdefault(name, []).extend(numbers)
+    return out
 
 
 def _none() -> Int32Array:

@@ -48,6 +48,8 @@ class Claims:
         """
         if isinstance(owned, Claims):
             return owned
+        if isinstance(owned, tuple) and not owned:
+            return _NONE  # nobody writes into arrays without items
         if isinstance(owned, Mapping):
             return cls._of_rows(list(_rows(owned, path)))
         return cls._of_columns(*_columns(owned, path))
@@ -78,6 +80,9 @@ class Claims:
 
     def __hash__(self) -> int:
         return hash((self.topics, self.topic_ix.tobytes(), self.partition.tobytes()))
+
+
+_NONE = Claims((), np.zeros(0, np.int32), np.zeros(0, np.int32))
 
 
 def _rows(owned: Mapping[object, object], path: str) -> Iterator[tuple[str, Int32Array]]:

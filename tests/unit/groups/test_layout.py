@@ -1,0 +1,52 @@
+"""Partitions dealt out to their owners' rows: by sorting and by the kernel, the same plan."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import partage as pg
+from partage.groups.layout import deal_out, plan_in_order
+from partage.kernels import form
+from partage.model import Problem
+
+
+def _case(seed):
+    rng = np.random.default_rng(seed)
+    members, partitions = int(rng.integers(1, 9)), int(rng.integers(0, 60))
+    group = pg.Group([pg.Member(f"c{i}", ["t"]) for i in range(members)])
+    problem = Problem(group, pg.Cluster.from_topics({"t": partitions}))
+    order = rng.permutation(partitions).astype(np.int32)
+    return problem, order, rng.integers(0, members, partitions).astype(np.int32)
+
+
+@pytest.mark.parametrize("how", ["compiled", "interpreted"])
+def test_the_kernel_deals_out_as_sorting_does(how):
+    """Each member's row keeps the order of the sequence, whichever way it is made."""
+    pytest.importorskip("numba")
+    deal_out.compile()
+    for seed in range(50):
+        problem, order, owner = _case(seed)
+        with form(how):
+            plan = plan_in_order(problem, order, owner)
+        wanted = [order[owner == m].tolist() for m in range(len(problem.group))]
+        assert [plan.partitions_of(m).tolist() for m in range(len(wanted))] == wanted
+
+
+def test_without_the_kernel_the_plan_is_the_same(monkeypatch):
+    """A process in which nothing is compiled sorts."""
+    monkeypatch.setattr(deal_out, "_compiled", None)
+    problem, order, owner = _case(3)
+    plan = plan_in_order(problem, order, owner)
+    wanted = [order[owner == m].tolist() for m in range(len(problem.group))]
+    assert [plan.partitions_of(m).tolist() for m in range(len(wanted))] == wanted
+
+
+def test_dicts_join_a_topic_that_comes_up_again():
+    """Runs of one topic are lists; a topic that was there before goes on where it was."""
+    cluster = pg.Cluster.from_topics({"a": 3, "b": 2})
+    pairs = [("a", 1), ("b", 0), ("a", 0)]
+    plan = pg.Plan.of(cluster.index, {"x": pairs, "y": {}, "z": [("a", 2)]})
+    assert plan.to_dict() == {"x": {"a": [1, 0], "b": [0]}, "y": {}, "z": {"a": [2]}}
+    assert list(plan.to_dict()["x"]) == ["a", "b"]
+    assert pg.Plan.of(pg.Cluster.from_topics({}).index, {"x": {}}).to_dict() == {"x": {}}
