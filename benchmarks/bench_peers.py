@@ -193,7 +193,7 @@ def main():
     parser.add_argument("--only", default="", help="problems whose 'name | strategy' contains this")
     parser.add_argument("--patience", type=float, default=None, help="seconds a contestant gets")
     args = parser.parse_args()
-    args.patience = args.patience or (300.0 if args.full else 60.0)
+    args.patience = args.patience or (300.0 if args.full else 120.0)
     print(
         f"python {platform.python_version()}, numpy {np.__version__}, {platform.machine()}, "
         f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; Kafka 4.3.1, franz-go 1.22.2, "

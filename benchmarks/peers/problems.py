@@ -147,6 +147,16 @@ def cluster_of(spec: Spec) -> pg.Cluster:
     )
 
 
+def claims_of(names: tuple[str, ...], topic: Any, partition: Any) -> Claims:
+    """Claims by the column; their names are the member's own, as they come up."""
+    known, first, place = np.unique(topic, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    mine = tuple(names[t] for t in known[order].tolist())
+    return Claims(mine, rank[place].astype(np.int32), partition)
+
+
 def sent_by(spec: Spec) -> list[dict[str, Any]]:
     """What each member says besides its topics, as `Member` takes it."""
     topics = tuple(name for name, *_ in spec["topics"])
@@ -157,7 +167,7 @@ def sent_by(spec: Spec) -> list[dict[str, Any]]:
             more["user_data"] = base64.b64decode(one["user_data"])
         if one.get("owned"):
             columns = np.array(one["owned"], np.int32).reshape(-1, 2).T.copy()
-            more["owned"] = Claims(topics, columns[0], columns[1])
+            more["owned"] = claims_of(topics, columns[0], columns[1])
             more["generation"] = one.get("generation", -1)
         out.append(more)
     return out
