@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -39,8 +40,12 @@ def _children(pid: int) -> list[int]:
 
 def _java(pid: int) -> list[int]:
     """The JVM among a process's descendants: not the launcher, which is gone in a moment."""
-    told = {p: (PROC / str(p) / "cmdline").read_bytes() for p in _children(pid)}
-    return [p for p, line in told.items() if b"SparkSubmit" in line]
+    found = []
+    for p in _children(pid):
+        with suppress(OSError):  # gone meanwhile
+            if b"SparkSubmit" in (PROC / str(p) / "cmdline").read_bytes():
+                found.append(p)
+    return found
 
 
 def _ended_by(tmp_path: Path, when: str, act) -> tuple[int, list[str], Path]:

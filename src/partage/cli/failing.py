@@ -44,11 +44,29 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
                 raise  # wrong usage: typer tells it
             if os.environ.get("PARTAGE_DEBUG") == "1":
                 raise
+            if _interrupted(e):
+                tell("interrupted")
+                raise typer.Exit(_INTERRUPTED) from None
             tell(f"partage: {told(e)}", "bold red")
             _close_if_full(e)
             raise typer.Exit(FAILED) from None
 
     return run
+
+
+def _interrupted(error: BaseException) -> bool:
+    """Whether it came of a Ctrl-C: what is cleared up then may fail in turn, in Py4J above all."""
+    met: set[int] = set()
+    more: list[BaseException | None] = [error]
+    while more:
+        one = more.pop()
+        if one is None or id(one) in met:
+            continue
+        if isinstance(one, KeyboardInterrupt):
+            return True
+        met.add(id(one))
+        more += [one.__cause__, one.__context__]
+    return False
 
 
 def _expect_stdout() -> None:

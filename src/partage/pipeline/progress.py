@@ -60,11 +60,10 @@ class Stages:
         self._progress(name, 1, 1)
 
     def _watch(self, name: str, spark: SparkSession, group: str, over: Event) -> None:
-        from py4j.protocol import Py4JError
-
         told = (0, 0)
-        # A JVM that is gone is told of by the call that waits for it, not by this thread.
-        with suppress(Py4JError, ConnectionError):
+        # A JVM that is gone is told of by the call that waits for it, not by this thread: what
+        # Py4J raises here then depends on where it is caught (an AttributeError at times).
+        with suppress(Exception):
             while not over.wait(_SECONDS_BETWEEN):
                 done, total = _tasks(spark, group)
                 if total and (done, total) != told:
