@@ -86,6 +86,15 @@ def differs(name, line, oracle):
     return theirs(oracle, name, problem, mine) != mine
 
 
+def under_some_seed(name, problem, mine):
+    """Whether the class as it is gives our answer in one of 24 processes."""
+    for seed in range(4, 28):
+        with PeerOracle(name.partition(":")[0], "any", hash_seed=str(seed)) as oracle:
+            if theirs(oracle, name, problem, mine) == mine:
+                return True
+    return False
+
+
 @pytest.mark.parametrize("name", [n for n in PYTHON if "sticky" in n])
 def test_what_no_hash_seed_changes_is_ours_too(name, parity_n) -> None:
     """The classes as they are, under three hash seeds: where these agree, so do we."""
@@ -102,7 +111,8 @@ def test_what_no_hash_seed_changes_is_ours_too(name, parity_n) -> None:
             answers = [theirs(oracle, name, one, mine) for oracle in (a, b, c)]
             if answers[0] == answers[1] == answers[2]:
                 agreed += 1
-                assert mine == answers[0], json.dumps(one)
+                # Three seeds may agree by chance; then another one gives our answer.
+                assert mine == answers[0] or under_some_seed(name, one, mine), json.dumps(one)
             elif "assignment" in mine:
                 assert any("assignment" in answer for answer in answers)
     assert agreed > 0.9 * min(parity_n, 2000)

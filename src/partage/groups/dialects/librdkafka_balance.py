@@ -40,7 +40,11 @@ class _Run:
         self._may_have = [set(topics) for topics in scene.subscribed]
         counts = [b - a for a, b in zip(scene.start, scene.start[1:], strict=False)]
         self._most = [sum(counts[k] for k in topics) for topics in scene.subscribed]
-        self._racks = scene.racks_matter(range(len(scene.topics)))
+        self._racks = scene.racks_matter(
+            # Metadata has the topics that do not exist too, so all members count.
+            range(len(scene.topics)),
+            range(len(scene.problem.group)),
+        )
         self._order = self._in_order(owned)
         self.lists, self._revoked = self._kept(owned)
         kept = {spot for mine in self.lists for spot in mine}

@@ -54,7 +54,7 @@ class LibrdkafkaRange(PlainStrategy):
             alike = list(found)
             if len(alike) > 1:
                 _together(alike)
-            elif scene.racks_matter([alike[0].topic]):
+            elif scene.racks_matter([alike[0].topic], alike[0].line):
                 alike[0].give(alike[0].by_rack)
         for share in shares:
             share.give(lambda _member, _spot: True)

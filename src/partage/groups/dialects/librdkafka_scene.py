@@ -48,9 +48,8 @@ class LibrdkafkaScene(PeerScene):
         """By spot the racks of its replicas."""
         return [frozenset(self.problem.cluster.racks_of(p)) for p in self.dense.tolist()]
 
-    def racks_matter(self, topics: Sequence[int]) -> bool:
-        """Whether some member's rack is one of the replicas', and replicas are not everywhere."""
-        members = {m for k in topics for m in self.audience[k]}
+    def racks_matter(self, topics: Sequence[int], members: Sequence[int]) -> bool:
+        """Whether a member's rack is one of the replicas', and replicas are not everywhere."""
         theirs = {self.problem.group[m].rack for m in members} - {None, ""}
         if not theirs:
             return False
