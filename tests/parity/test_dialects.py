@@ -162,7 +162,7 @@ def test_every_plan_is_the_one_that_librdkafka_sends(strategy, parity_n) -> None
 @pytest.mark.parametrize("strategy", LIBRDKAFKA)
 def test_groups_on_librdkafkas_mock_cluster_report_our_plan(strategy, parity_n) -> None:
     """Real members, each telling what it got; only groups whose first plan is their last."""
-    wanted = min(max(parity_n // 15, 20), 170)
+    wanted = min(max(parity_n // 15, 20), 190)
     whole = 0
     for group in mock_groups(strategy, wanted, f"mock {strategy}"):
         if group["rounds"] > 1:
