@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from partage.history.causes import Cause
 from partage.history.records import ClassicState, Place
 
 __all__ = ["ClassicGroup", "ClassicRecord", "Generation", "Life"]
@@ -39,7 +40,7 @@ class ClassicRecord:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One generation of a classic group.
+    """One rebalance as recorded: a classic generation, or an epoch's target assignment.
 
     Attributes:
         incarnation: how often the group had been deleted before.
@@ -47,7 +48,9 @@ class Generation:
         last: its state as last written: static members may have new ids by then.
         records: how many records it has in the log.
         gap_before: generations between the one before and this one that the log lacks.
-        previous: the one before it in the log, None if there is none (or a migration between).
+        previous: the one before it in the log, None if there is none.
+        protocol: classic, consumer, share or streams.
+        causes: why it happened, the one that counts first.
     """
 
     incarnation: int
@@ -59,10 +62,12 @@ class Generation:
     gap_before: int
     previous: Generation | None
     rewrites: tuple[tuple[Place, int, ClassicState], ...] = ()
+    protocol: str = "classic"
+    causes: tuple[Cause, ...] = ()
 
     @property
     def number(self) -> int:
-        """The generation's number."""
+        """The generation's number; of a target assignment, its epoch."""
         return self.first.generation
 
 

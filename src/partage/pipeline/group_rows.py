@@ -200,7 +200,9 @@ def _rebalance_row(
         "joined": len(change.joined), "left": len(change.left),
         "restarted": len(change.restarted), "resubscribed": len(change.resubscribed),
         "clients": sorted({client_of(m).name for m in state.members}),
-        "replayed": reason is None, "why_not": reason,
+        "replayed": reason is None, "why_not": reason, "protocol": found.protocol,
+        "cause_kind": found.causes[0].kind if found.causes else "unknown",
+        "cause_source": found.causes[0].source if found.causes else "inferred",
     }  # fmt: skip
 
 

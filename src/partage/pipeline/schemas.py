@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from partage.history.causes import CAUSE_KINDS
 from partage.statuses import NOT_REPLAYED, OFFSETS_ONLY, RECORDED, REPLAYED, STATUSES
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _GROUP: _Column = ("group", "string", "group id")
 _INCARNATION: _Column = (
     "incarnation", "int32", "0, 1, ...: how often the group had been deleted before",
 )  # fmt: skip
-_GENERATION: _Column = ("generation", "int32", "generation of the classic group")
+_GENERATION: _Column = ("generation", "int32", "generation, or epoch of a target assignment")
 
 
 def _one_of(words: tuple[str, ...]) -> str:
@@ -48,6 +49,9 @@ COLUMNS: dict[str, tuple[_Column, ...]] = {
         ("last_ms", "int64?", "time of its last record in the log (commits aside)"),
         ("claimed", "list<string>", "strategies that the group chose, in order of appearance"),
         ("clients", "list<string>", "client libraries of its members, deduced from the bytes"),
+        ("coverage", "double?", "recorded generations by known ones; null if none is known"),
+        ("members_max", "int32?", "members of its largest generation"),
+        ("partitions_max", "int32?", "partitions of its largest assignment"),
     ),
     "events": (
         _RUN,
@@ -96,6 +100,15 @@ COLUMNS: dict[str, tuple[_Column, ...]] = {
         ("clients", "list<string>", "client libraries of the members, deduced from the bytes"),
         ("replayed", "bool", "whether strategies were run on it"),
         ("why_not", "string?", "why not"),
+        ("protocol", "string", "classic, consumer, share or streams"),
+        ("cause_kind", "string", f"the cause that counts: {_one_of(CAUSE_KINDS)}"),
+        ("cause_source", "string", "recorded: a record says so; inferred: from what differs"),
+        ("storm", "int32?", "number of the storm of rebalances it belongs to"),
+        ("stopped_low_ms", "int64?", "its length at least, by the members' commits around it"),
+        ("stopped_high_ms", "int64?", "its length at most, by the members' commits around it"),
+        ("agrees", "bool?", "the record is what the claimed strategy decides; null: not judged"),
+        ("judged_by", "string?", "the strategy or dialect that was asked"),
+        ("disagreement", "string?", "why the record differs from its plan, or unexplained"),
     ),
     "members": (
         _RUN,
@@ -131,7 +144,7 @@ COLUMNS: dict[str, tuple[_Column, ...]] = {
         ("partition", "int32", "partition number"),
         ("member", "string", "member id at the beginning"),
         ("instance", "string?", "its group.instance.id"),
-        ("role", "string", "owner: classic groups know no other"),
+        ("role", "string", "owner, releasing, active, standby, or warmup"),
         ("from_ms", "int64", "time of the record that gave it"),
         ("to_ms", "int64?", "time of the record that took it; null while it lasts"),
         ("from_generation", "int32", "generation that gave it"),
@@ -149,6 +162,19 @@ COLUMNS: dict[str, tuple[_Column, ...]] = {
         ("transactional", "int64", "of these, commits that took effect at a marker"),
         ("tombstones", "int64", "committed offset removed: topic or group deleted, or expired"),
         ("largest_gap_ms", "int64?", "longest wait for the next commit that ended in it"),
+    ),
+    "pauses": (
+        _RUN,
+        _GROUP,
+        _INCARNATION,
+        _GENERATION,
+        ("topic", "string", "topic name"),
+        ("partition", "int32", "partition number"),
+        ("last_ms", "int64?", "last commit before the rebalance's record"),
+        ("first_ms", "int64?", "first commit after it"),
+        ("pause_ms", "int64?", "from the one to the other"),
+        ("rewind", "int64?", "records read twice at least: how far offsets went back"),
+        ("resolution_ms", "int64?", "usual time between two commits there"),
     ),
     "replays": (
         _RUN,
