@@ -1,0 +1,132 @@
+"""Topics meant to be joined: do equal keys lie in equal partition numbers?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from partage.keys.audit.pairs import KeyPairs
+from partage.keys.audit.readings import READINGS, canonical
+from partage.keys.audit.writers import Verdict
+
+__all__ = ["Broken", "Side", "broken_joins"]
+
+_EXAMPLES = 5
+#: Fewest keys in common by another reading before a serializer is blamed.
+_FEWEST_COMMON = 10
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """One topic of a join.
+
+    Attributes:
+        partitions: its count now.
+        seen, verdict: its pairs, and who wrote them.
+    """
+
+    topic: str
+    partitions: int
+    seen: KeyPairs
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """One reason why two topics do not join.
+
+    Attributes:
+        kind: ``partition counts``, ``partitioners``, ``serializers`` or ``keys apart``.
+        words: what differs.
+        examples: (key in the first topic, its partitions, key in the second, its partitions).
+    """
+
+    kind: str
+    topics: tuple[str, str]
+    words: str
+    examples: tuple[tuple[bytes, tuple[int, ...], bytes, tuple[int, ...]], ...] = ()
+
+
+def broken_joins(sides: Sequence[Side]) -> list[Broken]:
+    """What breaks a join of topics, pair by pair; empty where nothing was found.
+
+    Broken is what was seen, or is known to break: a pair of topics without a common key and
+    with unknown writers is not blamed.
+
+    >>> seen = KeyPairs.of([(b"k", 0)])
+    >>> import numpy as np
+    >>> few = Verdict("too few keys", (), 0.0, 1, np.zeros((0, 1), np.bool_))
+    >>> [b.words for b in broken_joins([Side("a", 3, seen, few), Side("b", 4, seen, few)])]
+    ['a has 3 partitions, b has 4']
+    """
+    out: list[Broken] = []
+    for i, one in enumerate(sides):
+        for other in sides[i + 1 :]:
+            out += _pair(one, other)
+    return out
+
+
+def _pair(one: Side, other: Side) -> Iterator[Broken]:
+    topics = (one.topic, other.topic)
+    if one.partitions != other.partitions:
+        words = f"{one.topic} has {one.partitions} partitions, {other.topic} has {other.partitions}"
+        yield Broken("partition counts", topics, words)
+    mine, theirs = _where(one.seen), _where(other.seen)
+    common = [key for key in mine if key in theirs]
+    apart = [key for key in common if mine[key] != theirs[key]]
+    examples = tuple((k, mine[k], k, theirs[k]) for k in apart[:_EXAMPLES])
+    differ = _families_differ(one, other)
+    if differ:
+        yield Broken("partitioners", topics, differ, examples)
+    elif apart and one.partitions == other.partitions:
+        words = f"{len(apart):,} of {len(common):,} common keys lie in other partitions"
+        yield Broken("keys apart", topics, words, examples)
+    yield from _serializers(one, other, mine, theirs, len(common))
+
+
+def _where(seen: KeyPairs) -> dict[bytes, tuple[int, ...]]:
+    out: dict[bytes, tuple[int, ...]] = {}
+    for key, p in zip(seen.keys, seen.partition.tolist(), strict=True):
+        out[key] = tuple(sorted({*out.get(key, ()), p}))
+    return out
+
+
+def _families_differ(one: Side, other: Side) -> str | None:
+    """In words, if one topic has a writer that the other has not."""
+    names = []
+    for side in (one, other):
+        found = {p for f in side.verdict.families for p in [f.name]}
+        rivals = {r.name for w in side.verdict.writers for r in w.rivals}
+        names.append((found, rivals))
+    (mine, mine_too), (theirs, theirs_too) = names
+    if not mine or not theirs:
+        return None
+    if mine <= theirs | theirs_too and theirs <= mine | mine_too:
+        return None
+    said = [f"{s.topic} by {' and '.join(sorted(n))}" for s, n in zip((one, other), (mine, theirs),
+            strict=True)]  # fmt: skip
+    return "written " + ", ".join(said)
+
+
+def _serializers(
+    one: Side,
+    other: Side,
+    mine: dict[bytes, tuple[int, ...]],
+    theirs: dict[bytes, tuple[int, ...]],
+    common: int,
+) -> Iterator[Broken]:
+    """Keys that are the same when read differently, and are not the same bytes."""
+    best: tuple[int, str, str, list[tuple[bytes, bytes]]] | None = None
+    read = [{r: canonical(list(side), r) for r in READINGS} for side in (mine, theirs)]
+    for a, left in read[0].items():
+        for b, right in read[1].items():
+            same = [(left[m], right[m]) for m in left if m in right and left[m] != right[m]]
+            if len(same) > (best[0] if best else 0):
+                best = (len(same), a, b, same)
+    if best is None or best[0] < _FEWEST_COMMON or best[0] <= common:
+        return
+    count, a, b, same = best
+    how = f"{one.topic} writes {a}, {other.topic} writes {b}" if a != b else f"both write {a}"
+    words = f"{count:,} keys are the same and written otherwise: {how}"
+    examples = tuple((k, mine[k], q, theirs[q]) for k, q in same[:_EXAMPLES])
+    yield Broken("serializers", (one.topic, other.topic), words, examples)

@@ -1,0 +1,227 @@
+"""Who wrote a topic, which keys are in two partitions, and which joins are broken."""
+
+from __future__ import annotations
+
+import random
+import struct
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from partage.errors import InvalidProblemError
+from partage.keys.audit import (
+    Family,
+    KeyPairs,
+    Side,
+    broken_joins,
+    families,
+    null_keys,
+    split_keys,
+    who_wrote,
+)
+from partage.keys.audit.chance import log_chance
+from partage.keys.audit.families import KeyPart
+
+
+def _adler(key: bytes) -> int:
+    """A second hash that has nothing to do with the first (crc of the key turned around)."""
+    return zlib.crc32(key[::-1] + b"!")
+
+
+_HASHES = {"crc": zlib.crc32, "other": _adler, "crc too": zlib.crc32}
+
+
+def place(name: str, keys: Sequence[bytes], partitions: int) -> NDArray[np.int32]:
+    """Stands for the partitioners: two hashes, one of them under two names."""
+    return np.array([_HASHES[name](k) % partitions for k in keys], np.int32)
+
+
+FAMILIES = families(_HASHES, place, windowed=["crc"])
+KEYS = [f"customer-{i}".encode() for i in range(400)]
+
+
+def _written(name: str, partitions: int, keys: Sequence[bytes] = KEYS, at: int = 0) -> list:
+    where = place(name, keys, partitions).tolist()
+    return [(k, p, at + i) for i, (k, p) in enumerate(zip(keys, where, strict=True))]
+
+
+def test_families_are_found_by_running() -> None:
+    """Partitioners that agree everywhere are one family, whatever they are called."""
+    whole = [f for f in FAMILIES if f.part is KeyPart.WHOLE]
+    assert [f.partitioners for f in whole] == [("crc", "crc too"), ("other",)]
+    assert {f.part for f in FAMILIES if f.name.startswith("crc")} == set(KeyPart)
+
+
+@pytest.mark.parametrize("name", ["crc", "other"])
+@pytest.mark.parametrize("partitions", [2, 3, 12, 100])
+def test_one_writer_is_named(name: str, partitions: int) -> None:
+    """A topic that one partitioner wrote gets its name, and nothing is left to explain."""
+    verdict = who_wrote(KeyPairs.of(_written(name, partitions)), [partitions], FAMILIES, place)
+    assert (verdict.status, verdict.explained) == ("named", 1.0)
+    assert [f.name for f in verdict.families] == [name]
+    assert verdict.writers[0].rivals == ()
+
+
+def test_a_topic_that_grew_has_one_family_at_two_counts() -> None:
+    """Records from before and after a growth are one family's, and its keys are split by it."""
+    seen = KeyPairs.of(_written("crc", 4) + _written("crc", 7, at=10_000))
+    verdict = who_wrote(seen, [4, 7], FAMILIES, place)
+    assert verdict.status == "named"
+    assert [(w.family.name, w.partitions) for w in verdict.writers] == [("crc", 4), ("crc", 7)]
+    assert verdict.writers[1].first_ms >= 10_000
+    split = split_keys(seen, verdict)
+    assert split.keys == split.grew > 100
+
+
+def test_the_second_writer_is_dated() -> None:
+    """Two writers are both named, and the later one's arrival is that of its first own key."""
+    seen = KeyPairs.of(_written("crc", 12) + _written("other", 12, at=50_000))
+    verdict = who_wrote(seen, [12], FAMILIES, place)
+    assert verdict.status == "mixed"
+    assert [f.name for f in verdict.families] == ["crc", "other"]
+    assert 50_000 <= verdict.writers[1].first_ms < 50_010
+    split = split_keys(seen, verdict)
+    assert split.keys == split.writers > 300
+    assert split.examples[0].seen[0][2] < split.examples[0].seen[1][2]
+
+
+def test_a_stray_record_does_not_date_a_writer() -> None:
+    """An explicit partition years earlier that happens to fit is not taken for its arrival."""
+    rng = random.Random(3)
+    strays = [(f"s{i}".encode(), rng.randrange(6), -1_000_000 + i) for i in range(40)]
+    seen = KeyPairs.of(strays + _written("crc", 6) + _written("other", 6, at=50_000))
+    verdict = who_wrote(seen, [6], FAMILIES, place)
+    assert [f.name for f in verdict.families] == ["crc", "other"]
+    assert verdict.writers[0].first_ms >= 0
+    assert verdict.writers[1].first_ms >= 50_000
+    assert verdict.explained < 1
+
+
+def test_windowed_keys_are_hashed_without_their_window() -> None:
+    """Keys of Streams' windows lie where the key alone would, and the family says so."""
+    keys = [k + struct.pack(">q", i) for i, k in enumerate(KEYS)]
+    where = place("crc", KEYS, 9).tolist()
+    seen = KeyPairs.of(list(zip(keys, where, strict=True)))
+    verdict = who_wrote(seen, [9], FAMILIES, place)
+    assert [f.part for f in verdict.families] == [KeyPart.WINDOWED]
+
+
+def test_false_alarms_are_rare() -> None:
+    """Of 2,000 random topics none is given a writer (the bound is one in ten thousand)."""
+    rng = random.Random(7)
+    for _ in range(2_000):
+        n, size = rng.choice([2, 3, 6, 48]), rng.choice([30, 60, 200])
+        seen = KeyPairs.of([(b"%d" % rng.randrange(10**6), rng.randrange(n)) for _ in range(size)])
+        assert who_wrote(seen, [n], FAMILIES, place).writers == ()
+
+
+def test_what_cannot_be_told_is_said() -> None:
+    """One partition fits everybody, and few keys fit too many."""
+    assert (
+        who_wrote(KeyPairs.of(_written("crc", 1)), [1], FAMILIES, place).status == "one partition"
+    )
+    few = KeyPairs.of(_written("crc", 3, KEYS[:29]))
+    assert who_wrote(few, [3], FAMILIES, place).status == "too few keys"
+
+
+def test_rivals_are_told() -> None:
+    """Where the keys fit two families alike, the other one is a rival and not silently dropped."""
+
+    def close(name: str, keys: Sequence[bytes], n: int) -> NDArray[np.int32]:
+        out = place("crc", keys, n)
+        return np.where([k == b"customer-3" for k in keys], 0, out) if name == "twin" else out
+
+    both = [Family(("crc",)), Family(("twin",))]
+    verdict = who_wrote(KeyPairs.of(_written("crc", 5)), [5], both, close)
+    assert [r.name for w in verdict.writers for r in w.rivals] in ([], ["twin"], ["crc"])
+    assert len(verdict.families) == 1
+    assert verdict.writers[0].rivals
+
+
+def test_keyless_records() -> None:
+    """Sticky, round robin, drawn and constant partitions are told apart, and few are not."""
+    rng = np.random.default_rng(5)
+    drawn = rng.integers(0, 6, 500).astype(np.int32)
+    assert null_keys(drawn, 6).behaviour == "drawn for each record"
+    assert null_keys(np.repeat(drawn[:40], 12), 6).behaviour == "sticky"
+    assert null_keys((np.arange(500) % 6).astype(np.int32), 6).behaviour == "round robin"
+    assert null_keys(np.full(50, 4, np.int32), 6).behaviour == "one partition"
+    assert null_keys(drawn[:29], 6).behaviour == "too few records"
+    assert null_keys(np.zeros(50, np.int32), 1).behaviour == "one partition only"
+
+
+def _side(topic: str, name: str, partitions: int, keys: Sequence[bytes] = KEYS) -> Side:
+    seen = KeyPairs.of(_written(name, partitions, keys))
+    return Side(topic, partitions, seen, who_wrote(seen, [partitions], FAMILIES, place))
+
+
+def test_a_join_that_holds() -> None:
+    """Same keys, count and partitioner: nothing to say."""
+    assert broken_joins([_side("a", "crc", 6), _side("b", "crc", 6)]) == []
+
+
+def test_a_join_broken_by_partitioner() -> None:
+    """Another partitioner is named, with keys that lie apart as examples."""
+    (found,) = broken_joins([_side("a", "crc", 6), _side("b", "other", 6)])
+    assert found.kind == "partitioners"
+    assert found.words == "written a by crc, b by other"
+    key, here, again, there = found.examples[0]
+    assert key == again
+    assert here != there
+
+
+def test_a_join_broken_by_count() -> None:
+    """Another partition count is named, not also the keys that lie apart because of it."""
+    assert [b.kind for b in broken_joins([_side("a", "crc", 6), _side("b", "crc", 8)])] == [
+        "partition counts"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "names"),
+    [
+        (lambda i: b"%d" % i, lambda i: struct.pack(">q", i), ("text", "long (8 bytes)")),
+        (lambda i: b"%d" % i, lambda i: struct.pack(">i", i), ("text", "int (4 bytes)")),
+        (lambda i: b"k%d" % i, lambda i: b'"k%d"' % i, ("text", "JSON")),
+        (
+            lambda i: b"k%02d" % i,
+            lambda i: b"\0\0\0\0\x07\x06k%02d" % i,
+            ("text", "Avro with registry header"),
+        ),
+        (
+            lambda i: b'{"a":%d,"b":1}' % i,
+            lambda i: b'{"b": 1, "a": %d}' % i,
+            ("JSON", "JSON"),
+        ),
+    ],
+)
+def test_a_join_broken_by_serializer(one, other, names) -> None:
+    """The same keys in other bytes are found by reading them as what they may be."""
+    left, right = [one(i) for i in range(60)], [other(i) for i in range(60)]
+    found = broken_joins([_side("a", "crc", 6, left), _side("b", "crc", 6, right)])
+    assert [b.kind for b in found] == ["serializers"]
+    for name in names:
+        assert name in found[0].words
+    assert found[0].examples[0][0] != found[0].examples[0][2]
+
+
+def test_chance_is_an_upper_bound() -> None:
+    """The bound is never below the true tail of the binomial distribution."""
+    from math import comb, log
+
+    for n, p in ((10, 0.5), (40, 1 / 12), (7, 1 / 3)):
+        for k in range(n + 1):
+            tail = sum(comb(n, i) * p**i * (1 - p) ** (n - i) for i in range(k, n + 1))
+            assert log_chance(k, n, p) >= log(tail) - 1e-9
+
+
+def test_damaged_pairs() -> None:
+    """Columns that do not fit together, and negative partitions, are refused by name."""
+    with pytest.raises(InvalidProblemError, match="negative"):
+        KeyPairs.of([(b"a", -1)])
+    one = np.ones(1, np.int64)
+    with pytest.raises(InvalidProblemError, match="length"):
+        KeyPairs([b"a"], np.zeros(2, np.int32), one, one, one)
