@@ -10,9 +10,12 @@ from typing import Final
 __all__ = [
     "DONE",
     "FAILED",
+    "FROM_OWN",
+    "FROM_RECORD",
     "NOT_REPLAYED",
     "NOT_YET",
     "OFFSETS_ONLY",
+    "READINGS",
     "RECORDED",
     "REFUSED",
     "REPLAYED",
@@ -21,6 +24,13 @@ __all__ = [
 
 #: The name under which the record itself stands among the strategies.
 RECORDED: Final = "recorded"
+
+#: Each rebalance by itself, from what the record says was owned before it.
+FROM_RECORD: Final = "from_record"
+#: The recorded causes, lived through with a past of one's own.
+FROM_OWN: Final = "from_own"
+#: How a rebalance is told: column ``reading`` of table ``replays``.
+READINGS: Final = (RECORDED, FROM_RECORD, FROM_OWN)
 
 #: The strategy has a plan.
 DONE: Final = "done"

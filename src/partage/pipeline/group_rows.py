@@ -25,6 +25,7 @@ from partage.history.replaying import Replayed, Replayer
 from partage.pipeline.decode import Kind
 from partage.pipeline.judging import Judge
 from partage.pipeline.totals import GroupTotals
+from partage.statuses import FROM_OWN, RECORDED
 from partage.wire.group_log import decode_record
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ class GroupRows:
         for i, member in enumerate(found.first.members):
             self._write("members", {**at, "position": i, **_member_row(member, found.first)})
         for replayed in self._replayer.feed(found):
-            self._write("replays", {**at, **_replay_row(replayed)})
+            self._write("replays", {**at, **_replay_row(replayed, found)})
             self._totals.replayed(found.number, replayed)
 
     def _topic_id(self, topic: str, time_ms: int) -> str | None:
@@ -230,9 +231,12 @@ def _pairs(pairs: Pairs) -> list[dict[str, Any]]:
     return [{"topic": topic, "partitions": list(numbers)} for topic, numbers in pairs]
 
 
-def _replay_row(r: Replayed) -> dict[str, Any]:
+def _replay_row(r: Replayed, found: Generation) -> dict[str, Any]:
     m = r.measured
     return {
+        "policy": r.strategy, "protocol": found.protocol, "step": 0, "caused": True,
+        "reading": RECORDED if r.strategy == RECORDED else FROM_OWN,
+        "time_ms": found.timestamp_ms, "members": len(found.first.members),
         "strategy": r.strategy, "status": r.status, "claimed": r.claimed, "agrees": r.agrees,
         "counts": r.counts, "judged_by": r.judged_by, "detail": r.detail,
         "partitions": r.partitions, "spread": m.spread,

@@ -10,7 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from partage.history.causes import CAUSE_KINDS
-from partage.statuses import NOT_REPLAYED, OFFSETS_ONLY, RECORDED, REPLAYED, STATUSES
+from partage.statuses import (
+    NOT_REPLAYED,
+    OFFSETS_ONLY,
+    READINGS,
+    RECORDED,
+    REPLAYED,
+    STATUSES,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -181,23 +188,35 @@ COLUMNS: dict[str, tuple[_Column, ...]] = {
         _GROUP,
         _INCARNATION,
         _GENERATION,
-        ("strategy", "string", f"strategy; {RECORDED!r} is what the log has"),
+        ("policy", "string", f"policy, see docs/policies.md; {RECORDED!r} is what the log has"),
+        ("strategy", "string", f"its strategy; {RECORDED!r} is what the log has"),
+        ("protocol", "string", "eager, cooperative or consumer; of the record, its own"),
+        ("reading", "string", _one_of(READINGS)),
+        ("step", "int32", "0, then 1, ... for what follows from it (second phases, late expiries)"),
+        ("caused", "bool", "false: under this policy this rebalance does not happen"),
+        ("time_ms", "int64", "when it happens under this policy"),
         ("status", "string", _one_of(STATUSES)),
-        ("claimed", "bool", "whether the group had chosen it"),
+        ("claimed", "bool", "whether the group had chosen its strategy"),
         ("agrees", "bool?", "the record is its plan; only where claimed and it could be run"),
         ("counts", "bool", "whether the agreement counts: members are all Java, strategy exact"),
         ("judged_by", "string?", "whose rule the agreement is about: the leader's dialect, or it"),
         (
             "detail",
             "string?",
-            "why it refused or failed; or why record and plan differ",
+            "why it refused, failed or does not happen; or why record and plan differ",
         ),
         ("partitions", "int32?", "partitions assigned"),
+        ("members", "int32?", "members that took part"),
         ("spread", "int32?", "largest minus smallest load of members that could have some"),
-        ("idle", "int32?", "members without any partition that could have some"),
-        ("moved", "int32?", "partitions that changed owner against its own plan before"),
-        ("avoidable", "int32?", "of these, moves that no equally even plan needs"),
         ("best_spread", "int32?", "spread of the best plan there is for the problem"),
+        ("idle", "int32?", "members without any partition that could have some"),
+        ("moved", "int32?", "partitions that went from one living member to another"),
+        ("avoidable", "int32?", "of these, moves that no equally even plan needs"),
+        ("stopped_low_ps", "double?", "partition-seconds in which nobody read, at least"),
+        ("stopped_high_ps", "double?", "partition-seconds in which nobody read, at most"),
+        ("reread_low", "int64?", "records read twice, at least"),
+        ("reread_high", "int64?", "records read twice, at most"),
+        ("load_spread", "double?", "largest minus smallest load in records a second, as committed"),
         ("rack_mismatches", "int32?", "partitions owned outside the racks of their replicas"),
         ("colocation", "double?", "share of equal partition numbers with one owner"),
         ("breaches", "int32?", "rules that the judge found broken"),
