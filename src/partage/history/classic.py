@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from partage.history.causes import Cause
 from partage.history.records import ClassicState, Place
+from partage.history.targets import TargetInput
 
 __all__ = ["ClassicGroup", "ClassicRecord", "Generation", "Life"]
 
@@ -51,6 +52,9 @@ class Generation:
         previous: the one before it in the log, None if there is none.
         protocol: classic, consumer, share or streams.
         causes: why it happened, the one that counts first.
+        target: what the coordinator went by; None for classic generations.
+        taken_over: the same assignment written in the other protocol's form when the group
+            was migrated: nobody decided anything, so it has the number of the one before.
     """
 
     incarnation: int
@@ -64,6 +68,8 @@ class Generation:
     rewrites: tuple[tuple[Place, int, ClassicState], ...] = ()
     protocol: str = "classic"
     causes: tuple[Cause, ...] = ()
+    target: TargetInput | None = None
+    taken_over: bool = False
 
     @property
     def number(self) -> int:
@@ -127,6 +133,11 @@ class ClassicGroup:
         else:
             yield from self._state(record, record.state)
 
+    def begin_again(self) -> None:
+        """The group was deleted while it was of another protocol: numbers begin again."""
+        self.incarnation += 1
+        self._last_number, self._epoch = None, None
+
     def finish(self) -> Iterator[Generation | Life]:
         """What is still open when the log ends."""
         yield from self._close()
@@ -153,6 +164,7 @@ class ClassicGroup:
         self._open = Generation(
             self.incarnation, record.place, record.timestamp_ms, state, state, 1, gap,
             replace(now, previous=None) if now is not None else None,
+            taken_over=self._epoch is not None and self._epoch == state.generation,
         )  # fmt: skip
         self._last_number, self._epoch = state.generation, None
 

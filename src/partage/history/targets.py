@@ -1,0 +1,35 @@
+"""What the coordinator knew when it decided on a target assignment: input of its assignor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from partage.history.server_records import ById
+
+__all__ = ["Roles", "TargetInput"]
+
+#: (role, (topic id or subtopology, numbers)) of one member; consumers and share: owner only.
+Roles = tuple[tuple[str, ById], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetInput:
+    """Previous targets and settings behind one target assignment (KIP-848, KIP-932, KIP-1071).
+
+    Attributes:
+        target: member id -> what it was given by role, by topic id or subtopology.
+        before: member id -> its target before, in the order of its record; a static member
+            that came back has that of the member it replaced.
+        known: whether ``before`` is whole; False where the log does not go back that far.
+        assignable: partitions that may be given at all, by topic id (share groups: those
+            whose share state is initialised); None for all.
+        decided_ms: ``assignmentTimestamp``; None if the record has none: nobody decided,
+            the assignment of a classic group was taken over.
+    """
+
+    target: Mapping[str, Roles]
+    before: Mapping[str, Roles]
+    known: bool
+    assignable: ById | None
+    decided_ms: int | None
