@@ -16,11 +16,23 @@ from numpy.typing import NDArray
 
 from partage.history.records import Place
 
-__all__ = ["MINUTE_MS", "CommitRun", "Commits", "Runs", "merged", "runs"]
+__all__ = [
+    "MINUTE_MS",
+    "CommitRun",
+    "Commits",
+    "Minutes",
+    "Runs",
+    "Standing",
+    "merged",
+    "runs",
+    "stretches",
+]
 
 MINUTE_MS = 60_000
 #: Between two damaged times there may be more than a column of int64 holds.
 _LONGEST_WAIT = (1 << 63) - 1
+#: Minutes of one partition that are kept open at a time.
+_OPEN_MINUTES = 2
 
 Int32Array = NDArray[np.int32]
 Int64Array = NDArray[np.int64]
@@ -39,6 +51,8 @@ class Commits:
         offset: the committed offset.
         real: False for a tombstone (the offset is forgotten, and ``offset`` has no meaning).
         transactional: whether it was part of a transaction.
+        stretch: a number that is another one behind each record of its group (see
+            `stretches`); None for no such records.
     """
 
     pair: Int32Array
@@ -49,6 +63,7 @@ class Commits:
     offset: Int64Array
     real: BoolArray
     transactional: BoolArray
+    stretch: Int64Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +91,43 @@ class Runs:
     largest_gap_ms: Int64Array
 
 
+class Standing(NamedTuple):
+    """Records by their group's number and their place; int64[n] each, in any order."""
+
+    group: Int64Array
+    log_partition: Int64Array
+    log_offset: Int64Array
+
+
+def stretches(commits: Standing, records: Standing) -> Int64Array:
+    """int64[n]: numbers of commits, equal where no record of their group stands between them.
+
+    Runs that are cut by it can be put in order with the group's records: no run has commits on
+    both sides of a rebalance.
+
+    Args:
+        commits: the places from which on commits count.
+        records: those of group records.
+
+    >>> at, zero = np.array([4, 6, 9]), np.zeros(3, np.int64)
+    >>> one = Standing(zero[:1], zero[:1], np.array([7]))
+    >>> stretches(Standing(zero, zero, at), one).tolist()
+    [0, 0, 1]
+    """
+    count = len(commits.group)
+    both = [np.concatenate(pair).astype(np.int64) for pair in zip(commits, records, strict=True)]
+    order = np.lexsort(both[::-1])
+    is_record = order >= count
+    before = np.cumsum(is_record)
+    out = np.empty(count, np.int64)
+    out[order[~is_record]] = before[~is_record]
+    return out
+
+
 def runs(of: Commits) -> Runs:
     """Commits in log order, reduced to one run for each group, topic, partition and minute.
+
+    Where they have a ``stretch``, minutes are cut at it.
 
     >>> few, many = np.zeros(2, np.int32), np.zeros(2, np.int64)
     >>> yes = np.ones(2, bool)
@@ -89,8 +139,9 @@ def runs(of: Commits) -> Runs:
     # A damaged record may have any 64 bits for its time: the first minute has no whole beginning.
     earliest = np.iinfo(np.int64).min + MINUTE_MS
     minute = np.maximum(of.time_ms, earliest) // MINUTE_MS * MINUTE_MS
-    order = np.lexsort((minute, of.partition, of.pair))  # stable: log order within a run
-    keys = (of.pair[order], of.partition[order], minute[order])
+    cut = (minute,) if of.stretch is None else (minute, of.stretch)
+    order = np.lexsort((*cut, of.partition, of.pair))  # stable: log order within a run
+    keys = [key[order] for key in (of.pair, of.partition, *cut)]
     new = np.ones(len(order), bool)
     new[1:] = np.any([key[1:] != key[:-1] for key in keys], axis=0)
     start = np.flatnonzero(new)
@@ -153,6 +204,14 @@ class CommitRun(NamedTuple):
     tombstones: int
     largest_gap_ms: int | None
 
+    @classmethod
+    def of(cls, group: str, topic: str, partition: int, time_ms: int, offset: int) -> CommitRun:
+        """One commit as a run of its own, at no particular place in the log."""
+        return cls(
+            group, topic, partition, time_ms // MINUTE_MS * MINUTE_MS, Place(0, 0), Place(0, 0),
+            time_ms, time_ms, offset, offset, 1, 0, 0, None,
+        )  # fmt: skip
+
     @property
     def key(self) -> tuple[str, str, int, int]:
         """Group, topic, partition, minute."""
@@ -209,3 +268,41 @@ def _waited(before: CommitRun | None, run: CommitRun) -> CommitRun:
         return run
     wait = min(max(0, run.first_ms - before.last_ms), _LONGEST_WAIT)
     return run._replace(largest_gap_ms=max(wait, run.largest_gap_ms or 0))
+
+
+class Minutes:
+    """Runs in log order, cut at group records, as one run for each partition and minute.
+
+    What `merged` does for runs ordered by minute; this one takes those of all partitions of a
+    group as they come, and keeps two minutes a partition: clocks of coordinators differ a little.
+
+    >>> minutes, run = Minutes(), CommitRun.of("g", "t", 0, 59_000, 7)
+    >>> [minutes.feed(run), minutes.feed(CommitRun.of("g", "t", 0, 59_500, 8))]
+    [[], []]
+    >>> [(r.commits, r.largest_gap_ms) for r in minutes.finish()]
+    [(2, 500)]
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[str, str, int], dict[int, CommitRun]] = {}
+        self._before: dict[tuple[str, str, int], CommitRun] = {}
+
+    def feed(self, run: CommitRun) -> list[CommitRun]:
+        """Minutes that are over by now."""
+        held = self._open.setdefault(run.key[:3], {})
+        known = held.get(run.minute_ms)
+        held[run.minute_ms] = run if known is None else _joined(known, run)
+        over = [] if len(held) <= _OPEN_MINUTES else [min(held)]
+        return [self._closed(held.pop(minute)) for minute in over]
+
+    def finish(self) -> Iterator[CommitRun]:
+        """The minutes that are still open."""
+        for held in self._open.values():
+            for minute in sorted(held):
+                yield self._closed(held[minute])
+        self._open = {}
+
+    def _closed(self, run: CommitRun) -> CommitRun:
+        before = self._before.get(run.key[:3])
+        self._before[run.key[:3]] = run
+        return _waited(before, run)

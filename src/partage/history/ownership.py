@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from partage.history.classic import Generation, Life
-from partage.history.records import ClassicState, MemberState
+from partage.history.held import OWNER, Held
+from partage.history.records import MemberState
 
 __all__ = ["Interval", "Ownership", "assigned_pairs"]
 
@@ -25,9 +26,11 @@ class Interval:
     from_generation: int
     to_ms: int | None = None
     to_generation: int | None = None
+    role: str = OWNER
 
 
-_Key = tuple[str, str | None, int, str]
+#: Topic, its id, partition, owner, role.
+_Key = tuple[str, str | None, int, str, str]
 
 
 def assigned_pairs(member: MemberState) -> tuple[tuple[str, int], ...]:
@@ -40,7 +43,12 @@ def assigned_pairs(member: MemberState) -> tuple[tuple[str, int], ...]:
 
 
 class Ownership:
-    """Intervals of one group: feed generations in order; each call yields those that ended.
+    """Intervals of one group: feed what its history gives, in order; each call yields those
+    that ended.
+
+    A classic group's members own what their generation gave them. Members of other groups own
+    what their current assignment says: a partition may be ``releasing`` while its member has
+    still to let go of it, and tasks of Kafka Streams have roles of their own.
 
     Args:
         topic_id: (topic name, time in ms) -> id of the topic of that name then, or None. A
@@ -50,38 +58,64 @@ class Ownership:
     def __init__(self, topic_id: Callable[[str, int], str | None]) -> None:
         self._topic_id = topic_id
         self._open: dict[_Key, Interval] = {}
+        #: Ended at the newest time: a migration takes everything and gives it again at once.
+        self._ended: dict[_Key, Interval] = {}
 
-    def feed(self, found: Generation | Life) -> Iterator[Interval]:
-        """Intervals that end with this generation, or with the group's life."""
-        if isinstance(found, Generation):
-            yield from self._become(found, found.first)
-        elif found.what in ("deleted", "migrated"):
-            yield from self._end(list(self._open), found.timestamp_ms, found.generation)
+    def feed(self, found: Generation | Life | Held) -> Iterator[Interval]:
+        """Intervals that have ended for good by now."""
+        time_ms = found.time_ms if isinstance(found, Held) else found.timestamp_ms
+        yield from self._settled(time_ms)
+        if isinstance(found, Held):
+            self._become(found.epoch, time_ms, self._held(found), found.owner)
+        elif isinstance(found, Life):
+            if found.what in ("deleted", "migrated"):
+                self._become(found.generation, time_ms, {}, None)
+        elif found.protocol == "classic":
+            self._become(found.number, time_ms, self._assigned(found), None)
 
     def finish(self) -> Iterator[Interval]:
-        """The intervals that last when the log ends."""
+        """The intervals that ended at last, and those that last when the log ends."""
+        yield from self._ended.values()
         yield from self._open.values()
-        self._open = {}
+        self._open, self._ended = {}, {}
 
-    def _become(self, found: Generation, state: ClassicState) -> Iterator[Interval]:
+    def _settled(self, time_ms: int) -> Iterator[Interval]:
+        gone = [key for key, interval in self._ended.items() if interval.to_ms != time_ms]
+        for key in gone:
+            yield self._ended.pop(key)
+
+    def _assigned(self, found: Generation) -> dict[_Key, Interval]:
         now: dict[_Key, Interval] = {}
-        for member in state.members:
+        for member in found.first.members:
             for topic, p in assigned_pairs(member):
                 topic_id = self._topic_id(topic, found.timestamp_ms)
-                now[topic, topic_id, p, member.owner] = Interval(
+                now[topic, topic_id, p, member.owner, OWNER] = Interval(
                     found.incarnation, topic_id, topic, p, member.id, member.instance,
                     found.timestamp_ms, found.number,
                 )  # fmt: skip
-        yield from self._end(
-            [key for key in self._open if key not in now], found.timestamp_ms, found.number
-        )
-        for key, interval in now.items():
-            self._open.setdefault(key, interval)
+        return now
 
-    def _end(self, keys: list[_Key], time_ms: int, generation: int) -> Iterator[Interval]:
-        for key in keys:
-            i = self._open.pop(key)
-            yield Interval(
-                i.incarnation, i.topic_id, i.topic, i.partition, i.member, i.instance,
-                i.from_ms, i.from_generation, time_ms, generation,
-            )  # fmt: skip
+    def _held(self, found: Held) -> dict[_Key, Interval]:
+        return {
+            (topic, topic_id, p, found.owner, role): Interval(
+                found.incarnation, topic_id, topic, p, found.member, found.instance,
+                found.time_ms, found.epoch, role=role,
+            )
+            for role, topic_id, topic, p in found.parts
+        }  # fmt: skip
+
+    def _become(
+        self, number: int, time_ms: int, now: dict[_Key, Interval], owner: str | None
+    ) -> None:
+        """What ``owner`` has (all of the group if None) is what ``now`` says."""
+        lost = [k for k in self._open if k not in now and owner in (None, k[3])]
+        for key in lost:
+            gone = self._open.pop(key)
+            self._ended[key] = replace(gone, to_ms=time_ms, to_generation=number)
+        for key, interval in now.items():
+            if key in self._open:
+                continue
+            back = self._ended.pop(key, None)
+            self._open[key] = (
+                interval if back is None else replace(back, to_ms=None, to_generation=None)
+            )

@@ -1,10 +1,22 @@
-"""How long a partition was without commits around a rebalance, and what was read twice."""
+"""How long a partition was without commits around a rebalance, and what was read twice.
+
+Commits come reduced to runs (`partage.history.commits`), cut at each group record, so that no
+run stands on both sides of a rebalance. Runs and rebalances are fed in log order; what is kept
+is one small state a partition, however long the history is.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-__all__ = ["Pause"]
+from partage.history.commits import CommitRun
+
+__all__ = ["Pause", "PauseTracker"]
+
+#: Rebalances that may wait for a partition's next commit; of older ones it is not known.
+_MOST_WAITING = 64
 
 
 class Pause(NamedTuple):
@@ -37,3 +49,107 @@ class Pause(NamedTuple):
         if self.last_ms is None or self.first_ms is None:
             return None
         return max(0, self.first_ms - self.last_ms)
+
+
+@dataclass(slots=True)
+class _Partition:
+    """What one partition's commits have told so far.
+
+    Attributes:
+        last_ms, last_offset: of its newest commit; None after a tombstone.
+        waited_ms, waits: time between neighbouring commits without a rebalance between, added
+            up, and how many there were.
+        waiting: pauses that lack their first commit afterwards, oldest first.
+        fresh: no rebalance has been since the newest commit.
+    """
+
+    last_ms: int | None = None
+    last_offset: int | None = None
+    waited_ms: int = 0
+    waits: int = 0
+    waiting: list[Pause] = field(default_factory=list)
+    fresh: bool = False
+
+    @property
+    def usual_ms(self) -> int | None:
+        """The mean time between two commits; None before two were seen."""
+        return self.waited_ms // self.waits if self.waits else None
+
+
+class PauseTracker:
+    """The pauses of one group: feed rebalances and runs of commits in log order.
+
+    >>> tracker, run = PauseTracker(), CommitRun.of("g", "t", 0, 1_000, 7)
+    >>> tracker.commits(run), tracker.rebalance(0, 4, [("t", 0)])
+    ([], [])
+    >>> after = CommitRun.of("g", "t", 0, 4_000, 5)
+    >>> [(p.pause_ms, p.rewind) for p in tracker.commits(after)]
+    [(3000, 2)]
+    """
+
+    def __init__(self) -> None:
+        self._partitions: dict[tuple[str, int], _Partition] = {}
+
+    def rebalance(
+        self, incarnation: int, generation: int, partitions: Iterable[tuple[str, int]]
+    ) -> list[Pause]:
+        """A rebalance stands here.
+
+        Args:
+            incarnation: of the group.
+            generation: of the rebalance.
+            partitions: those assigned in it or in the one before; others do not pause.
+
+        Returns:
+            Pauses of earlier rebalances that are not waited for any longer.
+        """
+        given_up = []
+        for topic, number in partitions:
+            state = self._partitions.setdefault((topic, number), _Partition())
+            pause = Pause(
+                incarnation, generation, topic, number, state.last_ms, None, None, state.usual_ms
+            )
+            if len(state.waiting) == _MOST_WAITING:
+                given_up.append(state.waiting.pop(0))
+            state.waiting.append(pause)
+            state.fresh = False
+        return given_up
+
+    def commits(self, run: CommitRun) -> list[Pause]:
+        """Commits of one partition that stand here; the pauses that end with them."""
+        state = self._partitions.setdefault((run.topic, run.partition), _Partition())
+        if not run.commits:  # tombstones: what was committed before is forgotten
+            state.last_offset = None
+            return []
+        ended = [self._ended(pause, run, state) for pause in state.waiting]
+        state.waiting = []
+        state.waited_ms += max(0, run.last_ms - run.first_ms)
+        state.waits += run.commits - 1
+        if state.fresh and state.last_ms is not None and run.first_ms >= state.last_ms:
+            state.waited_ms += run.first_ms - state.last_ms
+            state.waits += 1
+        state.last_ms, state.last_offset = run.last_ms, run.last_offset
+        state.fresh = True
+        return ended
+
+    def _ended(self, pause: Pause, run: CommitRun, state: _Partition) -> Pause:
+        rewind = None
+        if state.last_offset is not None and run.first_offset is not None:
+            rewind = max(0, state.last_offset - run.first_offset)
+        return pause._replace(first_ms=run.first_ms, rewind=rewind)
+
+    def last_ms(self, topic: str, partition: int) -> int | None:
+        """Time of a partition's newest commit so far; None if there was none."""
+        state = self._partitions.get((topic, partition))
+        return None if state is None else state.last_ms
+
+    def usual_ms(self, topic: str, partition: int) -> int | None:
+        """The usual time between two commits of a partition; None where it is not known."""
+        state = self._partitions.get((topic, partition))
+        return None if state is None else state.usual_ms
+
+    def finish(self) -> Iterator[Pause]:
+        """Pauses whose partition has no commit any more before the log ends."""
+        for state in self._partitions.values():
+            yield from state.waiting
+            state.waiting = []
