@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import WireFormatError
-from partage.history.commits import Commits, Runs, runs
+from partage.history.commits import Commits, Runs, Standing, runs, stretches
 from partage.history.transactions import Effects, Outcome, Transactions
 from partage.pipeline.tally import Tally
 from partage.wire.columns import BinaryColumn
@@ -164,7 +165,7 @@ def decoded(table: pa.Table, transactions: Transactions) -> Iterator[pa.RecordBa
     rows += _others(placed, found, tally)
     tally.commit_types(found.key_version, found.value_version)
     tally.outcomes(effects.outcome[found.row])
-    made = runs(_that_count(placed, found, effects))
+    made = runs(_that_count(placed, found, effects, rows))
     if len(made.pair):
         yield _batch_of_runs(made, found.pairs)
     rows.append({"kind": Kind.TALLY, "text": tally.to_json()})
@@ -192,17 +193,28 @@ def _placed(table: pa.Table) -> tuple[_Placed, list[tuple[_Raw, str]]]:
     from pyarrow import compute
 
     names = ("partition", "offset", "timestamp_ms")
-    whole = pa.array(np.ones(table.num_rows, bool))
-    for name in names:
-        whole = compute.and_(whole, compute.is_valid(table[name]).combine_chunks())
-    good = table.filter(whole).sort_by([("partition", "ascending"), ("offset", "ascending")])
-    lost = []
-    for row in table.filter(compute.invert(whole)).to_pylist():
-        null = next(name for name in names if row[name] is None)
-        lost.append((_Raw(**{name: row[name] for name in _Raw._fields}), null))
+    good, lost = table, []
+    if any(table[name].null_count for name in names):
+        whole = pa.array(np.ones(table.num_rows, bool))
+        for name in names:
+            whole = compute.and_(whole, compute.is_valid(table[name]).combine_chunks())
+        good = table.filter(whole)
+        for row in table.filter(compute.invert(whole)).to_pylist():
+            null = next(name for name in names if row[name] is None)
+            lost.append((_Raw(**{name: row[name] for name in _Raw._fields}), null))
     partition, offset, timestamp_ms = (good[name].to_numpy() for name in names)
+    if not _in_order(partition, offset):
+        order = np.lexsort((offset, partition))
+        partition, offset, timestamp_ms = partition[order], offset[order], timestamp_ms[order]
+        good = good.take(order)
     key, value = (_column(good[name]) for name in ("key", "value"))
     return _Placed(partition, offset, timestamp_ms, key, value), lost
+
+
+def _in_order(first: NDArray[Any], second: NDArray[Any]) -> bool:
+    """Whether rows are sorted by two columns, as those of a log mostly are."""
+    up, same = first[1:] > first[:-1], first[1:] == first[:-1]
+    return bool(np.all(up | (same & (second[1:] >= second[:-1]))))
 
 
 def _column(cells: pa.ChunkedArray) -> BinaryColumn:
@@ -217,10 +229,12 @@ def _effects(placed: _Placed, transactions: Transactions, tally: Tally) -> Effec
     """From which offset and time on each record counts; its place and time are noted."""
     count = len(placed.partition)
     made = Effects(np.empty(count, np.int8), np.empty(count, np.int64), np.empty(count, np.int64))
-    for p in np.unique(placed.partition).tolist():
-        mine = np.flatnonzero(placed.partition == p)
+    new = np.flatnonzero(placed.partition[1:] != placed.partition[:-1]) + 1
+    edges = [0, *new.tolist(), count] if count else []
+    for first, end in pairwise(edges):
+        p, mine = int(placed.partition[first]), slice(first, end)
         offset, time_ms = placed.offset[mine], placed.timestamp_ms[mine]
-        tally.ranges[p] = [[int(offset[0]), int(offset[-1]), len(mine)]]
+        tally.ranges[p] = [[int(offset[0]), int(offset[-1]), end - first]]
         tally.seen(int(time_ms.min()))
         tally.seen(int(time_ms.max()))
         found = transactions.effects(p, offset, time_ms)
@@ -230,18 +244,44 @@ def _effects(placed: _Placed, transactions: Transactions, tally: Tally) -> Effec
     return made
 
 
-def _that_count(placed: _Placed, found: OffsetCommits, effects: Effects) -> Commits:
-    """Commits that took effect, in the order in which they did."""
+def _that_count(
+    placed: _Placed, found: OffsetCommits, effects: Effects, records: list[_Row]
+) -> Commits:
+    """Commits that took effect, in the order in which they did; cut at their group's records."""
     outcome = effects.outcome[found.row]
     kept = np.flatnonzero((outcome == Outcome.PLAIN) | (outcome == Outcome.COMMITTED))
     row = found.row[kept]
-    order = np.lexsort((effects.offset[row], placed.partition[row]))
-    kept, row = kept[order], row[order]
+    if not _in_order(placed.partition[row], effects.offset[row]):
+        order = np.lexsort((effects.offset[row], placed.partition[row]))
+        kept, row = kept[order], row[order]
+    pair, log_partition = found.pair[kept], placed.partition[row]
+    stretch = _stretches(found.pairs, pair, log_partition, effects.offset[row], records)
     return Commits(
-        found.pair[kept], found.partition[kept], placed.partition[row], effects.offset[row],
+        pair, found.partition[kept], log_partition, effects.offset[row],
         effects.time_ms[row], found.offset[kept], found.value_version[kept] != TOMBSTONE,
-        outcome[kept] == Outcome.COMMITTED,
+        outcome[kept] == Outcome.COMMITTED, stretch,
     )  # fmt: skip
+
+
+def _stretches(
+    pairs: list[tuple[str, str]],
+    pair: NDArray[np.int32],
+    log_partition: NDArray[np.int64],
+    log_offset: NDArray[np.int64],
+    records: list[_Row],
+) -> NDArray[np.int64] | None:
+    """Which commits stand between the same two records of their group."""
+    mine = [row for row in records if row["kind"] == Kind.GROUP_RECORD]
+    if not mine or not len(pair):
+        return None
+    number: dict[str, int] = {}
+    group_of = np.array([number.setdefault(g, len(number)) for g, _ in pairs], np.int64)
+    places = [
+        (number.setdefault(row["group"], len(number)), row["log_partition"], row["log_offset"])
+        for row in mine
+    ]
+    at = np.array(places, np.int64).T
+    return stretches(Standing(group_of[pair], log_partition, log_offset), Standing(*at))
 
 
 def _others(placed: _Placed, found: OffsetCommits, tally: Tally) -> list[_Row]:

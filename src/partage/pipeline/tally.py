@@ -48,9 +48,14 @@ class Tally:
 
     def commit_types(self, number: NDArray[np.int16], version: NDArray[np.int16]) -> None:
         """Offset commits: key and value version of each."""
-        counted = Counter(zip(number.tolist(), version.tolist(), strict=True))
-        for (key, value), records in counted.items():
-            self.type(key, RECORD_TYPES[key], None if value == TOMBSTONE else value, records)
+        if not len(number):
+            return
+        width = int(version.max()) - TOMBSTONE + 1
+        counted = np.bincount(number.astype(np.int64) * width + (version - TOMBSTONE))
+        for place in np.flatnonzero(counted).tolist():
+            key, value = place // width, place % width + TOMBSTONE
+            known = None if value == TOMBSTONE else value
+            self.type(key, RECORD_TYPES[key], known, int(counted[place]))
 
     def outcomes(self, outcome: NDArray[np.int8]) -> None:
         """Offset commits: what became of each."""
