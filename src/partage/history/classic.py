@@ -133,6 +133,11 @@ class ClassicGroup:
         else:
             yield from self._state(record, record.state)
 
+    @property
+    def opened(self) -> Generation | None:
+        """The generation that is still going on."""
+        return self._open
+
     def begin_again(self) -> None:
         """The group was deleted while it was of another protocol: numbers begin again."""
         self.incarnation += 1

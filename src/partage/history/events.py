@@ -12,9 +12,13 @@ from dataclasses import dataclass
 from partage.history.classic import Generation, Life
 from partage.history.records import ClassicState, MemberState, Place
 
-__all__ = ["Change", "Event", "change_of", "events_of"]
+__all__ = ["INFERRED", "RECORDED", "Change", "Event", "change_of", "events_of", "topics_of_member"]
 
 RECORDED, INFERRED = "recorded", "inferred"
+#: Kinds of causes that are events; a migration is one of the group's life.
+_HAPPENINGS = (
+    "join", "leave", "expiry", "bounce", "resubscription", "topics", "strategy", "follow-up",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +81,14 @@ def change_of(before: ClassicState | None, after: ClassicState) -> Change:
         tuple(m for k, m in new.items() if k not in old),
         tuple(m for k, m in old.items() if k not in new),
         tuple((a, b) for a, b in both if a.id != b.id),
-        tuple((a, b) for a, b in both if _topics(a) != _topics(b)),
+        tuple((a, b) for a, b in both if topics_of_member(a) != topics_of_member(b)),
         strategies if all(strategies) and len(set(strategies)) == 2 else None,  # type: ignore[arg-type]
         leaders if all(leaders) and len(set(leaders)) == 2 and leaders[0] in stayed else None,  # type: ignore[arg-type]
     )
 
 
-def _topics(member: MemberState) -> tuple[str, ...]:
+def topics_of_member(member: MemberState) -> tuple[str, ...]:
+    """Its subscribed topics, sorted, each once."""
     return () if member.subscription is None else tuple(sorted(set(member.subscription.topics)))
 
 
@@ -102,11 +107,10 @@ class Event:
     detail: str | None = None
 
 
-def events_of(found: Generation | Life, topics_changed: tuple[str, ...] = ()) -> Iterator[Event]:
+def events_of(found: Generation | Life) -> Iterator[Event]:
     """The events that a generation, or the beginning or end of a group's life, stands for.
 
-    ``topics_changed`` names subscribed topics that appeared, grew or vanished since the
-    generation before (the cluster's history knows).
+    Each cause of a rebalance is an event of its own, at the time at which it happened.
     """
     if isinstance(found, Life):
         yield Event(
@@ -116,26 +120,26 @@ def events_of(found: Generation | Life, topics_changed: tuple[str, ...] = ()) ->
         return
     at = (found.incarnation, found.number, found.place, found.timestamp_ms)
     change = change_of(found.previous.last if found.previous else None, found.first)
-    detail = f"{found.first.strategy}: {change.cause}" if found.first.members else change.cause
-    name = "rebalance" if found.first.members else "emptied"
-    yield Event(name, *at, RECORDED, detail=detail)
+    yield Event(_name(found), *at, RECORDED, detail=f"{found.first.strategy}: {change.cause}")
     if found.gap_before:
         yield Event("gap", *at, INFERRED, detail=f"{found.gap_before} generations not in the log")
-    for word, members in (("join", change.joined), ("leave", change.left)):
-        for member in members:
-            yield Event(word, *at, INFERRED, member.id, member.instance, member.client_id)
-    for before, after in change.restarted:
-        yield Event("restart", *at, INFERRED, after.id, after.instance, f"was {before.id}")
-    for before, after in change.resubscribed:
-        words = f"{', '.join(_topics(before))} to {', '.join(_topics(after))}"
-        yield Event("resubscription", *at, INFERRED, after.id, after.instance, words)
-    if change.strategy is not None:
-        yield Event("strategy", *at, INFERRED, detail="{} to {}".format(*change.strategy))
+    if found.previous is None:
+        for m in found.first.members:
+            yield Event("join", *at, INFERRED, m.id, m.instance, m.client_id)
+    for cause in found.causes:
+        if cause.kind in _HAPPENINGS and (found.previous is not None or cause.kind != "join"):
+            when = cause.time_ms if cause.time_ms is not None else found.timestamp_ms
+            words = (cause.source, cause.member, cause.instance, cause.detail)
+            yield Event(cause.kind, found.incarnation, found.number, found.place, when, *words)
     if change.leader is not None:
         yield Event("leader", *at, INFERRED, change.leader[1], detail=f"was {change.leader[0]}")
-    if topics_changed:
-        yield Event("topics", *at, INFERRED, detail=", ".join(topics_changed))
     yield from _rewrites(found)
+
+
+def _name(found: Generation) -> str:
+    if found.taken_over:
+        return "taken over"
+    return "rebalance" if found.first.members else "emptied"
 
 
 def _rewrites(found: Generation) -> Iterator[Event]:

@@ -11,8 +11,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from partage.history.classic import ClassicGroup, ClassicRecord, Generation, Life
+from partage.history.clusters import ClusterHistory
+from partage.history.commits import CommitRun
 from partage.history.events import Event
 from partage.history.held import Held
+from partage.history.ownership import assigned_pairs
+from partage.history.pauses import Pause, PauseTracker
+from partage.history.reasons import Reasons
 from partage.history.records import classic_state
 from partage.history.server import ServerGroup, ServerState
 from partage.history.server_records import GroupRecord
@@ -21,25 +26,27 @@ from partage.history.topic_book import TopicBook
 __all__ = ["Found", "GroupHistory"]
 
 #: What a history consists of.
-Found = Generation | Life | Held | Event
+Found = Generation | Life | Held | Event | Pause
 
 
 class GroupHistory:
-    """Feed one group's records in log order, then `finish`.
+    """Feed one group's records and runs of commits in log order, then `finish`.
 
     Args:
-        book: names of topic ids, partition counts.
+        clusters: the metadata over time.
+        session_timeout_ms: the broker's, for members that send none of their own
+            (``group.consumer.session.timeout.ms``); None if it is not known.
 
     Attributes:
+        book: names of topic ids, as far as records have told them.
         missing_before: generations that were before the first one in the log: compacted away.
         missing_within: generations skipped between two in the log.
 
     Raises:
         ValueError: a record comes before one that was fed (a mistake of the caller).
 
-    >>> from partage.history.clusters import ClusterHistory
     >>> from partage.history.records import Place
-    >>> history = GroupHistory(TopicBook(ClusterHistory([])))
+    >>> history = GroupHistory(ClusterHistory([]))
     >>> made = {"protocolType": "", "generation": 0, "protocol": None, "leader": None,
     ...         "currentStateTimestamp": 4, "members": []}
     >>> record = GroupRecord(Place(0, 1), 5, "GROUP_METADATA", {"group": "g"}, made)
@@ -47,14 +54,18 @@ class GroupHistory:
     ['created']
     """
 
-    def __init__(self, book: TopicBook) -> None:
-        self._book = book
+    def __init__(self, clusters: ClusterHistory, session_timeout_ms: int | None = None) -> None:
+        self.book = TopicBook(clusters)
         self._classic = ClassicGroup()
         self._server: ServerGroup | None = None
         self._gone: GroupRecord | None = None
+        #: The newest generation by its record, and the newest one that has been given away.
+        self._opened: Generation | None = None
         self._previous: Generation | None = None
         self._missing = 0
         self._number = -1
+        self._pauses = PauseTracker()
+        self._reasons = Reasons(clusters, self._pauses, session_timeout_ms)
 
     @property
     def incarnation(self) -> int:
@@ -76,11 +87,17 @@ class GroupHistory:
         """What the record completes: generations once the next one begins, lives, events."""
         for found in self._fed(record):
             yield self._linked(found)
+        yield from self._begun()
+
+    def commits(self, run: CommitRun) -> Iterator[Found]:
+        """Commits of one partition; the pauses that end with them."""
+        yield from self._pauses.commits(run)
 
     def finish(self) -> Iterator[Found]:
         """What is still open when the log ends."""
         for found in self._ended():
             yield self._linked(found)
+        yield from self._pauses.finish()
 
     def _fed(self, record: GroupRecord) -> Iterator[Found]:
         kind = record.kind
@@ -94,24 +111,43 @@ class GroupHistory:
         if record.what == "GROUP_METADATA" and record.value is not None:
             epoch = record.value["epoch"]
         fed = ClassicRecord(record.place, record.timestamp_ms, None, epoch, other=True)
-        before = self._previous
-        for found in self._classic.feed(fed):
-            before = found if isinstance(found, Generation) else before
-            yield found
-        server = self._of_kind(kind, before)
+        yield from self._classic.feed(fed)
+        server = self._of_kind(kind)
         if record.what == "GROUP_METADATA" and record.value is None:
             self._gone = record
             yield from self._close_server()
             return
         yield from server.feed(record)
 
-    def _of_kind(self, kind: str, before: Generation | None) -> ServerGroup:
+    def _begun(self) -> Iterator[Found]:
+        """A rebalance whose record has just come: its causes are looked for at once.
+
+        Later commits would tell other things: when its members were last seen before it.
+        """
+        now = self._server.state.open if self._server is not None else self._classic.opened
+        before = self._opened
+        if now is None or (before is not None and now.place == before.place):
+            return
+        if before is not None and before.incarnation != now.incarnation:
+            before = None
+        if before is not None and self._previous is not None and self._is(before, self._previous):
+            before = replace(self._previous, causes=before.causes)  # by now its end is known
+        found = replace(now, causes=self._reasons.of(now, before))
+        self._opened = found
+        assigned = dict.fromkeys(_pairs(found) + (_pairs(before) if before is not None else []))
+        yield from self._pauses.rebalance(found.incarnation, found.number, assigned)
+
+    @staticmethod
+    def _is(a: Generation, b: Generation) -> bool:
+        return a.place == b.place and a.incarnation == b.incarnation
+
+    def _of_kind(self, kind: str) -> ServerGroup:
         if self._server is None or self._server.state.kind != kind:
-            came_from = before.number if before is not None else None
-            if before is None or before.incarnation != self.incarnation:
-                came_from = None
+            before = self._opened
+            known = before is not None and before.incarnation == self.incarnation
+            came_from = before.number if before is not None and known else None
             state = ServerState(kind, self.incarnation, came_from)
-            self._server = ServerGroup(state, self._book)
+            self._server = ServerGroup(state, self.book)
         return self._server
 
     def _close_server(self) -> Iterator[Found]:
@@ -132,7 +168,6 @@ class GroupHistory:
             return
         yield Life("deleted", *at)
         self._classic.begin_again()
-        self._previous = None
 
     def _goes_on(self, record: GroupRecord) -> bool:
         """Whether a classic record takes the epoch of the group that went on as generation."""
@@ -146,13 +181,17 @@ class GroupHistory:
         yield from self._judge_gone(None)
 
     def _linked(self, found: Found) -> Found:
-        """A generation knows the one before it, of whatever protocol."""
-        if isinstance(found, Life) and found.what == "deleted":
-            self._previous = None
+        """A generation with its causes, and the one before it, of whatever protocol."""
         if not isinstance(found, Generation):
             return found
         before = self._previous
         if before is not None and before.incarnation == found.incarnation:
             found = replace(found, previous=before)
+        if self._opened is not None and self._is(self._opened, found):
+            found = replace(found, causes=self._opened.causes)
         self._previous = replace(found, previous=None)
         return found
+
+
+def _pairs(found: Generation) -> list[tuple[str, int]]:
+    return [pair for m in found.first.members for pair in assigned_pairs(m)]

@@ -1,0 +1,213 @@
+"""The causes of a rebalance: what records say, and what can be inferred from two of them.
+
+A classic group's record says who is there afterwards, never why; causes are what differs from
+the record before. The new protocols record each join, leave and subscription. Neither says
+whether a member left or was put out: that is inferred from its commits, which end a session
+timeout before it is put out, and just before it leaves. Nor does any record say that somebody
+who joins was here a moment ago: the same instance, or the same client id at the same host, is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from partage.history.causes import CAUSE_KINDS, Cause
+from partage.history.classic import Generation
+from partage.history.clusters import ClusterHistory
+from partage.history.departures import Departures
+from partage.history.events import INFERRED, RECORDED, Change, change_of, topics_of_member
+from partage.history.ownership import assigned_pairs
+from partage.history.pauses import PauseTracker
+from partage.history.records import MemberState
+
+__all__ = ["SESSION_TIMEOUT_MS", "Reasons", "ReasonsState"]
+
+#: The broker's default for members that send no session timeout of their own (KIP-848).
+SESSION_TIMEOUT_MS = 45_000
+#: A change of metadata may be polled this much later than the rebalance that it causes.
+_POLLED_LATE_MS = 1_500
+#: Silence is telling from so many usual waits between commits on.
+_TELLING_WAITS = 4
+_RANK = {kind: i for i, kind in enumerate(CAUSE_KINDS)}
+
+
+@dataclass(slots=True)
+class ReasonsState:
+    """What is remembered from rebalance to rebalance; plain values only."""
+
+    departures: Departures = field(default_factory=Departures)
+    topics_position: int = -1
+
+
+class Reasons:
+    """Finds causes: feed each rebalance when its record comes, in log order.
+
+    Args:
+        clusters: the metadata over time.
+        commits: what the commits told so far.
+        session_timeout_ms: the broker's, for members that have none of their own; None if it
+            is not known: then it is told from how often they commit.
+        state: where to go on.
+    """
+
+    def __init__(
+        self,
+        clusters: ClusterHistory,
+        commits: PauseTracker,
+        session_timeout_ms: int | None = None,
+        state: ReasonsState | None = None,
+    ) -> None:
+        self.state = state or ReasonsState()
+        self._clusters = clusters
+        self._commits = commits
+        self._timeout_ms = session_timeout_ms
+
+    def of(self, found: Generation, before: Generation | None) -> tuple[Cause, ...]:
+        """The causes of a rebalance, the one that counts first; never empty.
+
+        Args:
+            found: the rebalance; of its state only ``first`` is known yet.
+            before: the one before it, of whatever protocol; None if there is none.
+        """
+        if found.taken_over:
+            words = "classic to consumer" if found.protocol == "consumer" else "consumer to classic"
+            return (Cause("migration", RECORDED, time_ms=found.timestamp_ms, detail=words),)
+        topics = self._topics(found, before)
+        if before is None:
+            causes = [Cause("first", INFERRED, time_ms=found.timestamp_ms)]
+            causes += [replace(c, source=RECORDED) for c in found.causes if c.kind == "join"]
+        elif found.protocol == "classic":
+            causes = list(self._classic(found, before)) + topics
+        else:
+            causes = list(self._server(found, before)) + (topics if not _told(found) else [])
+        if not causes:
+            causes = [self._nothing_new(found, before)]
+        return tuple(sorted(causes, key=lambda c: _RANK[c.kind]))
+
+    def _classic(self, found: Generation, before: Generation) -> Iterator[Cause]:
+        change = change_of(before.last, found.first)
+        at = found.timestamp_ms
+        for m in change.left:
+            self.state.departures.add(m, at, self._timeout(m))
+        back = set()
+        for m in change.joined:
+            cause, gone = self._joined(m, at)
+            back.add(gone)
+            yield cause
+        for m in change.left:
+            if m.id not in back:
+                yield self._left(m, found)
+        for a, b in change.restarted:
+            yield Cause("bounce", INFERRED, b.id, b.instance, at, f"was {a.id}")
+        yield from _other_changes(change, at)
+
+    def _joined(self, m: MemberState, at: int) -> tuple[Cause, str | None]:
+        """A join, or the return of somebody, and of whom."""
+        gone = self.state.departures.returned(m.id, m.instance, m.client_id, m.client_host, at)
+        if gone is None:
+            return Cause("join", INFERRED, m.id, m.instance, at, m.client_id), None
+        words = f"was {gone.member}, away for {max(0, at - gone.time_ms)} ms"
+        return Cause("bounce", INFERRED, m.id, m.instance, at, words), gone.member
+
+    def _server(self, found: Generation, before: Generation) -> Iterator[Cause]:
+        old = {m.id: m for m in before.last.members}
+        new = {m.id: m for m in found.first.members}
+        back = set()
+        for cause in found.causes:
+            m = new.get(cause.member or "") or old.get(cause.member or "")
+            if cause.kind == "leave" and m is not None:
+                self.state.departures.add(m, cause.time_ms or 0, self._timeout(m))
+        for cause in found.causes:
+            m = new.get(cause.member or "")
+            if cause.kind == "join" and m is not None:
+                again, gone = self._joined(m, cause.time_ms or found.timestamp_ms)
+                back.add(gone)
+                yield cause if gone is None else again
+        for cause in found.causes:
+            m = old.get(cause.member or "")
+            if cause.kind == "leave":
+                if cause.member not in back:
+                    yield cause if m is None else self._left(m, found, cause)
+            elif cause.kind != "join":
+                yield cause
+
+    def _left(self, m: MemberState, found: Generation, told: Cause | None = None) -> Cause:
+        """Whether a member said that it goes, or was silent until it was put out."""
+        at = told.time_ms if told is not None and told.time_ms is not None else found.timestamp_ms
+        source = INFERRED if told is None else RECORDED
+        seen = self._last_seen(m)
+        who = (m.id, m.instance)
+        if seen is None:
+            return Cause("leave", source, *who, at, f"{m.client_id}: no commits tell when it went")
+        silent = max(0, at - seen)
+        if silent >= self._telling(m):
+            words = f"{m.client_id}: silent for {silent} ms"
+            return Cause("expiry", INFERRED, *who, at, words)
+        return Cause("leave", source, *who, at, m.client_id)
+
+    def _last_seen(self, m: MemberState) -> int | None:
+        times = [self._commits.last_ms(topic, p) for topic, p in assigned_pairs(m)]
+        return max((t for t in times if t is not None), default=None)
+
+    def _telling(self, m: MemberState) -> int:
+        """From which silence on a member was put out."""
+        if m.session_timeout_ms > 0:
+            return m.session_timeout_ms
+        if self._timeout_ms is not None:
+            return self._timeout_ms
+        waits = [self._commits.usual_ms(topic, p) for topic, p in assigned_pairs(m)]
+        usual = max((w for w in waits if w is not None), default=SESSION_TIMEOUT_MS)
+        return min(SESSION_TIMEOUT_MS, max(_TELLING_WAITS * usual, 5_000))
+
+    def _timeout(self, m: MemberState) -> int:
+        if m.session_timeout_ms > 0:
+            return m.session_timeout_ms
+        return self._timeout_ms if self._timeout_ms is not None else SESSION_TIMEOUT_MS
+
+    def _topics(self, found: Generation, before: Generation | None) -> list[Cause]:
+        """Subscribed topics that appeared, grew, vanished or were made anew since."""
+        at = found.timestamp_ms
+        position = self._clusters.position_at(at + _POLLED_LATE_MS)
+        start, self.state.topics_position = self.state.topics_position, position
+        if before is None:
+            return []
+        start = max(start, self._clusters.position_at(before.timestamp_ms))
+        names = [t for m in found.first.members for t in topics_of_member(m)]
+        changed = self._clusters.topics_changed(names, start, position)
+        return [Cause("topics", INFERRED, time_ms=at, detail=", ".join(changed))] if changed else []
+
+    def _nothing_new(self, found: Generation, before: Generation | None) -> Cause:
+        """The same members with the same topics: a second step, or somebody's wish."""
+        at = found.timestamp_ms
+        if before is not None and found.protocol == "classic":
+            held = _assigned(before.last.members)
+            if len(_assigned(found.first.members) - held) > 0 and _kept(before, found):
+                kind = before.causes[0].kind if before.causes else "unknown"
+                words = f"second step of generation {before.number} ({kind})"
+                return Cause("follow-up", INFERRED, time_ms=at, detail=words)
+        return Cause("unknown", INFERRED, time_ms=at, detail="same members, same topics")
+
+
+def _told(found: Generation) -> bool:
+    return any(c.kind == "topics" for c in found.causes)
+
+
+def _other_changes(change: Change, at: int) -> Iterable[Cause]:
+    for a, b in change.resubscribed:
+        words = f"{', '.join(topics_of_member(a))} to {', '.join(topics_of_member(b))}"
+        yield Cause("resubscription", INFERRED, b.id, b.instance, at, words)
+    if change.strategy is not None:
+        yield Cause("strategy", INFERRED, time_ms=at, detail="{} to {}".format(*change.strategy))
+
+
+def _assigned(members: Iterable[MemberState]) -> set[tuple[str, int]]:
+    return {pair for m in members for pair in assigned_pairs(m)}
+
+
+def _kept(before: Generation, found: Generation) -> bool:
+    """Whether nobody lost what it had: a second step only fills in (KIP-429)."""
+    now: Mapping[str, set[tuple[str, int]]] = {
+        m.owner: set(assigned_pairs(m)) for m in found.first.members
+    }
+    return all(set(assigned_pairs(m)) <= now.get(m.owner, set()) for m in before.last.members)
