@@ -1,0 +1,131 @@
+"""Names of tasks and of processes, with Java's order and hash of each."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from partage.errors import InvalidProblemError
+from partage.javaorder import string_hash, string_order_key
+
+__all__ = ["ProcessId", "TaskId", "process_hash", "task_hash", "task_order_key"]
+
+_TASK = re.compile(
+    r"(?:(?P<topology>.*?)__)?(?P<subtopology>-?\d+)_(?P<partition>-?\d+)", re.DOTALL
+)
+_INT32 = range(-(2**31), 2**31)
+
+
+def _int32(value: int) -> int:
+    return (value & 0xFFFFFFFF ^ 0x80000000) - 0x80000000
+
+
+def _int64(value: int) -> int:
+    return (value & (1 << 64) - 1 ^ 1 << 63) - (1 << 63)
+
+
+class TaskId(NamedTuple):
+    """One partition of one sub-topology, of a named topology or of the only one.
+
+    >>> str(TaskId(0, 2)), str(TaskId(1, 0, "billing"))
+    ('0_2', 'billing__1_0')
+    >>> TaskId.parse("billing__1_0").topology
+    'billing'
+    """
+
+    subtopology: int
+    partition: int
+    topology: str | None = None
+
+    def __str__(self) -> str:
+        name = f"{self.subtopology}_{self.partition}"
+        return name if self.topology is None else f"{self.topology}__{name}"
+
+    @classmethod
+    def parse(cls, text: str) -> TaskId:
+        """The task of Kafka's own notation.
+
+        Raises:
+            InvalidProblemError: the text is no task, or a number is beyond int32.
+        """
+        found = _TASK.fullmatch(text) if isinstance(text, str) and len(text) < 4096 else None
+        if found:
+            numbers = found["subtopology"], found["partition"]
+            if max(map(len, numbers)) <= 11:
+                subtopology, partition = map(int, numbers)
+                if subtopology in _INT32 and partition in _INT32:
+                    return cls(subtopology, partition, found["topology"])
+        raise InvalidProblemError(
+            "must be a task as 0_1 or topology__0_1 (int32 numbers)", path="task", value=text
+        )
+
+
+class ProcessId(NamedTuple):
+    """A client's UUID as two signed halves, so that tuples sort as ``java.util.UUID`` does.
+
+    >>> str(ProcessId(0, 1))
+    '00000000-0000-0000-0000-000000000001'
+    >>> ProcessId.parse("80000000-0000-0000-0000-000000000000") < ProcessId(0, 0)
+    True
+    """
+
+    msb: int
+    lsb: int
+
+    def __str__(self) -> str:
+        digits = f"{self.msb & (1 << 64) - 1:016x}{self.lsb & (1 << 64) - 1:016x}"
+        return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+    @classmethod
+    def parse(cls, text: str) -> ProcessId:
+        """The process of a UUID as text.
+
+        Raises:
+            InvalidProblemError: the text is no UUID.
+        """
+        digits = text.replace("-", "") if isinstance(text, str) else ""
+        if not re.fullmatch("[0-9a-fA-F]{32}", digits):
+            raise InvalidProblemError("must be a UUID", path="process", value=text)
+        return cls.from_bytes(bytes.fromhex(digits))
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> ProcessId:
+        """The process of 16 bytes, most significant first."""
+        return cls(
+            int.from_bytes(raw[:8], "big", signed=True), int.from_bytes(raw[8:], "big", signed=True)
+        )
+
+    @property
+    def raw(self) -> bytes:
+        """The 16 bytes, most significant first."""
+        return b"".join(half.to_bytes(8, "big", signed=True) for half in self)
+
+
+def task_order_key(task: TaskId) -> tuple[bytes, int, int]:
+    """A sort key for ``TaskId.compareTo``, of tasks that are all named or all unnamed.
+
+    >>> sorted([TaskId(0, 10), TaskId(0, 9)], key=task_order_key)[0].partition
+    9
+    """
+    name = b"" if task.topology is None else string_order_key(task.topology)
+    return name, task.subtopology, task.partition
+
+
+def task_hash(task: TaskId) -> int:
+    """``TaskId.hashCode`` of 4.3.1, as a signed int32.
+
+    >>> task_hash(TaskId(0, 0)), task_hash(TaskId(1, 2))
+    (29791, 30814)
+    """
+    named = 0 if task.topology is None else string_hash(task.topology)
+    return _int32(29791 + 961 * task.subtopology + 31 * task.partition + named)
+
+
+def process_hash(process: ProcessId) -> int:
+    """``java.util.UUID.hashCode``, as a signed int32.
+
+    >>> process_hash(ProcessId(0, 7))
+    7
+    """
+    mixed = _int64(process.msb ^ process.lsb)
+    return _int32(mixed >> 32 ^ mixed)

@@ -1,0 +1,141 @@
+"""From the balanced plan back to clients that are caught up (KIP-441 as shipped)."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.streams.board import Board
+from partage.streams.javaheap import drained
+from partage.streams.problem import TaskProblem
+from partage.streams.settings import LATEST_OFFSET, LONG_MAX
+
+__all__ = ["Movements"]
+
+
+@dataclass
+class Movements:
+    """Moves of stateful tasks to caught-up clients, with warm-ups where they shall be later.
+
+    Attributes:
+        problem, board: the question, and the balanced plan, which is changed.
+        budget: warm-up replicas left; may fall below 0.
+        warmups: (client, task) standbys that were left where an active is to be.
+
+    Source: ``TaskMovement`` 4.3.1.
+    """
+
+    problem: TaskProblem
+    board: Board
+    budget: int
+    warmups: list[tuple[int, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        lags = self.problem.lags
+        acceptable = self.problem.settings.acceptable_recovery_lag
+        self.caught_up: NDArray[np.bool_] = (lags == LATEST_OFFSET) | (
+            (lags >= 0) & (lags <= acceptable)
+        )
+        if acceptable == LONG_MAX:
+            self.caught_up[:] = True
+        self.ready = self.caught_up.sum(axis=0).tolist()
+        # The first by (lag, client): argmin takes the lowest of equals.
+        self.first = lags.argmin(axis=0)
+        best = lags[self.first, np.arange(lags.shape[1])]
+        self.behind = ~self.caught_up & (best < lags)
+        self.load = np.array(self.board.load)
+
+    def move_actives(self) -> int:
+        """Send every active that is behind to who is less so; how many there were."""
+        wanted = [
+            (self.ready[task], task, client)
+            for client, tasks in enumerate(self.board.active)
+            for task in tasks
+            if self.behind[client, task]
+        ]
+        copies: dict[int, list[int]] = {task: [] for _, task, _ in wanted}
+        for client, tasks in enumerate(self.board.standby):
+            for task in tasks & copies.keys():
+                copies[task].append(client)
+        for _, task, client in sorted(wanted):
+            self._move_active(task, client, copies[task])
+        return len(wanted)
+
+    def _move_active(self, task: int, destination: int, copies: list[int]) -> None:
+        board = self.board
+        standbys = [one for one in copies if self.caught_up[one, task]]
+        if standbys:
+            board.swap_roles(
+                min(standbys, key=lambda one: (board.load[one], one)), destination, task
+            )
+            return
+        if self.ready[task]:
+            able = np.flatnonzero(self.caught_up[:, task])
+            source = int(able[self.load[able].argmin()])
+        else:
+            source = int(self.first[task])
+            if source in copies:
+                board.swap_roles(source, destination, task)
+                return
+        board.assign_active(source, task)
+        board.unassign_active(destination, task)
+        if self.budget > 0:
+            board.assign_standby(destination, task)
+            self.warmups.append((destination, task))
+        self.budget -= 1
+        self._changed(source, destination)
+
+    def move_standbys(self) -> int:
+        """Send every standby that is behind to who is less so; how many could be sent."""
+        warm = set(self.warmups)
+        size = len(self.problem.tasks)
+        keys, places = [], []
+        for client, tasks in enumerate(self.board.standby):
+            behind = [one for one in sorted(tasks) if self.behind[client, one]]
+            for task in behind:
+                if (client, task) not in warm:
+                    keys.append(self.ready[task] * size + task)
+                    places.append((task, client))
+        moved = 0
+        for entry in _in_heap_order(keys):
+            moved += self._move_standby(*places[entry])
+        return moved
+
+    def _move_standby(self, task: int, destination: int) -> bool:
+        board = self.board
+        without = np.array([not board.holds(one, task) for one in range(len(board.count))])
+        able = np.flatnonzero(self.caught_up[:, task] & without)
+        if len(able):
+            source = int(able[self.load[able].argmin()])
+        else:
+            lag = self.problem.lags[:, task]
+            earlier = lag < lag[destination]
+            earlier[:destination] |= lag[:destination] == lag[destination]
+            able = np.flatnonzero(earlier & without)
+            if not len(able):
+                return False
+            source = int(able[lag[able].argmin()])
+        board.assign_standby(source, task)
+        if self.budget <= 0:
+            board.unassign_standby(destination, task)
+        else:
+            self.warmups.append((destination, task))
+        self.budget -= 1
+        self._changed(source, destination)
+        return True
+
+    def _changed(self, *clients: int) -> None:
+        for client in clients:
+            self.load[client] = self.board.load[client]
+
+
+def _in_heap_order(keys: list[int]) -> list[int]:
+    """Entries as Java's priority queue gives them out; only equal keys need its mechanics."""
+    if len(set(keys)) == len(keys):
+        heap = [(key, entry) for entry, key in enumerate(keys)]
+        heapq.heapify(heap)
+        return [heapq.heappop(heap)[1] for _ in range(len(heap))]
+    return drained(keys)

@@ -1,0 +1,186 @@
+"""The question that a task assignor answers: numbers inside, names at the door.
+
+Clients are numbered by the order of their process ids, tasks by the order of their ids, so
+that numbers sort as Kafka's sorted maps do. The order in which they came decides ties inside
+the buckets of Kafka's hash maps, and is kept beside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.errors import InvalidProblemError
+from partage.javaorder import DEFAULT_TABLE, copied_hash_set_table, hash_order
+from partage.streams.client import Client, PartitionRacks
+from partage.streams.ids import TaskId, process_hash, task_hash, task_order_key
+from partage.streams.settings import Settings
+
+__all__ = ["TaskProblem"]
+
+
+class TaskProblem:
+    """Clients, tasks and settings of one rebalance.
+
+    Attributes:
+        clients: by process id, ascending; a client's number is its place here.
+        client_arrival: numbers of the clients in the order given.
+        tasks: by id, ascending; a task's number is its place here.
+        task_arrival: numbers of the tasks in the order given.
+        stateful: numbers of the tasks of sub-topologies with a changelog, ascending.
+        stateful_arrival: the same in the order given.
+        with_stores: the tasks with a store, logged or not (`isStateful` of KIP-924).
+        settings: of the application.
+        racks: racks of partitions by task; None where nothing is known of them.
+    """
+
+    def __init__(
+        self,
+        clients: Iterable[Client],
+        tasks: Iterable[TaskId],
+        stateful: Iterable[TaskId] = (),
+        settings: Settings | None = None,
+        *,
+        racks: Mapping[TaskId, PartitionRacks] | None = None,
+        with_stores: Iterable[TaskId] | None = None,
+        lags: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Number everything.
+
+        Args:
+            clients: in the order in which Kafka's leader met them.
+            tasks: all tasks, in the order in which they were put into a set.
+            stateful: those with a changelog, likewise.
+            settings: Kafka's defaults if None.
+            racks: see class.
+            with_stores: as ``stateful`` if None.
+            lags: int64[clients, tasks] in the orders given, in place of the clients' own.
+
+        Raises:
+            InvalidProblemError: no clients, a process twice, a task twice, a stateful task
+                that is no task, or named and unnamed tasks together.
+        """
+        given = list(clients)
+        if not given:
+            raise InvalidProblemError("must have at least one client", path="clients", value=[])
+        self.settings = settings or Settings()
+        order = sorted(range(len(given)), key=lambda i: given[i].process)
+        self.clients: tuple[Client, ...] = tuple(given[i] for i in order)
+        for before, after in zip(self.clients, self.clients[1:], strict=False):
+            if before.process == after.process:
+                raise InvalidProblemError(
+                    "is there twice", path="clients", value=str(after.process)
+                )
+        self.client_arrival = np.argsort(order, kind="stable").tolist()
+        self._number_tasks(list(tasks), list(stateful), with_stores)
+        self.racks = racks
+        self._client_order = order
+        self._given_lags = lags
+
+    def _number_tasks(
+        self,
+        tasks: list[TaskId],
+        stateful: list[TaskId],
+        with_stores: Iterable[TaskId] | None,
+    ) -> None:
+        kinds = {task.topology is None for task in tasks}
+        if len(kinds) > 1:
+            raise InvalidProblemError(
+                "must all have a topology's name or none", path="tasks", value=str(tasks[0])
+            )
+        order = sorted(range(len(tasks)), key=lambda i: task_order_key(tasks[i]))
+        self.tasks: tuple[TaskId, ...] = tuple(tasks[i] for i in order)
+        self.task_arrival: list[int] = np.argsort(order, kind="stable").tolist()
+        self.number_of = {task: number for number, task in enumerate(self.tasks)}
+        if len(self.number_of) != len(tasks):
+            twice = next(a for a, b in zip(self.tasks, self.tasks[1:], strict=False) if a == b)
+            raise InvalidProblemError("is there twice", path="tasks", value=str(twice))
+        self.stateful_arrival = self._numbers(stateful, "stateful")
+        self.stateful = sorted(self.stateful_arrival)
+        self.with_stores = (
+            self.stateful if with_stores is None else sorted(self._numbers(with_stores, "stores"))
+        )
+
+    def _numbers(self, tasks: Iterable[TaskId], path: str) -> list[int]:
+        numbers: dict[int, None] = {}
+        for task in tasks:
+            number = self.number_of.get(task)
+            if number is None:
+                raise InvalidProblemError("is no task of this problem", path=path, value=str(task))
+            numbers[number] = None
+        return list(numbers)
+
+    @cached_property
+    def stateless(self) -> list[int]:
+        """Numbers of the tasks without a changelog, ascending."""
+        stateful = set(self.stateful)
+        return [task for task in range(len(self.tasks)) if task not in stateful]
+
+    @cached_property
+    def lags(self) -> NDArray[np.int64]:
+        """int64[clients, tasks]; what is said of stateless tasks means nothing.
+
+        Raises:
+            InvalidProblemError: a client says nothing of a stateful task.
+        """
+        if self._given_lags is not None:
+            matrix = np.empty((len(self.clients), len(self.tasks)), np.int64)
+            given = self._given_lags[self._client_order]
+            matrix[:, self.task_arrival] = given
+            return matrix
+        matrix = np.zeros((len(self.clients), len(self.tasks)), np.int64)
+        wanted = [self.tasks[task] for task in self.stateful]
+        for row, client in zip(matrix, self.clients, strict=True):
+            try:
+                row[self.stateful] = [client.lags[task] for task in wanted]
+            except KeyError as missing:
+                raise InvalidProblemError(
+                    "must have the lag of every stateful task",
+                    path=f"client {client.process}.lags",
+                    value=str(missing.args[0]),
+                ) from None
+        return matrix
+
+    @cached_property
+    def capacity(self) -> list[int]:
+        """Threads of each client."""
+        return [client.capacity for client in self.clients]
+
+    # -- the orders of Kafka's hash collections ------------------------------------------------
+
+    @cached_property
+    def client_map_order(self) -> list[int]:
+        """Clients as a ``HashMap`` by process id walks them."""
+        return self.client_hash_order(self.client_arrival)
+
+    def client_hash_order(self, clients: Sequence[int], *, copied: bool = False) -> list[int]:
+        """Clients as a ``HashSet`` walks them that got them in this order.
+
+        With ``copied``, one that was made from a collection of this order.
+        """
+        table = copied_hash_set_table(len(clients)) if copied else DEFAULT_TABLE
+        hashes = self._client_hashes
+        places = hash_order([hashes[one] for one in clients], table=table, rank=lambda: clients)
+        return [clients[place] for place in places]
+
+    def task_hash_order(self, tasks: Sequence[int], *, copied: bool = False) -> list[int]:
+        """Tasks as a ``HashSet`` walks them; see `client_hash_order`."""
+        table = copied_hash_set_table(len(tasks)) if copied else DEFAULT_TABLE
+        hashes = self._task_hashes
+        places = hash_order([hashes[one] for one in tasks], table=table, rank=lambda: tasks)
+        return [tasks[place] for place in places]
+
+    @cached_property
+    def _client_hashes(self) -> list[int]:
+        return [process_hash(client.process) for client in self.clients]
+
+    @cached_property
+    def _task_hashes(self) -> list[int]:
+        return [task_hash(task) for task in self.tasks]
+
+    def previous(self, tasks: Iterable[TaskId]) -> list[TaskId]:
+        """Tasks of a client's past in the order of ``TreeSet<TaskId>``."""
+        return sorted(tasks, key=task_order_key)

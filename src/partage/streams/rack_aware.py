@@ -1,0 +1,248 @@
+"""Placing tasks where their partitions are read within a rack (KIP-925)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.streams.board import Board
+from partage.streams.client import PartitionRacks
+from partage.streams.problem import TaskProblem
+from partage.streams.rack_graphs import balance_subtopology, min_traffic
+
+__all__ = ["RackOptimizer", "legacy_racks_are_known", "rack_misses"]
+
+#: (board, source, destination, task) -> whether the standby may go there.
+MaySwap = Callable[[Board, int, int, int], bool]
+
+_MOST_STANDBY_ROUNDS = 4
+
+
+class RackOptimizer:
+    """Fewest reads across racks, every client keeping its number of tasks.
+
+    The cost of a task at a client is the traffic cost times its partitions without a replica
+    in the client's rack (source partitions for actives, changelogs for standbys), plus the
+    non-overlap cost if the task is not there now; int32 arithmetic.
+
+    Exact to ``RackAwareTaskAssignor`` 4.3.1, which optimises standbys by least traffic even
+    where the strategy is ``balance_subtopology``.
+    """
+
+    def __init__(
+        self,
+        problem: TaskProblem,
+        active_misses: NDArray[np.int64],
+        standby_misses: NDArray[np.int64],
+        *,
+        client_order: Sequence[int],
+        groups: Callable[[Sequence[int]], list[list[int]]],
+        balanced_standbys: bool,
+    ) -> None:
+        self._problem = problem
+        self._active_misses = active_misses
+        self._standby_misses = standby_misses
+        self._clients = list(client_order)
+        self._groups = groups
+        self._strategy = problem.settings.rack_aware_assignment_strategy
+        self._balanced_standbys = balanced_standbys and self._strategy == "balance_subtopology"
+        self._rack = [client.rack for client in problem.clients]
+
+    @classmethod
+    def for_legacy(cls, problem: TaskProblem) -> RackOptimizer | None:
+        """That of the internal assignors, or None where Kafka would not optimise."""
+        if not legacy_racks_are_known(problem):
+            return None
+        return cls(
+            problem,
+            rack_misses(problem, lambda racks: racks.source),
+            rack_misses(problem, lambda racks: racks.changelog),
+            client_order=range(len(problem.clients)),
+            groups=lambda tasks: subtopologies(problem, tasks),
+            balanced_standbys=False,
+        )
+
+    @classmethod
+    def for_public(cls, problem: TaskProblem, *, standbys: bool) -> RackOptimizer | None:
+        """That of KIP-924's helpers, or None where they would do nothing."""
+        if not public_racks_are_known(problem, standbys=standbys):
+            return None
+        changelogs = rack_misses(problem, lambda racks: racks.changelog)
+        return cls(
+            problem,
+            rack_misses(problem, lambda racks: racks.source) + changelogs,
+            changelogs,
+            client_order=problem.client_map_order,
+            groups=lambda tasks: by_number(problem, tasks),
+            balanced_standbys=True,
+        )
+
+    def optimize_active(
+        self, board: Board, tasks: Sequence[int], traffic: int, non_overlap: int
+    ) -> None:
+        """Move the given active tasks (ascending) to the cheapest clients."""
+        if not tasks:
+            return
+        clients = self._clients
+        held = np.array([[task in board.active[one] for one in clients] for task in tasks])
+        cost = self._cost(self._active_misses[np.ix_(tasks, clients)], held, traffic, non_overlap)
+        if self._strategy == "balance_subtopology":
+            rows = {task: row for row, task in enumerate(tasks)}
+            groups = [[rows[task] for task in group] for group in self._groups(tasks)]
+            owners = balance_subtopology(held, cost, groups)
+        else:
+            owners = min_traffic(held, cost)
+        before = held.argmax(axis=1).tolist()
+        for task, old, new in zip(tasks, before, owners, strict=True):
+            if old != new:
+                board.unassign_active(clients[old], task)
+                board.assign_active(clients[new], task)
+
+    def optimize_standby(
+        self, board: Board, traffic: int, non_overlap: int, may_swap: MaySwap
+    ) -> None:
+        """Exchange standbys between pairs of clients in different racks, in at most 4 rounds."""
+        groups = self._groups(sorted(set().union(*board.standby)))
+        for _ in range(_MOST_STANDBY_ROUNDS):
+            moved = False
+            for one, other in combinations(self._clients, 2):
+                if self._rack[one] != self._rack[other]:
+                    moved |= self._exchange(
+                        board, one, other, (traffic, non_overlap), may_swap, groups
+                    )
+            if not moved:
+                return
+
+    def _exchange(
+        self,
+        board: Board,
+        one: int,
+        other: int,
+        costs: tuple[int, int],
+        may_swap: MaySwap,
+        groups: list[list[int]],
+    ) -> bool:
+        forth = _movable(board, one, other, may_swap)
+        if not forth:
+            return False
+        back = _movable(board, other, one, may_swap)
+        if not back:
+            return False
+        tasks = sorted(forth + back)
+        pair = sorted((one, other))
+        held = np.array([[task in board.standby[client] for client in pair] for task in tasks])
+        cost = self._cost(self._standby_misses[np.ix_(tasks, pair)], held, *costs)
+        if self._balanced_standbys:
+            rows = {task: row for row, task in enumerate(tasks)}
+            kept = [[rows[task] for task in group if task in rows] for group in groups]
+            owners = balance_subtopology(held, cost, kept)
+        else:
+            owners = min_traffic(held, cost)
+        moved = False
+        for task, old, new in zip(tasks, held.argmax(axis=1).tolist(), owners, strict=True):
+            if old != new:
+                board.unassign_standby(pair[old], task)
+                board.assign_standby(pair[new], task)
+                moved = True
+        return moved
+
+    @staticmethod
+    def _cost(
+        misses: NDArray[np.int64], held: NDArray[np.bool_], traffic: int, non_overlap: int
+    ) -> NDArray[np.int64]:
+        cost = misses * traffic + np.where(held, 0, non_overlap)
+        return cost.astype(np.int32).astype(np.int64)
+
+
+def _movable(board: Board, source: int, destination: int, may_swap: MaySwap) -> list[int]:
+    return [
+        task
+        for task in sorted(board.standby[source])
+        if not board.holds(destination, task) and may_swap(board, source, destination, task)
+    ]
+
+
+def subtopologies(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]:
+    """All sub-topologies by (number, name), each with those of the given tasks that it has."""
+    every: dict[tuple[int, str], list[int]] = {}
+    for task in problem.tasks:
+        every.setdefault((task.subtopology, task.topology or ""), [])
+    for number in tasks:
+        task = problem.tasks[number]
+        every[task.subtopology, task.topology or ""].append(number)
+    return [
+        every[key] for key in sorted(every, key=lambda key: (key[0], key[1].encode("utf-16-be")))
+    ]
+
+
+def by_number(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]:
+    """The given tasks by the number of their sub-topology, whatever its topology."""
+    found: dict[int, list[int]] = {}
+    for number in tasks:
+        found.setdefault(problem.tasks[number].subtopology, []).append(number)
+    return [found[key] for key in sorted(found)]
+
+
+def rack_misses(
+    problem: TaskProblem,
+    partitions: Callable[[PartitionRacks], Sequence[frozenset[str] | None]],
+) -> NDArray[np.int64]:
+    """int64[tasks, clients]: partitions of the task without a replica in the client's rack."""
+    known = problem.racks or {}
+    racks = [client.rack for client in problem.clients]
+    distinct = sorted({rack for rack in racks if rack is not None})
+    column = {rack: place for place, rack in enumerate(distinct)}
+    misses = np.zeros((len(problem.tasks), len(distinct)), np.int64)
+    for row, task in zip(misses, problem.tasks, strict=True):
+        its = known.get(task)
+        for replicas in partitions(its) if its else ():
+            row += 1
+            for rack in replicas or ():
+                if rack in column:
+                    row[column[rack]] -= 1
+    return misses[:, [column.get(rack, 0) for rack in racks if rack is not None]]
+
+
+def legacy_racks_are_known(problem: TaskProblem) -> bool:
+    """Whether Kafka's internal assignors optimise: strategy set, all racks known.
+
+    With standbys the changelogs' racks must be known too. A strategy of none, a client
+    without a rack or with several, a partition without replicas or with one on a broker
+    without rack: all of these turn it off without an error.
+    """
+    settings = problem.settings
+    if settings.rack_aware_assignment_strategy == "none" or problem.racks is None:
+        return False
+    if any(client.rack is None for client in problem.clients):
+        return False
+    for task in problem.tasks:
+        its = problem.racks.get(task)
+        if its is None or not its.source or not all(its.source):
+            return False
+        if settings.num_standby_replicas > 0 and not all(its.changelog):
+            return False
+    return True
+
+
+def public_racks_are_known(problem: TaskProblem, *, standbys: bool) -> bool:
+    """Whether KIP-924's helpers optimise: strategy and both costs set, all racks known.
+
+    For actives every partition of every task counts, for standbys every changelog partition.
+    """
+    settings = problem.settings
+    if (
+        settings.rack_aware_assignment_strategy == "none"
+        or settings.rack_aware_assignment_traffic_cost is None
+        or settings.rack_aware_assignment_non_overlap_cost is None
+        or any(client.rack is None for client in problem.clients)
+    ):
+        return False
+    known = problem.racks or {}
+    for task in problem.tasks:
+        its = known.get(task)
+        if its is None or not all(its.changelog) or not (standbys or all(its.source)):
+            return False
+    return True

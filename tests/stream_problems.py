@@ -1,0 +1,142 @@
+"""Task problems in the notation of tests/data/vectors/streams, read and answered."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+from partage.streams import Client, PartitionRacks, ProcessId, Settings, TaskId, TaskProblem
+from partage.streams.board import Board
+from partage.streams.fallback_prior import FallbackPrior
+from partage.streams.high_availability import HighAvailability
+from partage.streams.legacy_sticky import LegacySticky
+from partage.streams.plan import TaskPlan
+from partage.streams.public_helpers import (
+    default_standby_task_assignment,
+    optimize_rack_aware_active_tasks,
+    optimize_rack_aware_standby_tasks,
+)
+from partage.streams.public_sticky import PublicSticky, PublicStickyPreserving
+from partage.streams.threads import deal_to_threads
+
+VECTORS = Path(__file__).parent / "data" / "vectors" / "streams"
+
+
+def lines(kind):
+    with gzip.open(VECTORS / f"{kind}.jsonl.gz", "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def tasks(names):
+    return [TaskId.parse(name) for name in names]
+
+
+def read(one):
+    stateful = set(one["stateful"])
+    clients = [
+        Client(
+            ProcessId(its["msb"], its["lsb"]),
+            its["cap"],
+            tasks(its["pa"]),
+            tasks(its["ps"]),
+            {TaskId.parse(task): lag for task, lag in its["lag"].items()},
+            its["tags"],
+            its["rack"] or None,
+        )
+        for its in one["clients"]
+    ]
+    racks = {
+        TaskId.parse(task): PartitionRacks(
+            tuple(map(frozenset, source)), tuple(map(frozenset, logs)) if task in stateful else ()
+        )
+        for task, (source, logs) in one["pr"].items()
+    }
+    return TaskProblem(
+        clients, tasks(one["all"]), tasks(one["stateful"]), settings(one["cfg"]), racks=racks
+    )
+
+
+def settings(cfg):
+    return Settings(
+        acceptable_recovery_lag=cfg["arl"],
+        max_warmup_replicas=cfg["mw"],
+        num_standby_replicas=cfg["nst"],
+        rack_aware_assignment_strategy=cfg["strat"],
+        rack_aware_assignment_tags=tuple(cfg["tags"]),
+        rack_aware_assignment_traffic_cost=None if cfg["tc"] < 0 else cfg["tc"],
+        rack_aware_assignment_non_overlap_cost=None if cfg["noc"] < 0 else cfg["noc"],
+    )
+
+
+def helpers(problem):
+    """The program of the vectors `utils`: dealt out, then one public helper after the other."""
+    board = Board(problem)
+    for place, task in enumerate(problem.task_arrival):
+        clients = problem.client_arrival
+        board.assign_active(clients[5 * place % len(clients)], task)
+    optimize_rack_aware_active_tasks(problem, board)
+    default_standby_task_assignment(problem, board)
+    optimize_rack_aware_standby_tasks(problem, board)
+    return TaskPlan.of(problem, board)
+
+
+ANSWERS = {
+    "ha": HighAvailability().assign,
+    "harack": HighAvailability().assign,
+    "sticky": LegacySticky().assign,
+    "stickyrack": LegacySticky().assign,
+    "fallback": FallbackPrior().assign,
+    "k924": PublicSticky().assign,
+    "k924rack": PublicSticky().assign,
+    "pres": PublicStickyPreserving().assign,
+    "utils": helpers,
+    "utilsrack": helpers,
+}
+WITH_THREADS = {"ha", "harack", "sticky", "stickyrack", "fallback"}
+
+
+def answer(kind, one):
+    """What partage says, as the vectors say it under `out`."""
+    plan = ANSWERS[kind](read(one))
+    problem = plan.problem
+    said = {
+        "a": [
+            [
+                [str(problem.tasks[task]) for task in plan.active[client]],
+                [str(problem.tasks[task]) for task in plan.standby[client]],
+            ]
+            for client in problem.client_arrival
+        ]
+    }
+    if kind in WITH_THREADS:
+        said["probing"] = plan.probing
+        said["threads"] = [
+            threads(plan, its, client)
+            for its, client in zip(one["clients"], problem.client_arrival, strict=True)
+        ]
+    else:
+        said["fu"] = [int(client in plan.follow_up) for client in problem.client_arrival]
+    return said
+
+
+def threads(plan, its, client):
+    """Per consumer c0.. the tasks as lists; the i-th stateful task was reported by 7 i mod n."""
+    problem = plan.problem
+    stateful = set(problem.stateful)
+    before = sorted(
+        problem.number_of[task]
+        for task in tasks(its["pa"] + its["ps"])
+        if task in problem.number_of
+    )
+    reported = {f"c{place}": [] for place in range(its["cap"])}
+    for place, task in enumerate(task for task in before if task in stateful):
+        reported[f"c{7 * place % its['cap']}"].append(task)
+    dealt = deal_to_threads(plan, client, reported)
+    return [
+        [
+            sorted(str(problem.tasks[task]) for task in role)
+            for role in (mine.stateful, mine.standby, mine.stateless)
+        ]
+        for mine in (dealt[f"c{place}"] for place in range(its["cap"]))
+    ]
