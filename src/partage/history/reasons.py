@@ -9,7 +9,7 @@ who joins was here a moment ago: the same instance, or the same client id at the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from partage.history.causes import CAUSE_KINDS, Cause
@@ -20,6 +20,7 @@ from partage.history.events import INFERRED, RECORDED, Change, change_of, topics
 from partage.history.ownership import assigned_pairs
 from partage.history.pauses import PauseTracker
 from partage.history.records import MemberState
+from partage.history.second_steps import nothing_new
 
 __all__ = ["SESSION_TIMEOUT_MS", "Reasons", "ReasonsState"]
 
@@ -29,6 +30,7 @@ SESSION_TIMEOUT_MS = 45_000
 _POLLED_LATE_MS = 1_500
 #: Silence is telling from so many usual waits between commits on.
 _TELLING_WAITS = 4
+_LEAST_SILENCE_MS = 5_000
 _RANK = {kind: i for i, kind in enumerate(CAUSE_KINDS)}
 
 
@@ -82,7 +84,7 @@ class Reasons:
         else:
             causes = list(self._server(found, before)) + (topics if not _told(found) else [])
         if not causes:
-            causes = [self._nothing_new(found, before)]
+            causes = [nothing_new(found, before)]
         return tuple(sorted(causes, key=lambda c: _RANK[c.kind]))
 
     def _classic(self, found: Generation, before: Generation) -> Iterator[Cause]:
@@ -136,19 +138,35 @@ class Reasons:
         """Whether a member said that it goes, or was silent until it was put out."""
         at = told.time_ms if told is not None and told.time_ms is not None else found.timestamp_ms
         source = INFERRED if told is None else RECORDED
-        seen = self._last_seen(m)
         who = (m.id, m.instance)
-        if seen is None:
+        silent = self._silence(m, at)
+        if silent is None:
             return Cause("leave", source, *who, at, f"{m.client_id}: no commits tell when it went")
-        silent = max(0, at - seen)
-        if silent >= self._telling(m):
-            words = f"{m.client_id}: silent for {silent} ms"
-            return Cause("expiry", INFERRED, *who, at, words)
-        return Cause("leave", source, *who, at, m.client_id)
+        timeout = self._telling(m)
+        if silent < timeout:
+            return Cause("leave", source, *who, at, m.client_id)
+        words = f"{m.client_id}: silent for {silent} ms"
+        if m.rebalance_timeout_ms > timeout and silent >= m.rebalance_timeout_ms:
+            words += ", longer than its max.poll.interval.ms: alive perhaps, but not polling"
+        return Cause("expiry", INFERRED, *who, at, words)
 
-    def _last_seen(self, m: MemberState) -> int | None:
-        times = [self._commits.last_ms(topic, p) for topic, p in assigned_pairs(m)]
-        return max((t for t in times if t is not None), default=None)
+    def _silence(self, m: MemberState, at: int) -> int | None:
+        """How long a member's partitions had no commits; None where that tells nothing.
+
+        Who dies is put out a session timeout later, and who polls no more leaves after its
+        ``max.poll.interval.ms``; the others take at most that long to join again. A longer
+        silence is that of an idle topic.
+        """
+        pairs = assigned_pairs(m)
+        times = [self._commits.last_ms(topic, p) for topic, p in pairs]
+        waits = [self._commits.usual_ms(topic, p) for topic, p in pairs]
+        seen = max((t for t in times if t is not None), default=None)
+        if seen is None:
+            return None
+        usual = max((w for w in waits if w is not None), default=0)
+        silent = max(0, at - seen)
+        longest = self._telling(m) + max(m.rebalance_timeout_ms, 0) + _TELLING_WAITS * usual
+        return silent if silent <= longest else None
 
     def _telling(self, m: MemberState) -> int:
         """From which silence on a member was put out."""
@@ -158,7 +176,7 @@ class Reasons:
             return self._timeout_ms
         waits = [self._commits.usual_ms(topic, p) for topic, p in assigned_pairs(m)]
         usual = max((w for w in waits if w is not None), default=SESSION_TIMEOUT_MS)
-        return min(SESSION_TIMEOUT_MS, max(_TELLING_WAITS * usual, 5_000))
+        return min(SESSION_TIMEOUT_MS, max(_TELLING_WAITS * usual, _LEAST_SILENCE_MS))
 
     def _timeout(self, m: MemberState) -> int:
         if m.session_timeout_ms > 0:
@@ -177,17 +195,6 @@ class Reasons:
         changed = self._clusters.topics_changed(names, start, position)
         return [Cause("topics", INFERRED, time_ms=at, detail=", ".join(changed))] if changed else []
 
-    def _nothing_new(self, found: Generation, before: Generation | None) -> Cause:
-        """The same members with the same topics: a second step, or somebody's wish."""
-        at = found.timestamp_ms
-        if before is not None and found.protocol == "classic":
-            held = _assigned(before.last.members)
-            if len(_assigned(found.first.members) - held) > 0 and _kept(before, found):
-                kind = before.causes[0].kind if before.causes else "unknown"
-                words = f"second step of generation {before.number} ({kind})"
-                return Cause("follow-up", INFERRED, time_ms=at, detail=words)
-        return Cause("unknown", INFERRED, time_ms=at, detail="same members, same topics")
-
 
 def _told(found: Generation) -> bool:
     return any(c.kind == "topics" for c in found.causes)
@@ -199,15 +206,3 @@ def _other_changes(change: Change, at: int) -> Iterable[Cause]:
         yield Cause("resubscription", INFERRED, b.id, b.instance, at, words)
     if change.strategy is not None:
         yield Cause("strategy", INFERRED, time_ms=at, detail="{} to {}".format(*change.strategy))
-
-
-def _assigned(members: Iterable[MemberState]) -> set[tuple[str, int]]:
-    return {pair for m in members for pair in assigned_pairs(m)}
-
-
-def _kept(before: Generation, found: Generation) -> bool:
-    """Whether nobody lost what it had: a second step only fills in (KIP-429)."""
-    now: Mapping[str, set[tuple[str, int]]] = {
-        m.owner: set(assigned_pairs(m)) for m in found.first.members
-    }
-    return all(set(assigned_pairs(m)) <= now.get(m.owner, set()) for m in before.last.members)
