@@ -5,17 +5,19 @@ The judge does not import the solver and the solver does not know the model; the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from partage import judge, solve
 from partage.errors import ProblemTooLargeError
-from partage.judge.measures import Tally, tally
+from partage.judge.measures import Tally, extremes, figures, tally
 from partage.model import Assignment, Cluster, Group, Problem
 
-__all__ = ["measure"]
+__all__ = ["Shared", "measure"]
 
 
 def measure(
@@ -130,3 +132,101 @@ def _claims(question: _Question, counted: Tally) -> _Claims:
     except ProblemTooLargeError as e:
         claims.refused = str(e)
     return claims
+
+
+#: Answers that are kept; when there are more, all are forgotten.
+_MOST_KEPT = 4_096
+
+
+@dataclass(slots=True)
+class Shared:
+    """`measure` for many plans of few problems: each question is solved, and proven, once.
+
+    The best loads depend on subscriptions and partitions only, and the fewest moves on who
+    owned what and on the loads: policies that are compared ask the same again and again. What
+    is kept are numbers that the judge has verified; which plan asked first makes no difference.
+
+    >>> import partage as pg
+    >>> cluster = pg.Cluster.from_topics({"t": 4})
+    >>> group = pg.Group([pg.Member("a", ["t"], owned={"t": [0, 1, 2]}), pg.Member("b", ["t"])])
+    >>> plans = [pg.Plan.of(cluster.index, {"a": {"t": mine}, "b": {"t": rest}})
+    ...          for mine, rest in (([2, 3], [0, 1]), ([0, 1], [2, 3]))]
+    >>> shared = Shared()
+    >>> [shared.measure(plan, group, cluster).avoidable for plan in plans]
+    [1, 0]
+    """
+
+    _best: dict[object, tuple[Cluster, NDArray[np.int64] | None]] = field(default_factory=dict)
+    _fewest: dict[object, tuple[Cluster, int | None]] = field(default_factory=dict)
+
+    def measure(
+        self,
+        plan: Assignment,
+        group: Group,
+        cluster: Cluster,
+        *,
+        partition_weight: ArrayLike | None = None,
+    ) -> judge.Measures:
+        """As `measure`, without the fewest moves to the best loads.
+
+        Raises:
+            InvalidProblemError: the weights are malformed.
+        """
+        facts = judge.Facts(Problem(group, cluster))
+        counted = tally(plan, facts)
+        was = judge.before(facts.problem)
+        found = figures(facts, counted, was, partition_weight=partition_weight)
+        problem = (id(cluster), group.subscriptions, group.subscription_of.tobytes())
+        best = self._best_loads(problem, facts, was)
+        smallest, largest, spread = extremes(facts, best)
+        avoidable = None
+        if counted.valid:
+            fewest = self._fewest_moves(problem, facts, was, counted) if found.moved else 0
+            avoidable = None if fewest is None else found.moved - fewest
+        return replace(
+            found, avoidable=avoidable, best_smallest=smallest, best_largest=largest,
+            best_spread=spread,
+        )  # fmt: skip
+
+    def _best_loads(
+        self, problem: object, facts: judge.Facts, was: judge.Before
+    ) -> NDArray[np.int64] | None:
+        """int64[M], proven; None where that would take too long."""
+        # A cluster is held on to, so that its id means it as long as the answer is kept.
+        if problem not in self._best:
+            _forget(self._best)
+            loads = None
+            try:
+                question = _Question.of(facts, was)
+                best = solve.least_majorised(question.eligibility)
+                claim = judge.ClaimedBest(question.owner(best.owner), best.topic_level)
+                loads = judge.verify_load_certificate(facts, claim)
+            except ProblemTooLargeError:
+                pass
+            self._best[problem] = facts.problem.cluster, loads
+        return self._best[problem][1]
+
+    def _fewest_moves(
+        self, problem: object, facts: judge.Facts, was: judge.Before, counted: Tally
+    ) -> int | None:
+        """The fewest moves to loads as good as these, proven; None where it takes too long."""
+        loads = np.sort(counted.loads)
+        digest = blake2b(digest_size=16)
+        for array in (was.owned, was.start, was.claimant, loads):
+            digest.update(array.tobytes())
+        key = (problem, digest.digest())
+        if key not in self._fewest:
+            _forget(self._fewest)
+            fewest = None
+            try:
+                claim = _Question.of(facts, was).fewest(loads)
+                fewest = judge.verify_moves_certificate(facts, was, loads, claim)
+            except ProblemTooLargeError:
+                pass
+            self._fewest[key] = facts.problem.cluster, fewest
+        return self._fewest[key][1]
+
+
+def _forget(kept: dict[object, Any]) -> None:
+    if len(kept) >= _MOST_KEPT:
+        kept.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,10 +16,10 @@ from partage.judge.certificates import (
     verify_moves_certificate,
 )
 from partage.judge.facts import Facts
-from partage.judge.ownership import NOBODY, SEVERAL, before, held
+from partage.judge.ownership import NOBODY, SEVERAL, Before, before, held
 from partage.model import Assignment, Cluster, Group, Problem
 
-__all__ = ["Measures", "Tally", "measure", "tally"]
+__all__ = ["Measures", "Tally", "extremes", "figures", "measure", "tally"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,17 +153,36 @@ def measure(
     facts = Facts(Problem(group, cluster))
     counted = tally(assignment, facts)
     was = before(facts.problem, previous)
-    moved = moves_of(was, counted.owner) + _moved_to_several(was.owned, counted)
+    found = figures(facts, counted, was, partition_weight=partition_weight)
     avoidable = None
     if fewest is not None and counted.valid:
-        avoidable = moved - verify_moves_certificate(facts, was, counted.loads, fewest)
-    taking = facts.takes_part
-    smallest, largest, spread = _extremes(counted.loads[taking])
+        avoidable = found.moved - verify_moves_certificate(facts, was, counted.loads, fewest)
     best_loads = None if best is None else verify_load_certificate(facts, best)
     to_best = None
     if best_loads is not None and fewest_to_best is not None:
         to_best = verify_moves_certificate(facts, was, best_loads, fewest_to_best)
-    best_figures = (None, None, None) if best_loads is None else _extremes(best_loads[taking])
+    smallest, largest, spread = extremes(facts, best_loads)
+    return replace(
+        found,
+        avoidable=avoidable,
+        best_smallest=smallest,
+        best_largest=largest,
+        best_spread=spread,
+        fewest_moves_to_best=to_best,
+        refused=refused,
+    )
+
+
+def figures(
+    facts: Facts, counted: Tally, was: Before, *, partition_weight: ArrayLike | None = None
+) -> Measures:
+    """The figures that need no optimum, from what has been counted already.
+
+    Raises:
+        InvalidProblemError: the weights are malformed.
+    """
+    taking = facts.takes_part
+    smallest, largest, spread = _extremes(counted.loads[taking])
     return Measures(
         partitions=int(np.count_nonzero(counted.owner != NOBODY)),
         unowned=int(np.count_nonzero(facts.is_open & (counted.owner == NOBODY))),
@@ -171,17 +190,18 @@ def measure(
         smallest=smallest,
         spread=spread,
         idle=int(np.count_nonzero(counted.loads[taking] == 0)),
-        moved=moved,
-        avoidable=avoidable,
-        best_smallest=best_figures[0],
-        best_largest=best_figures[1],
-        best_spread=best_figures[2],
-        fewest_moves_to_best=to_best,
+        moved=moves_of(was, counted.owner) + _moved_to_several(was.owned, counted),
         load_spread=_load_spread(facts, counted, partition_weight),
         rack_mismatches=_rack_mismatches(facts, counted),
         colocation=_colocation(facts, counted.owner),
-        refused=refused,
     )
+
+
+def extremes(
+    facts: Facts, loads: NDArray[np.int64] | None
+) -> tuple[int, int, int] | tuple[None, None, None]:
+    """Smallest, largest and spread of the loads (int64[M]) of members who take part."""
+    return (None, None, None) if loads is None else _extremes(loads[facts.takes_part])
 
 
 def _moved_to_several(owned: NDArray[np.bool_], counted: Tally) -> int:
