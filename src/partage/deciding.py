@@ -8,21 +8,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-from partage import judge
 from partage.errors import PartageError, UnknownStrategyError
 from partage.groups import registry
-from partage.groups.rounds import rejoining
-from partage.measuring import measure
 from partage.model import Assignment, Cluster, Group, Plan, Problem
 
+# The judge and the solver are imported by who asks them: a plan needs neither.
 if TYPE_CHECKING:
+    from partage import judge
     from partage.groups.api import Strategy
+    from partage.measuring import measure
 
-__all__ = ["Compared", "Comparison", "assign", "compare", "measure", "several_owners"]
+__all__ = ["Compared", "Comparison", "assign", "compare", "is_foreign", "measure", "several_owners"]
 
 
+def __getattr__(name: str) -> Any:
+    if name == "measure":
+        from partage.measuring import measure
+
+        return measure
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+@overload
+def assign(  # type: ignore[overload-overlap]  # a str variable may name it too: see Returns
+    strategy: Literal["server:simple"],
+    group: Group,
+    cluster: Cluster,
+    *,
+    memory: object = None,
+    config: Mapping[str, object] | None = None,
+) -> Assignment: ...
+@overload
 def assign(
     strategy: str | Strategy | Sequence[str],
     group: Group,
@@ -30,10 +48,22 @@ def assign(
     *,
     memory: object = None,
     config: Mapping[str, object] | None = None,
-) -> Plan:
+) -> Plan: ...
+def assign(
+    strategy: str | Strategy | Sequence[str],
+    group: Group,
+    cluster: Cluster,
+    *,
+    memory: object = None,
+    config: Mapping[str, object] | None = None,
+) -> Assignment:
     """The plan of a strategy: a name of `strategies`, a Java class name, or a strategy.
 
     A list of names is taken in order of preference: the first that exists decides.
+
+    Returns:
+        A `Plan`; of ``server:simple``, where a partition may have several owners, an
+        `Assignment`, however it was named.
 
     Raises:
         UnknownStrategyError: the registry has no such name.
@@ -97,13 +127,13 @@ class Comparison(Sequence[Compared]):
     def __iter__(self) -> Iterator[Compared]:
         return iter(self.rows)
 
-    def __getitem__(self, which: int | slice | str) -> Compared:  # type: ignore[override]
+    def __getitem__(self, which: int | slice | str) -> Compared:  # type: ignore[override]  # by name too
         if isinstance(which, str):
             found = [row for row in self.rows if row.strategy == which]
             if not found:
                 raise KeyError(which)
             return found[0]
-        return self.rows[which]  # type: ignore[return-value]
+        return self.rows[which]  # type: ignore[return-value]  # a slice is for those who want one
 
     @property
     def measures(self) -> dict[str, judge.Measures]:
@@ -164,21 +194,34 @@ def compare(
     >>> [(row.strategy, row.valid, row.measures.spread) for row in found]
     [('range', True, 1), ('fair', True, 1)]
     """
+    from partage import judge
+    from partage.groups.rounds import rejoining
+    from partage.measuring import measure
+
     names = registry.contestants() if strategies is None else strategies
     rows = []
     for one in names:
         name = one if isinstance(one, str) else one.name
         try:
             chosen = registry.find(one)
+        except UnknownStrategyError:
+            raise
+        except PartageError as e:
+            rows.append(Compared(name, refused=str(e)))
+            continue
+        try:
             shared = several_owners(chosen)
             if shared and strategies is None:
                 continue
             sent = rejoining(chosen, group, cluster)
             plan: Assignment = assign(chosen, sent, cluster, config=config)
-        except UnknownStrategyError:
-            raise
         except PartageError as e:
             rows.append(Compared(name, refused=str(e)))
+            continue
+        except Exception as e:
+            if not is_foreign(chosen):
+                raise
+            rows.append(Compared(name, refused=f"the plug-in failed ({type(e).__name__}: {e})"))
             continue
         # Of a cooperative plan the end is measured: its first phase is uneven on purpose.
         end = plan.settled() if isinstance(plan, Plan) else plan
@@ -195,3 +238,12 @@ def several_owners(strategy: Strategy) -> bool:
     False
     """
     return bool(getattr(strategy, "several_owners", False))
+
+
+def is_foreign(strategy: Strategy) -> bool:
+    """Whether it is somebody else's code, which may raise anything.
+
+    >>> is_foreign(registry.find("range"))
+    False
+    """
+    return type(strategy).__module__.partition(".")[0] != "partage"

@@ -344,3 +344,68 @@ def test_a_first_step_says_what_follows(monkeypatch) -> None:
     assert "the first of two steps" in shown
     assert "(2 to c2)" in shown
     assert "two steps" not in run("assign", "-", "-s", "range", stdin=text).stdout
+
+
+class Breaks(PlainStrategy):
+    """A plug-in that raises what is no error of ours."""
+
+    name = "acme:breaks"
+
+    def assign(self, problem: Problem, memory: object = None) -> Plan:
+        raise ValueError("boom")
+
+
+def test_a_plug_in_that_breaks_costs_its_own_answer_only(problem, monkeypatch) -> None:
+    """A foreign error is told with the plug-in's name; other lines and other strategies go on."""
+    point = EntryPoint("acme:breaks", "acme:Breaks", registry.ENTRY_POINTS)
+    monkeypatch.setattr(registry, "_plugged_in", lambda: {point.name: point})
+    monkeypatch.setattr(EntryPoint, "load", lambda _: Breaks)
+    lines = [json.dumps(PROBLEM | {"strategy": one}) for one in ("range", "acme:breaks", "fair")]
+    done = run("assign", "--jsonl", stdin="\n".join(lines))
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert ["assignment" in one for one in answers] == [True, False, True]
+    assert "acme:breaks: the plug-in failed (ValueError: boom)" in answers[1]["error"]
+    alone = run("assign", problem, "-s", "acme:breaks")
+    assert alone.exit_code == 1
+    assert "acme:breaks: the plug-in failed (ValueError: boom)" in alone.stderr
+    rows = {row["strategy"]: row for row in json.loads(run("compare", problem, "--json").stdout)}
+    assert rows["acme:breaks"]["refused"] == "the plug-in failed (ValueError: boom)"
+    assert rows["range"]["valid"]
+
+
+def test_a_strategys_settings_are_shown() -> None:
+    """Every setting that `configure` takes is listed with default and meaning, with a name and without."""
+    from partage.groups.optimal.settings import _READERS, OPTIONS, PREFIX
+
+    assert [one.key for one in OPTIONS] == [PREFIX + key for key in _READERS]
+    rows = {row.name: row for row in registry.describe()}
+    for shown in (run("strategies").stdout, run("strategies", "optimal", "failover").stdout):
+        for row in (rows["optimal"], rows["failover"]):
+            assert all(x in shown for one in row.settings for x in one), row.name
+    (row,) = json.loads(run("strategies", "failover", "--json").stdout)
+    assert row["settings"][0]["key"] == "assignment.consumer.priority"
+    assert "no settings" in run("strategies", "range").stdout
+    assert "sticky" in run("strategies", "stiky").stderr
+
+
+def test_a_setting_that_does_not_exist_is_warned_of(problem) -> None:
+    """Strategies ignore foreign settings; somebody who misspelt one is told."""
+    done = run("assign", problem, "-s", "optimal", "-c", "assignment.optimal.max.mvoes=1")
+    assert done.exit_code == 0
+    assert "no setting assignment.optimal.max.mvoes" in done.stderr
+    assert not run("assign", problem, "-s", "optimal", "-c", "assignment.optimal.racks=no").stdout
+
+
+def test_what_goes_through_a_pipe_has_whole_lines_without_blanks_at_the_end(tmp_path) -> None:
+    """Nothing is wrapped or cut at 80 columns, and no name is broken."""
+    long = "consumer-of-the-payments-team-" + "x" * 60
+    members = [{"id": f"{long}{i}", "topics": ["t"][:i]} for i in range(2)]
+    path = tmp_path / "long.json"
+    path.write_text(json.dumps({"topics": {"t": 3}, "members": members}))
+    for command in (["compare", str(path)], ["strategies"], ["strategies", "optimal"]):
+        shown = run(*command).stdout
+        assert all(line == line.rstrip() for line in shown.splitlines()), command
+    assert (
+        f"failover: {long}0 has no user data: it gets the lowest priority\n"
+        in run("compare", str(path)).stdout
+    )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from partage.cli import doubts
-from partage.cli.consoles import first_of, interactive, name, out, tell, write_json
+from partage.cli.consoles import first_of, interactive, name, out, show, tell, write_json
 from partage.cli.failing import FAILED_JUDGE
 from partage.cli.problems import preference, problem_of, read_problem, settings
 
@@ -59,7 +59,8 @@ def answer(
     Raises:
         PartageError: the problem is malformed, no strategy of that name, or it refuses.
     """
-    from partage.deciding import several_owners
+    from partage.deciding import is_foreign, several_owners
+    from partage.errors import PartageError, UnsupportedProblemError
     from partage.groups import registry
     from partage.judge import check
     from partage.model import Problem
@@ -68,7 +69,15 @@ def answer(
     strategy = registry.find(preference(asked, found))
     if config:
         strategy = strategy.configure(config)
-    plan: Assignment = strategy.assign(Problem(group, cluster))
+    try:
+        plan: Assignment = strategy.assign(Problem(group, cluster))
+    except PartageError:
+        raise
+    except Exception as e:
+        if not is_foreign(strategy):
+            raise
+        what = f"{strategy.name}: the plug-in failed ({type(e).__name__}: {e})"
+        raise UnsupportedProblemError(what) from e
     breaches = check(plan, group, cluster, several_owners=several_owners(strategy))
     return Answer(strategy, group, cluster, plan, breaches)
 
@@ -169,25 +178,39 @@ def _judged(found: Answer) -> None:
 def _show(found: Answer) -> None:
     from rich.table import Table
 
+    from partage.deciding import several_owners
     from partage.measuring import measure
 
     table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("member")
+    table.add_column("member", no_wrap=True)
     table.add_column("partitions", justify="right")
     table.add_column("which")
     for member, topics in found.plan.to_dict().items():
         count = sum(len(numbers) for numbers in topics.values())
         which = "  ".join(f"{topic} {spans(numbers)}" for topic, numbers in topics.items())
-        table.add_row(name(member), str(count), name(which or "(idle)", "" if which else "yellow"))
-    console = out()
-    console.print(table)
-    figures = measure(found.plan, found.group, found.cluster)
+        shown = name(_middle_out(member, out().width // 3))
+        table.add_row(shown, str(count), name(which or "(idle)", "" if which else "yellow"))
+    show(table)
+    # What would be best for a share group is another question.
+    one_owner = not several_owners(found.strategy)
+    figures = measure(found.plan, found.group, found.cluster, optimum=one_owner)
     told = [f"strategy {found.strategy.name}", f"spread {_or_dash(figures.spread)}"]
     told += [f"idle {figures.idle}", f"moved {figures.moved}"]
     if figures.avoidable is not None:
         told.append(f"avoidable {figures.avoidable}")
-    console.print(name("  ".join(told), "dim"))
+    show(name("  ".join(told), "dim"))
     doubts.show_withheld(found)
+
+
+def _middle_out(text: str, most: int) -> str:
+    """A name with its middle left out: members of one deployment differ at the end.
+
+    >>> _middle_out("consumer-orders-service-1-8f2c4d1e", 15)
+    'consume…8f2c4d1e'
+    """
+    if len(text) <= most:
+        return text
+    return f"{text[: most // 2]}…{text[len(text) - most // 2 - 1 :]}"
 
 
 def _or_dash(value: int | None) -> str:

@@ -66,6 +66,8 @@ def _one(
         found = answer(object_of(line, f"line {number}"), strategy, config)
     except PartageError as e:
         return {"error": str(e), "line": number}
+    except Exception as e:  # noqa: BLE001 - a mistake of whomever: it costs this line only
+        return {"error": f"it failed ({type(e).__name__}: {e})", "line": number}
     given = found.to_json()
     if found.warnings:
         given["warnings"] = list(found.warnings)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from partage.cli import doubts
-from partage.cli.consoles import first_of, name, out, shortened, write_json
+from partage.cli.consoles import first_of, name, shortened, show, write_json
 from partage.cli.failing import FAILED_JUDGE
 from partage.cli.problems import problem_of, read_problem, settings
 
@@ -91,24 +91,26 @@ def _plain(row: Compared) -> dict[str, Any]:
 
 
 def _show(found: Comparison) -> None:
-    console = out()
-    console.print(_table(found))
+    show(_table(found))
     best = found.best
     if best is not None and best.best_spread is not None:
         told = (
             f"optimum: spread {best.best_spread}, reachable with {best.fewest_moves_to_best} moves"
         )
-        console.print(name(f"{told} (proven)", "dim"))
+        show(name(f"{told} (proven)", "dim"))
     if best is not None and best.refused:
-        console.print(name(f"optimum not computed: {best.refused}", "yellow"))
+        show(name(f"optimum not computed: {best.refused}", "yellow"))
     for row in found:
         if row.refused:
-            told = shortened(f"{row.strategy} refuses: {row.refused}")
-            console.print(name(told, "yellow"))
+            # Some refusals begin with the name, for those who see nothing else.
+            why = (row.refused or "").removeprefix(row.strategy).removeprefix(":").strip()
+            why = why.removeprefix("refuses ")
+            told = shortened(f"{row.strategy} refuses: {why}")
+            show(name(told, "yellow"))
         for warning in first_of(getattr(row.plan, "warnings", ())):
-            console.print(name(f"{row.strategy}: {warning}", "yellow"))
+            show(name(f"{row.strategy}: {warning}", "yellow"))
         for breach in first_of([str(one) for one in row.breaches]):
-            console.print(name(f"{row.strategy} breaks the rules: {breach}", "red"))
+            show(name(f"{row.strategy} breaks the rules: {breach}", "red"))
 
 
 def _table(found: Comparison) -> Table:
@@ -117,9 +119,9 @@ def _table(found: Comparison) -> Table:
 
     table = Table(box=None, header_style="bold", pad_edge=False, collapse_padding=True)
     table.add_column("strategy", no_wrap=True)
-    table.add_column("valid")
+    table.add_column("valid", no_wrap=True)
     for _, title, _ in _COLUMNS:
-        table.add_column(title, justify="right")
+        table.add_column(title, justify="right", no_wrap=True)
     for row in found:
         if row.measures is None:
             table.add_row(name(row.strategy), Text("refuses", "yellow"), *(Text("- ", "dim"),) * 6)

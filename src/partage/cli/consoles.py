@@ -20,12 +20,15 @@ __all__ = [
     "out",
     "prepare",
     "shortened",
+    "show",
     "tell",
     "write_json",
 ]
 
 _MOST_TOLD = 3
 _LONGEST = 400
+#: Columns; tables take no more than they need.
+_AS_WIDE_AS_IT_GETS = 1_000_000
 
 
 def prepare() -> None:
@@ -38,6 +41,24 @@ def prepare() -> None:
 def out() -> Console:
     """Where tables go. Made anew each time: stdout may have been replaced since."""
     return Console(highlight=False, emoji=False, markup=False)
+
+
+def show(*what: Any) -> None:
+    """Tables and sentences on stdout: wrapped for a person, whole lines for a program.
+
+    Through a pipe nothing is wrapped or cut, and no line ends in blanks.
+    """
+    console = out()
+    if interactive():
+        for one in what:
+            console.print(one)
+        return
+    console.width = _AS_WIDE_AS_IT_GETS
+    with console.capture() as written:
+        for one in what:
+            console.print(one, soft_wrap=isinstance(one, Text))
+    for line in written.get().splitlines():
+        console.out(line.rstrip(), highlight=False)
 
 
 def tell(line: str, style: str = "") -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from partage.cli.consoles import first_of, name, out, tell
+from partage.cli.consoles import first_of, name, show, tell
 from partage.errors import PartageError
 
 if TYPE_CHECKING:
@@ -35,10 +35,28 @@ def missing_topics(group: Group, cluster: Cluster) -> list[str]:
 
 
 def ignored(strategy: Strategy, config: Mapping[str, object]) -> list[str]:
-    """A line if a strategy has no settings and was given some: it ignores them, as Kafka does."""
-    if not config or strategy.configure(config) is not strategy:
-        return []
-    return [f"{strategy.name} has no settings: {', '.join(config)} ignored"]
+    """A line if a strategy was given settings that are not its own: it ignores them, as Kafka does.
+
+    >>> from partage.groups.registry import find
+    >>> ignored(find("optimal"), {"max.moves": "1"})
+    ['optimal has no setting max.moves: ignored; see `partage strategies optimal`']
+    >>> ignored(find("failover"), {"assignment.consumer.priority.orders": "1"})
+    []
+    """
+    from partage.groups.registry import settings_of
+
+    own = settings_of(strategy)
+    if not own:
+        if not config or strategy.configure(config) is not strategy:
+            return []
+        return [f"{strategy.name} has no settings: {', '.join(config)} ignored"]
+    keys = {one.key for one in own}
+    stems = tuple(key.removesuffix("<topic>") for key in keys if key.endswith(".<topic>"))
+    return [
+        f"{strategy.name} has no setting {key}: ignored; see `partage strategies {strategy.name}`"
+        for key in config
+        if key not in keys and not (stems and key.startswith(stems))
+    ]
 
 
 def unread_claims(found: Answer) -> list[str]:
@@ -73,7 +91,7 @@ def show_withheld(found: Answer) -> None:
     who = ", ".join(f"{count} to {member}" for member, count in to_come.items() if count)
     if who:
         told = "the first of two steps: what changes hands goes to nobody yet, and follows in the"
-        out().print(name(f"{told} next rebalance ({who})", "dim"))
+        show(name(f"{told} next rebalance ({who})", "dim"))
 
 
 def warn(lines: list[str]) -> None:

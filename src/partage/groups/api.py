@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from partage.model import Assignment, Plan, Problem
 
-__all__ = ["RebalanceProtocol", "Strategy"]
+__all__ = ["RebalanceProtocol", "Setting", "Strategy"]
 
 
 class RebalanceProtocol(IntEnum):
@@ -22,6 +22,18 @@ class RebalanceProtocol(IntEnum):
 
     EAGER = 0
     COOPERATIVE = 1
+
+
+class Setting(NamedTuple):
+    """One setting of a strategy, as `registry.describe` and `partage strategies` show it.
+
+    >>> Setting("acme.limit", "10", "most partitions of a member").key
+    'acme.limit'
+    """
+
+    key: str
+    default: str
+    meaning: str
 
 
 @runtime_checkable
@@ -35,6 +47,9 @@ class Strategy(Protocol):
         exact_to: the class and release that it equals, or None where it is nobody's twin.
         protocols: supported rebalance protocols, preferred one first.
         aliases: other names by which it is found (Java class names).
+
+    A strategy with settings may list them as ``options``, a tuple of `Setting`; a key that
+    ends in ``.<topic>`` stands for one a topic. It is not part of what has to be there.
     """
 
     @property

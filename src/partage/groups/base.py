@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from partage.groups.api import RebalanceProtocol
+from partage.groups.api import RebalanceProtocol, Setting
 from partage.model import Assignment
 
 __all__ = ["PlainStrategy"]
@@ -23,6 +23,7 @@ class PlainStrategy:
     exact_to: str | None = None
     protocols: tuple[RebalanceProtocol, ...] = (RebalanceProtocol.EAGER,)
     aliases: tuple[str, ...] = ()
+    options: tuple[Setting, ...] = ()
 
     def __repr__(self) -> str:
         return f"<strategy {self.name}>"

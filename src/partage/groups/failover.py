@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from partage.errors import InvalidConfigError
-from partage.groups.api import RebalanceProtocol
+from partage.groups.api import RebalanceProtocol, Setting
 from partage.groups.base import PlainStrategy
 from partage.groups.failover_bytes import (
     DEFAULT_PRIORITY,
@@ -28,6 +28,13 @@ __all__ = ["PRIORITY", "Failover"]
 PRIORITY = "assignment.consumer.priority"
 PREEMPTION = "assignment.failover.preemption"
 AS_DOCUMENTED = "assignment.failover.as_documented"
+
+_OPTIONS = (
+    Setting(PRIORITY, str(DEFAULT_PRIORITY), "priority of this member; the highest wins"),
+    Setting(f"{PRIORITY}.<topic>", "as above", "its priority for one topic"),
+    Setting(PREEMPTION, "true", "false: who has a partition keeps it while it lives"),
+    Setting(AS_DOCUMENTED, "false", "true: the winner gets all topics, subscribed or not"),
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -77,6 +84,7 @@ class Failover(PlainStrategy):
 
     name = "failover"
     aliases = ("FailoverAssignor",)
+    options = _OPTIONS
 
     def __post_init__(self) -> None:
         _int32(PRIORITY, self.priority)

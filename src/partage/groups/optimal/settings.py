@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from partage.errors import InvalidConfigError
+from partage.groups.api import Setting
 
-__all__ = ["PREFIX", "ByTopic", "Settings"]
+__all__ = ["OPTIONS", "PREFIX", "ByTopic", "Settings"]
 
 PREFIX = "assignment.optimal."
 
@@ -177,3 +178,18 @@ _READERS = {
     "copartitioned": ("copartitioned", _topics),
     "tolerance": ("tolerance", _fraction),
 }
+
+#: The same for people, in the order of the objective; see `Optimal` for the whole story.
+OPTIONS = tuple(
+    Setting(PREFIX + key, default, meaning)
+    for key, default, meaning in (
+        ("weights", "by counts", "{topic: load, or [load of partition 0, ...]}: balance these"),
+        ("racks", "true", "whether rack mismatches matter"),
+        ("rack.prices", "mismatches count", "{member's rack: {replica's rack: money per GB}}"),
+        ("traffic", "1 each", "GB by topic or partition, for the prices"),
+        ("max.moves", "no limit", "most owned partitions that may move in one rebalance"),
+        ("together", "no", "co-partitioned topics together: no, prefer, require"),
+        ("copartitioned", "all that can", "[[topic, topic], ...] that belong together"),
+        ("tolerance", "0.001; 0 if small", "by weights: part of a mean load not worth a move"),
+    )
+)

@@ -18,7 +18,7 @@ from partage.groups.optimal.inputs import by_partition, families, needs_loads, r
 from partage.groups.optimal.loads import Shares, loaded, shares_of, whole
 from partage.groups.optimal.proof import forced_moves, of_counts, of_loads
 from partage.groups.optimal.question import Int64Array, Question
-from partage.groups.optimal.settings import Settings
+from partage.groups.optimal.settings import OPTIONS, Settings
 from partage.model import Plan, Problem, RackCosts, RackTable
 from partage.model.index import Int32Array
 from partage.solve.exhausting import MOST_ITEMS
@@ -93,6 +93,7 @@ class Optimal(PlainStrategy):
     settings: Settings = field(default_factory=Settings)
 
     name = "optimal"
+    options = OPTIONS
     protocols = (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
 
     def configure(self, config: Mapping[str, object]) -> Optimal:
