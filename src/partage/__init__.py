@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from partage.errors import *  # noqa: F403
     from partage.groups.registry import strategies as strategies
     from partage.judge import check as check
+    from partage.keys import partition_for as partition_for
+    from partage.keys import partitioners as partitioners
     from partage.model import Assignment as Assignment
     from partage.model import Broker as Broker
     from partage.model import Cluster as Cluster
@@ -43,10 +45,14 @@ _HOME = {
     "check": "partage.judge",
     "compare": "partage.deciding",
     "measure": "partage.deciding",
+    "partition_for": "partage.keys",
+    "partitioners": "partage.keys",
     "strategies": "partage.groups.registry",
     "PartageError": "partage.errors",
     "InvalidProblemError": "partage.errors",
     "UnknownStrategyError": "partage.errors",
+    "UnknownPartitionerError": "partage.errors",
+    "InvalidKeysError": "partage.errors",
     "UnsupportedProblemError": "partage.errors",
     "InvalidConfigError": "partage.errors",
     "InconsistentGroupProtocolError": "partage.errors",

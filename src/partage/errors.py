@@ -3,6 +3,8 @@
     PartageError                     the base: catch this one
     ├── InvalidProblemError          a problem file or value is malformed (path, value)
     ├── UnknownStrategyError         no such strategy in the registry
+    ├── UnknownPartitionerError      no such partitioner in the registry
+    ├── InvalidKeysError             keys that no partitioner can take (where, value)
     ├── UnsupportedProblemError      a sound problem that this strategy refuses
     ├── InvalidConfigError           a setting of a strategy or of a run is wrong
     ├── InconsistentGroupProtocolError   a member cannot join with these protocols
@@ -30,6 +32,7 @@ __all__ = [
     "InconsistentGroupProtocolError",
     "InvalidCaptureError",
     "InvalidConfigError",
+    "InvalidKeysError",
     "InvalidProblemError",
     "MissingExtraError",
     "MissingJavaError",
@@ -37,6 +40,7 @@ __all__ = [
     "PlanInvariantError",
     "ProblemTooLargeError",
     "SparkFailedError",
+    "UnknownPartitionerError",
     "UnknownStrategyError",
     "UnsupportedProblemError",
     "WireFormatError",
@@ -102,6 +106,36 @@ class UnknownStrategyError(PartageError):
         self.name = name
         self.known = tuple(known)
         self.close = tuple(close)
+
+
+class UnknownPartitionerError(PartageError):
+    """The registry has no partitioner of that name.
+
+    >>> str(UnknownPartitionerError("mumur2", known=["murmur2", "java"], close=["murmur2"]))
+    "no partitioner named 'mumur2'; did you mean murmur2? known: murmur2, java"
+    """
+
+    def __init__(self, name: str, *, known: Sequence[str], close: Sequence[str] = ()) -> None:
+        hint = f"did you mean {' or '.join(close)}? " if close else ""
+        super().__init__(f"no partitioner named {name!r}; {hint}known: {', '.join(known)}")
+        self.name = name
+        self.known = tuple(known)
+        self.close = tuple(close)
+
+
+class InvalidKeysError(PartageError):
+    """Keys that no partitioner can take: says which, and what to do.
+
+    >>> str(InvalidKeysError("is an int: serialise it", where="keys[3]", value=7))
+    'keys[3] is an int: serialise it, got 7'
+    """
+
+    def __init__(self, what: str, *, where: str, value: object = None) -> None:
+        got = "" if value is None else f", got {_shown(value)}"
+        super().__init__(f"{where} {what}{got}")
+        self.what = what
+        self.where = where
+        self.value = value
 
 
 class UnsupportedProblemError(PartageError):

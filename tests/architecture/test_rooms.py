@@ -92,6 +92,8 @@ MAY_IMPORT = {
 # room: libraries besides the standard one and NumPy.
 LIBRARIES = {
     "kernels": {"numba"},
+    # Columns of keys come as Arrow's, and go back as such.
+    "keys": {"pyarrow"},
     "capture": {"pyarrow", "kafka", "aiokafka"},
     "clients": {"kafka", "aiokafka", "faust", "mode"},
     "pipeline": {"pyspark", "py4j", "pyarrow", "pandas", "rich"},

@@ -1,0 +1,1 @@
+"""The clients' partitioners, one a file."""

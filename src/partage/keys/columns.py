@@ -1,0 +1,181 @@
+"""Keys as they come, and as kernels want them: bytes, where each key starts, which are null.
+
+What comes as bytes, a list, or a NumPy array is read here; Arrow's arrays in
+`partage.keys.arrow`. A length is compared with its limit before anything is hashed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.errors import InvalidKeysError
+
+__all__ = ["LONGEST_KEY", "KeyColumn", "column_of"]
+
+#: `max.request.size` of Kafka's producer: by default no longer key can be sent at all.
+LONGEST_KEY = 1_048_576
+_SERIALISE = "serialise it first (partage.keys.serializers has Kafka's)"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyColumn:
+    """n keys.
+
+    Attributes:
+        data: uint8, the bytes of all keys.
+        starts: int32 or int64[n + 1]; key i is ``data[starts[i]:starts[i + 1]]``.
+        null: bool[n], or None where no key is null.
+        code: where given, record r has key ``code[r]`` (a dictionary), and null is by record.
+    """
+
+    data: NDArray[np.uint8]
+    starts: NDArray[np.int32] | NDArray[np.int64]
+    null: NDArray[np.bool_] | None = None
+    code: NDArray[np.int64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1 if self.code is None else len(self.code)
+
+    @property
+    def lengths(self) -> NDArray[Any]:
+        """Bytes of each record's key, 0 for a null one."""
+        lengths = np.diff(self.starts)
+        if self.code is not None:
+            # A dictionary of no keys has codes all the same where every record is null.
+            lengths = lengths[self.code] if len(lengths) else np.zeros(len(self.code), np.int64)
+        return lengths if self.null is None else np.where(self.null, 0, lengths)
+
+    def checked(self, longest: int) -> KeyColumn:
+        """The same, if no key has more than ``longest`` bytes.
+
+        Raises:
+            InvalidKeysError: one has; says which.
+        """
+        lengths = self.lengths
+        if len(lengths) and int(lengths.max()) > longest:
+            i = int(np.argmax(lengths > longest))
+            raise InvalidKeysError(
+                f"has {int(lengths[i]):,} bytes; Kafka's producer sends no more than {longest:,} "
+                "(max.request.size): pass longest_key= to allow it",
+                where=f"keys[{i}]",
+            )
+        return self
+
+
+def column_of(keys: object) -> KeyColumn:
+    """Bytes (one key), a sequence of bytes, text or None, or a NumPy array, as a column.
+
+    NumPy's ``S`` arrays cannot hold a key that ends in a zero byte; a 2-D uint8 array can.
+
+    Raises:
+        InvalidKeysError: a key is of another type; says which, and what to do.
+
+    >>> column = column_of([b"ab", None, "c"])
+    >>> column.data.tobytes(), column.starts.tolist(), column.null.tolist()
+    (b'abc', [0, 2, 2, 3], [False, True, False])
+    """
+    if isinstance(keys, np.ma.MaskedArray):
+        raise InvalidKeysError(
+            "are a masked array: null keys are None in a list or an object array", where="keys"
+        )
+    if isinstance(keys, np.ndarray):
+        return _of_numpy(keys)
+    if isinstance(keys, bytes | bytearray | memoryview | str):
+        return _of_sequence([keys])
+    if isinstance(keys, Sequence):
+        return _of_sequence(keys)
+    if hasattr(keys, "tolist") and hasattr(keys, "dtype"):  # a pandas Series
+        return _of_sequence(keys.tolist())
+    raise InvalidKeysError(
+        "must be bytes, a list, a NumPy array or an Arrow array", where="keys", value=keys
+    )
+
+
+def _of_sequence(keys: Sequence[object]) -> KeyColumn:
+    # The common case costs one pass in C: joining fails at the first that is not bytes.
+    null = None
+    try:
+        data = b"".join(keys)  # type: ignore[arg-type]
+        lengths = np.fromiter(map(len, keys), np.int64, len(keys))  # type: ignore[arg-type]
+    except TypeError:
+        plain = [_bytes_of(key, i) for i, key in enumerate(keys)]
+        null = np.fromiter((key is None for key in keys), np.bool_, len(keys))
+        data = b"".join(plain)
+        lengths = np.fromiter(map(len, plain), np.int64, len(plain))
+    if len(data) != int(lengths.sum()):  # memoryviews of wider items: len counts those
+        return _of_sequence([_bytes_of(key, i) for i, key in enumerate(keys)])
+    starts = np.zeros(len(keys) + 1, np.int64)
+    np.cumsum(lengths, out=starts[1:])
+    if null is not None and not null.any():
+        null = None
+    return KeyColumn(np.frombuffer(data, np.uint8), starts, null)
+
+
+def _bytes_of(key: object, i: int) -> bytes:
+    where = f"keys[{i}]"
+    if key is None:
+        return b""
+    if isinstance(key, bytes):
+        return key
+    if isinstance(key, bytearray | memoryview):
+        return bytes(key)
+    if isinstance(key, str):
+        try:
+            return key.encode()
+        except UnicodeEncodeError as e:
+            raise InvalidKeysError("is no text that UTF-8 has", where=where, value=key) from e
+    if isinstance(key, list | tuple | dict | set | np.ndarray):
+        raise InvalidKeysError(
+            f"is nested ({type(key).__name__}): {_SERIALISE}", where=where, value=key
+        )
+    raise InvalidKeysError(
+        f"is no bytes but {type(key).__name__}: {_SERIALISE}", where=where, value=key
+    )
+
+
+def _of_numpy(keys: NDArray[Any]) -> KeyColumn:
+    if keys.dtype == np.uint8 and keys.ndim == 2:
+        return _of_width(np.ascontiguousarray(keys).reshape(-1), len(keys), keys.shape[1])
+    if keys.ndim != 1:
+        raise InvalidKeysError(
+            f"have {keys.ndim} dimensions: one key a row is a 2-D uint8 array, all else is 1-D",
+            where="keys",
+        )
+    kind = keys.dtype.kind
+    if kind == "O":
+        return _of_sequence(keys.tolist())
+    if kind == "U":
+        return _of_sequence([str(key) for key in keys.tolist()])
+    if kind == "V" and keys.dtype.names is None and keys.dtype.subdtype is None:
+        flat = np.ascontiguousarray(keys).view(np.uint8).reshape(-1)
+        return _of_width(flat, len(keys), keys.dtype.itemsize)
+    if kind == "S":
+        return _of_padded(keys)
+    if kind == "V":
+        raise InvalidKeysError(f"are nested ({keys.dtype}): {_SERIALISE}", where="keys")
+    raise InvalidKeysError(
+        f"are numbers ({keys.dtype}), not bytes: {_SERIALISE}; one key is bytes, not an array",
+        where="keys",
+    )
+
+
+def _of_width(flat: NDArray[np.uint8], count: int, width: int) -> KeyColumn:
+    return KeyColumn(flat, np.arange(count + 1, dtype=np.int64) * width)
+
+
+def _of_padded(keys: NDArray[Any]) -> KeyColumn:
+    """An ``S`` array: each key without the zeros that pad it."""
+    width = keys.dtype.itemsize
+    flat = np.ascontiguousarray(keys).view(np.uint8).reshape(-1)
+    if not width or not len(keys) or flat.reshape(len(keys), width)[:, -1].all():
+        return _of_width(flat, len(keys), width)
+    lengths = np.char.str_len(keys)
+    starts = np.zeros(len(keys) + 1, np.int64)
+    np.cumsum(lengths, out=starts[1:])
+    inside = np.arange(width) < lengths[:, None]
+    return KeyColumn(flat.reshape(len(keys), width)[inside], starts)

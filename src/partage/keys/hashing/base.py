@@ -1,0 +1,164 @@
+"""A hash in four forms, and which of them takes a column of keys.
+
+A column is bytes and where each key starts in them, as Arrow lays it out: no Python object a key.
+It is walked in chunks that stay in the processor's cache. In each chunk:
+
+* keys of one length, as ids and codes mostly are, are turned into lanes: the first word of
+  every key, then the second, and so on, so that one instruction works on many keys;
+* others go through a loop key by key, compiled;
+* where compiling does not pay (a small column, no numba), keys of one length at a time go
+  through NumPy, and a handful of keys through plain Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.errors import InvalidKeysError
+from partage.kernels import Kernel
+
+__all__ = ["Each", "Hash", "Int64Array", "UInt8Array", "UInt32Array", "hash_all"]
+
+UInt8Array = NDArray[np.uint8]
+UInt32Array = NDArray[np.uint32]
+Int64Array = NDArray[np.int64]
+Starts = NDArray[np.int32] | NDArray[np.int64]
+
+KEYS_AT_ONCE = 16_384
+#: Keys of one length up to this many bytes go through lanes; longer ones gain nothing by it.
+LONGEST_IN_LANES = 64
+#: Fewer keys of one length than this are sooner done one by one.
+_A_HANDFUL = 8
+#: A word of a lane costs NumPy about a fiftieth of what a kernel's interpreted step costs.
+_LANE_WORDS_A_STEP = 50
+#: Bytes that are gathered at once where keys of one length lie apart.
+_GATHERED_AT_ONCE = 1 << 22
+
+
+class Each(Protocol):
+    """A kernel, or what stands for one: keys of any lengths, one after the other."""
+
+    def pays(self, *, work: int) -> bool:
+        """Whether so many steps would run compiled."""
+        ...
+
+    def __call__(
+        self, data: UInt8Array, starts: NDArray[np.int64], out: UInt32Array, /, *, work: int
+    ) -> None:
+        """Fill ``out`` with the hashes of the keys."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Hash:
+    """One hash function.
+
+    Attributes:
+        name: what it is called.
+        of_key: one key's hash, 0 <= h < 2**32.
+        of_rows: uint32[n] of uint8[n, L], all keys of one length, by NumPy.
+        lanes: the same by a kernel, into its second argument; None where `each` is faster.
+        lane_kernel: that kernel, to be asked whether it pays.
+        each: kernel (data, starts, out): any lengths, one key after the other.
+    """
+
+    name: str
+    of_key: Callable[[bytes], int]
+    of_rows: Callable[[UInt8Array], UInt32Array]
+    lanes: Callable[[UInt8Array, UInt32Array], None] | None
+    lane_kernel: Kernel | None
+    each: Each
+
+    def __reduce__(self) -> str | tuple[object, ...]:
+        return _by_name, (self.name,)
+
+
+def _by_name(name: str) -> Hash:
+    import partage.keys.hashing as all_of_them
+
+    found: Hash = getattr(all_of_them, name.upper().replace("-", "_"))
+    return found
+
+
+def hash_all(hash_: Hash, data: UInt8Array, starts: Starts) -> UInt32Array:
+    """uint32[n]: the hash of each of n keys; key i is ``data[starts[i]:starts[i + 1]]``.
+
+    Args:
+        hash_: which one.
+        data: uint8, the bytes of all keys.
+        starts: int32[n + 1] or int64[n + 1], never falling.
+
+    Raises:
+        InvalidKeysError: a start lies outside the bytes, or before the one before it.
+
+    >>> data = np.frombuffer(b"abcab", np.uint8)
+    >>> from partage.keys.hashing import CRC32
+    >>> [hex(h) for h in hash_all(CRC32, data, np.array([0, 3, 5]))]
+    ['0x352441c2', '0x9e83486d']
+    """
+    count = len(starts) - 1
+    out = np.empty(max(count, 0), np.uint32)
+    for first in range(0, count, KEYS_AT_ONCE):
+        stop = min(count, first + KEYS_AT_ONCE)
+        chunk = starts[first : stop + 1].astype(np.int64)
+        _hash_chunk(hash_, data, chunk, out[first:stop], count=count, first=first)
+    return out
+
+
+def _hash_chunk(
+    hash_: Hash,
+    data: UInt8Array,
+    starts: NDArray[np.int64],
+    out: UInt32Array,
+    *,
+    count: int,
+    first: int,
+) -> None:
+    lengths = np.diff(starts)
+    shortest = int(lengths.min())
+    if shortest < 0 or starts[0] < 0 or starts[-1] > len(data):
+        raise InvalidKeysError(
+            "the offsets do not fit the bytes", where=f"keys {first} to {first + len(out) - 1}"
+        )
+    length = int(lengths[0])
+    span = int(starts[-1] - starts[0])
+    alike = length == shortest and span == length * len(out) and length <= LONGEST_IN_LANES
+    many = -(-count // len(out))
+    if alike and hash_.lanes and hash_.lane_kernel and len(out) >= _A_HANDFUL:
+        rows = data[starts[0] : starts[-1]].reshape(len(out), length)
+        if hash_.lane_kernel.pays(work=span * many // (4 * _LANE_WORDS_A_STEP)):
+            hash_.lanes(rows, out)
+        else:
+            out[:] = hash_.of_rows(rows)
+    elif hash_.each.pays(work=(span // 4 + len(out)) * many // 4):
+        hash_.each(data, starts, out, work=span)
+    else:
+        _hash_plainly(hash_, data, starts, lengths, out)
+
+
+def _hash_plainly(
+    hash_: Hash,
+    data: UInt8Array,
+    starts: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    out: UInt32Array,
+) -> None:
+    """By NumPy, all keys of one length at a time; few ones, or long ones, one by one."""
+    order = np.argsort(lengths, kind="stable")
+    values, firsts, counts = np.unique(lengths[order], return_index=True, return_counts=True)
+    for length, first, many in zip(values.tolist(), firsts.tolist(), counts.tolist(), strict=True):
+        which = order[first : first + many]
+        if many < _A_HANDFUL:
+            for i in which.tolist():
+                out[i] = hash_.of_key(data[starts[i] : starts[i] + length].tobytes())
+            continue
+        at_once = max(1, _GATHERED_AT_ONCE // max(1, length))
+        for part in range(0, many, at_once):
+            some = which[part : part + at_once]
+            rows = data[starts[some][:, None] + np.arange(length)]
+            out[some] = hash_.of_rows(rows)

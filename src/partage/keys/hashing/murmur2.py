@@ -1,0 +1,171 @@
+"""murmur2 as Kafka's Java client computes it: MurmurHash2, 32 bits, seed 0x9747b28c.
+
+Source: ``org.apache.kafka.common.utils.Utils.murmur2``, unchanged from 0.8.1 to 4.3.1. Bytes are
+taken unsigned (Java's are signed: ports that forget the mask differ from the first byte above
+0x7f on), groups of four little-endian, and one to three bytes may be left over at the end.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+
+from partage.kernels import kernel, piece
+from partage.keys.hashing.base import Hash, Int64Array, UInt8Array, UInt32Array
+
+__all__ = ["MURMUR2", "murmur2"]
+
+_SEED = 0x9747B28C
+_M = 0x5BD1E995
+_MASK = 0xFFFFFFFF
+#: An index that is masked by this is never negative, and the compiler need not look.
+_TOP = 0x7FFFFFFFFFFFFFFF
+#: From this mean length on, four keys at a time hide the wait for each multiplication.
+_LONG = 48
+
+
+def murmur2(key: bytes) -> int:
+    """The hash of one key, 0 <= h < 2**32. (Java shows the same bits as a signed int.)
+
+    >>> murmur2(b"foobar") - 2**32
+    -790332482
+    """
+    h = _SEED ^ len(key)
+    whole = len(key) // 4
+    for word in struct.unpack_from(f"<{whole}I", key):
+        k = word * _M & _MASK
+        k ^= k >> 24
+        h = (h * _M & _MASK) ^ (k * _M & _MASK)
+    tail = key[whole * 4 :]
+    if tail:
+        h = ((h ^ int.from_bytes(tail, "little")) * _M) & _MASK
+    h ^= h >> 13
+    h = h * _M & _MASK
+    return h ^ h >> 15
+
+
+def _words_and_tail(rows: UInt8Array) -> tuple[UInt32Array, UInt32Array]:
+    """uint32[words, n] by word, and uint32[n] of the one to three bytes left over ([0]: none)."""
+    count, length = rows.shape
+    whole = length // 4
+    head = np.ascontiguousarray(rows[:, : whole * 4]).view("<u4").reshape(count, whole)
+    words = np.array(head.T, np.uint32, order="C")  # always a copy: aligned, writable
+    left = length % 4
+    if not left:
+        return words, np.zeros(0, np.uint32)
+    tail = rows[:, whole * 4].astype(np.uint32)
+    for i in range(1, left):
+        tail |= rows[:, whole * 4 + i].astype(np.uint32) << np.uint32(8 * i)
+    return words, tail
+
+
+def _of_rows(rows: UInt8Array) -> UInt32Array:
+    words, tail = _words_and_tail(rows)
+    m = np.uint32(_M)
+    h = np.full(len(rows), (_SEED ^ rows.shape[1]) & _MASK, np.uint32)
+    for word in words:
+        k = word * m
+        k ^= k >> np.uint32(24)
+        k *= m
+        h *= m
+        h ^= k
+    if len(tail):
+        h ^= tail
+        h *= m
+    h ^= h >> np.uint32(13)
+    h *= m
+    h ^= h >> np.uint32(15)
+    return h
+
+
+@kernel("void(uint32[:,::1], uint32[::1], int64, uint32[::1])")
+def _mixed_lanes(words: UInt32Array, tail: UInt32Array, length: int, out: UInt32Array) -> None:
+    """Hashes of len(out) keys of one length; words[w, i] is word w of key i."""
+    count = len(out)
+    seed = (0x9747B28C ^ length) & 0xFFFFFFFF
+    for i in range(count):
+        out[i] = seed
+    for w in range(length // 4):
+        for i in range(count):
+            k = (words[w, i] * 0x5BD1E995) & 0xFFFFFFFF
+            k ^= k >> 24
+            k = (k * 0x5BD1E995) & 0xFFFFFFFF
+            out[i] = ((out[i] * 0x5BD1E995) & 0xFFFFFFFF) ^ k
+    if len(tail) > 0:
+        for i in range(count):
+            out[i] = ((out[i] ^ tail[i]) * 0x5BD1E995) & 0xFFFFFFFF
+    for i in range(count):
+        h = out[i]
+        h ^= h >> 13
+        h = (h * 0x5BD1E995) & 0xFFFFFFFF
+        out[i] = h ^ (h >> 15)
+
+
+def _by_lanes(rows: UInt8Array, out: UInt32Array) -> None:
+    words, tail = _words_and_tail(rows)
+    _mixed_lanes(words, tail, rows.shape[1], out, work=rows.size)
+
+
+@piece
+def _mixed(h: int, data: UInt8Array, at: int) -> int:
+    k: int = data[at] | data[at + 1] << 8 | data[at + 2] << 16 | data[at + 3] << 24
+    k = (k * 0x5BD1E995) & 0xFFFFFFFF
+    k = ((k ^ (k >> 24)) * 0x5BD1E995) & 0xFFFFFFFF
+    return ((h * 0x5BD1E995) & 0xFFFFFFFF) ^ k
+
+
+@piece
+def _ended(h: int, data: UInt8Array, at: int, end: int) -> int:
+    """The words from ``at`` on, the bytes left over, and the last mixing."""
+    last = at + ((end - at) & ~3)
+    while at < last:
+        h = _mixed(h, data, at)
+        at += 4
+    left = end - at
+    if left > 0:
+        if left == 3:
+            h ^= data[at + 2] << 16
+        if left >= 2:
+            h ^= data[at + 1] << 8
+        h = ((h ^ data[at]) * 0x5BD1E995) & 0xFFFFFFFF
+    h ^= h >> 13
+    h = (h * 0x5BD1E995) & 0xFFFFFFFF
+    return h ^ (h >> 15)
+
+
+@kernel("void(Array(uint8, 1, 'C', readonly=True), int64[::1], uint32[::1])")
+def _each(data: UInt8Array, starts: Int64Array, out: UInt32Array) -> None:
+    """Hashes of keys of any lengths; long ones four at a time."""
+    top = 0x7FFFFFFFFFFFFFFF
+    count = len(out)
+    done = 0
+    if starts[count] - starts[0] >= 48 * count:
+        while done + 4 <= count:
+            a = starts[done] & top
+            b = starts[done + 1] & top
+            c = starts[done + 2] & top
+            d = starts[done + 3] & top
+            end = starts[done + 4] & top
+            together = min(b - a, c - b, d - c, end - d) & ~3
+            ha = (0x9747B28C ^ (b - a)) & 0xFFFFFFFF
+            hb = (0x9747B28C ^ (c - b)) & 0xFFFFFFFF
+            hc = (0x9747B28C ^ (d - c)) & 0xFFFFFFFF
+            hd = (0x9747B28C ^ (end - d)) & 0xFFFFFFFF
+            for w in range(0, together, 4):
+                ha = _mixed(ha, data, a + w)
+                hb = _mixed(hb, data, b + w)
+                hc = _mixed(hc, data, c + w)
+                hd = _mixed(hd, data, d + w)
+            out[done] = _ended(ha, data, a + together, b)
+            out[done + 1] = _ended(hb, data, b + together, c)
+            out[done + 2] = _ended(hc, data, c + together, d)
+            out[done + 3] = _ended(hd, data, d + together, end)
+            done += 4
+    for i in range(done, count):
+        a = starts[i] & top
+        b = starts[i + 1] & top
+        out[i] = _ended((0x9747B28C ^ (b - a)) & 0xFFFFFFFF, data, a, b)
+
+
+MURMUR2 = Hash("murmur2", murmur2, _of_rows, _by_lanes, _mixed_lanes, _each)
