@@ -7,18 +7,17 @@ from dataclasses import replace
 
 from partage.errors import PartageError
 from partage.history.clusters import ClusterHistory
+from partage.history.neighbours import clusters_near
 from partage.history.ownership import assigned_pairs
-from partage.history.records import ClassicState
-from partage.model import Assignment, Broker, Cluster
+from partage.history.problems import group_as_sent
+from partage.history.records import ClassicState, Subscription
+from partage.model import Assignment, Cluster, Group
 
 __all__ = ["Named", "explain", "named", "recorded_named"]
 
 #: member -> topic -> partition numbers in the order given. The order of the topics is not
 #: compared: clients write their assignment by topic, in the order of their own hash maps.
 Named = dict[str, dict[str, list[int]]]
-
-#: How many metadata states before and after are tried: the recorder polls, leaders cache.
-_NEIGHBOURS = 3
 
 
 def recorded_named(state: ClassicState) -> Named:
@@ -42,61 +41,77 @@ def named(plan: Assignment) -> Named:
 def explain(
     state: ClassicState,
     clusters: ClusterHistory,
-    position: int,
-    plan_on: Callable[[Cluster], Named],
+    time_ms: int,
+    decide: Callable[[Group, Cluster], Named],
+    before: ClassicState | None = None,
 ) -> str | None:
-    """Why the record is not the plan on the cluster of a state, where that can be found.
+    """Why the record is not the plan, where that can be found.
 
-    Each explanation is tried, not guessed: the strategy is run on the cluster that the
-    leader would have seen, and has to give the record exactly. None if nothing fits.
+    Each explanation is tried, not guessed: the strategy is run on the cluster that the leader
+    would have seen, or on what it would have remembered, and has to give the record exactly.
+    None if nothing fits.
+
+    Args:
+        state: the recorded generation.
+        clusters: the metadata over time.
+        time_ms: when was decided.
+        decide: the strategy: its plan by names for a group and a cluster.
+        before: the generation before as it was last written; None if there was none.
     """
     record = recorded_named(state)
-    wanted = {t for m in state.members if m.subscription for t in m.subscription.topics}
-    unseen = sorted(wanted - {topic for topics in record.values() for topic in topics})
-    for words, cluster in _as_leader_may_have_seen(unseen, clusters, position):
+    topics = [t for m in state.members if m.subscription for t in m.subscription.topics]
+    unseen = sorted(set(topics) - {topic for given in record.values() for topic in given})
+    sent, now = group_as_sent(state), clusters.at(time_ms)
+    tried = (
+        *(
+            (words, sent, c)
+            for words, c in clusters_near(clusters, time_ms, topics, unseen, "leader")
+        ),
+        *((words, group_as_sent(other), now) for words, other in _remembered(state, before)),
+    )
+    for words, group, cluster in tried:
         try:
-            if plan_on(cluster) == record:
+            if decide(group, cluster) == record:
                 return words
         except PartageError:
             continue
     return None
 
 
-def _as_leader_may_have_seen(
-    unseen: list[str], clusters: ClusterHistory, position: int
-) -> Iterator[tuple[str, Cluster]]:
-    now = clusters.state(position)
-    hidden = [name for name in unseen if now.topic(name) >= 0]
-    if hidden:
-        words = f"the leader had not yet seen topic {', '.join(hidden)}"
-        yield words, _without_topics(now, [now.topic(name) for name in hidden])
-    for words, other in _racks_otherwise(clusters, position):
-        yield f"the leader saw other racks: {words}", other
-    for step in range(1, _NEIGHBOURS + 1):
-        for near in (position - step, position + step):
-            if 0 <= near < len(clusters.times):
-                words = f"the leader saw the cluster as recorded at {clusters.times[near]}"
-                yield words, clusters.state(near)
+def _remembered(
+    state: ClassicState, before: ClassicState | None
+) -> Iterator[tuple[str, ClassicState]]:
+    """The group with other claims than those that the log has: as the leader may recall them."""
+    plain = _claiming(state, {m.id: Subscription(-1) for m in state.members})
+    yield "the leader went by no claims at all", plain
+    if before is None:
+        return
+    held = {
+        m.id: Subscription(-1, owned=m.assigned, generation=before.generation)
+        for m in before.members
+    }
+    words = f"the leader went by its own assignment of generation {before.generation}"
+    yield words, _claiming(state, held)
+    for member in state.members:
+        other = held.get(member.id, Subscription(-1))
+        words = f"the leader did not go by what {member.client_id} claims"
+        yield words, _claiming(state, {member.id: other})
 
 
-def _without_topics(cluster: Cluster, topics: list[int]) -> Cluster:
-    exists = cluster.topic_exists.copy()
-    exists[topics] = False
-    alive = cluster.partition_exists & exists[cluster.index.topic_of]
-    return replace(cluster, topic_exists=exists, partition_exists=alive)
-
-
-def _racks_otherwise(clusters: ClusterHistory, position: int) -> Iterator[tuple[str, Cluster]]:
-    """The same cluster with racks of brokers added (known at other times) or taken away."""
-    now = clusters.state(position)
-    known = clusters.racks()
-    back = tuple(b if b.rack else Broker(b.id, known.get(b.id)) for b in now.brokers)
-    if back != now.brokers:
-        names = [str(b.id) for b, n in zip(now.brokers, back, strict=True) if b != n]
-        words = f"it still knew the rack of broker {', '.join(names)}, which was down"
-        yield words, replace(now, brokers=back)
-    for broker in now.brokers:
-        if broker.rack:
-            less = tuple(Broker(b.id) if b.id == broker.id else b for b in now.brokers)
-            words = f"the rack of broker {broker.id} was missing (it was down, or not yet back)"
-            yield words, replace(now, brokers=less)
+def _claiming(state: ClassicState, claims: dict[str, Subscription]) -> ClassicState:
+    """Some members with the claims of others; user data, which may repeat them, goes too."""
+    members = tuple(
+        m
+        if m.subscription is None or m.id not in claims
+        else replace(
+            m,
+            subscription=replace(
+                m.subscription,
+                owned=claims[m.id].owned,
+                generation=claims[m.id].generation,
+                user_data=None,
+            ),
+        )
+        for m in state.members
+    )
+    return replace(state, members=members)

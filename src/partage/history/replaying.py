@@ -261,7 +261,10 @@ class Replayer:
                 return _Verdict(agrees=True, judged_by=strategy.name)
         except PartageError as e:
             return _Verdict(agrees=False, why=str(e), judged_by=strategy.name)
-        why = explain(found.first, self._clusters, position, plan_on)
+        why = explain(
+            found.first, self._clusters, found.timestamp_ms,
+            lambda group, cluster: named(strategy.assign(Problem(group, cluster))),
+        )  # fmt: skip
         return _Verdict(agrees=False, why=why, judged_by=strategy.name)
 
 

@@ -1,0 +1,183 @@
+"""Is a recorded rebalance what the group's own strategy decides? The proof that the log is
+understood; and where it is not, the cause by name, or `UNEXPLAINED`.
+
+Classic plans are those of the leader's library: its dialect is asked where there is one. Target
+assignments are Kafka's own, decided by the coordinator on previous targets by topic id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+from partage.errors import PartageError
+from partage.groups import registry
+from partage.groups.api import Strategy
+from partage.groups.ordering import as_mapped
+from partage.history.agreement import Named, explain, named, recorded_named
+from partage.history.classic import Generation
+from partage.history.clusters import ClusterHistory
+from partage.history.coordinator import ASSIGNORS, ByIds, decided, recorded_ids
+from partage.history.dialects import judges
+from partage.history.neighbours import clusters_near
+from partage.history.ownership import assigned_pairs
+from partage.history.problems import all_java, group_as_sent, why_not
+from partage.model import Cluster, Group, Problem
+
+__all__ = ["UNEXPLAINED", "Verdict", "verdict"]
+
+#: In place of a cause that was looked for and not found.
+UNEXPLAINED = "unexplained"
+#: Members of which every pair is tried in the other order.
+_MOST_PAIRED = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a record is what its strategy decides.
+
+    Attributes:
+        agrees: None where it could not be asked.
+        why: the cause of a disagreement, `UNEXPLAINED`, or why nobody could be asked.
+        judged_by: the strategy or dialect that was asked; None if none was.
+        counts: whether it says something of this library: the members are Java clients or the
+            coordinator decided, and the strategy is exact.
+    """
+
+    agrees: bool | None = None
+    why: str | None = None
+    judged_by: str | None = None
+    counts: bool = False
+
+
+def verdict(found: Generation, clusters: ClusterHistory) -> Verdict:
+    """The verdict about one rebalance.
+
+    Args:
+        found: a generation of any protocol.
+        clusters: the metadata over time.
+    """
+    if not found.first.members:
+        return Verdict(why="no members")
+    if found.taken_over:
+        return _taken_over(found)
+    if found.protocol != "classic":
+        return _of_target(found, clusters)
+    state = found.first
+    reason = why_not(state)
+    if reason is not None:
+        return Verdict(why=reason)
+    if state.strategy not in registry.strategies():
+        return Verdict(why=f"strategy {state.strategy} is not in Partage")
+    strategy = registry.find(state.strategy)
+    tried = [_judged(found, one, clusters) for one in judges(state, strategy)]
+    fitting = [one for one in tried if one.agrees] or tried
+    names = " or ".join(one.judged_by or "" for one in fitting)
+    counts = strategy.exact_to is not None and all_java(state)
+    return replace(fitting[0], judged_by=names, counts=counts)
+
+
+def _judged(found: Generation, strategy: Strategy, clusters: ClusterHistory) -> Verdict:
+    def decide(group: Group, cluster: Cluster) -> Named:
+        return named(strategy.assign(Problem(group, cluster)))
+
+    at = found.timestamp_ms
+    try:
+        if decide(group_as_sent(found.first), clusters.at(at)) == recorded_named(found.first):
+            return Verdict(agrees=True, judged_by=strategy.name)
+    except PartageError as e:
+        return Verdict(agrees=False, why=str(e), judged_by=strategy.name)
+    before = found.previous.last if found.previous is not None else None
+    why = explain(found.first, clusters, at, decide, before)
+    return Verdict(agrees=False, why=why or UNEXPLAINED, judged_by=strategy.name)
+
+
+def _taken_over(found: Generation) -> Verdict:
+    """An assignment that was written in another form: it has to be the one before."""
+    before = found.previous
+    if before is None:
+        return Verdict(why="taken over from a group of which the log has nothing")
+    old, new = (
+        {m.id: frozenset(assigned_pairs(m)) for m in state.members if m.assigned}
+        for state in (before.last, found.first)
+    )
+    name = "epoch" if before.protocol == "consumer" else "generation"
+    words = f"taken over from {name} {before.number} when the group was migrated"
+    gone = old.keys() - {m.id for m in found.first.members}
+    same = {m: pairs for m, pairs in old.items() if m not in gone} == new
+    return Verdict(agrees=same, why=words, judged_by=f"{before.protocol} {name} {before.number}")
+
+
+def _of_target(found: Generation, clusters: ClusterHistory) -> Verdict:
+    name = found.first.strategy or ""
+    if name not in ASSIGNORS or found.target is None:
+        return Verdict(why=f"strategy {name or 'unknown'} is not in Partage")
+    record = recorded_ids(found)
+    at = found.target.decided_ms or found.timestamp_ms
+    try:
+        if decided(found, clusters.at(at)) == record:
+            return Verdict(agrees=True, judged_by=name, counts=True)
+    except PartageError as e:
+        return Verdict(agrees=False, why=str(e), judged_by=name, counts=True)
+    if not found.target.known:
+        why = "the targets before are not in the log: it begins later than the group"
+        return Verdict(agrees=None, why=why, judged_by=name)
+    why = _target_explained(found, clusters, at, record) or UNEXPLAINED
+    return Verdict(agrees=False, why=why, judged_by=name, counts=True)
+
+
+def _target_explained(
+    found: Generation, clusters: ClusterHistory, at: int, record: ByIds
+) -> str | None:
+    topics = [t for m in found.first.members if m.subscription for t in m.subscription.topics]
+    given = {topic for m in found.first.members for topic, _ in m.assigned}
+    unseen = sorted(set(topics) - given)
+    for words, cluster in clusters_near(clusters, at, topics, unseen, "coordinator"):
+        if _gives(found, cluster, record):
+            return words
+    now = clusters.at(at)
+    for words, order in _orders(found):
+        if _gives(found, now, record, order):
+            return words
+    return None
+
+
+def _gives(
+    found: Generation, cluster: Cluster, record: ByIds, order: tuple[int, ...] | None = None
+) -> bool:
+    try:
+        return decided(found, cluster, order=order) == record
+    except PartageError:
+        return False
+
+
+def _orders(found: Generation) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The members in other orders than that of their joining.
+
+    Members whose ids share a bucket of Java's map are met in the order of the coordinator's
+    own map, which depends on members that are long gone: no record tells it.
+    """
+    ids = [m.id for m in found.first.members]
+    names = [m.client_id or m.id for m in found.first.members]
+    why = "share a bucket of the coordinator's map, whose order is not in the log"
+    pairs = combinations(range(min(len(ids), _MOST_PAIRED)), 2)
+    mates = [(i, j) for i, j in pairs if _share_a_bucket(ids, i, j)]
+    for i, j in mates:
+        yield f"members {names[j]} and {names[i]} {why}", _swapped(len(ids), i, j)
+    if len(mates) > 1:
+        yield f"members {why}", tuple(reversed(range(len(ids))))
+
+
+def _swapped(count: int, i: int, j: int) -> tuple[int, ...]:
+    order = list(range(count))
+    order[i], order[j] = order[j], order[i]
+    return tuple(order)
+
+
+def _share_a_bucket(ids: list[str], i: int, j: int) -> bool:
+    """Whether it matters which of two keys went first into Java's map."""
+    other = [ids[k] for k in _swapped(len(ids), i, j)]
+    places = [[names[k] for k in as_mapped(names)].index for names in (ids, other)]
+    first, second = (place(ids[i]) < place(ids[j]) for place in places)
+    return first != second
