@@ -54,10 +54,10 @@ def test_a_large_row_group_is_cut_into_few_slices() -> None:
 
 
 def test_no_such_folder(tmp_path: Path) -> None:
-    """A folder that is not there, or is a file, is named."""
+    """A folder that is not there is named, and so is a file that is no Parquet file."""
     assert "no such folder" in refused(tmp_path / "nowhere")
     (tmp_path / "file").write_text("")
-    assert "is not a folder" in refused(tmp_path / "file")
+    assert "consumer_offsets.parquet: no such file" in refused(tmp_path / "file")
 
 
 def test_no_records_file(tmp_path: Path) -> None:
@@ -175,10 +175,38 @@ def test_bad_metadata(tmp_path: Path, text: str, told: str) -> None:
 
 
 def test_no_metadata(tmp_path: Path) -> None:
-    """Without cluster.jsonl nothing can be replayed, and that is said."""
+    """Without cluster.jsonl and batches.parquet there are no states and no batches: told later."""
     folder = capture(tmp_path / "c", COLUMNS, [{"partition": 0}])
     (folder / "cluster.jsonl").unlink()
-    assert "without the cluster's metadata" in refused(folder)
+    found = open_capture(folder)
+    assert (found.states, found.batches, found.records) == ((), None, 1)
+
+
+def test_two_clusters(tmp_path: Path) -> None:
+    """Metadata of two clusters means that their captures are mixed: both ids are named."""
+    folder = capture(tmp_path / "c", COLUMNS, [{"partition": 0}])
+    states = [{"ts_ms": i, "brokers": [], "topics": {}, "cluster_id": f"c-{i}"} for i in (1, 2)]
+    (folder / "cluster.jsonl").write_text("\n".join(json.dumps(s) for s in states))
+    assert "lines of several clusters (c-1, c-2)" in refused(folder)
+
+
+def test_parquet_files_of_a_table(tmp_path: Path) -> None:
+    """A file, a folder of files, and a partitioned folder are captures too."""
+    row = {"partition": 3, "offset": 2, "timestamp_ms": 3, "key": b"k", "value": b"v"}
+    file = capture(tmp_path / "one", COLUMNS, [row]) / "consumer_offsets.parquet"
+    assert [s.rows for s in open_capture(file).slices] == [1]
+    assert len(open_capture(file).states) == 22
+    table = tmp_path / "table"
+    for p in (3, 11):
+        (table / f"partition={p}").mkdir(parents=True)
+        cells = {n: [row[n]] for n in COLUMNS if n != "partition"}
+        parquet.write_table(pa.table(cells), table / f"partition={p}" / "part-0.parquet")
+    (table / "_temporary").mkdir()
+    (table / "_temporary" / "half.parquet").write_bytes(b"")
+    found = open_capture(table)
+    tables = [t for s in found.slices for t in read_slice(s)]
+    assert [t["partition"].to_pylist() for t in tables] == [[11], [3]]
+    assert [t["offset"].to_pylist() for t in tables] == [[2], [2]]
 
 
 def test_bad_batches(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ What comes out is one table with a `Kind` for each row, since a task has one out
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from enum import IntEnum
+from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,8 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import WireFormatError
-from partage.history.commits import Commits, Runs, Standing, runs, stretches
+from partage.history.commits import Commits, Standing, runs, stretches
 from partage.history.transactions import Effects, Outcome, Transactions
+from partage.pipeline.decoded_rows import OUT_COLUMNS, Kind, batch_of_rows, batch_of_runs
+from partage.pipeline.raw_commits import RawCommits, RawWriter
+from partage.pipeline.selection import EVERYTHING, Selection
+from partage.pipeline.shipping import warm
+from partage.pipeline.slices import Slice, read_slice, widened
 from partage.pipeline.tally import Tally
 from partage.wire.columns import BinaryColumn
 from partage.wire.commits import TOMBSTONE, OffsetCommits, decode_offset_commits
@@ -29,113 +35,89 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from partage.pipeline.capture import Capture, Slice
+    from partage.pipeline.capture import Capture
 
 __all__ = ["OUT_COLUMNS", "Kind", "decode_job"]
 
 
-class Kind(IntEnum):
-    """What a row of the decode job is."""
-
-    GROUP_RECORD = 0
-    COMMIT_RUN = 1
-    BAD_RECORD = 2
-    TALLY = 3
-
-
-#: name -> Spark type. Which columns a kind uses is said in the functions that fill them.
-OUT_COLUMNS: dict[str, str] = {
-    "kind": "int",
-    "group": "string",
-    "topic": "string",
-    "topic_partition": "int",
-    "minute_ms": "bigint",
-    "log_partition": "bigint",
-    "log_offset": "bigint",
-    "last_partition": "bigint",
-    "last_log_offset": "bigint",
-    "timestamp_ms": "bigint",
-    "first_ms": "bigint",
-    "last_ms": "bigint",
-    "first_offset": "bigint",
-    "last_offset": "bigint",
-    "commits": "bigint",
-    "transactional": "bigint",
-    "tombstones": "bigint",
-    "largest_gap_ms": "bigint",
-    "part": "string",
-    "text": "string",
-    "key": "binary",
-    "value": "binary",
-}
-
 _Row = dict[str, Any]
 
 
-def decode_job(spark: SparkSession, capture: Capture) -> DataFrame:
-    """The rows of all slices, one task a slice; nothing is computed yet."""
+def decode_job(
+    spark: SparkSession,
+    capture: Capture,
+    selection: Selection = EVERYTHING,
+    *,
+    raw: RawCommits | None = None,
+) -> DataFrame:
+    """The rows of all slices, one task a slice; nothing is computed yet.
+
+    Args:
+        spark: the session.
+        capture: what to read.
+        selection: groups and times; other records are decoded and counted, but give no rows.
+        raw: where table ``commits`` is written, if anybody wants it.
+    """
     ddl = ", ".join(f"`{name}` {kind}" for name, kind in OUT_COLUMNS.items())
-    work = partial(_task, capture.slices, tuple(capture.batches or ()))
     count = len(capture.slices)
-    return spark.range(0, count, 1, count).mapInArrow(work, ddl)
+    if capture.table is not None:
+        rows = capture.table.rows(spark)
+        work = partial(_table_task, tuple(capture.batches or ()), selection, raw)
+        return rows.mapInArrow(work, ddl)
+    # Importing Numba and loading a kernel takes a second: each worker must earn it back.
+    share = (capture.records or 0) // max(1, spark.sparkContext.defaultParallelism)
+    many = share >= _COMPILED_FROM
+    numbers = spark.range(0, count, 1, count)
+    job = _Job(tuple(capture.batches or ()), selection, raw, many)
+    return numbers.mapInArrow(partial(_task, capture.slices, job), ddl)
+
+
+#: Records of a worker from which on the compiled kernel is sooner done than NumPy.
+_COMPILED_FROM = 1_000_000
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What tasks need besides records."""
+
+    batches: tuple[Any, ...]
+    selection: Selection
+    raw: RawCommits | None
+    many: bool
 
 
 def _task(
-    slices: tuple[Slice, ...], batches: tuple[Any, ...], numbers: Iterable[pa.RecordBatch]
+    slices: tuple[Slice, ...], job: _Job, numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Runs in a worker: numbers of slices in, rows out."""
-    from partage.pipeline.capture import read_slice
-
-    transactions = Transactions(batches)
-    for batch in numbers:
-        for number in batch.column(0).to_pylist():
-            for table in read_slice(slices[number]):
-                yield from decoded(table, transactions)
+    mine = (slices[n] for batch in numbers for n in batch.column(0).to_pylist())
+    yield from _decoded_all((table for one in mine for table in read_slice(one)), job)
 
 
-def _types() -> dict[str, pa.DataType]:
+def _table_task(
+    batches: tuple[Any, ...],
+    selection: Selection,
+    raw: RawCommits | None,
+    found: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """Runs in a worker: records that Spark read in, rows out."""
     import pyarrow as pa
 
-    types = {
-        "int": pa.int32(), "bigint": pa.int64(), "string": pa.string(), "binary": pa.binary(),
-    }  # fmt: skip
-    return {name: types[kind] for name, kind in OUT_COLUMNS.items()}
+    tables = (widened(pa.Table.from_batches([batch])) for batch in found if batch.num_rows)
+    yield from _decoded_all(tables, _Job(batches, selection, raw, many=True))
 
 
-def _batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
-    """Columns of the decode job; those that are not given are null."""
-    import pyarrow as pa
-
-    arrays = [columns.get(name, pa.nulls(count, kind)) for name, kind in _types().items()]
-    return pa.RecordBatch.from_arrays(arrays, names=list(OUT_COLUMNS))
-
-
-def _batch_of_rows(rows: list[_Row]) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    columns = {n: pa.array([row.get(n) for row in rows], kind) for n, kind in _types().items()}
-    return _batch(columns, len(rows))
-
-
-def _batch_of_runs(made: Runs, pairs: list[tuple[str, str]]) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    code = pa.array(made.pair)
-    group, topic = (pa.array([pair[i] for pair in pairs], pa.string()).take(code) for i in (0, 1))
-    without = made.commits == 0
-    alone = made.commits < 2
-    columns = {
-        "kind": pa.array(np.full(len(code), int(Kind.COMMIT_RUN), np.int32)),
-        "group": group, "topic": topic, "topic_partition": pa.array(made.partition),
-        "first_offset": pa.array(made.first_offset, mask=without),
-        "last_offset": pa.array(made.last_offset, mask=without),
-        "largest_gap_ms": pa.array(made.largest_gap_ms, mask=alone),
-    }  # fmt: skip
-    same = (
-        "minute_ms", "log_partition", "log_offset", "last_partition", "last_log_offset",
-        "first_ms", "last_ms", "commits", "transactional", "tombstones",
-    )  # fmt: skip
-    return _batch(columns | {name: pa.array(getattr(made, name)) for name in same}, len(code))
+def _decoded_all(tables: Iterable[pa.Table], job: _Job) -> Iterator[pa.RecordBatch]:
+    if job.many:
+        warm()
+    transactions = Transactions(job.batches)
+    with ExitStack() as opened:
+        writer = None if job.raw is None else opened.enter_context(job.raw.writer())
+        for table in tables:
+            yield from decoded(table, transactions, job.selection, writer)
+        if writer is not None:
+            rows = [{"kind": Kind.RECEIPT, "text": text} for text in writer.receipts()]
+            yield batch_of_rows(rows)
 
 
 class _Raw(NamedTuple):
@@ -148,28 +130,38 @@ class _Raw(NamedTuple):
     value: bytes | None
 
 
-def decoded(table: pa.Table, transactions: Transactions) -> Iterator[pa.RecordBatch]:
+def decoded(
+    table: pa.Table,
+    transactions: Transactions,
+    selection: Selection = EVERYTHING,
+    raw: RawWriter | None = None,
+) -> Iterator[pa.RecordBatch]:
     """All rows of some records, in log order whatever their order in the file.
 
     Args:
         table: the five columns of a capture's records.
         transactions: of the whole log.
+        selection: groups and times that are wanted.
+        raw: takes each commit that took effect, if given.
     """
     tally = Tally()
     tally.rows = table.num_rows
     placed, lost = _placed(table)
-    rows = [_bad_row(raw, "row", f"column {null} is null", None) for raw, null in lost]
+    rows = [_bad_row(row, "row", f"column {null} is null", None) for row, null in lost]
     tally.bad = len(rows)
     effects = _effects(placed, transactions, tally)
     found = decode_offset_commits(placed.key, placed.value)
-    rows += _others(placed, found, tally)
+    rows += _others(placed, found, tally, selection)
     tally.commit_types(found.key_version, found.value_version)
     tally.outcomes(effects.outcome[found.row])
-    made = runs(_that_count(placed, found, effects, rows))
+    commits, number = _that_count(placed, found, effects, rows, selection)
+    if raw is not None:
+        raw.add(found, number, commits)
+    made = runs(commits)
     if len(made.pair):
-        yield _batch_of_runs(made, found.pairs)
+        yield batch_of_runs(made, found.pairs)
     rows.append({"kind": Kind.TALLY, "text": tally.to_json()})
-    yield _batch_of_rows(rows)
+    yield batch_of_rows(rows)
 
 
 class _Placed(NamedTuple):
@@ -245,11 +237,20 @@ def _effects(placed: _Placed, transactions: Transactions, tally: Tally) -> Effec
 
 
 def _that_count(
-    placed: _Placed, found: OffsetCommits, effects: Effects, records: list[_Row]
-) -> Commits:
-    """Commits that took effect, in the order in which they did; cut at their group's records."""
+    placed: _Placed,
+    found: OffsetCommits,
+    effects: Effects,
+    records: list[_Row],
+    selection: Selection,
+) -> tuple[Commits, NDArray[np.int64]]:
+    """Commits that took effect, in the order in which they did, and their numbers in ``found``.
+
+    They are cut at their group's records: see `history.commits.stretches`.
+    """
     outcome = effects.outcome[found.row]
-    kept = np.flatnonzero((outcome == Outcome.PLAIN) | (outcome == Outcome.COMMITTED))
+    counts = (outcome == Outcome.PLAIN) | (outcome == Outcome.COMMITTED)
+    wanted = selection.commits(found.pairs, found.pair, effects.time_ms[found.row])
+    kept = np.flatnonzero(counts if wanted is None else counts & wanted)
     row = found.row[kept]
     if not _in_order(placed.partition[row], effects.offset[row]):
         order = np.lexsort((effects.offset[row], placed.partition[row]))
@@ -260,7 +261,7 @@ def _that_count(
         pair, found.partition[kept], log_partition, effects.offset[row],
         effects.time_ms[row], found.offset[kept], found.value_version[kept] != TOMBSTONE,
         outcome[kept] == Outcome.COMMITTED, stretch,
-    )  # fmt: skip
+    ), kept  # fmt: skip
 
 
 def _stretches(
@@ -284,7 +285,9 @@ def _stretches(
     return stretches(Standing(group_of[pair], log_partition, log_offset), Standing(*at))
 
 
-def _others(placed: _Placed, found: OffsetCommits, tally: Tally) -> list[_Row]:
+def _others(
+    placed: _Placed, found: OffsetCommits, tally: Tally, selection: Selection
+) -> list[_Row]:
     """Rows of group records, and of everything that is damaged."""
     rows = []
     damaged: dict[int, WireFormatError] = dict(found.errors)
@@ -296,11 +299,13 @@ def _others(placed: _Placed, found: OffsetCommits, tally: Tally) -> list[_Row]:
             damaged[row] = e
             continue
         tally.type(record.key_version, record.type, record.value_version)
-        rows.append({"kind": Kind.GROUP_RECORD, "group": _group(record.key)} | _row_of(raw))
+        group = _group(record.key)
+        if selection.group(group) and not selection.over(int(raw.timestamp_ms or 0)):
+            rows.append({"kind": Kind.GROUP_RECORD, "group": group} | _row_of(raw))
     for row, error in damaged.items():
         raw = placed.raw(row)
-        group, part = _group_if_any(raw.key)
-        rows.append(_bad_row(raw, part, str(error), group))
+        known, part = _group_if_any(raw.key)
+        rows.append(_bad_row(raw, part, str(error), known))
     tally.bad += len(damaged)
     return rows
 

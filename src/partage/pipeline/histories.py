@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from partage.history.clusters import ClusterHistory
 from partage.pipeline.decode import Kind
 from partage.pipeline.group_rows import GroupRows
-from partage.pipeline.write import TableWriters
+from partage.pipeline.write import TableWriters, task_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,7 +70,7 @@ def _task(
     clusters = _clusters(states.value)
     chosen = _chosen(strategies)
     totals: list[str] = []
-    with TableWriters(out, run_id, _task_name()) as writers:
+    with TableWriters(out, run_id, task_name()) as writers:
         group: GroupRows | None = None
         for row in _rows(batches):
             if group is None or row["group"] != group.name:
@@ -85,7 +85,7 @@ def _task(
 
 
 def _bad_task(out: str, run_id: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    with TableWriters(out, run_id, _task_name()) as writers:
+    with TableWriters(out, run_id, task_name()) as writers:
         for row in _rows(batches):
             writers.add(
                 "bad_records",
@@ -115,14 +115,6 @@ def _receipts(rows: list[tuple[str, str]]) -> pa.RecordBatch:
 
     columns = [pa.array([row[i] for row in rows], pa.string()) for i in (0, 1)]
     return pa.RecordBatch.from_arrays(columns, names=["what", "text"])
-
-
-def _task_name() -> str:
-    """Partition and attempt of the Spark task that runs this."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    return "0" if context is None else f"{context.partitionId():05d}"
 
 
 def _clusters(states: tuple[str, ...]) -> ClusterHistory:

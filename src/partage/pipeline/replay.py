@@ -75,7 +75,7 @@ def replay(
         # Before the session, so that it runs after its end: until then tasks may still write.
         opened.push(partial(_discard_on_error, run))
         with stages.stage("start Spark"):
-            brief = source.records < _BRIEF_RECORDS
+            brief = (source.records or _BRIEF_RECORDS) < _BRIEF_RECORDS
             running = opened.enter_context(session(spark, brief=brief))
         with workers_watched(run.out):
             tally, receipts, groups = _jobs(running, source, run, stages)

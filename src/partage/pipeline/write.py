@@ -29,9 +29,17 @@ from partage.published import FORMAT, MANIFEST, SUMMARY
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Receipt", "TableWriters", "discard", "publish"]
+__all__ = ["Receipt", "TableWriters", "discard", "publish", "task_name"]
 
 _BUFFER_ROWS = 20_000
+
+
+def task_name() -> str:
+    """The Spark task that runs this, for names of files; "0" outside of Spark."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return "0" if context is None else f"{context.partitionId():05d}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +62,7 @@ class TableWriters:
     """
 
     def __init__(self, out: str, run_id: str, task: str) -> None:
-        self._out, self._run_id = Path(out), run_id
+        self._out, self.run_id = Path(out), run_id
         self._name = f"part-{task}-{uuid4().hex[:8]}.parquet"
         self._rows: dict[str, list[Mapping[str, Any]]] = {}
         self._open: dict[str, Any] = {}
@@ -79,6 +87,10 @@ class TableWriters:
         if len(rows) >= _BUFFER_ROWS:
             self._flush(table)
 
+    def add_table(self, table: str, rows: pa.Table) -> None:
+        """Many rows at once, of the table's own schema, run id included."""
+        self._write(table, rows)
+
     def finish(self) -> list[Receipt]:
         """Close the files and say what was written."""
         for table in list(self._rows):
@@ -92,16 +104,18 @@ class TableWriters:
         return receipts
 
     def _path(self, table: str) -> str:
-        return f"tables/{table}/{self._run_id}/{self._name}"
+        return f"tables/{table}/{self.run_id}/{self._name}"
 
     def _flush(self, table: str) -> None:
         rows = self._rows.pop(table)
-        if not rows:
-            return
+        if rows:
+            self._write(table, _table(table, rows, self.run_id))
+
+    def _write(self, table: str, rows: pa.Table) -> None:
         if table not in self._open:
             self._open[table] = _writer(self._out / self._path(table), table)
-        self._open[table].write_table(_table(table, rows, self._run_id))
-        self._counts[table] = self._counts.get(table, 0) + len(rows)
+        self._open[table].write_table(rows)
+        self._counts[table] = self._counts.get(table, 0) + rows.num_rows
 
 
 def _writer(path: Path, table: str) -> Any:

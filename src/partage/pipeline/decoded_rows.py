@@ -1,0 +1,99 @@
+"""What the decode job gives: one table with a `Kind` for each row, since a task has one output."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from partage.history.commits import Runs
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["OUT_COLUMNS", "Kind", "batch_of_rows", "batch_of_runs"]
+
+
+class Kind(IntEnum):
+    """What a row of the decode job is."""
+
+    GROUP_RECORD = 0
+    COMMIT_RUN = 1
+    BAD_RECORD = 2
+    TALLY = 3
+    RECEIPT = 4
+
+
+#: name -> Spark type. Which columns a kind uses is said in the functions that fill them.
+OUT_COLUMNS: dict[str, str] = {
+    "kind": "int",
+    "group": "string",
+    "topic": "string",
+    "topic_partition": "int",
+    "minute_ms": "bigint",
+    "log_partition": "bigint",
+    "log_offset": "bigint",
+    "last_partition": "bigint",
+    "last_log_offset": "bigint",
+    "timestamp_ms": "bigint",
+    "first_ms": "bigint",
+    "last_ms": "bigint",
+    "first_offset": "bigint",
+    "last_offset": "bigint",
+    "commits": "bigint",
+    "transactional": "bigint",
+    "tombstones": "bigint",
+    "largest_gap_ms": "bigint",
+    "part": "string",
+    "text": "string",
+    "key": "binary",
+    "value": "binary",
+}
+
+
+def _types() -> dict[str, pa.DataType]:
+    import pyarrow as pa
+
+    types = {
+        "int": pa.int32(), "bigint": pa.int64(), "string": pa.string(), "binary": pa.binary(),
+    }  # fmt: skip
+    return {name: types[kind] for name, kind in OUT_COLUMNS.items()}
+
+
+def _batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
+    """Columns of the decode job; those that are not given are null."""
+    import pyarrow as pa
+
+    arrays = [columns.get(name, pa.nulls(count, kind)) for name, kind in _types().items()]
+    return pa.RecordBatch.from_arrays(arrays, names=list(OUT_COLUMNS))
+
+
+def batch_of_rows(rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    """Rows one by one: of group records, bad records, tallies."""
+    import pyarrow as pa
+
+    columns = {n: pa.array([row.get(n) for row in rows], kind) for n, kind in _types().items()}
+    return _batch(columns, len(rows))
+
+
+def batch_of_runs(made: Runs, pairs: list[tuple[str, str]]) -> pa.RecordBatch:
+    """Runs of commits by the column; ``pairs[pair]`` are group and topic."""
+    import pyarrow as pa
+
+    code = pa.array(made.pair)
+    group, topic = (pa.array([pair[i] for pair in pairs], pa.string()).take(code) for i in (0, 1))
+    without = made.commits == 0
+    alone = made.commits < 2
+    columns = {
+        "kind": pa.array(np.full(len(code), int(Kind.COMMIT_RUN), np.int32)),
+        "group": group, "topic": topic, "topic_partition": pa.array(made.partition),
+        "first_offset": pa.array(made.first_offset, mask=without),
+        "last_offset": pa.array(made.last_offset, mask=without),
+        "largest_gap_ms": pa.array(made.largest_gap_ms, mask=alone),
+    }  # fmt: skip
+    same = (
+        "minute_ms", "log_partition", "log_offset", "last_partition", "last_log_offset",
+        "first_ms", "last_ms", "commits", "transactional", "tombstones",
+    )  # fmt: skip
+    return _batch(columns | {name: pa.array(getattr(made, name)) for name in same}, len(code))

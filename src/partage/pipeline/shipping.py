@@ -1,0 +1,78 @@
+"""Partage on the nodes of a cluster: the package sent along, kernels made once a node."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import partage
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+__all__ = ["in_this_process", "shipped", "warm"]
+
+#: What no node needs: the sample is for the demo, templates and commands are the driver's.
+_LEFT_OUT = ("sample", "report", "cli")
+
+
+def shipped(context: SparkContext) -> bool:
+    """Send this very Partage to the executors, unless they are in this process.
+
+    Nodes need Python with numpy, pyarrow and numba (the extra ``spark``), and both the capture
+    and the output folder under the same path; Partage itself they get from here, so that all of
+    them run one version. Returns whether it was sent.
+    """
+    if in_this_process(str(context.master)):
+        return False
+    with tempfile.TemporaryDirectory(prefix="partage-") as folder:
+        context.addPyFile(str(_zipped(Path(folder) / "partage-shipped.zip")))
+    return True
+
+
+def in_this_process(master: str) -> bool:
+    """Whether executors are threads here.
+
+    >>> in_this_process("local[*]"), in_this_process("local-cluster[2,1,2048]")
+    (True, False)
+    """
+    return master.partition("[")[0] == "local"
+
+
+def _zipped(path: Path) -> Path:
+    root = Path(partage.__file__).parent
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(root.rglob("*")):
+            inside = file.relative_to(root)
+            wanted = inside.parts[0] not in _LEFT_OUT and "__pycache__" not in inside.parts
+            if file.is_file() and wanted:
+                archive.write(file, Path("partage") / inside)
+    return path
+
+
+def warm() -> None:
+    """Load the kernel of commits; the first worker of a node makes it, the others wait for it."""
+    from partage.wire.commit_kernel import scan_rows
+
+    if not scan_rows.ready:
+        with _one_at_a_time():
+            scan_rows.compile()
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """A lock of this node and user; none where there are no locks."""
+    path = Path(tempfile.gettempdir()) / f"partage-kernels-{os.getuid()}.lock"
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(ImportError, OSError):
+            import fcntl
+
+            file = held.enter_context(path.open("a"))
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
