@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from partage.history.classic import Generation
+from partage.history.reasons import SESSION_TIMEOUT_MS
 from partage.history.records import MemberState
 
-__all__ = ["Absence", "absences"]
+__all__ = ["Absence", "absences", "session_timeout_ms"]
 
 _EXPIRED, _LEFT = "expiry", "leave"
 
@@ -71,8 +72,14 @@ def _departure(member: MemberState, now: Generation) -> Absence:
     kinds = {c.kind for c in now.causes if c.member == member.id}
     # A static member does not say that it goes; only an administrator takes it out.
     silent = _EXPIRED in kinds or (member.instance is not None and _LEFT not in kinds)
-    gone = now.timestamp_ms - (max(member.session_timeout_ms, 0) if silent else 0)
+    gone = now.timestamp_ms - (session_timeout_ms(member) if silent else 0)
     return Absence(member, (now.incarnation, now.number), gone, silent)
+
+
+def session_timeout_ms(member: MemberState) -> int:
+    """Of a member; the coordinator's default where the protocol has members send none."""
+    sent = member.session_timeout_ms
+    return sent if sent > 0 else SESSION_TIMEOUT_MS
 
 
 def _process(member: MemberState) -> tuple[str, ...]:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from partage.history.problems import recorded_assignment
-from partage.model import Cluster
+from partage.model import Assignment, Cluster
 from partage.model.index import Int32Array
-from partage.simulation.consumers import owners
+from partage.simulation.consumers import EMPTY, owners
 from partage.simulation.evidence import Evidence
 from partage.simulation.lived import Bounds
 from partage.simulation.rereads import reread, reread_recorded
@@ -28,6 +24,7 @@ class RecordedCost:
 
     Attributes:
         stopping: dense numbers of the partitions that stopped in the record.
+        names: the same by (topic, partition).
         length_ms: how long, None if no commit tells.
         rewinds: (topic, partition) -> records read twice.
     """
@@ -39,14 +36,21 @@ class RecordedCost:
 
 
 def recorded_cost(
-    scene: Scene, cluster: Cluster, evidence: Evidence, *, eager: bool
+    scene: Scene, given: Assignment, cluster: Cluster, evidence: Evidence, *, eager: bool
 ) -> RecordedCost:
-    """Read off the record: which partitions stopped by its own protocol, and for how long."""
+    """Read off the record: which partitions stopped by its own protocol, and for how long.
+
+    Args:
+        scene: the rebalance.
+        given: what the record assigned.
+        cluster: the metadata at that time.
+        evidence: of the group.
+        eager: whether its members gave everything up.
+    """
     found = scene.generation
-    given = recorded_assignment(found.first, cluster)
     members = found.first.members
     there = {m.owner for m in members}
-    last = [scene.last.get(m.owner, given.partition[:0]) for m in members]
+    last = [scene.last.get(m.owner, EMPTY) for m in members]
     gone = [mine for owner, mine in scene.held.items() if owner not in there]
     size = cluster.index.partitions
     now = [given.partitions_of(i) for i in range(len(members))]
@@ -75,12 +79,14 @@ class Costs:
             does not tell.
         evidence: of the group.
         cluster: the metadata at that time.
+        given: what the record assigned.
     """
 
     recorded: RecordedCost
     length_ms: Bounds | None
     evidence: Evidence
     cluster: Cluster
+    given: Assignment
 
     def stopped(self, stops: Int32Array, *, longer_ms: Bounds | None = None) -> Bounds | None:
         """Partition-seconds; ``longer_ms`` is what a rebalance waited for members beyond that."""
@@ -97,8 +103,3 @@ class Costs:
     def reread_as_recorded(self) -> Bounds | None:
         """The record's own sum."""
         return reread_recorded(self.recorded.rewinds)
-
-
-def alive(lists: Iterable[Int32Array], cluster: Cluster) -> int:
-    """How many of some partitions still exist."""
-    return sum(int(np.count_nonzero(cluster.partition_exists[one])) for one in lists)

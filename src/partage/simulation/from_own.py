@@ -14,7 +14,7 @@ from functools import partial
 from partage.history.records import MemberState
 from partage.model import Assignment
 from partage.model.index import Int32Array
-from partage.simulation.absences import Absence
+from partage.simulation.absences import Absence, session_timeout_ms
 from partage.simulation.consumers import Consumer
 from partage.simulation.from_record import decider_at
 from partage.simulation.lived import NOTHING, Bounds, Lived
@@ -259,7 +259,7 @@ class _Life:
         self.left, self.waiting = [], None
 
     def _timeout(self, member: MemberState) -> int:
-        return self.policy.timeout_ms or max(member.session_timeout_ms, 0)
+        return self.policy.timeout_ms or session_timeout_ms(member)
 
     # --- rebalances --------------------------------------------------------------------------
 

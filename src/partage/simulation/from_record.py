@@ -12,7 +12,7 @@ from partage.history.problems import group_as_sent
 from partage.history.records import MemberState
 from partage.model import NO_GENERATION, Assignment, Group
 from partage.model.index import Index
-from partage.simulation.absences import Absence
+from partage.simulation.absences import Absence, session_timeout_ms
 from partage.simulation.consumers import EMPTY, Consumer
 from partage.simulation.lived import NOTHING, Lived
 from partage.simulation.policies import CONSUMER, Policy
@@ -134,5 +134,5 @@ _GOING = ("bounce", "leave", "expiry", "join")
 def _in_time(away: Absence, policy: Policy) -> bool:
     if away.back_ms is None:
         return False
-    timeout = policy.timeout_ms or away.member.session_timeout_ms
+    timeout = policy.timeout_ms or session_timeout_ms(away.member)
     return away.back_ms - away.gone_ms <= timeout

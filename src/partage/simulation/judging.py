@@ -43,7 +43,8 @@ class Judge:
             spread=found.spread,
             idle=found.idle,
             moved=found.moved,
-            avoidable=found.avoidable,
+            # Where nothing moved nothing was moved in vain, whatever else is wrong with a plan.
+            avoidable=found.avoidable if found.moved else 0,
             best_spread=found.best_spread,
             rack_mismatches=found.rack_mismatches,
             colocation=found.colocation,

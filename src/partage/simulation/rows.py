@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from partage.history.ownership import assigned_pairs
-from partage.history.problems import group_as_sent, recorded_assignment, surviving
+from partage.history.problems import group_as_sent, surviving
 from partage.model import Assignment, Cluster, Group
 from partage.model.index import Int32Array
-from partage.simulation.consumers import EMPTY, owners
+from partage.simulation.absences import session_timeout_ms
+from partage.simulation.consumers import EMPTY
 from partage.simulation.costs import Costs
 from partage.simulation.lived import NOTHING, Bounds, Lived, Measured
-from partage.simulation.policies import EAGER, Policy
+from partage.simulation.policies import Policy
 from partage.simulation.recorded import claimed_by, protocol_of
 from partage.simulation.rounds import Decider, Round
 from partage.simulation.scenes import Scene
@@ -52,9 +53,8 @@ class Rows:
     @classmethod
     def of(cls, scene: Scene, world: World, reading: str) -> Rows:
         """Everything that the rows of one rebalance share, looked up once."""
-        cluster = world.clusters.at(scene.generation.timestamp_ms)
-        given = recorded_assignment(scene.generation.first, cluster)
-        return cls(scene, world, world.costs(scene), cluster, given, reading)
+        costs = world.costs(scene)
+        return cls(scene, world, costs, costs.cluster, costs.given, reading)
 
     def blank(self, policy: Policy, decider: Decider | None, status: str = DONE) -> Lived:
         """A row with nothing but its key."""
@@ -130,7 +130,7 @@ class Rows:
         total = NOTHING
         for one in self.scene.gone:
             if one.expired:
-                timeout = policy.timeout_ms or max(one.member.session_timeout_ms, 0)
+                timeout = policy.timeout_ms or session_timeout_ms(one.member)
                 had = self.scene.held.get(one.member.owner, EMPTY)
                 total = total + silence(timeout).times(_alive(had, self.cluster) / 1_000)
         return total
@@ -141,16 +141,8 @@ def recorded_row(scene: Scene, world: World) -> Lived:
     rows = Rows.of(scene, world, RECORDED)
     found, given = scene.generation, rows.recorded
     group = _as_recorded(scene, rows.cluster)
-    there = {m.owner for m in found.first.members}
-    gone = [mine for owner, mine in scene.held.items() if owner not in there]
-    size = rows.cluster.index.partitions
-    last = [scene.last.get(m.owner, EMPTY) for m in found.first.members]
-    now = owners(size, [given.partitions_of(i) for i in range(len(given.members))])
     protocol = protocol_of(found)
-    stops = stopping(
-        owners(size, last, gone), now, rows.cluster.partition_exists, eager=protocol == EAGER
-    )
-    own = rows.costs.stopped(stops)
+    own = rows.costs.stopped(rows.costs.recorded.stopping)
     return Lived(
         found.incarnation, found.number, RECORDED, RECORDED, protocol, RECORDED,
         found.timestamp_ms, DONE, partitions=len(given.partition), members=len(given.members),

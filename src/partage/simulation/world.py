@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from partage.history.clusters import ClusterHistory
+from partage.history.problems import recorded_assignment
 from partage.simulation.costs import Costs, recorded_cost
 from partage.simulation.evidence import Evidence
 from partage.simulation.judging import Judge
@@ -17,6 +18,10 @@ from partage.simulation.scenes import Scene
 from partage.simulation.stopped import usual
 
 __all__ = ["World"]
+
+
+#: Rebalances whose costs are kept; when there are more, all are forgotten.
+_MOST_KNOWN = 4_096
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,7 @@ class World:
     evidence: Evidence = field(default_factory=Evidence)
     usual_ms: Bounds | None = None
     weights: Weights = None
+    _known: dict[int, tuple[Scene, Costs]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(
@@ -53,9 +59,19 @@ class World:
         return cls(clusters, bare.measure, evidence, usual(lengths), weights)
 
     def costs(self, scene: Scene) -> Costs:
-        """What a rebalance costs, by the record of it."""
-        cluster = self.clusters.at(scene.generation.timestamp_ms)
-        eager = protocol_of(scene.generation) == EAGER
-        recorded = recorded_cost(scene, cluster, self.evidence, eager=eager)
-        length_ms = recorded.length_ms or self.usual_ms
-        return Costs(recorded, length_ms, self.evidence, cluster)
+        """What a rebalance costs, by the record of it; looked up once for all policies."""
+        known = self._known.get(id(scene))
+        if known is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            # The scene is held on to, so that its id means it.
+            known = self._known[id(scene)] = scene, self._costs(scene)
+        return known[1]
+
+    def _costs(self, scene: Scene) -> Costs:
+        found = scene.generation
+        cluster = self.clusters.at(found.timestamp_ms)
+        given = recorded_assignment(found.first, cluster)
+        eager = protocol_of(found) == EAGER
+        recorded = recorded_cost(scene, given, cluster, self.evidence, eager=eager)
+        return Costs(recorded, recorded.length_ms or self.usual_ms, self.evidence, cluster, given)
