@@ -24,6 +24,8 @@ class PlainStrategy:
     protocols: tuple[RebalanceProtocol, ...] = (RebalanceProtocol.EAGER,)
     aliases: tuple[str, ...] = ()
     options: tuple[Setting, ...] = ()
+    #: Whether the broker decides, who knows what members have: nobody has to tell it.
+    in_broker: bool = False
 
     def __repr__(self) -> str:
         return f"<strategy {self.name}>"

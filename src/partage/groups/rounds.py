@@ -9,6 +9,7 @@ Members do what Kafka's consumers do (`ConsumerCoordinator` 4.3.1): under the ea
 they give everything up before they join, under the cooperative one they say what they own,
 and who has to give something up joins once more. User data and memory go the way of the
 strategy's contract. The member that has been there longest leads. Generations count from 1.
+Where the broker decides (``server:``), members keep their targets, and one plan is all.
 """
 
 from __future__ import annotations
@@ -96,8 +97,9 @@ class Round:
 
     @cached_property
     def owner(self) -> dict[tuple[str, int], str]:
-        """Who owns what from now on."""
-        return {p: member for member, pairs in self.plan.to_pairs().items() for p in pairs}
+        """Who owns what from now on; of a share group's several members the first."""
+        given = reversed(self.plan.to_pairs().items())
+        return {p: member for member, pairs in given for p in pairs}
 
     @cached_property
     def moved(self) -> tuple[tuple[str, int], ...]:
@@ -208,7 +210,7 @@ class _Life:
         """One round, and as many more as cooperative members need to let go."""
         while True:
             before = dict(self.rounds[-1].owner) if self.rounds else {}
-            before |= {p: i for i, one in self.consumers.items() for p in one.owned}
+            before |= {p: i for i, one in reversed(self.consumers.items()) for p in one.owned}
             letting_go = self._round(change, before)
             if not (self._cooperative and letting_go):
                 return
@@ -220,8 +222,10 @@ class _Life:
         group = Group(self._sent(one) for one in self.consumers.values())
         leader = next(iter(self.consumers.values()))
         plan = self.strategy.assign(Problem(group, self.cluster), leader.memory)
-        if plan.memory is not None:
-            leader.memory = plan.memory
+        # A share group's plan is an Assignment: nothing is remembered, nothing sent along.
+        memory, sent = getattr(plan, "memory", None), getattr(plan, "user_data", {})
+        if memory is not None:
+            leader.memory = memory
         self.rounds.append(Round(generation, change, group, self.cluster, plan, before))
         letting_go = False
         given = plan.to_pairs()
@@ -229,15 +233,17 @@ class _Life:
             mine = tuple(given[member_id])
             letting_go = letting_go or not set(group[i].owned) <= set(mine)
             part = Assignment.from_lists(plan.index, (member_id,), [plan.partitions_of(i)])
-            data = plan.user_data.get(member_id)
-            one.memory = self.strategy.on_assignment(part, data, generation, one.memory)
+            one.memory = self.strategy.on_assignment(
+                part, sent.get(member_id), generation, one.memory
+            )
             one.owned, one.generation = mine, generation
         return letting_go
 
     def _sent(self, one: _Consumer) -> Member:
         """Its subscription: what it may not consume any more it has given up before."""
         mine = set(one.member.topics)
-        owned = [p for p in one.owned if p[0] in mine] if self._cooperative else []
+        keeps = self._cooperative or getattr(self.strategy, "in_broker", False)
+        owned = [p for p in one.owned if p[0] in mine] if keeps else []
         data = self.strategy.subscription_user_data(one.member.topics, one.memory)
         if data is None:
             data = one.member.user_data

@@ -46,6 +46,7 @@ class ServerRange(PlainStrategy):
     name = "server:range"
     exact_to = "org.apache.kafka.coordinator.group.assignor.RangeAssignor 4.3.1"
     aliases = ("org.apache.kafka.coordinator.group.assignor.RangeAssignor",)
+    in_broker = True
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """The plan. Takes any problem: raises nothing."""

@@ -45,6 +45,7 @@ class ServerSimple(PlainStrategy):
     name = "server:simple"
     exact_to = "org.apache.kafka.coordinator.group.assignor.SimpleAssignor 4.3.1"
     aliases = ("org.apache.kafka.coordinator.group.assignor.SimpleAssignor",)
+    in_broker = True
     #: What it answers may have several owners a partition, and so is no `Plan`.
     several_owners = True
 

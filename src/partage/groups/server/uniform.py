@@ -51,6 +51,7 @@ class ServerUniform(PlainStrategy):
     name = "server:uniform"
     exact_to = "org.apache.kafka.coordinator.group.assignor.UniformAssignor 4.3.1"
     aliases = ("org.apache.kafka.coordinator.group.assignor.UniformAssignor",)
+    in_broker = True
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """The plan. Takes any problem: raises nothing."""
