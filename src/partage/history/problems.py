@@ -16,6 +16,7 @@ __all__ = ["all_java", "group_as_sent", "recorded_assignment", "surviving", "why
 
 #: The protocol name of Kafka Streams' assignor: tasks, not partitions, are assigned.
 _STREAMS = "stream"
+_TASKS = "Kafka Streams assigns tasks, not partitions: no strategy of consumers can be run"
 
 
 def why_not(state: ClassicState) -> str | None:
@@ -24,12 +25,16 @@ def why_not(state: ClassicState) -> str | None:
     >>> why_not(ClassicState("connect", 1, "sessioned", None, None, ()))
     'protocol type connect: members are no consumers'
     """
+    if state.protocol_type == "share":
+        return "share group: a partition may have several owners, as under no consumers' strategy"
+    if state.protocol_type == "streams":
+        return _TASKS
     if state.protocol_type != CONSUMER:
         return f"protocol type {state.protocol_type or 'not set'}: members are no consumers"
     if not state.members:
         return "no members"
     if state.strategy == _STREAMS:
-        return "Kafka Streams assigns tasks: its strategies are not yet in Partage"
+        return _TASKS
     for member in state.members:
         if member.damage is not None:
             return f"member {member.id}: {member.damage}"

@@ -27,6 +27,8 @@ class GroupTotals:
         self._records = 0
         self._times: list[int] = []
         self._rebalances = 0
+        self._members_max = 0
+        self._partitions_max = 0
         self._replayed = 0
         self._whys: dict[str, int] = {}
         self._claimed: dict[str, int] = {}
@@ -56,6 +58,8 @@ class GroupTotals:
     def rebalance(self, row: dict[str, Any]) -> None:
         """A row of table ``rebalances``."""
         self._rebalances += 1
+        self._members_max = max(self._members_max, row["members"])
+        self._partitions_max = max(self._partitions_max, row["partitions"])
         self._replayed += row["replayed"]
         if row["why_not"] is not None:
             self._whys[row["why_not"]] = self._whys.get(row["why_not"], 0) + 1
@@ -115,19 +119,24 @@ class GroupTotals:
             "last_ms": self._times[1] if self._times else None,
             "claimed": list(self._claimed),
             "clients": sorted(self._clients),
+            "coverage": self._coverage(),
+            "members_max": self._members_max if self._rebalances else None,
+            "partitions_max": self._partitions_max if self._rebalances else None,
         }
+
+    def _coverage(self) -> float | None:
+        """Recorded generations by those that are known to have been; None if none is."""
+        known = self._rebalances + sum(self._missing)
+        return self._rebalances / known if known else None
 
     def _status(self) -> tuple[str, str | None]:
         if not self._kinds:
             return OFFSETS_ONLY, None
-        others = [k for k in self._kinds if k != "classic"]
-        which = " and ".join(others)
-        why = f"histories of {which} groups are not yet in Partage" if others else None
         if self._replayed:
-            return REPLAYED, f"in part: {why}" if why else None
-        if not why:
-            why = next((w for w in self._whys if w != "no members"), "nobody ever joined")
-        return NOT_REPLAYED, why
+            return REPLAYED, None
+        return NOT_REPLAYED, next(
+            (w for w in self._whys if w != "no members"), "nobody ever joined"
+        )
 
     def summary(self) -> dict[str, Any]:
         """The group's entry in ``summary.json``."""
