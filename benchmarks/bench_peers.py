@@ -43,11 +43,11 @@ def asked(who, row):
     return row.strategy if row.clients and row.strategy in contestants.CLASSIC else None
 
 
-def limits(who, *, full):
-    """Fewest runs, most runs, seconds; a slow client is not asked ten times."""
+def limits(who, args):
+    """Fewest and most runs, and the two spans of seconds; slow clients are not asked ten times."""
     if who in ("kafka-python", "aiokafka"):
-        return 3 if full else 1, 10, 2.0
-    return FEWEST, MOST, 2.0 if full else 1.0
+        return 3 if args.full else 1, 10, 2.0, args.at_most
+    return FEWEST, MOST, args.seconds, args.at_most
 
 
 def judged(said, group, cluster, strategy):
@@ -65,8 +65,8 @@ def judged(said, group, cluster, strategy):
 
 
 def ms(nanos):
-    """Best and median."""
-    return min(nanos) / 1e6, statistics.median(nanos) / 1e6
+    """Best, and the median of the later half: by then Java's compiler is done."""
+    return min(nanos) / 1e6, statistics.median(nanos[len(nanos) // 2 :]) / 1e6
 
 
 def line_of(who, said, figures, same):
@@ -98,12 +98,12 @@ def race(row, args, folder):
     size = f"{len(group)} members, {cluster.index.partitions} partitions"
     print(f"\n{row.name} | {row.strategy} | {size} | {load}")
     best, java_owner = {}, None
-    for who in WHO:
+    for who in args.who:
         strategy = asked(who, row)
         if strategy is None:
             continue
         said = contestants.ask(
-            who, {**spec, "strategy": strategy}, folder, limits(who, full=args.full), args.patience
+            who, {**spec, "strategy": strategy}, folder, limits(who, args), args.patience
         )
         if said.line is None:
             print(f"  {who:13}{said.why}")
@@ -181,7 +181,8 @@ def rows_of(args):
     """The problems that were asked for."""
     rows = [row for row in problems.main_rows() if args.full or row.always]
     rows += [problems.jmh_row(one, always=True) for one in problems.NAMED_CELLS]
-    rows += problems.jmh_rows() if args.grid else []
+    rows += problems.jmh_rows(racks=False) if args.grid else []
+    rows += problems.jmh_rows(racks=True) if args.racks else []
     return [row for row in rows if args.only in f"{row.name} | {row.strategy}"]
 
 
@@ -190,10 +191,14 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--full", action="store_true", help="all problems")
     parser.add_argument("--grid", action="store_true", help="the whole JMH grid too")
+    parser.add_argument("--racks", action="store_true", help="its client half with racks")
     parser.add_argument("--only", default="", help="problems whose 'name | strategy' contains this")
-    parser.add_argument("--patience", type=float, default=None, help="seconds a contestant gets")
+    parser.add_argument("--who", default=",".join(WHO), help="who takes part")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of running, past ten runs")
+    parser.add_argument("--at-most", type=float, default=40.0, help="seconds of running at all")
+    parser.add_argument("--patience", type=float, default=300.0, help="seconds till one is ended")
     args = parser.parse_args()
-    args.patience = args.patience or (300.0 if args.full else 120.0)
+    args.who = args.who.split(",")
     print(
         f"python {platform.python_version()}, numpy {np.__version__}, {platform.machine()}, "
         f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; Kafka 4.3.1, franz-go 1.22.2, "

@@ -10,16 +10,20 @@ from pathlib import Path
 
 
 def arguments():
-    """Problem, path of the plan, fewest and most runs, seconds."""
-    problem, plan, fewest, most, enough = sys.argv[-5:]
-    return json.loads(Path(problem).read_bytes()), plan, (int(fewest), int(most), float(enough))
+    """Problem, path of the plan, and the limits: fewest and most runs, two spans of seconds."""
+    problem, plan, fewest, most, enough, at_most = sys.argv[-6:]
+    limits = (int(fewest), int(most), float(enough), float(at_most))
+    return json.loads(Path(problem).read_bytes()), plan, limits
 
 
 def timed(work, limits):
-    """Nanoseconds of each run, and the last answer."""
-    fewest, most, enough = limits
+    """Nanoseconds of each run, and the last answer; one run is always made."""
+    fewest, most, enough, at_most = limits
     nanos, out, begin = [], None, time.perf_counter()
-    while len(nanos) < most and (len(nanos) < fewest or time.perf_counter() - begin < enough):
+    while not nanos or (
+        len(nanos) < most
+        and time.perf_counter() - begin < (at_most if len(nanos) < fewest else enough)
+    ):
         out = None
         start = time.perf_counter_ns()
         out = work()

@@ -87,7 +87,11 @@ COMMANDS = {
 
 
 def ask(
-    who: str, spec: dict[str, Any], folder: Path, limits: tuple[int, int, float], patience: float
+    who: str,
+    spec: dict[str, Any],
+    folder: Path,
+    limits: tuple[int, int, float, float],
+    patience: float,
 ) -> Said:
     """One process on one problem; it is ended after ``patience`` seconds."""
     problem, plan = folder / "problem.json", folder / "plan.bin"

@@ -14,6 +14,9 @@ from partage.kernels import warm_up
 from partage.model import Problem
 
 
+ONCE = (1, 1, 0.0, 0.0)
+
+
 def main():
     """Time it, write the plan, print the answer."""
     spec, path, limits = arguments()
@@ -32,14 +35,14 @@ def main():
 
     answer = {}
     shared = lists_of(spec, separate=False)
-    answer["first_nanos"], _ = timed(lambda: plan(shared), (1, 1, 0.0))
+    answer["first_nanos"], _ = timed(lambda: plan(shared), ONCE)
     warm_up().join()  # as Java's compiler has warmed up
     answer["nanos"], made = timed(lambda: plan(shared), limits)
     answer["peak"] = peak()
     separate = lists_of(spec, separate=True)
     fewer = (min(3, limits[0]), *limits[1:])
     answer["separate_nanos"], _ = timed(lambda: plan(separate), fewer)
-    answer["dict_nanos"], _ = timed(made.to_dict, (1, 1, 0.0))
+    answer["dict_nanos"], _ = timed(made.to_dict, ONCE)
     settled = made.settled()
     write(settled.owner.tolist(), path)
     answer["given"] = int((settled.owner >= 0).sum())

@@ -6,7 +6,7 @@ import base64
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -112,22 +112,31 @@ def joins(members: int, topics: int, each: int, strategy: str) -> Spec:
     return {**spec, "members": [*people, {"id": "member-new", "subscription": 0}]}
 
 
-def jmh(members: int, ratio: int, topics: int, strategy: str, *, mixed: bool, more: bool) -> Spec:
+def jmh(cell: Cell) -> Spec:
     """A cell of Kafka's own benchmarks (ClientSide- and ServerSideAssignorBenchmark).
 
     INCREMENTAL is what it says: the new member is in the map that is timed, which Kafka's
     client-side benchmark forgets.
     """
+    members, ratio, topics, strategy, mixed, more, racks = cell
     names = names_of("topic-" if strategy.startswith("server:") else "topic", topics)
     each = members * ratio // topics
     buckets = min(5, members) if mixed else 1
     wide, high = math.ceil(topics / buckets), math.ceil(members / buckets)
     subscriptions = [list(range(topics))[k * wide : (k + 1) * wide] for k in range(buckets)]
-    people = [{"id": f"member{i}", "subscription": i // high} for i in range(members)]
+    people: list[Spec] = [
+        {
+            "id": f"member{i}",
+            "subscription": i // high,
+            **({"rack": f"rack{i % 3}"} if racks else {}),
+        }
+        for i in range(members)
+    ]
+    layout = {"racks": 3, "copies": 3} if racks else {}
     if not more:
-        return spec_of(names, each, people, subscriptions)
-    old = spec_of(names, each, people[:-1], subscriptions)
-    new = {"id": "newMember", "subscription": people[-1]["subscription"]}
+        return {**spec_of(names, each, people, subscriptions), **layout}
+    old = {**spec_of(names, each, people[:-1], subscriptions), **layout}
+    new = {**people[-1], "id": "newMember"}
     return {**old, "members": [*kept(old, strategy, generation=None), new]}
 
 
@@ -227,34 +236,45 @@ def main_rows() -> list[Row]:
     ]
 
 
+class Cell(NamedTuple):
+    """A cell of Kafka's grid, in its own order of parameters."""
+
+    members: int
+    ratio: int
+    topics: int
+    strategy: str
+    mixed: bool
+    more: bool
+    racks: bool = False
+
+
 NAMED_CELLS = [
-    (10000, 10, 1000, "cooperative-sticky", False, False),
-    (1000, 10, 100, "cooperative-sticky", True, False),
-    (1000, 10, 100, "cooperative-sticky", True, True),
+    Cell(10000, 10, 1000, "cooperative-sticky", mixed=False, more=False),
+    Cell(1000, 10, 100, "cooperative-sticky", mixed=True, more=False),
+    Cell(1000, 10, 100, "cooperative-sticky", mixed=True, more=True),
 ]
 
 
-def jmh_row(cell: tuple[int, int, int, str, bool, bool], *, always: bool = False) -> Row:
+def jmh_row(cell: Cell, *, always: bool = False) -> Row:
     """A cell of Kafka's grid as a row."""
-    members, ratio, topics, strategy, mixed, more = cell
-    kind = "heterogeneous" if mixed else "homogeneous"
-    name = f"JMH {members}-{ratio}-{topics} {kind}{' incremental' if more else ''}"
-    go = None if strategy.startswith("server:") else ""
+    kind = "heterogeneous" if cell.mixed else "homogeneous"
+    more = f"{' incremental' if cell.more else ''}{' racks' if cell.racks else ''}"
+    name = f"JMH {cell.members}-{cell.ratio}-{cell.topics} {kind}{more}"
+    go = None if cell.strategy.startswith("server:") or cell.racks else ""
     return Row(
-        name, lambda s: jmh(members, ratio, topics, s, mixed=mixed, more=more), strategy,
-        go=go, always=always,
+        name, lambda s: jmh(cell._replace(strategy=s)), cell.strategy, go=go, always=always
     )  # fmt: skip
 
 
-def jmh_rows() -> list[Row]:
-    """Kafka's whole grid without racks (they never matter in it): 360 cells."""
+def jmh_rows(*, racks: bool) -> list[Row]:
+    """Kafka's grid without racks, 360 cells, or the client's with racks (servers know none)."""
     return [
-        jmh_row((members, ratio, topics, strategy, mixed, more))
+        jmh_row(Cell(members, ratio, topics, strategy, mixed, more, racks))
         for strategy in ("cooperative-sticky", "range", "server:uniform", "server:range")
         for members in (100, 500, 1000, 5000, 10000)
         for ratio in (5, 10, 50)
         for topics in (10, 100, 1000)
         for mixed in (False, True)
         for more in (False, True)
-        if members * ratio >= topics
+        if members * ratio >= topics and not (racks and strategy.startswith("server:"))
     ]

@@ -15,8 +15,11 @@ another order yet: `partage.javatrees`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
+
+import numpy as np
 
 from partage.javatrees import may_have_trees, walked
 
@@ -40,6 +43,10 @@ _TREE_TABLE = 64
 _LARGEST_TABLE = 1 << 30
 _CROWD_FOR_PUT = 8
 _CROWD_FOR_COMPUTE = 7
+#: By load alone a table has grown to 64 slots when it has so many keys.
+_KEYS_OF_A_TREE_TABLE = 32
+#: From so many keys on, sorting by NumPy is faster.
+_WORTH_COLUMNS = 64
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -167,8 +174,14 @@ def hash_order(
     >>> hash_order([string_hash(f"consumer{i}") for i in (1, 2, 3, 4)])
     [3, 2, 1, 0]
     """
-    spread = [((h & 0xFFFFFFFF) >> 16 ^ h) & 0xFFFFFFFF for h in hashes]
-    if may_have_trees(spread, table):
+    if len(hashes) >= _WORTH_COLUMNS:
+        unsigned = np.array(hashes, np.int64) & 0xFFFFFFFF
+        column = unsigned ^ (unsigned >> 16)
+        spread = column.tolist()
+    else:
+        column = None
+        spread = [((h & 0xFFFFFFFF) >> 16 ^ h) & 0xFFFFFFFF for h in hashes]
+    if may_have_trees(spread if column is None else column, table):
         return walked(
             hashes,
             table,
@@ -180,6 +193,9 @@ def hash_order(
         mask = _grown_by_compute(spread, table, looked_up_after=looked_up_after) - 1
         return sorted(range(len(spread)), key=lambda i: (spread[i] & mask, -i))
     mask = _grown_by_put(spread, table) - 1
+    if column is not None:
+        order: list[int] = np.argsort(column & mask, kind="stable").tolist()
+        return order
     return sorted(range(len(spread)), key=lambda i: spread[i] & mask)
 
 
@@ -216,7 +232,7 @@ def hash_set_order(
 def _grown_by_put(spread: list[int], table: int) -> int:
     """Slots after ``put`` of all keys: crowding is followed only while it can matter."""
     n = table
-    for count, key in enumerate(spread):
+    for count, key in enumerate(spread if _may_crowd(spread, table) else ()):
         if n >= _TREE_TABLE:
             break
         if _mates(spread, count, key, n) >= _CROWD_FOR_PUT:
@@ -231,7 +247,7 @@ def _grown_by_put(spread: list[int], table: int) -> int:
 def _grown_by_compute(spread: list[int], table: int, *, looked_up_after: bool) -> int:
     """Slots after ``computeIfAbsent`` of all keys: the load is looked at before each."""
     n = table
-    for count, key in enumerate(spread):
+    for count, key in enumerate(spread if _may_crowd(spread, table) else ()):
         if n >= _TREE_TABLE:
             break
         if count * 4 > n * 3:
@@ -242,6 +258,18 @@ def _grown_by_compute(spread: list[int], table: int, *, looked_up_after: bool) -
     while counted * 4 > n * 3 and n < _LARGEST_TABLE:
         n *= 2
     return n
+
+
+def _may_crowd(spread: list[int], table: int) -> bool:
+    """Whether a bucket may get crowded before the table is large.
+
+    Not if none of the table as it begins would: a larger table's buckets are parts of those.
+    """
+    if table >= _TREE_TABLE or len(spread) < _CROWD_FOR_COMPUTE:
+        return False
+    mask = table - 1
+    early = Counter([key & mask for key in spread[:_KEYS_OF_A_TREE_TABLE]])
+    return max(early.values()) > _CROWD_FOR_COMPUTE
 
 
 def _mates(spread: list[int], count: int, key: int, n: int) -> int:

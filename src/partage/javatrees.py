@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["may_have_trees", "walked"]
 
@@ -20,11 +21,11 @@ _CHAIN_FOR_TREE = 8
 _TREE_TABLE = 64
 _CHAIN_AGAIN = 6
 #: From so many keys on, counting by NumPy is faster.
-_WORTH_COLUMNS = 256
+_WORTH_COLUMNS = 64
 _LEFT, _RIGHT = 0, 1
 
 
-def may_have_trees(spread: Sequence[int], table: int) -> bool:
+def may_have_trees(spread: Sequence[int] | NDArray[np.int64], table: int) -> bool:
     """Whether a bucket of 64 slots or more may have had eight keys, at any size while it grew.
 
     >>> may_have_trees([64 * i for i in range(8)], 16), may_have_trees(range(1000), 16)
@@ -70,11 +71,11 @@ def walked(
     return [key for slot in sorted(made.buckets) for key in made.buckets[slot].chain]
 
 
-def _fullest(spread: Sequence[int], slots: int) -> int:
+def _fullest(spread: Sequence[int] | NDArray[np.int64], slots: int) -> int:
     """Keys of the fullest bucket."""
     if len(spread) < _WORTH_COLUMNS:
-        return max(Counter(h & (slots - 1) for h in spread).values())
-    return int(np.bincount(np.array(spread, np.int64) & (slots - 1)).max())
+        return max(Counter([h & (slots - 1) for h in spread]).values())
+    return int(np.bincount(np.asarray(spread, np.int64) & (slots - 1)).max())
 
 
 class _Table:

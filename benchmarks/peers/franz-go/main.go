@@ -1,7 +1,7 @@
 // How long franz-go's balancers take on a problem of benchmarks/peers (its README has the form).
 //
 // Arguments: the problem, where to write the plan, fewest and most runs, seconds after which no
-// more than the fewest are made. Prints one JSON line: nanos of each balance, nanos of reading
+// more than the fewest are made, seconds after which not even these. Prints one JSON line: nanos of each balance, nanos of reading
 // what the members sent (a ConsumerBalancer is made of wire bytes), and partitions given.
 package main
 
@@ -109,6 +109,8 @@ func main() {
 	must(err)
 	enough, err := strconv.ParseFloat(os.Args[5], 64)
 	must(err)
+	atMost, err := strconv.ParseFloat(os.Args[6], 64)
+	must(err)
 
 	names := make([]string, len(of.Topics))
 	counts := make(map[string]int32, len(of.Topics))
@@ -132,7 +134,14 @@ func main() {
 	said := answer{Version: runtime.Version()}
 	var plan map[string]map[string][]int32
 	begin := time.Now()
-	for run := 0; run < most && (run < fewest || time.Since(begin).Seconds() < enough); run++ {
+	within := func(run int) bool {
+		limit := enough
+		if run < fewest {
+			limit = atMost
+		}
+		return run < most && time.Since(begin).Seconds() < limit
+	}
+	for run := 0; within(run); run++ {
 		// A balancer sorts its members in place: each run gets its own slice of them.
 		joined := append([]kmsg.JoinGroupResponseMember(nil), members...)
 		plan = nil

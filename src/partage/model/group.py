@@ -21,6 +21,10 @@ __all__ = ["NO_GENERATION", "Claims", "Group", "Member"]
 #: The generation of a member that sent none (Kafka's DEFAULT_GENERATION).
 NO_GENERATION = -1
 
+#: The weight of a member that says none; and nothing owned, as a value of its own.
+_ORDINARY = 1.0
+_NOTHING = Claims.of(())
+
 
 class Member:
     """One member of a group, with what it sent when it joined.
@@ -56,32 +60,36 @@ class Member:
         *,
         rack: str | None = None,
         instance_id: str | None = None,
-        owned: object = (),
+        owned: object = _NOTHING,
         generation: int = NO_GENERATION,
         user_data: bytes | None = None,
-        weight: float = 1.0,
+        weight: float = _ORDINARY,
         capacity: float | None = None,
     ) -> None:
-        where = f"members.{id}"
-        expect_text(id, "members.id")
-        self.id = id
-        self.topics = subscription(topics, where)
-        self.rack = None if rack is None else expect_text(rack, f"{where}.rack")
+        # Thousands of members are made for one plan: what is plainly right is looked at once.
+        self.id = id if type(id) is str else expect_text(id, "members.id")
+        self.topics = subscription(topics, self.id)
+        self.rack = None if rack is None else expect_text(rack, f"members.{id}.rack")
         self.instance_id = (
-            None if instance_id is None else expect_text(instance_id, f"{where}.instance_id")
+            None if instance_id is None else expect_text(instance_id, f"members.{id}.instance_id")
         )
-        self.owned = Claims.of(owned, f"{where}.owned")
-        if not is_int32(generation):
-            what = "must be an int32"
-            raise InvalidProblemError(what, path=f"{where}.generation", value=generation)
-        self.generation = max(int(generation), NO_GENERATION)
-        sent: object = user_data  # callers are not all typed
-        if sent is not None and not isinstance(sent, (bytes, bytearray, memoryview)):
-            what = "must be bytes or None"
-            raise InvalidProblemError(what, path=f"{where}.user_data", value=sent)
-        self.user_data = None if sent is None else bytes(sent)
-        self.weight = _expect_number(weight, f"{where}.weight")
-        self.capacity = None if capacity is None else _expect_number(capacity, f"{where}.capacity")
+        self.owned = owned if type(owned) is Claims else Claims.of(owned, f"members.{id}.owned")
+        self.generation = (
+            NO_GENERATION
+            if generation is NO_GENERATION
+            else _expect_generation(generation, f"members.{id}.generation")
+        )
+        self.user_data = (
+            user_data
+            if user_data is None or type(user_data) is bytes
+            else _expect_bytes(user_data, f"members.{id}.user_data")
+        )
+        self.weight = (
+            weight if weight is _ORDINARY else _expect_number(weight, f"members.{id}.weight")
+        )
+        self.capacity = (
+            None if capacity is None else _expect_number(capacity, f"members.{id}.capacity")
+        )
 
     def __repr__(self) -> str:
         return f"Member({self.id!r}, topics={list(self.topics)!r})"
@@ -108,6 +116,18 @@ class Member:
         return Member(values.pop("id"), values.pop("topics"), **values)
 
 
+def _expect_generation(value: object, path: str) -> int:
+    if not is_int32(value):
+        raise InvalidProblemError("must be an int32", path=path, value=value)
+    return max(int(value), NO_GENERATION)  # type: ignore[call-overload, no-any-return]
+
+
+def _expect_bytes(value: object, path: str) -> bytes:
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        raise InvalidProblemError("must be bytes or None", path=path, value=value)
+    return bytes(value)
+
+
 def _expect_number(value: object, path: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
         raise InvalidProblemError("must be a number", path=path, value=value)
@@ -125,6 +145,7 @@ class Group:
 
     Attributes:
         members: the members; their ``topics`` tuples are shared where equal.
+        ids: member ids in join order.
         subscriptions: the distinct subscriptions (tuples of names as sent).
         subscription_of: int32[M], position in ``subscriptions`` for each member.
 
@@ -133,25 +154,21 @@ class Group:
     (['c2', 'c1'], 1)
     """
 
-    __slots__ = ("__dict__", "members", "subscription_of", "subscriptions")
+    __slots__ = ("__dict__", "ids", "members", "subscription_of", "subscriptions")
 
     def __init__(self, members: Iterable[Member]) -> None:
         self.members: tuple[Member, ...] = tuple(members)
+        if not set(map(type, self.members)) <= {Member}:
+            _refuse_others(self.members)
+        self.ids: tuple[str, ...] = tuple([m.id for m in self.members])
+        if len(set(self.ids)) < len(self.ids):
+            _refuse_twice(self.ids)
         seen: dict[tuple[str, ...], int] = {}
-        ids: set[str] = set()
-        at: dict[int, int] = {}  # by identity: hashing 2,000 names 2,000 times takes a while
-        of: list[int] = []
-        for i, member in enumerate(self.members):
-            if not isinstance(member, Member):
-                raise InvalidProblemError("must be a Member", path=f"members[{i}]", value=member)
-            if member.id in ids:
-                what = "member id is used twice"
-                raise InvalidProblemError(what, path=f"members[{i}].id", value=member.id)
-            ids.add(member.id)
-            topics = member.topics
-            if id(topics) not in at:
-                at[id(topics)] = seen.setdefault(topics, len(seen))
-            of.append(at[id(topics)])
+        # By identity: hashing 2,000 names 2,000 times takes a while.
+        lists = [m.topics for m in self.members]
+        by_identity = {id(topics): topics for topics in lists}
+        at = {key: seen.setdefault(topics, len(seen)) for key, topics in by_identity.items()}
+        of = list(map(at.__getitem__, map(id, lists)))
         self.subscriptions: tuple[tuple[str, ...], ...] = tuple(seen)
         self.subscription_of: Int32Array = np.array(of, np.int32)
 
@@ -185,11 +202,6 @@ class Group:
         return f"Group({list(self.members)!r})"
 
     @cached_property
-    def ids(self) -> tuple[str, ...]:
-        """Member ids in join order."""
-        return tuple(m.id for m in self.members)
-
-    @cached_property
     def position(self) -> dict[str, int]:
         """Position of each member by its id."""
         return {member_id: i for i, member_id in enumerate(self.ids)}
@@ -198,3 +210,18 @@ class Group:
     def member_rank(self) -> Int32Array:
         """int32[M]: rank of each member id in Java's string order."""
         return java_rank(self.ids)
+
+
+def _refuse_others(members: tuple[object, ...]) -> None:
+    for i, member in enumerate(members):
+        if not isinstance(member, Member):
+            raise InvalidProblemError("must be a Member", path=f"members[{i}]", value=member)
+
+
+def _refuse_twice(ids: tuple[str, ...]) -> None:
+    known: set[str] = set()
+    for i, member_id in enumerate(ids):
+        if member_id in known:
+            what = "member id is used twice"
+            raise InvalidProblemError(what, path=f"members[{i}].id", value=member_id)
+        known.add(member_id)

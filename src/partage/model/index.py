@@ -25,7 +25,11 @@ def java_rank(names: Sequence[str]) -> Int32Array:
     >>> java_rank(["b", "a", "c"]).tolist()
     [1, 0, 2]
     """
-    order = sorted(range(len(names)), key=lambda i: names[i].encode("utf-16-be", "surrogatepass"))
+    if all(map(str.isascii, names)):
+        order = sorted(range(len(names)), key=names.__getitem__)  # code points are units there
+    else:
+        units = [name.encode("utf-16-be", "surrogatepass") for name in names]
+        order = sorted(range(len(names)), key=units.__getitem__)
     rank = np.empty(len(names), dtype=np.int32)
     rank[order] = np.arange(len(names), dtype=np.int32)
     return rank

@@ -16,32 +16,33 @@ _LONGEST_REMEMBERED = 100_000
 _last: tuple[list[str], tuple[str, ...]] = ([], ())
 
 
-def subscription(topics: Iterable[str], member: str) -> tuple[str, ...]:
+def subscription(topics: Iterable[str], member_id: str) -> tuple[str, ...]:
     """The names as a tuple; equal lists one after the other share one tuple.
 
     A group's members mostly subscribe alike. Comparing two lists of the same names is a
     matter of pointers, many times cheaper than to look at each name's type.
 
     Raises:
-        InvalidProblemError: no list of names; ``member`` begins the path that is told.
+        InvalidProblemError: no list of names; tells the member and the place.
 
-    >>> first = subscription(["a", "b"], "members.c1")
-    >>> first, subscription(["a", "b"], "members.c2") is first
+    >>> first = subscription(["a", "b"], "c1")
+    >>> first, subscription(["a", "b"], "c2") is first
     (('a', 'b'), True)
     """
     global _last  # noqa: PLW0603 - see its comment; the answer does not depend on it
-    if isinstance(topics, (str, bytes)):
-        raise InvalidProblemError("must be a list of names", path=f"{member}.topics", value=topics)
     known, shared = _last
     if topics is shared:
         return shared
+    if isinstance(topics, (str, bytes)):
+        path = f"members.{member_id}.topics"
+        raise InvalidProblemError("must be a list of names", path=path, value=topics)
     names = topics if type(topics) is list else list(topics)
     if _equal(names, known):
         return shared
     # Only what is text throughout is remembered, so what equals it is text too.
     if not set(map(type, names)) <= {str}:
         for i, topic in enumerate(names):
-            expect_text(topic, f"{member}.topics[{i}]")
+            expect_text(topic, f"members.{member_id}.topics[{i}]")
     made = topics if type(topics) is tuple else tuple(names)
     if len(made) <= _LONGEST_REMEMBERED:
         _last = (list(made), made)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +14,15 @@ from partage.groups.server.targets import Targets, targets_from_claims
 from partage.groups.server.topic_ids import TopicIds
 from partage.groups.server.walks import copied_order
 from partage.javaorder import string_ranks
-from partage.model import Problem
+from partage.model import Index, Problem
 from partage.model.index import Int32Array
 
 __all__ = ["GroupSpec"]
 
 _LARGEST_MATRIX = 10_000_000
+
+#: Base64 and hashing take longer than a small plan. An index never changes, so neither does this.
+_ids: WeakKeyDictionary[Index, TopicIds] = WeakKeyDictionary()
 
 
 class GroupSpec:
@@ -65,8 +69,11 @@ class GroupSpec:
 
     @cached_property
     def ids(self) -> TopicIds:
-        """Ids of the index's topics."""
-        return TopicIds.of(self.problem.index.topics, self.problem.index.ids)
+        """Ids of the index's topics, read once for as long as the index lives."""
+        index = self.problem.index
+        if index not in _ids:
+            _ids[index] = TopicIds.of(index.topics, index.ids)
+        return _ids[index]
 
     @cached_property
     def previous(self) -> Targets:

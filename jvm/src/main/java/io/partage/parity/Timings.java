@@ -48,7 +48,7 @@ import org.apache.kafka.coordinator.group.modern.TopicIds;
  * How long Kafka's assignors take on a problem of benchmarks/peers (its README has the form).
  *
  * <p>Arguments: the problem, where to write the plan, fewest and most runs, seconds after which
- * no more than the fewest are made. Prints one JSON line: nanos of each run, and how many
+ * no more than the fewest are made, seconds after which not even these. Prints one JSON line: nanos of each run, and how many
  * partitions were given. What a member sends is made anew for each run, outside the clock.
  */
 public final class Timings {
@@ -109,18 +109,20 @@ public final class Timings {
         private final int fewest;
         private final int most;
         private final long enough;
+        private final long atMost;
 
         Clock(ObjectNode answer, String[] args) {
             this.nanos = answer.putArray("nanos");
             this.fewest = Integer.parseInt(args[2]);
             this.most = Integer.parseInt(args[3]);
             this.enough = (long) (Double.parseDouble(args[4]) * 1e9);
+            this.atMost = (long) (Double.parseDouble(args[5]) * 1e9);
         }
 
         <I, O> O timed(Supplier<I> made, java.util.function.Function<I, O> work) {
             long begin = System.nanoTime();
             O out = null;
-            for (int run = 0; run < most && (run < fewest || System.nanoTime() - begin < enough); run++) {
+            for (int run = 0; run < most && System.nanoTime() - begin < (run < fewest ? atMost : enough); run++) {
                 I input = made.get();
                 out = null;
                 long start = System.nanoTime();
