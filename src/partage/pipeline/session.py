@@ -175,7 +175,8 @@ def _context(*, brief: bool, master: str, asked: Mapping[str, str]) -> SparkCont
     here = _HERE_SETTINGS if master.startswith("local") else {}
     conf.setAll([*_START_SETTINGS.items(), *here.items(), *SQL_SETTINGS.items(), *asked.items()])
     options = ["-XX:TieredStopAtLevel=1"] if brief else []
-    options += [asked["spark.driver.extraJavaOptions"]] * ("spark.driver.extraJavaOptions" in asked)
+    if "spark.driver.extraJavaOptions" in asked:
+        options.append(asked["spark.driver.extraJavaOptions"])
     quiet = Path(str(resources.files("partage.pipeline") / "log4j2.properties"))
     if quiet.is_file():
         options.append(f"-Dlog4j2.configurationFile={quiet.as_uri()}")
