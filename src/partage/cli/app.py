@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from partage.cli.assign import assign
+from partage.cli.audit import audit
 from partage.cli.compare import compare
 from partage.cli.decode import decode
 from partage.cli.demo import demo
@@ -44,9 +45,10 @@ def _partage(
 
         partage demo
 
-    Exit codes: 0 done, 1 error (one line on stderr), 2 wrong usage, 3 a plan failed the judge.
+    Exit codes: 0 done, 1 error (one line on stderr), 2 wrong usage, 3 a plan failed the judge, or the audit
+    found what somebody should look at.
     """
 
 
-for _command in (demo, replay, assign, compare, decode, strategies):
+for _command in (demo, replay, assign, compare, decode, strategies, audit):
     app.command()(guarded(_command))

@@ -1,0 +1,111 @@
+"""What a partition count does to a set of keys: load by partition, its spread, its floor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Load", "Moves", "load_of", "moves_of"]
+
+_Longs = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How records spread over partitions.
+
+    Attributes:
+        partitions: how many there are.
+        records: of all partitions.
+        hottest: number of the partition that has most records (the lowest, if several).
+        most, least: records of the fullest and of the emptiest partition.
+        share: part of the records that the fullest has; 0 without records.
+        even: what ``share`` would be if all had the same.
+        spread: ``most / mean``, 1.0 is even.
+        empty: partitions without any record.
+    """
+
+    partitions: int
+    records: int
+    hottest: int
+    most: int
+    least: int
+    share: float
+    even: float
+    spread: float
+    empty: int
+
+
+def load_of(partition: _Longs, records: _Longs, partitions: int) -> Load:
+    """The load of ``partitions`` partitions, from those that have any.
+
+    Args:
+        partition: int64[n], distinct partition numbers.
+        records: int64[n], of each.
+        partitions: how many there are; up to 2**31 - 1, of which few need have records.
+
+    >>> load_of(np.array([0, 2]), np.array([30, 10]), 4).spread
+    3.0
+    """
+    used = records > 0
+    total = int(records.sum())
+    if not total:
+        return Load(partitions, 0, 0, 0, 0, 0.0, 1 / partitions, 1.0, partitions)
+    most = int(records.max())
+    empty = partitions - int(used.sum())
+    return Load(
+        partitions, total, int(partition[records == most].min()), most,
+        0 if empty else int(records.min()), most / total, 1 / partitions,
+        most * partitions / total, empty,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """What a change of the partition count does.
+
+    Attributes:
+        before, after: partition counts.
+        keys, moved_keys: distinct keys, and those whose partition changes: their records
+            before and after are in two partitions, so their order is broken.
+        records, moved_records: the same, counted by records.
+    """
+
+    before: int
+    after: int
+    keys: int
+    moved_keys: int
+    records: int
+    moved_records: int
+
+    def __add__(self, other: Moves) -> Moves:
+        return Moves(
+            self.before, self.after, self.keys + other.keys, self.moved_keys + other.moved_keys,
+            self.records + other.records, self.moved_records + other.moved_records,
+        )  # fmt: skip
+
+
+def moves_of(
+    placed: dict[int, NDArray[np.int32]], records: _Longs, changes: list[tuple[int, int]]
+) -> list[Moves]:
+    """For each change (before, after) of the partition count.
+
+    Args:
+        placed: partition count -> int32[k], the partition of each key.
+        records: int64[k], records of each key.
+        changes: pairs of partition counts.
+
+    >>> placed = {1: np.zeros(4, np.int32), 2: np.array([0, 1, 0, 1], np.int32)}
+    >>> moves_of(placed, np.array([5, 1, 1, 1]), [(1, 2)])[0].moved_records
+    2
+    """
+    out = []
+    for before, after in changes:
+        moved = placed[before] != placed[after]
+        out.append(
+            Moves(before, after, len(records), int(moved.sum()), int(records.sum()),
+                  int(records[moved].sum()))
+        )  # fmt: skip
+    return out

@@ -1,0 +1,148 @@
+"""In a worker: records of topics become distinct (topic, key, partition) pairs.
+
+A topic with very many keys is sampled by key: a key is kept, with all of its records, or not
+at all, and every worker keeps the same ones, so that pairs can still be joined afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["MOST_NULLS", "MOST_PAIRS", "PAIRS_DDL", "Pairing", "kept"]
+
+#: Pairs of a topic that a worker keeps; more are sampled.
+MOST_PAIRS = 200_000
+#: Keyless records of a topic whose order a worker keeps: the first by time.
+MOST_NULLS = 20_000
+#: Rows before the pairs at hand are merged.
+_MERGE_AT = 2_000_000
+
+PAIRS_DDL = (
+    "topic string, key binary, partition int, records bigint, first_ms bigint, last_ms bigint, "
+    "level int, place bigint"
+)
+
+
+@dataclass
+class Pairing:
+    """What a worker has seen; `add` tables, then `rows`.
+
+    Rows with a null key are keyless records, one by one, with ``place`` for their order.
+    ``level`` of a topic: one in 2**level of its keys was kept.
+    """
+
+    _tables: list[Any] = field(default_factory=list)
+    _nulls: list[Any] = field(default_factory=list)
+    _levels: dict[str, int] = field(default_factory=dict)
+    _held: int = 0
+
+    def add(self, table: pa.Table) -> None:
+        """Records: topic, partition, offset, timestamp_ms, key."""
+        from pyarrow import compute
+
+        whole = table.filter(
+            compute.and_(compute.is_valid(table["topic"]), compute.is_valid(table["partition"]))
+        )
+        null = compute.is_null(whole["key"])
+        self._nulls.append(whole.filter(null).select(["topic", "partition", "timestamp_ms",
+                                                      "offset"]))  # fmt: skip
+        keyed = whole.filter(compute.invert(null))
+        grouped = keyed.group_by(["topic", "key", "partition"], use_threads=False).aggregate(
+            [("offset", "count"), ("timestamp_ms", "min"), ("timestamp_ms", "max")]
+        )
+        self._tables.append(grouped.rename_columns([*_KEYS, *_SUMS]))
+        self._held += len(self._tables[-1])
+        if self._held > _MERGE_AT:
+            self._merge()
+
+    def _merge(self) -> None:
+        import pyarrow as pa
+
+        if self._tables:
+            merged = pa.concat_tables(self._tables).group_by(list(_KEYS), use_threads=False)
+            table = merged.aggregate([("records", "sum"), ("first_ms", "min"), ("last_ms", "max")])
+            table = self._sampled(table.rename_columns([*_KEYS, *_SUMS]))
+            self._tables, self._held = [table], len(table)
+        if self._nulls:
+            self._nulls = [_first(pa.concat_tables(self._nulls))]
+
+    def _sampled(self, table: pa.Table) -> pa.Table:
+        """Topics with too many pairs lose keys, half of them at a time."""
+        import pyarrow as pa
+        from pyarrow import compute
+
+        counts = compute.value_counts(table["topic"]).to_pylist()
+        if all(c["counts"] <= MOST_PAIRS and c["values"] not in self._levels for c in counts):
+            return table
+        out = []
+        for topic in (c["values"] for c in counts):
+            mine = table.filter(compute.equal(table["topic"], topic))
+            level = self._levels.get(topic, 0)
+            mark = marks(mine["key"].combine_chunks())
+            stays = kept(mark, level)
+            while int(stays.sum()) > MOST_PAIRS:
+                level += 1
+                stays = kept(mark, level)
+            self._levels[topic] = level
+            out.append(mine.filter(pa.array(stays)))
+        return pa.concat_tables(out)
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """The pairs, and the keyless records, as `PAIRS_DDL`."""
+        import pyarrow as pa
+
+        self._merge()
+        names = [part.split()[0] for part in PAIRS_DDL.split(", ")]
+        for table in self._tables:
+            levels = [self._levels.get(t, 0) for t in table["topic"].to_pylist()]
+            whole = table.append_column("level", pa.array(levels, pa.int32()))
+            whole = whole.append_column("place", pa.nulls(len(table), pa.int64()))
+            yield from whole.select(names).combine_chunks().to_batches(100_000)
+        for table in self._nulls:
+            count = len(table)
+            whole = pa.table({
+                "topic": table["topic"], "key": pa.nulls(count, pa.binary()),
+                "partition": table["partition"], "records": pa.array(np.ones(count, np.int64)),
+                "first_ms": table["timestamp_ms"], "last_ms": table["timestamp_ms"],
+                "level": pa.array(np.zeros(count, np.int32)), "place": table["offset"],
+            })  # fmt: skip
+            yield from whole.select(names).combine_chunks().to_batches(100_000)
+
+
+_KEYS = ("topic", "key", "partition")
+_SUMS = ("records", "first_ms", "last_ms")
+
+
+def _first(nulls: pa.Table) -> pa.Table:
+    """Of each topic the first records by time."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    out = []
+    for topic in compute.unique(nulls["topic"]).to_pylist():
+        mine = nulls.filter(compute.equal(nulls["topic"], topic))
+        out.append(mine.sort_by([("timestamp_ms", "ascending"), ("offset", "ascending")])
+                   .slice(0, MOST_NULLS))  # fmt: skip
+    return pa.concat_tables(out) if out else nulls
+
+
+def marks(keys: pa.Array) -> NDArray[np.int32]:
+    """A number a key that no partitioner's choice depends on: the top bits of another hash."""
+    from partage.keys import partition_for
+
+    found = partition_for(keys, partitions=2**31 - 1, partitioner="librdkafka:fnv1a")
+    return np.asarray(found.to_numpy(zero_copy_only=False), np.int32) >> 8
+
+
+def kept(mark: NDArray[np.int32], level: int) -> NDArray[np.bool_]:
+    """Which keys stay when one in 2**level does; those of a higher level are among them."""
+    stays: NDArray[np.bool_] = (mark & ((1 << level) - 1)) == 0
+    return stays

@@ -1,0 +1,361 @@
+"""`partage keys`: how the keys of an input spread over partitions. The table of contents.
+
+Two jobs. The first reads, hashes and counts where the data is (`key_counts`), and returns
+what is small: records by partition, count and hour. Its distinct keys go through one
+shuffle; the second job sums them and finds the hottest, the moved, and the smallest count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from partage.errors import InvalidConfigError
+from partage.keys.skew import Load, Moves, load_of
+from partage.pipeline.key_counts import COUNTS_DDL, Counting, Kind, Spec
+from partage.pipeline.key_sources import KeySource, Piece, open_source, read_piece
+from partage.pipeline.progress import Progress, Stages
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from partage.pipeline.key_sources import Columns
+
+__all__ = ["HotKey", "KeysFound", "analyse_keys"]
+
+MOST_PARTITIONS = 2**31 - 1
+#: Row groups a task reads at least, so that a worker's start is worth it.
+_TASKS_PER_CORE = 4
+#: Partition counts tried in one pass over the distinct keys when the smallest is looked for.
+_TRIED_AT_ONCE = 64
+#: The largest partition count that is tried for a limit on the hottest partition.
+_LARGEST_TRIED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class HotKey:
+    """One of the keys with most records."""
+
+    key: bytes
+    records: int
+    bytes: int
+    share: float
+
+
+@dataclass
+class KeysFound:
+    """What `partage keys` tells.
+
+    Attributes:
+        records: all, keyless ones too.
+        nulls: keyless ones: the producer puts them anywhere.
+        distinct: keys; None in an approximate run.
+        loads: by partition count.
+        bytes: partition count -> (most, mean) bytes a partition.
+        hours: (partition count, hour in ms, hottest partition, its records, all records).
+        moves: changes of the count; keys of an approximate run are -1.
+        hottest: keys with most records.
+        low_by: most records that any count of an approximate run may lack.
+        floor: share of keyed records that the hottest partition has at any count: its key's.
+        smallest: the smallest count within ``max_share``, None if there is none (see ``tried``).
+        tried: largest partition count tried for it; 0 where one key alone is more than that.
+        by_partition: partition count -> (partition, records, bytes), int64 each, where not empty.
+    """
+
+    records: int = 0
+    nulls: int = 0
+    distinct: int | None = None
+    loads: dict[int, Load] = field(default_factory=dict)
+    bytes: dict[int, tuple[int, float]] = field(default_factory=dict)
+    hours: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    moves: list[Moves] = field(default_factory=list)
+    hottest: list[HotKey] = field(default_factory=list)
+    low_by: int = 0
+    floor: float = 0.0
+    max_share: float | None = None
+    smallest: int | None = None
+    tried: int | None = None
+    by_partition: dict[int, tuple[Any, Any, Any]] = field(default_factory=dict)
+
+
+def analyse_keys(
+    where: str,
+    columns: Columns,
+    counts: Sequence[int],
+    *,
+    partitioner: str = "murmur2",
+    serializer: str | None = None,
+    top: int = 10,
+    max_share: float | None = None,
+    approximate: bool = False,
+    spark: SparkSession | None = None,
+    progress: Progress | None = None,
+) -> KeysFound:
+    """How keys spread over each of the partition counts, and what a change would move.
+
+    Args:
+        where: a Parquet, CSV or JSON file or folder, a Delta table, ``kafka://host:port/topic``.
+        columns: the columns that are read.
+        counts: partition counts, 1 to 2**31 - 1.
+        partitioner: any of `partage.keys` that decides by the key alone.
+        serializer: how numbers become bytes; text and bytes need none.
+        top: how many of the hottest keys are told.
+        max_share: the share of all keyed records which the hottest partition may have; the
+            smallest count that keeps to it is looked for.
+        approximate: drop rare keys in the workers; ``low_by`` says by how much counts may be low.
+        spark: a session of yours; None starts one in this process.
+        progress: called with (stage, done, total).
+
+    Raises:
+        InvalidConfigError: input, column, count or partitioner cannot be used.
+        MissingExtraError, MissingJavaError: Spark cannot be started.
+    """
+    from partage.pipeline.session import session
+
+    spec = Spec(columns, partitioner, _counts(counts), serializer, approximate)
+    stages = Stages(progress)
+    with stages.stage("check"):
+        _expect_keyed(partitioner)
+        source = open_source(where, columns)
+    with ExitStack() as opened:
+        with stages.stage("start Spark"):
+            running = opened.enter_context(session(spark))
+        return _analysed(running, source, spec, top=top, max_share=max_share, stages=stages)
+
+
+def _counts(counts: Sequence[int]) -> tuple[int, ...]:
+    for n in counts:
+        if not 1 <= n <= MOST_PARTITIONS:
+            raise InvalidConfigError("--partitions", f"must be 1 to {MOST_PARTITIONS:,}", n)
+    if not counts:
+        raise InvalidConfigError("--partitions", "needs at least one count", "")
+    return tuple(sorted(set(counts)))
+
+
+def _expect_keyed(partitioner: str) -> None:
+    """A partitioner that needs no state: one that the key alone decides."""
+    from partage.keys import partition_for
+
+    partition_for([b"x"], partitions=2, partitioner=partitioner)
+
+
+def _analysed(
+    spark: SparkSession,
+    source: KeySource,
+    spec: Spec,
+    *,
+    top: int,
+    max_share: float | None,
+    stages: Stages,
+) -> KeysFound:
+    found = KeysFound(max_share=max_share)
+    counted = _counted(spark, source, spec).persist()
+    try:
+        with stages.stage("count", spark):
+            small = counted.where(f"kind <> {int(Kind.KEY)}").toArrow()
+        _fill(found, small, spec)
+        with stages.stage("keys", spark):
+            distinct = _distinct(counted).persist()
+            try:
+                _hottest(found, distinct, top)
+                if not spec.approximate:
+                    _moved(found, distinct, spec)
+                    _smallest(found, distinct, spec)
+            finally:
+                distinct.unpersist()
+    finally:
+        counted.unpersist()
+    return found
+
+
+def _counted(spark: SparkSession, source: KeySource, spec: Spec) -> DataFrame:
+    if source.pieces:
+        tasks = max(1, _TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
+        count = min(tasks, len(source.pieces))
+        work = partial(_read_and_count, spec, source.pieces, count)
+        return spark.range(0, count, 1, count).mapInArrow(work, COUNTS_DDL)
+    frame = source.frame(spark)
+    return frame.mapInArrow(partial(_count, Spec(source.columns, *_rest(spec))), COUNTS_DDL)
+
+
+def _rest(spec: Spec) -> tuple[Any, ...]:
+    return spec.partitioner, spec.counts, spec.serializer, spec.approximate
+
+
+def _read_and_count(
+    spec: Spec, pieces: Sequence[Piece], tasks: int, numbers: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Runs in a worker: reads every ``tasks``-th piece."""
+    counting = Counting(spec)
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            for piece in pieces[number::tasks]:
+                for rows in read_piece(piece, spec.columns):
+                    counting.add(rows)
+    yield from counting.rows()
+
+
+def _count(spec: Spec, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Runs in a worker: what Spark has read."""
+    counting = Counting(spec)
+    for batch in batches:
+        if batch.num_rows:
+            counting.add(batch)
+    yield from counting.rows()
+
+
+def _fill(found: KeysFound, small: pa.Table, spec: Spec) -> None:
+    """What the first job returned, summed over its tasks."""
+    keys = ["kind", "n", "hour", "partition"]
+    sums = small.group_by(keys).aggregate([("records", "sum"), ("bytes", "sum")])
+    columns = {name: sums[name].to_numpy() for name in sums.column_names}
+    kind, n = columns["kind"], columns["n"]
+    records, size = columns["records_sum"], columns["bytes_sum"]
+    found.nulls = int(records[kind == Kind.NULLS].sum())
+    found.low_by = int(records[kind == Kind.DROPPED].sum())
+    for count in spec.counts:
+        mine = (kind == Kind.PARTITION) & (n == count)
+        rows = {"hour": columns["hour"], "partition": columns["partition"]}
+        rows |= {"records": records, "bytes": size}
+        _fill_count(found, count, {name: column[mine] for name, column in rows.items()})
+    found.records = found.nulls + next(iter(found.loads.values())).records
+    moved = {(int(a), int(b)): int(r) for a, b, r in zip(
+        n[kind == Kind.MOVED], columns["partition"][kind == Kind.MOVED],
+        records[kind == Kind.MOVED], strict=True)}  # fmt: skip
+    keyed = found.records - found.nulls
+    found.moves = [Moves(a, b, -1, -1, keyed, moved.get((a, b), 0)) for a, b in spec.changes]
+
+
+def _fill_count(found: KeysFound, count: int, rows: dict[str, Any]) -> None:
+    hour, partition, records, size = (rows[c] for c in ("hour", "partition", "records", "bytes"))
+    numbers, at = np.unique(partition, return_inverse=True)
+    by_partition = np.bincount(at, records, len(numbers)).astype(np.int64)
+    weighed = np.bincount(at, size, len(numbers)).astype(np.int64)
+    found.loads[count] = load_of(numbers, by_partition, count)
+    found.bytes[count] = (int(weighed.max(initial=0)), float(weighed.sum()) / count)
+    for one in np.unique(hour):
+        if one >= 0:
+            mine = np.flatnonzero(hour == one)
+            worst = mine[np.argmax(records[mine])]
+            found.hours.append((count, int(one), int(partition[worst]), int(records[worst]),
+                                int(records[mine].sum())))  # fmt: skip
+    found.by_partition[count] = (numbers, by_partition, weighed)
+
+
+def _distinct(counted: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    keys = counted.where(f"kind = {int(Kind.KEY)}")
+    sums = (f.sum(name).alias(name) for name in ("records", "bytes"))
+    return keys.groupBy("key").agg(*sums)
+
+
+def _hottest(found: KeysFound, distinct: DataFrame, top: int) -> None:
+    from pyspark.sql import functions as f
+
+    keyed = max(1, found.records - found.nulls)
+    rows = distinct.orderBy(f.desc("records"), "key").limit(max(1, top)).collect()
+    told = [HotKey(bytes(r.key), r.records, r.bytes, r.records / keyed) for r in rows]
+    found.hottest = told[:top]
+    found.floor = told[0].share if told else 0.0
+
+
+def _moved(found: KeysFound, distinct: DataFrame, spec: Spec) -> None:
+    """Keys, not records, that a change of the count moves."""
+    work = partial(_moved_in, spec)
+    ddl = "before int, after int, keys bigint, moved bigint"
+    rows = distinct.select("key", "records").mapInArrow(work, ddl).toArrow().to_pylist()
+    keys = sum(r["keys"] for r in rows if r["before"] == 0)
+    found.distinct = keys
+    by_change: dict[tuple[int, int], int] = {}
+    for r in rows:
+        at = (r["before"], r["after"])
+        by_change[at] = by_change.get(at, 0) + r["moved"]
+    found.moves = [
+        Moves(m.before, m.after, keys, by_change.get((m.before, m.after), 0), m.records,
+              m.moved_records)
+        for m in found.moves
+    ]  # fmt: skip
+
+
+def _moved_in(spec: Spec, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Runs in a worker: how many keys each change moves; (0, 0) counts the keys."""
+    import pyarrow as pa
+
+    keys, moved = 0, dict.fromkeys(spec.changes, 0)
+    for batch in batches:
+        placed = {n: _place(spec, batch.column(0), n) for n in spec.counts}
+        keys += batch.num_rows
+        for before, after in moved:
+            moved[before, after] += int((placed[before] != placed[after]).sum())
+    rows = [(0, 0, keys, 0), *((a, b, 0, count) for (a, b), count in moved.items())]
+    types = (pa.int32(), pa.int32(), pa.int64(), pa.int64())
+    yield pa.RecordBatch.from_arrays(
+        [pa.array(c, t) for c, t in zip(zip(*rows, strict=True), types, strict=True)],
+        names=["before", "after", "keys", "moved"],
+    )
+
+
+def _place(spec: Spec, keys: pa.Array, partitions: int) -> Any:
+    from partage.keys import partition_for
+
+    found = partition_for(keys, partitions=partitions, partitioner=spec.partitioner)
+    return found.to_numpy(zero_copy_only=False)
+
+
+def _smallest(found: KeysFound, distinct: DataFrame, spec: Spec) -> None:
+    """Counts from the least possible one upward, some in one pass, until one keeps the limit."""
+    share = found.max_share
+    if share is None:
+        return
+    keyed = found.records - found.nulls
+    if found.floor > share or not keyed:  # one key alone is more: no count can do it
+        found.tried = 0
+        return
+    low = max(1, int(np.ceil(1 / share - 1e-9)))
+    while low <= _LARGEST_TRIED:
+        high = min(low + _TRIED_AT_ONCE, _LARGEST_TRIED + 1)
+        fullest = _fullest(distinct, spec, range(low, high))
+        fit = [n for n in range(low, high) if fullest.get(n, 0) <= share * keyed]
+        found.tried = high - 1
+        if fit:
+            found.smallest = min(fit)
+            return
+        low = high
+
+
+def _fullest(distinct: DataFrame, spec: Spec, counts: range) -> dict[int, int]:
+    """Partition count -> records of its fullest partition."""
+    from pyspark.sql import functions as f
+
+    work = partial(_loads_in, spec, counts)
+    ddl = "n int, partition int, records bigint"
+    rows = distinct.select("key", "records").mapInArrow(work, ddl)
+    sums = rows.groupBy("n", "partition").agg(f.sum("records").alias("records"))
+    return {r.n: r.most for r in sums.groupBy("n").agg(f.max("records").alias("most")).collect()}
+
+
+def _loads_in(
+    spec: Spec, counts: range, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Runs in a worker: its share of the records of each partition at each count."""
+    import pyarrow as pa
+
+    loads = {n: np.zeros(n, np.int64) for n in counts}
+    for batch in batches:
+        records = batch.column(1).to_numpy()
+        for n in counts:
+            loads[n] += np.bincount(_place(spec, batch.column(0), n), records, n).astype(np.int64)
+    for n, load in loads.items():
+        used = np.flatnonzero(load)
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(np.full(len(used), n, np.int32)), pa.array(used.astype(np.int32)),
+             pa.array(load[used])],
+            names=["n", "partition", "records"],
+        )  # fmt: skip

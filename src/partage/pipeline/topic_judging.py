@@ -1,0 +1,194 @@
+"""In a worker: the pairs of one topic become what is told of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from partage.errors import InvalidKeysError
+from partage.keys.audit import (
+    Family,
+    KeyPairs,
+    Writer,
+    families,
+    null_keys,
+    split_keys,
+    who_wrote,
+)
+from partage.pipeline.key_pairs import MOST_PAIRS, kept, marks
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["JUDGED_DDL", "at_level", "judge_topics", "key_pairs", "known_families", "place"]
+
+JUDGED_DDL = "topic string, found string, pairs binary"
+#: The same as `murmur2` of a part of the key, and that is looked for with all its parts.
+_WINDOWED = "streams:windowed"
+#: Without metadata every count up to the partitions seen is tried, if they are no more than this.
+_TRIED_COUNTS = 256
+
+
+def judge_topics(
+    counts: dict[str, tuple[int, ...]], wanted: frozenset[str], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Runs in a worker: rows of several topics in order, one row a topic out."""
+    import pyarrow as pa
+
+    for topic, rows in _by_topic(batches):
+        found, pairs = _topic(topic, rows, counts.get(topic))
+        kept_pairs = _packed(pairs) if topic in wanted else None
+        yield pa.RecordBatch.from_arrays(
+            [pa.array([topic]), pa.array([json.dumps(found)]), pa.array([kept_pairs], pa.binary())],
+            names=["topic", "found", "pairs"],
+        )
+
+
+def _by_topic(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]]:
+    """Topics over the borders of batches."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    name: str | None = None
+    held: list[pa.Table] = []
+    for batch in batches:
+        table = pa.Table.from_batches([batch])
+        for topic in compute.unique(table["topic"]).to_pylist():  # in order: the rows are sorted
+            if topic != name and name is not None:
+                yield name, pa.concat_tables(held)
+                held = []
+            name = topic
+            held.append(table.filter(compute.equal(table["topic"], topic)))
+    if name is not None:
+        yield name, pa.concat_tables(held)
+
+
+def _topic(
+    topic: str, rows: pa.Table, known: tuple[int, ...] | None
+) -> tuple[dict[str, Any], pa.Table]:
+    from pyarrow import compute
+
+    null = compute.is_null(rows["key"])
+    keyless, keyed = rows.filter(null), rows.filter(compute.invert(null))
+    pairs, level = _merged(keyed)
+    seen = key_pairs(pairs)
+    highest = max([*rows["partition"].to_pylist(), 0])
+    counts = _counts(known, highest)
+    verdict = who_wrote(seen, counts, known_families(), place)
+    split = split_keys(seen, verdict)
+    where = keyless["partition"].to_numpy()
+    nulls = null_keys(where.astype(np.int32), max(counts))
+    found = {
+        "topic": topic, "counts": [*known] if known else [highest + 1],
+        "counts_known": known is not None,
+        "records": int(seen.records.sum()) + len(where), "keys": verdict.keys,
+        "sampled": 1 << level, "status": verdict.status, "explained": verdict.explained,
+        "writers": [_writer(w) for w in verdict.writers],
+        "nulls": {"behaviour": nulls.behaviour, "records": nulls.records},
+        "split": {
+            "keys": split.keys, "grew": split.grew, "writers": split.writers,
+            "unexplained": split.unexplained,
+            "examples": [
+                {"key": e.key.hex(), "reason": e.reason, "seen": e.seen} for e in split.examples
+            ],
+        },
+    }  # fmt: skip
+    return found, pairs
+
+
+def _counts(known: tuple[int, ...] | None, highest: int) -> tuple[int, ...]:
+    """Partition counts that the writers may have gone by."""
+    if known:
+        return known if highest < max(known) else (*known, highest + 1)
+    if highest < _TRIED_COUNTS:
+        return tuple(range(1, highest + 2))
+    return (highest + 1,)
+
+
+def _merged(keyed: pa.Table) -> tuple[pa.Table, int]:
+    """One row a pair, with the keys that every worker has kept."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    level = int(compute.max(keyed["level"]).as_py() or 0)
+    if len(keyed):
+        keyed = at_level(keyed, level)
+    sums = [("records", "sum"), ("first_ms", "min"), ("last_ms", "max")]
+    merged = keyed.group_by(["key", "partition"], use_threads=False).aggregate(sums)
+    merged = merged.rename_columns(["key", "partition", "records", "first_ms", "last_ms"])
+    while len(merged) > MOST_PAIRS:
+        level += 1
+        merged = at_level(merged, level)
+    return merged.append_column("level", pa.array(np.full(len(merged), level, np.int32))), level
+
+
+def at_level(pairs: pa.Table, level: int) -> pa.Table:
+    """The pairs of one in 2**level keys; any two tables keep the same ones."""
+    import pyarrow as pa
+
+    if not level:
+        return pairs
+    return pairs.filter(pa.array(kept(marks(pairs["key"].combine_chunks()), level)))
+
+
+def key_pairs(pairs: pa.Table) -> KeyPairs:
+    """A table of pairs as the audit's columns."""
+    numbers = [pairs[n].to_numpy().astype(np.int64) for n in ("records", "first_ms", "last_ms")]
+    return KeyPairs(
+        pairs["key"].to_pylist(), pairs["partition"].to_numpy().astype(np.int32), *numbers
+    )
+
+
+def _packed(pairs: pa.Table) -> bytes:
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pairs.schema) as writer:
+        writer.write_table(pairs)
+    return bytes(sink.getvalue())
+
+
+def _writer(writer: Writer) -> dict[str, Any]:
+    return {
+        "name": writer.family.name, "partitioners": list(writer.family.partitioners),
+        "hashes": writer.family.part.words, "partitions": writer.partitions,
+        "share": writer.share, "pairs": writer.pairs, "only": writer.only,
+        "log10_chance": writer.log10_chance, "first_ms": writer.first_ms,
+        "last_ms": writer.last_ms, "rivals": [r.name for r in writer.rivals],
+    }  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def known_families() -> list[Family]:
+    """One a process: they are found by running every partitioner on probes."""
+    from partage.keys import by_key
+
+    names = [name for name in by_key() if name != _WINDOWED]
+    return families(names, place, windowed=["murmur2"])
+
+
+def place(name: str, keys: Sequence[bytes], partitions: int) -> Any:
+    """Partitions of keys, -1 where a partitioner of strings meets bytes that are none."""
+    from partage.keys import partition_for
+
+    try:
+        return partition_for(keys, partitions=partitions, partitioner=name)
+    except InvalidKeysError:
+        text = np.array([_is_text(key) for key in keys])
+        out = np.full(len(keys), -1, np.int32)
+        some = [key for key, is_text in zip(keys, text, strict=True) if is_text]
+        if some:
+            out[text] = partition_for(some, partitions=partitions, partitioner=name)
+        return out
+
+
+def _is_text(key: bytes) -> bool:
+    try:
+        key.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,118 @@
+"""`partage audit`: the capture's topics by their answer sheet, and what is broken in made ones."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import partage as pg
+from partage.errors import InvalidCaptureError, InvalidConfigError
+from partage.pipeline.audit import audit_topics
+
+pa = pytest.importorskip("pyarrow")
+from pyarrow import parquet  # noqa: E402 - only where pyarrow is
+
+KEYS = [b"customer-%d" % i for i in range(300)]
+
+
+def _records(topic: str, keys, partitioner: str, partitions: int, at: int = 0) -> list[tuple]:
+    where = pg.partition_for(keys, partitions=partitions, partitioner=partitioner).tolist()
+    return [(topic, p, at + i, at + i, k) for i, (k, p) in enumerate(zip(keys, where, strict=True))]
+
+
+def _written(path: Path, rows: list[tuple]) -> Path:
+    names = ("topic", "partition", "offset", "timestamp_ms", "key")
+    kinds = (pa.string(), pa.int32(), pa.int64(), pa.int64(), pa.binary())
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(c, t) for c, t in zip(columns, kinds, strict=True)]
+    parquet.write_table(pa.Table.from_arrays(arrays, names=names), path, row_group_size=500)
+    return path
+
+
+def _families(found) -> list[str]:
+    return list(dict.fromkeys(w["name"] for w in found.writers))
+
+
+def test_writers_are_named(spark: object, tmp_path: Path) -> None:
+    """Each client's hash is told by its name, and two of them in one topic by both."""
+    rows = [
+        *_records("java", KEYS, "java:builtin", 12),
+        *_records("c", KEYS, "librdkafka:consistent_random", 12),
+        *_records("go", KEYS, "sarama:hash", 12),
+        *_records("both", KEYS, "java:builtin", 6),
+        *_records("both", KEYS, "librdkafka:consistent_random", 6, at=1_000),
+        *(("keyless", i % 4, i, i, None) for i in range(200)),
+    ]
+    found = audit_topics(str(_written(tmp_path / "topics.parquet", rows)), spark=spark)
+    by_name = {t.topic: t for t in found.topics}
+    assert _families(by_name["java"]) == ["murmur2"]
+    assert _families(by_name["c"])[0].startswith("librdkafka:consistent")
+    assert "sarama:hash" in by_name["go"].writers[0]["partitioners"]
+    both = by_name["both"]
+    assert both.broken
+    assert both.status == "mixed"
+    assert both.writers[1]["first_ms"] >= 1_000
+    assert both.split["writers"] == both.split["keys"] > 200
+    assert by_name["keyless"].nulls == {"behaviour": "round robin", "records": 200}
+    assert not found.clean
+
+
+def test_joins_that_are_broken(spark: object, tmp_path: Path) -> None:
+    """Another count, another partitioner and another serializer are each found, with examples."""
+    ids = range(300)
+    rows = [
+        *_records("a", KEYS, "murmur2", 6),
+        *_records("count", KEYS, "murmur2", 8),
+        *_records("client", KEYS, "librdkafka:consistent", 6),
+        *_records("fits", KEYS, "murmur2", 6),
+        *_records("text", [b"%d" % i for i in ids], "murmur2", 6),
+        *_records("long", [struct.pack(">q", i) for i in ids], "murmur2", 6),
+    ]
+    joins = [["a", "count"], ["a", "client"], ["a", "fits"], ["text", "long"]]
+    where = str(_written(tmp_path / "topics.parquet", rows))
+    found = audit_topics(where, joins=joins, spark=spark)
+    kinds = {j.broken.topics: j.broken.kind for j in found.joins}
+    assert kinds == {
+        ("a", "count"): "partition counts",
+        ("a", "client"): "partitioners",
+        ("long", "text"): "serializers",
+    }
+    assert all(j.meant for j in found.joins)
+    apart = next(j.broken for j in found.joins if j.broken.kind == "partitioners")
+    key, here, other, there = apart.examples[0]
+    assert key == other
+    assert here != there
+
+
+def test_bad_input(spark: object, tmp_path: Path) -> None:
+    """No file, no column, no record and no such topic each have their sentence."""
+    with pytest.raises(InvalidCaptureError, match="nothing"):
+        audit_topics(str(tmp_path / "nothing"), spark=spark)
+    parquet.write_table(pa.table({"topic": ["a"]}), tmp_path / "half.parquet")
+    with pytest.raises(InvalidCaptureError, match="column partition is missing"):
+        audit_topics(str(tmp_path / "half.parquet"), spark=spark)
+    where = str(_written(tmp_path / "one.parquet", _records("a", KEYS, "murmur2", 1)))
+    with pytest.raises(InvalidConfigError, match="no records of such a topic"):
+        audit_topics(where, topics=["b"], spark=spark)
+    (only,) = audit_topics(where, spark=spark).topics
+    assert only.status == "one partition"
+
+
+def test_command(spark: object, tmp_path: Path) -> None:
+    """The command prints what to look at and ends with 3; clean topics end with 0."""
+    from partage.cli.app import app
+
+    rows = [*_records("both", KEYS, "murmur2", 6),
+            *_records("both", KEYS, "librdkafka:consistent", 6, at=1_000)]  # fmt: skip
+    bad = str(_written(tmp_path / "bad.parquet", rows))
+    told = CliRunner().invoke(app, ["audit", bad, "--quiet"])
+    assert told.exit_code == 3, told.output
+    assert "2 writers disagree: murmur2 from 1970-01-01 00:00:00 UTC" in told.output
+    good = str(_written(tmp_path / "good.parquet", _records("one", KEYS, "murmur2", 6)))
+    told = CliRunner().invoke(app, ["audit", good, "--json", "--quiet"])
+    assert told.exit_code == 0, told.output
+    assert json.loads(told.stdout)["topics"][0]["explained"] == 1.0
