@@ -49,11 +49,3 @@ class Evidence:
     def of_rebalance(self, incarnation: int, generation: int) -> tuple[Pause, ...]:
         """The pauses of one rebalance; empty where no commit was seen around it."""
         return self.pauses.get((incarnation, generation), ())
-
-    def rewinds(self, incarnation: int, generation: int) -> dict[_Partition, int]:
-        """(topic, partition) -> records read twice in one rebalance, where that is known."""
-        return {
-            (one.topic, one.partition): one.rewind
-            for one in self.of_rebalance(incarnation, generation)
-            if one.rewind is not None
-        }

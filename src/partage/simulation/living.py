@@ -18,6 +18,7 @@ from dataclasses import replace
 
 from partage.history.classic import Generation
 from partage.history.clusters import ClusterHistory
+from partage.history.verdicts import Verdict, verdict
 from partage.simulation.evidence import Evidence
 from partage.simulation.from_own import from_own
 from partage.simulation.from_record import from_record
@@ -25,25 +26,26 @@ from partage.simulation.lived import Lived, Measurer
 from partage.simulation.policies import Policy
 from partage.simulation.rows import recorded_row
 from partage.simulation.scenes import Scene, scenes
-from partage.simulation.verdicts import verdict
 from partage.simulation.world import World
 
 __all__ = ["by_own", "by_record", "live"]
 
 
-def by_record(scene: Scene, policies: Sequence[Policy], world: World) -> Iterator[Lived]:
+def by_record(
+    scene: Scene, policies: Sequence[Policy], world: World, *, judged: Verdict | None = None
+) -> Iterator[Lived]:
     """One recorded rebalance: the record's own row, then `from_record` under each policy.
 
     Whether the record is what the claimed strategy decides is told once, with the first policy
-    of that strategy without options.
+    of that strategy without options; ``judged`` is that verdict, if it is known already.
     """
     if not scene.replayable:
         return
     yield recorded_row(scene, world)
-    judged = False
+    told = False
     for row in from_record(scene, policies, world):
-        if not judged and row.claimed and "+" not in row.policy:
-            judged, found = True, verdict(scene, world.clusters)
+        if not told and row.claimed and "+" not in row.policy:
+            told, found = True, judged or verdict(scene.generation, world.clusters)
             yield replace(
                 row, agrees=found.agrees, judged_by=found.judged_by, counts=found.counts,
                 detail=row.detail if found.why is None else found.why,

@@ -12,10 +12,19 @@ from numpy.typing import NDArray
 from partage.history.commits import CommitRun
 from partage.model.index import Index
 
-__all__ = ["Rates", "Traffic", "Weights", "commit_rates", "weights_of"]
+__all__ = [
+    "FloatArray",
+    "Rates",
+    "Traffic",
+    "Weights",
+    "by_partition",
+    "commit_rates",
+    "weights_of",
+]
 
 #: float64[P], records a second of each partition of an index; None where nothing is known.
 Weights: TypeAlias = NDArray[np.float64] | None
+FloatArray: TypeAlias = NDArray[np.float64]
 
 #: (topic, partition) -> records a second.
 Rates: TypeAlias = Mapping[tuple[str, int], float]
@@ -78,12 +87,18 @@ def weights_of(rates: Rates, index: Index) -> Weights:
     >>> weights_of({("t", 1): 2.5}, Index.of({"t": 2})).tolist()
     [0.0, 2.5]
     """
-    if not rates:
-        return None
-    weights = np.zeros(index.partitions)
-    numbers = index.number_of.tolist()
-    for dense, topic in enumerate(index.topic_of.tolist()):
-        rate = rates.get((index.topics[topic], numbers[dense]))
-        if rate is not None:
-            weights[dense] = rate
-    return weights
+    return np.nan_to_num(by_partition(rates, index)) if rates else None
+
+
+def by_partition(values: Mapping[tuple[str, int], float], index: Index) -> FloatArray:
+    """float64[P]: a value for each partition, by its topic's name; NaN where there is none.
+
+    >>> by_partition({("t", 1): 2.5}, Index.of({"t": 2})).tolist()
+    [nan, 2.5]
+    """
+    out = np.full(index.partitions, np.nan)
+    if values:
+        numbers = index.number_of.tolist()
+        for dense, topic in enumerate(index.topic_of.tolist()):
+            out[dense] = values.get((index.topics[topic], numbers[dense]), np.nan)
+    return out

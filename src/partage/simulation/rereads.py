@@ -4,52 +4,61 @@ record read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from partage.simulation.lived import NOTHING, Bounds
-from partage.simulation.loads import Rates
+import numpy as np
 
-__all__ = ["reread", "reread_recorded"]
+from partage.model.index import Index, Int32Array
+from partage.simulation.evidence import Evidence
+from partage.simulation.lived import Bounds
+from partage.simulation.loads import FloatArray, by_partition
 
-_Partition = tuple[str, int]
+__all__ = ["most_reread", "reread", "reread_recorded"]
 
 
-def reread(
-    stopping: Iterable[_Partition],
-    rewinds: Mapping[_Partition, int],
-    stopped_in_record: frozenset[_Partition],
-    rates: Rates,
-    intervals: Mapping[_Partition, int],
-) -> Bounds | None:
+def most_reread(evidence: Evidence, index: Index) -> FloatArray:
+    """float64[P]: what comes in within a usual commit interval; NaN where nobody knows.
+
+    >>> most_reread(Evidence(rates={("t", 0): 2.5}, intervals={("t", 0): 3_000}),
+    ...             Index.of({"t": 2})).tolist()
+    [8.0, nan]
+    """
+    rates = by_partition(evidence.rates, index)
+    intervals = by_partition(evidence.intervals, index)
+    most: FloatArray = np.ceil(rates * intervals / 1_000)
+    return most
+
+
+def reread(stops: Int32Array, known: Mapping[int, int], most: FloatArray) -> Bounds | None:
     """Of a policy's rebalance: what the partitions that stop in it may have read again.
 
-    A partition that stopped in the record too read again what it did there. Any other one may
-    have read again between nothing (its owner committed when it let go) and what comes in
-    within a usual commit interval.
+    Args:
+        stops: int32, dense numbers of these partitions.
+        known: of those that stopped in the record too, what they read again there. Any other
+            one may have read again between nothing (its owner committed when it let go) and
+            what comes in within a usual commit interval.
+        most: see `most_reread`.
 
     Returns:
         None if of no stopping partition anything is known.
 
-    >>> reread([("t", 0), ("t", 1)], {("t", 0): 7}, frozenset({("t", 0)}), {("t", 1): 2.0},
-    ...        {("t", 1): 5_000})
-    Bounds(low=7, high=17)
+    >>> reread(np.array([0, 1], np.int32), {0: 7}, np.array([99.0, 10.0]))
+    Bounds(low=7, high=17.0)
     """
-    total, known, asked = NOTHING, 0, 0
-    for one in stopping:
-        asked += 1
-        rewind = rewinds.get(one) if one in stopped_in_record else None
-        if rewind is not None:
-            total, known = total + Bounds(rewind, rewind), known + 1
-        elif one in rates and one in intervals:
-            most = -int(-rates[one] * intervals[one] // 1_000)
-            total, known = total + Bounds(0, most), known + 1
-    return total if known or not asked else None
+    if not len(stops):
+        return Bounds(0, 0)
+    told = [known[p] for p in stops.tolist() if p in known]
+    others = most[[p for p in stops.tolist() if p not in known]] if known else most[stops]
+    if not told and bool(np.isnan(others).all()):
+        return None
+    low = sum(told)
+    return Bounds(low, low + float(np.nansum(others)))
 
 
-def reread_recorded(rewinds: Mapping[_Partition, int]) -> Bounds | None:
+def reread_recorded(rewinds: Mapping[int, int]) -> Bounds | None:
     """As recorded: the sum of what went back; None if no partition tells.
 
-    >>> reread_recorded({("t", 0): 7, ("t", 1): 0})
+    >>> reread_recorded({0: 7, 1: 0})
     Bounds(low=7, high=7)
     """
     if not rewinds:

@@ -113,7 +113,7 @@ class Rows:
             )
         eager = decider.policy.eager
         stops = stopping(done.was, plan.owner, on.partition_exists, eager=eager)
-        own = self.costs.stopped(stops, longer_ms=longer_ms)
+        own = self.costs.stopped(stops, self.world.usual_ms, longer_ms=longer_ms)
         return replace(
             blank,
             partitions=len(plan.partition),
@@ -142,7 +142,7 @@ def recorded_row(scene: Scene, world: World) -> Lived:
     found, given = scene.generation, rows.recorded
     group = _as_recorded(scene, rows.cluster)
     protocol = protocol_of(found)
-    own = rows.costs.stopped(rows.costs.recorded.stopping)
+    own = rows.costs.stopped(rows.costs.stopping, world.usual_ms)
     return Lived(
         found.incarnation, found.number, RECORDED, RECORDED, protocol, RECORDED,
         found.timestamp_ms, DONE, partitions=len(given.partition), members=len(given.members),

@@ -8,7 +8,7 @@ between two commits, and began again at most that long before the first one. So 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,27 +23,30 @@ __all__ = ["length", "silence", "stopped", "stopping", "usual"]
 _HEARTBEATS = 3
 
 
-def length(pauses: Iterable[Pause], among: Container[tuple[str, int]]) -> Bounds | None:
-    """How long partitions stood still in a recorded rebalance, in ms: of a typical one.
+def length(pauses: Iterable[tuple[Pause, Bounds]]) -> Bounds | None:
+    """How long partitions stood still in a recorded rebalance, in ms.
+
+    At least what every one of them shows: one that had nothing to commit for a while must not
+    lengthen it. At most what a typical one shows, the median.
 
     Args:
-        pauses: of one rebalance.
-        among: the partitions that stopped in it; others tell nothing of its length.
+        pauses: of the partitions that stopped in it (others tell nothing of its length), each
+            with how long, in ms, its owner had been dead before it was missed.
 
     Returns:
-        The median of their lower bounds, and of their upper ones; None if none has commits on
-        both sides.
+        None if none of them has commits on both sides.
 
-    >>> length([Pause(0, 1, "t", 0, 1_000, 6_000, 0, 1_000)], {("t", 0)})
+    >>> length([(Pause(0, 1, "t", 0, 1_000, 6_000, 0, 1_000), NOTHING)])
     Bounds(low=3000, high=5000)
     """
-    low, high = [], []
-    for one in pauses:
-        pause = one.pause_ms
-        if pause is not None and (one.topic, one.partition) in among:
-            low.append(max(0, pause - 2 * (one.resolution_ms or 0)))
-            high.append(pause)
-    return Bounds(_median(low), _median(high)) if high else None
+    low: list[float] = []
+    high: list[float] = []
+    for one, dead in pauses:
+        if one.pause_ms is not None:
+            sure = 0 if one.resolution_ms is None else one.pause_ms - 2 * one.resolution_ms
+            low.append(max(0, sure - dead.high))
+            high.append(max(0, one.pause_ms - dead.low))
+    return Bounds(min(*low, _median(high)), _median(high)) if high else None
 
 
 def usual(lengths: Iterable[Bounds | None]) -> Bounds | None:

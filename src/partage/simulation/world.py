@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from partage.history.clusters import ClusterHistory
 from partage.history.problems import recorded_assignment
-from partage.simulation.costs import Costs, recorded_cost
+from partage.simulation.costs import Costs, costs_of
 from partage.simulation.evidence import Evidence
 from partage.simulation.judging import Judge
 from partage.simulation.lived import Bounds, Measurer
-from partage.simulation.loads import Weights, weights_of
+from partage.simulation.loads import FloatArray, Weights, weights_of
 from partage.simulation.policies import EAGER
 from partage.simulation.recorded import protocol_of
+from partage.simulation.rereads import most_reread
 from partage.simulation.scenes import Scene
 from partage.simulation.stopped import usual
 
 __all__ = ["World"]
 
 
-#: Rebalances whose costs are kept; when there are more, all are forgotten.
-_MOST_KNOWN = 4_096
+#: Rebalances times partitions whose costs are kept; when there are more, all are forgotten.
+_MOST_KNOWN = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -58,11 +60,16 @@ class World:
         weights = weights_of(evidence.rates, clusters.index)
         return cls(clusters, bare.measure, evidence, usual(lengths), weights)
 
+    @cached_property
+    def most(self) -> FloatArray:
+        """float64[P]: most that a partition reads twice when it changes hands."""
+        return most_reread(self.evidence, self.clusters.index)
+
     def costs(self, scene: Scene) -> Costs:
         """What a rebalance costs, by the record of it; looked up once for all policies."""
         known = self._known.get(id(scene))
         if known is None:
-            if len(self._known) >= _MOST_KNOWN:
+            if len(self._known) * self.clusters.index.partitions >= _MOST_KNOWN:
                 self._known.clear()
             # The scene is held on to, so that its id means it.
             known = self._known[id(scene)] = scene, self._costs(scene)
@@ -70,8 +77,7 @@ class World:
 
     def _costs(self, scene: Scene) -> Costs:
         found = scene.generation
-        cluster = self.clusters.at(found.timestamp_ms)
-        given = recorded_assignment(found.first, cluster)
+        given = recorded_assignment(found.first, self.clusters.at(found.timestamp_ms))
+        pauses = self.evidence.of_rebalance(found.incarnation, found.number)
         eager = protocol_of(found) == EAGER
-        recorded = recorded_cost(scene, given, cluster, self.evidence, eager=eager)
-        return Costs(recorded, recorded.length_ms or self.usual_ms, self.evidence, cluster, given)
+        return costs_of(scene, given, self.clusters, pauses, self.most, eager=eager)
