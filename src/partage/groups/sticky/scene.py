@@ -7,8 +7,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.ordering import as_mapped
+from partage.groups.ordering import as_mapped, string_hashes
 from partage.groups.sticky.distinct import distinct
+from partage.javaorder import DEFAULT_TABLE
+from partage.javatrees import may_have_trees
 from partage.model import Problem
 from partage.model.index import Int32Array
 
@@ -144,9 +146,9 @@ class Scene:
     @cached_property
     def owners(self) -> list[int]:
         """Members in the order of the assignor's own map, which is filled in `visit` order."""
-        if self.members >= _CROWDING_MATTERS_BELOW:
-            return self.visit
         ids = self.problem.group.ids
+        if self.members >= _CROWDING_MATTERS_BELOW and not _in_trees(ids):
+            return self.visit
         return [self.visit[i] for i in visiting_order([ids[m] for m in self.visit])]
 
     def located(self, topic: Int32Array, number: Int32Array) -> tuple[Int32Array, Spots]:
@@ -184,6 +186,12 @@ class Scene:
 def visiting_order(ids: list[str] | tuple[str, ...]) -> list[int]:
     """Positions of member ids in the order of a Java ``HashMap`` that was filled with them."""
     return as_mapped(ids)
+
+
+def _in_trees(ids: tuple[str, ...]) -> bool:
+    """Whether ids may crowd a bucket into a tree: filled anew, it is walked otherwise."""
+    hashes = np.array(string_hashes(ids), np.int64) & 0xFFFFFFFF
+    return may_have_trees(hashes ^ (hashes >> 16), DEFAULT_TABLE)
 
 
 def _laid_out(problem: Problem) -> tuple[Int32Array, Int32Array, Int32Array]:
