@@ -45,8 +45,8 @@ def _partage(
 
         partage demo
 
-    Exit codes: 0 done, 1 error (one line on stderr), 2 wrong usage, 3 a plan failed the judge, or the audit
-    found what somebody should look at.
+    Exit codes: 0 done, 1 error (one line on stderr), 2 wrong usage, 3 a plan failed the judge, or
+    the audit found what somebody should look at.
     """
 
 
