@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
-from parity.problems import nasty_problem
+from parity.problems import crowded, nasty_problem
 from partage.wire.sticky_userdata import encode_sticky_user_data
 
 if TYPE_CHECKING:
@@ -69,9 +69,18 @@ def _busy(rng: random.Random) -> Problem:
     return {"topics": topics, "members": members}
 
 
+def _full(rng: random.Random) -> Problem:
+    """Fifty members and more with equal subscriptions, many of them in one bucket of the table."""
+    names = crowded("consumer")[: rng.choice([9, 20, 50])] + [f"m{i}" for i in range(45)]
+    topics = {"t1": rng.choice([20, 75, 130]), "t2": rng.choice([0, 30])}
+    chosen = rng.sample(names, rng.randint(49, len(names)))
+    return {"topics": topics, "members": [{"id": one, "topics": ["t1", "t2"]} for one in chosen]}
+
+
 def _not_too_large(rng: random.Random) -> Problem:
-    if rng.random() < 0.15:
-        return _busy(rng)
+    style = rng.random()
+    if style < 0.15:
+        return _busy(rng) if style < 0.14 else _full(rng)
     problem = nasty_problem(rng)
     while not problem["members"] and rng.random() < 0.95:
         problem = nasty_problem(rng)

@@ -62,7 +62,7 @@ def _trees():
     chance = random.Random(5)
     chance.shuffle(names)
     return {"topics": {"t": 75}, "members": [
-        member(n, ["t"], owned) for n, owned in dealt(names, "t", 150).items()
+        member(n, ["t"], owned) for n, owned in dealt(names, "t", 75, by=2).items()
     ]}  # fmt: skip
 
 
