@@ -63,6 +63,8 @@ class Ownership:
 
     def feed(self, found: Generation | Life | Held) -> Iterator[Interval]:
         """Intervals that have ended for good by now."""
+        if isinstance(found, Generation) and found.protocol != "classic":
+            return  # a target is nobody's yet: members tell what they have by and by
         time_ms = found.time_ms if isinstance(found, Held) else found.timestamp_ms
         yield from self._settled(time_ms)
         if isinstance(found, Held):
@@ -70,7 +72,7 @@ class Ownership:
         elif isinstance(found, Life):
             if found.what in ("deleted", "migrated"):
                 self._become(found.generation, time_ms, {}, None)
-        elif found.protocol == "classic":
+        else:
             self._become(found.number, time_ms, self._assigned(found), None)
 
     def finish(self) -> Iterator[Interval]:

@@ -67,9 +67,9 @@ def test_java_rebalances_agree_with_the_record() -> None:
     assert counts == {("range", True): 94, ("range", False): 1,
                       ("roundrobin", True): 26, ("roundrobin", False): 1}  # fmt: skip
     assert told == {
-        ("inventory-sync", 9): "the leader saw other racks: the rack of broker 2 was missing "
-        "(it was down, or not yet back)",
-        ("mailer.alerts", 5): "the leader had not yet seen topic emails",
+        ("inventory-sync", 9): "leader's metadata lacked the rack of broker 2: down, or not yet "
+        "back",
+        ("mailer.alerts", 5): "leader's metadata was 101637 ms behind: topic emails missing",
     }
 
 

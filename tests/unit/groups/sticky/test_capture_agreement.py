@@ -35,4 +35,4 @@ def test_recorded_plans_come_out() -> None:
     ]  # fmt: skip
     explained = [why for why in told.values() if why]
     assert len(explained) == 4
-    assert all(why.startswith("the leader had not yet seen topic") for why in explained)
+    assert all(why.startswith("leader's metadata was ") for why in explained)

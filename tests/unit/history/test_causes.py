@@ -1,0 +1,159 @@
+"""Causes against what was really done to the members: `events.jsonl` of the recording."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from captured import group_records, lines
+from partage.history.causes import CAUSE_KINDS, Cause
+from partage.history.classic import Generation
+from rebuilt import rebalances
+
+#: A member is put out at most this long after it was killed or frozen, stalled or left.
+_WITHIN_MS = 40_000
+
+
+def done_to(group: str, cause: Cause, done: list[dict], instances: dict) -> str | None:
+    """What the recording last did to the member of a cause before it."""
+    names = set(re.findall(r"m\d+", f"{cause.detail or ''} {cause.member or ''}"))
+    last = None
+    for event in done:
+        if not event["ts_ms"] <= cause.time_ms + 300 or cause.time_ms - event["ts_ms"] > _WITHIN_MS:
+            continue
+        same = event.get("id") in names
+        if cause.instance is not None:
+            mine = event.get("instance") or instances.get((group, event.get("id")))
+            same = same or mine == cause.instance
+        last = event if same else last
+    return None if last is None else last["what"]
+
+
+def judged() -> Counter:
+    what = ("leave", "kill", "freeze", "bounce", "stall", "admin.remove_static")
+    all_done = [e for e in lines("events.jsonl") if "group" in e]
+    instances = {(e["group"], e["id"]): e.get("instance") for e in all_done if e["what"] == "add"}
+    found: Counter = Counter()
+    for group in group_records():
+        done = [e for e in all_done if e["group"] == group and e["what"] in what]
+        for rebalance in rebalances(group):
+            for cause in rebalance.causes:
+                if cause.kind in ("leave", "expiry", "bounce"):
+                    did = done_to(group, cause, done, instances)
+                    found[cause.kind, did, cause.instance is not None] += 1
+    return found
+
+
+def test_the_killed_expire_and_who_leaves_leaves() -> None:
+    """Nine of ten members that were killed or frozen expired; of dynamic ones that left, left."""
+    found = judged()
+    put_out = sum(
+        n for (k, did, _), n in found.items() if did in ("kill", "freeze") and k != "leave"
+    )
+    not_seen = sum(
+        n for (k, did, _), n in found.items() if did in ("kill", "freeze") and k == "leave"
+    )
+    assert put_out >= 54
+    assert not_seen <= 0.1 * put_out
+    left = found["leave", "leave", False]
+    wrong = found["expiry", "leave", False]
+    assert left >= 100
+    assert wrong <= 0.05 * left
+
+
+def test_static_members_do_not_leave() -> None:
+    """A classic static member that is closed stays a member until its session ends (KIP-345)."""
+    closed = {k: n for (k, did, static), n in judged().items() if did == "leave" and static}
+    assert closed.get("expiry", 0) >= 5
+
+
+def test_bounces_are_found() -> None:
+    """Members that came back within their session timeout are told from new ones."""
+    found = [
+        c for g in group_records() for f in rebalances(g) for c in f.causes if c.kind == "bounce"
+    ]
+    assert len(found) >= 25
+    assert all("was " in (c.detail or "") for c in found)
+
+
+def test_every_rebalance_has_causes_in_their_order() -> None:
+    """The first cause is the one that counts most; each says whether it was recorded."""
+    for group in group_records():
+        for found in rebalances(group):
+            ranks = [CAUSE_KINDS.index(c.kind) for c in found.causes]
+            assert ranks
+            assert ranks == sorted(ranks)
+            assert {c.source for c in found.causes} <= {"recorded", "inferred"}
+
+
+def test_few_causes_stay_unknown() -> None:
+    """Of 688 rebalances at most 3 % have no cause; most of these the recording enforced."""
+    found = Counter(f.causes[0].kind for g in group_records() for f in rebalances(g))
+    assert found["unknown"] <= 20
+    enforced = [(e["group"], e["ts_ms"]) for e in lines("events.jsonl") if e["what"] == "enforce"]
+    near = sum(
+        any(g == group and -500 <= f.timestamp_ms - ts <= 20_000 for g, ts in enforced)
+        for group in group_records()
+        for f in rebalances(group)
+        if f.causes[0].kind == "unknown"
+    )
+    assert near >= 8
+
+
+def test_second_steps_are_marked_with_their_cause() -> None:
+    """62 of 176 cooperative rebalances have the same members and more partitions than before.
+
+    60 are second steps and say of which rebalance; the two others gave out topics that the
+    leader had not seen, or that had just grown.
+    """
+    found = [
+        f for g in group_records() for f in rebalances(g)
+        if f.first.strategy == "cooperative-sticky" and f.previous is not None
+    ]  # fmt: skip
+    assert len(found) == 176
+    kinds = Counter(f.causes[0].kind for f in found if _filled_in(f))
+    assert kinds == {"follow-up": 60, "topics": 2}
+    steps = [f for f in found if f.causes[0].kind == "follow-up"]
+    assert len(steps) == 60
+    for f in steps:
+        assert f.causes[0].detail.startswith(f"second step of generation {f.previous.number} (")
+
+
+def _filled_in(found: Generation) -> bool:
+    """By its own count, and by no function of the library."""
+    before, now = found.previous.last.members, found.first.members
+
+    def wants(members) -> dict:
+        return {m.instance or m.id: sorted(set(m.subscription.topics)) for m in members}
+
+    def count(members) -> int:
+        return len({(t, p) for m in members for t, ps in m.assigned for p in ps})
+
+    return wants(before) == wants(now) and count(now) > count(before)
+
+
+def test_topics_that_grew_or_went_are_causes() -> None:
+    """The recording grew two topics, deleted one and made it anew; subscribers rebalanced."""
+    done = [e for e in lines("events.jsonl") if e["what"] in ("admin.grow", "admin.delete_topic")]
+    assert len(done) == 3
+    for event in done:
+        topic = event["topic"]
+        near = [
+            f for g in group_records() for f in rebalances(g)
+            if 0 <= f.timestamp_ms - event["ts_ms"] <= 15_000
+            and any(m.subscription and topic in m.subscription.topics for m in f.first.members)
+            and any(c.kind == "topics" for c in f.causes)
+        ]  # fmt: skip
+        assert near, topic
+
+
+def test_subscriptions_that_changed_are_causes() -> None:
+    """Most of the recording's nineteen changes of subscription are found as such."""
+    done = [(e["group"], e["ts_ms"]) for e in lines("events.jsonl") if e["what"] == "resub"]
+    found = [
+        (g, c.time_ms) for g in group_records() for f in rebalances(g)
+        for c in f.causes if c.kind == "resubscription"
+    ]  # fmt: skip
+    near = [d for d in done if any(d[0] == g and -500 <= t - d[1] <= 20_000 for g, t in found)]
+    assert len(done) == 19
+    assert len(near) >= 15

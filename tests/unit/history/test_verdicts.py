@@ -1,0 +1,107 @@
+"""Is each recorded rebalance what its own strategy decides; and if not, is the cause named."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+
+from captured import clusters, group_records
+from partage.history.classic import Generation
+from partage.history.verdicts import UNEXPLAINED, Verdict, verdict
+from rebuilt import rebalances
+
+
+@cache
+def verdicts() -> tuple[tuple[str, Generation, Verdict], ...]:
+    return tuple(
+        (group, found, verdict(found, clusters()))
+        for group in group_records()
+        for found in rebalances(group)
+        if found.first.members
+    )
+
+
+def test_plans_of_java_leaders_come_out() -> None:
+    """294 of the plans that Java leaders made are reproduced; six are explained, none is not."""
+    counted = [v for _, f, v in verdicts() if f.protocol == "classic" and v.counts]
+    assert Counter(v.agrees for v in counted) == {True: 294, False: 6}
+    whys = [v.why for v in counted if not v.agrees]
+    assert UNEXPLAINED not in whys
+    assert sum("metadata was" in (why or "") and "missing" in (why or "") for why in whys) == 5
+    assert sum("lacked the rack of broker 2" in (why or "") for why in whys) == 1
+
+
+def test_plans_of_other_leaders_come_out_by_their_dialects() -> None:
+    """All 124 plans that librdkafka, kafka-python and aiokafka led are their libraries' own."""
+    others = [
+        v for _, f, v in verdicts()
+        if f.protocol == "classic" and not v.counts and v.agrees is not None and not f.taken_over
+    ]  # fmt: skip
+    assert Counter(v.agrees for v in others) == {True: 124}
+    assert all(v.judged_by for v in others)
+
+
+def test_target_assignments_come_out() -> None:
+    """Of 155 consumer and 40 share targets, 145 and 39 are reproduced, all others explained."""
+    for protocol, agreed, others in (("consumer", 145, 10), ("share", 39, 1)):
+        mine = [v for _, f, v in verdicts() if f.protocol == protocol]
+        assert Counter(v.agrees for v in mine) == {True: agreed, False: others}
+        for v in mine:
+            if not v.agrees:
+                assert v.why != UNEXPLAINED
+                assert "share a bucket" in v.why or "after the coordinator saw it" in v.why
+
+
+def test_a_plan_of_another_hand_is_the_one_of_the_epoch_before() -> None:
+    """checkout-workers 31 was never decided by a leader: it is epoch 31 in classic form."""
+    found = {(g, f.protocol, f.number): v for g, f, v in verdicts() if f.taken_over}
+    assert set(found) == {
+        ("checkout-workers", "consumer", 15), ("checkout-workers", "classic", 31),
+    }  # fmt: skip
+    told = found["checkout-workers", "classic", 31]
+    assert told.agrees
+    assert told.judged_by == "consumer epoch 31"
+
+
+def test_groups_that_cannot_be_asked_say_why() -> None:
+    """Connect and Streams groups have a reason instead of a verdict."""
+    reasons = {g: v.why for g, _, v in verdicts() if v.agrees is None}
+    assert set(reasons) == {"connect-cluster-a", "views-join", "ship-join"}
+    assert all(reasons.values())
+
+
+def test_a_spoilt_target_is_unexplained() -> None:
+    """Two members with their targets swapped are no plan of anybody's: nothing is invented."""
+    found = next(f for f in rebalances("clicks-v2") if len(f.first.members) == 3)
+    assert found.target is not None
+    ids = list(found.target.target)
+    swapped = dict(found.target.target)
+    swapped[ids[0]], swapped[ids[1]] = swapped[ids[1]], swapped[ids[0]]
+    spoilt = replace(found, target=replace(found.target, target=swapped))
+    told = verdict(spoilt, clusters())
+    assert (told.agrees, told.why) == (False, UNEXPLAINED)
+
+
+def test_targets_before_that_the_log_lacks_are_not_guessed() -> None:
+    """Where the log begins later than the group, a disagreement says nothing of the assignor."""
+    found = next(f for f in rebalances("clicks-v2") if f.number == 3)
+    assert found.target is not None
+    assert verdict(found, clusters()).agrees
+    blind = replace(found, target=replace(found.target, before={}, known=False))
+    told = verdict(blind, clusters())
+    assert (told.agrees, told.counts) == (None, False)
+    assert "begins later than the group" in (told.why or "")
+
+
+def test_what_a_leader_remembered_is_found() -> None:
+    """A leader that went by what it had decided, not by what members claim, is told of."""
+    found = next(f for f in rebalances("clicks-sessionizer") if f.number == 20)
+    assert verdict(found, clusters()).agrees
+    spoilt = tuple(
+        replace(m, subscription=replace(m.subscription, owned=(), generation=-1, user_data=None))
+        for m in found.first.members
+    )
+    told = verdict(replace(found, first=replace(found.first, members=spoilt)), clusters())
+    assert told.agrees is False
+    assert told.why == "the leader went by its own assignment of generation 19"
