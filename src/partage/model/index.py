@@ -15,8 +15,9 @@ __all__ = ["MOST_PARTITIONS", "Index", "Int32Array", "java_rank"]
 
 Int32Array = NDArray[np.int32]
 
-#: A count beyond this is a damaged file, not a cluster: refused before memory is taken.
-MOST_PARTITIONS = 4_000_000
+#: A count beyond this is a damaged file, not a cluster: refused before memory is taken, which at
+#: this count is about a gigabyte a plan. The largest clusters known have a few million.
+MOST_PARTITIONS = 16_000_000
 
 
 def java_rank(names: Sequence[str]) -> Int32Array:

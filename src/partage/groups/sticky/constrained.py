@@ -88,11 +88,13 @@ def _without_lost(owned: Owned, racks: Racks) -> tuple[Int32Array, Int32Array]:
 
 def _keep(scene: Scene, owner: Int32Array, quota: Quota) -> Int32Array:
     """Step 1: how many each owner keeps (int32[M]); who still has room is noted."""
-    sizes = np.bincount(owner + 1, minlength=scene.members + 1)[1:].tolist()
-    keep = np.zeros(scene.members, np.int32)
+    sizes = [0] * scene.members
+    if owner.max(initial=NOBODY) != NOBODY:
+        sizes = np.bincount(owner + 1, minlength=scene.members + 1)[1:].tolist()
+    keep = [0] * scene.members
     for m in scene.owners:
         keep[m] = _room(m, sizes[m], quota)
-    return keep
+    return np.array(keep, np.int32)
 
 
 def _room(member: int, size: int, quota: Quota) -> int:
@@ -170,6 +172,9 @@ def _changing(
     given: Transfers, taken_from: Int32Array, disputed: NDArray[np.bool_] | None
 ) -> Transfers:
     """Those that somebody else had, or that several claimed."""
+    if disputed is None and taken_from.max(initial=NOBODY) == NOBODY:
+        nothing = np.zeros(0, np.int32)
+        return Transfers(nothing, nothing)
     before = taken_from[given.spot]
     moves = (before != NOBODY) & (before != given.member)
     if disputed is not None:

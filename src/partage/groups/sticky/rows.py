@@ -58,6 +58,8 @@ class Rows:
         sizes = keep + np.bincount(member, minlength=self._members).astype(np.int32)
         start = np.zeros(self._members + 1, np.int32)
         np.cumsum(sizes, out=start[1:])
+        if not len(spot):
+            return start, self._kept
         if not len(self._kept) and not give_rows.ready:
             return start, spot[by_member(self._members, member)[1]]
         out = np.empty(int(start[-1]), np.int32)
