@@ -10,6 +10,7 @@ from partage.streams import Client, PartitionRacks, ProcessId, Settings, TaskId,
 from partage.streams.board import Board
 from partage.streams.fallback_prior import FallbackPrior
 from partage.streams.high_availability import HighAvailability
+from partage.streams.kip1071_sticky import ServerMember, ServerSticky, ServerSubtopology
 from partage.streams.legacy_sticky import LegacySticky
 from partage.streams.plan import TaskPlan
 from partage.streams.public_helpers import (
@@ -48,13 +49,17 @@ def read(one):
     ]
     racks = {
         TaskId.parse(task): PartitionRacks(
-            tuple(map(frozenset, source)), tuple(map(frozenset, logs)) if task in stateful else ()
+            tuple(map(known, source)), tuple(map(known, logs)) if task in stateful else ()
         )
         for task, (source, logs) in one["pr"].items()
     }
     return TaskProblem(
         clients, tasks(one["all"]), tasks(one["stateful"]), settings(one["cfg"]), racks=racks
     )
+
+
+def known(racks):
+    return None if None in racks else frozenset(racks)
 
 
 def settings(cfg):
@@ -135,8 +140,48 @@ def threads(plan, its, client):
     dealt = deal_to_threads(plan, client, reported)
     return [
         [
-            sorted(str(problem.tasks[task]) for task in role)
+            [str(problem.tasks[task]) for task in sorted(role)]
             for role in (mine.stateful, mine.standby, mine.stateless)
         ]
         for mine in (dealt[f"c{place}"] for place in range(its["cap"]))
     ]
+
+
+def early_answer(assignor, one):
+    """What an assignor of 2017 says: roles as in the vectors, and the turns of the consumers."""
+    plan = assignor.assign(read(one))
+    names = [str(task) for task in plan.problem.tasks]
+
+    def rows(of):
+        return [[names[task] for task in of[client]] for client in plan.problem.client_arrival]
+
+    roles = zip(rows(plan.active), rows(plan.standby), strict=True)
+    return {"a": [list(pair) for pair in roles], "turns": rows(plan.in_turn)}
+
+
+def server_answer(one):
+    """What the coordinator's assignor says, as server-streams-sticky.jsonl says it."""
+    plan = ServerSticky().assign(
+        [ServerSubtopology(its["id"], its["n"], its["stateful"]) for its in one["subtopologies"]],
+        [
+            ServerMember(
+                its["id"],
+                its["process"],
+                {name: numbers for name, numbers in its.get("active", [])},
+                {name: numbers for name, numbers in its.get("standby", [])},
+            )
+            for its in one["members"]
+        ],
+        one["configs"],
+    )
+    return {
+        member: {"active": by_name(plan.active[member]), "standby": by_name(plan.standby[member])}
+        for member in plan.active
+    }
+
+
+def by_name(given):
+    rows = {}
+    for name, number in sorted(given, key=lambda task: (task[0].encode("utf-16-be"), task[1])):
+        rows.setdefault(name, []).append(number)
+    return [[name, numbers] for name, numbers in rows.items()]

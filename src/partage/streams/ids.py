@@ -8,7 +8,7 @@ from typing import NamedTuple
 from partage.errors import InvalidProblemError
 from partage.javaorder import string_hash, string_order_key
 
-__all__ = ["ProcessId", "TaskId", "process_hash", "task_hash", "task_order_key"]
+__all__ = ["ProcessId", "TaskId", "early_task_hash", "process_hash", "task_hash", "task_order_key"]
 
 _TASK = re.compile(
     r"(?:(?P<topology>.*?)__)?(?P<subtopology>-?\d+)_(?P<partition>-?\d+)", re.DOTALL
@@ -119,6 +119,18 @@ def task_hash(task: TaskId) -> int:
     """
     named = 0 if task.topology is None else string_hash(task.topology)
     return _int32(29791 + 961 * task.subtopology + 31 * task.partition + named)
+
+
+def early_task_hash(task: TaskId) -> int:
+    """``TaskId.hashCode`` of 0.10 and 0.11, as a signed int32; topologies had no names then.
+
+    >>> early_task_hash(TaskId(1, 2))
+    3
+    """
+    # Java's remainder has the sign of the dividend.
+    packed = _int64(task.subtopology << 32 | task.partition & (1 << 64) - 1)
+    rest = abs(packed) % 0xFFFFFFFF
+    return _int32(rest if packed >= 0 else -rest)
 
 
 def process_hash(process: ProcessId) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from partage.streams.board import Board
 from partage.streams.ids import ProcessId, TaskId
@@ -24,6 +24,8 @@ class TaskPlan:
         warmups: (client, task) of the standbys beyond ``num.standby.replicas`` that were made
             because an active task is to move there.
         follow_up: clients that shall rebalance again at once (KIP-924 only).
+        in_turn: tasks of each client in the order in which its consumers take turns, actives
+            first; only before 2.4 (see `partage.streams.threads.deal_in_turn`).
     """
 
     problem: TaskProblem
@@ -31,7 +33,8 @@ class TaskPlan:
     standby: tuple[tuple[int, ...], ...]
     probing: bool = False
     warmups: tuple[tuple[int, int], ...] = ()
-    follow_up: tuple[int, ...] = field(default=())
+    follow_up: tuple[int, ...] = ()
+    in_turn: tuple[tuple[int, ...], ...] = ()
 
     @classmethod
     def of(
@@ -42,6 +45,7 @@ class TaskPlan:
         probing: bool = False,
         warmups: Iterable[tuple[int, int]] = (),
         follow_up: Iterable[int] = (),
+        in_turn: Iterable[tuple[int, ...]] = (),
     ) -> TaskPlan:
         """What stands on the board."""
         return cls(
@@ -51,6 +55,7 @@ class TaskPlan:
             probing,
             tuple(warmups),
             tuple(follow_up),
+            tuple(in_turn),
         )
 
     def active_of(self, process: ProcessId) -> list[TaskId]:

@@ -43,9 +43,14 @@ class TaskPairs:
 
     def has_new(self, task: int, *others: Iterable[int]) -> bool:
         """Whether one of the others has not shared a client with the task yet."""
-        if len(self._pairs) == self._most:
+        if self.full:
             return False
         return any(self._pair(task, other) not in self._pairs for some in others for other in some)
+
+    @property
+    def full(self) -> bool:
+        """Whether no pair is new any more."""
+        return len(self._pairs) == self._most
 
     def _pair(self, one: int, other: int) -> int:
         return one * self._size + other if one < other else other * self._size + one
@@ -59,6 +64,7 @@ class StickyCore:
         map_order: clients as the client map walks them.
         previous_active: client that ran the task, by number of the task.
         previous_standby: clients that had its state, in the order of their hash set.
+        given: actives and standbys of each client in the order of giving.
         active_order: tasks of ``previous_active`` as its hash map walks them.
     """
 
@@ -72,6 +78,7 @@ class StickyCore:
     ) -> None:
         self.problem = problem
         self.board = Board(problem)
+        self.given: list[tuple[list[int], list[int]]] = [([], []) for _ in problem.clients]
         self.map_order = problem.client_map_order
         self.quota = len(problem.tasks) // sum(problem.capacity)
         self._ties = capacity_breaks_ties
@@ -109,11 +116,13 @@ class StickyCore:
         """The task becomes active there, and a pair with all that is there."""
         self._paired(task, client)
         self.board.assign_active(client, task)
+        self.given[client][0].append(task)
 
     def give_standby(self, task: int, client: int) -> None:
         """The task becomes a standby there, and a pair with all that is there."""
         self._paired(task, client)
         self.board.assign_standby(client, task)
+        self.given[client][1].append(task)
 
     def _paired(self, task: int, client: int) -> None:
         self._pairs.add(task, self.board.active[client])

@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from partage.javaorder import string_order_key
+from partage.javaorder import hash_set_order, string_hash, string_order_key
 from partage.streams.javaheap import JavaHeap
 from partage.streams.plan import TaskPlan
 
-__all__ = ["ThreadTasks", "deal_to_threads"]
+__all__ = ["ThreadTasks", "deal_in_turn", "deal_to_threads"]
 
 
 @dataclass(frozen=True)
@@ -128,3 +128,28 @@ def _deal_rest(
             del waiting[name]
     for (task,), name in zip(left.items, waiting, strict=False):
         given[name].append(task)
+
+
+def deal_in_turn(plan: TaskPlan, client: int, consumers: Sequence[str]) -> dict[str, ThreadTasks]:
+    """Tasks of each consumer as Kafka Streams dealt them before 2.4: in turn, actives first.
+
+    Nothing sticks to a thread. Consumers and tasks take turns in the order of Java's hash sets.
+
+    Args:
+        plan: of ``streams:0.10.2`` or ``streams:0.11``.
+        client: its number.
+        consumers: in the order in which the leader met them.
+
+    Source: ``StreamPartitionAssignor.assign`` 0.10.2.1 and 0.11.0.3.
+    """
+    order = hash_set_order(consumers, string_hash)
+    active = set(plan.active[client])
+    dealt = {}
+    for place, name in enumerate(order):
+        mine = plan.in_turn[client][place :: len(order)]
+        dealt[name] = ThreadTasks(
+            [task for task in mine if task in active],
+            [task for task in mine if task not in active],
+            [],
+        )
+    return dealt

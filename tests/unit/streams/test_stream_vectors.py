@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from stream_problems import ANSWERS, answer, lines
+from partage.errors import InvalidConfigError
+from partage.streams import TaskId
+from stream_problems import ANSWERS, answer, lines, server_answer
 
 
 def as_printed(out):
     """Threads' tasks are lists in the order of dealing: which thread has which is compared."""
     if "threads" in out:
-        dealt = [[[sorted(role) for role in one] for one in client] for client in out["threads"]]
+        dealt = [
+            [[sorted(role, key=TaskId.parse) for role in one] for one in client]
+            for client in out["threads"]
+        ]
         return {**out, "threads": dealt}
     return out
 
@@ -33,3 +38,16 @@ def test_the_vectors_reach_what_is_hard() -> None:
     assert any(-3 in its["lag"].values() for one in every for its in one["clients"])
     assert max(its["cap"] for one in every for its in one["clients"]) > 2
     assert max(one["cfg"]["nst"] for one in every) > 1
+
+
+def test_every_line_of_the_coordinator_comes_out_as_printed() -> None:
+    """All 150 streams groups (KIP-1071): the same targets, and a number format error where it was one."""
+    problems = lines("server-sticky")
+    assert len(problems) == 150
+    for number, one in enumerate(problems, 1):
+        if "error" in one:
+            assert one["error"] == "NumberFormatException"
+            with pytest.raises(InvalidConfigError):
+                server_answer(one)
+        else:
+            assert server_answer(one) == one["out"], f"line {number}"
