@@ -19,6 +19,7 @@ from partage.keys.registry import find
 __all__ = ["MOST_PARTITIONS", "Partitioned", "partition_for", "start"]
 
 MOST_PARTITIONS = (1 << 31) - 1
+_NONE = -(1 << 62)  # no partition named
 Int32Array = NDArray[np.int32]
 
 
@@ -76,7 +77,8 @@ def partition_for(
         seed: instead of a state, a fresh one with these random numbers.
         sizes: bytes by which each record lengthens its batch, for partitioners that go by
             batches; by default a record counts as one.
-        explicit: the partition that each record names; None or -1 where it names none.
+        explicit: the partition that each record names; where it names none, None in a list, -1
+            in an array.
         longest_key: in bytes; the default is what a producer sends at most.
 
     Returns:
@@ -196,7 +198,7 @@ class _Call:
         if self.explicit is None:
             return None
         named = self.explicit[self.done : self.done + count]
-        outside = (named < -1) | (named >= self.partitions)
+        outside = ((named < 0) & (named != _NONE)) | (named >= self.partitions)
         if outside.any() and self.one.explicit != "ignored":
             i = int(np.argmax(outside))
             raise InvalidConfigError(
@@ -204,7 +206,7 @@ class _Call:
                 self.one.refusal(int(named[i]), self.partitions),
                 int(named[i]),
             )
-        return named.astype(np.int32)
+        return np.where(named == _NONE, -1, named).astype(np.int32)
 
     def finish(self) -> None:
         """All sizes and named partitions went with a key."""
@@ -225,12 +227,16 @@ def _sizes(sizes: Any) -> int | NDArray[np.int64]:
 def _explicit(explicit: Any) -> NDArray[np.int64] | None:
     if explicit is None:
         return None
-    if not isinstance(explicit, np.ndarray):
-        explicit = np.array([-1 if one is None else one for one in explicit])
-    if explicit.dtype.kind not in "iu" and len(explicit):
-        raise InvalidConfigError("explicit", "must be ints, or None for none", explicit.dtype)
-    named: NDArray[np.int64] = explicit.astype(np.int64)
-    return named
+    if isinstance(explicit, np.ndarray):
+        named = explicit
+    else:
+        named = np.array([_NONE if one is None else one for one in explicit])
+    if named.dtype.kind not in "iu" and len(named):
+        raise InvalidConfigError("explicit", "must be ints, or None for none", str(named.dtype))
+    if isinstance(explicit, np.ndarray):
+        named = np.where(named == -1, _NONE, named)
+    wide: NDArray[np.int64] = named.astype(np.int64)
+    return wide
 
 
 def with_leaders(state: State, available: Sequence[int] | None) -> State:
