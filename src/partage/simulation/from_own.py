@@ -266,6 +266,8 @@ class _Life:
     def _rebalances(self, scene: Scene, extra: Bounds) -> None:
         """Begin a rebalance; a classic one waits until every member has joined or is given up."""
         if len(self.away) == len(self.consumers):
+            if not self.consumers:  # what nobody reads any more does not stop with the next join
+                self.left = []
             self._nothing(scene, _EMPTY if not self.consumers else _AWAY, extra)
         elif self.waiting is not None:
             self._nothing(scene, _MERGED, extra)

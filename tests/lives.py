@@ -1,0 +1,116 @@
+"""Histories of a group written by hand, for the tests of simulation."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from partage.history.causes import Cause
+from partage.history.classic import Generation
+from partage.history.clusters import ClusterHistory
+from partage.history.pauses import Pause
+from partage.history.records import ClassicState, MemberState, Place, Subscription
+from partage.simulation.evidence import Evidence
+from partage.simulation.lived import Lived
+from partage.simulation.living import by_own, by_record
+from partage.simulation.policies import Policy
+from partage.simulation.scenes import Scene, scenes
+from partage.simulation.world import World
+
+TIMEOUT_MS = 6_000
+
+
+def topics(**partitions: int) -> ClusterHistory:
+    """Metadata that never changes: topic -> number of partitions."""
+    return ClusterHistory([metadata(0, **partitions)])
+
+
+def metadata(ts_ms: int, **partitions: int) -> dict:
+    return {"ts_ms": ts_ms, "brokers": [{"id": 1}], "topics": {
+        name: {"id": name, "partitions": [{"p": p, "replicas": [1]} for p in range(count)]}
+        for name, count in partitions.items()
+    }}  # fmt: skip
+
+
+def member(
+    id: str,  # noqa: A002 - as in Kafka
+    owned: Iterable[int] = (),
+    *,
+    wants: Sequence[str] = ("t",),
+    instance: str | None = None,
+    client: str | None = None,
+    claims: Iterable[int] = (),
+) -> MemberState:
+    """A member that gets partitions of topic t, and says what it has when it joins."""
+    numbers = tuple(owned)
+    assigned = (("t", numbers),) if numbers else ()
+    said = tuple(claims)
+    sent = Subscription(3, tuple(wants), owned=(("t", said),) if said else ())
+    return MemberState(
+        id, instance, client or id, "/host", 60_000, TIMEOUT_MS, sent, assigned, 3, None, None
+    )
+
+
+def generation(
+    number: int,
+    time_ms: int,
+    members: Iterable[MemberState],
+    *causes: Cause,
+    before: Generation | None = None,
+    strategy: str = "range",
+    protocol: str = "classic",
+) -> Generation:
+    there = tuple(members)
+    leader = there[0].id if there else None
+    state = ClassicState("consumer", number, strategy if there else None, leader, time_ms, there)
+    previous = None if before is None else replace(before, previous=None)
+    return Generation(
+        0, Place(0, number), time_ms, state, state, 1, 0, previous, (), protocol, tuple(causes)
+    )
+
+
+def cause(kind: str, member: str | None = None) -> Cause:
+    return Cause(kind, "inferred", member)
+
+
+def history(*steps: tuple, **how) -> list[Generation]:
+    """Generations from (time, members, causes...), numbered from 1."""
+    out: list[Generation] = []
+    for number, (time_ms, members, *causes) in enumerate(steps, 1):
+        before = out[-1] if out else None
+        out.append(generation(number, time_ms, members, *causes, before=before, **how))
+    return out
+
+
+def pauses(number: int, last_ms: int, first_ms: int, rewinds: dict[int, int]) -> list[Pause]:
+    """Of partitions of t, with commits every second."""
+    return [Pause(0, number, "t", p, last_ms, first_ms, n, 1_000) for p, n in rewinds.items()]
+
+
+def travelled(value):
+    """The same, as it comes out of another process."""
+    return pickle.loads(pickle.dumps(value))  # noqa: S301 - our own
+
+
+class Told:
+    """One history under policies: rows by policy, in both readings."""
+
+    def __init__(self, generations, clusters, evidence=None) -> None:
+        self.scenes: tuple[Scene, ...] = tuple(scenes(generations, clusters))
+        self.world = World.of(clusters, self.scenes, evidence or Evidence())
+
+    def recorded(self) -> list[Lived]:
+        return [row for s in self.scenes for row in by_record(s, (), self.world)]
+
+    def from_record(self, policy: str) -> list[Lived]:
+        mine = (Policy.parse(policy),)
+        rows = [row for s in self.scenes for row in by_record(s, mine, self.world)]
+        return [row for row in rows if row.reading == "from_record"]
+
+    def from_own(self, policy: str, watch=None) -> list[Lived]:
+        if watch is None:
+            return list(by_own(self.scenes, Policy.parse(policy), self.world))
+        from partage.simulation.from_own import from_own
+
+        return list(from_own(self.scenes, Policy.parse(policy), self.world, watch))
