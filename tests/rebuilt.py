@@ -10,6 +10,7 @@ from pyarrow import parquet
 from captured import SAMPLE, clusters, group_records
 from partage.history.classic import Generation
 from partage.history.commits import CommitRun, Commits, Standing, runs, stretches
+from partage.history.coordinators import Move, moves_of
 from partage.history.groups import Found, GroupHistory
 from partage.history.records import Place
 from partage.history.server_records import GroupRecord
@@ -83,9 +84,16 @@ def commit_runs() -> dict[str, list[CommitRun]]:
 
 
 @cache
+def moves() -> dict[int, tuple[Move, ...]]:
+    names = ("partition", "base_offset", "leader_epoch", "max_timestamp_ms")
+    table = parquet.read_table(SAMPLE / "batches.parquet", columns=list(names))
+    return moves_of(*(table[name].to_numpy() for name in names))
+
+
+@cache
 def rebuilt(group: str) -> tuple[GroupHistory, tuple[Found, ...]]:
     """A group's history, and everything that it gave, in order."""
-    history = GroupHistory(clusters(), SESSION_MS)
+    history = GroupHistory(clusters(), SESSION_MS, moves())
     rows = [(Place(r["partition"], r["offset"]), 0, r) for r in group_records()[group]]
     rows += [(run.first_place, 1, run) for run in commit_runs().get(group, [])]
     out: list[Found] = []

@@ -7,18 +7,19 @@ knows its protocol, and links what comes out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from partage.history.classic import ClassicGroup, ClassicRecord, Generation, Life
 from partage.history.clusters import ClusterHistory
 from partage.history.commits import CommitRun
-from partage.history.events import Event
+from partage.history.coordinators import CoordinatorMoves, Move
+from partage.history.events import RECORDED, Event
 from partage.history.held import Held
 from partage.history.ownership import assigned_pairs
 from partage.history.pauses import Pause, PauseTracker
 from partage.history.reasons import Reasons
-from partage.history.records import classic_state
+from partage.history.records import Place, classic_state
 from partage.history.server import ServerGroup, ServerState
 from partage.history.server_records import GroupRecord
 from partage.history.topic_book import TopicBook
@@ -36,6 +37,7 @@ class GroupHistory:
         clusters: the metadata over time.
         session_timeout_ms: the broker's, for members that send none of their own
             (``group.consumer.session.timeout.ms``); None if it is not known.
+        moves: of coordinators, by log partition (`partage.history.coordinators.moves_of`).
 
     Attributes:
         book: names of topic ids, as far as records have told them.
@@ -54,11 +56,18 @@ class GroupHistory:
     ['created']
     """
 
-    def __init__(self, clusters: ClusterHistory, session_timeout_ms: int | None = None) -> None:
+    def __init__(
+        self,
+        clusters: ClusterHistory,
+        session_timeout_ms: int | None = None,
+        moves: Mapping[int, Sequence[Move]] | None = None,
+    ) -> None:
+        self._moves = CoordinatorMoves(moves or {})
         self.book = TopicBook(clusters)
         self._classic = ClassicGroup()
         self._server: ServerGroup | None = None
         self._gone: GroupRecord | None = None
+        self._at: Place | None = None
         #: The newest generation by its record, and the newest one that has been given away.
         self._opened: Generation | None = None
         self._previous: Generation | None = None
@@ -85,12 +94,19 @@ class GroupHistory:
 
     def feed(self, record: GroupRecord) -> Iterator[Found]:
         """What the record completes: generations once the next one begins, lives, events."""
+        if record.place == self._at:
+            return  # the capture has the record twice
+        if self._at is not None and record.place < self._at:
+            raise ValueError(f"{record.place} comes after {self._at}")
+        self._at = record.place
+        yield from self._moved(record.place)
         for found in self._fed(record):
             yield self._linked(found)
         yield from self._begun()
 
     def commits(self, run: CommitRun) -> Iterator[Found]:
         """Commits of one partition; the pauses that end with them."""
+        yield from self._moved(run.first_place)
         yield from self._pauses.commits(run)
 
     def finish(self) -> Iterator[Found]:
@@ -98,6 +114,13 @@ class GroupHistory:
         for found in self._ended():
             yield self._linked(found)
         yield from self._pauses.finish()
+
+    def _moved(self, place: Place) -> Iterator[Event]:
+        number = self._opened.number if self._opened is not None else 0
+        for move in self._moves.until(place):
+            words = f"leader epoch {move.before} to {move.epoch}"
+            at = (self.incarnation, number, move.place, move.time_ms)
+            yield Event("coordinator", *at, RECORDED, detail=words)
 
     def _fed(self, record: GroupRecord) -> Iterator[Found]:
         kind = record.kind

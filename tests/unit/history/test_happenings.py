@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from captured import clusters, generations, history, lines
+from captured import clusters, generations, group_records, history, lines
 from partage.history.classic import Generation, Life
 from partage.history.clusters import ClusterHistory
-from partage.history.events import INFERRED, RECORDED, events_of
+from partage.history.events import INFERRED, RECORDED, Event, events_of
 from partage.history.ownership import Ownership
 from rebuilt import rebuilt
 
@@ -82,3 +82,20 @@ def test_a_topic_that_grew_has_changed() -> None:
     assert found.topics_changed(["a", "b", "c", "d"], 0, 1) == ("a", "b", "c")
     assert found.topics_changed(["a"], 1, 1) == ()
     assert isinstance(generations("billing")[0], Generation)
+
+
+def test_coordinators_move_when_a_broker_stops_and_when_it_is_back() -> None:
+    """Groups of two log partitions had another coordinator for a while; others had not."""
+    done = {e["what"]: e["ts_ms"] for e in lines("events.jsonl") if e["what"].startswith("broker")}
+    moved: dict[int, set[str]] = {}
+    for group in group_records():
+        for event in rebuilt(group)[1]:
+            if isinstance(event, Event) and event.event == "coordinator":
+                moved.setdefault(event.place.partition, set()).add(group)
+                assert event.source == RECORDED
+                if event.detail == "leader epoch 0 to 1":
+                    assert 0 < event.time_ms - done["broker_stop"] < 10_000
+                else:
+                    assert event.detail == "leader epoch 1 to 2"
+                    assert 0 < event.time_ms - done["broker_start"] < 40_000
+    assert set(moved) == {1, 4}
