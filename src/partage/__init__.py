@@ -17,12 +17,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from partage.deciding import assign as assign
     from partage.deciding import compare as compare
-    from partage.deciding import measure as measure
     from partage.errors import *  # noqa: F403
     from partage.groups.registry import strategies as strategies
+    from partage.groups.rounds import Join as Join
+    from partage.groups.rounds import Leave as Leave
+    from partage.groups.rounds import Metadata as Metadata
+    from partage.groups.rounds import Subscribe as Subscribe
+    from partage.groups.rounds import play as play
     from partage.judge import check as check
     from partage.keys import partition_for as partition_for
     from partage.keys import partitioners as partitioners
+    from partage.measuring import measure as measure
     from partage.model import Assignment as Assignment
     from partage.model import Broker as Broker
     from partage.model import Cluster as Cluster
@@ -44,10 +49,15 @@ _HOME = {
     "assign": "partage.deciding",
     "check": "partage.judge",
     "compare": "partage.deciding",
-    "measure": "partage.deciding",
+    "measure": "partage.measuring",
     "partition_for": "partage.keys",
     "partitioners": "partage.keys",
     "strategies": "partage.groups.registry",
+    "play": "partage.groups.rounds",
+    "Join": "partage.groups.rounds",
+    "Leave": "partage.groups.rounds",
+    "Metadata": "partage.groups.rounds",
+    "Subscribe": "partage.groups.rounds",
     "PartageError": "partage.errors",
     "InvalidProblemError": "partage.errors",
     "UnknownStrategyError": "partage.errors",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 from partage.errors import PartageError, UnknownStrategyError
 from partage.groups import registry
@@ -18,17 +18,8 @@ from partage.model import Assignment, Cluster, Group, Plan, Problem
 if TYPE_CHECKING:
     from partage import judge
     from partage.groups.api import Strategy
-    from partage.measuring import measure
 
-__all__ = ["Compared", "Comparison", "assign", "compare", "is_foreign", "measure", "several_owners"]
-
-
-def __getattr__(name: str) -> Any:
-    if name == "measure":
-        from partage.measuring import measure
-
-        return measure
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__all__ = ["Compared", "Comparison", "assign", "compare", "is_foreign", "several_owners"]
 
 
 @overload

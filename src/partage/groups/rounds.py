@@ -1,8 +1,6 @@
 """A group's life under one strategy: what each change of members or topics leads to.
 
-    from partage.groups.rounds import Join, Leave, Metadata, Subscribe, play
-
-    rounds = play("sticky", cluster, [Join(a, b, c), Leave("b"), Metadata(larger_cluster)])
+    rounds = pg.play("sticky", cluster, [pg.Join(a, b, c), pg.Leave("b"), pg.Metadata(larger)])
     [one.plan.to_dict() for one in rounds], [one.moved for one in rounds]
 
 Members do what Kafka's consumers do (`ConsumerCoordinator` 4.3.1): under the eager protocol
