@@ -7,8 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from partage.errors import InvalidConfigError
 from partage.keys.hashing import JAVA_BYTES, JAVA_STRING
-from partage.keys.partitioner import Int32Array, Int64Array, Partitioner, State, drawn_from
+from partage.keys.partitioner import Int32Array, Int64Array, Partitioner, State
 from partage.keys.rule import KeyRule
 
 __all__ = [
@@ -52,6 +53,10 @@ class Scala081(Partitioner):
     rule: ClassVar[KeyRule | None] = KeyRule(JAVA_STRING, "masked")
     state: ClassVar[type[State] | None] = SendCache
 
+    @staticmethod
+    def _abs(number: int) -> int:
+        return number & 0x7FFFFFFF
+
     def refusal(self, partition: int, partitions: int) -> str:
         """What ``DefaultEventHandler`` says."""
         return (
@@ -62,10 +67,18 @@ class Scala081(Partitioner):
     def choose(
         self, state: SendCache, sizes: Int64Array, partitions: int
     ) -> tuple[Int32Array, SendCache]:
-        """One partition that has a leader, drawn once; the same for all records until a refresh."""
+        """One partition that has a leader, drawn once; the same for all records until a refresh.
+
+        Raises:
+            InvalidConfigError: none has a leader: this producer has no other way.
+        """
         partition, draws = state.partition, state.draws
         if partition is None and len(sizes):
-            partition, draws = drawn_from(state.pool(partitions), draws)
+            pool = state.pool(partitions)
+            if state.available == ():
+                raise InvalidConfigError("available", "No leader for any partition in topic", ())
+            number, draws = draws.next_int()
+            partition = pool[self._abs(number) % len(pool)]
         filled = np.full(len(sizes), 0 if partition is None else partition, np.int32)
         return filled, replace(state, partition=partition, draws=draws)
 
@@ -82,6 +95,10 @@ class Scala082(Scala081):
     aliases: ClassVar[tuple[str, ...]] = ("kafka.producer.DefaultPartitioner",)
     rule: ClassVar[KeyRule | None] = KeyRule(JAVA_STRING, "java-abs")
 
+    @staticmethod
+    def _abs(number: int) -> int:
+        return 0 if number == -(1 << 31) else abs(number)
+
 
 class Scala081Bytes(Scala081):
     """Arrays of bytes by ``Arrays.hashCode & 0x7fffffff``: `ByteArrayPartitioner` of 0.8.1."""
@@ -91,7 +108,7 @@ class Scala081Bytes(Scala081):
     rule: ClassVar[KeyRule | None] = KeyRule(JAVA_BYTES, "masked")
 
 
-class Scala082Bytes(Scala081):
+class Scala082Bytes(Scala082):
     """Arrays of bytes by the absolute value of ``Arrays.hashCode``, as from 0.8.2 on."""
 
     name = "scala:0.8.2:bytes"

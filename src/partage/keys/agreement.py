@@ -1,0 +1,128 @@
+"""Who agrees with whom: found by running every partitioner on the same keys, not written down.
+
+Two agree where each key that both place goes to the same partition, at every count of partitions
+tried. Where they place no key alike they disagree; between, the share tells how often chance, or an
+arithmetic that is the same for half of all hashes, makes them meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.keys.draws import JavaRandom
+from partage.keys.placing import partition_for
+from partage.keys.registry import by_key, find
+
+__all__ = ["Agreement", "probes", "who_agrees"]
+
+COUNTS = (6, 10, 12, 31)
+#: Names, so that the hashes of strings can take them too; with letters outside ASCII, which tell
+#: a hash of bytes from one of letters.
+_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789-_é€"
+#: An hour of windows, as bytes behind a key.
+_WINDOW = (1_700_000_000_000).to_bytes(8, "big")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Agreement:
+    """What a run found.
+
+    Attributes:
+        names: the partitioners for which keys decide.
+        share: float64[n, n], of keys that go to the same partition.
+        groups: names that agree on every key, in the order of `names`.
+        null: of each, what it does with a null key: a partition's words.
+        empty: of each, what it does with an empty key.
+        keys: how many were tried, at each of ``counts``.
+    """
+
+    names: tuple[str, ...]
+    share: NDArray[np.float64]
+    groups: tuple[tuple[str, ...], ...]
+    null: tuple[str, ...]
+    empty: tuple[str, ...]
+    keys: int
+    counts: tuple[int, ...]
+
+
+def probes(count: int, seed: int = 0) -> list[bytes]:
+    """So many keys of 1 to 40 letters, the same for the same seed.
+
+    >>> len(set(probes(100))) > 95
+    True
+    """
+    draws, out = JavaRandom.of(seed), []
+    for _ in range(count):
+        number, draws = draws.next_int()
+        length, letters = 1 + (number & 0x7FFFFFFF) % 40, []
+        for _ in range(length):
+            number, draws = draws.next_int()
+            letters.append(_LETTERS[(number & 0x7FFFFFFF) % len(_LETTERS)])
+        out.append("".join(letters).encode())
+    return out
+
+
+def who_agrees(
+    names: Sequence[str] | None = None, *, keys: int = 500, counts: Sequence[int] = COUNTS
+) -> Agreement:
+    """Run them all on the same keys.
+
+    Args:
+        names: of `partage.keys.partitioners`; None for all for which keys decide.
+        keys: how many keys.
+        counts: of partitions; each key is placed at each.
+
+    >>> found = who_agrees(["murmur2", "kafka-python", "sarama"], keys=50)
+    >>> found.groups
+    (('murmur2', 'kafka-python'), ('sarama:hash',))
+    """
+    chosen = tuple(find(name).name for name in (by_key() if names is None else names))
+    tried = probes(keys)
+    placed = np.stack([_placed(name, tried, counts) for name in chosen])
+    share = (placed[:, None, :] == placed[None, :, :]).mean(axis=2)
+    groups: list[list[int]] = []
+    for i in range(len(chosen)):
+        home = next((one for one in groups if share[one[0], i] == 1.0), None)
+        if home is None:
+            groups.append([i])
+        else:
+            home.append(i)
+    return Agreement(
+        chosen,
+        share,
+        tuple(tuple(chosen[i] for i in one) for one in groups),
+        tuple(_of_special(name, None) for name in chosen),
+        tuple(_of_special(name, b"") for name in chosen),
+        len(tried),
+        tuple(counts),
+    )
+
+
+def _placed(name: str, keys: list[bytes], counts: Sequence[int]) -> NDArray[np.int32]:
+    # Windowed keys carry their window; what is compared is where the key inside them goes.
+    given = [key + _WINDOW for key in keys] if name == "streams:windowed" else keys
+    return np.concatenate([partition_for(given, partitions=n, partitioner=name) for n in counts])
+
+
+def _of_special(name: str, key: bytes | None) -> str:
+    """What it does with a null or an empty key, seen on 1,000 partitions."""
+    found = int(partition_for([key], partitions=1000, partitioner=name)[0])
+    if found >= 0:
+        return "hashed" if key is not None else "hashed as an empty key"
+    state = find(name).state
+    return {
+        None: "left to the producer",
+        "Counter": "by turns",
+        "StickyCache": "sticky for a batch",
+        "Pinned": "sticky for a batch",
+        "Sticky": "sticky for a batch",
+        "Adaptive": "sticky for batch.size bytes",
+        "UniformBytes": "sticky for 64 KiB",
+        "SendCache": "one until the metadata is read again",
+        "Lingering": "by chance, sticky for 10 ms",
+        "State": "by chance",
+    }[None if state is None else state.__name__]

@@ -1,0 +1,195 @@
+"""The contract of a partitioner of your own: Kafka's `Partitioner` interface, in Python.
+
+A class with the methods of `CustomPartitioner`, chosen by ``partitioner.class`` as in a producer's
+configuration: the class itself, ``"package.module:Class"``, or the name under which a package
+announces it by an entry point in the group ``partage.partitioners``. One of ours is there too:
+``org.apache.kafka.clients.producer.internals.DefaultPartitioner`` is 0.9's default, written
+against this very contract (`partage.keys.default_09`), the worked example.
+
+`RecordPartitioner` is the producer's part: what comes before and after the partitioner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from partage.errors import InvalidConfigError
+from partage.keys.registry import ENTRY_POINTS, loaded, plugged_in
+from partage.model import Cluster
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["CLASS_SETTING", "CustomPartitioner", "RecordPartitioner", "chosen"]
+
+CLASS_SETTING = "partitioner.class"
+_OURS = {
+    "org.apache.kafka.clients.producer.internals.DefaultPartitioner": (
+        "partage.keys.default_09:DefaultPartitioner"
+    ),
+}
+
+
+@runtime_checkable
+class CustomPartitioner(Protocol):
+    """What a partitioner offers (``org.apache.kafka.clients.producer.Partitioner``, 0.9 to 4.3).
+
+    It may also have ``on_new_batch(topic, cluster, previous)``, which producers 2.4 to 3.9 call
+    before they ask a second time for a record that needs a new batch; 4.x dropped it.
+    """
+
+    def configure(self, configs: Mapping[str, object]) -> None:
+        """Take the producer's settings; called once, before anything else."""
+        ...
+
+    def partition(  # noqa: PLR0917 - Kafka's own signature
+        self,
+        topic: str,
+        key: object,
+        key_bytes: bytes | None,
+        value: object,
+        value_bytes: bytes | None,
+        cluster: Cluster,
+    ) -> int:
+        """The partition of a record, 0 or more."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what it holds; the producer closes."""
+        ...
+
+
+def chosen(configs: Mapping[str, object]) -> CustomPartitioner:
+    """The partitioner that ``partitioner.class`` names, made and configured.
+
+    Raises:
+        InvalidConfigError: it is missing, cannot be loaded, or lacks a method; says which.
+
+    >>> name = "org.apache.kafka.clients.producer.internals.DefaultPartitioner"
+    >>> type(chosen({"partitioner.class": name})).__module__
+    'partage.keys.default_09'
+    """
+    named = configs.get(CLASS_SETTING)
+    if named is None:
+        raise InvalidConfigError(CLASS_SETTING, "names no partitioner", named)
+    kind = _loaded(named) if isinstance(named, str) else named
+    try:
+        made = kind() if isinstance(kind, type) else kind
+    except Exception as e:
+        what = f"cannot be made ({type(e).__name__}: {e})"
+        raise InvalidConfigError(CLASS_SETTING, what, named) from e
+    if not isinstance(made, CustomPartitioner):
+        lacks = [one for one in ("configure", "partition", "close") if not hasattr(made, one)]
+        what = f"is no partitioner (it lacks {', '.join(lacks)})"
+        raise InvalidConfigError(CLASS_SETTING, what, named)
+    made.configure(configs)
+    return made
+
+
+def _loaded(name: str) -> object:
+    home = _OURS.get(name, name)
+    if home in plugged_in():
+        return loaded(plugged_in()[home])
+    module, colon, attribute = home.partition(":")
+    if not colon:
+        known = ", ".join([*_OURS, *plugged_in()])
+        what = f"is neither module:Class nor a name of {ENTRY_POINTS}; known: {known}"
+        raise InvalidConfigError(CLASS_SETTING, what, name)
+    try:
+        return getattr(import_module(module), attribute)
+    except Exception as e:
+        what = f"cannot be loaded ({type(e).__name__}: {e})"
+        raise InvalidConfigError(CLASS_SETTING, what, name) from e
+
+
+class RecordPartitioner:
+    """A producer's part: an explicit partition first, then the custom partitioner, checked.
+
+    Args:
+        configs: the producer's; ``partitioner.class`` names the partitioner.
+        asks_again: whether a record that needs a new batch is asked for twice, as producers 2.4
+            to 3.9 do; ``on_new_batch`` is called between.
+
+    Use it in a with statement: it closes the partitioner.
+
+    >>> name = "org.apache.kafka.clients.producer.internals.DefaultPartitioner"
+    >>> cluster = Cluster.from_topics({"orders": 10})
+    >>> with RecordPartitioner({"partitioner.class": name}) as producer:
+    ...     producer.partition("orders", cluster, key_bytes=b"foobar")
+    6
+    """
+
+    def __init__(self, configs: Mapping[str, object], *, asks_again: bool = False) -> None:
+        self.partitioner = chosen(configs)
+        self._asks_again = asks_again
+
+    def partition(
+        self,
+        topic: str,
+        cluster: Cluster,
+        *,
+        key: object = None,
+        key_bytes: bytes | None = None,
+        value: object = None,
+        value_bytes: bytes | None = None,
+        explicit: int | None = None,
+        needs_new_batch: bool = False,
+    ) -> int:
+        """The partition of a record.
+
+        Args:
+            topic: of the cluster.
+            cluster: as the producer's metadata has it.
+            key: as the caller gave it; ``key_bytes`` as serialised.
+            key_bytes: None for no key.
+            value: as the caller gave it; ``value_bytes`` as serialised.
+            value_bytes: None for no value.
+            explicit: the partition that the record names.
+            needs_new_batch: the batch of the partition has no room for the record.
+
+        Raises:
+            InvalidConfigError: the explicit partition is not of the topic, the partitioner
+                answered a negative number, or no int.
+        """
+        count = len(cluster.partitions_of(topic))
+        if explicit is not None:
+            if not 0 <= explicit < count:
+                # The words of 0.8.2.2 and 0.9, wrong bracket included.
+                what = (
+                    f"Invalid partition given with record: {explicit} is not in the range "
+                    f"[0...{count}]."
+                )
+                raise InvalidConfigError("partition", what, explicit)
+            return explicit
+        record = (topic, key, key_bytes, value, value_bytes, cluster)
+        answer = self._checked(self.partitioner.partition(*record))
+        if needs_new_batch and self._asks_again:
+            hook: Any = getattr(self.partitioner, "on_new_batch", None)
+            if hook is not None:
+                hook(topic, cluster, answer)
+            answer = self._checked(self.partitioner.partition(*record))
+        return answer
+
+    @staticmethod
+    def _checked(answer: object) -> int:
+        if not isinstance(answer, int) or isinstance(answer, bool):
+            raise InvalidConfigError(CLASS_SETTING, "must answer an int", answer)
+        if answer < 0:
+            what = (
+                f"The partitioner generated an invalid partition number: {answer}. "
+                "Partition number should always be non-negative."
+            )
+            raise InvalidConfigError(CLASS_SETTING, what, answer)
+        return answer
+
+    def close(self) -> None:
+        """Close the partitioner."""
+        self.partitioner.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

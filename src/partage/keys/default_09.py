@@ -1,0 +1,74 @@
+"""The worked example of the contract: Kafka 0.9's default partitioner, written as a plug-in is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from partage.errors import InvalidConfigError
+from partage.keys.draws import JavaRandom
+from partage.keys.hashing import murmur2
+from partage.model import Cluster
+
+__all__ = ["DefaultPartitioner"]
+
+
+def _to_positive(number: int) -> int:
+    """Without the sign bit: not the absolute value, or the keys of old topics would move."""
+    return number & 0x7FFFFFFF
+
+
+class DefaultPartitioner:
+    """A key goes by its murmur2; no key, by turns over the partitions that have a leader.
+
+    Equals ``org.apache.kafka.clients.producer.internals.DefaultPartitioner`` of 0.9.0.1, with one
+    counter for all topics. It starts at a random int there; here at ``partage.counter``, or at the first
+    number of ``java.util.Random(partage.seed)`` (0).
+
+    >>> partitioner = DefaultPartitioner()
+    >>> partitioner.configure({"partage.counter": 5})
+    >>> cluster = Cluster.from_topics({"orders": 4})
+    >>> [partitioner.partition("orders", None, None, None, b"v", cluster) for _ in range(3)]
+    [1, 2, 3]
+    """
+
+    def __init__(self) -> None:
+        self._counter = 0
+
+    def configure(self, configs: Mapping[str, object]) -> None:
+        """Where the counter starts.
+
+        Raises:
+            InvalidConfigError: a setting is no int.
+        """
+        for name in ("partage.counter", "partage.seed"):
+            value = configs.get(name, 0)
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise InvalidConfigError(name, "must be an int", value)
+        seed, counter = configs.get("partage.seed", 0), configs.get("partage.counter")
+        first, _ = JavaRandom.of(int(str(seed))).next_int()
+        self._counter = first if counter is None else int(str(counter))
+
+    def partition(  # noqa: PLR0917 - Kafka's own signature
+        self,
+        topic: str,
+        key: object,  # noqa: ARG002 - the contract hands it over
+        key_bytes: bytes | None,
+        value: object,  # noqa: ARG002 - the same
+        value_bytes: bytes | None,  # noqa: ARG002 - the same
+        cluster: Cluster,
+    ) -> int:
+        """The partition: of all for a key, by turns of those with a leader for none."""
+        partitions = cluster.partitions_of(topic)
+        if not len(partitions):
+            raise InvalidConfigError("topic", "the cluster has no such topic", topic)
+        if key_bytes is not None:
+            return _to_positive(murmur2(key_bytes)) % len(partitions)
+        turn = self._counter
+        self._counter = (turn + 1 + (1 << 31)) % (1 << 32) - (1 << 31)  # an int of Java's
+        led = [i for i, p in enumerate(partitions.tolist()) if cluster.leader[p] >= 0]
+        if led:
+            return led[_to_positive(turn) % len(led)]
+        return _to_positive(turn) % len(partitions)
+
+    def close(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,199 @@
+"""What a serializer makes of a key: the same key, other bytes, another partition.
+
+A partitioner sees bytes. "42" as a string, an int, a long, or in Avro behind a registry's header
+are different bytes, and two topics that hold one key in two forms cannot be joined. These are the
+bytes of Kafka's own serializers (``org.apache.kafka.common.serialization``, 4.3.1), of Confluent's
+wire format, and of JSON as it is commonly spaced. `forms` shows one key in all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from partage.errors import InvalidKeysError
+
+__all__ = [
+    "JSON_SPACINGS",
+    "avro_long",
+    "avro_string",
+    "double",
+    "float_",
+    "forms",
+    "int_",
+    "java_hash_of_long",
+    "json_key",
+    "long_",
+    "registry_framed",
+    "short",
+    "string",
+    "uuid_text",
+]
+
+
+def string(key: str) -> bytes:
+    """``StringSerializer``: UTF-8; a lone surrogate becomes a question mark, as in Java.
+
+    >>> string("42")
+    b'42'
+    """
+    return key.encode("utf-8", "replace")
+
+
+def _packed(layout: str, key: float, name: str) -> bytes:
+    try:
+        return struct.pack(layout, key)
+    except (struct.error, OverflowError) as e:
+        raise InvalidKeysError(f"does not fit {name}", where="a key", value=key) from e
+
+
+def short(key: int) -> bytes:
+    """``ShortSerializer``: 2 bytes, big-endian. Raises InvalidKeysError where it does not fit."""
+    return _packed(">h", key, "a short")
+
+
+def int_(key: int) -> bytes:
+    """``IntegerSerializer``: 4 bytes, big-endian. Raises InvalidKeysError where it does not fit.
+
+    >>> int_(42).hex(), int_(-1).hex()
+    ('0000002a', 'ffffffff')
+    """
+    return _packed(">i", key, "an int of 32 bits")
+
+
+def long_(key: int) -> bytes:
+    """``LongSerializer``: 8 bytes, big-endian. Raises InvalidKeysError where it does not fit.
+
+    >>> long_(42).hex()
+    '000000000000002a'
+    """
+    return _packed(">q", key, "a long of 64 bits")
+
+
+def float_(key: float) -> bytes:
+    """``FloatSerializer``: 4 bytes of IEEE 754, big-endian."""
+    return _packed(">f", key, "a float")
+
+
+def double(key: float) -> bytes:
+    """``DoubleSerializer``: 8 bytes of IEEE 754, big-endian."""
+    return _packed(">d", key, "a double")
+
+
+def uuid_text(key: object) -> bytes:
+    """``UUIDSerializer``: not 16 bytes but the text, in small letters.
+
+    >>> uuid_text("0B7E3A52-9F3C-4E9C-8F4A-5B1D2C3E4F50")[:13]
+    b'0b7e3a52-9f3c'
+    """
+    digits = str(key).replace("-", "").removeprefix("urn:uuid:").lower()
+    if len(digits) != 32 or set(digits) - set("0123456789abcdef"):
+        raise InvalidKeysError("is no UUID", where="a key", value=key)
+    cuts = (0, 8, 12, 16, 20, 32)
+    return "-".join(digits[a:b] for a, b in zip(cuts, cuts[1:], strict=False)).encode()
+
+
+def avro_long(key: int) -> bytes:
+    """Avro's int and long: zigzag, then seven bits a byte, the low ones first.
+
+    >>> avro_long(42).hex(), avro_long(-1).hex()
+    ('54', '01')
+    """
+    if not -(1 << 63) <= key < 1 << 63:
+        raise InvalidKeysError("does not fit a long of 64 bits", where="a key", value=key)
+    rest, out = (key << 1) ^ (key >> 63), bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes([*out, rest])
+
+
+def avro_string(key: str) -> bytes:
+    """Avro's string: its length as `avro_long`, then UTF-8.
+
+    >>> avro_string("42")
+    b'\\x0442'
+    """
+    text = key.encode()
+    return avro_long(len(text)) + text
+
+
+def registry_framed(payload: bytes, schema_id: int) -> bytes:
+    """Confluent's wire format: a zero byte, the schema's id in 4 bytes, the payload.
+
+    The id is part of the bytes that are hashed: the same key registered under another subject, in
+    another registry, or after the schema evolved, is in another partition.
+
+    >>> registry_framed(avro_string("42"), 7).hex()
+    '0000000007043432'
+    """
+    if not 0 <= schema_id < 1 << 31:
+        raise InvalidKeysError(
+            "must be an int of 0 to 2**31 - 1", where="schema_id", value=schema_id
+        )
+    return b"\0" + struct.pack(">i", schema_id) + payload
+
+
+#: Who writes JSON how: separators of items and of key and value.
+JSON_SPACINGS: Mapping[str, tuple[str, str]] = {
+    "compact (Jackson, JavaScript, Go)": (",", ":"),
+    "spaced (Python's json)": (", ", ": "),
+}
+
+
+def json_key(key: object, *, item: str = ",", colon: str = ":") -> bytes:
+    """JSON with these separators; fields in the order given: order is part of the bytes too.
+
+    >>> json_key({"id": 42}), json_key({"id": 42}, colon=": ")
+    (b'{"id":42}', b'{"id": 42}')
+    """
+    try:
+        return json.dumps(key, separators=(item, colon), ensure_ascii=False).encode()
+    except (TypeError, ValueError) as e:
+        raise InvalidKeysError("is nothing that JSON has", where="a key", value=key) from e
+
+
+def java_hash_of_long(key: int) -> int:
+    """``Long.hashCode``: what Scala's producer of 0.8 folds for a Long; an Integer's is its value.
+
+    >>> java_hash_of_long(2**32), java_hash_of_long(-1)
+    (1, 0)
+    """
+    h = (key ^ (key >> 32)) & 0xFFFFFFFF
+    return h - (1 << 32) if h >> 31 else h
+
+
+def forms(key: int | str, *, schema_ids: tuple[int, int] = (1, 2)) -> dict[str, bytes]:
+    """One key in every form that can hold it, by the serializer's name.
+
+    >>> [name for name in forms("a") if "Avro" in name]
+    ['Avro string, schema 1', 'Avro string, schema 2']
+    """
+    text = str(key)
+    out: dict[str, bytes] = {"StringSerializer": string(text)}
+    number: int | None = None
+    try:
+        number = int(text) if text == str(int(text)) else None
+    except ValueError:
+        number = None
+    if number is not None:
+        kinds: dict[str, Callable[[int], bytes]] = {
+            "ShortSerializer": short,
+            "IntegerSerializer": int_,
+            "LongSerializer": long_,
+        }
+        for name, make in kinds.items():
+            bits = {"S": 15, "I": 31, "L": 63}[name[0]]
+            if -(1 << bits) <= number < 1 << bits:
+                out[name] = make(number)
+        if -(1 << 63) <= number < 1 << 63:
+            for one in schema_ids:
+                out[f"Avro long, schema {one}"] = registry_framed(avro_long(number), one)
+    for one in schema_ids:
+        out[f"Avro string, schema {one}"] = registry_framed(avro_string(text), one)
+    value: Any = {"id": key}
+    for who, (item, colon) in JSON_SPACINGS.items():
+        out[f"JSON, {who}"] = json_key(value, item=item, colon=colon)
+    return out
