@@ -73,13 +73,13 @@ class CoordinatorMoves:
     """
 
     by_partition: Mapping[int, Sequence[Move]] = field(default_factory=dict)
-    _next: int = -1
+    #: Up to where moves have been told; None before the group's first record.
+    place: Place | None = None
 
     def until(self, place: Place) -> Iterator[Move]:
         """Moves since the group's place before, up to this one."""
-        moves = self.by_partition.get(place.partition, ())
-        if self._next < 0:  # what was before the group concerns nobody
-            self._next = sum(move.place < place for move in moves)
-        while self._next < len(moves) and moves[self._next].place <= place:
-            yield moves[self._next]
-            self._next += 1
+        before, self.place = self.place, place
+        if before is not None:  # what was before the group concerns nobody
+            for move in self.by_partition.get(place.partition, ()):
+                if before < move.place <= place:
+                    yield move

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from partage.errors import InvalidCaptureError
+from partage.history.blob import packed, unpacked
 from partage.history.classic import ClassicGroup, ClassicRecord, Generation, Life
 from partage.history.clusters import ClusterHistory
 from partage.history.commits import CommitRun
@@ -91,6 +93,48 @@ class GroupHistory:
         """Generations skipped between two in the log, and epochs of which it has no trace."""
         server = self._server.state.missing if self._server is not None else 0
         return self._classic.missing_within + self._missing + server
+
+    def stored(self) -> bytes:
+        """The state as a blob: `taken_up` goes on from it as if there had been no break."""
+        return packed({
+            "classic": self._classic, "server": self._server.state if self._server else None,
+            "gone": self._gone, "at": self._at, "opened": self._opened,
+            "previous": self._previous, "missing": self._missing, "number": self._number,
+            "pauses": self._pauses.partitions, "reasons": self._reasons.state,
+            "learnt": self.book.learnt, "moves": self._moves.place,
+        })  # fmt: skip
+
+    @classmethod
+    def taken_up(
+        cls,
+        blob: bytes,
+        clusters: ClusterHistory,
+        session_timeout_ms: int | None = None,
+        moves: Mapping[int, Sequence[Move]] | None = None,
+    ) -> GroupHistory:
+        """A history from its stored state; the other arguments are those of a new one.
+
+        Raises:
+            InvalidCaptureError: the blob is of another version, or damaged.
+        """
+        was = unpacked(blob)
+        new = cls(clusters, session_timeout_ms, moves)
+        try:
+            new._classic, new._gone, new._at = was["classic"], was["gone"], was["at"]
+            new._opened, new._previous = was["opened"], was["previous"]
+            new._missing, new._number = was["missing"], was["number"]
+            for topic_id, name in was["learnt"].items():
+                new.book.learn(topic_id, name)
+            if was["server"] is not None:
+                new._server = ServerGroup(was["server"], new.book)
+            new._pauses = PauseTracker(was["pauses"])
+            new._reasons = Reasons(clusters, new._pauses, session_timeout_ms, was["reasons"])
+            new._moves.place = was["moves"]
+        except (KeyError, AttributeError, TypeError):
+            raise InvalidCaptureError(
+                "stored state: not that of a group; rebuild it from the log"
+            ) from None
+        return new
 
     def feed(self, record: GroupRecord) -> Iterator[Found]:
         """What the record completes: generations once the next one begins, lives, events."""

@@ -75,6 +75,14 @@ class Ownership:
         else:
             self._become(found.number, time_ms, self._assigned(found), None)
 
+    def state(self) -> tuple[dict[_Key, Interval], dict[_Key, Interval]]:
+        """What lasts and what has just ended: plain values, for `partage.history.blob`."""
+        return self._open, self._ended
+
+    def take_up(self, state: tuple[dict[_Key, Interval], dict[_Key, Interval]]) -> None:
+        """Go on from a state as `state` gave it."""
+        self._open, self._ended = state
+
     def finish(self) -> Iterator[Interval]:
         """The intervals that ended at last, and those that last when the log ends."""
         yield from self._ended.values()

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from partage.history.commits import CommitRun
 
-__all__ = ["Pause", "PauseTracker"]
+__all__ = ["Pause", "PauseTracker", "Waits"]
 
 #: Rebalances that may wait for a partition's next commit; of older ones it is not known.
 _MOST_WAITING = 64
@@ -52,7 +52,7 @@ class Pause(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Partition:
+class Waits:
     """What one partition's commits have told so far.
 
     Attributes:
@@ -79,6 +79,9 @@ class _Partition:
 class PauseTracker:
     """The pauses of one group: feed rebalances and runs of commits in log order.
 
+    Attributes:
+        partitions: the state of each partition, by topic and number.
+
     >>> tracker, run = PauseTracker(), CommitRun.of("g", "t", 0, 1_000, 7)
     >>> tracker.commits(run), tracker.rebalance(0, 4, [("t", 0)])
     ([], [])
@@ -87,8 +90,8 @@ class PauseTracker:
     [(3000, 2)]
     """
 
-    def __init__(self) -> None:
-        self._partitions: dict[tuple[str, int], _Partition] = {}
+    def __init__(self, partitions: dict[tuple[str, int], Waits] | None = None) -> None:
+        self.partitions = {} if partitions is None else partitions
 
     def rebalance(
         self, incarnation: int, generation: int, partitions: Iterable[tuple[str, int]]
@@ -105,7 +108,7 @@ class PauseTracker:
         """
         given_up = []
         for topic, number in partitions:
-            state = self._partitions.setdefault((topic, number), _Partition())
+            state = self.partitions.setdefault((topic, number), Waits())
             pause = Pause(
                 incarnation, generation, topic, number, state.last_ms, None, None, state.usual_ms
             )
@@ -117,7 +120,7 @@ class PauseTracker:
 
     def commits(self, run: CommitRun) -> list[Pause]:
         """Commits of one partition that stand here; the pauses that end with them."""
-        state = self._partitions.setdefault((run.topic, run.partition), _Partition())
+        state = self.partitions.setdefault((run.topic, run.partition), Waits())
         if not run.commits:  # tombstones: what was committed before is forgotten
             state.last_offset = None
             return []
@@ -132,7 +135,7 @@ class PauseTracker:
         state.fresh = True
         return ended
 
-    def _ended(self, pause: Pause, run: CommitRun, state: _Partition) -> Pause:
+    def _ended(self, pause: Pause, run: CommitRun, state: Waits) -> Pause:
         rewind = None
         if state.last_offset is not None and run.first_offset is not None:
             rewind = max(0, state.last_offset - run.first_offset)
@@ -140,16 +143,16 @@ class PauseTracker:
 
     def last_ms(self, topic: str, partition: int) -> int | None:
         """Time of a partition's newest commit so far; None if there was none."""
-        state = self._partitions.get((topic, partition))
+        state = self.partitions.get((topic, partition))
         return None if state is None else state.last_ms
 
     def usual_ms(self, topic: str, partition: int) -> int | None:
         """The usual time between two commits of a partition; None where it is not known."""
-        state = self._partitions.get((topic, partition))
+        state = self.partitions.get((topic, partition))
         return None if state is None else state.usual_ms
 
     def finish(self) -> Iterator[Pause]:
         """Pauses whose partition has no commit any more before the log ends."""
-        for state in self._partitions.values():
+        for state in self.partitions.values():
             yield from state.waiting
             state.waiting = []

@@ -21,12 +21,15 @@ class TopicBook:
 
     def __init__(self, clusters: ClusterHistory) -> None:
         self._clusters = clusters
+        #: Ids that records have named, and the metadata has not.
+        self.learnt: dict[str, str] = {}
         index = clusters.index
         self._names = {i: name for i, name in zip(index.ids, index.topics, strict=True) if i}
 
     def learn(self, topic_id: str, name: str) -> None:
         """A record says that this id is of the topic of this name."""
-        self._names.setdefault(topic_id, name)
+        if topic_id not in self._names:
+            self._names[topic_id] = self.learnt[topic_id] = name
 
     def name_of(self, topic_id: str) -> str:
         """The name of a topic id; the id itself where nobody knows."""

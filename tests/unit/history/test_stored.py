@@ -1,0 +1,91 @@
+"""A group's state as a blob: taken up again it goes on as if there had been no break."""
+
+from __future__ import annotations
+
+import random
+import zlib
+
+import pytest
+
+from captured import clusters, group_records
+from partage.errors import InvalidCaptureError
+from partage.history.blob import VERSION, packed, unpacked
+from partage.history.clusters import ClusterHistory
+from partage.history.groups import GroupHistory
+from partage.history.ownership import Ownership
+from partage.history.records import Place
+from rebuilt import SESSION_MS, commit_runs, moves, rebuilt, record
+
+
+def in_order(group: str) -> list:
+    rows = [(Place(r["partition"], r["offset"]), 0, r) for r in group_records()[group]]
+    rows += [(run.first_place, 1, run) for run in commit_runs().get(group, [])]
+    return sorted(rows, key=lambda one: one[:2])
+
+
+@pytest.mark.parametrize(
+    "group", ["checkout-workers", "pos-terminals", "ship-join", "work-queue-2", "one-off #1"]
+)
+def test_a_broken_history_is_the_whole_one(group: str) -> None:
+    """Stored and taken up at random places, every group gives what it gives in one go."""
+    draw = random.Random(group)
+    rows = in_order(group)
+    breaks = set(draw.sample(range(len(rows)), min(25, len(rows))))
+    history = GroupHistory(clusters(), SESSION_MS, moves())
+    found = []
+    for i, (_, kind, row) in enumerate(rows):
+        if i in breaks:
+            history = GroupHistory.taken_up(history.stored(), clusters(), SESSION_MS, moves())
+        found.extend(history.commits(row) if kind else history.feed(record(row)))
+    found.extend(history.finish())
+    whole, wanted = rebuilt(group)
+    assert found == list(wanted)
+    assert (history.missing_before, history.missing_within, history.incarnation) == (
+        whole.missing_before, whole.missing_within, whole.incarnation,
+    )  # fmt: skip
+
+
+def test_intervals_go_on() -> None:
+    """What lasts can be stored too."""
+    owned = Ownership(lambda *_: None)
+    for found in rebuilt("billing")[1][:40]:
+        if hasattr(found, "first") or hasattr(found, "what"):
+            list(owned.feed(found))
+    other = Ownership(lambda *_: None)
+    other.take_up(unpacked(packed(owned.state())))
+    assert list(other.finish()) == list(owned.finish())
+
+
+def test_the_blob_of_another_version_is_refused() -> None:
+    """Whoever meets a layout that it does not know says so, and reads nothing."""
+    blob = GroupHistory(ClusterHistory([])).stored()
+    assert blob[:4] == b"PGH" + bytes([VERSION])
+    with pytest.raises(InvalidCaptureError, match=f"layout {VERSION + 1}"):
+        GroupHistory.taken_up(blob[:3] + bytes([VERSION + 1]) + blob[4:], ClusterHistory([]))
+
+
+def test_damaged_blobs_are_refused() -> None:
+    """Cut off, changed or foreign bytes are an error of ours, whatever they are."""
+    blob = rebuilt("one-off #1")[0].stored()
+    draw = random.Random(5)
+    foreign = [b"", b"PGH", b"PK\3\4", packed([1, 2]), packed({"classic": 1})]
+    bombs = [
+        b"PGH\1" + zlib.compress(text)
+        for text in (
+            b"{",
+            b'{"o":["Nobody",{}]}',
+            b'{"x":1}',
+            b'{"o":["Place",{"a":1}]}',
+            b"[" * 99_999,
+        )
+    ]
+    cut = [blob[: draw.randrange(len(blob))] for _ in range(20)]
+    for bad in (*foreign, *bombs, *cut):
+        with pytest.raises(InvalidCaptureError, match="rebuild it from the log"):
+            GroupHistory.taken_up(bad, ClusterHistory([]))
+
+
+def test_only_listed_classes_are_stored() -> None:
+    """A value of a class that is not in the list is a mistake of ours, told at once."""
+    with pytest.raises(TypeError, match="cannot be stored"):
+        packed({"a": object()})
