@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from partage.history.records import MemberState
-from partage.model import Assignment
 from partage.model.index import Int32Array
 from partage.simulation.absences import Absence, session_timeout_ms
 from partage.simulation.consumers import Consumer
@@ -324,13 +323,10 @@ class _Life:
 
     def _remembers(self, one: Consumer) -> None:
         """What a member knows that has just got what it holds."""
-        if self.decider is not None and len(one.held):
-            part: Assignment = Assignment.from_lists(
-                self.cluster.index, (one.state.id,), [one.held]
-            )
-            one.memory = self.decider.strategy.on_assignment(part, None, one.generation, None)
-        else:
+        if self.decider is None or not len(one.held):
             one.memory = None
+        else:
+            one.memory = self.decider.recalls(one, self.cluster.index)
 
     def _protocol(self, scene: Scene) -> str:
         own = self.policy.protocol == OWN

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from partage.history.problems import group_as_sent
 from partage.history.records import MemberState
-from partage.model import NO_GENERATION, Assignment, Group
+from partage.model import NO_GENERATION, Group
 from partage.model.index import Index
 from partage.simulation.absences import Absence, session_timeout_ms
 from partage.simulation.consumers import EMPTY, Consumer
@@ -111,8 +111,7 @@ def _consumer(member: MemberState, scene: Scene, decider: Decider, index: Index)
     before = max(scene.generation.number - 1, NO_GENERATION)
     made = Consumer(member.owner, member, held, last, NO_GENERATION if started else before)
     if not started:
-        part: Assignment = Assignment.from_lists(index, (member.id,), [held])
-        made.memory = decider.strategy.on_assignment(part, None, before, None)
+        made.memory = decider.recalls(made, index)
     return made
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from partage.errors import PartageError
 from partage.groups.api import Strategy
 from partage.model import Assignment, Cluster, Group, Plan, Problem
-from partage.model.index import Int32Array
+from partage.model.index import Index, Int32Array
 from partage.simulation.consumers import EMPTY, Consumer, as_owned, last_owners, owners, sent
 from partage.simulation.policies import CONSUMER, Policy
 from partage.statuses import DONE, FAILED, REFUSED
@@ -57,6 +57,19 @@ class Decider:
 
     policy: Policy
     strategy: Strategy
+
+    def recalls(self, one: Consumer, index: Index) -> object:
+        """What a member remembers that has just got what it holds; by its contract.
+
+        A strategy that raises here has nothing to remember; `round` tells of it.
+        """
+        part: Assignment = Assignment.from_lists(index, (one.state.id,), [one.held])
+        try:
+            return self.strategy.on_assignment(part, None, one.generation, None)
+        except MemoryError:
+            raise
+        except Exception:  # noqa: BLE001 - foreign code may raise anything
+            return None
 
     def round(
         self,
