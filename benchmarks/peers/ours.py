@@ -13,7 +13,6 @@ from partage.groups.registry import find
 from partage.kernels import warm_up
 from partage.model import Problem
 
-
 ONCE = (1, 1, 0.0, 0.0)
 
 
