@@ -44,7 +44,7 @@ class Client:
 
     def __post_init__(self) -> None:
         where = f"client {self.process}"
-        if not isinstance(self.capacity, int) or self.capacity < 1:
+        if not _is_int(self.capacity) or self.capacity < 1:
             raise InvalidProblemError(
                 "must be an int >= 1", path=f"{where}.capacity", value=self.capacity
             )
@@ -55,12 +55,16 @@ class Client:
                 value=str(task),
             )
         for task, lag in self.lags.items():
-            if not isinstance(lag, int) or not -3 <= lag < 2**63 or lag == -1:
+            if not _is_int(lag) or not -3 <= lag < 2**63 or lag == -1:
                 raise InvalidProblemError(
                     "must be an int64 >= 0, or -2 (runs it) or -3 (unknown)",
                     path=f"{where}.lags.{task}",
                     value=lag,
                 )
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ were looked at is passed over, and a round without any change ends the search.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,7 +134,17 @@ class FlowGraph:
     "int64(int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1],"
     " int64[::1], int64[::1])"
 )
-def _fill(start, origin, end, residual, flow, forward, counter, parent, queue):  # type: ignore[no-untyped-def]
+def _fill(  # noqa: PLR0917 - a kernel takes arrays by place
+    start: Any,
+    origin: Any,
+    end: Any,
+    residual: Any,
+    flow: Any,
+    forward: Any,
+    counter: Any,
+    parent: Any,
+    queue: Any,
+) -> int:
     nodes = len(start) - 1
     sink = nodes - 1
     total = 0
@@ -180,9 +191,19 @@ def _fill(start, origin, end, residual, flow, forward, counter, parent, queue): 
     "int64(int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1],"
     " int64[::1], int64[::1], int64[::1], int64[::1])"
 )
-def _cheapen(  # type: ignore[no-untyped-def]
-    start, origin, end, cost, residual, flow, forward, counter, distance, parent, stale
-):
+def _cheapen(  # noqa: PLR0917 - a kernel takes arrays by place
+    start: Any,
+    origin: Any,
+    end: Any,
+    cost: Any,
+    residual: Any,
+    flow: Any,
+    forward: Any,
+    counter: Any,
+    distance: Any,
+    parent: Any,
+    stale: Any,
+) -> int:
     nodes = len(start) - 1
     cancelled = 0
     while True:

@@ -13,6 +13,8 @@ __all__ = ["ProcessId", "TaskId", "early_task_hash", "process_hash", "task_hash"
 _TASK = re.compile(
     r"(?:(?P<topology>.*?)__)?(?P<subtopology>-?\d+)_(?P<partition>-?\d+)", re.DOTALL
 )
+#: A topic's name has at most 249 characters, and so must a topology's.
+_LONGEST = 4096
 _INT32 = range(-(2**31), 2**31)
 
 
@@ -48,7 +50,7 @@ class TaskId(NamedTuple):
         Raises:
             InvalidProblemError: the text is no task, or a number is beyond int32.
         """
-        found = _TASK.fullmatch(text) if isinstance(text, str) and len(text) < 4096 else None
+        found = _TASK.fullmatch(text) if len(text) < _LONGEST else None
         if found:
             numbers = found["subtopology"], found["partition"]
             if max(map(len, numbers)) <= 11:
@@ -83,7 +85,7 @@ class ProcessId(NamedTuple):
         Raises:
             InvalidProblemError: the text is no UUID.
         """
-        digits = text.replace("-", "") if isinstance(text, str) else ""
+        digits = text.replace("-", "")
         if not re.fullmatch("[0-9a-fA-F]{32}", digits):
             raise InvalidProblemError("must be a UUID", path="process", value=text)
         return cls.from_bytes(bytes.fromhex(digits))

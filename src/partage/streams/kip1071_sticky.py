@@ -6,8 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from partage.errors import InvalidConfigError, InvalidProblemError
-from partage.javaorder import hash_order, string_hash, string_order_key, table_for_capacity
-from partage.javaorder import string_ranks
+from partage.javaorder import (
+    hash_order,
+    string_hash,
+    string_order_key,
+    string_ranks,
+    table_for_capacity,
+)
 from partage.streams.javaheap import JavaHeap
 
 __all__ = ["ServerMember", "ServerPlan", "ServerSticky", "ServerSubtopology"]

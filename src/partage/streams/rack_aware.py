@@ -110,21 +110,20 @@ class RackOptimizer:
             moved = False
             for one, other in combinations(self._clients, 2):
                 if self._rack[one] != self._rack[other]:
-                    moved |= self._exchange(
-                        board, one, other, (traffic, non_overlap), may_swap, groups
-                    )
+                    costs = traffic, non_overlap
+                    moved |= self._exchange(board, (one, other), costs, may_swap, groups)
             if not moved:
                 return
 
     def _exchange(
         self,
         board: Board,
-        one: int,
-        other: int,
+        pair: tuple[int, int],
         costs: tuple[int, int],
         may_swap: MaySwap,
         groups: list[list[int]],
     ) -> bool:
+        one, other = pair
         forth = _movable(board, one, other, may_swap)
         if not forth:
             return False
@@ -132,9 +131,9 @@ class RackOptimizer:
         if not back:
             return False
         tasks = sorted(forth + back)
-        pair = sorted((one, other))
-        held = np.array([[task in board.standby[client] for client in pair] for task in tasks])
-        cost = self._cost(self._standby_misses[np.ix_(tasks, pair)], held, *costs)
+        ends = sorted(pair)
+        held = np.array([[task in board.standby[client] for client in ends] for task in tasks])
+        cost = self._cost(self._standby_misses[np.ix_(tasks, ends)], held, *costs)
         if self._balanced_standbys:
             rows = {task: row for row, task in enumerate(tasks)}
             kept = [[rows[task] for task in group if task in rows] for group in groups]
@@ -144,8 +143,8 @@ class RackOptimizer:
         moved = False
         for task, old, new in zip(tasks, held.argmax(axis=1).tolist(), owners, strict=True):
             if old != new:
-                board.unassign_standby(pair[old], task)
-                board.assign_standby(pair[new], task)
+                board.unassign_standby(ends[old], task)
+                board.assign_standby(ends[new], task)
                 moved = True
         return moved
 
@@ -199,7 +198,7 @@ def rack_misses(
     for row, task in zip(misses, problem.tasks, strict=True):
         its = known.get(task)
         for replicas in partitions(its) if its else ():
-            row += 1
+            np.add(row, 1, out=row)
             for rack in replicas or ():
                 if rack in column:
                     row[column[rack]] -= 1

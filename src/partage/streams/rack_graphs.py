@@ -58,7 +58,8 @@ def balance_subtopology(
     forgets what is held.
 
     Args:
-        held, cost: see `min_traffic`.
+        held: see `min_traffic`.
+        cost: see `min_traffic`.
         groups: rows of each group in order; together every row once.
     """
     tasks, clients = held.shape

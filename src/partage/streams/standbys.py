@@ -27,9 +27,10 @@ class StandbyPlacement(Protocol):
 
 
 class DefaultStandbys:
-    """Each standby to the least loaded client without a copy (``DefaultStandbyTaskAssignor`` 4.3.1).
+    """Each standby to the least loaded client without a copy.
 
     Ties go to the lower process id. Cost: O(log C) for each of T tasks times N standbys.
+    Exact to ``DefaultStandbyTaskAssignor`` 4.3.1.
 
     >>> from partage.streams import Client, ProcessId, Settings, TaskId
     >>> problem = TaskProblem([Client(ProcessId(0, 1)), Client(ProcessId(0, 2))], [TaskId(0, 0)],
@@ -46,11 +47,17 @@ class DefaultStandbys:
         """Give each task its standbys, in the order given."""
         give_to_least_loaded(board, ((task, self._replicas) for task in tasks))
 
-    def may_balance(self, source: int, destination: int) -> bool:
+    def may_balance(self, source: int, destination: int) -> bool:  # noqa: ARG002 - the contract
         """Always."""
         return True
 
-    def may_swap(self, board: Board, source: int, destination: int, task: int) -> bool:
+    def may_swap(
+        self,
+        board: Board,  # noqa: ARG002 - the contract gives every placement all of them
+        source: int,  # noqa: ARG002
+        destination: int,  # noqa: ARG002
+        task: int,  # noqa: ARG002
+    ) -> bool:
         """Always."""
         return True
 

@@ -72,11 +72,15 @@ class TagAwareStandbys:
                 missing[task] = self.spread(board, task, active_at[task])
         # Kafka's map got every task at first, and lost those that are done.
         for task in self._problem.task_hash_order(order):
-            for _ in range(missing[task]):
-                client = least_loaded(board, lambda one, t=task: not board.holds(one, t))
-                if client is None:
-                    break
-                board.assign_standby(client, task)
+            self._give_anywhere(board, task, missing[task])
+
+    @staticmethod
+    def _give_anywhere(board: Board, task: int, copies: int) -> None:
+        for _ in range(copies):
+            client = least_loaded(board, lambda one: not board.holds(one, task))
+            if client is None:
+                return
+            board.assign_standby(client, task)
 
     def spread(self, board: Board, task: int, active_at: int) -> int:
         """Place standbys on unused tags; how many could not be. Tries one even where N is 0."""

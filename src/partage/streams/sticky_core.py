@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from partage.errors import UnsupportedProblemError
 from partage.streams.board import Board
-from partage.streams.ids import TaskId, task_hash, task_order_key
 from partage.streams.hashing import tasks_in_hash_order
+from partage.streams.ids import TaskId, task_hash, task_order_key
 from partage.streams.problem import TaskProblem
 
 __all__ = ["StickyCore", "TaskPairs"]

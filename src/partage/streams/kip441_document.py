@@ -1,0 +1,259 @@
+"""KIP-441 as its document printed it, before it was built otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.errors import InvalidConfigError, InvalidProblemError
+from partage.streams.board import Board
+from partage.streams.plan import TaskPlan
+from partage.streams.problem import TaskProblem
+from partage.streams.settings import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
+
+__all__ = ["Kip441Document", "Movement"]
+
+_RUNNING, _CAUGHT_UP, _UNKNOWN = -1, 0, 1
+
+
+@dataclass(frozen=True)
+class Movement:
+    """An active task that is to leave one client for another; numbers of all three."""
+
+    task: int
+    source: int
+    destination: int
+
+
+class Kip441Document:
+    """Rank, propose a balance, and rebalance only when a proposed move has become possible.
+
+    What the document prints: each (task, instance) has a rank by its lag against
+    ``acceptable_recovery_lag``; a balanced proposal of active stateful tasks is made under
+    ``balance_factor``; movements are the differences between what runs and the proposal; a
+    movement is *available* if its destination has rank 0; the check answers whether one is,
+    and only then a rebalance follows. Stateful actives, standbys and stateless tasks are
+    assigned apart.
+
+    What the fragment leaves out, and how it is filled in here (from the first
+    implementation of April 2020, and the parameters of the KIP's page):
+
+    * rank: -1 where the task runs (lag -2), 0 up to the acceptable lag, 1 where the lag is
+      unknown, else the lag itself;
+    * ``proposeBalancedAssignment``: tasks round robin over clients by id; then, while loads
+      per thread (whole numbers) differ by more than ``balance_factor``, the lowest task of
+      the fullest client moves to the emptiest; ties by id;
+    * where tasks run meanwhile: as before if every task ran on one caught-up client and
+      loads are within the factor; else at its caught-up owner, else at the caught-up (else
+      best ranked) client with the fewest tasks; then tasks move, last id first, from fuller
+      to emptier clients that are caught up until loads are within the factor;
+    * ``num_standbys``: the next best ranked clients without a copy, the emptier first;
+    * warm-ups: the first ``max_warmup_replicas`` movements whose destination has no copy;
+    * stateless tasks: clients by id are filled up to ceil(all tasks / all threads) tasks a
+      thread, then the emptiest.
+
+    ``probing`` of the plan: whether a movement is still to come. Racks and tags are unknown
+    to the document.
+
+    Where it differs from what was shipped, see `partage.streams.high_availability`: there is
+    no factor, lags sort as plain numbers, every task that is behind moves at once, and every
+    movement makes the leader probe again.
+
+    >>> from partage.streams import Client, ProcessId, TaskId
+    >>> tasks = [TaskId(group, number) for group in range(3) for number in range(3)]
+    >>> lags = dict.fromkeys(tasks, 0)
+    >>> clients = [Client(ProcessId(0, 1), 6, lags=lags), Client(ProcessId(0, 2), 2, lags=lags)]
+    >>> proposed = Kip441Document(balance_factor=2).propose(TaskProblem(clients, tasks, tasks))
+    >>> [str(task) for task, owner in zip(tasks, proposed) if owner == 1]
+    ['0_1', '1_0', '1_2', '2_1']
+    """
+
+    name = "streams:kip-441-document"
+    exact_to = None
+
+    def __init__(self, balance_factor: int = 1) -> None:
+        if balance_factor < 1:
+            raise InvalidConfigError(
+                "balance_factor", "must be a whole number >= 1", balance_factor
+            )
+        self.balance_factor = balance_factor
+
+    # -- what the document prints ------------------------------------------------------------------
+
+    def check(self, problem: TaskProblem, active: Sequence[int]) -> bool:
+        """Whether a rebalance shall follow.
+
+        Args:
+            problem: with the lags of now.
+            active: the client that runs each task of ``problem.stateful``, in that order.
+
+        Raises:
+            InvalidProblemError: not one client for each stateful task.
+        """
+        return bool(self.available(problem, active))
+
+    def available(self, problem: TaskProblem, active: Sequence[int]) -> list[Movement]:
+        """The proposed movements whose destination has rank 0; see `check`."""
+        ranks = self.rank(problem)
+        return [
+            one
+            for one in self.movements(problem, active)
+            if ranks[one.destination, one.task] == _CAUGHT_UP
+        ]
+
+    def movements(self, problem: TaskProblem, active: Sequence[int]) -> list[Movement]:
+        """Differences between what runs and the balanced proposal, by task; see `check`."""
+        if len(active) != len(problem.stateful):
+            raise InvalidProblemError(
+                "must have one client for each stateful task", path="active", value=len(active)
+            )
+        proposed = self.propose(problem)
+        return [
+            Movement(task, source, destination)
+            for task, source, destination in zip(problem.stateful, active, proposed, strict=True)
+            if source != destination
+        ]
+
+    def rank(self, problem: TaskProblem) -> NDArray[np.int64]:
+        """int64[clients, tasks]: lower is better; what stands at stateless tasks means nothing."""
+        lags = problem.lags
+        ranks: NDArray[np.int64] = lags.copy()
+        ranks[(lags >= 0) & (lags <= problem.settings.acceptable_recovery_lag)] = _CAUGHT_UP
+        ranks[lags == LATEST_OFFSET] = _RUNNING
+        ranks[lags == UNKNOWN_OFFSET_SUM] = _UNKNOWN
+        return ranks
+
+    def propose(self, problem: TaskProblem) -> list[int]:
+        """The client of each stateful task in the balanced proposal, whatever the ranks."""
+        clients = len(problem.clients)
+        owned: list[list[int]] = [[] for _ in range(clients)]
+        for place, task in enumerate(problem.stateful):
+            owned[place % clients].append(task)
+        while True:
+            loads = _loads(owned, problem)
+            fullest, emptiest = loads.index(max(loads)), loads.index(min(loads))
+            if loads[fullest] - loads[emptiest] <= self.balance_factor:
+                break
+            task = min(owned[fullest])
+            owned[fullest].remove(task)
+            owned[emptiest].append(task)
+        owner = {task: client for client, tasks in enumerate(owned) for task in tasks}
+        return [owner[task] for task in problem.stateful]
+
+    # -- what it leaves out -----------------------------------------------------------------------
+
+    def assign(self, problem: TaskProblem) -> TaskPlan:
+        """The whole plan.
+
+        Raises:
+            InvalidProblemError: a client says nothing of a stateful task's lag.
+        """
+        ranks = self.rank(problem)
+        board = Board(problem)
+        active = self._reused(problem, ranks) or self._constrained(problem, ranks)
+        for task, client in zip(problem.stateful, active, strict=True):
+            board.assign_active(client, task)
+        movements = self.movements(problem, active)
+        self._place_standbys(problem, board, ranks)
+        warmups = self._warm_up(problem, board, movements)
+        _place_stateless(problem, board)
+        return TaskPlan.of(problem, board, probing=bool(movements), warmups=warmups)
+
+    def _reused(self, problem: TaskProblem, ranks: NDArray[np.int64]) -> list[int] | None:
+        owners: dict[int, list[int]] = {task: [] for task in problem.stateful}
+        for number, client in enumerate(problem.clients):
+            for name in client.previous_active:
+                task = problem.number_of.get(name)
+                if task in owners:
+                    owners[task].append(number)
+        active = []
+        for task, its in owners.items():
+            if len(its) != 1 or ranks[its[0], task] > _CAUGHT_UP:
+                return None
+            active.append(its[0])
+        owned: list[list[int]] = [[] for _ in problem.clients]
+        for task, owner in zip(problem.stateful, active, strict=True):
+            owned[owner].append(task)
+        loads = _loads(owned, problem)
+        return active if max(loads) - min(loads) <= self.balance_factor else None
+
+    def _constrained(self, problem: TaskProblem, ranks: NDArray[np.int64]) -> list[int]:
+        owned: list[list[int]] = [[] for _ in problem.clients]
+        before = [
+            {problem.number_of.get(task) for task in client.previous_active}
+            for client in problem.clients
+        ]
+        for task in problem.stateful:
+            its = ranks[:, task]
+            best = int(its.min())
+            able = np.flatnonzero(its <= max(best, _CAUGHT_UP)).tolist()
+            stays = [one for one in able if task in before[one] and its[one] <= _CAUGHT_UP]
+            chosen = stays or sorted(able, key=lambda one: (len(owned[one]), one))
+            owned[chosen[0]].append(task)
+        while self._moved_one(problem, ranks, owned):
+            pass
+        owner = {task: client for client, tasks in enumerate(owned) for task in tasks}
+        return [owner[task] for task in problem.stateful]
+
+    def _moved_one(
+        self, problem: TaskProblem, ranks: NDArray[np.int64], owned: list[list[int]]
+    ) -> bool:
+        loads = _loads(owned, problem)
+        clients = range(len(owned))
+        for source in sorted(clients, key=lambda one: (-loads[one], one)):
+            for destination in sorted(clients, key=lambda one: (loads[one], one)):
+                if loads[source] - loads[destination] <= self.balance_factor:
+                    break
+                for task in sorted(owned[source], reverse=True):
+                    if ranks[destination, task] <= _CAUGHT_UP:
+                        owned[source].remove(task)
+                        owned[destination].append(task)
+                        return True
+        return False
+
+    @staticmethod
+    def _place_standbys(problem: TaskProblem, board: Board, ranks: NDArray[np.int64]) -> None:
+        for task in problem.stateful:
+            for _ in range(problem.settings.num_standby_replicas):
+                free = [one for one in range(len(board.count)) if not board.holds(one, task)]
+                if not free:
+                    break
+                board.assign_standby(
+                    min(free, key=lambda one: (ranks[one, task], board.count[one], one)), task
+                )
+
+    @staticmethod
+    def _warm_up(
+        problem: TaskProblem, board: Board, movements: Sequence[Movement]
+    ) -> list[tuple[int, int]]:
+        warmups: list[tuple[int, int]] = []
+        for one in movements:
+            if len(warmups) == problem.settings.max_warmup_replicas:
+                break
+            if not board.holds(one.destination, one.task):
+                board.assign_standby(one.destination, one.task)
+                warmups.append((one.destination, one.task))
+        return warmups
+
+
+def _loads(owned: Sequence[Sequence[int]], problem: TaskProblem) -> list[int]:
+    return [len(tasks) // capacity for tasks, capacity in zip(owned, problem.capacity, strict=True)]
+
+
+def _place_stateless(problem: TaskProblem, board: Board) -> None:
+    a_thread = -(-len(problem.tasks) // sum(problem.capacity))
+    for task in problem.stateless:
+        client = next(
+            (
+                one
+                for one, tasks in enumerate(board.active)
+                if len(tasks) < a_thread * problem.capacity[one]
+            ),
+            None,
+        )
+        if client is None:
+            client = min(range(len(board.active)), key=lambda one: (len(board.active[one]), one))
+        board.assign_active(client, task)

@@ -1,0 +1,80 @@
+"""Task assignors by name. They assign tasks to clients, so they are no strategies of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Protocol
+
+from partage.errors import UnknownStrategyError
+from partage.streams.fallback_prior import FallbackPrior
+from partage.streams.high_availability import HighAvailability
+from partage.streams.kip441_document import Kip441Document
+from partage.streams.legacy_sticky import LegacySticky
+from partage.streams.plan import TaskPlan
+from partage.streams.problem import TaskProblem
+from partage.streams.public_sticky import PublicSticky, PublicStickyPreserving
+from partage.streams.release_0_10_2 import Release0102
+from partage.streams.release_0_11 import Release011
+
+__all__ = ["TaskAssignor", "assignors", "find_assignor"]
+
+
+class TaskAssignor(Protocol):
+    """What every task assignor offers.
+
+    Attributes:
+        name: begins with ``streams:``.
+        exact_to: class and release that it equals, or None where it is nobody's twin.
+    """
+
+    @property
+    def name(self) -> str: ...  # noqa: D102 - see Attributes
+    @property
+    def exact_to(self) -> str | None: ...  # noqa: D102 - see Attributes
+
+    def assign(self, problem: TaskProblem) -> TaskPlan:
+        """The plan for a problem."""
+
+
+_ALL: tuple[Callable[[], TaskAssignor], ...] = (
+    HighAvailability,
+    LegacySticky,
+    FallbackPrior,
+    PublicSticky,
+    PublicStickyPreserving,
+    Kip441Document,
+    Release011,
+    Release0102,
+)
+
+
+def assignors() -> dict[str, TaskAssignor]:
+    """Every task assignor of classic Kafka Streams groups, by name, the default first.
+
+    The coordinator's (`partage.streams.kip1071_sticky.ServerSticky`) takes another problem:
+    members instead of clients, sub-topologies by text.
+
+    >>> list(assignors())[:2]
+    ['streams:high-availability', 'streams:legacy-sticky']
+    """
+    made = [one() for one in _ALL]
+    return {one.name: one for one in made}
+
+
+def find_assignor(name: str) -> TaskAssignor:
+    """The assignor of that name, with or without ``streams:``, or of that Java class.
+
+    Raises:
+        UnknownStrategyError: there is none.
+
+    >>> find_assignor("high-availability").name
+    'streams:high-availability'
+    """
+    known = assignors()
+    for one in known.values():
+        classes = [] if one.exact_to is None else [one.exact_to.split()[0]]
+        if name in {one.name, one.name.removeprefix("streams:"), *classes}:
+            return one
+    close = get_close_matches(name, known, n=2)
+    raise UnknownStrategyError(name, known=list(known), close=close)
