@@ -5,34 +5,29 @@ from __future__ import annotations
 from collections import Counter
 
 from captured import clusters, generations, group_records
-from partage.groups import registry
-from partage.history.replaying import Measured, Replayer
+from partage.history.verdicts import verdict
 
 
 def test_recorded_plans_come_out() -> None:
-    """174 of 179 agree; of the rest four leaders had not yet seen a topic, one is unexplained.
+    """174 of 178 agree; of the rest the leaders had not yet seen a topic.
 
-    Kafka's own classes, fed from this log, give the same 174.
+    Kafka's own classes, fed from this log, give the same 174. A 179th plan was no leader's: it was
+    taken over from the target assignment when the group was migrated (`test_verdicts`).
     """
-    both = [registry.find(name) for name in ("sticky", "cooperative-sticky")]
     counts: Counter = Counter()
     told = {}
     for group in group_records():
-        replayer = Replayer(clusters(), both, lambda *_: Measured())
         for found in generations(group):
-            for row in replayer.feed(found):
-                if row.counts:
-                    counts[row.strategy, row.agrees] += 1
-                    if not row.agrees:
-                        told[group, found.number] = row.detail
+            name, asked = found.first.strategy, verdict(found, clusters())
+            if asked.counts and name in ("sticky", "cooperative-sticky"):
+                counts[name, asked.agrees] += 1
+                if not asked.agrees:
+                    told[group, found.number] = asked.why
     assert counts == {
         ("sticky", True): 47, ("sticky", False): 2,
-        ("cooperative-sticky", True): 127, ("cooperative-sticky", False): 3,
+        ("cooperative-sticky", True): 127, ("cooperative-sticky", False): 2,
     }  # fmt: skip
     assert sorted(told) == [
-        ("checkout-workers", 31), ("clicks-ml", 2), ("clicks-ml", 3),
-        ("sensor-alarms", 3), ("sensor-alarms", 16),
+        ("clicks-ml", 2), ("clicks-ml", 3), ("sensor-alarms", 3), ("sensor-alarms", 16),
     ]  # fmt: skip
-    explained = [why for why in told.values() if why]
-    assert len(explained) == 4
-    assert all(why.startswith("leader's metadata was ") for why in explained)
+    assert all(why.startswith("leader's metadata was ") for why in told.values())
