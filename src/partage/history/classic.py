@@ -126,6 +126,7 @@ class ClassicGroup:
         self._at = record.place
         yield from self._judge_tombstone(record)
         if record.other:
+            yield from self._close()  # even where its tombstone has been lost
             self._epoch = record.epoch if record.epoch is not None else self._epoch
         elif record.state is None:
             yield from self._close()

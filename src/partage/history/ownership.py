@@ -121,7 +121,8 @@ class Ownership:
         lost = [k for k in self._open if k not in now and owner in (None, k[3])]
         for key in lost:
             gone = self._open.pop(key)
-            self._ended[key] = replace(gone, to_ms=time_ms, to_generation=number)
+            end = max(time_ms, gone.from_ms)  # clocks may go backwards, intervals do not
+            self._ended[key] = replace(gone, to_ms=end, to_generation=number)
         for key, interval in now.items():
             if key in self._open:
                 continue

@@ -184,14 +184,13 @@ class ServerGroup:
         state, epoch = self.state, record.value["assignmentEpoch"]
         decided_ms = record.value.get("assignmentTimestamp") or None
         taken = state.target_epoch < 0 and epoch == state.came_from
-        known = state.target_epoch >= 0 and state.members.keys() <= state.targets.keys()
         state.whole = state.whole or taken or epoch <= _FIRST_EPOCH
         given = state.targets | state.fresh
         target = {m: given.get(m, ()) for m in self._present()}
         if state.kind == "share" and state.assignable is None and state.whole:
             state.assignable = ()  # KIP-932: nothing, until the share state is initialised
         before = {m: state.targets[m] for m in target if m in state.targets}
-        decision = TargetInput(target, before, known or state.whole, state.assignable, decided_ms)
+        decision = TargetInput(target, before, state.whole, state.assignable, decided_ms)
         gap = self._gap(epoch, taken=taken)
         state.missing += gap
         self._left_for_good()

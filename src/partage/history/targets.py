@@ -21,7 +21,7 @@ class TargetInput:
         target: member id -> what it was given by role, by topic id or subtopology.
         before: member id -> its target before, in the order of its record; a static member
             that came back has that of the member it replaced.
-        known: whether ``before`` is whole; False where the log does not go back that far.
+        known: whether ``before`` is whole for certain: the log has the group from its beginning.
         assignable: partitions that may be given at all, by topic id (share groups: those
             whose share state is initialised); None for all.
         decided_ms: ``assignmentTimestamp``; None if the record has none: nobody decided,

@@ -111,6 +111,8 @@ def _taken_over(found: Generation) -> Verdict:
 
 def _of_target(found: Generation, clusters: ClusterHistory) -> Verdict:
     name = found.first.strategy or ""
+    if all(m.subscription is None for m in found.first.members):
+        return Verdict(why="all members joined before the log begins")
     if name not in ASSIGNORS or found.target is None:
         return Verdict(why=f"strategy {name or 'unknown'} is not in Partage")
     record = recorded_ids(found)
@@ -120,11 +122,30 @@ def _of_target(found: Generation, clusters: ClusterHistory) -> Verdict:
             return Verdict(agrees=True, judged_by=name, counts=True)
     except PartageError as e:
         return Verdict(agrees=False, why=str(e), judged_by=name, counts=True)
-    if not found.target.known:
+    if not found.target.known and not _covering(found, clusters.at(at)):
         why = "the targets before are not in the log: it begins later than the group"
         return Verdict(agrees=None, why=why, judged_by=name)
     why = _target_explained(found, clusters, at, record) or UNEXPLAINED
     return Verdict(agrees=False, why=why, judged_by=name, counts=True)
+
+
+def _covering(found: Generation, cluster: Cluster) -> bool:
+    """Whether the known members had all there was to have before: nobody is missing then.
+
+    A log that begins later than the group may lack a member whose target has not changed since.
+    """
+    if found.target is None or any(m.subscription is None for m in found.first.members):
+        return False
+    wanted = {t for m in found.first.members if m.subscription for t in m.subscription.topics}
+    count = sum(len(cluster.partitions_of(topic)) for topic in wanted)
+    held = {
+        (topic, p)
+        for roles in found.target.before.values()
+        for _, by_id in roles
+        for topic, numbers in by_id
+        for p in numbers
+    }
+    return len(held) >= count
 
 
 def _target_explained(
