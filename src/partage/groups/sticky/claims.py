@@ -93,6 +93,12 @@ def _cooperative_generation(member: Member) -> int | None:
 
 def _owned(scene: Scene) -> tuple[Int32Array, Int32Array, Int32Array]:
     """(member, topic, number) of every owned partition of a known topic, in visiting order."""
+    if scene.owned is None:
+        scene.owned = _read(scene)
+    return scene.owned
+
+
+def _read(scene: Scene) -> tuple[Int32Array, Int32Array, Int32Array]:
     group = scene.problem.group
     number_of = scene.topic_by_name
     # Claims made from one plan share their tuple of names: it is resolved once.

@@ -104,10 +104,12 @@ class Scene:
         start: int32[K + 1], first spot of each topic (CSR); counts: int32[K].
         dense: int32[T], the cluster's number of each real spot.
         counted: whether every topic's numbers are 0..n-1 (no holes).
+        owned: (member, topic, number) of what members say they own, once somebody has asked.
     """
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
+        self.owned: tuple[Int32Array, Int32Array, Int32Array] | None = None
         self.members = len(problem.group)
         self.topics, self.start, self.dense = _laid_out(problem)
         self.counts: Int32Array = np.diff(self.start)
