@@ -14,6 +14,9 @@ subscription, and the coordinator stores those bytes as they came:
 | `client.id` never set                 | "consumer-GROUP-n" Java, "rdkafka", "kafka-python-…",|
 |                                       | "aiokafka-…" - each library's own default            |
 
+Members of the new protocols (KIP-848, KIP-932, KIP-1071) send no such bytes; there the form of the
+member id tells in one of two cases.
+
 Certainty: ``certain`` where the library's own default client id and the bytes say the same;
 ``likely`` where the bytes alone speak (Go clients that copy Java's layout byte for byte look
 like Java: franz-go, and Sarama in its older versions); ``unknown`` where they do not decide:
@@ -34,6 +37,9 @@ LIBRDKAFKA = "librdkafka"
 #: kafka-python and aiokafka write the same bytes; only their default client ids part them.
 PYTHON = "kafka-python or aiokafka"
 UNKNOWN = "unknown"
+
+#: Characters of a drawn member id: 16 bytes in base64 without padding.
+_DRAWN_ID = 22
 
 #: Default client ids: what a library calls itself when nobody sets ``client.id``.
 _DEFAULTS = (
@@ -62,11 +68,25 @@ def client_of(member: MemberState) -> Client:
     """
     if member.subscription is None:
         return Client(UNKNOWN, "unknown")
-    by_bytes = _by_bytes(member.subscription)
+    heartbeats = member.subscription.version < 0  # KIP-848: no bytes of the client's own
+    by_bytes = _by_id(member.id) if heartbeats else _by_bytes(member.subscription)
     for prefix, name, family in _DEFAULTS:
         if member.client_id.startswith(prefix) and by_bytes == family:
             return Client(name, "certain")
     return Client(by_bytes, "unknown" if by_bytes == UNKNOWN else "likely")
+
+
+def _by_id(member: str) -> str:
+    """The library by the member id, which clients of the new protocols draw themselves.
+
+    Both draw 16 random bytes; Java writes them in URL-safe base64, librdkafka in the ordinary
+    one. An id in two has a character that tells.
+    """
+    if len(member) != _DRAWN_ID:
+        return UNKNOWN
+    if {"+", "/"} & set(member):
+        return LIBRDKAFKA
+    return JAVA if {"-", "_"} & set(member) else UNKNOWN
 
 
 def _by_bytes(sent: Subscription) -> str:

@@ -5,6 +5,7 @@ import pytest
 from captured import generations, group_records, parsed
 from partage.history.clients import JAVA, LIBRDKAFKA, PYTHON, UNKNOWN, Client, client_of
 from partage.history.records import MemberState, Subscription
+from rebuilt import rebalances
 
 KIND = {"java": JAVA, "txn": JAVA, "streams": JAVA, "confluent": LIBRDKAFKA,
         "kafka-python": PYTHON, "aiokafka": PYTHON}  # fmt: skip
@@ -59,3 +60,13 @@ def test_facts_decide(sent: Subscription, client_id: str, wanted: Client) -> Non
 def test_without_a_subscription_nothing_is_known() -> None:
     """Connect workers and damaged bytes have no library."""
     assert client_of(member(None)) == Client(UNKNOWN, "unknown")
+
+
+def test_members_of_the_new_protocol_are_told_by_their_ids() -> None:
+    """Librdkafka's ids are ordinary base64, Java's are URL-safe: never the wrong one is named."""
+    told: dict[str, set[str]] = {}
+    for group in ("py-next", "clicks-v2", "near-readers", "pos-terminals", "work-queue"):
+        members = (m for f in rebalances(group) for m in f.first.members)
+        told[group] = {client_of(m).name for m in members}
+    assert told.pop("py-next") == {LIBRDKAFKA, UNKNOWN}
+    assert all({JAVA} <= names <= {JAVA, UNKNOWN} for names in told.values())
