@@ -32,29 +32,43 @@ class Published:
 
     Args:
         out: the output folder.
+        run: the id of an earlier run in it; None takes the newest.
 
     Attributes:
         summary: the content of ``summary.json``.
 
     Raises:
-        InvalidCaptureError: there is no published run, or not one of this format.
+        InvalidCaptureError: there is no (such) published run, or not one of this format.
 
     >>> Published("no-such-folder")
     Traceback (most recent call last):
     partage.errors.InvalidCaptureError: ...no published run...
     """
 
-    def __init__(self, out: str | Path) -> None:
+    def __init__(self, out: str | Path, run: str | None = None) -> None:
         self.out = Path(out)
-        path = self.out / MANIFEST
+        path = self.out / MANIFEST if run is None else _of_run(self.out, run)
         self._manifest = _object(path)
         if self._manifest.get("format") != FORMAT:
             what = "written by another version of Partage; run partage replay again"
             raise InvalidCaptureError(f"{path}: {what}")
         self.summary = _object(self.out / str(self._manifest.get("summary", SUMMARY)))
 
-    def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """A table, or some of its columns.
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of the tables that the run has."""
+        found = self._manifest.get("tables")
+        return tuple(found) if isinstance(found, dict) else ()
+
+    def table(
+        self, name: str, columns: Sequence[str] | None = None, *, where: Any = None
+    ) -> pa.Table:
+        """A table, or some of its columns, or some of its rows.
+
+        Args:
+            name: of the table.
+            columns: those to read; None reads all. One that the run does not have is left out.
+            where: an expression of ``pyarrow.compute``: only what fulfils it is read.
 
         Raises:
             InvalidCaptureError: a file of it cannot be read.
@@ -68,10 +82,21 @@ class Published:
         wanted = None if columns is None else list(columns)
         try:
             paths = [self.out / f["path"] for f in self._manifest["tables"][name]]
-            return pa.concat_tables(parquet.ParquetFile(p).read(wanted) for p in paths)
+            if where is None:
+                return pa.concat_tables(parquet.ParquetFile(p).read(wanted) for p in paths)
+            return parquet.read_table(paths, columns=wanted, filters=where, partitioning=None)
         except (pa.ArrowException, OSError, KeyError, TypeError) as e:
             what = f"table {name} cannot be read ({e}); run partage replay again"
             raise InvalidCaptureError(f"{self.out}: {what}") from None
+
+
+def _of_run(out: Path, run: str) -> Path:
+    """The manifest of an earlier run; its name must not lead out of the folder."""
+    known = sorted(p.parent.name for p in out.glob(f"runs/*/{MANIFEST}"))
+    if run not in known:
+        told = ", ".join(known[-5:]) or "none"
+        raise InvalidCaptureError(f"{out}: no run {run!r}; the newest are: {told}")
+    return out / "runs" / run / MANIFEST
 
 
 def _object(path: Path) -> dict[str, Any]:

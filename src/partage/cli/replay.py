@@ -81,7 +81,6 @@ def replay_and_report(
         Exit: 3 if a plan of a strategy failed the judge; everything has been written then.
     """
     from partage.pipeline.replay import replay as run
-    from partage.report.data import read_run
     from partage.report.html import environment
     from partage.report.terminal import summary
 
@@ -91,8 +90,8 @@ def replay_and_report(
     with _told() as progress:
         run(capture, to, strategies=strategies, progress=progress)
         progress("report", 0, 0)
-        found = read_run(to)
-        page = _written(found, to / REPORT)
+        page = to / REPORT
+        found = _written(to, page)
         progress("report", 1, 1)
     console = out()
     for part in summary(found):
@@ -120,11 +119,11 @@ def _quiet_logging() -> None:
         logging.getLogger().addHandler(logging.NullHandler())
 
 
-def _written(found: Run, page: Path) -> Path:
-    from partage.report.html import write_page
+def _written(to: Path, page: Path) -> Run:
+    from partage.report.pages import publish_page
 
     try:
-        return write_page(found, page)
+        return publish_page(to, page)
     except OSError as e:
         raise InvalidConfigError(
             "--out", f"the report cannot be written ({e.strerror or e})", str(page)

@@ -1,38 +1,57 @@
-"""One HTML page that needs nothing but itself: no network, no file beside it, no script even."""
+"""One HTML page that needs nothing but itself: no network, no file beside it.
+
+What answers the first question stands in the page as text. What is told of a group is data
+that its script shows when somebody opens the group; the charting library (vendor/) is a text
+in the page that is run when the first chart comes into view.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from datetime import datetime, timezone
 from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from partage.errors import MissingExtraError
-from partage.report import words
-from partage.report.charts import timeline
-from partage.report.run import Figures, Group, Run
-from partage.statuses import DONE, FAILED, NOT_YET, RECORDED, REFUSED
+from partage.report import advice, words
+from partage.report.document import document, lead, notes, savable
+from partage.report.glossary import GLOSSARY
+from partage.report.run import Group, Run
+from partage.report.settings import lines_of
+from partage.report.shown import MOST_LISTED, group_data, group_row
+from partage.statuses import FAILED, NOT_YET, RECORDED, REFUSED
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
 
 __all__ = ["environment", "render", "write_page"]
 
-#: Groups whose rebalances are told one by one.
-MOST_DETAILS = 500
-#: Rows of a table on the page; what is beyond stands in the run's own tables.
-MOST_LISTED = 2_000
+#: Rows of the two lists at the head of the page.
+_FIRST = 8
+#: Groups named under a piece of advice.
+_NAMED = 4
+
+Details = Iterable[tuple[Group, dict[str, Any]]]
 
 
-def write_page(run: Run, path: Path) -> Path:
+def write_page(run: Run, path: Path, details: Details = ()) -> Path:
     """The page of a run, written whole or not at all.
+
+    Args:
+        run: what to show.
+        path: of the page.
+        details: of single groups, from `partage.report.details`.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
         OSError: the page cannot be written.
     """
-    text = render(run)
+    text = render(run, details)
     temporary = path.with_name(f".{path.name}.{uuid4().hex[:8]}")
     try:
         temporary.write_text(text, encoding="utf-8", errors="xmlcharrefreplace")
@@ -42,28 +61,46 @@ def write_page(run: Run, path: Path) -> Path:
     return path
 
 
-def render(run: Run) -> str:
+def render(run: Run, details: Details = ()) -> str:
     """The page of a run as text.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
     """
-    cover = run.summary["coverage"]
-    first, last = cover.get("first_ms"), cover.get("last_ms")
-    details = [g for g in run.replayed if g.steps][:MOST_DETAILS]
+    told = {group.anchor: group_data(run, group, found) for group, found in details}
+    saved, helped = savable(run)
     return environment().get_template("page.html.j2").render(
         run=run,
         summary=run.summary,
-        cover=cover,
+        cover=run.summary["coverage"],
         headline=words.headline(run),
-        advice=words.advice(run),
-        best=words.best_alternative(run),
-        details=details,
+        lead=lead(run),
+        saved=saved,
+        helped=helped,
+        notes=notes(run),
+        advice=advice.merged(run.groups),
+        record=advice.coverage_advice(run),
+        losers=[g for g in run.groups if g.rebalances][:_FIRST],
+        rows=[group_row(g) for g in run.groups if g.rebalances][:MOST_LISTED],
+        rebalancing=sum(g.rebalances > 0 for g in run.groups),
+        told=told,
         most_listed=MOST_LISTED,
-        drawings={g.anchor: timeline(g.steps, first, last) for g in details},
-        most_moved=max((f.moved for f in run.figures.values()), default=0),
-        data=_data(run),
+        named=_NAMED,
+        data=_without_groups(document(run)),
+        library=_vendor("echarts.min.js"),
     )  # fmt: skip
+
+
+def _without_groups(found: dict[str, Any]) -> dict[str, Any]:
+    """For the download: what `--format json` gives, but not more than the page lists."""
+    groups = found["groups"]
+    return {**found, "groups": [
+        {k: v for k, v in g.items() if k != "policies_from_record"} for g in groups[:MOST_LISTED]
+    ], "groups_not_listed": max(0, len(groups) - MOST_LISTED)}  # fmt: skip
+
+
+def _vendor(name: str) -> str:
+    return (resources.files("partage.report") / "vendor" / name).read_text(encoding="utf-8")
 
 
 @cache
@@ -87,15 +124,18 @@ def environment() -> Environment:
     made.filters.update(
         count=words.count,
         plural=words.plural,
-        duration=words.duration,
+        stopped=words.stopped_words,
         when=_when,
-        clock=_clock,
+        data=_json,
+        raw_script=_raw_script,
     )
     made.globals.update(
         percent=words.percent,
         bar=_bar,
-        recorded_name=RECORDED,
-        DONE=DONE,
+        causes=words.CAUSES,
+        glossary=GLOSSARY,
+        lines_of=lines_of,
+        RECORDED=RECORDED,
         REFUSED=REFUSED,
         FAILED=FAILED,
         NOT_YET=NOT_YET,
@@ -103,53 +143,38 @@ def environment() -> Environment:
     return made
 
 
+def _json(value: Any) -> Markup:
+    """JSON for a script element: nothing in it can end the element or begin a comment."""
+    from markupsafe import Markup
+
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    for one in "<>&\u2028\u2029":
+        text = text.replace(one, f"\\u{ord(one):04x}")
+    return Markup(text)  # noqa: S704 - made safe right above
+
+
+def _raw_script(text: str) -> Markup:
+    """Our own script, or the library's, which must not end its element early.
+
+    Raises:
+        ValueError: it would; such a file must not be shipped.
+    """
+    from markupsafe import Markup
+
+    if "</script" in text.lower() or "<!--" in text:
+        raise ValueError("a script that is put into the page would end its element")
+    return Markup(text)  # noqa: S704 - checked right above
+
+
 def _when(ms: int | None) -> str:
     """A day and time, UTC."""
-    return "-" if ms is None else f"{_utc(ms):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _clock(ms: int) -> str:
-    """A time of the day, UTC."""
-    return f"{_utc(ms):%H:%M:%S}"
-
-
-def _utc(ms: int) -> datetime:
+    if ms is None:
+        return "-"
     # A damaged record may have any 64 bits for its time: such a time is shown as the limit.
     seconds = min(max(ms / 1000, -62_135_596_800), 253_402_300_799)
-    return datetime.fromtimestamp(seconds, timezone.utc)
+    return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _bar(part: int, whole: int) -> float:
-    """A length in per cent."""
-    return round(100 * part / whole, 2) if whole else 0
-
-
-def _data(run: Run) -> dict[str, Any]:
-    """The page's own figures for programs: behind its download button."""
-    return {
-        "run_id": run.summary.get("run_id"),
-        "headline": words.headline(run),
-        "coverage": run.summary["coverage"],
-        "accounting": run.summary["accounting"],
-        "agreement": run.summary["agreement"],
-        "failures": list(run.failures),
-        "strategies": {n: _plain(f) for n, f in run.figures.items()},
-        "groups": [_group(g) for g in run.groups[:MOST_LISTED]],
-        "groups_not_listed": max(0, len(run.groups) - MOST_LISTED),
-    }
-
-
-def _group(group: Group) -> dict[str, Any]:
-    same = ("name", "kind", "status", "why", "claimed", "rebalances", "missing_generations")
-    return {
-        **{name: getattr(group, name) for name in same},
-        "strategies": {n: _plain(f) for n, f in group.figures.items()},
-    }
-
-
-def _plain(figures: Figures) -> dict[str, Any]:
-    same = (
-        "rebalances", "done", "refused", "failed", "missing", "moved", "avoidable", "proven",
-        "even", "largest_spread", "idle", "rack_mismatches", "incomplete",
-    )  # fmt: skip
-    return {name: getattr(figures, name) for name in same}
+def _bar(part: float, whole: float) -> float:
+    """A length in per cent, none of it below nothing or beyond all."""
+    return round(min(max(100 * part / whole, 0), 100), 2) if whole else 0

@@ -1,48 +1,70 @@
-"""A published run as plain values: what the page and the terminal show, and nothing else."""
+"""A published run as plain values: what page, terminal and JSON show, and nothing else."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import reduce
 from typing import Any
 
 from partage.statuses import RECORDED
 
-__all__ = ["BadRecord", "Figures", "Group", "Run", "Step", "total"]
+__all__ = ["BadRecord", "CauseShare", "Figures", "Group", "Range", "Run", "Traits", "total"]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A figure that is known by its bounds only; partition-seconds unless said otherwise.
+
+    >>> Range(1.0, 2.0) + Range(0.5, 4.0)
+    Range(low=1.5, high=6.0)
+    """
+
+    low: float
+    high: float
+
+    def __add__(self, other: Range) -> Range:
+        return Range(self.low + other.low, self.high + other.high)
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One strategy over some rebalances; sums, unless said otherwise.
+    """One policy over some rebalances in one reading; sums, unless said otherwise.
 
     Attributes:
-        strategy: its name, or `RECORDED`.
-        rebalances: rebalances that it was asked about.
-        done: of these, those that it answered.
-        refused: those that it refused.
-        failed: those in which it raised what no strategy should.
-        missing: those for which Partage does not have the strategy yet.
-        claimed: those in which the group had chosen it.
+        policy: its name, or `RECORDED`.
+        reading: recorded, from_record or from_own.
+        rows: answers that it was asked for: rebalances, and the follow-ups it made itself.
+        done, refused, failed, missing: of these, how many ended how.
+        spared: rebalances that do not happen under this policy.
+        claimed: answers where the group had chosen its strategy.
         moved: partitions that changed owner.
         avoidable: of these, moves that no equally even plan needs.
-        proven: rebalances for which ``avoidable`` is known.
-        even: rebalances with the best spread that there is.
-        judged: rebalances for which the best spread is known.
+        proven: answers for which ``avoidable`` is known.
+        even: answers with the best spread that there is.
+        judged: answers for which the best spread is known.
         largest_spread: the largest; None if there is none.
         idle: members without a partition, who could have had one.
         rack_mismatches: partitions owned outside the racks of their replicas.
-        incomplete: rebalances whose plan breaks a rule, a partition without owner included.
-        counted: plans that were compared with the record, where that counts.
-        agreed: of these, those that equal it.
+        incomplete: answers whose plan breaks a rule, a partition without owner included.
+        counted, agreed: plans compared with the record where that counts, and those equal.
+        timed: answers for which the time stopped is known.
+        stopped_low, stopped_high: partition-seconds in which nobody read, at least and at most.
+        reread_known, reread_low, reread_high: records read twice, likewise.
+        compared: rebalances whose cost is known in the record and under this policy.
+        saved_low, saved_high: partition-seconds less than recorded in these; may be negative.
+        load_known, load_spread: answers with a known load spread, and its sum (records/s).
+        colocation_known, colocation: likewise for the share of equal numbers with one owner.
     """
 
-    strategy: str
-    rebalances: int = 0
+    policy: str
+    reading: str = RECORDED
+    rows: int = 0
     done: int = 0
     refused: int = 0
     failed: int = 0
     missing: int = 0
+    spared: int = 0
     claimed: int = 0
     moved: int = 0
     avoidable: int = 0
@@ -55,29 +77,64 @@ class Figures:
     incomplete: int = 0
     counted: int = 0
     agreed: int = 0
+    timed: int = 0
+    stopped_low: float = 0.0
+    stopped_high: float = 0.0
+    reread_known: int = 0
+    reread_low: int = 0
+    reread_high: int = 0
+    compared: int = 0
+    saved_low: float = 0.0
+    saved_high: float = 0.0
+    load_known: int = 0
+    load_spread: float = 0.0
+    colocation_known: int = 0
+    colocation: float = 0.0
+
+    @property
+    def happened(self) -> int:
+        """Rebalances that happen under this policy, its own follow-ups included."""
+        return self.rows - self.spared
 
     @property
     def comparable(self) -> bool:
         """Whether its sums may be held against others': every rebalance, every partition owned."""
-        return self.done == self.rebalances > 0 and not self.incomplete
+        return self.done == self.rows > 0 and not self.incomplete
 
     @property
     def exists(self) -> bool:
         """Whether Partage has the strategy."""
-        return self.missing < self.rebalances
+        return self.missing < self.rows
+
+    @property
+    def stopped(self) -> Range | None:
+        """Partition-seconds stopped; None where no rebalance tells."""
+        return Range(self.stopped_low, self.stopped_high) if self.timed else None
+
+    @property
+    def reread(self) -> Range | None:
+        """Records read twice; None where no rebalance tells."""
+        return Range(self.reread_low, self.reread_high) if self.reread_known else None
+
+    @property
+    def saved(self) -> Range | None:
+        """What this policy would have saved; None where costs are not known on both sides."""
+        return Range(self.saved_low, self.saved_high) if self.compared else None
 
     def __add__(self, other: Figures) -> Figures:
         spreads = [s for s in (self.largest_spread, other.largest_spread) if s is not None]
         sums = {
             one.name: getattr(self, one.name) + getattr(other, one.name)
             for one in fields(self)
-            if one.name not in {"strategy", "largest_spread"}
+            if one.name not in {"policy", "reading", "largest_spread"}
         }
-        return Figures(self.strategy, largest_spread=max(spreads, default=None), **sums)
+        return Figures(
+            self.policy, self.reading, largest_spread=max(spreads, default=None), **sums
+        )
 
 
-def total(of: list[Figures]) -> Figures:
-    """The sum of one strategy's figures.
+def total(of: Iterable[Figures]) -> Figures:
+    """The sum of one policy's figures.
 
     >>> total([Figures("fair", moved=2), Figures("fair", moved=3, largest_spread=1)]).moved
     5
@@ -86,59 +143,74 @@ def total(of: list[Figures]) -> Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """One strategy on one rebalance; None where a figure does not exist."""
+class CauseShare:
+    """What one kind of cause did to a group, or to all.
 
-    status: str
-    moved: int | None = None
-    avoidable: int | None = None
-    spread: int | None = None
-    agrees: bool | None = None
+    Attributes:
+        kind: one of the causes of table ``rebalances``.
+        rebalances: how many it caused.
+        recorded: of these, where a record says so; of the others it is inferred.
+        timed: of these, whose time stopped is known.
+        low, high: partition-seconds stopped.
+    """
+
+    kind: str
+    rebalances: int
+    recorded: int = 0
+    timed: int = 0
+    low: float = 0.0
+    high: float = 0.0
+
+    def __add__(self, other: CauseShare) -> CauseShare:
+        return CauseShare(
+            self.kind,
+            self.rebalances + other.rebalances,
+            self.recorded + other.recorded,
+            self.timed + other.timed,
+            self.low + other.low,
+            self.high + other.high,
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One rebalance of a group.
+class Traits:
+    """What advice asks about a group; None: not known.
 
     Attributes:
-        sort: what kind of cause: join, leave, change, again or empty.
-        cells: strategy name -> its figures, `RECORDED` among them.
+        protocol: classic, consumer, share or streams, of its newest rebalance.
+        session_ms: the longest session timeout of its members.
+        longest_pause_ms: the longest pause around one of its rebalances.
+        dynamic_members: most members without ``group.instance.id`` in one rebalance.
+        copartitioned: whether two of its topics have as many partitions: they may be joined.
+        storms: how many storms of rebalances.
+        stormy: rebalances in storms.
+        triggers: cause of the first rebalance of each storm -> how many storms.
     """
 
-    incarnation: int
-    generation: int
-    time_ms: int
-    cause: str
-    sort: str
-    strategy: str | None
-    members: int
-    partitions: int
-    gap_before: int
-    why_not: str | None
-    cells: Mapping[str, Cell]
-
-    @property
-    def moved(self) -> int:
-        """Partitions that moved as recorded; 0 where that is not known."""
-        recorded = self.cells.get(RECORDED)
-        return (recorded.moved or 0) if recorded else 0
-
-    @property
-    def avoidable(self) -> int:
-        """Moves as recorded that were avoidable; 0 where that is not known."""
-        recorded = self.cells.get(RECORDED)
-        return (recorded.avoidable or 0) if recorded else 0
+    protocol: str = "classic"
+    session_ms: int | None = None
+    longest_pause_ms: int | None = None
+    dynamic_members: int | None = None
+    copartitioned: bool | None = None
+    storms: int | None = None
+    stormy: int = 0
+    triggers: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One group: its figures over all rebalances, and its newest rebalances one by one.
+    """One group: its figures over all rebalances.
 
     Attributes:
         anchor: a name for links in a page.
-        rebalances: how many the log has; ``steps`` may be fewer.
-        most_members: members of its largest generation.
-        figures: by strategy, `RECORDED` first; empty where nothing was replayed.
+        rebalances: how many the log has.
+        coverage: recorded generations by known ones; None if none is known.
+        members_max: members of its largest generation.
+        partitions_max: partitions of its largest assignment; None if not known.
+        figures: by policy, `RECORDED` among them; empty where nothing was replayed. A policy
+            lives with its own past where the run has that reading, else from the record.
+        from_record: the other reading: each rebalance from what the record says was owned.
+        causes: those that stopped most come first.
     """
 
     name: str
@@ -153,14 +225,33 @@ class Group:
     rebalances: int
     incarnations: int
     missing_generations: int
-    most_members: int
+    coverage: float | None
+    members_max: int
+    partitions_max: int | None
     figures: Mapping[str, Figures]
-    steps: tuple[Step, ...]
+    from_record: Mapping[str, Figures]
+    causes: tuple[CauseShare, ...]
+    traits: Traits
 
     @property
     def replayed(self) -> bool:
         """Whether any of its rebalances was replayed."""
         return bool(self.figures)
+
+    @property
+    def recorded(self) -> Figures:
+        """The record's own figures."""
+        return self.figures.get(RECORDED, Figures(RECORDED))
+
+    @property
+    def lost(self) -> Range | None:
+        """Partition-seconds in which nobody read, as recorded; None where nothing tells."""
+        return self.recorded.stopped
+
+    @property
+    def strategy(self) -> str:
+        """The strategy that it chose last, or nothing."""
+        return self.claimed[-1] if self.claimed else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,16 +271,20 @@ class Run:
 
     Attributes:
         summary: the content of ``summary.json``.
-        groups: all groups of the log; those that rebalanced most come first.
-        strategies: names in the order to show them, without `RECORDED`.
-        figures: over all groups, by strategy.
+        groups: all groups of the log; those that lost most come first.
+        policies: names in the order to show them, without `RECORDED`.
+        figures: over all groups, by policy.
+        from_record: the same in the other reading.
+        causes: over all groups; those that stopped most come first.
         bad: the first of the records that could not be decoded.
     """
 
     summary: Mapping[str, Any]
     groups: tuple[Group, ...]
-    strategies: tuple[str, ...]
+    policies: tuple[str, ...]
     figures: Mapping[str, Figures]
+    from_record: Mapping[str, Figures]
+    causes: tuple[CauseShare, ...]
     bad: tuple[BadRecord, ...]
 
     @property
@@ -211,3 +306,8 @@ class Run:
     def recorded(self) -> Figures:
         """The record's own figures."""
         return self.figures.get(RECORDED, Figures(RECORDED))
+
+    @property
+    def lost(self) -> Range | None:
+        """Partition-seconds in which nobody read, as recorded; None where nothing tells."""
+        return self.recorded.stopped

@@ -1,4 +1,4 @@
-"""A run's closing words on a terminal: coverage first."""
+"""The report on a terminal: what it cost, why, what to change, how far to trust it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from partage.report import words
-from partage.report.run import Figures, Run
+from partage.report.advice import Advice, Merged, best_policy, coverage_advice, merged
+from partage.report.document import lead, notes
+from partage.report.run import Figures, Range, Run
 from partage.statuses import FAILED, NOT_YET, RECORDED, REFUSED
 
 if TYPE_CHECKING:
@@ -18,13 +20,12 @@ __all__ = ["MOST_GROUPS", "summary"]
 
 #: Groups told of on a terminal; the page has all of them.
 MOST_GROUPS = 15
-#: Strategies beside the record in the table of groups: those with the fewest moves.
-MOST_COLUMNS = 3
+MOST_ADVICE = 5
 #: Plans that differ from the record, likewise.
-MOST_TOLD = 10
+MOST_TOLD = 5
 _LEGEND = (
-    "moved: from one living member to another; avoidable: no plan as even needs it;\n"
-    "most even: share of rebalances; idle: members left without a partition, summed"
+    "time lost: partition-time in which nobody read, at least to at most (p·min: one partition,\n"
+    "one minute); moved: from one living member to another; avoidable: no plan as even needs it"
 )
 
 
@@ -34,34 +35,35 @@ def summary(run: Run) -> Iterator[RenderableType]:
 
     yield Text("")
     yield _facts(run)
+    yield Text("")
+    yield Text(_clean(words.headline(run)), "bold")
+    yield Text(_clean(lead(run)))
+    if any(g.rebalances for g in run.groups):
+        yield Text("")
+        yield _groups(run)
+        yield Text(_hidden(run), "dim")
+    if run.causes:
+        yield Text("")
+        yield _causes(run)
+    yield from _changes(run)
     if run.recorded.done:
         yield Text("")
-        yield _strategies(run)
+        yield _policies(run)
         yield Text(_LEGEND, "dim")
         if any(f.exists and not f.comparable for n, f in run.figures.items() if n != RECORDED):
             yield Text(
                 "* refused or failed some, or left partitions without owner: not comparable", "dim"
             )
-    if run.replayed:
-        yield Text("")
-        yield Text("partitions moved, as recorded and under each strategy", "dim")
-        yield _groups(run)
-        hidden = len(run.groups) - len(run.replayed)
-        more = len(run.replayed) - MOST_GROUPS
-        told = f"{words.plural(hidden, 'group')} not replayed; the report says why"
-        yield Text(f"{words.plural(more, 'more group')}; {told}" if more > 0 else told, "dim")
-    yield Text("")
-    yield Text(f"{words.headline(run)} {words.advice(run)}", "bold")
     yield Text("")
 
 
-def _plain(title: str, columns: list[str]) -> Table:
+def _plain(title: str, columns: list[str], *, right: bool = True) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold", collapse_padding=True)
-    table.add_column(title, overflow="fold", min_width=18, max_width=28)
+    table.add_column(title, overflow="fold", min_width=18, max_width=38)
     for column in columns:
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right" if right else "left")
     return table
 
 
@@ -96,10 +98,12 @@ def _facts(run: Run) -> Table:
         why = one["why"] or "not explained"
         where = f"{one['group']} generation {one['generation']} ({one['strategy']})"
         table.add_row("", Text(f"{_clean(where)}: {_clean(why)}", "dim"))
-    for strategy, f in run.figures.items():
+    for one in notes(run):
+        table.add_row("note", Text(_clean(one), "yellow"))
+    for policy, f in run.figures.items():
         if f.failed:
-            told = f"{strategy} in {f.failed} of {words.plural(f.rebalances, 'rebalance')}"
-            why = next((x["why"] for x in run.failures if x["strategy"] == strategy), "")
+            told = f"{policy} in {f.failed} of {words.plural(f.rows, 'rebalance')}"
+            why = next((x["why"] for x in run.failures if x["strategy"] == policy), "")
             table.add_row(Text(FAILED, "red"), Text(_clean(f"{told}: {why}"), "red"))
     return table
 
@@ -126,50 +130,107 @@ def _agreement(agreement: Mapping[str, Any]) -> str:
     return f"{told}; {led}" if led else told
 
 
-def _strategies(run: Run) -> Table:
-    from rich.text import Text
-
-    columns = ["moved", "avoidable", "most even", "idle", REFUSED]
-    broken = any(f.failed for f in run.figures.values())
-    columns += [FAILED] if broken else []
-    table = _plain("strategy", columns)
-    for strategy in (RECORDED, *run.strategies):
-        f = run.figures[strategy]
-        label = Text(strategy, "bold" if strategy == RECORDED else "")
-        if not f.exists:
-            table.add_row(label, Text(NOT_YET, "dim"), *("",) * (len(columns) - 1))
-            continue
-        mark = "" if f.comparable or strategy == RECORDED else "*"
-        figures = (
-            f"{words.count(f.moved)}{mark}", words.count(f.avoidable),
-            words.percent(f.even, f.judged), words.count(f.idle), words.count(f.refused),
-        )  # fmt: skip
-        failed = [Text(words.count(f.failed), "red" if f.failed else "")] if broken else []
-        table.add_row(label, *figures, *failed)
-    return table
-
-
 def _groups(run: Run) -> Table:
     from rich.text import Text
 
-    fit = [one.strategy for one in words.alternatives(run)][:MOST_COLUMNS]
-    table = _plain("group", ["rebalances", "recorded", *fit])
-    for group in run.replayed[:MOST_GROUPS]:
-        recorded = group.figures[RECORDED]
-        cells = [_against(group.figures.get(name), recorded) for name in fit]
-        table.add_row(Text(_clean(group.name)), str(group.rebalances), str(recorded.moved), *cells)
+    table = _plain(
+        "group", ["time lost", "rebalances", "main cause", "best settings", "would have saved"]
+    )
+    for group in [g for g in run.groups if g.rebalances][:MOST_GROUPS]:
+        best = best_policy(group)
+        cause = next((c.kind for c in group.causes if c.kind != "first"), "")
+        table.add_row(
+            Text(_clean(group.name)), _short(group.lost), words.count(group.rebalances), cause,
+            best.policy if best else "", Text(_short(best.saved) if best else "", "green"),
+        )  # fmt: skip
     return table
 
 
-def _against(figures: Figures | None, recorded: Figures) -> Text:
+def _short(stopped: Range | None) -> str:
+    return "?" if stopped is None else words.stopped_words(stopped, short=True)
+
+
+def _hidden(run: Run) -> str:
+    with_some = sum(g.rebalances > 0 for g in run.groups)
+    told = f"{words.plural(len(run.others), 'group')} not replayed; the page says why"
+    more = with_some - MOST_GROUPS
+    return f"{words.plural(more, 'more group')}; {told}" if more > 0 else told
+
+
+def _causes(run: Run) -> Table:
+    whole = sum(c.high for c in run.causes)
+    table = _plain("why", ["rebalances", "time lost", "share"])
+    for one in run.causes:
+        known = Range(one.low, one.high) if one.timed else None
+        table.add_row(
+            words.CAUSES.get(one.kind, (one.kind,))[0], words.count(one.rebalances),
+            _short(known), words.percent(one.high, whole),
+        )  # fmt: skip
+    return table
+
+
+def _changes(run: Run) -> Iterator[Text]:
+    found = merged(run.groups)
+    record = coverage_advice(run)
+    for one in found[:MOST_ADVICE]:
+        yield from _change(one.advice, one)
+    if len(found) > MOST_ADVICE:
+        from rich.text import Text
+
+        yield Text(f"{len(found) - MOST_ADVICE} more on the page", "dim")
+    if record is not None:
+        yield from _change(record, None)
+
+
+def _change(advice: Advice, of: Merged | None) -> Iterator[Text]:
     from rich.text import Text
 
-    if figures is None or not figures.done:
-        return Text("-", "dim")
-    less, more = figures.moved < recorded.moved, figures.moved > recorded.moved
-    return Text(str(figures.moved), "green" if less else "red" if more else "")
+    yield Text("")
+    yield Text(f"→ {advice.title}", "bold")
+    why = advice.why
+    if of is not None:
+        names = ", ".join(g.name for g, _ in of.groups[:3])
+        more = f" and {len(of.groups) - 3} more" if len(of.groups) > 3 else ""
+        yield Text(_clean(f"  {names}{more}"))
+        saves = f"would have saved {words.stopped_words(of.saves)}" if of.saves else ""
+        if saves:
+            yield Text(f"  {saves}", "green")
+        why = f"{of.groups[0][0].name}: {why}" if len(of.groups) > 1 else why
+    yield Text(_clean(f"  {why}"), "dim")
+    for line in advice.lines:
+        yield Text(f"    {line}", "cyan", no_wrap=True, overflow="ignore")
+
+
+def _policies(run: Run) -> Table:
+    from rich.text import Text
+
+    columns = ["time lost", "would have saved", "rebalances", "moved", "avoidable", "most even",
+               "idle"]  # fmt: skip
+    table = _plain("policy", columns)
+    for name in (RECORDED, *run.policies):
+        f = run.figures[name]
+        label = Text(name, "bold" if name == RECORDED else "")
+        if not f.exists or not f.done:
+            what = NOT_YET if not f.exists else FAILED if f.failed else REFUSED
+            table.add_row(label, Text(what, "dim"), *("",) * (len(columns) - 1))
+            continue
+        table.add_row(label, *_figures(f))
+    return table
+
+
+def _figures(f: Figures) -> tuple[str, ...]:
+    mark = "" if f.comparable or f.policy == RECORDED else "*"
+    saved = "" if f.policy == RECORDED else _short(f.saved)
+    return (
+        _short(f.stopped), saved, words.count(f.happened), f"{words.count(f.moved)}{mark}",
+        words.count(f.avoidable), words.percent(f.even, f.judged), words.count(f.idle),
+    )  # fmt: skip
 
 
 def _clean(name: str) -> str:
     """A foreign name without control characters, which a terminal would obey."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
+    # Hard blanks are our own: they keep numbers with their units.
+    return "".join(
+        c if c.isprintable() or c == "\N{NO-BREAK SPACE}" else c.encode("unicode_escape").decode()
+        for c in name
+    )

@@ -2,19 +2,46 @@
 
 from __future__ import annotations
 
-from partage.report.run import Figures, Run
-from partage.statuses import RECORDED
+from partage.report.run import Range, Run
 
 __all__ = [
-    "advice",
-    "alternatives",
-    "best_alternative",
+    "CAUSES",
+    "cause_words",
+    "causes_sentence",
     "count",
     "duration",
     "headline",
+    "lost_groups",
     "percent",
     "plural",
+    "stopped_words",
 ]
+
+_HARD = "\N{NO-BREAK SPACE}"
+
+#: Kind of cause -> its short name, and what it says after "because".
+CAUSES: dict[str, tuple[str, str]] = {
+    "first": ("first seen", "nobody was there before, or the log does not go back further"),
+    "migration": ("migration", "the group went to another protocol"),
+    "bounce": ("bounce", "a member went away and came back within its session timeout"),
+    "expiry": ("expiry", "a member was silent for its session timeout"),
+    "leave": ("leave", "a member left"),
+    "join": ("join", "a member joined"),
+    "resubscription": ("resubscription", "a member wanted other topics"),
+    "topics": ("topics", "a topic appeared, grew or was deleted"),
+    "strategy": ("strategy", "the group chose another strategy"),
+    "follow-up": ("follow-up", "it was the second step of the rebalance before"),
+    "unknown": ("unknown", "of something that cannot be told from the log"),
+}
+
+
+def cause_words(kind: str) -> str:
+    """What a kind of cause says after "because"; a kind that is not known as it is.
+
+    >>> cause_words("leave")
+    'a member left'
+    """
+    return CAUSES[kind][1] if kind in CAUSES else f"of {kind}"
 
 
 def count(value: int) -> str:
@@ -35,7 +62,7 @@ def plural(value: int, one: str, many: str | None = None) -> str:
     return f"{count(value)} {one if value == 1 else many or one + 's'}"
 
 
-def percent(part: int, whole: int) -> str:
+def percent(part: float, whole: float) -> str:
     r"""A share; never 100 % unless it is all, never 0 % unless it is none.
 
     >>> percent(477, 479), percent(9999, 10000), percent(0, 7), percent(1, 0)
@@ -44,8 +71,8 @@ def percent(part: int, whole: int) -> str:
     if not whole:
         return "-"
     if part in {0, whole}:
-        return "0\N{NO-BREAK SPACE}%" if part == 0 else "100\N{NO-BREAK SPACE}%"
-    return f"{min(max(100 * part / whole, 0.1), 99.9):.1f}\N{NO-BREAK SPACE}%"
+        return f"0{_HARD}%" if part == 0 else f"100{_HARD}%"
+    return f"{min(max(100 * part / whole, 0.1), 99.9):.1f}{_HARD}%"
 
 
 def duration(ms: int) -> str:
@@ -61,74 +88,95 @@ def duration(ms: int) -> str:
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
         value, left = divmod(left, size)
         if value or parts:
-            parts.append(f"{value}\N{NO-BREAK SPACE}{unit}")
+            parts.append(f"{value}{_HARD}{unit}")
     kept = parts[:2]
-    return " ".join(p for p in kept if not p.startswith("0\N{NO-BREAK SPACE}")) or kept[0]
+    return " ".join(p for p in kept if not p.startswith(f"0{_HARD}")) or kept[0]
+
+
+def stopped_words(stopped: Range | None, *, short: bool = False) -> str:
+    r"""Partition-seconds as a range in a unit that fits its upper end.
+
+    >>> stopped_words(Range(20, 90)), stopped_words(Range(0, 0)), stopped_words(None)
+    ('20 to 90\xa0partition-seconds', 'no time', 'not known')
+    >>> stopped_words(Range(600, 1_300), short=True)
+    '10–21.7\xa0p·min'
+    """
+    if stopped is None:
+        return "not known"
+    low, high = stopped.low, stopped.high
+    if low == high == 0:
+        return "0" if short else "no time"
+    size = max(abs(low), abs(high))
+    factor, long, brief = next(
+        u
+        for u in ((1, "seconds", "s"), (60, "minutes", "min"), (3_600, "hours", "h"))
+        if size < 120 * u[0] or u[0] == 3_600
+    )
+    a, b = _number(low / factor), _number(high / factor)
+    unit = f"p·{brief}" if short else f"partition-{long}"
+    if a == b:
+        return f"{a}{_HARD}{unit}"
+    dash = "–" if short and low >= 0 else " to "
+    return f"{a}{dash}{b}{_HARD}{unit}"
+
+
+def _number(value: float) -> str:
+    """Three digits are as many as these bounds bear."""
+    if abs(value) >= 99.5:
+        return f"{value:,.0f}"
+    text = f"{value:.1f}".removesuffix(".0")
+    return "0" if text == "-0" else text
 
 
 def headline(run: Run) -> str:
-    """In a breath: what happened, what it cost, how much of that was avoidable."""
+    """In a breath: what it cost, and where."""
     groups = [g for g in run.groups if g.rebalances]
     if not groups:
-        return "No group of the classic protocol rebalanced in this log."
+        return "No group rebalanced in this log."
     cover = run.summary["coverage"]
-    happened = sum(g.rebalances for g in groups)
-    begin = f"{plural(happened, 'rebalance')} in {plural(len(groups), 'classic group')}"
+    within = ""
     if cover.get("first_ms") is not None:
-        begin += f" within {duration(cover['last_ms'] - cover['first_ms'])}"
-    moved = run.recorded
-    if not moved.done:
-        return f"{begin}; none of them could be replayed."
-    which = "They" if moved.done == happened else f"The {count(moved.done)} that were replayed"
-    if not moved.moved:
-        return f"{begin}. {which} moved no partition."
-    cost = f"{begin}. {which} moved {plural(moved.moved, 'partition')}"
-    if not moved.avoidable:
-        return f"{cost}, none of them provably in vain."
-    least = "" if moved.proven == moved.done else "at least "
-    return f"{cost}, {least}{count(moved.avoidable)} of them in vain."
+        within = f" within {duration(cover['last_ms'] - cover['first_ms'])}"
+    lost = run.lost
+    if lost is None:
+        happened = sum(g.rebalances for g in groups)
+        begin = f"{plural(happened, 'rebalance')} in {plural(len(groups), 'group')}{within}"
+        if not run.recorded.done:
+            return f"{begin}; none of them could be replayed."
+        moved = run.recorded.moved
+        return f"{begin} moved {plural(moved, 'partition') if moved else 'no partition'}."
+    if lost.high == 0:
+        return f"Rebalances stopped no partition{within}."
+    return f"Rebalances stopped reading for {stopped_words(lost)}{within}."
 
 
-def advice(run: Run) -> str:
-    """One sentence: what another strategy would have changed; empty if nothing was replayed."""
-    moved = run.recorded
-    if not moved.done:
+def lost_groups(run: Run) -> str:
+    """Which groups lost most; empty where that is not known."""
+    lost = [(g, g.lost) for g in run.groups if g.lost is not None and g.lost.high > 0]
+    whole = sum(r.high for _, r in lost)
+    happened = sum(g.rebalances for g in run.groups)
+    begin = f"{plural(happened, 'rebalance')} in {plural(sum(g.rebalances > 0 for g in run.groups), 'group')}."
+    if not whole:
+        return begin
+    some, reached = 0, 0.0
+    for _, r in lost:
+        some, reached = some + 1, reached + r.high
+        if reached >= whole / 2:
+            break
+    share = percent(reached, whole)
+    who = f"One group, {lost[0][0].name}," if some == 1 else f"{count(some)} groups"
+    return f"{begin} {who} lost {share} of the time."
+
+
+def causes_sentence(run: Run) -> str:
+    """The cause that stopped most; empty where none is known."""
+    known = [c for c in run.causes if c.kind not in {"unknown", "first"}]
+    if not known:
         return ""
-    best = best_alternative(run)
-    over = f"the same {plural(moved.done, 'rebalance')}"
-    if best is None:
-        return f"No strategy that Partage has today could answer all of {over} as fully."
-    would = f"{count(best.moved)} ({count(best.avoidable)} avoidable)"
-    if best.moved < moved.moved:
-        less = percent(moved.moved - best.moved, moved.moved)
-        said = f"With {best.strategy}, {over} would have moved {would}: {less} fewer"
-        farther = best.rack_mismatches - moved.rack_mismatches
-        if farther > 0:
-            said += f", but owned {plural(farther, 'more partition')} outside their racks"
-        return f"{said}."
-    more = best.moved - moved.moved
-    than = f"{count(more)} more than recorded" if more else "as many as recorded"
-    return (
-        f"No strategy replayed would have moved fewer in {over}: the nearest is {best.strategy} "
-        f"with {would}, {than}."
-    )
-
-
-def best_alternative(run: Run) -> Figures | None:
-    """The strategy with the fewest moves among `alternatives`; None if there is none."""
-    return next(iter(alternatives(run)), None)
-
-
-def alternatives(run: Run) -> list[Figures]:
-    """Strategies that do the work as fully as the record does, those with fewest moves first.
-
-    They answered every rebalance, broke no rule, and left no more members idle: one that
-    gives everything to one member, or refuses the hard cases, moves little too.
-    """
-    idle = run.recorded.idle
-    fit = [
-        one
-        for name, one in run.figures.items()
-        if name != RECORDED and one.comparable and one.idle <= idle
-    ]
-    return sorted(fit, key=lambda one: (one.moved, one.strategy))
+    whole = sum(c.high for c in run.causes)
+    if whole:
+        most = max(known, key=lambda c: c.high)
+        return f"The largest part, {percent(most.high, whole)}, was lost because {cause_words(most.kind)}."
+    most = max(known, key=lambda c: c.rebalances)
+    all_of = sum(c.rebalances for c in run.causes)
+    return f"Most often, {percent(most.rebalances, all_of)}, because {cause_words(most.kind)}."

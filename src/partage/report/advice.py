@@ -1,0 +1,291 @@
+"""Advice in words: a table of rules, each of which speaks only where the record does.
+
+A rule looks at one group and answers with what it saw, why that costs, which lines to change,
+and what the change would have saved as far as the replay knows. Savings of different advice
+for one group do not add up: they are about the same rebalances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from partage.report.run import Figures, Group, Range, Run
+from partage.report.settings import base_policy, lines_of
+from partage.report.words import cause_words, count, duration, percent, plural
+
+__all__ = ["RULES", "Advice", "Merged", "advice_for", "best_policy", "coverage_advice", "merged"]
+
+#: Below this share of known generations in the log, figures are a glimpse: say how to record.
+POOR_COVERAGE = 0.9
+_EAGER = ("range", "roundrobin", "sticky")
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One change to one group.
+
+    Attributes:
+        rule: name of the rule.
+        title: the change, in a few words, the same for all groups.
+        why: what the record shows, with figures.
+        lines: of a configuration, to be copied.
+        where: which configuration they belong to.
+        policy: the policy that this makes true, if one was replayed.
+        saves: partition-seconds that it would have saved; None where that is not known.
+    """
+
+    rule: str
+    title: str
+    why: str
+    lines: tuple[str, ...] = ()
+    where: str = "consumer"
+    policy: str | None = None
+    saves: Range | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The same change for several groups; those that it helps most come first."""
+
+    advice: Advice
+    groups: tuple[tuple[Group, Advice], ...]
+    saves: Range | None
+
+
+def _caused(group: Group, kind: str) -> int:
+    return sum(c.rebalances for c in group.causes if c.kind == kind)
+
+
+def _saved(group: Group, *policies: str) -> tuple[str | None, Range | None]:
+    """The first of some policies that was replayed in full, and what it would have saved."""
+    for name in policies:
+        found = group.figures.get(name)
+        if found is not None and found.comparable:
+            return name, found.saved
+    return None, None
+
+
+def _bounces(group: Group) -> Advice | None:
+    """Members that restart within their session timeout: static membership (KIP-345)."""
+    bounces = _caused(group, "bounce")
+    if not bounces or group.traits.dynamic_members == 0:
+        return None
+    session = group.traits.session_ms
+    within = f" within {duration(session)}" if session else ""
+    static = f"{base_policy(group.strategy)}+static" if group.strategy else ""
+    policy, saves = _saved(group, static)
+    why = (
+        f"{plural(bounces, 'rebalance')} because a member went away and was back{within}. "
+        "With an instance id of its own its partitions wait for it, and nobody rebalances."
+    )
+    lines = ["group.instance.id=<a name that stays the same when this process restarts>"]
+    return Advice("static-members", "Give members a group.instance.id", why, tuple(lines),
+                  policy=policy, saves=saves)  # fmt: skip
+
+
+def _idle_range(group: Group) -> Advice | None:
+    """range cuts each topic by itself: with small topics the last members get nothing."""
+    idle = group.recorded.idle
+    if group.strategy != "range" or not idle or group.traits.copartitioned is not False:
+        return None
+    if group.partitions_max is not None and group.members_max > group.partitions_max:
+        return None
+    policy, saves = _saved(group, "cooperative/cooperative-sticky", "cooperative-sticky")
+    why = (
+        f"range left members without a partition {plural(idle, 'time')}, although there was work "
+        "for them. Its one merit, equal numbers of equal topics with one member, is of no use "
+        "here: no two topics have as many partitions."
+    )
+    return Advice("idle-under-range", "Replace range: it leaves members idle", why,
+                  lines_of("cooperative/cooperative-sticky", "range") or (),
+                  policy=policy, saves=saves)  # fmt: skip
+
+
+def _roundrobin(group: Group) -> Advice | None:
+    """roundrobin deals anew each time: partitions move that need not."""
+    recorded = group.recorded
+    if group.strategy != "roundrobin" or not recorded.avoidable:
+        return None
+    policy, saves = _saved(group, "cooperative/cooperative-sticky", "cooperative-sticky")
+    why = (
+        f"{count(recorded.avoidable)} of {plural(recorded.moved, 'move')} were avoidable: "
+        "roundrobin deals all partitions anew each time, and forgets who had them."
+    )
+    return Advice("roundrobin-moves", "Replace roundrobin: it moves what could stay", why,
+                  lines_of("cooperative/cooperative-sticky", "roundrobin") or (),
+                  policy=policy, saves=saves)  # fmt: skip
+
+
+def _sessions(group: Group) -> Advice | None:
+    """Members put out while they were only slow."""
+    expired, session = _caused(group, "expiry"), group.traits.session_ms
+    pause = group.traits.longest_pause_ms
+    if not expired or not session or pause is None or pause <= session:
+        return None
+    longer = -(-pause // 1_000) * 1_000
+    why = (
+        f"{plural(expired, 'rebalance')} because a member was silent for its session timeout "
+        f"of {duration(session)}, and partitions paused for up to {duration(pause)}. A timeout longer "
+        "than the pauses keeps members that are only slow; one that is dead is missed as much later."
+    )
+    if group.traits.protocol == "classic":
+        lines = (f"session.timeout.ms={longer}", f"heartbeat.interval.ms={longer // 3}")
+        return Advice("session-timeout", "Make session timeouts longer than pauses", why, lines)
+    lines = (f"consumer.session.timeout.ms={longer}",)
+    return Advice(
+        "session-timeout", "Make session timeouts longer than pauses", why, lines, "group"
+    )
+
+
+def _crowded(group: Group) -> Advice | None:
+    """More members than partitions: somebody idles whatever the strategy."""
+    partitions = group.partitions_max
+    if partitions is None or group.members_max <= partitions or "share" in group.kind:
+        return None
+    why = (
+        f"Up to {plural(group.members_max, 'member')} for {plural(partitions, 'partition')}: "
+        f"at least {group.members_max - partitions} had nothing to do, and each of them "
+        "still makes the group rebalance. Run fewer members, or give the topic more partitions "
+        "(keys then go to other partitions)."
+    )
+    return Advice("too-many-members", "Run no more members than partitions", why)
+
+
+def _storms(group: Group) -> Advice | None:
+    """Rebalances that follow each other faster than the group can settle."""
+    traits = group.traits
+    if not traits.storms:
+        return None
+    trigger = traits.triggers[0][0] if traits.triggers else "unknown"
+    why = (
+        f"{plural(traits.storms, 'storm')} with {plural(traits.stormy, 'rebalance')} in all, begun "
+        f"mostly because {cause_words(trigger)}. "
+    )
+    if trigger in {"join", "first"}:
+        why += "Let new members be waited for: one rebalance instead of one a member."
+        lines: tuple[str, ...] = ("group.initial.rebalance.delay.ms=10000",)
+        return Advice("storms", "Calm storms of rebalances", why, lines, "broker")
+    why += "Roll one member at a time, and let each settle; static members restart unnoticed."
+    return Advice("storms", "Calm storms of rebalances", why)
+
+
+def _consumer(group: Group) -> Advice | None:
+    """The coordinator moves members one by one (KIP-848): nobody waits for the slowest."""
+    if group.traits.protocol != "classic":
+        return None
+    return _switch(
+        group, "consumer-protocol", "Move to the consumer protocol (KIP-848)",
+        ("consumer/uniform", "consumer/range", "server:uniform"),
+        "the broker decides, and only what moves stops. Needs Apache Kafka 4.0 brokers",
+    )  # fmt: skip
+
+
+def _cooperative(group: Group) -> Advice | None:
+    """Eager members stop everything at each rebalance (KIP-429)."""
+    if group.strategy not in _EAGER or group.traits.protocol != "classic":
+        return None
+    return _switch(
+        group, "cooperative", "Rebalance cooperatively (KIP-429)",
+        ("cooperative/cooperative-sticky", "cooperative-sticky"),
+        "members keep reading what stays with them, and stop only what moves",
+    )  # fmt: skip
+
+
+def _switch(
+    group: Group, rule: str, title: str, policies: tuple[str, ...], how: str
+) -> Advice | None:
+    """Another policy, where the replay knows that it would have saved time."""
+    name, saves = _saved(group, *policies)
+    if name is None or saves is None or saves.low < 0 or saves.high <= 0:
+        return None
+    stopped = group.recorded.stopped
+    most = percent(min(round(saves.high), round(stopped.high)), round(stopped.high)) if stopped else "-"
+    why = f"Replayed under {name}, these rebalances would have cost up to {most} less: {how}."
+    found = group.figures[name]
+    if found.idle > group.recorded.idle:
+        more = found.idle - group.recorded.idle
+        why += f" Members would have been idle {plural(more, 'time')} more."
+    return Advice(rule, title, why, lines_of(name, group.strategy) or (), policy=name, saves=saves)
+
+
+Rule = Callable[[Group], Advice | None]
+
+#: In the order in which advice of equal weight is told.
+RULES: dict[str, Rule] = {
+    "static-members": _bounces,
+    "consumer-protocol": _consumer,
+    "cooperative": _cooperative,
+    "idle-under-range": _idle_range,
+    "roundrobin-moves": _roundrobin,
+    "session-timeout": _sessions,
+    "storms": _storms,
+    "too-many-members": _crowded,
+}
+
+
+def advice_for(group: Group) -> tuple[Advice, ...]:
+    """What the record of a group advises; what would have saved most comes first."""
+    found = [a for rule in RULES.values() if (a := rule(group)) is not None]
+    return tuple(sorted(found, key=lambda a: -_weight(a.saves)))
+
+
+def _weight(saves: Range | None) -> float:
+    return saves.low + saves.high if saves else 0.0
+
+
+def merged(groups: Iterable[Group]) -> tuple[Merged, ...]:
+    """The advice of all groups, by rule; what would have saved most comes first."""
+    by_rule: dict[str, list[tuple[Group, Advice]]] = {}
+    for group in groups:
+        for one in advice_for(group):
+            by_rule.setdefault(one.rule, []).append((group, one))
+    out = []
+    for rule in RULES:
+        mine = by_rule.get(rule)
+        if not mine:
+            continue
+        mine.sort(key=lambda pair: -_weight(pair[1].saves))
+        known = [a.saves for _, a in mine if a.saves is not None]
+        saves = sum(known[1:], known[0]) if known else None
+        out.append(Merged(mine[0][1], tuple(mine), saves))
+    return tuple(sorted(out, key=lambda m: -_weight(m.saves)))
+
+
+def best_policy(group: Group) -> Figures | None:
+    """The policy by settings that would have saved most; None where none surely helps.
+
+    It must have answered every rebalance, broken no rule, left no more members idle, and
+    have saved something at both bounds: one that refuses the hard cases is cheap too.
+    """
+    fit = [
+        f
+        for name, f in group.figures.items()
+        if f.comparable
+        and f.saved is not None
+        and f.saved.low >= 0
+        and f.saved.high > 0
+        and f.idle <= group.recorded.idle
+        and lines_of(name, group.strategy)
+    ]
+    return min(fit, key=lambda f: (-_weight(f.saved), len(f.policy), f.policy), default=None)
+
+
+def coverage_advice(run: Run) -> Advice | None:
+    """Where much of the history is gone: how to record from now on."""
+    cover = run.summary.get("coverage", {})
+    missing = cover.get("missing_before", 0) + cover.get("missing_within", 0)
+    known = cover.get("rebalances", 0) + missing
+    if not known or cover.get("rebalances", 0) >= POOR_COVERAGE * known:
+        return None
+    why = (
+        f"{count(missing)} of {plural(known, 'known rebalance')} are no longer in the log: it is "
+        "compacted, and keeps a group's newest generation only. Let the cleaner wait for a week, "
+        "then take the capture (docs/capture.md): the report will know the whole week."
+    )
+    lines = (
+        "kafka-configs.sh --bootstrap-server <broker> --alter \\",
+        "  --entity-type topics --entity-name __consumer_offsets \\",
+        "  --add-config min.compaction.lag.ms=604800000",
+    )
+    return Advice("record", "Record more of the history from now on", why, lines, "command")

@@ -1,0 +1,184 @@
+"""A run as one JSON value: documented in docs/report.md, with a version that readers can check."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from partage.report import words
+from partage.report.advice import Advice, advice_for, best_policy, coverage_advice, merged
+from partage.report.run import CauseShare, Figures, Group, Range, Run
+
+__all__ = ["FORMAT", "VERSION", "document", "lead", "notes", "savable"]
+
+FORMAT, VERSION = "partage-report", 1
+
+
+def document(run: Run) -> dict[str, Any]:
+    """The report's content as plain values, ready for JSON."""
+    saved, helped = savable(run)
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "run": {n: run.summary.get(n) for n in ("run_id", "capture", "versions", "seconds")},
+        "headline": words.headline(run),
+        "lead": lead(run),
+        "lost_partition_seconds": _range(run.lost),
+        "savable": {"partition_seconds": _range(saved), "groups": helped},
+        "trust": {
+            "coverage": run.summary.get("coverage"),
+            "agreement": run.summary.get("agreement"),
+            "accounting": run.summary.get("accounting"),
+            "notes": notes(run),
+        },
+        "causes": [_cause(c) for c in run.causes],
+        "advice": _advice(run),
+        "policies": {n: _figures(f) for n, f in run.figures.items()},
+        "policies_from_record": {n: _figures(f) for n, f in run.from_record.items()},
+        "groups": [_group(g) for g in run.groups],
+        "failures": [dict(f) for f in run.failures],
+        "bad_records": [asdict(b) for b in run.bad],
+    }
+
+
+def savable(run: Run) -> tuple[Range | None, int]:
+    """What the best policy of each group would have saved in all, and in how many groups."""
+    best = [f.saved for g in run.groups if (f := best_policy(g)) is not None and f.saved]
+    return (sum(best[1:], best[0]) if best else None), len(best)
+
+
+def lead(run: Run) -> str:
+    """Where it was lost, why, and what could be saved: two or three sentences."""
+    parts = [words.lost_groups(run), words.causes_sentence(run)]
+    saved, helped = savable(run)
+    if saved is not None:
+        parts.append(
+            f"Other settings in {words.plural(helped, 'group')} would have saved "
+            f"{words.stopped_words(saved)}."
+        )
+    elif run.lost is None and run.recorded.done:
+        best = _fewest_moves(run)
+        if best is not None and best.moved < run.recorded.moved:
+            parts.append(
+                f"With {best.policy}, {words.count(best.moved)} partitions would have moved."
+            )
+    return " ".join(p for p in parts if p)
+
+
+def _fewest_moves(run: Run) -> Figures | None:
+    idle = run.recorded.idle
+    fit = [f for f in run.figures.values() if f is not run.recorded and f.comparable]
+    return min(
+        (f for f in fit if f.idle <= idle), key=lambda f: (f.moved, f.policy), default=None
+    )
+
+
+def notes(run: Run) -> list[str]:
+    """What limits these figures, in sentences; empty where nothing does."""
+    cover = run.summary.get("coverage", {})
+    found = []
+    missing = cover.get("missing_before", 0) + cover.get("missing_within", 0)
+    if missing:
+        found.append(
+            f"{words.plural(missing, 'rebalance')} happened that the log no longer has: "
+            "all sums are of what is left."
+        )
+    if str(cover.get("transactions", "")).startswith("unknown"):
+        found.append(
+            "There is no batches.parquet: which commits were aborted, and when those of a "
+            "transaction took effect, is not known. Their times are approximate."
+        )
+    if cover.get("cluster_states") == 0:
+        found.append(
+            "There is no cluster metadata: partition counts are inferred from assignments and "
+            "commits, and racks are not known."
+        )
+    bad = run.summary.get("accounting", {}).get("bad", 0)
+    if bad:
+        found.append(f"{words.plural(bad, 'record')} could not be decoded; see below.")
+    if run.groups and run.lost is None:
+        found.append(
+            "How long reading stopped is not known: there are no commits before and after these "
+            "rebalances, or the run is of an older Partage. Groups are ordered by rebalances."
+        )
+    elif run.recorded.timed < run.recorded.rows:
+        unknown = run.recorded.rows - run.recorded.timed
+        found.append(
+            f"Of {words.plural(unknown, 'rebalance')} the cost is not known, for lack of commits "
+            "on both sides; sums leave them out."
+        )
+    for one in run.summary.get("notes", ()):
+        found.append(str(one))
+    return found
+
+
+def _range(found: Range | None) -> dict[str, float] | None:
+    return (
+        None if found is None else {"low": round(found.low, 3), "high": round(found.high, 3)}
+    )
+
+
+def _cause(one: CauseShare) -> dict[str, Any]:
+    known = one.timed > 0
+    return {
+        "kind": one.kind, "rebalances": one.rebalances, "recorded": one.recorded,
+        "lost_partition_seconds": _range(Range(one.low, one.high)) if known else None,
+    }  # fmt: skip
+
+
+def _one_advice(one: Advice) -> dict[str, Any]:
+    return {
+        "rule": one.rule, "title": one.title, "why": one.why, "where": one.where,
+        "lines": list(one.lines), "policy": one.policy,
+        "saves_partition_seconds": _range(one.saves),
+    }  # fmt: skip
+
+
+def _advice(run: Run) -> list[dict[str, Any]]:
+    found = [
+        {
+            "rule": m.advice.rule, "title": m.advice.title,
+            "saves_partition_seconds": _range(m.saves),
+            "groups": [{"group": g.name, **_one_advice(a)} for g, a in m.groups],
+        }
+        for m in merged(run.groups)
+    ]  # fmt: skip
+    record = coverage_advice(run)
+    if record is not None:
+        found.append({"groups": [], **_one_advice(record)})
+    return found
+
+
+def _figures(f: Figures) -> dict[str, Any]:
+    same = (
+        "reading", "rows", "done", "refused", "failed", "missing", "spared", "happened", "moved",
+        "avoidable", "proven", "even", "judged", "largest_spread", "idle", "rack_mismatches",
+        "incomplete", "comparable", "counted", "agreed",
+    )  # fmt: skip
+    return {
+        **{name: getattr(f, name) for name in same},
+        "stopped_partition_seconds": _range(f.stopped),
+        "reread_records": _range(f.reread),
+        "saved_partition_seconds": _range(f.saved),
+        "load_spread_mean": f.load_spread / f.load_known if f.load_known else None,
+        "colocation_mean": f.colocation / f.colocation_known if f.colocation_known else None,
+    }
+
+
+def _group(group: Group) -> dict[str, Any]:
+    same = (
+        "name", "kind", "status", "why", "claimed", "clients", "rebalances", "coverage",
+        "missing_generations", "members_max", "partitions_max",
+    )  # fmt: skip
+    best = best_policy(group)
+    return {
+        **{name: getattr(group, name) for name in same},
+        "lost_partition_seconds": _range(group.lost),
+        "best_policy": best.policy if best else None,
+        "savable_partition_seconds": _range(best.saved) if best else None,
+        "causes": [_cause(c) for c in group.causes],
+        "advice": [_one_advice(a) for a in advice_for(group)],
+        "traits": asdict(group.traits),
+        "policies": {n: _figures(f) for n, f in group.figures.items()},
+        "policies_from_record": {n: _figures(f) for n, f in group.from_record.items()},
+    }

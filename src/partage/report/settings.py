@@ -1,0 +1,96 @@
+"""The configuration lines that make a policy true in a Java client; those of others are alike."""
+
+from __future__ import annotations
+
+__all__ = ["base_policy", "lines_of", "parted"]
+
+_PACKAGE = "org.apache.kafka.clients.consumer."
+_CLASSES = {
+    "range": "RangeAssignor",
+    "roundrobin": "RoundRobinAssignor",
+    "sticky": "StickyAssignor",
+    "cooperative-sticky": "CooperativeStickyAssignor",
+}
+_REMOTE = ("uniform", "range")
+_STATIC = "group.instance.id=<a name that stays the same when this process restarts>"
+
+
+def parted(policy: str) -> tuple[str, str, tuple[str, ...]]:
+    """Protocol, strategy and options of a policy's name.
+
+    >>> parted("eager/range+static"), parted("server:uniform"), parted("sticky")
+    (('eager', 'range', ('static',)), ('consumer', 'uniform', ()), ('eager', 'sticky', ()))
+    """
+    name, *options = policy.split("+")
+    protocol, slash, strategy = name.partition("/")
+    if slash:
+        return protocol, strategy, tuple(options)
+    if name.startswith("server:"):
+        return "consumer", name.removeprefix("server:"), tuple(options)
+    return "cooperative" if name == "cooperative-sticky" else "eager", name, tuple(options)
+
+
+def base_policy(strategy: str) -> str:
+    """The policy of a group that chose a strategy.
+
+    >>> base_policy("range"), base_policy("cooperative-sticky")
+    ('eager/range', 'cooperative/cooperative-sticky')
+    """
+    protocol, name, _ = parted(strategy)
+    return f"{protocol}/{name}"
+
+
+def lines_of(policy: str, chosen: str = "") -> tuple[str, ...] | None:
+    """Lines of a consumer's properties; None where no setting makes the policy true.
+
+    Args:
+        policy: its name.
+        chosen: the strategy that the group has now.
+
+    >>> lines_of("eager/sticky")
+    ('partition.assignment.strategy=org.apache.kafka.clients.consumer.StickyAssignor',)
+    >>> lines_of("eager/optimal") is None
+    True
+    """
+    protocol, strategy, options = parted(policy)
+    lines: list[str] = []
+    if protocol == "consumer":
+        if strategy not in _REMOTE:
+            return None
+        lines += [
+            "group.protocol=consumer",
+            f"group.remote.assignor={strategy}",
+            "# remove: partition.assignment.strategy, session.timeout.ms, heartbeat.interval.ms",
+        ]
+    elif strategy not in _CLASSES:
+        return None
+    elif strategy != chosen:
+        lines += _switched(strategy, chosen)
+    for option in options:
+        if option == "static":
+            lines.append(_STATIC)
+        elif option.startswith("timeout="):
+            lines.append(f"session.timeout.ms={_ms(option.removeprefix('timeout='))}")
+    return tuple(lines)
+
+
+def _switched(strategy: str, chosen: str) -> list[str]:
+    """KIP-429: eager members must all know the cooperative strategy before it can be chosen."""
+    name = f"{_PACKAGE}{_CLASSES[strategy]}"
+    key = "partition.assignment.strategy="
+    if strategy != "cooperative-sticky":
+        return [f"{key}{name}"]
+    old = f"{_PACKAGE}{_CLASSES.get(chosen, 'RangeAssignor')}"
+    return [
+        "# first roll all members with both, then once more with the new one alone",
+        f"{key}{name},{old}",
+        f"# {key}{name}",
+    ]
+
+
+def _ms(duration: str) -> str:
+    for unit, factor in (("ms", 1), ("s", 1_000), ("m", 60_000)):
+        number = duration.removesuffix(unit)
+        if number != duration and number.isdigit():
+            return str(int(number) * factor)
+    return duration

@@ -1,0 +1,127 @@
+"""What advice asks about groups, from the tables: causes, timeouts, pauses, storms, topics."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from partage.report.columns import flag, loaded
+from partage.report.run import CauseShare, Traits
+from partage.statuses import RECORDED
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from partage.published import Published
+
+__all__ = ["causes_by_group", "traits_by_group"]
+
+_REBALANCE = ["group", "incarnation", "generation"]
+
+
+def causes_by_group(rebalances: pa.Table, replays: pa.Table) -> dict[str, tuple[CauseShare, ...]]:
+    """Shares by the cause that counts; those that stopped most come first."""
+    from pyarrow import compute as pc
+
+    kind = pc.fill_null(rebalances["cause_kind"], "unknown")
+    source = flag(pc.equal(rebalances["cause_source"], "recorded"))
+    table = rebalances.select(_REBALANCE).append_column("kind", kind)
+    table = table.append_column("recorded", source)
+    table = table.join(_costs(replays), _REBALANCE, join_type="left outer")
+    table = table.append_column("timed", flag(pc.is_valid(table["high"])))
+    sums = table.group_by(["group", "kind"]).aggregate(
+        [("kind", "count"), ("recorded", "sum"), ("timed", "sum"), ("low", "sum"), ("high", "sum")]
+    )
+    found: dict[str, list[CauseShare]] = {}
+    for row in sums.to_pylist():
+        one = CauseShare(
+            row["kind"], row["kind_count"], row["recorded_sum"], row["timed_sum"] or 0,
+            row["low_sum"] or 0.0, row["high_sum"] or 0.0,
+        )  # fmt: skip
+        found.setdefault(row["group"], []).append(one)
+    return {
+        group: tuple(sorted(shares, key=lambda c: (-c.high, -c.rebalances, c.kind)))
+        for group, shares in found.items()
+    }
+
+
+def _costs(replays: pa.Table) -> pa.Table:
+    """Partition-seconds stopped in each rebalance as recorded: one row a rebalance."""
+    from pyarrow import compute as pc
+
+    name = pc.coalesce(replays["policy"], replays["strategy"])
+    recorded = replays.filter(pc.fill_null(pc.equal(name, RECORDED), False))
+    sums = recorded.group_by(_REBALANCE).aggregate(
+        [("stopped_low_ps", "sum"), ("stopped_high_ps", "sum")]
+    )
+    columns = [*_REBALANCE, "stopped_low_ps_sum", "stopped_high_ps_sum"]
+    return sums.select(columns).rename_columns([*_REBALANCE, "low", "high"])
+
+
+def traits_by_group(folder: Published, rebalances: pa.Table) -> dict[str, Traits]:
+    """Of every group that has rebalances."""
+    newest = _newest(rebalances, "protocol")
+    sessions = _most(loaded(folder, "members"), "session_timeout_ms")
+    pauses = _most(loaded(folder, "pauses", ["group", "pause_ms"]), "pause_ms")
+    dynamic = _dynamic(loaded(folder, "members"))
+    together = _copartitioned(loaded(folder, "ownership", ["group", "topic", "partition"]))
+    stormy = _storms(rebalances)
+    known = rebalances["storm"].null_count < rebalances.num_rows
+    return {
+        group: Traits(
+            protocol=newest[group] or "classic",
+            session_ms=sessions.get(group) or None,
+            longest_pause_ms=pauses.get(group),
+            dynamic_members=dynamic.get(group),
+            copartitioned=together.get(group),
+            storms=len(stormy.get(group, {})) if known else None,
+            stormy=sum(n for n, _ in stormy.get(group, {}).values()),
+            triggers=tuple(Counter(t for _, t in stormy.get(group, {}).values()).most_common()),
+        )
+        for group in newest
+    }
+
+
+def _most(table: pa.Table, column: str) -> dict[str, int | None]:
+    found = table.group_by("group").aggregate([(column, "max")])
+    return {row["group"]: row[f"{column}_max"] for row in found.to_pylist()}
+
+
+def _newest(rebalances: pa.Table, column: str) -> dict[str, Any]:
+    """The value that the last rebalance of each group has, in the log's order."""
+    order = [("group", "ascending"), ("log_partition", "ascending"), ("log_offset", "ascending")]
+    table = rebalances.select(["group", "log_partition", "log_offset", column]).sort_by(order)
+    return dict(zip(table["group"].to_pylist(), table[column].to_pylist(), strict=True))
+
+
+def _dynamic(members: pa.Table) -> dict[str, int]:
+    """Most members without an instance id in one rebalance."""
+    from pyarrow import compute as pc
+
+    found = members.select(_REBALANCE).append_column("n", flag(pc.is_null(members["instance"])))
+    each = found.group_by(_REBALANCE).aggregate([("n", "sum")])
+    most = each.group_by("group").aggregate([("n_sum", "max")])
+    return {row["group"]: row["n_sum_max"] for row in most.to_pylist()}
+
+
+def _copartitioned(ownership: pa.Table) -> dict[str, bool]:
+    """Whether two topics of a group have as many partitions, by the highest number owned."""
+    sizes = ownership.group_by(["group", "topic"]).aggregate([("partition", "max")])
+    found: dict[str, Counter[int]] = {}
+    for row in sizes.to_pylist():
+        found.setdefault(row["group"], Counter())[row["partition_max"]] += 1
+    return {group: max(counts.values()) > 1 for group, counts in found.items()}
+
+
+def _storms(rebalances: pa.Table) -> dict[str, dict[int, tuple[int, str]]]:
+    """Group -> storm -> how many rebalances, and the cause of the first."""
+    from pyarrow import compute as pc
+
+    table = rebalances.filter(pc.is_valid(rebalances["storm"]))
+    order = [("log_partition", "ascending"), ("log_offset", "ascending")]
+    found: dict[str, dict[int, tuple[int, str]]] = {}
+    for row in table.sort_by(order).select(["group", "storm", "cause_kind"]).to_pylist():
+        mine = found.setdefault(row["group"], {})
+        count, trigger = mine.get(row["storm"], (0, row["cause_kind"] or "unknown"))
+        mine[row["storm"]] = (count + 1, trigger)
+    return found
