@@ -26,12 +26,13 @@ from partage.pipeline.rows import (
     rebalance_row,
     run_of,
 )
+from partage.pipeline.surroundings import Surroundings
 from partage.pipeline.totals import GroupTotals
 from partage.simulation.loads import Traffic
 from partage.wire.group_log import decode_record
 
 if TYPE_CHECKING:
-    from partage.pipeline.write import TableWriters
+    from partage.pipeline.write import RowWriter
 
 __all__ = ["GroupRows"]
 
@@ -52,15 +53,16 @@ class GroupRows:
         self,
         name: str,
         clusters: ClusterHistory,
-        writers: TableWriters,
-        session_timeout_ms: int | None = None,
+        writers: RowWriter,
+        around: Surroundings | None = None,
     ) -> None:
         self.name = name
         self.generations: list[Generation] = []
         self.pauses: list[Pause] = []
         self._clusters = clusters
         self._writers = writers
-        self._history = GroupHistory(clusters, session_timeout_ms)
+        known = around or Surroundings()
+        self._history = GroupHistory(clusters, known.session_timeout_ms, known.moves)
         self._ownership = Ownership(self._history.book.id_of)
         self._rebalances = RebalanceRows()
         self._minutes = Minutes()

@@ -1,0 +1,57 @@
+"""What stands beside a capture's records."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from captured import DATA, SAMPLE
+from partage.errors import InvalidCaptureError
+from partage.pipeline.surroundings import Surroundings, surroundings
+
+
+def test_the_sample_tells_when_coordinators_moved() -> None:
+    """Two log partitions had another leader for a while; the sample has no settings."""
+    found = surroundings(SAMPLE)
+    assert found.session_timeout_ms is None
+    assert {p: [m.epoch for m in moves] for p, moves in found.moves.items()} == {
+        1: [1, 2], 4: [1, 2],
+    }  # fmt: skip
+    assert surroundings(SAMPLE / "consumer_offsets.parquet") == found
+
+
+def test_the_brokers_session_timeout_is_read() -> None:
+    """As the broker reports it, in cluster-config.json."""
+    assert surroundings(DATA).session_timeout_ms == 6_000
+
+
+def test_nothing_beside_is_nothing_known(tmp_path: Path) -> None:
+    """A folder without these files, or with batches that have no epochs, is no error."""
+    assert surroundings(tmp_path) == Surroundings()
+    parquet.write_table(pa.table({"partition": [1]}), tmp_path / "batches.parquet")
+    assert surroundings(tmp_path) == Surroundings()
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"configs": 3}', "{}"])
+def test_settings_that_are_none_are_refused(tmp_path: Path, text: str) -> None:
+    """A damaged file is named, with what to do."""
+    (tmp_path / "cluster-config.json").write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidCaptureError, match="or remove the file"):
+        surroundings(tmp_path)
+
+
+def test_settings_without_the_timeout_are_fine(tmp_path: Path) -> None:
+    """Older brokers have no such setting."""
+    (tmp_path / "cluster-config.json").write_text(json.dumps({"configs": {}}), encoding="utf-8")
+    assert surroundings(tmp_path).session_timeout_ms is None
+
+
+def test_damaged_batches_are_refused(tmp_path: Path) -> None:
+    """Bytes that are no Parquet are an error of ours."""
+    (tmp_path / "batches.parquet").write_bytes(b"PAR1 no more")
+    with pytest.raises(InvalidCaptureError, match="leader epochs"):
+        surroundings(tmp_path)
