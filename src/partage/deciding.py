@@ -187,8 +187,9 @@ def compare(
     """
     from partage import judge
     from partage.groups.rounds import rejoining
-    from partage.measuring import measure
+    from partage.measuring import Alike, measure
 
+    best = Alike(group, cluster, previous=previous)
     names = registry.contestants() if strategies is None else strategies
     rows = []
     for one in names:
@@ -216,7 +217,10 @@ def compare(
             continue
         # Of a cooperative plan the end is measured: its first phase is uneven on purpose.
         end = plan.settled() if isinstance(plan, Plan) else plan
-        figures = measure(end, group, cluster, previous=previous, optimum=optimum and not shared)
+        if optimum and not shared:
+            figures = best.measure(end)
+        else:
+            figures = measure(end, group, cluster, previous=previous, optimum=False)
         breaches = tuple(judge.check(plan, group, cluster, several_owners=shared))
         rows.append(Compared(name, plan, figures, breaches))
     return Comparison(rows)

@@ -6,6 +6,7 @@ The judge does not import the solver and the solver does not know the model; the
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
@@ -17,7 +18,7 @@ from partage.errors import ProblemTooLargeError
 from partage.judge.measures import Tally, extremes, figures, tally
 from partage.model import Assignment, Cluster, Group, Problem
 
-__all__ = ["Shared", "measure"]
+__all__ = ["Alike", "Shared", "measure"]
 
 
 def measure(
@@ -71,6 +72,7 @@ class _Claims:
     best: judge.ClaimedBest | None = None
     fewest: judge.ClaimedFewest | None = None
     fewest_to_best: judge.ClaimedFewest | None = None
+    load: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     refused: str | None = None
 
 
@@ -119,15 +121,64 @@ class _Question:
         return judge.ClaimedFewest(self.owner(found.owner), found.price)
 
 
-def _claims(question: _Question, counted: Tally) -> _Claims:
+class Alike:
+    """`measure` for several plans of one problem: what the best would be is found once.
+
+    Every figure is the one of `measure`; the judge verifies the proofs with each plan.
+
+    >>> import partage as pg
+    >>> cluster = pg.Cluster.from_topics({"t": 4})
+    >>> group = pg.Group([pg.Member("a", ["t"], owned={"t": [0, 1, 2]}), pg.Member("b", ["t"])])
+    >>> plan = pg.assign("range", group, cluster)
+    >>> Alike(group, cluster).measure(plan) == measure(plan, group, cluster)
+    True
+    """
+
+    def __init__(
+        self, group: Group, cluster: Cluster, *, previous: Assignment | None = None
+    ) -> None:
+        self._problem = group, cluster
+        self._previous = previous
+        self._facts = judge.Facts(Problem(group, cluster))
+        self._found: dict[tuple[bool, bytes], _Claims] = {}
+
+    def measure(self, plan: Assignment) -> judge.Measures:
+        """The figures of one plan, with the best there is."""
+        counted = tally(plan, self._facts)
+        # All that the solver is told of the plan are its loads, and those only if it is valid.
+        loads = np.sort(counted.loads).tobytes() if counted.valid else b""
+        key = counted.valid, loads
+        if key not in self._found:
+            self._found[key] = _claims(
+                self._question, counted, next(iter(self._found.values()), None)
+            )
+        claims = self._found[key]
+        return judge.measure(
+            plan, *self._problem, previous=self._previous, best=claims.best,
+            fewest=claims.fewest, fewest_to_best=claims.fewest_to_best, refused=claims.refused,
+        )  # fmt: skip
+
+    @cached_property
+    def _question(self) -> _Question:
+        return _Question.of(self._facts, judge.before(self._facts.problem, self._previous))
+
+
+def _claims(question: _Question, counted: Tally, known: _Claims | None = None) -> _Claims:
+    """What the solver says of a plan; ``known`` is what it said of another of the same problem."""
     claims = _Claims()
     try:
-        best = solve.least_majorised(question.eligibility)
-        claims.best = judge.ClaimedBest(question.owner(best.owner), best.topic_level)
-        claims.fewest_to_best = question.fewest(best.load)
+        if known is not None and known.best is not None and known.fewest_to_best is not None:
+            claims.best, claims.fewest_to_best = known.best, known.fewest_to_best
+            load = known.load
+        else:
+            best = solve.least_majorised(question.eligibility)
+            load = best.load
+            claims.best = judge.ClaimedBest(question.owner(best.owner), best.topic_level)
+            claims.fewest_to_best = question.fewest(load)
+        claims.load = load
         if not counted.valid:
             return claims
-        same = np.array_equal(np.sort(best.load), np.sort(counted.loads))
+        same = np.array_equal(np.sort(load), np.sort(counted.loads))
         claims.fewest = claims.fewest_to_best if same else question.fewest(counted.loads)
     except ProblemTooLargeError as e:
         claims.refused = str(e)
