@@ -21,8 +21,8 @@ class DefaultPartitioner:
     """A key goes by its murmur2; no key, by turns over the partitions that have a leader.
 
     Equals ``org.apache.kafka.clients.producer.internals.DefaultPartitioner`` of 0.9.0.1, with one
-    counter for all topics. It starts at a random int there; here at ``partage.counter``, or at the first
-    number of ``java.util.Random(partage.seed)`` (0).
+    counter for all topics. It starts at a random int there; here at ``partage.counter``, or at
+    the first number of ``java.util.Random(partage.seed)`` (0).
 
     >>> partitioner = DefaultPartitioner()
     >>> partitioner.configure({"partage.counter": 5})

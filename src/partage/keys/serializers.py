@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Any
 
 from partage.errors import InvalidKeysError
@@ -92,7 +93,7 @@ def uuid_text(key: object) -> bytes:
     if len(digits) != 32 or set(digits) - set("0123456789abcdef"):
         raise InvalidKeysError("is no UUID", where="a key", value=key)
     cuts = (0, 8, 12, 16, 20, 32)
-    return "-".join(digits[a:b] for a, b in zip(cuts, cuts[1:], strict=False)).encode()
+    return "-".join(digits[a:b] for a, b in pairwise(cuts)).encode()
 
 
 def avro_long(key: int) -> bytes:
@@ -111,10 +112,10 @@ def avro_long(key: int) -> bytes:
 
 
 def avro_string(key: str) -> bytes:
-    """Avro's string: its length as `avro_long`, then UTF-8.
+    r"""Avro's string: its length as `avro_long`, then UTF-8.
 
     >>> avro_string("42")
-    b'\\x0442'
+    b'\x0442'
     """
     text = key.encode()
     return avro_long(len(text)) + text
