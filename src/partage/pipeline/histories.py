@@ -1,52 +1,57 @@
-"""Second job: each group's history rebuilt and lived again, where its records come together.
+"""Second job: each group's history rebuilt, where its records come together.
 
 Group records and runs of commits are repartitioned by group and sorted by place in the log;
 a worker meets one group after the other, finds the boundaries itself, and keeps an open
-group over the borders of Arrow batches. It writes its tables itself and returns receipts.
+group over the borders of Arrow batches. It writes its tables itself and returns receipts; what
+is to be lived again is kept on disk (`kept`) for the third job.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from partage.history.clusters import ClusterHistory
-from partage.pipeline.decode import Kind
+from partage.pipeline.decoded_rows import Kind
 from partage.pipeline.group_rows import GroupRows
+from partage.pipeline.kept import Keeper, Told
+from partage.pipeline.selection import Selection
 from partage.pipeline.write import TableWriters, task_name
+from partage.simulation.evidence import Evidence
+from partage.simulation.scenes import scenes
+from partage.simulation.world import World
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark import Broadcast
     from pyspark.sql import DataFrame
 
-    from partage.groups.api import Strategy
-
-__all__ = ["RECEIPT_DDL", "bad_records_job", "histories_job"]
+__all__ = ["RECEIPT_DDL", "bad_records_job", "clusters_of", "histories_job", "receipts_batch"]
 
 RECEIPT_DDL = "what string, text string"
 
+#: A group's records and runs in log order; of one place (a marker), runs by what they are of.
 _ORDER = (
-    "group", "kind", "topic", "topic_partition", "minute_ms", "log_partition", "log_offset",
+    "group", "log_partition", "log_offset", "kind", "topic", "topic_partition", "minute_ms",
 )  # fmt: skip
 
 
 def histories_job(
     decoded: DataFrame,
     states: Broadcast[Any],
-    strategies: Sequence[str | Strategy],
+    selection: Selection,
     *,
     out: str,
     run_id: str,
     tasks: int,
 ) -> DataFrame:
-    """Receipts of files, and one line of totals a group; nothing is computed yet."""
+    """Receipts of files; a line of totals, and where its history is kept, for each group."""
     groups = decoded.where(f"kind in ({int(Kind.GROUP_RECORD)}, {int(Kind.COMMIT_RUN)})")
     ordered = groups.repartition(tasks, "group").sortWithinPartitions(*_ORDER)
-    work = partial(_task, states, tuple(strategies), out, run_id)
+    work = partial(_task, states, selection, out, run_id)
     return ordered.mapInArrow(work, RECEIPT_DDL)
 
 
@@ -61,27 +66,58 @@ def bad_records_job(decoded: DataFrame, *, out: str, run_id: str, tasks: int) ->
 
 def _task(
     states: Broadcast[Any],
-    strategies: tuple[str | Strategy, ...],
+    selection: Selection,
     out: str,
     run_id: str,
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """Runs in a worker: rows of many groups in order, receipts out."""
-    clusters = _clusters(states.value)
-    chosen = _chosen(strategies)
-    totals: list[str] = []
-    with TableWriters(out, run_id, task_name()) as writers:
-        group: GroupRows | None = None
+    clusters = clusters_of(states.value)
+    lines: list[tuple[str, str]] = []
+    with TableWriters(out, run_id, task_name()) as writers, Keeper(out, run_id, task_name()) as k:
+        group: _Group | None = None
         for row in _rows(batches):
-            if group is None or row["group"] != group.name:
+            if group is None or row["group"] != group.rows.name:
                 if group is not None:
-                    totals.append(json.dumps(group.finish()))
-                group = GroupRows(row["group"], clusters, chosen, writers)
-            group.feed(row)
+                    lines += group.finish(k)
+                group = _Group(row["group"], clusters, selection, writers)
+            group.rows.feed(row)
         if group is not None:
-            totals.append(json.dumps(group.finish()))
-        files = [json.dumps(asdict(r)) for r in writers.finish()]
-    yield _receipts([("file", f) for f in files] + [("group", t) for t in totals])
+            lines += group.finish(k)
+        files = [("file", json.dumps(asdict(r))) for r in writers.finish()]
+    yield receipts_batch(files + lines)
+
+
+class _Group:
+    """One group: its tables, all but ``rebalances``, whose rows go on to the third job."""
+
+    def __init__(
+        self, name: str, clusters: ClusterHistory, selection: Selection, writers: TableWriters
+    ) -> None:
+        self._clusters, self._selection, self._writers = clusters, selection, writers
+        self._rebalances: dict[tuple[int, int], list[dict[str, Any]]] = {}
+        self.rows = GroupRows(name, clusters, self)
+
+    def add(self, table: str, row: Mapping[str, Any]) -> None:
+        """A row of a table: those of rebalances wait for what strategies say of them."""
+        if table == "rebalances":
+            key = (row["incarnation"], row["generation"])
+            self._rebalances.setdefault(key, []).append(dict(row))
+        else:
+            self._writers.add(table, row)
+
+    def finish(self, keeper: Keeper) -> list[tuple[str, str]]:
+        """The group's totals, and where its history is kept."""
+        totals = self.rows.finish()
+        found = list(scenes(self.rows.generations, self._clusters))
+        evidence = Evidence.of(self.rows.pauses, self.rows.rates)
+        usual_ms = World.of(self._clusters, found, evidence).usual_ms
+        told: list[Told] = []
+        for scene in found:
+            key = (scene.generation.incarnation, scene.generation.number)
+            told.append((scene, self._rebalances[key].pop(0)))
+        kept = keeper.keep(self.rows.name, told, evidence, usual_ms)
+        return [("group", json.dumps(totals)), ("kept", json.dumps(asdict(kept)))]
 
 
 def _bad_task(out: str, run_id: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -101,7 +137,7 @@ def _bad_task(out: str, run_id: str, batches: Iterable[pa.RecordBatch]) -> Itera
                 },
             )
         files = [json.dumps(asdict(r)) for r in writers.finish()]
-    yield _receipts([("file", f) for f in files])
+    yield receipts_batch([("file", f) for f in files])
 
 
 def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
@@ -110,14 +146,15 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
             yield from batch.slice(start, 1_000).to_pylist()
 
 
-def _receipts(rows: list[tuple[str, str]]) -> pa.RecordBatch:
+def receipts_batch(rows: list[tuple[str, str]]) -> pa.RecordBatch:
+    """What a task returns: kinds and texts."""
     import pyarrow as pa
 
     columns = [pa.array([row[i] for row in rows], pa.string()) for i in (0, 1)]
     return pa.RecordBatch.from_arrays(columns, names=["what", "text"])
 
 
-def _clusters(states: tuple[str, ...]) -> ClusterHistory:
+def clusters_of(states: tuple[str, ...]) -> ClusterHistory:
     """One numbering a worker process, not one a task."""
     return _made_once(states)
 
@@ -125,9 +162,3 @@ def _clusters(states: tuple[str, ...]) -> ClusterHistory:
 @lru_cache(maxsize=1)
 def _made_once(states: tuple[str, ...]) -> ClusterHistory:
     return ClusterHistory([json.loads(state) for state in states])
-
-
-def _chosen(strategies: tuple[str | Strategy, ...]) -> list[Strategy]:
-    from partage.groups import registry
-
-    return [registry.find(s) for s in strategies]

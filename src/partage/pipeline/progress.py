@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Progress", "Stages"]
+__all__ = ["COUNTS", "Progress", "Stages"]
 
-#: (stage, done, total): tasks of a stage; total is 0 while it is not known.
+#: (stage, done, total): tasks of a stage; total is 0 while it is not known, and (1, 1) ends it.
+#: Besides stages there are `COUNTS`, told once with what was counted.
 Progress = Callable[[str, int, int], None]
+
+COUNTS = ("records", "rebalances")
 
 _SECONDS_BETWEEN = 0.2
 #: What `setJobGroup` sets.
@@ -26,11 +29,18 @@ class Stages:
 
     Attributes:
         seconds: stage -> how long it took, in the order run.
+        counts: what is known by now: ``records`` decoded, ``rebalances`` found.
     """
 
     def __init__(self, progress: Progress | None) -> None:
         self._progress = progress or _silent
         self.seconds: dict[str, float] = {}
+        self.counts: dict[str, int] = {}
+
+    def counted(self, what: str, number: int) -> None:
+        """Something is known now; told as a stage of that name that is over."""
+        self.counts[what] = number
+        self._progress(what, number, number)
 
     @contextmanager
     def stage(self, name: str, spark: SparkSession | None = None) -> Iterator[None]:

@@ -10,6 +10,7 @@ from partage.history.classic import Generation
 from partage.history.pauses import Pause
 from partage.history.stops import stopped_pairs
 from partage.history.storms import StormTracker
+from partage.simulation.lived import NOTHING
 from partage.simulation.stopped import length
 
 __all__ = ["RebalanceRows"]
@@ -53,7 +54,8 @@ class RebalanceRows:
 
     def _complete(self) -> dict[str, Any]:
         (key, row, stopped), storm = self._held.popleft()
-        bounds = length(self._pauses.get(key, []), stopped)
+        mine = (p for p in self._pauses.get(key, []) if (p.topic, p.partition) in stopped)
+        bounds = length((pause, NOTHING) for pause in mine)
         return row | {
             "storm": storm,
             "stopped_low_ms": None if bounds is None else int(bounds.low),

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,16 +14,20 @@ from uuid import uuid4
 
 import partage
 from partage.errors import InvalidConfigError, MissingExtraError
+from partage.pipeline.jobs import Run, run_jobs
+from partage.pipeline.kept import forget
+from partage.pipeline.lodgers import clear_the_dead, lodged
 from partage.pipeline.progress import Progress, Stages
+from partage.pipeline.selection import EVERYTHING, Selection
 from partage.pipeline.summary import Summary, summarised
 from partage.pipeline.write import Receipt, TableWriters, discard, publish
+from partage.simulation.policies import Policy, default_policies
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from partage.groups.api import Strategy
     from partage.pipeline.capture import Capture
-    from partage.pipeline.tally import Tally
 
 __all__ = ["replay"]
 
@@ -36,17 +39,28 @@ def replay(
     capture: str | Path,
     out: str | Path,
     *,
+    policies: Sequence[str | Policy | Strategy] | None = None,
     strategies: Sequence[str | Strategy] | None = None,
+    selection: Selection = EVERYTHING,
+    raw_commits: bool = False,
     spark: SparkSession | None = None,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Summary:
-    """Replay a recorded cluster's classic groups through every strategy, and publish tables.
+    """Replay a recorded cluster's groups under other policies, and publish tables.
 
     Args:
-        capture: the folder of a capture.
+        capture: the folder of a capture, Parquet files, or a table that Spark reads.
         out: the output folder; made if it is not there. Earlier runs in it stay.
-        strategies: names or strategies; None takes every one that the registry has.
+        policies: names, strategies or policies; None (and no ``strategies``) takes
+            `simulation.policies.DEFAULT_POLICIES`.
+        strategies: more policies, each the preferred protocol of a strategy.
+        selection: groups and times that the tables are about.
+        raw_commits: write table ``commits`` too, a row for each commit that took effect.
         spark: a session of yours, which stays open; None starts one in this process.
+        master: Spark's master for a session of ours; None for ``local[*]``.
+        conf: more settings of Spark.
         progress: called with (stage, done, total), from other threads too.
 
     Returns:
@@ -54,7 +68,8 @@ def replay(
 
     Raises:
         InvalidCaptureError: the capture cannot be used; says which file and column.
-        InvalidConfigError: the output folder cannot be made, or not be written.
+        InvalidConfigError: the output folder cannot be made, or not be written; or a policy
+            or a setting of Spark is no such.
         UnknownStrategyError: the registry has no such strategy.
         MissingExtraError, MissingJavaError: Spark cannot be started.
         SparkFailedError: one of Spark's processes was killed.
@@ -68,91 +83,53 @@ def replay(
     stages = Stages(progress)
     started = _now_ms()
     with stages.stage("check"):
-        names = _names(strategies)
+        chosen = _chosen(policies, strategies)
         source = open_capture(capture)
-        run = _Run(_run_id(), _folder(Path(out).absolute()), started, names)
+        where = _folder(Path(out).absolute())
+        run = Run(_run_id(), where, started, chosen, selection, raw_commits)
     with jvm_watched(), ExitStack() as opened:
+        opened.enter_context(lodged(run.out, run.id))
+        for dead in clear_the_dead(run.out):
+            _remove(run.out, dead)
         # Before the session, so that it runs after its end: until then tasks may still write.
-        opened.push(partial(_discard_on_error, run))
+        opened.push(partial(_clear_up, run))
         with stages.stage("start Spark"):
             brief = (source.records or _BRIEF_RECORDS) < _BRIEF_RECORDS
-            running = opened.enter_context(session(spark, brief=brief))
+            running = session(spark, brief=brief, master=master, conf=conf)
+            started_spark = opened.enter_context(running)
         with workers_watched(run.out):
-            tally, receipts, groups = _jobs(running, source, run, stages)
+            done = run_jobs(started_spark, source, run, stages)
         with stages.stage("publish"), workers_watched(run.out):
-            found = summarised(source, tally, receipts, groups)
-            head = _head(source, run, running.version)
-            receipts.append(_run_row(run, head, found))
+            found = summarised(done)
+            head = _head(source, run, started_spark.version)
+            done.receipts.append(_run_row(run, head, found))
             summary = {**head, "seconds": dict(stages.seconds), **found}
-            publish(run.out, run.id, receipts, summary)
+            publish(run.out, run.id, done.receipts, summary)
     return summary
 
 
-@dataclass(frozen=True)
-class _Run:
-    """What one run is: its id, where it writes, when it began, which strategies it runs."""
-
-    id: str
-    out: Path
-    started_ms: int
-    strategies: tuple[str | Strategy, ...]
+def _clear_up(run: Run, kind: object, *_: object) -> None:
+    """What a failed run has written is of no use to anybody; histories are of use to no one."""
+    if kind is None:
+        forget(run.out, run.id)
+    else:
+        _remove(run.out, run.id)
 
 
-def _discard_on_error(run: _Run, kind: object, *_: object) -> None:
-    """What a failed run has written is of no use to anybody."""
-    if kind is not None:
-        discard(run.out, run.id)
+def _remove(out: Path, run_id: str) -> None:
+    forget(out, run_id)
+    discard(out, run_id)
 
 
-def _jobs(
-    spark: SparkSession, source: Capture, run: _Run, stages: Stages
-) -> tuple[Tally, list[Receipt], list[str]]:
-    """The Spark part: decode once, keep it, and make the tables from what was kept."""
-    from partage.pipeline.decode import Kind, decode_job
-    from partage.pipeline.histories import bad_records_job, histories_job
-    from partage.pipeline.tally import Tally
-
-    tally = Tally()
-    tasks = max(4, 4 * spark.sparkContext.defaultParallelism)
-    decoded = decode_job(spark, source).persist()
-    states = spark.sparkContext.broadcast(tuple(json.dumps(s) for s in source.states))
-    try:
-        with stages.stage("decode", spark):
-            for row in decoded.where(f"kind = {int(Kind.TALLY)}").select("text").collect():
-                tally.add(Tally.of_json(row.text))
-        with stages.stage("replay", spark):
-            job = histories_job(
-                decoded, states, run.strategies, out=str(run.out), run_id=run.id, tasks=tasks
-            )
-            receipts, groups = _received(job)
-        if tally.bad:
-            with stages.stage("bad records", spark):
-                bad = bad_records_job(decoded, out=str(run.out), run_id=run.id, tasks=tasks)
-                receipts += _received(bad)[0]
-    finally:
-        decoded.unpersist()
-        states.destroy()
-    return tally, receipts, groups
-
-
-def _received(job: DataFrame) -> tuple[list[Receipt], list[str]]:
-    rows = job.collect()
-    files = [Receipt(**json.loads(r.text)) for r in rows if r.what == "file"]
-    return files, [r.text for r in rows if r.what == "group"]
-
-
-def _names(strategies: Sequence[str | Strategy] | None) -> tuple[str | Strategy, ...]:
+def _chosen(
+    policies: Sequence[str | Policy | Strategy] | None,
+    strategies: Sequence[str | Strategy] | None,
+) -> tuple[Policy, ...]:
     """Known names before anything heavy starts: a misspelt one is an error at once."""
-    from partage.deciding import several_owners
-    from partage.groups import registry
-
-    if strategies is None:  # a plug-in that cannot be loaded is told of by `describe`
-        described = (row for row in registry.describe() if not registry.is_dialect(row.name))
-        usable = (row.name for row in described if row.problem is None)
-        return tuple(name for name in usable if not several_owners(registry.find(name)))
-    for strategy in strategies:
-        registry.find(strategy)
-    return tuple(strategies)
+    if policies is None and strategies is None:
+        return default_policies()
+    asked = [Policy.of(one) for one in [*(policies or ()), *(strategies or ())]]
+    return tuple({one.name: one for one in asked}.values())
 
 
 def _folder(out: Path) -> Path:
@@ -179,12 +156,13 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _head(source: Capture, run: _Run, spark_version: str) -> dict[str, Any]:
+def _head(source: Capture, run: Run, spark_version: str) -> dict[str, Any]:
     from importlib.metadata import version
 
     return {
         "run_id": run.id,
         "capture": str(source.folder),
+        **({"selection": run.selection.told()} if not run.selection.everything else {}),
         "started_ms": run.started_ms,
         "versions": {
             "partage": partage.__version__,
@@ -192,11 +170,11 @@ def _head(source: Capture, run: _Run, spark_version: str) -> dict[str, Any]:
             "spark": spark_version,
             "pyarrow": version("pyarrow"),
         },
-        "asked": [s if isinstance(s, str) else s.name for s in run.strategies],
+        "asked": [one.name for one in run.policies],
     }
 
 
-def _run_row(run: _Run, head: dict[str, Any], summary: Summary) -> Receipt:
+def _run_row(run: Run, head: dict[str, Any], summary: Summary) -> Receipt:
     """The one row of table ``runs``."""
     accounting = summary["accounting"]
     with TableWriters(str(run.out), run.id, "driver") as writers:
@@ -204,7 +182,7 @@ def _run_row(run: _Run, head: dict[str, Any], summary: Summary) -> Receipt:
             "capture": head["capture"], "started_ms": head["started_ms"], "ended_ms": _now_ms(),
             "partage": partage.__version__, "records": accounting["records"],
             "decoded": accounting["decoded"], "bad": accounting["bad"],
-            "settings": json.dumps({"strategies": head["asked"], **head["versions"]}),
+            "settings": json.dumps({"policies": head["asked"], **head["versions"]}),
             "coverage": json.dumps(summary["coverage"]),
         })  # fmt: skip
         return writers.finish()[0]

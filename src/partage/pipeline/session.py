@@ -186,7 +186,7 @@ def _context(*, brief: bool, master: str, asked: Mapping[str, str]) -> SparkCont
         return SparkContext(conf=conf)
     with TemporaryFile() as log:
         try:
-            gateway = launch_gateway(conf, {"stderr": log})  # type: ignore[no-untyped-call]
+            gateway = launch_gateway(conf, {"stderr": log})  # type: ignore[no-untyped-call]  # py4j has no types
             return _quiet(SparkContext(conf=conf, gateway=gateway))
         except KeyboardInterrupt as e:
             _end_launched(e)
@@ -204,7 +204,7 @@ def _context(*, brief: bool, master: str, asked: Mapping[str, str]) -> SparkCont
 def _quiet(context: SparkContext) -> SparkContext:
     """Where the JVM was killed, the server of accumulators prints a traceback; we tell it."""
     server = context._accumulatorServer  # noqa: SLF001 - there is no public way
-    server.handle_error = lambda *_: None  # type: ignore[method-assign]
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]  # silenced on purpose
     return context
 
 

@@ -1,4 +1,4 @@
-"""What stands at the head of a run's result: coverage, accounting, agreement, groups."""
+"""What stands at the head of a run's result: coverage, accounting, agreement, policies, groups."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from partage.errors import AccountingError
 from partage.pipeline.schemas import TABLES
-from partage.statuses import NOT_YET, RECORDED
+from partage.statuses import FROM_OWN, NOT_YET, READINGS, RECORDED
 
 if TYPE_CHECKING:
-    from partage.pipeline.capture import Capture
+    from partage.pipeline.jobs import Done
+    from partage.pipeline.lives_totals import LivesTotals
     from partage.pipeline.tally import Tally
     from partage.pipeline.write import Receipt
 
@@ -20,22 +21,27 @@ __all__ = ["Summary", "account", "summarised"]
 
 #: Groups told of one by one in the summary; all are in table ``groups``.
 MOST_GROUPS = 2_000
-#: Failures of strategies told of one by one; all are in table ``replays``.
-MOST_FAILURES = 200
+#: Disagreements, and failures of strategies, told of one by one; all are in the tables.
+MOST_TOLD = 200
 
 #: The content of ``summary.json``.
 Summary = dict[str, Any]
 
 
-def account(capture: Capture, tally: Tally, written: Sequence[Receipt]) -> dict[str, Any]:
+def account(records: int | None, tally: Tally, written: Sequence[Receipt]) -> dict[str, Any]:
     """Records read = decoded + bad, and every bad one is in table ``bad_records``.
+
+    Args:
+        records: how many the files say they have; None where nobody says.
+        tally: of the decode job.
+        written: all files.
 
     Raises:
         AccountingError: it is not so.
     """
     in_table = sum(r.rows for r in written if r.table == "bad_records")
     sums = {
-        "records in the files": capture.records,
+        **({} if records is None else {"records in the files": records}),
         "records read": tally.rows,
         "decoded + bad": tally.decoded + tally.bad,
         "decoded + rows of bad_records": tally.decoded + in_table,
@@ -55,8 +61,9 @@ def account(capture: Capture, tally: Tally, written: Sequence[Receipt]) -> dict[
     }
 
 
-def coverage(capture: Capture, tally: Tally, groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def coverage(done: Done, groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """How much of the history the log still has."""
+    tally, batches = done.tally, done.capture.batches
     before = sum(g["missing_before"] for g in groups)
     within = sum(g["missing_within"] for g in groups)
     rebalances = sum(g["rebalances"] for g in groups)
@@ -72,10 +79,15 @@ def coverage(capture: Capture, tally: Tally, groups: Sequence[dict[str, Any]]) -
         "missing_before": before,
         "missing_within": within,
         "share": rebalances / (rebalances + before + within) if rebalances else None,
-        "transactions": "known" if capture.batches is not None else "unknown: no batches.parquet",
-        "cluster_states": len(capture.states),
+        "transactions": "known" if batches is not None else "unknown: no batches.parquet",
+        "cluster": INFERRED if done.inferred else "recorded",
+        "cluster_states": len(done.states),
         "log_partitions": _log_partitions(tally),
     }
+
+
+#: Where there is no cluster.jsonl: what the report is to say of it.
+INFERRED = "inferred: partition counts from assignments and commits, racks unknown"
 
 
 def _log_partitions(tally: Tally) -> dict[str, dict[str, Any]]:
@@ -93,82 +105,85 @@ def _log_partitions(tally: Tally) -> dict[str, dict[str, Any]]:
     return out
 
 
-def agreement(groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Plans of exact strategies against the record, where all members are Java clients."""
-    by_strategy: dict[str, dict[str, int]] = {}
-    for g in groups:
-        for name, s in g["strategies"].items():
-            if s["counted"]:
-                mine = by_strategy.setdefault(name, {"counted": 0, "agreed": 0})
-                mine["counted"] += s["counted"]
-                mine["agreed"] += s["agreed"]
-    return {
-        "counted": sum(s["counted"] for s in by_strategy.values()),
-        "agreed": sum(s["agreed"] for s in by_strategy.values()),
-        "by_strategy": dict(sorted(by_strategy.items())),
-        "disagreements": [d for g in groups for d in g["disagreements"]],
-        "by_dialect": by_dialect(groups),
-    }
+def agreement(lives: LivesTotals) -> dict[str, Any]:
+    """Records against what their own strategy decides: by strategy, by dialect, by protocol.
 
-
-def by_dialect(groups: Sequence[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    """The same for plans that another client made as leader, whoever the members are."""
-    out: dict[str, dict[str, int]] = {}
-    for g in groups:
-        for name, led in g["dialects"].items():
-            mine = out.setdefault(name, {"counted": 0, "agreed": 0})
-            mine["counted"] += led["counted"]
-            mine["agreed"] += led["agreed"]
-    return dict(sorted(out.items()))
-
-
-def strategies(groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Totals of each strategy over all groups, and those claimed but not yet in Partage."""
-    totals: dict[str, dict[str, Any]] = {}
-    for g in groups:
-        for name, s in g["strategies"].items():
-            mine = totals.setdefault(name, {"groups": 0, "status": {}, "largest_spread": None})
-            mine["groups"] += 1
-            for key, value in s.items():
-                if key == "status":
-                    for status, n in value.items():
-                        mine[key][status] = mine[key].get(status, 0) + n
-                elif key == "largest_spread":
-                    if value is not None:
-                        mine[key] = max(mine[key] or 0, value)
-                else:
-                    mine[key] = mine.get(key, 0) + value
-    done = {n: t for n, t in totals.items() if set(t["status"]) - {NOT_YET}}
-    order = sorted(done, key=lambda n: (n != RECORDED, n))
-    return {
-        "run": {n: done[n] for n in order},
-        "not_yet": {n: t["rebalances"] for n, t in sorted(totals.items()) if n not in done},
-    }
-
-
-def summarised(
-    capture: Capture, tally: Tally, receipts: Sequence[Receipt], groups: Sequence[str]
-) -> Summary:
-    """Everything but the run's own times and versions.
-
-    Args:
-        capture: what was read.
-        tally: of the decode job.
-        receipts: files that were written.
-        groups: one line of JSON for each group (`GroupTotals.summary`).
+    ``counted`` and ``agreed`` are those of exact strategies whose members are all Java clients,
+    and those that the coordinator decided; plans of other leaders are by dialect.
     """
-    accounting = account(capture, tally, receipts)
-    known = sorted((json.loads(g) for g in groups), key=lambda g: g["group"])
+    by: dict[str, dict[str, dict[str, int]]] = {"by_strategy": {}, "by_dialect": {}, "others": {}}
+    protocols: dict[str, dict[str, int]] = {}
+    for key, names in lives.verdicts.items():
+        protocol, where = key.split("|")
+        for name, counts in names.items():
+            _add(by[where], name, counts)
+            if where == "by_strategy":
+                _add(protocols, protocol, counts)
+    told = [d for group in sorted(lives.disagreements) for d in lives.disagreements[group]]
+    return {
+        "counted": sum(s["counted"] for s in by["by_strategy"].values()),
+        "agreed": sum(s["agreed"] for s in by["by_strategy"].values()),
+        **{where: dict(sorted(names.items())) for where, names in by.items()},
+        "by_protocol": dict(sorted(protocols.items())),
+        "disagreements": told[:MOST_TOLD],
+    }
+
+
+def _add(totals: dict[str, dict[str, int]], name: str, counts: dict[str, int]) -> None:
+    mine = totals.setdefault(name, {"counted": 0, "agreed": 0})
+    for key in mine:
+        mine[key] += counts[key]
+
+
+def policies(lives: LivesTotals) -> list[dict[str, Any]]:
+    """Totals of each policy in each reading, over all groups; the record comes first."""
+    rows = []
+    for key, totals in lives.policies().items():
+        policy, _, reading = key.rpartition("|")
+        names = sorted(lives.strategies[key])
+        rows.append({"policy": policy, "reading": reading, "strategies": names, **totals})
+    return sorted(rows, key=lambda r: (READINGS.index(r["reading"]), r["policy"]))
+
+
+def strategies(lives: LivesTotals) -> dict[str, Any]:
+    """The record and each policy with its own past; and what was claimed but is not here yet."""
+    run = {r["policy"]: r for r in policies(lives) if r["reading"] in (RECORDED, FROM_OWN)}
+    not_yet: dict[str, int] = {}
+    for row in run.values():
+        if NOT_YET in row["status"]:
+            name = ", ".join(row["strategies"])
+            not_yet[name] = max(not_yet.get(name, 0), row["status"][NOT_YET])
+    return {"run": run, "not_yet": not_yet}
+
+
+def causes(groups: Sequence[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """Rebalances by the kind of the cause that counts, recorded and inferred; most first."""
+    totals: dict[str, dict[str, int]] = {}
+    for g in groups:
+        for kind, sources in g["causes"].items():
+            mine = totals.setdefault(kind, dict.fromkeys(sources, 0))
+            for source, count in sources.items():
+                mine[source] += count
+    return dict(sorted(totals.items(), key=lambda kv: (-sum(kv[1].values()), kv[0])))
+
+
+def summarised(done: Done) -> Summary:
+    """Everything but the run's own times and versions."""
+    accounting = account(done.capture.records, done.tally, done.receipts)
+    known = sorted((json.loads(g) for g in done.groups), key=lambda g: g["group"])
     rows = dict.fromkeys(TABLES, 0) | {"runs": 1}
-    for r in receipts:
+    for r in done.receipts:
         rows[r.table] += r.rows
+    failures = [f for g in sorted(done.lives.failures) for f in done.lives.failures[g]]
     by_size = sorted(known, key=lambda g: (-g["rebalances"], g["group"]))
     return {
-        "coverage": coverage(capture, tally, known),
+        "coverage": coverage(done, known),
         "accounting": accounting,
-        "agreement": agreement(known),
-        "strategies": strategies(known),
-        "failures": [f for g in known for f in g["failures"]][:MOST_FAILURES],
+        "agreement": agreement(done.lives),
+        "causes": causes(known),
+        "policies": policies(done.lives),
+        "strategies": strategies(done.lives),
+        "failures": failures[:MOST_TOLD],
         "tables": dict(sorted(rows.items())),
         "groups": by_size[:MOST_GROUPS],
         "groups_not_listed": max(0, len(by_size) - MOST_GROUPS),

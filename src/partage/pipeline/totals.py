@@ -5,14 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from partage.history.records import Place
-from partage.history.replaying import Replayed
-from partage.statuses import FAILED, NOT_REPLAYED, OFFSETS_ONLY, REPLAYED
+from partage.statuses import NOT_REPLAYED, OFFSETS_ONLY, REPLAYED
 
 __all__ = ["GroupTotals"]
-
-#: How many disagreements (and failures) a group tells of one by one; all are counted.
-_MOST_TOLD = 20
-_SUMS = ("moved", "avoidable", "idle", "rack_mismatches", "breaches", "changed")
 
 
 class GroupTotals:
@@ -34,10 +29,7 @@ class GroupTotals:
         self._claimed: dict[str, int] = {}
         self._clients: set[str] = set()
         self._missing = (0, 0)
-        self._strategies: dict[str, dict[str, Any]] = {}
-        self._disagreements: list[dict[str, Any]] = []
-        self._dialects: dict[str, dict[str, int]] = {}
-        self._failures: list[dict[str, Any]] = []
+        self._causes: dict[str, dict[str, int]] = {}
 
     def record(self, kind: str, place: Place, time_ms: int) -> None:
         """A record that is no commit."""
@@ -66,41 +58,8 @@ class GroupTotals:
         if row["strategy"] is not None:
             self._claimed[row["strategy"]] = self._claimed.get(row["strategy"], 0) + 1
         self._clients.update(row["clients"])
-
-    def replayed(self, generation: int, r: Replayed) -> None:
-        """A row of table ``replays``."""
-        mine = self._strategies.setdefault(
-            r.strategy,
-            {"rebalances": 0, "claimed": 0, "status": {}, "largest_spread": None,
-             "counted": 0, "agreed": 0, **dict.fromkeys(_SUMS, 0)},
-        )  # fmt: skip
-        mine["rebalances"] += 1
-        mine["claimed"] += r.claimed
-        mine["status"][r.status] = mine["status"].get(r.status, 0) + 1
-        values = {name: getattr(r.measured, name, None) for name in _SUMS}
-        values["changed"] = r.changed
-        for name, value in values.items():
-            mine[name] += value or 0
-        if r.measured.spread is not None:
-            mine["largest_spread"] = max(mine["largest_spread"] or 0, r.measured.spread)
-        if r.agrees is not None and r.judged_by not in (None, r.strategy):
-            led = self._dialects.setdefault(str(r.judged_by), {"counted": 0, "agreed": 0})
-            led["counted"] += 1
-            led["agreed"] += r.agrees
-        if r.counts and r.agrees is not None:
-            mine["counted"] += 1
-            mine["agreed"] += r.agrees
-            if not r.agrees:
-                self._tell(self._disagreements, generation, r)
-        if r.status == FAILED:
-            self._tell(self._failures, generation, r)
-
-    def _tell(self, told: list[dict[str, Any]], generation: int, r: Replayed) -> None:
-        if len(told) < _MOST_TOLD:
-            told.append(
-                {"group": self.name, "generation": generation, "strategy": r.strategy,
-                 "why": r.detail}
-            )  # fmt: skip
+        cause = self._causes.setdefault(row["cause_kind"], {"recorded": 0, "inferred": 0})
+        cause[row["cause_source"]] += 1
 
     def row(self) -> dict[str, Any]:
         """The row of table ``groups``, without the group's name."""
@@ -147,8 +106,5 @@ class GroupTotals:
             "missing_within": self._missing[1],
             "not_replayed": self._whys,
             "claims": self._claimed,
-            "strategies": self._strategies,
-            "disagreements": self._disagreements,
-            "dialects": self._dialects,
-            "failures": self._failures,
+            "causes": self._causes,
         }

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
 from partage.pipeline.schemas import TABLES, schema
@@ -29,7 +29,7 @@ from partage.published import FORMAT, MANIFEST, SUMMARY
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Receipt", "TableWriters", "discard", "publish", "task_name"]
+__all__ = ["Receipt", "RowWriter", "TableWriters", "discard", "publish", "task_name"]
 
 _BUFFER_ROWS = 20_000
 
@@ -50,6 +50,13 @@ class Receipt:
     path: str
     rows: int
     bytes: int
+
+
+class RowWriter(Protocol):
+    """Takes rows of tables."""
+
+    def add(self, table: str, row: Mapping[str, Any]) -> None:
+        """One row, without its run id."""
 
 
 class TableWriters:

@@ -1,0 +1,139 @@
+"""The Spark part of a run: decode once, keep it, rebuild histories, live them again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from partage.pipeline.decode import decode_job
+from partage.pipeline.decoded_rows import Kind
+from partage.pipeline.doubles import expect_no_doubles
+from partage.pipeline.histories import bad_records_job, histories_job
+from partage.pipeline.inferred import inferred_states
+from partage.pipeline.kept import Kept
+from partage.pipeline.lives import lives_job
+from partage.pipeline.lives_totals import LivesTotals
+from partage.pipeline.raw_commits import RawCommits
+from partage.pipeline.tally import Tally
+from partage.pipeline.units import bundles, units
+from partage.pipeline.write import Receipt
+
+if TYPE_CHECKING:
+    from pyspark import Broadcast
+    from pyspark.sql import DataFrame, SparkSession
+
+    from partage.pipeline.capture import Capture
+    from partage.pipeline.progress import Stages
+    from partage.pipeline.selection import Selection
+    from partage.simulation.policies import Policy
+
+__all__ = ["Done", "Run", "run_jobs"]
+
+#: Tasks a core in the jobs that shuffle or live again: enough for all to end at one time.
+_TASKS_A_CORE = 4
+_TASKS_OF_LIVES = 16
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one run is: its id, where it writes, when it began, what it was asked."""
+
+    id: str
+    out: Path
+    started_ms: int
+    policies: tuple[Policy, ...]
+    selection: Selection
+    raw_commits: bool
+
+
+@dataclass
+class Done:
+    """What the jobs give back.
+
+    Attributes:
+        capture: what was read.
+        states: the cluster's metadata that was used.
+        inferred: whether it was inferred from assignments and commits.
+        tally: of the records.
+        receipts: files that were written.
+        groups: a line of JSON for each group (`GroupTotals.summary`).
+        lives: totals of what was lived again.
+    """
+
+    capture: Capture
+    states: tuple[Mapping[str, Any], ...] = ()
+    inferred: bool = False
+    tally: Tally = field(default_factory=Tally)
+    receipts: list[Receipt] = field(default_factory=list)
+    groups: list[str] = field(default_factory=list)
+    lives: LivesTotals = field(default_factory=LivesTotals)
+
+
+def run_jobs(spark: SparkSession, source: Capture, run: Run, stages: Stages) -> Done:
+    """All jobs of a run, one after the other.
+
+    Raises:
+        InvalidCaptureError: records are there twice.
+    """
+    done = Done(source)
+    tasks = max(4, _TASKS_A_CORE * spark.sparkContext.defaultParallelism)
+    out = str(run.out)
+    raw = RawCommits(out, run.id) if run.raw_commits else None
+    decoded = decode_job(spark, source, run.selection, raw=raw).persist()
+    with ExitStack() as held:
+        held.callback(decoded.unpersist)
+        with stages.stage("decode", spark):
+            _counted(decoded, done)
+            expect_no_doubles(spark, source, done.tally)
+            done.inferred = not source.states
+            done.states = source.states or inferred_states(decoded, done.tally)
+        stages.counted("records", done.tally.rows)
+        states = spark.sparkContext.broadcast(tuple(json.dumps(s) for s in done.states))
+        held.callback(states.destroy)
+        with stages.stage("histories", spark):
+            job = histories_job(decoded, states, run.selection, out=out, run_id=run.id, tasks=tasks)
+            kept = _received(job, done)
+        stages.counted("rebalances", sum(one.rebalances for one in kept))
+        if done.tally.bad:
+            with stages.stage("bad records", spark):
+                _received(bad_records_job(decoded, out=out, run_id=run.id, tasks=tasks), done)
+        with stages.stage("replay", spark):
+            _received(_lives(spark, kept, run, states), done)
+    return done
+
+
+def _counted(decoded: DataFrame, done: Done) -> None:
+    """Tallies of all slices, and files of raw commits."""
+    told = decoded.where(f"kind in ({int(Kind.TALLY)}, {int(Kind.RECEIPT)})")
+    for row in told.select("kind", "text").toLocalIterator():
+        if row.kind == Kind.TALLY:
+            done.tally.add(Tally.of_json(row.text))
+        else:
+            done.receipts.append(Receipt(**json.loads(row.text)))
+
+
+def _lives(spark: SparkSession, kept: list[Kept], run: Run, states: Broadcast[Any]) -> DataFrame:
+    cores = spark.sparkContext.defaultParallelism
+    with_some = [one for one in kept if one.rebalances]
+    work = units(with_some, policies=len(run.policies), cores=cores)
+    shared = spark.sparkContext.broadcast(bundles(work, tasks=_TASKS_OF_LIVES * cores))
+    return lives_job(spark, shared, states, run.policies, out=str(run.out), run_id=run.id)
+
+
+def _received(job: DataFrame, done: Done) -> list[Kept]:
+    """What tasks returned: files, totals, and where histories are."""
+    kept = []
+    for row in job.collect():
+        if row.what == "file":
+            done.receipts.append(Receipt(**json.loads(row.text)))
+        elif row.what == "group":
+            done.groups.append(row.text)
+        elif row.what == "lives":
+            done.lives.merge(row.text)
+        else:
+            kept.append(Kept.of(json.loads(row.text)))
+    return kept
