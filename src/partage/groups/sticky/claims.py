@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,23 +100,22 @@ def _owned(scene: Scene) -> tuple[Int32Array, Int32Array, Int32Array]:
 
 
 def _read(scene: Scene) -> tuple[Int32Array, Int32Array, Int32Array]:
-    group = scene.problem.group
-    number_of = scene.topic_by_name
+    members = scene.problem.group.members
+    said = [(m, members[m].owned) for m in scene.visit if len(members[m].owned.partition)]
+    if not said:
+        return _joined([])
     # Claims made from one plan share their tuple of names: it is resolved once.
-    resolved: dict[int, Int32Array] = {}
-    lists: list[_List] = []
-    for m in scene.visit:
-        claims = group[m].owned
-        if len(claims):
-            if id(claims.topics) not in resolved:
-                numbers = [number_of.get(n, -1) for n in claims.topics]
-                resolved[id(claims.topics)] = np.array(numbers, np.int32)
-            lists.append((m, claims.topic_ix, claims.partition))
-    if len(resolved) > 1:
-        lists = [(m, resolved[id(group[m].owned.topics)][ix], n) for m, ix, n in lists]
-    member, topic, number = _joined(lists)
-    if len(resolved) == 1:
-        topic = next(iter(resolved.values()))[topic]
+    tuples = {id(claims.topics): claims.topics for _, claims in said}
+    names = list(chain.from_iterable(tuples.values()))
+    look_up = scene.topic_by_name.get
+    resolved = np.array([look_up(name, -1) for name in names], np.int32)
+    ends = list(accumulate(map(len, tuples.values()), initial=0))
+    first = dict(zip(tuples, ends, strict=False))
+    member, topic, number = _joined([(m, one.topic_ix, one.partition) for m, one in said])
+    if len(tuples) > 1:
+        sizes = [len(one.partition) for _, one in said]
+        topic += np.repeat(np.array([first[id(one.topics)] for _, one in said], np.int32), sizes)
+    topic = resolved[topic]
     known = topic >= 0
     if known.all():
         return member, topic, number

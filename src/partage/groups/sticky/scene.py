@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from partage.groups.ordering import as_mapped, string_hashes
 from partage.groups.sticky.distinct import distinct
-from partage.javaorder import DEFAULT_TABLE
+from partage.javaorder import DEFAULT_TABLE, hash_order, string_ranks
 from partage.javatrees import may_have_trees
 from partage.model import Problem
 from partage.model.index import Int32Array
@@ -143,13 +143,18 @@ class Scene:
     @cached_property
     def visit(self) -> list[int]:
         """Members in the order of the leader's map of subscriptions."""
-        return visiting_order(self.problem.group.ids)
+        ids = self.problem.group.ids
+        return hash_order(self._hashes, rank=lambda: string_ranks(ids))
+
+    @cached_property
+    def _hashes(self) -> list[int]:
+        return string_hashes(self.problem.group.ids)
 
     @cached_property
     def owners(self) -> list[int]:
         """Members in the order of the assignor's own map, which is filled in `visit` order."""
         ids = self.problem.group.ids
-        if self.members >= _CROWDING_MATTERS_BELOW and not _in_trees(ids):
+        if self.members >= _CROWDING_MATTERS_BELOW and not _in_trees(self._hashes):
             return self.visit
         return [self.visit[i] for i in visiting_order([ids[m] for m in self.visit])]
 
@@ -190,9 +195,9 @@ def visiting_order(ids: list[str] | tuple[str, ...]) -> list[int]:
     return as_mapped(ids)
 
 
-def _in_trees(ids: tuple[str, ...]) -> bool:
+def _in_trees(hash_of_id: list[int]) -> bool:
     """Whether ids may crowd a bucket into a tree: filled anew, it is walked otherwise."""
-    hashes = np.array(string_hashes(ids), np.int64) & 0xFFFFFFFF
+    hashes = np.array(hash_of_id, np.int64) & 0xFFFFFFFF
     return may_have_trees(hashes ^ (hashes >> 16), DEFAULT_TABLE)
 
 
