@@ -82,7 +82,7 @@ def show_withheld(found: Answer) -> None:
     withheld = getattr(found.plan, "withheld", ())
     if not len(withheld):
         return
-    settled = found.plan.settled()  # type: ignore[attr-defined]
+    settled = found.plan.settled()  # type: ignore[attr-defined]  # it withholds: a Plan
     now = {pair for pairs in found.plan.to_pairs().values() for pair in pairs}
     to_come = {
         member: sum(pair not in now for pair in pairs)

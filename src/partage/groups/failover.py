@@ -223,9 +223,9 @@ def _int32(setting: str, value: object) -> int:
     if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]{1,10}\s*", value):
         value = int(value)
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole or not -(2**31) <= int(value) < 2**31:  # type: ignore[call-overload]
+    if not whole or not -(2**31) <= int(value) < 2**31:  # type: ignore[call-overload]  # whole says so
         raise InvalidConfigError(setting, "must be an int32", value)
-    return int(value)  # type: ignore[call-overload, no-any-return]
+    return int(value)  # type: ignore[call-overload, no-any-return]  # as above
 
 
 def _switch(setting: str, value: object) -> bool:

@@ -82,8 +82,8 @@ def change_of(before: ClassicState | None, after: ClassicState) -> Change:
         tuple(m for k, m in old.items() if k not in new),
         tuple((a, b) for a, b in both if a.id != b.id),
         tuple((a, b) for a, b in both if topics_of_member(a) != topics_of_member(b)),
-        strategies if all(strategies) and len(set(strategies)) == 2 else None,  # type: ignore[arg-type]
-        leaders if all(leaders) and len(set(leaders)) == 2 and leaders[0] in stayed else None,  # type: ignore[arg-type]
+        strategies if all(strategies) and len(set(strategies)) == 2 else None,  # type: ignore[arg-type]  # all() has looked
+        leaders if all(leaders) and len(set(leaders)) == 2 and leaders[0] in stayed else None,  # type: ignore[arg-type]  # all() has looked
     )
 
 

@@ -61,7 +61,7 @@ class Settings:
             for key, (name, reader) in _READERS.items()
             if PREFIX + key in config
         }
-        return replace(self, **given)  # type: ignore[arg-type]
+        return replace(self, **given)  # type: ignore[arg-type]  # each reader knows its own
 
 
 def _by_topic(setting: str, value: object) -> ByTopic | None:
@@ -144,7 +144,7 @@ def _switch(setting: str, value: object) -> bool:
 def _number(setting: str, value: object) -> float:
     good = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
     try:
-        number = float(value) if good else math.nan  # type: ignore[arg-type]
+        number = float(value) if good else math.nan  # type: ignore[arg-type]  # good says so
     except OverflowError:
         number = math.inf
     if not 0 <= number < math.inf:
