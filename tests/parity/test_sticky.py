@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from contextlib import suppress
 
 import pytest
 
@@ -35,7 +36,11 @@ def one_round(strategy, problem, generation):
         decision, generation = find(strategy).decide(scene, generation)
     except JavaRefusal as refusal:
         return {"error": refusal.java_exception}, refusal.max_generation
-    given = {m: [list(p) for p in pairs] for m, pairs in decision.to_pairs(scene).items()}
+    named = decision.to_pairs(scene)
+    with suppress(JavaRefusal):  # with two owners there is no plan
+        # A plan tells the same, claims on partitions that do not exist in their places.
+        assert decision.to_plan(scene).as_given() == named
+    given = {m: [list(p) for p in pairs] for m, pairs in named.items()}
     moving = decision.transferring(scene)
     moving = None if moving is None else [list(row) for row in moving]
     return {"assignment": given, "transferring": moving}, generation

@@ -92,7 +92,12 @@ def _counted_from_zero(problem: Problem, rows: Rows, owner: Int32Array) -> Plan:
     dense = problem.index.locate_all(topic, number)
     there = dense >= 0
     lost = tuple(
-        Unresolved(problem.group.ids[owner[i]], problem.index.topics[topic[i]], int(number[i]))
+        Unresolved(
+            problem.group.ids[owner[i]],
+            problem.index.topics[topic[i]],
+            int(number[i]),
+            int(np.count_nonzero(owner[:i] == owner[i])),
+        )
         for i in np.flatnonzero(~there).tolist()
     )
     return plan_in_order(problem, dense[there], owner[there], unresolved=lost)

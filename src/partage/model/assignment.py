@@ -31,11 +31,17 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Unresolved:
-    """A partition given to a member although the index does not have it."""
+    """A partition given to a member although the index does not have it.
+
+    Attributes:
+        member, topic, partition: who was given what.
+        place: where it stands in the member's list, counted from 0; -1 for at the end.
+    """
 
     member: str
     topic: str
     partition: int
+    place: int = field(default=-1, compare=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +94,7 @@ class Assignment:
             topic = numbers[claims.topic_ix] if len(claims) else claims.topic_ix
             dense = index.locate_all(topic, claims.partition)
             for i in np.flatnonzero(dense < 0).tolist():
-                lost = Unresolved(member, names[claims.topic_ix[i]], int(claims.partition[i]))
+                lost = Unresolved(member, names[claims.topic_ix[i]], int(claims.partition[i]), i)
                 unresolved.append(lost)
             lists.append(dense[dense >= 0])
         return cls.from_lists(index, tuple(owned), lists, unresolved=tuple(unresolved), **more)
@@ -127,6 +133,20 @@ class Assignment:
         named = [(topics[t], p) for t, p in zip(topic, number, strict=True)]
         start = self.start.tolist()
         return {m: named[start[i] : start[i + 1]] for i, m in enumerate(self.members)}
+
+    def as_given(self) -> dict[str, list[tuple[str, int]]]:
+        """As `to_pairs`, with what the index does not have where the strategy put it.
+
+        >>> got = Assignment.of(Index.of({"t": 1}), {"c1": [("gone", 7), ("t", 0)]})
+        >>> got.to_pairs(), got.as_given()
+        ({'c1': [('t', 0)]}, {'c1': [('gone', 7), ('t', 0)]})
+        """
+        given = self.to_pairs()
+        # In order of places, so that each finds those before it already there.
+        for one in sorted(self.unresolved, key=lambda one: one.place):
+            mine = given[one.member]
+            mine.insert(one.place if one.place >= 0 else len(mine), (one.topic, one.partition))
+        return given
 
     def to_dict(self) -> dict[str, dict[str, list[int]]]:
         """Member -> topic -> numbers; every member has an entry, empty ones too."""

@@ -88,8 +88,18 @@ class Decision:
         foreign = self.spot >= self.spots.real
         names = [index.topics[t] for t in scene.topics.tolist()]
         unresolved = tuple(
-            Unresolved(group.ids[m], names[self.spots.topic[s]], int(self.spots.number[s]))
-            for m, s in zip(self.member[foreign].tolist(), self.spot[foreign].tolist(), strict=True)
+            Unresolved(
+                group.ids[m],
+                names[self.spots.topic[s]],
+                int(self.spots.number[s]),
+                i - int(self.start[m]),
+            )
+            for i, m, s in zip(
+                np.flatnonzero(foreign).tolist(),
+                self.member[foreign].tolist(),
+                self.spot[foreign].tolist(),
+                strict=True,
+            )
         )
         there = self.without(foreign)
         dense = scene.dense[there.spot]
