@@ -30,7 +30,7 @@ from partage.history.reasons import ReasonsState
 from partage.history.records import ClassicState, MemberState, Place, Subscription
 from partage.history.server import ServerState
 from partage.history.server_records import GroupRecord
-from partage.history.targets import TargetInput
+from partage.history.targets import StreamsInput, TargetInput
 
 __all__ = ["VERSION", "packed", "unpacked"]
 
@@ -41,7 +41,8 @@ _LARGEST = 1 << 30
 
 _RECORDS: tuple[type, ...] = (
     Cause, ClassicGroup, ClassicRecord, ClassicState, Departure, Departures, Generation,
-    GroupRecord, Interval, MemberState, Place, ReasonsState, ServerState, Subscription, TargetInput,
+    GroupRecord, Interval, MemberState, Place, ReasonsState, ServerState, StreamsInput,
+    Subscription, TargetInput,
     Waits,
 )  # fmt: skip
 _ROWS: tuple[type, ...] = (CommitRun, Pause)

@@ -25,7 +25,7 @@ from partage.history.held import ACTIVE, OWNER, RELEASING, STANDBY, WARMUP, Held
 from partage.history.records import ClassicState, MemberState
 from partage.history.server_members import member_state, pairs_of, topics_of
 from partage.history.server_records import ById, GroupRecord, ids_and_numbers
-from partage.history.targets import Roles, TargetInput
+from partage.history.targets import Roles, StreamsInput, TargetInput
 from partage.history.tasks import source_topics, task_partitions
 from partage.history.topic_book import TopicBook
 
@@ -68,6 +68,7 @@ class ServerState:
     replaced: dict[str, tuple[str, int]] = field(default_factory=dict)
     assignable: ById | None = None
     topology: Mapping[str, Any] | None = None
+    settings: dict[str, str] = field(default_factory=dict)
     epochs_seen: int = 0
     missing: int = 0
     whole: bool = False
@@ -124,6 +125,8 @@ class ServerGroup:
             detail = "the coordinator saw other topics, partitions or racks"
             self._happen(Cause("topics", RECORDED, time_ms=record.timestamp_ms, detail=detail))
         state.epoch, state.metadata_hash = epoch, told
+        rows = record.value.get("lastAssignmentConfigs") or ()
+        state.settings = {row["key"]: row["value"] for row in rows}
 
     def _member(self, record: GroupRecord) -> Iterator[Event]:
         state, member = self.state, record.key["memberId"]
@@ -190,7 +193,9 @@ class ServerGroup:
         if state.kind == "share" and state.assignable is None and state.whole:
             state.assignable = ()  # KIP-932: nothing, until the share state is initialised
         before = {m: state.targets[m] for m in target if m in state.targets}
-        decision = TargetInput(target, before, state.whole, state.assignable, decided_ms)
+        decision = TargetInput(
+            target, before, state.whole, state.assignable, decided_ms, self._streams()
+        )
         gap = self._gap(epoch, taken=taken)
         state.missing += gap
         self._left_for_good()
@@ -202,6 +207,13 @@ class ServerGroup:
         state.targets = {m: t for m, t in target.items() if t or m in state.members}
         state.fresh, state.happened, state.epochs_seen = {}, (), 0
         state.target_epoch = epoch
+
+    def _streams(self) -> StreamsInput | None:
+        state = self.state
+        if state.kind != "streams":
+            return None
+        processes = {m: value["processId"] for m, value in state.members.items()}
+        return StreamsInput(processes, state.topology, state.settings)
 
     def _left_for_good(self) -> None:
         """Static members whose records went, and whose instance did not come back at once."""
@@ -264,7 +276,7 @@ class ServerGroup:
         if state.kind == "share":
             return "server:simple"
         if state.kind == "streams":
-            return "streams:sticky"
+            return "streams:server-sticky"
         votes: dict[str, int] = {}
         for value in state.members.values():
             if value.get("serverAssignor"):

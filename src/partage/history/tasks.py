@@ -8,8 +8,9 @@ from typing import Any
 from partage.history.held import ACTIVE
 from partage.history.server_records import ById
 from partage.history.topic_book import TopicBook
+from partage.model import Cluster
 
-__all__ = ["source_topics", "task_partitions"]
+__all__ = ["source_counts", "source_topics", "task_partitions"]
 
 
 def source_topics(topology: Mapping[str, Any] | None) -> tuple[str, ...]:
@@ -48,6 +49,11 @@ def task_partitions(
         topics = _sources(row) if role == ACTIVE else _changelogs(row)
         out.extend((t, p) for t in topics for p in numbers if book.has(t, p, time_ms))
     return tuple(out)
+
+
+def source_counts(row: Mapping[str, Any], cluster: Cluster) -> list[int]:
+    """How many partitions each topic that a subtopology reads has."""
+    return [len(cluster.partitions_of(topic)) for topic in _sources(row)]
 
 
 def _sources(row: Mapping[str, Any]) -> list[str]:

@@ -23,7 +23,9 @@ from partage.history.dialects import judges
 from partage.history.neighbours import clusters_near
 from partage.history.ownership import assigned_pairs
 from partage.history.problems import all_java, group_as_sent, why_not
+from partage.history.stream_targets import ByRole, decided_tasks, recorded_tasks
 from partage.model import Cluster, Group, Problem
+from partage.streams.kip1071_sticky import ServerSticky
 
 __all__ = ["UNEXPLAINED", "Verdict", "verdict"]
 
@@ -113,20 +115,36 @@ def _of_target(found: Generation, clusters: ClusterHistory) -> Verdict:
     name = found.first.strategy or ""
     if all(m.subscription is None for m in found.first.members):
         return Verdict(why="all members joined before the log begins")
-    if name not in ASSIGNORS or found.target is None:
+    if found.target is None or not (name in ASSIGNORS or name == ServerSticky.name):
         return Verdict(why=f"strategy {name or 'unknown'} is not in Partage")
-    record = recorded_ids(found)
+    record = _recorded(found)
     at = found.target.decided_ms or found.timestamp_ms
     try:
-        if decided(found, clusters.at(at)) == record:
-            return Verdict(agrees=True, judged_by=name, counts=True)
+        plan = _decided(found, clusters.at(at))
     except PartageError as e:
         return Verdict(agrees=False, why=str(e), judged_by=name, counts=True)
+    if plan is None:
+        return Verdict(why="its topology is not in the log", judged_by=name)
+    if plan == record:
+        return Verdict(agrees=True, judged_by=name, counts=True)
     if not found.target.known and not _covering(found, clusters.at(at)):
         why = "the targets before are not in the log: it begins later than the group"
         return Verdict(agrees=None, why=why, judged_by=name)
     why = _target_explained(found, clusters, at, record) or UNEXPLAINED
     return Verdict(agrees=False, why=why, judged_by=name, counts=True)
+
+
+def _recorded(found: Generation) -> ByIds | ByRole:
+    return recorded_tasks(found) if found.protocol == "streams" else recorded_ids(found)
+
+
+def _decided(
+    found: Generation, cluster: Cluster, order: tuple[int, ...] | None = None
+) -> ByIds | ByRole | None:
+    """What the coordinator decides on a cluster, with its members met in some order."""
+    if found.protocol == "streams":
+        return decided_tasks(found, cluster, order)
+    return decided(found, cluster, order=order)
 
 
 def _covering(found: Generation, cluster: Cluster) -> bool:
@@ -149,7 +167,7 @@ def _covering(found: Generation, cluster: Cluster) -> bool:
 
 
 def _target_explained(
-    found: Generation, clusters: ClusterHistory, at: int, record: ByIds
+    found: Generation, clusters: ClusterHistory, at: int, record: ByIds | ByRole
 ) -> str | None:
     topics = [t for m in found.first.members if m.subscription for t in m.subscription.topics]
     given = {topic for m in found.first.members for topic, _ in m.assigned}
@@ -165,10 +183,13 @@ def _target_explained(
 
 
 def _gives(
-    found: Generation, cluster: Cluster, record: ByIds, order: tuple[int, ...] | None = None
+    found: Generation,
+    cluster: Cluster,
+    record: ByIds | ByRole,
+    order: tuple[int, ...] | None = None,
 ) -> bool:
     try:
-        return decided(found, cluster, order=order) == record
+        return _decided(found, cluster, order) == record
     except PartageError:
         return False
 
