@@ -6,6 +6,7 @@
     ├── UnknownPartitionerError      no such partitioner in the registry
     ├── InvalidKeysError             keys that no partitioner can take (where, value)
     ├── UnsupportedProblemError      a sound problem that this strategy refuses
+    ├── InvalidTopologyError         a Streams topology that cannot become tasks (topics, code)
     ├── InvalidConfigError           a setting of a strategy or of a run is wrong
     ├── InconsistentGroupProtocolError   a member cannot join with these protocols
     ├── WireFormatError              bytes that are not what they claim to be
@@ -34,6 +35,7 @@ __all__ = [
     "InvalidConfigError",
     "InvalidKeysError",
     "InvalidProblemError",
+    "InvalidTopologyError",
     "MissingExtraError",
     "MissingJavaError",
     "PartageError",
@@ -140,6 +142,33 @@ class InvalidKeysError(PartageError):
 
 class UnsupportedProblemError(PartageError):
     """The problem is sound, but this strategy refuses it, as its Kafka class does."""
+
+
+class InvalidTopologyError(PartageError):
+    """A Streams topology does not fit its topics.
+
+    ``topics`` are those to look at; ``java_exception`` is what Kafka Streams throws, and
+    ``code`` the assignment error that its leader sends to all members (1: a source topic is
+    missing, 3: any other), None where the exception ends the leader itself.
+
+    >>> str(InvalidTopologyError("are missing: create them", topics=["b", "a"]))
+    'topics a, b: are missing: create them'
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        topics: Sequence[str],
+        java_exception: str = "TaskAssignmentException",
+        code: int | None = None,
+    ) -> None:
+        self.topics = tuple(sorted(topics))
+        many = "topic" if len(self.topics) == 1 else "topics"
+        super().__init__(f"{many} {', '.join(self.topics)}: {what}")
+        self.what = what
+        self.java_exception = java_exception
+        self.code = code
 
 
 class InvalidConfigError(PartageError):

@@ -1,0 +1,232 @@
+"""One rebalance of a Streams application, as the leader of its group computes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from partage.errors import InvalidTopologyError
+from partage.streams.client import Client, PartitionRacks
+from partage.streams.fallback_prior import FallbackPrior
+from partage.streams.final import (
+    ConsumerAssignment,
+    Hosts,
+    consumer_assignments,
+    error_assignments,
+    hosts,
+)
+from partage.streams.high_availability import HighAvailability
+from partage.streams.ids import ProcessId, TaskId
+from partage.streams.lags import end_offset_sums, task_lags
+from partage.streams.layout import Layout, TopicPartition
+from partage.streams.legacy_sticky import LegacySticky
+from partage.streams.members import LATEST_VERSION, ClientGroup, StreamsMember, grouped
+from partage.streams.plan import TaskPlan
+from partage.streams.problem import TaskProblem
+from partage.streams.public_sticky import PublicSticky
+from partage.streams.registry import TaskAssignor
+from partage.streams.settings import Settings
+from partage.streams.topology import Topology
+
+__all__ = ["Application", "GroupAssignment", "rebalance"]
+
+_SHUTDOWN_REQUESTED = 4
+_ASSIGNMENT_ERROR = 3
+_EARLIEST_PROBEABLE = 3
+
+
+@dataclass(frozen=True)
+class Application:
+    """What the leader knows besides its members.
+
+    Attributes:
+        topology: of the application.
+        counts: partition counts of all topics of the cluster, internal ones included.
+        settings: of the application.
+        end_offsets: of changelog partitions; None where they could not be had.
+        committed: offsets of the group in changelogs that are sources.
+        racks: racks of each partition's replicas; a partition whose racks are not all known
+            is missing.
+    """
+
+    topology: Topology
+    counts: Mapping[str, int]
+    settings: Settings = field(default_factory=Settings)
+    end_offsets: Mapping[TopicPartition, int] | None = field(default_factory=dict)
+    committed: Mapping[TopicPartition, int | None] = field(default_factory=dict)
+    racks: Mapping[TopicPartition, frozenset[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class GroupAssignment:
+    """The outcome of a rebalance.
+
+    Attributes:
+        consumers: assignment of each member.
+        plan: tasks of the clients, None where all members get an error.
+        layout: tasks and internal topics, likewise.
+        hosts: source partitions of actives by end point.
+        standby_hosts: those of standbys.
+        stable: whether no further rebalance is under way.
+        error: why everybody gets an error code.
+    """
+
+    consumers: dict[str, ConsumerAssignment]
+    plan: TaskPlan | None = None
+    layout: Layout | None = None
+    hosts: Hosts = field(default_factory=dict)
+    standby_hosts: Hosts = field(default_factory=dict)
+    stable: bool = False
+    error: str | None = None
+
+
+def rebalance(
+    application: Application,
+    members: Iterable[StreamsMember],
+    *,
+    leader: ProcessId,
+    now_ms: int,
+    assignor: TaskAssignor | None = None,
+) -> GroupAssignment:
+    """Compute the assignment of every member.
+
+    Args:
+        application: see `Application`.
+        members: in the order in which the group's coordinator names them.
+        leader: the client whose consumer leads; it is told when to probe again.
+        now_ms: the leader's clock.
+        assignor: high availability if None. Where ends of changelogs are unknown, any but
+            the sticky ones gives way to `FallbackPrior`.
+
+    Raises:
+        InvalidTopologyError: what ends Kafka's leader too (its ``code`` is None); topologies
+            that lack a source topic, or whose counts cannot be told, give every member an
+            error code instead.
+        InvalidProblemError: no members, an id twice, an offset sum out of range.
+
+    Source: ``StreamsPartitionAssignor.assign`` 4.3.1.
+
+    >>> from partage.streams.topology import Subtopology
+    >>> topology = Topology([Subtopology(0, ("lines",), changelogs=("counts",))])
+    >>> app = Application(topology, {"lines": 2, "counts": 2},
+    ...                   end_offsets={("counts", 0): 9, ("counts", 1): 9})
+    >>> members = [StreamsMember("a", ProcessId(0, 1)), StreamsMember("b", ProcessId(0, 2))]
+    >>> answer = rebalance(app, members, leader=ProcessId(0, 1), now_ms=0)
+    >>> {name: one.partitions for name, one in answer.consumers.items()}
+    {'a': (('lines', 0),), 'b': (('lines', 1),)}
+    """
+    clients = grouped(members)
+    every = [member for one in clients for member in one.members]
+    lowest = min([LATEST_VERSION, *(member.version for member in every)])
+    common = min([LATEST_VERSION, *(m.latest_version for m in every if m.latest_version > 0)])
+    if any(member.shutdown for member in every):
+        return _refused(clients, _SHUTDOWN_REQUESTED, "a member asked for shutdown")
+    future = any(not one.readable for one in clients)
+    if future and lowest < _EARLIEST_PROBEABLE:
+        return _refused(
+            clients,
+            _ASSIGNMENT_ERROR,
+            f"a member of a version above {LATEST_VERSION} and one of version {lowest}: "
+            f"versions below {_EARLIEST_PROBEABLE} cannot be probed",
+        )
+    try:
+        layout = Layout.of(application.topology, application.counts)
+    except InvalidTopologyError as error:
+        if error.code is None:
+            raise
+        return _refused(clients, error.code, str(error))
+    return _assigned(
+        application,
+        clients,
+        layout,
+        assignor or HighAvailability(),
+        deadline=(leader, now_ms + application.settings.probing_rebalance_interval_ms),
+        versions=(lowest, common),
+        probing_versions=future,
+    )
+
+
+def _refused(clients: Sequence[ClientGroup], code: int, why: str) -> GroupAssignment:
+    return GroupAssignment(error_assignments(clients, code), error=why)
+
+
+def _assigned(
+    application: Application,
+    clients: Sequence[ClientGroup],
+    layout: Layout,
+    assignor: TaskAssignor,
+    *,
+    deadline: tuple[ProcessId, int],
+    versions: tuple[int, int],
+    probing_versions: bool,
+) -> GroupAssignment:
+    public = isinstance(assignor, PublicSticky)
+    problem = _problem(application, clients, layout, public=public)
+    known = application.end_offsets is not None
+    if not known and not isinstance(assignor, LegacySticky | PublicSticky):
+        assignor = FallbackPrior()
+    plan = assignor.assign(problem)
+    owned = {one for group in clients for one in group.owner}
+    leader, later = deadline
+    by_process = {group.process: group for group in clients}
+    consumers: dict[str, ConsumerAssignment] = {}
+    waits = probing_versions
+    for client in problem.client_map_order:
+        process = problem.clients[client].process
+        due = later if plan.probing and process == leader else None
+        if client in plan.follow_up:
+            due = 0
+        consumers |= consumer_assignments(
+            plan,
+            client,
+            by_process[process],
+            layout,
+            owned=owned,
+            deadline_ms=due,
+            versions=versions,
+        )
+        waits |= due is not None
+    waits |= any(one.withheld for one in consumers.values())
+    actives, standbys = hosts(plan, clients, layout) if versions[0] >= 2 else ({}, {})
+    return GroupAssignment(consumers, plan, layout, actives, standbys, stable=not waits)
+
+
+def _problem(
+    application: Application,
+    clients: Sequence[ClientGroup],
+    layout: Layout,
+    *,
+    public: bool,
+) -> TaskProblem:
+    tasks = layout.task_arrival
+    ends = end_offset_sums(layout, application.end_offsets, application.committed)
+    made = []
+    for group in clients:
+        active, standby = group.previous(layout)
+        made.append(
+            Client(
+                group.process,
+                len(group.members),
+                active,
+                standby,
+                tags=group.tags,
+                rack=group.rack(of_first=public),
+            )
+        )
+    return TaskProblem(
+        made,
+        tasks,
+        [task for task in tasks if task in layout.changelogs_of],
+        application.settings,
+        racks={task: _racks(application, layout, task) for task in tasks},
+        with_stores=layout.with_stores,
+        lags=task_lags(tasks, ends, [group.offset_sums for group in clients]),
+    )
+
+
+def _racks(application: Application, layout: Layout, task: TaskId) -> PartitionRacks:
+    known = application.racks
+    return PartitionRacks(
+        tuple(known.get(one) for one in layout.partitions_of[task]),
+        tuple(known.get(one) for one in layout.changelogs_of.get(task, ())),
+    )
