@@ -9,6 +9,7 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SAYS = {
+    "flight_keys.py": "key UA alone is 17.4%: no count goes below that",
     "hot_consumer.py": "proven: no plan has a smaller spread than",
     "own_strategy.py": "breaches: []",
     "rolling_change.py": "c3 restarts with ['sticky']: the group speaks sticky",
