@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from partage.cli.consoles import name, out
-from partage.cli.replay import replay_and_report
+from partage.cli.replay import Wanted, replay_and_report
 
 __all__ = ["demo"]
 
@@ -39,7 +39,7 @@ def demo(
     console = out()
     what = f"the recorded history of a real Kafka cluster, told of in {sample() / 'README.md'}"
     console.print(name(what, "dim"), soft_wrap=True)
-    replay_and_report(sample(), to, strategies=None, open_it=open_it)
+    replay_and_report(sample(), to, Wanted(), open_it=open_it)
 
 
 def sample() -> Path:

@@ -1,51 +1,82 @@
-"""`partage replay`: a recorded cluster's history, lived again under every strategy."""
+"""`partage replay`: a recorded cluster's history, lived again under other policies."""
 
 from __future__ import annotations
 
 import logging
 import os
 import webbrowser
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partage.cli.consoles import has_display, interactive, name, out, tell
+from partage.cli.consoles import has_display, interactive, name, out, tell, write_json
 from partage.cli.failing import FAILED_JUDGE
+from partage.cli.telling import told
 from partage.errors import InvalidConfigError
 from partage.published import MANIFEST
 from partage.statuses import RECORDED
 
 if TYPE_CHECKING:
-    from partage.pipeline.progress import Progress
     from partage.report.run import Run
 
-__all__ = ["replay", "replay_and_report"]
+__all__ = ["Wanted", "replay", "replay_and_report"]
 
 REPORT = "report.html"
-_STAGES = {
-    "check": "checking the capture",
-    "start Spark": "starting Spark in this process",
-    "decode": "decoding records",
-    "replay": "rebuilding histories, replaying rebalances",
-    "bad records": "keeping what could not be decoded",
-    "publish": "publishing tables",
-    "report": "writing the report",
-}
 
 
-def replay(
-    capture: Annotated[Path, typer.Argument(help="Folder of a capture.")],
+def replay(  # noqa: PLR0917 - typer's options are parameters
+    capture: Annotated[
+        str, typer.Argument(help="A capture's folder, Parquet files, or a table that Spark reads.")
+    ],
     to: Annotated[Path, typer.Option("--out", "-o", help="Folder for tables and report.")],
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policy", "-p", show_default=False,
+            help="Only these, e.g. cooperative/cooperative-sticky+static; repeatable.",
+        ),
+    ] = None,
     strategy: Annotated[
         list[str] | None,
         typer.Option(
-            "--strategy", "-s", help="Only these; repeatable. Without it, all of them.",
-            show_default=False,
+            "--strategy", "-s", show_default=False,
+            help="The policy of a strategy by the protocol it prefers; repeatable.",
         ),
     ] = None,
+    group: Annotated[
+        list[str] | None,
+        typer.Option("--group", "-g", show_default=False,
+                     help="Only groups of this pattern, e.g. 'orders-*'; repeatable."),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--from", show_default=False, help="ISO time (UTC) or epoch milliseconds."),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--to", show_default=False, help="The same; itself excluded.")
+    ] = None,
+    commits: Annotated[
+        bool, typer.Option("--commits", help="Write each commit too: table commits.")
+    ] = False,
+    master: Annotated[
+        str | None, typer.Option("--master", help="Spark's master.", show_default="local[*]")
+    ] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option("--conf", metavar="K=V", help="A setting of Spark; repeatable.",
+                     show_default=False),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing on the way.")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Progress as JSON lines on stderr, the summary on stdout."),
+    ] = False,
+    report: Annotated[
+        bool, typer.Option("--report/--no-report", help="Write the page.")
+    ] = True,
     open_it: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the report in a browser.")
     ] = False,
@@ -53,26 +84,60 @@ def replay(
     """Replay a recorded cluster: why did groups rebalance, what did it cost, what would save it?
 
     Reads a capture of `__consumer_offsets` and the cluster's metadata, rebuilds the history of
-    each classic group, lets every strategy decide each rebalance anew, and writes tables
-    (Parquet), `summary.json` and one HTML page that can be read offline and passed on.
+    each group, lives each rebalance again under other policies, and writes tables (Parquet),
+    `summary.json` and one HTML page that can be read offline and passed on.
 
         partage replay capture/ --out run
 
-        partage replay capture/ --out run --strategy range --strategy fair --open
+        partage replay capture/ --out run --policy eager/range --policy consumer/uniform --open
 
-    Spark runs in this process; nothing else is started, but Java 17 must be there. Earlier runs
-    in the same folder stay; a folder that is not Partage's is left alone.
+        partage replay capture/ --out run --group 'orders-*' --from 2026-11-21T08:00
+
+    Spark runs in this process unless `--master` says otherwise; Java 17 must be there. Earlier
+    runs in the same folder stay; a folder that is not Partage's is left alone.
 
     Every plan is checked by the judge. Where a strategy's plan breaks a rule, tables and report
     are written all the same, the strategy goes to stderr, and the exit code is 3. What the log
     recorded may break rules: that is the log's, and does not count. A plug-in that raises an
     error is shown as failed; the others go on.
     """
-    replay_and_report(capture, to, strategies=strategy, open_it=open_it)
+    from partage.pipeline.selection import Selection, parse_time
+
+    bounds = [
+        None if text is None else parse_time(text, option)
+        for text, option in ((since, "--from"), (until, "--to"))
+    ]
+    wanted = Wanted(
+        policies=policy, strategies=strategy, raw_commits=commits, master=master,
+        conf=_settings(conf or []), selection=Selection(tuple(group or ()), *bounds),
+        quiet=quiet, as_json=as_json, report=report,
+    )  # fmt: skip
+    replay_and_report(capture, to, wanted, open_it=open_it)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the command was asked; see its options."""
+
+    policies: list[str] | None = None
+    strategies: list[str] | None = None
+    selection: Any = None
+    raw_commits: bool = False
+    master: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+    quiet: bool = False
+    as_json: bool = False
+    report: bool = True
+
+    def settings(self) -> dict[str, Any]:
+        """The arguments of `pipeline.replay.replay`."""
+        names = ("policies", "strategies", "raw_commits", "master", "conf")
+        found = {name: getattr(self, name) for name in names}
+        return found if self.selection is None else {**found, "selection": self.selection}
 
 
 def replay_and_report(
-    capture: Path, to: Path, *, strategies: list[str] | None, open_it: bool | None
+    capture: str | Path, to: Path, wanted: Wanted, *, open_it: bool | None
 ) -> None:
     """The run, its report, and what to say about it.
 
@@ -81,26 +146,59 @@ def replay_and_report(
         Exit: 3 if a plan of a strategy failed the judge; everything has been written then.
     """
     from partage.pipeline.replay import replay as run
+    from partage.report.data import read_run
     from partage.report.html import environment
-    from partage.report.terminal import summary
 
     _expect_ours(to)
     _quiet_logging()
-    environment()  # is jinja2 there? better asked before a minute of work than after it
-    with _told() as progress:
-        run(capture, to, strategies=strategies, progress=progress)
-        progress("report", 0, 0)
-        page = to / REPORT
-        found = _written(to, page)
-        progress("report", 1, 1)
+    if wanted.report:
+        environment()  # is jinja2 there? better asked before a minute of work than after it
+    with told(quiet=wanted.quiet, as_json=wanted.as_json) as progress:
+        summary = run(capture, to, **wanted.settings(), progress=progress)
+        page = to / REPORT if wanted.report else None
+        if page is not None:
+            progress("report", 0, 0)
+            found = _written(to, page, summary["run_id"])
+            progress("report", 1, 1)
+        else:
+            found = read_run(to, summary["run_id"])
+    if wanted.as_json:
+        write_json(summary)
+    elif not wanted.quiet:
+        _shown(found, to, page)
+    wants_it = open_it or (open_it is None and interactive() and has_display())
+    if page is not None and wants_it:
+        webbrowser.open(page.absolute().as_uri())
+    _judged(found)
+
+
+def _shown(found: Run, to: Path, page: Path | None) -> None:
+    from partage.report.terminal import summary
+
     console = out()
     for part in summary(found):
         console.print(part)
     console.print(name(f"tables   {to}", "dim"), soft_wrap=True)
-    console.print(name(f"report   {page}", "bold"), soft_wrap=True)
-    if open_it or (open_it is None and interactive() and has_display()):
-        webbrowser.open(page.absolute().as_uri())
-    _judged(found)
+    if page is not None:
+        console.print(name(f"report   {page}", "bold"), soft_wrap=True)
+
+
+def _settings(conf: list[str]) -> dict[str, str]:
+    """``K=V`` as it stands on the command line.
+
+    Raises:
+        InvalidConfigError: one has no equals sign, or does not begin with ``spark.``.
+
+    >>> _settings(["spark.executor.memory=4g"])
+    {'spark.executor.memory': '4g'}
+    """
+    made = {}
+    for one in conf:
+        key, equals, value = one.partition("=")
+        if not equals or not key.startswith("spark."):
+            raise InvalidConfigError("--conf", "must be spark.something=value", one)
+        made[key.strip()] = value
+    return made
 
 
 def _judged(found: Run) -> None:
@@ -119,11 +217,11 @@ def _quiet_logging() -> None:
         logging.getLogger().addHandler(logging.NullHandler())
 
 
-def _written(to: Path, page: Path) -> Run:
+def _written(to: Path, page: Path, run_id: str) -> Run:
     from partage.report.pages import publish_page
 
     try:
-        return publish_page(to, page)
+        return publish_page(to, page, run_id)
     except OSError as e:
         raise InvalidConfigError(
             "--out", f"the report cannot be written ({e.strerror or e})", str(page)
@@ -140,52 +238,8 @@ def _expect_ours(to: Path) -> None:
         raise InvalidConfigError("--out", "must be a folder, and this is a file", str(to))
     if not to.is_dir() or not any(to.iterdir()):
         return
-    if not (to / MANIFEST).is_file() and not (to / "tables").is_dir():
+    known = (to / "tables", to / "running")
+    if not (to / MANIFEST).is_file() and not any(folder.is_dir() for folder in known):
         what = "must be empty or an earlier output of Partage; nothing was written"
         raise InvalidConfigError("--out", what, str(to))
 
-
-@contextmanager
-def _told() -> Iterator[Progress]:
-    """Live bars on a terminal, a line a stage elsewhere; both on stderr."""
-    from rich.console import Console
-
-    console = Console(stderr=True, highlight=False)
-    if not console.is_terminal:
-        yield _lines()
-        return
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        SpinnerColumn,
-        TextColumn,
-        TimeElapsedColumn,
-    )
-    from rich.progress import Progress as Bars
-
-    columns = (
-        SpinnerColumn(finished_text="[green]✓"), TextColumn("{task.description}"),
-        BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(),
-    )  # fmt: skip
-    with Bars(*columns, console=console) as bars:
-        tasks: dict[str, Any] = {}
-
-        def moved(stage: str, done: int, total: int) -> None:
-            if stage not in tasks:
-                tasks[stage] = bars.add_task(_STAGES.get(stage, stage), total=None)
-            # (1, 1) is the end of a stage, whatever it counted before.
-            if total:
-                bars.update(tasks[stage], completed=done, total=total)
-
-        yield moved
-
-
-def _lines() -> Progress:
-    seen: set[str] = set()
-
-    def moved(stage: str, _done: int, _total: int) -> None:
-        if stage not in seen:
-            seen.add(stage)
-            tell(f"{_STAGES.get(stage, stage)} ...")
-
-    return moved
