@@ -73,9 +73,7 @@ def _replays(rows, name, generation, cost, chance) -> None:
     costs = {"stopped_low_ps": 0.4 * cost, "stopped_high_ps": cost, "policy": RECORDED,
              "reading": RECORDED, "step": 0, "caused": True, "time_ms": BEGIN,
              "protocol": "eager"}  # fmt: skip
-    rows["replays"].append(
-        replayed(name, generation, RECORDED, moved=chance.randrange(9), **costs)
-    )
+    rows["replays"].append(replayed(name, generation, RECORDED, moved=chance.randrange(9), **costs))
     for policy, share in zip(POLICIES, _SHARE, strict=True):
         for reading in (FROM_RECORD, FROM_OWN):
             mine = {

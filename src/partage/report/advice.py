@@ -85,7 +85,7 @@ def _bounces(group: Group) -> Advice | None:
 
 
 def _idle_range(group: Group) -> Advice | None:
-    """range cuts each topic by itself: with small topics the last members get nothing."""
+    """Range cuts each topic by itself: with small topics the last members get nothing."""
     idle = group.recorded.idle
     if group.strategy != "range" or not idle or group.traits.copartitioned is not False:
         return None
@@ -103,7 +103,7 @@ def _idle_range(group: Group) -> Advice | None:
 
 
 def _roundrobin(group: Group) -> Advice | None:
-    """roundrobin deals anew each time: partitions move that need not."""
+    """Roundrobin deals anew each time: partitions move that need not."""
     recorded = group.recorded
     if group.strategy != "roundrobin" or not recorded.avoidable:
         return None
@@ -126,13 +126,14 @@ def _sessions(group: Group) -> Advice | None:
     longer = -(-pause // 1_000) * 1_000
     why = (
         f"{plural(expired, 'rebalance')} because a member was silent for its session timeout "
-        f"of {duration(session)}, and partitions paused for up to {duration(pause)}. A timeout longer "
-        "than the pauses keeps members that are only slow; one that is dead is missed as much later."
+        f"of {duration(session)}, and partitions paused for up to {duration(pause)}. A timeout "
+        "longer than the pauses keeps members that are only slow; one that is dead is missed as "
+        "much later."
     )
     if group.traits.protocol == "classic":
-        lines = (f"session.timeout.ms={longer}", f"heartbeat.interval.ms={longer // 3}")
-        return Advice("session-timeout", "Make session timeouts longer than pauses", why, lines)
-    lines = (f"consumer.session.timeout.ms={longer}",)
+        classic = (f"session.timeout.ms={longer}", f"heartbeat.interval.ms={longer // 3}")
+        return Advice("session-timeout", "Make session timeouts longer than pauses", why, classic)
+    lines = (f"{group.traits.protocol}.session.timeout.ms={longer}",)
     return Advice(
         "session-timeout", "Make session timeouts longer than pauses", why, lines, "group"
     )
@@ -200,7 +201,7 @@ def _switch(
     if name is None or saves is None or saves.low < 0 or saves.high <= 0:
         return None
     stopped = group.recorded.stopped
-    most = percent(min(round(saves.high), round(stopped.high)), round(stopped.high)) if stopped else "-"
+    most = percent(min(saves.high, stopped.high), stopped.high) if stopped else "-"
     why = f"Replayed under {name}, these rebalances would have cost up to {most} less: {how}."
     found = group.figures[name]
     if found.idle > group.recorded.idle:

@@ -7,6 +7,7 @@ is read by `partage.report.details`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,17 +47,11 @@ def run_of(folder: Published) -> Run:
     rebalances = loaded(folder, "rebalances")
     main, other = summed(replays)
     causes = causes_by_group(rebalances, replays)
-    traits = traits_by_group(folder, rebalances)
     lists = folder.table("groups", ["group", "claimed", "clients"]).to_pylist()
     rows = loaded(folder, "groups").to_pylist()
-    most = _most(rebalances)
-    groups = [
-        _group(row, also, main, other, causes, traits, most)
-        for row, also in zip(rows, lists, strict=True)
-    ]
-    ordered = tuple(
-        _anchored(i, group) for i, group in enumerate(sorted(groups, key=_by_loss))
-    )  # fmt: skip
+    found = _Found(main, other, causes, traits_by_group(folder, rebalances), _most(rebalances))
+    groups = [_group({**row, **also}, found) for row, also in zip(rows, lists, strict=True)]
+    ordered = tuple(_anchored(i, group) for i, group in enumerate(sorted(groups, key=_by_loss)))
     figures = _overall(main)
     return Run(
         folder.summary, ordered, _order(folder.summary, figures), figures, _overall(other),
@@ -69,8 +64,6 @@ def _by_loss(group: Group) -> tuple[float, int, str]:
 
 
 def _anchored(number: int, group: Group) -> Group:
-    from dataclasses import replace
-
     return replace(group, anchor=f"g{number}")
 
 
@@ -99,17 +92,25 @@ def _most(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
     }
 
 
-def _group(
-    row: Mapping[str, Any],
-    also: Mapping[str, Any],
-    main: Mapping[str, Mapping[str, Figures]],
-    other: Mapping[str, Mapping[str, Figures]],
-    causes: Mapping[str, tuple[CauseShare, ...]],
-    traits: Mapping[str, Traits],
-    most: Mapping[str, tuple[int, int]],
-) -> Group:
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What the tables tell of groups, by name.
+
+    Attributes:
+        main, other: figures by policy, in the two readings.
+        most: members and partitions of the largest rebalance.
+    """
+
+    main: Mapping[str, Mapping[str, Figures]]
+    other: Mapping[str, Mapping[str, Figures]]
+    causes: Mapping[str, tuple[CauseShare, ...]]
+    traits: Mapping[str, Traits]
+    most: Mapping[str, tuple[int, int]]
+
+
+def _group(row: Mapping[str, Any], found: _Found) -> Group:
     name = row["group"]
-    members, partitions = most.get(name, (0, 0))
+    members, partitions = found.most.get(name, (0, 0))
     same = (
         "kind", "status", "why", "records", "commits", "rebalances", "incarnations",
         "missing_generations",
@@ -121,15 +122,15 @@ def _group(
     return Group(
         name=name,
         anchor="",
-        claimed=tuple(also["claimed"]),
-        clients=tuple(also["clients"]),
+        claimed=tuple(row["claimed"] or ()),
+        clients=tuple(row["clients"] or ()),
         coverage=coverage,
         members_max=row["members_max"] or members,
         partitions_max=row["partitions_max"] or partitions or None,
-        figures=main.get(name, {}),
-        from_record=other.get(name, {}),
-        causes=causes.get(name, ()),
-        traits=traits.get(name, Traits()),
+        figures=found.main.get(name, {}),
+        from_record=found.other.get(name, {}),
+        causes=found.causes.get(name, ()),
+        traits=found.traits.get(name, Traits()),
         **{column: row[column] for column in same},
     )
 

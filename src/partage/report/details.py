@@ -25,7 +25,7 @@ MOST_DETAILS = 1_000
 #: Rebalances told one by one, of a group and in all.
 MOST_STEPS, MOST_STEPS_IN_ALL = 300, 30_000
 #: Rectangles of a timeline: of the groups that lost most, and of all others together.
-_BOXES, _GENEROUS, _BOXES_OF_OTHERS = 3_000, 40, 200_000
+_BOXES, _GENEROUS, _BOXES_OF_OTHERS = 3_000, 40, 120_000
 _WORST = 5
 _KEY = ("group", "incarnation", "generation")
 
@@ -51,8 +51,9 @@ def details(folder: Published, run: Run) -> Iterator[tuple[Group, dict[str, Any]
     for number, group in enumerate(told):
         budget = _BOXES if number < _GENEROUS else min(boxes, _BOXES)
         yield group, _detail(
-            kept[group.name], worst[group.name], cells, owned.of(group.name), cover, budget
-        )
+            kept[group.name], worst[group.name], cells,
+            intervals=owned.of(group.name), cover=cover, budget=budget,
+        )  # fmt: skip
 
 
 class _Slices:
@@ -133,6 +134,7 @@ def _detail(
     rows: Sequence[dict[str, Any]],
     worst: Sequence[dict[str, Any]],
     cells: Mapping[tuple[Any, ...], dict[str, Any]],
+    *,
     intervals: pa.Table,
     cover: Mapping[str, Any],
     budget: int,
@@ -184,7 +186,11 @@ def _owned(table: pa.Table, last: int) -> Owned:
 
 
 def _step(row: Mapping[str, Any]) -> list[Any]:
-    """Generation, life, time, kind, recorded?, words, members, moved, low, high, storm, gap, note."""
+    """What `templates/group.js` reads by place.
+
+    0 generation, 1 life, 2 time, 3 kind, 4 recorded?, 5 words, 6 members, 7 moved, 8 low,
+    9 high, 10 storm, 11 generations missing before, 12 note.
+    """
     low, high = row["low"], row["high"]
     return [
         row["generation"], row["incarnation"], row["time_ms"], row["cause_kind"] or "unknown",

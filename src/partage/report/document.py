@@ -68,9 +68,7 @@ def lead(run: Run) -> str:
 def _fewest_moves(run: Run) -> Figures | None:
     idle = run.recorded.idle
     fit = [f for f in run.figures.values() if f is not run.recorded and f.comparable]
-    return min(
-        (f for f in fit if f.idle <= idle), key=lambda f: (f.moved, f.policy), default=None
-    )
+    return min((f for f in fit if f.idle <= idle), key=lambda f: (f.moved, f.policy), default=None)
 
 
 def notes(run: Run) -> list[str]:
@@ -107,15 +105,11 @@ def notes(run: Run) -> list[str]:
             f"Of {words.plural(unknown, 'rebalance')} the cost is not known, for lack of commits "
             "on both sides; sums leave them out."
         )
-    for one in run.summary.get("notes", ()):
-        found.append(str(one))
-    return found
+    return [*found, *map(str, run.summary.get("notes", ()))]
 
 
 def _range(found: Range | None) -> dict[str, float] | None:
-    return (
-        None if found is None else {"low": round(found.low, 3), "high": round(found.high, 3)}
-    )
+    return None if found is None else {"low": round(found.low, 3), "high": round(found.high, 3)}
 
 
 def _cause(one: CauseShare) -> dict[str, Any]:

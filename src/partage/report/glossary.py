@@ -8,15 +8,16 @@ __all__ = ["GLOSSARY"]
 GLOSSARY: dict[str, tuple[str, str]] = {
     "lost": (
         "Time lost",
-        "Partition-time in which nobody read because of rebalances: one partition unread for one "
-        "minute is one partition-minute (p·min). Bounded by the members' own commits: reading may "
+        "Partition-time in which nobody read because of rebalances: one partition unread for "
+        "one minute is one partition-minute (p·min). Bounded by the members' own commits: "
+        "reading may "
         "have gone on after the last commit before a rebalance, and begun again before the first "
         "one after it. So it is a range; the truth lies between its ends.",
     ),
     "saved": (
         "Would have saved",
-        "Time lost as recorded minus time lost under the policy, over the same causes. Both ends of "
-        "the range assume that a rebalance takes as long as the recorded one at that moment took. "
+        "Time lost as recorded minus time lost under the policy, over the same causes. Both ends "
+        "of the range assume that a rebalance takes as long as the recorded one at that moment. "
         "Savings of several changes to one group do not add up.",
     ),
     "policy": (

@@ -33,6 +33,11 @@ __all__ = ["environment", "render", "write_page"]
 
 #: Rows of the two lists at the head of the page.
 _FIRST = 8
+#: Room for the data of single groups: with it, and all else at its largest, a page stays
+#: below 20 MB.
+_MOST_CHARACTERS = 11_000_000
+#: Up to so many groups, the download has the figures of each policy in each.
+_FEW = 100
 #: Groups named under a piece of advice.
 _NAMED = 4
 
@@ -67,7 +72,7 @@ def render(run: Run, details: Details = ()) -> str:
     Raises:
         MissingExtraError: jinja2 is not installed.
     """
-    told = {group.anchor: group_data(run, group, found) for group, found in details}
+    told = _told(run, details)
     saved, helped = savable(run)
     return environment().get_template("page.html.j2").render(
         run=run,
@@ -86,17 +91,36 @@ def render(run: Run, details: Details = ()) -> str:
         told=told,
         most_listed=MOST_LISTED,
         named=_NAMED,
-        data=_without_groups(document(run)),
+        data=_shortened(document(run)),
         library=_vendor("echarts.min.js"),
     )  # fmt: skip
 
 
-def _without_groups(found: dict[str, Any]) -> dict[str, Any]:
-    """For the download: what `--format json` gives, but not more than the page lists."""
+def _told(run: Run, details: Details) -> dict[str, Markup]:
+    """The data of single groups, those that lost most first, while there is room."""
+    told: dict[str, Markup] = {}
+    room = _MOST_CHARACTERS
+    for group, found in details:
+        text = _json(group_data(run, group, found))
+        room -= len(text)
+        if room < 0:
+            break
+        told[group.anchor] = text
+    return told
+
+
+def _shortened(found: dict[str, Any]) -> dict[str, Any]:
+    """For the download: `--format json`, without what stands twice or is too much for a page."""
     groups = found["groups"]
-    return {**found, "groups": [
-        {k: v for k, v in g.items() if k != "policies_from_record"} for g in groups[:MOST_LISTED]
-    ], "groups_not_listed": max(0, len(groups) - MOST_LISTED)}  # fmt: skip
+    out = {"advice", "policies_from_record"}
+    if len(groups) > _FEW:
+        out.add("policies")
+    return {
+        **found,
+        "groups": [{k: v for k, v in g.items() if k not in out} for g in groups[:MOST_LISTED]],
+        "groups_not_listed": max(0, len(groups) - MOST_LISTED),
+        "left_out_of_groups": sorted(out),
+    }
 
 
 def _vendor(name: str) -> str:

@@ -128,9 +128,7 @@ class Figures:
             for one in fields(self)
             if one.name not in {"policy", "reading", "largest_spread"}
         }
-        return Figures(
-            self.policy, self.reading, largest_spread=max(spreads, default=None), **sums
-        )
+        return Figures(self.policy, self.reading, largest_spread=max(spreads, default=None), **sums)
 
 
 def total(of: Iterable[Figures]) -> Figures:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,24 @@ __all__ = ["MOST_ROWS", "Owned", "drawn"]
 MOST_ROWS = 48
 _COLUMNS = (240, 160, 96, 64, 40, 24, 12)
 _Ints = NDArray[np.int64]
+
+
+class _Spans(NamedTuple):
+    """Intervals in rows of the drawing; times from its beginning."""
+
+    row: _Ints
+    owner: _Ints
+    start: _Ints
+    end: _Ints
+
+
+class _Cells(NamedTuple):
+    """Cells that somebody owned, sorted by row and column: who owned most, and how much."""
+
+    row: _Ints
+    column: _Ints
+    owner: _Ints
+    share: NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +65,8 @@ def drawn(owned: Owned, first_ms: int, last_ms: int, budget: int) -> dict[str, A
 
     Args:
         owned: what was owned; times beyond the ends are cut.
-        first_ms, last_ms: ends of the drawing.
+        first_ms: beginning of the drawing.
+        last_ms: its end.
         budget: about how many rectangles it may have.
 
     Returns:
@@ -66,13 +86,13 @@ def drawn(owned: Owned, first_ms: int, last_ms: int, budget: int) -> dict[str, A
         boxes = np.column_stack([row, start, end, owner, np.full(len(row), 100)])
     else:
         rows = min(size, MOST_ROWS, max(budget // 8, 4))
-        boxes = _binned(row * rows // max(size, 1), owner, start, end, span, budget)
+        boxes = _binned(_Spans(row * rows // max(size, 1), owner, start, end), span, budget)
     names = [owned.partitions[i] for i in range(size)]
     edges = [(r * size + rows - 1) // rows for r in range(rows + 1)] if rows else [0]
     return {
         "rows": [
             [*names[a], *names[b - 1]]
-            for a, b in zip(edges[:-1], edges[1:], strict=True)
+            for a, b in pairwise(edges)
         ],
         "boxes": boxes.astype(np.int64).ravel().tolist(),
         "exact": bool(exact),
@@ -86,22 +106,19 @@ def _overlapping(row: _Ints, start: _Ints, end: _Ints) -> bool:
     return bool(((row[1:] == row[:-1]) & (start[1:] < end[:-1])).any())
 
 
-def _binned(
-    row: _Ints, owner: _Ints, start: _Ints, end: _Ints, span: int, budget: int
-) -> NDArray[np.int64]:
+def _binned(spans: _Spans, span: int, budget: int) -> NDArray[np.int64]:
     """As many columns as the budget bears, neighbours of one owner joined."""
     found = np.zeros((0, 5), np.int64)
     for columns in _COLUMNS:
-        found = _joined(*_cells(row, owner, start, end, span, columns), span, columns)
+        found = _joined(_cells(spans, span, columns), span, columns)
         if len(found) <= budget:
             break
     return found
 
 
-def _cells(
-    row: _Ints, owner: _Ints, start: _Ints, end: _Ints, span: int, columns: int
-) -> tuple[_Ints, _Ints, _Ints, NDArray[np.float64]]:
-    """Row, column, most frequent owner and its share of each cell that somebody owned."""
+def _cells(spans: _Spans, span: int, columns: int) -> _Cells:
+    """The drawing cut into columns of time."""
+    row, owner, start, end = spans
     width = span / columns
     first = np.minimum((start / width).astype(np.int64), columns - 1)
     last = np.minimum(np.ceil(end / width).astype(np.int64), columns)
@@ -120,13 +137,12 @@ def _cells(
     best = order[newest.astype(bool)]
     whole = np.bincount(np.unique(cell, return_inverse=True)[1], weights)
     share = weights[best] / np.maximum(whole, 1e-9)
-    return cell[best] // columns, cell[best] % columns, who[best], share
+    return _Cells(cell[best] // columns, cell[best] % columns, who[best], share)
 
 
-def _joined(
-    row: _Ints, column: _Ints, owner: _Ints, share: NDArray[np.float64], span: int, columns: int
-) -> NDArray[np.int64]:
+def _joined(cells: _Cells, span: int, columns: int) -> NDArray[np.int64]:
     """Neighbouring cells of one owner, and about one share, as one box."""
+    row, column, owner, share = cells
     if not len(row):
         return np.zeros((0, 5), np.int64)
     coarse = np.ceil(share * 4)

@@ -107,11 +107,10 @@ def stopped_words(stopped: Range | None, *, short: bool = False) -> str:
     if low == high == 0:
         return "0" if short else "no time"
     size = max(abs(low), abs(high))
-    factor, long, brief = next(
-        u
-        for u in ((1, "seconds", "s"), (60, "minutes", "min"), (3_600, "hours", "h"))
-        if size < 120 * u[0] or u[0] == 3_600
-    )
+    if size < 120:
+        factor, long, brief = 1, "seconds", "s"
+    else:
+        factor, long, brief = (60, "minutes", "min") if size < 7_200 else (3_600, "hours", "h")
     a, b = _number(low / factor), _number(high / factor)
     unit = f"p·{brief}" if short else f"partition-{long}"
     if a == b:
@@ -155,7 +154,8 @@ def lost_groups(run: Run) -> str:
     lost = [(g, g.lost) for g in run.groups if g.lost is not None and g.lost.high > 0]
     whole = sum(r.high for _, r in lost)
     happened = sum(g.rebalances for g in run.groups)
-    begin = f"{plural(happened, 'rebalance')} in {plural(sum(g.rebalances > 0 for g in run.groups), 'group')}."
+    where = sum(g.rebalances > 0 for g in run.groups)
+    begin = f"{plural(happened, 'rebalance')} in {plural(where, 'group')}."
     if not whole:
         return begin
     some, reached = 0, 0.0
@@ -176,7 +176,8 @@ def causes_sentence(run: Run) -> str:
     whole = sum(c.high for c in run.causes)
     if whole:
         most = max(known, key=lambda c: c.high)
-        return f"The largest part, {percent(most.high, whole)}, was lost because {cause_words(most.kind)}."
+        part = percent(most.high, whole)
+        return f"The largest part, {part}, was lost because {cause_words(most.kind)}."
     most = max(known, key=lambda c: c.rebalances)
     all_of = sum(c.rebalances for c in run.causes)
     return f"Most often, {percent(most.rebalances, all_of)}, because {cause_words(most.kind)}."

@@ -75,7 +75,7 @@
     const left = narrow ? 78 : 150;
     const rows = data.rows.length;
     const high = Math.max(rows * (rows > 30 ? 12 : 17), 60);
-    box.style.height = `${high + 120}px`;
+    box.style.height = `${high + 92}px`;
     const old = echarts.getInstanceByDom(box);
     if (old) old.dispose();
     const chart = echarts.init(box, null, { renderer: "svg" });
@@ -112,8 +112,8 @@
       animation: false,
       textStyle: { color: ink.text, fontFamily: "inherit" },
       grid: [
-        { left, right: 14, top: 8, height: 20 },
-        { left, right: 14, top: 30, height: high },
+        { left, right: 34, top: 8, height: 20 },
+        { left, right: 34, top: 30, height: high },
       ],
       tooltip: {
         confine: true, backgroundColor: ink.card, borderColor: ink.line,
@@ -160,9 +160,6 @@
               const { steps } = marks[at.dataIndex];
               return steps.length > 1 ? String(steps.length) : partage.letter(steps[0][3]);
             },
-          },
-          markLine: {
-            silent: true, symbol: "none", data: [],
           },
         },
         {

@@ -70,11 +70,11 @@
     return h("article", { class: "card change" },
       h("h4", {}, `Generation ${one.generation}, ${partage.clock(step[2], 0)} UTC`),
       h("p", {}, `${step[5] || cause(step[3])}. Stopped ${seconds(step[8], step[9])}; ${number(step[7])} moved.`),
-      one.members.length ? h("table", {}, heads([["Member"], ["before", true], ["after", true], ["lost", true], ["gained", true], [""]]),
+      one.members.length ? h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Members before and after generation ${one.generation}` }, h("table", {}, heads([["Member"], ["before", true], ["after", true], ["lost", true], ["gained", true], [""]]),
         h("tbody", {}, one.members.map(([who, before, after, lost, gained]) => h("tr", {},
           h("th", { scope: "row" }, h("b", {}, partage.short(who)), " ", h("bdi", {}, data.owners[who])),
           cell(number(before), before), cell(number(after), after), cell(lost ? `−${lost}` : "", lost), cell(gained ? `+${gained}` : "", gained),
-          h("td", { class: "barcell" }, partsOf(before, gained, lost, most)))))) : null,
+          h("td", { class: "barcell" }, partsOf(before, gained, lost, most))))))) : null,
       one.more ? h("p", { class: "soft" }, `and ${one.more} more members`) : null,
       others.length ? h("p", { class: "soft" }, "Cheapest here: ", others.map((p) => `${p[0]} ${p[4] === null ? `${number(p[2])} moved` : seconds(p[3], p[4])}`).join("; "), ".") : null);
   });

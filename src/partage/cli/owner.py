@@ -1,0 +1,138 @@
+"""`partage owner`: who owned what at any instant of a replayed history."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from partage.cli.consoles import name, show, tell, write_json
+from partage.errors import InvalidConfigError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+    from partage.published import Published
+    from partage.report.owners import Owner
+
+__all__ = ["instant", "owner"]
+
+
+def owner(  # noqa: PLR0917 - typer's options have names
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of partage replay.")],
+    at: Annotated[
+        str,
+        typer.Option("--at", metavar="TIME",
+                     help="2026-11-20T21:07:30, with Z or +02:00 (else UTC), or milliseconds."),
+    ],
+    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Only this topic.")] = None,
+    group: Annotated[str | None, typer.Option("--group", "-g", help="Only this group.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One value, a row a partition, for programs.")
+    ] = False,
+    run: Annotated[
+        str | None, typer.Option("--run", help="An earlier run of DIR; else the newest.")
+    ] = None,
+) -> None:  # fmt: skip
+    """Who owned what at an instant: every group, topic and partition, from table `ownership`.
+
+        partage owner demo-out --at 2026-11-20T21:07:30
+
+        partage owner demo-out --at 1795208850000 --topic orders --json
+
+    At the very instant of a rebalance, who got a partition in it owns it. Times are those of
+    the log's records; a member may have stopped a little earlier and begun a little later.
+    """
+    from partage.published import Published
+    from partage.report.owners import owners_at
+
+    time_ms = instant(at)
+    published = Published(folder, run)
+    found = owners_at(published, time_ms, topic=topic, group=group)
+    _doubt(published, time_ms)
+    if as_json:
+        write_json({"at_ms": time_ms, "owners": [asdict(one) for one in found]})
+        return
+    if found:
+        show(_table(found), name(_sum(found, time_ms), "dim"))
+    else:
+        asked = {"topic": topic, "group": group}
+        only = "".join(f" of {what} {one!r}" for what, one in asked.items() if one is not None)
+        show(name(f"nobody owned a partition{only} at {_utc(time_ms)}", "bold"))
+
+
+def instant(text: str) -> int:
+    """Milliseconds since the epoch, of ISO 8601 or of a number.
+
+    Raises:
+        InvalidConfigError: it is no time.
+
+    >>> instant("1970-01-01T00:00:02"), instant("1970-01-01T02:00:02+02:00"), instant("2000")
+    (2000, 2000, 2000)
+    """
+    stripped = text.strip()
+    digits = stripped.lstrip("-")
+    if digits.isascii() and digits.isdigit() and len(digits) <= 18:
+        return int(stripped)
+    try:
+        # Python 3.10 does not know "Z".
+        found = datetime.fromisoformat(stripped.replace("Z", "+00:00").replace("z", "+00:00"))
+        if found.tzinfo is None:
+            found = found.replace(tzinfo=timezone.utc)
+        return round(found.timestamp() * 1_000)
+    except (ValueError, OverflowError):
+        what = "is no time: say 2026-11-20T21:07:30 (UTC), or milliseconds since 1970"
+        raise InvalidConfigError("--at", what, text) from None
+
+
+def _doubt(published: Published, time_ms: int) -> None:
+    """A time before or after the record: what is said then is not known, and is told so."""
+    cover = published.summary.get("coverage", {})
+    first, last = cover.get("first_ms"), cover.get("last_ms")
+    if first is not None and time_ms < first:
+        tell(f"warning: the record begins at {_utc(first)}; what was before is not known", "yellow")
+    if last is not None and time_ms > last:
+        tell(f"warning: the record ends at {_utc(last)}; shown is who owned it last", "yellow")
+
+
+def _utc(ms: int) -> str:
+    try:
+        found = datetime.fromtimestamp(ms / 1_000, timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        return f"{ms} ms"
+    return f"{found:%Y-%m-%d %H:%M:%S}.{ms % 1_000:03} UTC"
+
+
+def _table(found: list[Owner]) -> Table:
+    from rich.table import Table
+
+    from partage.report.owners import holdings, ranges
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("group", "topic", "member"):
+        table.add_column(column, overflow="fold")
+    table.add_column("partitions", overflow="fold")
+    table.add_column("since", no_wrap=True)
+    table.add_column("generation", justify="right")
+    roles = {one.role for one in found} != {"owner"}
+    if roles:
+        table.add_column("role")
+    for one in holdings(found):
+        who = one.member if one.instance is None else f"{one.instance} ({one.member})"
+        cells: list[Text | str] = [name(one.group), name(one.topic), name(who)]
+        cells += [ranges(one.partitions),
+                 _utc(one.since_ms), str(one.generation)]  # fmt: skip
+        table.add_row(*cells, *([one.role] if roles else []))
+    return table
+
+
+def _sum(found: list[Owner], time_ms: int) -> str:
+    partitions = len({(o.group, o.topic, o.partition) for o in found})
+    groups = len({o.group for o in found})
+    members = len({(o.group, o.member) for o in found})
+    counts = f"{partitions} partitions, {members} members, {groups} groups"
+    return f"{counts}, at {_utc(time_ms)}"

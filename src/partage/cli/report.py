@@ -1,0 +1,111 @@
+"""`partage report`: a published run for people: a page, a terminal, or JSON."""
+
+from __future__ import annotations
+
+import webbrowser
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from partage.cli.consoles import json_bytes, name, out, show, write_json
+from partage.errors import InvalidConfigError
+
+__all__ = ["report"]
+
+REPORT = "report.html"
+
+
+class Form(str, Enum):
+    """How a report is shown."""
+
+    html = "html"
+    terminal = "terminal"
+    json = "json"
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Output folder of partage replay.")],
+    form: Annotated[Form, typer.Option("--format", "-f", help="What to make.")] = Form.html,
+    to: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", show_default=False,
+                     help="File to write; the page goes to DIR/report.html without it."),
+    ] = None,
+    run: Annotated[
+        str | None, typer.Option("--run", help="An earlier run of DIR; else the newest.")
+    ] = None,
+    open_it: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open the page in a browser.")
+    ] = False,
+) -> None:  # fmt: skip
+    """Show a replayed run: which groups lost most, why, what to change, how far to trust it.
+
+    The page is one file that loads nothing from anywhere: it can be mailed, printed and
+    archived. `--format json` has the same content for programs; docs/report.md tells its form.
+
+        partage report demo-out --open
+
+        partage report demo-out --format terminal
+
+        partage report demo-out --format json | jq '.groups[0].advice'
+    """
+    if open_it and form is not Form.html:
+        raise InvalidConfigError("--open", "only a page can be opened", f"--format {form.value}")
+    if form is Form.html:
+        _page(folder, to or folder / REPORT, run, open_it=open_it)
+    elif form is Form.json:
+        _json(folder, to, run)
+    else:
+        _terminal(folder, to, run)
+
+
+def _page(folder: Path, page: Path, run: str | None, *, open_it: bool) -> None:
+    from partage.report.pages import publish_page
+
+    try:
+        publish_page(folder, page, run)
+    except OSError as e:
+        raise _unwritable(page, e) from None
+    out().print(name(f"report   {page}", "bold"), soft_wrap=True)
+    if open_it:
+        webbrowser.open(page.absolute().as_uri())
+
+
+def _json(folder: Path, to: Path | None, run: str | None) -> None:
+    from partage.report.data import read_run
+    from partage.report.document import document
+
+    found = document(read_run(folder, run))
+    if to is None:
+        write_json(found)
+        return
+    try:
+        to.write_bytes(json_bytes(found) + b"\n")
+    except OSError as e:
+        raise _unwritable(to, e) from None
+
+
+def _terminal(folder: Path, to: Path | None, run: str | None) -> None:
+    from rich.console import Console
+
+    from partage.report.data import read_run
+    from partage.report.terminal import summary
+
+    parts = list(summary(read_run(folder, run)))
+    if to is None:
+        show(*parts)
+        return
+    try:
+        with to.open("w", encoding="utf-8", errors="backslashreplace") as file:
+            console = Console(file=file, width=120, highlight=False, emoji=False, markup=False)
+            for part in parts:
+                console.print(part)
+    except OSError as e:
+        raise _unwritable(to, e) from None
+
+
+def _unwritable(path: Path, error: OSError) -> InvalidConfigError:
+    what = f"the report cannot be written ({error.strerror or error})"
+    return InvalidConfigError("--out", what, str(path))

@@ -1,0 +1,102 @@
+"""Who owned what at one instant, from table ``ownership``: read by filter, never as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from partage.published import Published
+
+__all__ = ["Holding", "Owner", "holdings", "owners_at", "ranges"]
+
+_COLUMNS = [
+    "group", "topic", "partition", "member", "instance", "role", "from_ms", "to_ms",
+    "from_generation",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """One partition's owner at an instant; a partition may have several (share groups)."""
+
+    group: str
+    topic: str
+    partition: int
+    member: str
+    instance: str | None
+    role: str
+    from_ms: int
+    to_ms: int | None
+    from_generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What one member had of one topic."""
+
+    group: str
+    topic: str
+    member: str
+    instance: str | None
+    role: str
+    partitions: tuple[int, ...]
+    since_ms: int
+    generation: int
+
+
+def owners_at(
+    run: Published, time_ms: int, *, topic: str | None = None, group: str | None = None
+) -> list[Owner]:
+    """Owners at an instant, sorted by group, topic and partition.
+
+    An interval holds from its first millisecond to before its last: at the instant of a
+    rebalance's record, who got a partition in it owns it.
+
+    Raises:
+        InvalidCaptureError: the table cannot be read.
+        MissingExtraError: pyarrow is not installed.
+    """
+    try:
+        from pyarrow import compute as pc
+    except ImportError:
+        from partage.errors import MissingExtraError
+
+        raise MissingExtraError("pyarrow", extra="spark") from None
+    there = (pc.field("from_ms") <= time_ms) & (
+        pc.field("to_ms").is_null() | (pc.field("to_ms") > time_ms)
+    )
+    if topic is not None:
+        there &= pc.field("topic") == topic
+    if group is not None:
+        there &= pc.field("group") == group
+    rows: list[dict[str, Any]] = run.table("ownership", _COLUMNS, where=there).to_pylist()
+    rows.sort(key=lambda r: (r["group"], r["topic"], r["partition"], r["role"], r["member"]))
+    return [Owner(**row) for row in rows]
+
+
+def holdings(owners: Iterable[Owner]) -> Iterator[Holding]:
+    """Owners put together by group, topic and member, in order of their first partition."""
+    mine: dict[tuple[str, str, str, str], list[Owner]] = {}
+    for one in owners:
+        mine.setdefault((one.group, one.topic, one.member, one.role), []).append(one)
+    for (group, topic, member, role), of in mine.items():
+        yield Holding(
+            group, topic, member, of[0].instance, role, tuple(o.partition for o in of),
+            max(o.from_ms for o in of), max(o.from_generation for o in of),
+        )  # fmt: skip
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Sorted numbers in as few words as possible.
+
+    >>> ranges([0, 1, 2, 5, 7, 8])
+    '0-2, 5, 7-8'
+    """
+    parts: list[list[int]] = []
+    for n in numbers:
+        if parts and n == parts[-1][1] + 1:
+            parts[-1][1] = n
+        else:
+            parts.append([n, n])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
