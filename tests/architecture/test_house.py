@@ -64,6 +64,8 @@ def test_every_module_and_public_name_is_documented() -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
         and not node.name.startswith("_")
         and not ast.get_docstring(node)
+        # The text of an overloaded function is with its last definition.
+        and not any(ast.unparse(one) == "overload" for one in node.decorator_list)
     ]
     assert not bare, "\n".join(bare)
 
