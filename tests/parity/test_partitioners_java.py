@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import uuid
 
 import pytest
 
@@ -21,10 +22,11 @@ from parity.partitioner_calls import (
     random_records,
     random_topic,
 )
-from partage.keys import start, with_leaders
+from partage.keys import serializers, start, with_leaders
 from partage.keys.clients.java_builtin import Adaptive, peeked, updated, with_queues
 from partage.keys.clients.java_sticky_cache import cached, next_cached
 from partage.keys.draws import Numbers
+from partage.keys.hashing import java_string_hash
 from partage.keys.rule import folded
 
 pytestmark = [pytest.mark.parity, pytest.mark.jvm]
@@ -258,3 +260,25 @@ def test_a_hundred_thousand_keys_of_all_lengths(java) -> None:
     ]
     theirs = [p for answer in java.ask_all(requests) for p in answer]
     assert pg.partition_for(keys, partitions=12).tolist() == theirs
+
+
+def test_serializers_give_the_bytes_of_kafkas(java) -> None:
+    """String, short, int, long, float, double and UUID of 4.3.1; hashCodes of what Scala was given."""
+    rng = random.Random("serializers")
+    cases = [("string", "é€😀a", serializers.string("é€😀a")), ("string", "", b"")]
+    for _ in range(200):
+        short, int_ = rng.randint(-(2**15), 2**15 - 1), rng.randint(-(2**31), 2**31 - 1)
+        long_, real = rng.randint(-(2**63), 2**63 - 1), rng.uniform(-1e9, 1e9)
+        one = str(uuid.UUID(int=rng.getrandbits(128)))
+        cases += [
+            ("short", short, serializers.short(short)),
+            ("int", int_, serializers.int_(int_)),
+            ("long", long_, serializers.long_(long_)),
+            ("float", real, serializers.float_(real)),
+            ("double", real, serializers.double(real)),
+            ("uuid", one.upper(), serializers.uuid_text(one.upper())),
+            ("long hash", long_, serializers.int_(serializers.java_hash_of_long(long_))),
+            ("string hash", one, java_string_hash(one).to_bytes(4, "big")),
+        ]
+    theirs = java.ask({"what": "serializers", "values": [case[:2] for case in cases]})
+    assert [case[2].hex() for case in cases] == theirs

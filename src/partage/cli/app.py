@@ -12,7 +12,10 @@ from partage.cli.compare import compare
 from partage.cli.decode import decode
 from partage.cli.demo import demo
 from partage.cli.failing import guarded
+from partage.cli.keys import keys
+from partage.cli.owner import owner
 from partage.cli.replay import replay
+from partage.cli.report import report
 from partage.cli.strategies import strategies
 
 __all__ = ["app"]
@@ -50,5 +53,5 @@ def _partage(
     """
 
 
-for _command in (demo, replay, assign, compare, decode, strategies, audit):
+for _command in (demo, replay, report, owner, assign, compare, decode, strategies, keys, audit):
     app.command()(guarded(_command))

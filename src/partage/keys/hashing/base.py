@@ -123,7 +123,8 @@ def _hash_chunk(
     shortest = int(lengths.min())
     if shortest < 0 or starts[0] < 0 or starts[-1] > len(data):
         raise InvalidKeysError(
-            "the offsets do not fit the bytes", where=f"keys {first} to {first + len(out) - 1}"
+            "have offsets that do not fit the bytes",
+            where=f"keys {first} to {first + len(out) - 1}",
         )
     length = int(lengths[0])
     span = int(starts[-1] - starts[0])
