@@ -99,7 +99,7 @@ LIBRARIES = {
     "pipeline": {"pyspark", "py4j", "pyarrow", "pandas", "rich"},
     "published": {"pyarrow"},
     "report": {"jinja2", "rich", "pyarrow"},
-    "testing": {"hypothesis"},
+    "testing": {"hypothesis", "pyarrow"},
     "cli": {"typer", "click", "rich", "pyarrow"},
 }
 

@@ -1,0 +1,225 @@
+"""The pipeline's speed and memory: bytes to columns, captures to tables, lives; judges nothing.
+
+    python benchmarks/bench_pipeline.py                     # about two minutes
+    python benchmarks/bench_pipeline.py --sizes 1 10 100    # millions of records; minutes
+
+Each run of Spark is a process of its own, as a user starts it; its workers' memory is read from
+the system while it works. Stages are timed by the command itself (`summary.json`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import pyarrow.parquet
+
+from partage import kernels
+from partage.history.transactions import Transactions
+from partage.pipeline.decode import decoded
+from partage.pipeline.slices import cut, read_slice
+from partage.testing.histories import Size, write_capture
+from partage.wire.columns import BinaryColumn
+from partage.wire.commits import decode_offset_commits
+from partage.wire.group_log import decode_record, encode_record
+
+ROUNDS = 7
+MANY = 10_000_000  # commits for a rebalance: none but the first
+
+
+def best(work: Callable[[], Any], rounds: int = ROUNDS) -> float:
+    """CPU seconds of the fastest round."""
+    seconds = []
+    for _ in range(rounds):
+        start = time.process_time()
+        work()
+        seconds.append(time.process_time() - start)
+    return min(seconds)
+
+
+def told(what: str, count: float, seconds: float, unit: str) -> None:
+    print(f"{what:52} {count / seconds:14,.0f} {unit}/s   ({seconds:.2f} s)", flush=True)
+
+
+def one_core(capture: Path) -> None:
+    """Without Spark, one thread: from Arrow's buffers to columns, and from Parquet to runs."""
+    slices = cut([sorted((capture / "consumer_offsets.parquet").iterdir())[0]])
+    table = pyarrow.concat_tables([t for s in slices for t in read_slice(s)]).combine_chunks()
+    columns = []
+    for name in ("key", "value"):
+        cells = table[name].combine_chunks()
+        columns.append(
+            BinaryColumn.from_buffers(cells.buffers(), length=len(cells), offset=cells.offset)
+        )
+    with kernels.form("compiled"):
+        decode_offset_commits(*columns)
+        seconds = best(lambda: decode_offset_commits(*columns))
+        told("commits, Arrow buffers to columns", table.num_rows, seconds, "records")
+        none = Transactions()
+        seconds = best(lambda: list(decoded(table, none)))
+        told("records, Arrow table to runs", table.num_rows, seconds, "records")
+
+        def all_of_it() -> None:
+            for piece in slices:
+                for part in read_slice(piece):
+                    list(decoded(part, none))
+
+        told("records, Parquet to runs", table.num_rows, best(all_of_it, 3), "records")
+    group_records()
+
+
+def group_records() -> None:
+    """Group records of 20 members, decoded one by one."""
+    record = next(_generation(20))
+    count = 2_000
+    seconds = best(lambda: [decode_record(*record) for _ in range(count)])
+    told("group records of 20 members", count, seconds, "records")
+
+
+def _generation(members: int) -> Iterator[tuple[bytes, bytes | None]]:
+    from partage.wire.consumer_protocol import encode_assignment, encode_subscription
+
+    rows = [
+        {
+            "memberId": f"consumer-orders-{i}-0123456789abcdef", "groupInstanceId": None,
+            "clientId": "consumer-orders", "clientHost": "/10.0.0.1",
+            "rebalanceTimeout": 300_000, "sessionTimeout": 45_000,
+            "subscription": encode_subscription(["orders", "payments"]),
+            "assignment": encode_assignment([("orders", i), ("payments", i)]),
+        }
+        for i in range(members)
+    ]  # fmt: skip
+    value = {
+        "protocolType": "consumer", "generation": 1, "protocol": "range",
+        "leader": rows[0]["memberId"], "currentStateTimestamp": 1, "members": rows,
+    }  # fmt: skip
+    yield encode_record(2, {"group": "orders"}, version=3, value=value)
+
+
+def replayed(
+    capture: Path, out: Path, *options: str, cores: int = 2
+) -> tuple[dict[str, Any], float, dict[str, float]]:
+    """`partage replay` as a process: its summary, its seconds, and peaks of memory in MB."""
+    command = [
+        sys.executable, "-m", "partage", "replay", str(capture), "--out", str(out), "--json",
+        "--no-report", "--master", f"local[{cores}]", *options,
+    ]  # fmt: skip
+    began = time.monotonic()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        over, peaks = Event(), {"worker": 0.0, "workers": 0.0, "java": 0.0, "driver": 0.0}
+        watch = Thread(target=_watch, args=(process.pid, over, peaks))
+        watch.start()
+        text = process.communicate()[0]
+        over.set()
+        watch.join()
+    if process.returncode:
+        raise SystemExit(f"{command}: exit code {process.returncode}")
+    return json.loads(text), time.monotonic() - began, peaks
+
+
+def _watch(root: int, over: Event, peaks: dict[str, float]) -> None:
+    """Resident memory of a process and what it started, by what it is."""
+    while not over.wait(0.25):
+        now = {"workers": 0.0}
+        for pid in _descendants(root):
+            kind, size = _memory(pid)
+            if kind == "worker":
+                now["workers"] += size
+            key = "driver" if pid == root else kind
+            peaks[key] = max(peaks.get(key, 0.0), size)
+        peaks["workers"] = max(peaks["workers"], now["workers"])
+
+
+def _descendants(root: int) -> list[int]:
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            parents.setdefault(int(stat[1]), []).append(int(entry.name))
+    found, todo = [], [root]
+    while todo:
+        one = todo.pop()
+        found.append(one)
+        todo += parents.get(one, [])
+    return found
+
+
+def _memory(pid: int) -> tuple[str, float]:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+        # Forked workers share pages: what each has for itself counts, and the shared part by share.
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return "gone", 0.0
+    size = next((float(line.split()[1]) for line in lines if line.startswith("Pss:")), 0.0)
+    return ("java" if b"java" in words.split(b"\0")[0] else "worker"), size / 1024
+
+
+def sizes(folder: Path, millions: list[float], cores: list[int]) -> None:
+    """Commits almost alone, from Parquet to tables: is it linear, is memory flat?"""
+    for million in millions:
+        capture = folder / f"{million}m"
+        records = int(million * 1e6)
+        count = write_capture(Size(records, commits_a_rebalance=MANY, groups=200), capture)
+        for n in cores:
+            out = folder / f"out-{million}-{n}"
+            found, whole, peaks = replayed(capture, out, "--policy", "eager/range", cores=n)
+            seconds = found["seconds"]
+            work = seconds["decode"] + seconds["histories"]
+            told(f"{count:,} records, Parquet to tables, {n} cores", count, work, "records")
+            print(f"    whole {whole:.1f} s, start {seconds['start Spark']:.1f} s, decode "
+                  f"{seconds['decode']:.1f} s, histories {seconds['histories']:.1f} s; peak MB: "
+                  f"worker {peaks['worker']:.0f}, workers {peaks['workers']:.0f}, "
+                  f"java {peaks['java']:.0f}, driver {peaks['driver']:.0f}", flush=True)  # fmt: skip
+
+
+def lives(folder: Path, records: int, cores: list[int]) -> None:
+    """Rebalances lived again by all default policies; and one group with half of them."""
+    for huge in (False, True):
+        capture = folder / f"lives-{huge}"
+        write_capture(Size(records, groups=24, commits_a_rebalance=1_000, huge=huge), capture)
+        for n in cores:
+            found, _, _ = replayed(capture, folder / f"out-lives-{huge}-{n}", cores=n)
+            rebalances = found["coverage"]["rebalances"]
+            largest = found["groups"][0]["rebalances"]
+            what = f"{rebalances} rebalances, largest group {largest}, {n} cores"
+            told(what, rebalances, found["seconds"]["replay"], "rebalances")
+
+
+def main() -> None:
+    """Print machine, versions and figures."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--sizes", type=float, nargs="*", default=[1.0, 4.0])
+    parser.add_argument("--cores", type=int, nargs="*", default=[1, 2])
+    parser.add_argument("--lives", type=int, default=300_000, help="records of the lives' history")
+    asked = parser.parse_args()
+    import numba
+    import pyspark
+
+    print(f"{platform.machine()} {os.cpu_count()} cores, Python {platform.python_version()}, pyspark "
+          f"{pyspark.__version__}, pyarrow {pyarrow.__version__}, numba {numba.__version__}, "
+          f"load {os.getloadavg()[0]:.1f}")  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="partage-bench-") as name:
+        folder = Path(name)
+        write_capture(Size(1_000_000, commits_a_rebalance=MANY, groups=200), folder / "one")
+        one_core(folder / "one")
+        sizes(folder, asked.sizes, asked.cores)
+        if asked.lives:
+            lives(folder, asked.lives, asked.cores)
+
+
+if __name__ == "__main__":
+    main()
