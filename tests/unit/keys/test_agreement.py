@@ -41,7 +41,7 @@ def test_shares_are_of_chance_between_hashes_and_half_between_folds(found) -> No
 
 
 def test_the_documentation_has_the_table_as_it_is_found(found) -> None:
-    """Each group of docs/keys.md is one that was found, and the other way round."""
+    """Each group that was found is a row of docs/keys.md."""
     text = DOCS.read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.startswith("| `")]
     documented = {
