@@ -47,10 +47,10 @@ def read_together(spark: SparkSession, capture: str | Path) -> dict[tuple[str, .
     slices = open_records(capture)
     ddl = "group string, topics array<string>, joined boolean"
     work = partial(_task, slices)
-    rows = spark.range(0, len(slices), 1, len(slices)).mapInArrow(work, ddl).distinct().collect()
-    found: dict[tuple[str, ...], list[tuple[str, bool]]] = {}
+    rows = spark.range(0, len(slices), 1, len(slices)).mapInArrow(work, ddl).collect()
+    found: dict[tuple[str, ...], set[tuple[str, bool]]] = {}
     for row in rows:
-        found.setdefault(tuple(row.topics), []).append((row.group, row.joined))
+        found.setdefault(tuple(row.topics), set()).add((row.group, row.joined))
     return {
         topics: Together(tuple(sorted({g for g, _ in some})), any(joined for _, joined in some))
         for topics, some in sorted(found.items())
