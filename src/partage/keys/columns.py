@@ -19,6 +19,7 @@ __all__ = ["LONGEST_KEY", "KeyColumn", "column_of"]
 
 #: `max.request.size` of Kafka's producer: by default no longer key can be sent at all.
 LONGEST_KEY = 1_048_576
+_AT_ONCE = 16_384
 _SERIALISE = "serialise it first (partage.keys.serializers has Kafka's)"
 
 
@@ -56,6 +57,8 @@ class KeyColumn:
         Raises:
             InvalidKeysError: one has; says which.
         """
+        if not self._may_exceed(longest):
+            return self
         lengths = self.lengths
         if len(lengths) and int(lengths.max()) > longest:
             i = int(np.argmax(lengths > longest))
@@ -65,6 +68,15 @@ class KeyColumn:
                 where=f"keys[{i}]",
             )
         return self
+
+    def _may_exceed(self, longest: int) -> bool:
+        """Whether some key might be longer; looked up chunk by chunk, in the processor's cache."""
+        for first in range(0, len(self.starts) - 1, _AT_ONCE):
+            some = self.starts[first : first + _AT_ONCE + 1]
+            steps = some[1:] - some[:-1]
+            if int(steps.max()) > longest:
+                return True
+        return False
 
 
 def column_of(keys: object) -> KeyColumn:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from partage.keys.columns import KeyColumn
 from partage.keys.hashing import Hash, hash_all
-from partage.keys.hashing.base import KEYS_AT_ONCE, UInt32Array
+from partage.keys.hashing.base import UInt32Array
 
 __all__ = ["Fold", "KeyRule", "fold_all", "folded"]
 
@@ -42,22 +42,19 @@ def folded(h: int, partitions: int, fold: Fold) -> int:
     return (h if h < _LEAST else (1 << 32) - h) % partitions
 
 
-def fold_all(hashes: UInt32Array, partitions: int, fold: Fold) -> NDArray[np.int32]:
-    """int32[n]: `folded` of each. The hashes are used up: the answer lies in their memory."""
+def fold_all(hashes: UInt32Array, partitions: int, fold: Fold) -> None:
+    """`folded` of each, in place: the partitions are in 0 .. 2**31 - 1, whatever the type says."""
     n = np.uint32(partitions)
-    for first in range(0, len(hashes), KEYS_AT_ONCE):
-        h = hashes[first : first + KEYS_AT_ONCE]
-        if fold == "masked":
-            h &= np.uint32(0x7FFFFFFF)
-        elif fold != "unsigned":
-            if fold == "java-abs":
-                h[h == _LEAST] = 0
-            # The least int is its own negative: as unsigned, 2**31.
-            np.minimum(h, np.uint32(0) - h, out=h)
-        whole = h // n  # by a scalar, this is the one division that NumPy does at once
-        whole *= n
-        h -= whole
-    return hashes.view(np.int32)
+    if fold == "masked":
+        hashes &= np.uint32(0x7FFFFFFF)
+    elif fold != "unsigned":
+        if fold == "java-abs":
+            hashes[hashes == _LEAST] = 0
+        # The least int is its own negative: as unsigned, 2**31.
+        np.minimum(hashes, np.uint32(0) - hashes, out=hashes)
+    whole = hashes // n  # by a scalar, this is the one division that NumPy does at once
+    whole *= n
+    hashes -= whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +83,15 @@ class KeyRule:
 
     def of_all(self, keys: KeyColumn, partitions: int) -> NDArray[np.int32]:
         """int32[n]: the partition of each key; of those that are `left_over`, anything."""
-        hashes = hash_all(self.hash, keys.data, keys.starts)
-        if self.unkeyed == "nothing" and keys.null is not None and keys.code is None:
-            hashes[keys.null] = self.hash.of_key(b"")
-        placed = fold_all(hashes, partitions, self.fold)
+
+        def then(hashes: UInt32Array) -> None:
+            fold_all(hashes, partitions, self.fold)
+
+        placed = hash_all(self.hash, keys.data, keys.starts, then).view(np.int32)
         if keys.code is not None:
             placed = placed[keys.code] if len(placed) else np.zeros(len(keys.code), np.int32)
-            if self.unkeyed == "nothing" and keys.null is not None:
-                placed[keys.null] = self.of_key(b"", partitions)
+        if self.unkeyed == "nothing" and keys.null is not None:
+            placed[keys.null] = self.of_key(b"", partitions)
         return placed
 
     def left_over(self, keys: KeyColumn) -> NDArray[np.bool_] | None:

@@ -85,13 +85,19 @@ def _by_name(name: str) -> Hash:
     return found
 
 
-def hash_all(hash_: Hash, data: UInt8Array, starts: Starts) -> UInt32Array:
+def hash_all(
+    hash_: Hash,
+    data: UInt8Array,
+    starts: Starts,
+    then: Callable[[UInt32Array], None] | None = None,
+) -> UInt32Array:
     """uint32[n]: the hash of each of n keys; key i is ``data[starts[i]:starts[i + 1]]``.
 
     Args:
         hash_: which one.
         data: uint8, the bytes of all keys.
         starts: int32[n + 1] or int64[n + 1], never falling.
+        then: what to do with the hashes of each chunk, in place, while they are at hand.
 
     Raises:
         InvalidKeysError: a start lies outside the bytes, or before the one before it.
@@ -105,41 +111,55 @@ def hash_all(hash_: Hash, data: UInt8Array, starts: Starts) -> UInt32Array:
     out = np.empty(max(count, 0), np.uint32)
     for first in range(0, count, KEYS_AT_ONCE):
         stop = min(count, first + KEYS_AT_ONCE)
-        chunk = starts[first : stop + 1].astype(np.int64)
-        _hash_chunk(hash_, data, chunk, out[first:stop], count=count, first=first)
+        _hash_chunk(
+            hash_, data, starts[first : stop + 1], out[first:stop], count=count, first=first
+        )
+        if then is not None:
+            then(out[first:stop])
     return out
 
 
 def _hash_chunk(
     hash_: Hash,
     data: UInt8Array,
-    starts: NDArray[np.int64],
+    starts: Starts,
     out: UInt32Array,
     *,
     count: int,
     first: int,
 ) -> None:
-    lengths = np.diff(starts)
-    shortest = int(lengths.min())
-    if shortest < 0 or starts[0] < 0 or starts[-1] > len(data):
+    begin, end = int(starts[0]), int(starts[-1])
+    length, left = divmod(end - begin, len(out))
+    chunks = -(-count // len(out))
+    work = (end - begin) * chunks // 4
+    alike = (
+        hash_.lanes is not None
+        and not left
+        and 0 <= length <= LONGEST_IN_LANES
+        and begin >= 0
+        and end <= len(data)
+        and len(out) >= _A_HANDFUL
+        # Where all steps are equal and the ends are right, none of them has wrapped around.
+        and bool((starts[1:] - starts[:-1] == length).all())
+    )
+    if alike and hash_.lanes is not None and hash_.lane_kernel is not None:
+        rows = data[begin:end].reshape(len(out), length)
+        if hash_.lane_kernel.pays(work=work // _LANE_WORDS_A_STEP):
+            hash_.lanes(rows, out)
+        else:
+            out[:] = hash_.of_rows(rows)
+        return
+    wide = starts.astype(np.int64)
+    lengths = np.diff(wide)
+    if begin < 0 or end > len(data) or int(lengths.min()) < 0:
         raise InvalidKeysError(
             "have offsets that do not fit the bytes",
             where=f"keys {first} to {first + len(out) - 1}",
         )
-    length = int(lengths[0])
-    span = int(starts[-1] - starts[0])
-    alike = length == shortest and span == length * len(out) and length <= LONGEST_IN_LANES
-    many = -(-count // len(out))
-    if alike and hash_.lanes and hash_.lane_kernel and len(out) >= _A_HANDFUL:
-        rows = data[starts[0] : starts[-1]].reshape(len(out), length)
-        if hash_.lane_kernel.pays(work=span * many // (4 * _LANE_WORDS_A_STEP)):
-            hash_.lanes(rows, out)
-        else:
-            out[:] = hash_.of_rows(rows)
-    elif hash_.each.pays(work=(span // 4 + len(out)) * many // 4):
-        hash_.each(data, starts, out, work=span)
+    if hash_.each.pays(work=(work + count) // 4):
+        hash_.each(data, wide, out, work=end - begin)
     else:
-        _hash_plainly(hash_, data, starts, lengths, out)
+        _hash_plainly(hash_, data, wide, lengths, out)
 
 
 def _hash_plainly(
