@@ -15,10 +15,12 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from partage.history.clusters import ClusterHistory
+from partage.history.commits import MINUTE_MS
 from partage.pipeline.decoded_rows import Kind
 from partage.pipeline.group_rows import GroupRows
 from partage.pipeline.kept import Keeper, Told
 from partage.pipeline.selection import Selection
+from partage.pipeline.surroundings import Surroundings
 from partage.pipeline.write import TableWriters, task_name
 from partage.simulation.evidence import Evidence
 from partage.simulation.scenes import scenes
@@ -47,11 +49,12 @@ def histories_job(
     out: str,
     run_id: str,
     tasks: int,
+    around: Surroundings | None = None,
 ) -> DataFrame:
     """Receipts of files; a line of totals, and where its history is kept, for each group."""
     groups = decoded.where(f"kind in ({int(Kind.GROUP_RECORD)}, {int(Kind.COMMIT_RUN)})")
     ordered = groups.repartition(tasks, "group").sortWithinPartitions(*_ORDER)
-    work = partial(_task, states, selection, out, run_id)
+    work = partial(_task, states, selection, around=around, out=out, run_id=run_id)
     return ordered.mapInArrow(work, RECEIPT_DDL)
 
 
@@ -67,9 +70,11 @@ def bad_records_job(decoded: DataFrame, *, out: str, run_id: str, tasks: int) ->
 def _task(
     states: Broadcast[Any],
     selection: Selection,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    around: Surroundings | None,
     out: str,
     run_id: str,
-    batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """Runs in a worker: rows of many groups in order, receipts out."""
     clusters = clusters_of(states.value)
@@ -80,7 +85,7 @@ def _task(
             if group is None or row["group"] != group.rows.name:
                 if group is not None:
                     lines += group.finish(k)
-                group = _Group(row["group"], clusters, selection, writers)
+                group = _Group(row["group"], clusters, selection, writers, around)
             group.rows.feed(row)
         if group is not None:
             lines += group.finish(k)
@@ -92,19 +97,39 @@ class _Group:
     """One group: its tables, all but ``rebalances``, whose rows go on to the third job."""
 
     def __init__(
-        self, name: str, clusters: ClusterHistory, selection: Selection, writers: TableWriters
+        self,
+        name: str,
+        clusters: ClusterHistory,
+        selection: Selection,
+        writers: TableWriters,
+        around: Surroundings | None,
     ) -> None:
         self._clusters, self._selection, self._writers = clusters, selection, writers
         self._rebalances: dict[tuple[int, int], list[dict[str, Any]]] = {}
-        self.rows = GroupRows(name, clusters, self)
+        self._times: dict[tuple[int, int], int] = {}
+        self.rows = GroupRows(name, clusters, self, around)
 
     def add(self, table: str, row: Mapping[str, Any]) -> None:
         """A row of a table: those of rebalances wait for what strategies say of them."""
-        if table == "rebalances":
-            key = (row["incarnation"], row["generation"])
+        key = (row.get("incarnation", 0), row.get("generation", 0))
+        if table == "events":
+            self._times.setdefault(key, row["time_ms"])
+        elif table == "rebalances":
             self._rebalances.setdefault(key, []).append(dict(row))
-        else:
+            return
+        if self._selection.from_ms is None or self._wanted(table, key, row):
             self._writers.add(table, row)
+
+    def _wanted(self, table: str, key: tuple[int, int], row: Mapping[str, Any]) -> bool:
+        """Whether a row is about the span of time that was asked for."""
+        if table == "groups":
+            return True
+        if table == "ownership":
+            return row["to_ms"] is None or self._selection.started(row["to_ms"])
+        if table == "commit_rates":
+            return self._selection.started(row["minute_ms"] + MINUTE_MS - 1)
+        time_ms = row["time_ms"] if table == "events" else self._times.get(key)
+        return time_ms is None or self._selection.started(time_ms)
 
     def finish(self, keeper: Keeper) -> list[tuple[str, str]]:
         """The group's totals, and where its history is kept."""

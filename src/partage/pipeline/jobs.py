@@ -18,6 +18,7 @@ from partage.pipeline.kept import Kept
 from partage.pipeline.lives import lives_job
 from partage.pipeline.lives_totals import LivesTotals
 from partage.pipeline.raw_commits import RawCommits
+from partage.pipeline.surroundings import surroundings
 from partage.pipeline.tally import Tally
 from partage.pipeline.units import bundles, units
 from partage.pipeline.write import Receipt
@@ -95,7 +96,10 @@ def run_jobs(spark: SparkSession, source: Capture, run: Run, stages: Stages) -> 
         states = spark.sparkContext.broadcast(tuple(json.dumps(s) for s in done.states))
         held.callback(states.destroy)
         with stages.stage("histories", spark):
-            job = histories_job(decoded, states, run.selection, out=out, run_id=run.id, tasks=tasks)
+            job = histories_job(
+                decoded, states, run.selection, out=out, run_id=run.id, tasks=tasks,
+                around=surroundings(source.folder),
+            )  # fmt: skip
             kept = _received(job, done)
         stages.counted("rebalances", sum(one.rebalances for one in kept))
         if done.tally.bad:
@@ -121,7 +125,10 @@ def _lives(spark: SparkSession, kept: list[Kept], run: Run, states: Broadcast[An
     with_some = [one for one in kept if one.rebalances]
     work = units(with_some, policies=len(run.policies), cores=cores)
     shared = spark.sparkContext.broadcast(bundles(work, tasks=_TASKS_OF_LIVES * cores))
-    return lives_job(spark, shared, states, run.policies, out=str(run.out), run_id=run.id)
+    return lives_job(
+        spark, shared, states, run.policies,
+        selection=run.selection, out=str(run.out), run_id=run.id,
+    )  # fmt: skip
 
 
 def _received(job: DataFrame, done: Done) -> list[Kept]:
