@@ -29,7 +29,7 @@ ROOT = HERE.parent
 BUILT = HERE / "peers" / ".bin"
 PEERS = ROOT / ".tools" / "peers" / "bin" / "python"
 PARTITIONS = 12
-RUNS = 7
+FEWEST_RUNS, MOST_RUNS, SECONDS = 5, 60, 2.0
 
 _IN_PEERS = """
 import sys, time, os
@@ -43,9 +43,11 @@ keys = [os.urandom(length) for _ in range(n)]
 from kafka.partitioner import murmur2
 print("kafka-python", best(lambda: [(murmur2(k) & 0x7fffffff) % 12 for k in keys], n))
 import ctypes, pathlib, confluent_kafka
-(found,) = (pathlib.Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs").glob("librdkafka*")
+beside = pathlib.Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs"
+(found,) = beside.glob("librdkafka*")
 f = ctypes.CDLL(str(found)).rd_kafka_msg_partitioner_murmur2
-f.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p]
+pointer = ctypes.c_void_p
+f.argtypes = [pointer, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int32, pointer, pointer]
 print("librdkafka by ctypes", best(lambda: [f(None, k, length, 12, None, None) for k in keys], n))
 """
 
@@ -57,7 +59,7 @@ def told(what: str, per_second: float, length: float) -> None:
 
 def best(run, keys: int) -> float:
     times = []
-    for _ in range(RUNS):
+    while len(times) < FEWEST_RUNS or (sum(times) < SECONDS and len(times) < MOST_RUNS):
         start = time.perf_counter()
         run()
         times.append(time.perf_counter() - start)
