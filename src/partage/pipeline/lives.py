@@ -6,7 +6,7 @@ What was rebuilt is on disk (`kept`); a task reads its units there, nothing is s
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from partage.history.verdicts import verdict
 from partage.pipeline.histories import RECEIPT_DDL, clusters_of, receipts_batch
 from partage.pipeline.lives_totals import LivesTotals
+from partage.pipeline.selection import Selection
 from partage.pipeline.units import Unit
 from partage.pipeline.write import TableWriters, task_name
 from partage.simulation.lived import Lived
@@ -36,23 +37,25 @@ def lives_job(
     states: Broadcast[Any],
     policies: Sequence[str | Strategy | Policy],
     *,
+    selection: Selection,
     out: str,
     run_id: str,
 ) -> DataFrame:
     """Receipts of files, and totals of lives; nothing is computed yet. One task a bundle."""
     count = len(work.value)
-    run = partial(_task, work, states, tuple(policies), (out, run_id))
+    run = partial(_task, (work, states), tuple(policies), selection, (out, run_id))
     return spark.range(0, count, 1, max(1, count)).mapInArrow(run, RECEIPT_DDL)
 
 
 def _task(
-    work: Broadcast[list[list[Unit]]],
-    states: Broadcast[Any],
+    shared: tuple[Broadcast[list[list[Unit]]], Broadcast[Any]],
     policies: tuple[str | Strategy | Policy, ...],
+    selection: Selection,
     where: tuple[str, str],
     numbers: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """Runs in a worker: numbers of bundles in, receipts out."""
+    work, states = shared
     clusters = clusters_of(states.value)
     chosen = [Policy.of(one) for one in policies]
     totals = LivesTotals()
@@ -60,7 +63,7 @@ def _task(
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 for unit in work.value[number]:
-                    _live(unit, chosen, clusters, writers, totals)
+                    _live(unit, chosen, clusters, selection, (writers, totals))
         files = [("file", json.dumps(asdict(r))) for r in writers.finish()]
     yield receipts_batch([*files, ("lives", totals.to_json())])
 
@@ -69,28 +72,42 @@ def _live(
     unit: Unit,
     policies: Sequence[Policy],
     clusters: Any,
-    writers: TableWriters,
-    totals: LivesTotals,
+    selection: Selection,
+    told: tuple[TableWriters, LivesTotals],
 ) -> None:
+    """All that a unit asks for: rows of rebalances and replays, and what they add up to."""
+    writers, totals = told
     group = unit.kept.group
     world = unit.kept.surroundings(clusters)
 
-    def write(rows: Iterable[Lived]) -> None:
+    def write(rows: Iterable[Lived], wanted: Container[tuple[int, int]] | None = None) -> None:
         for row in rows:
-            writers.add("replays", {"group": group, **row.row()})
-            totals.add(group, row)
+            if wanted is None or (row.incarnation, row.generation) in wanted:
+                writers.add("replays", {"group": group, **row.row()})
+                totals.add(group, row)
 
     for scene, rebalance in unit.kept.scenes(unit.chunks):
+        if not selection.started(scene.generation.timestamp_ms):
+            continue
         found = verdict(scene.generation, clusters)
         rebalance |= {
             "agrees": found.agrees,
             "judged_by": found.judged_by,
             "disagreement": found.why if found.agrees is False else None,
         }
+        length_ms = world.costs(scene).length_ms if scene.replayable else None
+        if length_ms is not None:
+            low, high = int(length_ms.low), int(length_ms.high)
+            rebalance |= {"stopped_low_ms": low, "stopped_high_ms": high}
         writers.add("rebalances", rebalance)
         totals.judged(group, scene.generation, found)
         write(by_record(scene, policies, world))
     if unit.policies:
         scenes = tuple(scene for scene, _ in unit.kept.scenes())
+        wanted = {
+            (s.generation.incarnation, s.generation.number)
+            for s in scenes
+            if selection.started(s.generation.timestamp_ms)
+        }
         for number in unit.policies:
-            write(by_own(scenes, policies[number], world))
+            write(by_own(scenes, policies[number], world), wanted)
