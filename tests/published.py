@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from partage.statuses import DONE, RECORDED
+from partage.statuses import DONE, FROM_OWN, RECORDED
 
 NAMES = ("range", "fair")
 #: A topic or a group may be called this: it must stay text wherever it is shown.
@@ -27,7 +27,8 @@ def rebalance(group: str, generation: int, **more) -> dict:
         "cluster_ms": 0, "protocol_type": "consumer", "strategy": "range", "leader": "m",
         "members": 2, "partitions": 6, "records": 1, "gap_before": 0, "cause": "1 joined",
         "follow_up": False, "joined": 1, "left": 0, "restarted": 0, "resubscribed": 0,
-        "clients": ["java"], "replayed": True, "why_not": None,
+        "clients": ["java"], "replayed": True, "why_not": None, "protocol": "classic",
+        "cause_kind": "join", "cause_source": "inferred",
     }  # fmt: skip
     return row | more
 
@@ -37,7 +38,9 @@ def replayed(group: str, generation: int, strategy: str, **more) -> dict:
         "group": group, "incarnation": 0, "generation": generation, "strategy": strategy,
         "status": DONE, "claimed": strategy == "range", "agrees": None, "counts": False,
         "partitions": 6, "spread": 0, "idle": 0, "moved": 3, "avoidable": 1, "best_spread": 0,
-        "rack_mismatches": 0, "breaches": 0, "changed": 0, "plan": "{}",
+        "rack_mismatches": 0, "breaches": 0, "changed": 0, "plan": "{}", "policy": strategy,
+        "protocol": "eager", "reading": RECORDED if strategy == RECORDED else FROM_OWN,
+        "step": 0, "caused": True, "time_ms": generation * 1_000,
     }  # fmt: skip
     return row | more
 

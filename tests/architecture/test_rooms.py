@@ -98,7 +98,7 @@ LIBRARIES = {
     "clients": {"kafka", "aiokafka", "faust", "mode"},
     "pipeline": {"pyspark", "py4j", "pyarrow", "pandas", "rich"},
     "published": {"pyarrow"},
-    "report": {"jinja2", "rich", "pyarrow"},
+    "report": {"jinja2", "markupsafe", "rich", "pyarrow"},
     "testing": {"hypothesis", "pyarrow"},
     "cli": {"typer", "click", "rich", "pyarrow"},
 }

@@ -47,8 +47,8 @@ def lines_of(policy: str, chosen: str = "") -> tuple[str, ...] | None:
         policy: its name.
         chosen: the strategy that the group has now.
 
-    >>> lines_of("eager/sticky")
-    ('partition.assignment.strategy=org.apache.kafka.clients.consumer.StickyAssignor',)
+    >>> lines_of("consumer/uniform")[:2]
+    ('group.protocol=consumer', 'group.remote.assignor=uniform')
     >>> lines_of("eager/optimal") is None
     True
     """
@@ -60,7 +60,8 @@ def lines_of(policy: str, chosen: str = "") -> tuple[str, ...] | None:
         lines += [
             "group.protocol=consumer",
             f"group.remote.assignor={strategy}",
-            "# remove: partition.assignment.strategy, session.timeout.ms, heartbeat.interval.ms",
+            "# take out partition.assignment.strategy, session.timeout.ms,",
+            "# and heartbeat.interval.ms: the broker decides these",
         ]
     elif strategy not in _CLASSES:
         return None
@@ -77,14 +78,16 @@ def lines_of(policy: str, chosen: str = "") -> tuple[str, ...] | None:
 def _switched(strategy: str, chosen: str) -> list[str]:
     """KIP-429: eager members must all know the cooperative strategy before it can be chosen."""
     name = f"{_PACKAGE}{_CLASSES[strategy]}"
-    key = "partition.assignment.strategy="
+    # A properties file may go on in the next line: no terminal has to break these for us.
+    key = "partition.assignment.strategy=\\"
     if strategy != "cooperative-sticky":
-        return [f"{key}{name}"]
+        return [key, f"  {name}"]
     old = f"{_PACKAGE}{_CLASSES.get(chosen, 'RangeAssignor')}"
     return [
-        "# first roll all members with both, then once more with the new one alone",
-        f"{key}{name},{old}",
-        f"# {key}{name}",
+        "# roll all members with both, then once more without the second",
+        key,
+        f"  {name},\\",
+        f"  {old}",
     ]
 
 

@@ -198,7 +198,7 @@ def _change(advice: Advice, of: Merged | None) -> Iterator[Text]:
         why = f"{of.groups[0][0].name}: {why}" if len(of.groups) > 1 else why
     yield Text(_clean(f"  {why}"), "dim")
     for line in advice.lines:
-        yield Text(f"    {line}", "cyan", no_wrap=True, overflow="ignore")
+        yield Text(f"    {line}", "cyan")
 
 
 def _policies(run: Run) -> Table:

@@ -10,14 +10,15 @@ pytest.importorskip("pyarrow")
 
 from partage.errors import InvalidCaptureError
 from partage.report import data
-from partage.statuses import NOT_YET, RECORDED, REFUSED
+from partage.report.run import Range
+from partage.statuses import FROM_OWN, FROM_RECORD, NOT_YET, RECORDED, REFUSED
 from published import NASTY, group, published, rebalance, replayed, tables
 
 
 def test_sums_are_by_group_and_over_all(tmp_path) -> None:
     """Each strategy's figures are summed in its group and over the run; groups stay apart."""
     run = data.read_run(published(tmp_path))
-    assert run.strategies == ("range", "fair")
+    assert run.policies == ("range", "fair")
     assert run.recorded.moved == 12
     assert run.recorded.avoidable == 4
     orders = next(g for g in run.groups if g.name == "orders")
@@ -46,7 +47,7 @@ def test_refusals_and_missing_figures_are_not_zeroes(tmp_path) -> None:
     assert (odd["fair"].done, odd["fair"].refused, odd["fair"].comparable) == (1, 1, False)
     assert (odd["fair"].even, odd["fair"].judged) == (0, 1)
     assert not odd["sticky"].exists
-    assert run.strategies == ("range", "fair", "sticky")
+    assert run.policies == ("range", "fair", "sticky")
 
 
 def test_agreement_counts_only_where_it_counts(tmp_path) -> None:
@@ -60,46 +61,105 @@ def test_agreement_counts_only_where_it_counts(tmp_path) -> None:
     assert (figures.counted, figures.agreed) == (2, 1)
 
 
-def test_rebalances_come_in_the_logs_order_with_their_cells(tmp_path) -> None:
-    """Steps are sorted by place in the log, not by row or time, and each has its strategies."""
+def test_what_was_lost_and_would_be_saved_is_a_range(tmp_path) -> None:
+    """Savings are added up by rebalance, between the differences of both bounds; never beyond."""
+    rows = {"groups": [group("g")], "rebalances": [rebalance("g", n) for n in (1, 2)],
+            "replays": []}  # fmt: skip
+    for n, record, other in ((1, (2.0, 10.0), (1.0, 4.0)), (2, (3.0, 4.0), (3.5, 3.5))):
+        for policy, (low, high) in ((RECORDED, record), ("eager/sticky", other)):
+            rows["replays"].append(
+                replayed("g", n, policy, stopped_low_ps=low, stopped_high_ps=high)
+            )
+    run = data.read_run(published(tmp_path, rows))
+    assert run.lost == Range(5.0, 14.0)
+    # Generation 1: 1 to 6; generation 2: -0.5 to 0.5, the bounds crossing.
+    assert run.figures["eager/sticky"].saved == Range(0.5, 6.5)
+    assert run.recorded.saved is None
+
+
+def test_costs_that_are_not_known_are_no_zeroes(tmp_path) -> None:
+    """Without commits around rebalances nothing is lost or saved: it is not known."""
+    run = data.read_run(published(tmp_path))
+    assert run.lost is None
+    assert run.figures["fair"].saved is None
+    assert run.figures["fair"].timed == 0
+
+
+def test_a_policys_own_past_is_the_main_reading(tmp_path) -> None:
+    """Where a run has both readings, they do not mix; where it has one, that one counts."""
     rows = tables()
-    rows["rebalances"].reverse()
-    run = data.read_run(published(tmp_path, rows))
-    steps = next(g for g in run.groups if g.name == "orders").steps
-    assert [s.generation for s in steps] == [1, 2]
-    assert set(steps[0].cells) == {RECORDED, "range", "fair"}
-    assert steps[0].cells["fair"].moved == 3
+    rows["replays"] += [
+        replayed("orders", n, "fair", reading=FROM_RECORD, moved=50) for n in (1, 2)
+    ]
+    rows["replays"] += [replayed("orders", n, "only", reading=FROM_RECORD, moved=9) for n in (1, 2)]
+    orders = next(g for g in data.read_run(published(tmp_path, rows)).groups if g.name == "orders")
+    assert orders.figures["fair"].moved == 6
+    assert orders.from_record["fair"].moved == 100
+    assert orders.figures["only"].moved == 18
+    assert "only" not in orders.from_record
 
 
-def test_of_a_long_history_the_newest_rebalances_are_shown(tmp_path, monkeypatch) -> None:
-    """A page has room for some rebalances: the newest; sums are over all of them."""
-    monkeypatch.setattr(data, "MOST_STEPS", 3)
-    rows = {
-        "groups": [group("orders", rebalances=9)],
-        "rebalances": [rebalance("orders", n) for n in range(1, 10)],
-        "replays": [replayed("orders", n, RECORDED) for n in range(1, 10)],
-    }
-    run = data.read_run(published(tmp_path, rows))
-    assert [s.generation for s in run.groups[0].steps] == [7, 8, 9]
-    assert run.recorded.moved == 27
+def test_rebalances_that_do_not_happen_are_counted_apart(tmp_path) -> None:
+    """A static member's bounce is spared; a second phase is one rebalance more."""
+    rows = tables()
+    rows["replays"] += [
+        replayed("orders", 1, "x+static", caused=False, moved=0),
+        replayed("orders", 2, "x+static"),
+        replayed("orders", 2, "x+static", step=1),
+    ]
+    found = data.read_run(published(tmp_path, rows)).figures["x+static"]
+    assert (found.rows, found.spared, found.happened) == (3, 1, 2)
 
 
-@pytest.mark.parametrize(
-    ("more", "sort"),
-    [
-        ({"members": 0, "joined": 0, "left": 2}, "empty"),
-        ({"follow_up": True, "joined": 0}, "again"),
-        ({"joined": 2}, "join"),
-        ({"joined": 0, "left": 1}, "leave"),
-        ({"joined": 1, "left": 1}, "change"),
-        ({"joined": 0, "resubscribed": 1}, "change"),
-    ],
-)
-def test_causes_are_sorted_for_the_timeline(tmp_path, more, sort) -> None:
-    """Each rebalance has one colour: joined, left, changed, nothing differs, everybody gone."""
-    rows = {"groups": [group("g")], "rebalances": [rebalance("g", 1, **more)], "replays": []}
-    run = data.read_run(published(tmp_path, rows))
-    assert run.groups[0].steps[0].sort == sort
+def test_causes_have_their_share_of_the_time(tmp_path) -> None:
+    """Partition-seconds go to the cause that counts; the one that stopped most comes first."""
+    rows = {"groups": [group("g", rebalances=3)], "rebalances": [], "replays": []}
+    for n, kind, high in ((1, "join", 1.0), (2, "bounce", 8.0), (3, "join", None)):
+        rows["rebalances"].append(
+            rebalance("g", n, cause_kind=kind, cause_source="recorded" if n == 1 else "inferred")
+        )
+        low = None if high is None else high / 2
+        rows["replays"].append(replayed("g", n, RECORDED, stopped_low_ps=low, stopped_high_ps=high))
+    bounce, join = data.read_run(published(tmp_path, rows)).causes
+    assert (bounce.kind, bounce.rebalances, bounce.low, bounce.high) == ("bounce", 1, 4.0, 8.0)
+    assert (join.kind, join.rebalances, join.recorded, join.timed, join.high) == (
+        "join",
+        2,
+        1,
+        1,
+        1.0,
+    )
+
+
+def test_a_run_of_an_older_partage_is_read(tmp_path) -> None:
+    """Columns and whole tables that a run does not have are not known, and no error."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    published(tmp_path)
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    for table, gone in (
+        ("replays", ["policy", "reading", "stopped_low_ps"]),
+        ("groups", ["coverage"]),
+    ):
+        for one in manifest["tables"][table]:
+            path = tmp_path / one["path"]
+            parquet.write_table(pa.table(parquet.read_table(path)).drop_columns(gone), path)
+    del manifest["tables"]["pauses"]
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    run = data.read_run(tmp_path)
+    assert run.recorded.moved == 12
+    assert run.figures["fair"].reading == FROM_OWN
+    assert run.lost is None
+
+
+def test_an_earlier_run_is_read_by_its_id(tmp_path) -> None:
+    """The runs of a folder stay; a name that is none is told, whatever it tries."""
+    published(tmp_path)
+    assert data.read_run(tmp_path, "run-1").recorded.moved == 12
+    for name in ("run-2", "../run-1", ""):
+        with pytest.raises(InvalidCaptureError, match="run-1"):
+            data.read_run(tmp_path, name)
 
 
 def test_no_run_is_said_with_the_place(tmp_path) -> None:

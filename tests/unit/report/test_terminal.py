@@ -12,6 +12,7 @@ from partage.report.data import read_run
 from partage.report.terminal import summary
 from partage.statuses import FAILED, RECORDED, REFUSED
 from published import group, published, rebalance, replayed, tables
+from synthetic_runs import published_run, synthetic
 
 
 def printed(out, width: int = 100) -> str:
@@ -64,12 +65,21 @@ def test_a_strategy_that_failed_is_named_with_its_error(tmp_path) -> None:
     lines = printed(published(tmp_path, rows, failures=failures), 200).splitlines()
     (line,) = (one for one in lines if one.startswith("failed"))
     assert r"acme in 2 of 2 rebalances: ZeroDivisionError: \x1b[2Jby" in line
-    (head,) = (one for one in lines if one.startswith("strategy"))
-    assert head.split()[-1] == FAILED
     (row,) = (one for one in lines if one.startswith("acme"))
-    assert row.split()[-1] == "2"
+    assert row.split()[-1] == FAILED
     whole = printed(published(tmp_path / "whole"), 200)
     assert FAILED not in whole
+
+
+def test_lines_to_copy_are_never_broken(tmp_path) -> None:
+    """A configuration line stands on one line of an ordinary terminal."""
+    out = published_run(tmp_path, synthetic(2))
+    text = printed(out, 80)
+    lines = [line.strip() for line in text.splitlines()]
+    assert "group.protocol=consumer" in lines
+    assert "org.apache.kafka.clients.consumer.CooperativeStickyAssignor,\\" in lines
+    assert all(len(line) <= 80 for line in text.splitlines())
+    assert "would have saved" in text
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])

@@ -4,80 +4,83 @@ from __future__ import annotations
 
 import pytest
 
+from made_groups import figures, lost, made_group, made_run
 from partage.report import words
-from partage.report.run import Figures, Group, Run
+from partage.report.document import lead, notes
+from partage.report.run import CauseShare, Figures, Range
 from partage.statuses import RECORDED
-
-COVERAGE = {"first_ms": 0, "last_ms": 501_000}
-
-
-def figures(name: str, **more) -> Figures:
-    return Figures(name, **({"rebalances": 4, "done": 4, "proven": 4} | more))
-
-
-def run(*of: Figures, rebalances: int = 4) -> Run:
-    mine = {one.strategy: one for one in of}
-    group = Group(
-        "g", "g0", "classic", "replayed", None, (), (), 0, 0, rebalances, 0, 0, 2, mine, ()
-    )
-    names = tuple(n for n in mine if n != RECORDED)
-    return Run({"coverage": COVERAGE}, (group,), names, mine, ())
 
 
 @pytest.mark.parametrize(
-    ("recorded", "rebalances", "said"),
+    ("recorded", "said"),
     [
-        ({"moved": 9, "avoidable": 2}, 4, "They moved 9 partitions, 2 of them in vain."),
-        ({"moved": 9, "avoidable": 2}, 6, "The 4 that were replayed moved 9 partitions"),
-        ({"moved": 9, "avoidable": 2, "proven": 3}, 4, "at least 2 of them in vain."),
-        ({"moved": 9}, 4, "They moved 9 partitions, none of them provably in vain."),
-        ({}, 4, "They moved no partition."),
-        ({"done": 0}, 4, "none of them could be replayed."),
+        (lost(600, 1_300), "Rebalances stopped reading for 10 to 21.7\xa0partition-minutes within 8\xa0min 21\xa0s."),
+        (lost(0, 0), "Rebalances stopped no partition within"),
+        (figures(RECORDED, moved=9), "4 rebalances in 1 group within 8\xa0min 21\xa0s moved 9 partitions."),
+        (figures(RECORDED), "moved no partition."),
+        (figures(RECORDED, done=0), "none of them could be replayed."),
     ],
-)
-def test_the_headline_says_what_the_figures_say(recorded, rebalances, said) -> None:
-    """All, some or none replayed; moves avoidable, not avoidable, or not wholly known."""
-    text = words.headline(run(figures(RECORDED, **recorded), rebalances=rebalances))
-    assert said in text
-    assert text.startswith(f"{rebalances} rebalances in 1 classic group within 8\xa0min 21\xa0s")
+)  # fmt: skip
+def test_the_headline_says_what_the_figures_say(recorded, said) -> None:
+    """Time lost where it is known; else what moved; else that nothing could be replayed."""
+    assert said in words.headline(made_run(made_group("g", recorded)))
 
 
 def test_the_headline_without_rebalances() -> None:
-    """A log without classic groups is said to be one."""
-    assert "No group" in words.headline(run(rebalances=0))
+    """A log without groups is said to be one."""
+    assert words.headline(made_run()) == "No group rebalanced in this log."
 
 
-def test_the_alternative_is_one_that_does_the_same_work() -> None:
-    """Neither who refuses, nor who leaves partitions or members without, is called better."""
-    fit = figures("fair", moved=7)
-    unfit = [
-        figures("refuses", moved=1, done=3, refused=1),
-        figures("leaves", moved=1, incomplete=1),
-        figures("idles", moved=1, idle=5),
-        figures("absent", moved=0, done=0, missing=4),
-    ]
-    found = run(figures(RECORDED, moved=9, idle=1), *unfit, fit)
-    assert words.best_alternative(found) == fit
-    assert "With fair, the same 4 rebalances would have moved 7" in words.advice(found)
-    assert words.advice(found).endswith("22.2\xa0% fewer.")
-    dearer = run(figures(RECORDED, moved=9), figures("fair", moved=7, rack_mismatches=3))
-    assert "fewer, but owned 3 more partitions outside their racks." in words.advice(dearer)
-
-
-def test_when_nothing_is_better_that_is_said() -> None:
-    """A record that no strategy beats is not talked down; without candidates neither."""
-    found = run(figures(RECORDED, moved=5), figures("fair", moved=8, avoidable=1))
-    assert "No strategy replayed would have moved fewer" in words.advice(found)
-    assert "fair with 8 (1 avoidable), 3 more than recorded" in words.advice(found)
-    assert "as many as recorded" in words.advice(
-        run(figures(RECORDED, moved=5), figures("fair", moved=5))
+def test_the_lead_names_where_and_why() -> None:
+    """One group that lost most is named; of more, so many as lost half together are counted."""
+    causes = (
+        CauseShare("bounce", 3, timed=3, high=75.0),
+        CauseShare("first", 1, timed=1, high=25.0),
     )
-    assert "No strategy that Partage has" in words.advice(run(figures(RECORDED, moved=5)))
-    assert words.advice(run(figures(RECORDED, done=0))) == ""
+    groups = [made_group("big", lost(10, 90)), made_group("small", lost(1, 10))]
+    text = lead(made_run(*groups, causes=causes))
+    assert text.startswith("8 rebalances in 2 groups. One group, big, lost 90.0\xa0% of the time.")
+    assert "The largest part, 75.0\xa0%, was lost because a member went away and came back" in text
+    alike = [made_group(f"g{i}", lost(1, 10)) for i in range(4)]
+    assert "2 groups lost 50.0\xa0% of the time." in lead(made_run(*alike))
 
 
-def test_shares_are_never_rounded_to_all_or_none() -> None:
-    """99.96 % is not 100 %, and one in a million is not 0 %."""
-    assert words.percent(9_996, 10_000) == "99.9\xa0%"
-    assert words.percent(1, 1_000_000) == "0.1\xa0%"
-    assert words.percent(0, 0) == "-"
+def test_what_is_savable_stands_in_the_lead() -> None:
+    """The best settings of each group, added up, as a range and with the number of groups."""
+    better = figures("consumer/uniform", timed=4, compared=4, saved_low=20.0, saved_high=60.0)
+    group = made_group("g", lost(30, 90), better)
+    assert "in 1 group would have saved 20 to 60\xa0partition-seconds." in lead(made_run(group))
+
+
+def test_notes_say_what_limits_the_figures() -> None:
+    """Missing generations, no batches, no metadata, unknown costs: each has its sentence."""
+    group = made_group("g", figures(RECORDED))
+    found = " ".join(
+        notes(made_run(group, missing_within=3, transactions="unknown: no batches.parquet",
+                       cluster_states=0))
+    )  # fmt: skip
+    for part in ("3 rebalances happened that the log no longer has", "batches.parquet",
+                 "partition counts are inferred", "How long reading stopped is not known"):  # fmt: skip
+        assert part in found
+    exact = Figures(RECORDED, rows=4, done=4, timed=4, stopped_low=1, stopped_high=2)
+    assert notes(made_run(made_group("g", exact))) == []
+    half = Figures(RECORDED, rows=4, done=4, timed=3, stopped_low=1, stopped_high=2)
+    assert notes(made_run(made_group("g", half)))[0].startswith("Of 1 rebalance the cost is not")
+
+
+@pytest.mark.parametrize(
+    ("stopped", "long", "short"),
+    [
+        (None, "not known", "not known"),
+        (Range(0, 0), "no time", "0"),
+        (Range(5, 5), "5\xa0partition-seconds", "5\xa0p·s"),
+        (Range(0, 119), "0 to 119\xa0partition-seconds", "0–119\xa0p·s"),
+        (Range(60, 7_199), "1 to 120\xa0partition-minutes", "1–120\xa0p·min"),
+        (Range(3_600, 360_000), "1 to 100\xa0partition-hours", "1–100\xa0p·h"),
+        (Range(-30, 60), "-30 to 60\xa0partition-seconds", "-30 to 60\xa0p·s"),
+    ],
+)
+def test_a_range_has_the_unit_of_its_upper_end(stopped, long, short) -> None:
+    """Seconds, minutes, hours; one number where both ends look alike; no dash after a minus."""
+    assert words.stopped_words(stopped) == long
+    assert words.stopped_words(stopped, short=True) == short

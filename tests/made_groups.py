@@ -1,0 +1,42 @@
+"""Groups and runs of the report made by hand, without tables."""
+
+from __future__ import annotations
+
+from partage.report.run import Figures, Group, Run, Traits, total
+from partage.statuses import RECORDED
+
+COVERAGE = {
+    "first_ms": 0, "last_ms": 501_000, "rebalances": 4, "missing_before": 0,
+    "missing_within": 0, "transactions": "known", "cluster_states": 1,
+}  # fmt: skip
+
+
+def figures(name: str, **more) -> Figures:
+    return Figures(name, **({"rows": 4, "done": 4, "proven": 4} | more))
+
+
+def made_group(name: str = "g", *of: Figures, **more) -> Group:
+    mine = {
+        "anchor": "g0", "kind": "classic", "status": "replayed", "why": None, "claimed": ("range",),
+        "clients": ("java",), "records": 0, "commits": 0, "rebalances": 4, "incarnations": 0,
+        "missing_generations": 0, "coverage": 1.0, "members_max": 2, "partitions_max": 6,
+        "figures": {one.policy: one for one in of}, "from_record": {}, "causes": (),
+        "traits": Traits(),
+    }  # fmt: skip
+    return Group(name=name, **(mine | more))
+
+
+def made_run(*groups: Group, causes=(), **cover) -> Run:
+    sums: dict[str, list[Figures]] = {}
+    for group in groups:
+        for name, one in group.figures.items():
+            sums.setdefault(name, []).append(one)
+    overall = {name: total(of) for name, of in sums.items()}
+    return Run(
+        {"coverage": COVERAGE | cover, "accounting": {"bad": 0}}, groups,
+        tuple(n for n in overall if n != RECORDED), overall, {}, tuple(causes), (),
+    )  # fmt: skip
+
+
+def lost(low: float, high: float) -> Figures:
+    return figures(RECORDED, timed=4, stopped_low=low, stopped_high=high)

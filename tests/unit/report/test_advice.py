@@ -1,0 +1,187 @@
+"""Advice: each rule speaks where the record shows its case, and is silent elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from partage.report.advice import RULES, advice_for, best_policy, coverage_advice, merged
+from partage.report.run import CauseShare, Range, Traits
+from partage.report.settings import lines_of
+from partage.statuses import RECORDED
+from made_groups import figures, lost, made_group, made_run
+
+
+def saving(policy: str, low: float = 10.0, high: float = 40.0, **more):
+    return figures(policy, timed=4, compared=4, saved_low=low, saved_high=high, **more)
+
+
+def bounced(**more):
+    return made_group("g", lost(30, 90), saving("eager/range+static"),
+                      causes=(CauseShare("bounce", 3), CauseShare("join", 1)),
+                      traits=Traits(session_ms=10_000, dynamic_members=3), **more)  # fmt: skip
+
+
+def expired(session: int = 6_000, pause: int = 9_500, protocol: str = "classic"):
+    return made_group("g", lost(1, 2), causes=(CauseShare("expiry", 2),),
+                      traits=Traits(protocol, session_ms=session, longest_pause_ms=pause))  # fmt: skip
+
+
+def idle_range(**more):
+    return made_group(
+        "g", figures(RECORDED, idle=5), **({"traits": Traits(copartitioned=False)} | more)
+    )
+
+
+def dealt(**more):
+    return made_group(
+        "g", figures(RECORDED, **({"moved": 9, "avoidable": 4} | more)), claimed=("roundrobin",)
+    )
+
+
+def stormy(trigger: str):
+    return made_group("g", lost(1, 2), traits=Traits(storms=2, stormy=9, triggers=((trigger, 2),)))
+
+
+CASES = {
+    "static-members": bounced(),
+    "consumer-protocol": made_group("g", lost(30, 90), saving("consumer/uniform")),
+    "cooperative": made_group("g", lost(30, 90), saving("cooperative/cooperative-sticky")),
+    "idle-under-range": idle_range(),
+    "roundrobin-moves": dealt(),
+    "session-timeout": expired(),
+    "storms": stormy("join"),
+    "too-many-members": made_group("g", lost(1, 2), members_max=9, partitions_max=6),
+}
+
+SILENT = {
+    "static-members": [
+        made_group("g", lost(1, 2), causes=(CauseShare("join", 3),)),
+        replace(bounced(), traits=Traits(dynamic_members=0)),
+    ],
+    "consumer-protocol": [
+        made_group("g", lost(30, 90), saving("consumer/uniform"), traits=Traits("consumer")),
+        made_group("g", lost(30, 90), saving("consumer/uniform", -5.0, 40.0)),
+        made_group("g", lost(30, 90), saving("consumer/uniform", done=3, refused=1)),
+        made_group("g", lost(30, 90), figures("consumer/uniform")),
+    ],
+    "cooperative": [
+        made_group("g", lost(30, 90), saving("cooperative/cooperative-sticky"),
+                   claimed=("cooperative-sticky",)),
+    ],
+    "idle-under-range": [
+        idle_range(claimed=("sticky",)),
+        idle_range(traits=Traits(copartitioned=True)),
+        idle_range(traits=Traits(copartitioned=None)),
+        idle_range(members_max=9),
+        made_group("g", figures(RECORDED), traits=Traits(copartitioned=False)),
+    ],
+    "roundrobin-moves": [dealt(avoidable=0), replace(dealt(), claimed=("range",))],
+    "session-timeout": [expired(session=30_000), replace(expired(), causes=()),
+                        replace(expired(), traits=Traits(session_ms=6_000))],
+    "storms": [made_group("g", lost(1, 2), traits=Traits(storms=0)),
+               made_group("g", lost(1, 2), traits=Traits(storms=None))],
+    "too-many-members": [made_group("g", members_max=6, partitions_max=6),
+                         made_group("g", members_max=9, partitions_max=None),
+                         made_group("g", members_max=9, kind="share")],
+}  # fmt: skip
+
+
+def test_every_rule_has_its_cases() -> None:
+    """A rule without a case that it speaks in, or one that it is silent in, is not tested."""
+    assert set(CASES) == set(SILENT) == set(RULES)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_speaks_in_its_case_alone(rule) -> None:
+    """It speaks where its case is, with a reason, and is silent in the cases next to it."""
+    said = RULES[rule](CASES[rule])
+    assert said is not None
+    assert said.rule == rule
+    assert len(said.why) > 40
+    for group in SILENT[rule]:
+        assert RULES[rule](group) is None
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_group_without_anything_gets_no_advice(rule) -> None:
+    """Nothing known, nothing said."""
+    assert RULES[rule](made_group("g", rebalances=0, claimed=(), members_max=0)) is None
+
+
+def test_lines_can_be_put_into_a_file_as_they_are() -> None:
+    """Each line is a property, or a comment: nothing else would be copyable."""
+    for rule in ("static-members", "consumer-protocol", "cooperative", "session-timeout"):
+        whole = "\n".join(RULES[rule](CASES[rule]).lines).replace("\\\n  ", "")
+        for line in whole.splitlines():
+            assert line.startswith("# ") or line.partition("=")[2], line
+    assert "session.timeout.ms=10000" in RULES["session-timeout"](expired()).lines
+    assert "heartbeat.interval.ms=3333" in RULES["session-timeout"](expired()).lines
+
+
+def test_session_timeouts_of_the_consumer_protocol_are_the_groups() -> None:
+    """With group.protocol=consumer members have no session.timeout.ms of their own."""
+    said = RULES["session-timeout"](expired(protocol="consumer"))
+    assert (said.where, said.lines) == ("group", ("consumer.session.timeout.ms=10000",))
+
+
+def test_what_would_have_been_saved_is_the_replays_own_range() -> None:
+    """Never a number that the replay does not have."""
+    assert RULES["static-members"](bounced()).saves == Range(10.0, 40.0)
+    without = replace(bounced(), figures={RECORDED: lost(30, 90)})
+    assert RULES["static-members"](without).saves is None
+
+
+def test_storms_that_joins_begin_are_waited_for() -> None:
+    """The broker can wait for more members; other triggers have no such setting."""
+    assert RULES["storms"](stormy("join")).lines == ("group.initial.rebalance.delay.ms=10000",)
+    assert RULES["storms"](stormy("expiry")).lines == ()
+
+
+def test_advice_that_saves_most_comes_first() -> None:
+    """In a group, and over all groups."""
+    group = made_group("g", lost(30, 90), saving("eager/range+static", 1, 2),
+                       saving("consumer/uniform", 20, 60), causes=(CauseShare("bounce", 1),),
+                       traits=Traits(session_ms=10_000, dynamic_members=1))  # fmt: skip
+    assert [a.rule for a in advice_for(group)] == ["consumer-protocol", "static-members"]
+    found = merged([group, CASES["consumer-protocol"]])
+    assert [m.advice.rule for m in found] == ["consumer-protocol", "static-members"]
+    assert found[0].saves == Range(30.0, 100.0)
+    assert [a.saves for _, a in found[0].groups] == [Range(20, 60), Range(10.0, 40.0)]
+
+
+def test_the_best_policy_can_be_set_and_surely_saves() -> None:
+    """Plug-ins have no setting; one that may cost more, or idles members, is not the best."""
+    unfit = [
+        saving("eager/optimal", 30, 90),
+        saving("eager/sticky", -1, 80),
+        saving("eager/roundrobin", 20, 70, idle=3),
+        saving("consumer/range", 20, 70, incomplete=1),
+    ]
+    group = made_group("g", lost(30, 90), *unfit, saving("consumer/uniform", 5, 9))
+    assert best_policy(group).policy == "consumer/uniform"
+    assert best_policy(made_group("g", lost(30, 90), *unfit)) is None
+
+
+@pytest.mark.parametrize(("missing", "speaks"), [(0, False), (1, False), (3, True)])
+def test_poor_coverage_says_how_to_record(missing, speaks) -> None:
+    """Below nine tenths: the lines that make the cleaner wait."""
+    found = coverage_advice(made_run(rebalances=9, missing_before=missing))
+    assert (found is not None) is speaks
+    assert not speaks or any("min.compaction.lag.ms" in line for line in found.lines)
+
+
+@pytest.mark.parametrize(
+    ("policy", "line"),
+    [
+        ("consumer/range", "group.remote.assignor=range"),
+        ("eager/roundrobin", "  org.apache.kafka.clients.consumer.RoundRobinAssignor"),
+        ("eager/range+static+timeout=30s", "session.timeout.ms=30000"),
+        ("server:uniform", "group.protocol=consumer"),
+    ],
+)  # fmt: skip
+def test_a_policys_lines(policy, line) -> None:
+    """Protocol, class, static membership and timeout, by the names of Kafka's settings."""
+    assert line in lines_of(policy)
+    assert lines_of("own") is None

@@ -1,0 +1,114 @@
+"""Who owned what at an instant, and `partage owner`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from typer.testing import CliRunner
+
+from partage.cli.failing import guarded
+from partage.cli.owner import instant, owner
+from partage.errors import InvalidConfigError
+from partage.published import Published
+from partage.report.owners import holdings, owners_at, ranges
+from published import NASTY, published
+
+
+def interval(partition: int, member: str, start: int, end: int | None, **more) -> dict:
+    return {"group": "g", "incarnation": 0, "topic_id": None, "topic": "t", "partition": partition,
+            "member": member, "instance": None, "role": "owner", "from_ms": start, "to_ms": end,
+            "from_generation": 1, "to_generation": None} | more  # fmt: skip
+
+
+ROWS = {
+    "ownership": [
+        interval(0, "a", 1_000, 5_000),
+        interval(0, "b", 5_000, None, from_generation=2),
+        interval(1, "a", 1_000, None),
+        interval(2, "a", 1_000, None),
+        interval(0, "x", 1_000, None, topic="other", instance="i-1"),
+        interval(0, "n", 1_000, None, group=NASTY),
+    ]
+}
+
+
+def run(*arguments: str):
+    import typer
+
+    app = typer.Typer()
+    app.command()(guarded(owner))
+    return CliRunner().invoke(app, list(arguments))
+
+
+@pytest.fixture
+def out(tmp_path):
+    return published(tmp_path, ROWS)
+
+
+@pytest.mark.parametrize(
+    ("time", "first"), [(999, None), (1_000, "a"), (4_999, "a"), (5_000, "b"), (10**12, "b")]
+)
+def test_an_interval_holds_from_its_beginning_to_before_its_end(out, time, first) -> None:
+    """At the instant of a rebalance, who got the partition has it; what lasts, lasts."""
+    found = owners_at(Published(out), time, topic="t", group="g")
+    assert next((o.member for o in found if o.partition == 0), None) == first
+
+
+def test_topic_and_group_narrow_it_down(out) -> None:
+    """Each alone, both together, and names that nobody has."""
+    folder = Published(out)
+    assert len(owners_at(folder, 6_000)) == 5
+    assert {o.group for o in owners_at(folder, 6_000, group=NASTY)} == {NASTY}
+    assert [o.instance for o in owners_at(folder, 6_000, topic="other")] == ["i-1"]
+    assert owners_at(folder, 6_000, topic="nope") == []
+
+
+def test_holdings_put_partitions_together(out) -> None:
+    """By group, topic and member; ranges in few words."""
+    found = list(holdings(owners_at(Published(out), 6_000, topic="t", group="g")))
+    assert [(h.member, h.partitions, h.generation) for h in found] == [
+        ("b", (0,), 2),
+        ("a", (1, 2), 1),
+    ]
+    assert ranges([]) == ""
+    assert ranges([3, 4, 5, 9]) == "3-5, 9"
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "1e3", "٣", "9" * 30])
+def test_what_is_no_time_is_said(text) -> None:
+    """An error of ours that says how to write one."""
+    with pytest.raises(InvalidConfigError, match="2026-11-20T21:07:30"):
+        instant(text)
+
+
+def test_the_command_shows_members_and_a_sum(out) -> None:
+    """A row a member with its partitions; names are text; JSON has a row a partition."""
+    done = run(str(out), "--at", "1970-01-01T00:00:06Z")
+    assert done.exit_code == 0, done.stderr
+    assert "1-2" in done.stdout
+    assert "i-1 (x)" in done.stdout
+    assert "5 partitions, 4 members, 2 groups, at 1970-01-01 00:00:06.000 UTC" in done.stdout
+    found = json.loads(run(str(out), "--at", "6000", "--topic", "t", "--json").stdout)
+    assert found["at_ms"] == 6_000
+    assert [o["partition"] for o in found["owners"] if o["group"] == "g"] == [0, 1, 2]
+
+
+def test_times_outside_the_record_are_doubted(out) -> None:
+    """Before the beginning nothing is known; after the end the last owners are shown: both told."""
+    early = run(str(out), "--at", "0")
+    assert early.exit_code == 0
+    assert "the record begins at" in early.stderr
+    assert "nobody owned a partition at" in early.stdout
+    assert "the record ends at" in run(str(out), "--at", "99999").stderr
+
+
+def test_a_folder_without_a_run_is_said(tmp_path) -> None:
+    """One line on stderr, exit code 1."""
+    done = run(str(tmp_path), "--at", "0")
+    assert done.exit_code == 1
+    assert "partage replay" in done.stderr
+    assert "Traceback" not in done.stderr
