@@ -34,18 +34,19 @@ class Movements:
     warmups: list[tuple[int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        lags = self.problem.lags
+        # Task by task: what a movement looks at lies together in memory.
+        self.lags = np.ascontiguousarray(self.problem.lags.T)
         acceptable = self.problem.settings.acceptable_recovery_lag
-        self.caught_up: NDArray[np.bool_] = (lags == LATEST_OFFSET) | (
-            (lags >= 0) & (lags <= acceptable)
+        self.caught_up: NDArray[np.bool_] = (self.lags == LATEST_OFFSET) | (
+            (self.lags >= 0) & (self.lags <= acceptable)
         )
         if acceptable == LONG_MAX:
             self.caught_up[:] = True
-        self.ready = self.caught_up.sum(axis=0).tolist()
+        self.ready = self.caught_up.sum(axis=1).tolist()
         # The first by (lag, client): argmin takes the lowest of equals.
-        self.first = lags.argmin(axis=0)
-        best = lags[self.first, np.arange(lags.shape[1])]
-        self.behind = ~self.caught_up & (best < lags)
+        self.first = self.lags.argmin(axis=1)
+        best = np.take_along_axis(self.lags, self.first[:, None], axis=1)
+        self.behind = ~self.caught_up & (best < self.lags)
         self.load = np.array(self.board.load)
 
     def move_actives(self) -> int:
@@ -54,7 +55,7 @@ class Movements:
             (self.ready[task], task, client)
             for client, tasks in enumerate(self.board.active)
             for task in tasks
-            if self.behind[client, task]
+            if self.behind[task, client]
         ]
         copies: dict[int, list[int]] = {task: [] for _, task, _ in wanted}
         for client, tasks in enumerate(self.board.standby):
@@ -66,14 +67,14 @@ class Movements:
 
     def _move_active(self, task: int, destination: int, copies: list[int]) -> None:
         board = self.board
-        standbys = [one for one in copies if self.caught_up[one, task]]
+        standbys = [one for one in copies if self.caught_up[task, one]]
         if standbys:
             board.swap_roles(
                 min(standbys, key=lambda one: (board.load[one], one)), destination, task
             )
             return
         if self.ready[task]:
-            able = np.flatnonzero(self.caught_up[:, task])
+            able = self.caught_up[task].nonzero()[0]
             source = int(able[self.load[able].argmin()])
         else:
             source = int(self.first[task])
@@ -94,38 +95,55 @@ class Movements:
         size = len(self.problem.tasks)
         keys, places = [], []
         for client, tasks in enumerate(self.board.standby):
-            behind = [one for one in sorted(tasks) if self.behind[client, one]]
-            for task in behind:
-                if (client, task) not in warm:
+            for task in sorted(tasks):
+                if self.behind[task, client] and (client, task) not in warm:
                     keys.append(self.ready[task] * size + task)
                     places.append((task, client))
+        holders = self._holders({task for task, _ in places})
         moved = 0
         for entry in _in_heap_order(keys):
-            moved += self._move_standby(*places[entry])
+            task, client = places[entry]
+            moved += self._move_standby(task, client, holders[task])
         return moved
 
-    def _move_standby(self, task: int, destination: int) -> bool:
+    def _holders(self, tasks: set[int]) -> dict[int, list[int]]:
+        holders: dict[int, list[int]] = {task: [] for task in tasks}
+        for client in range(len(self.board.count)):
+            for held in (self.board.active[client], self.board.standby[client]):
+                for task in held & tasks:
+                    holders[task].append(client)
+        return holders
+
+    def _move_standby(self, task: int, destination: int, holders: list[int]) -> bool:
+        source = self._standby_source(task, destination, holders)
+        if source is None:
+            return False
         board = self.board
-        without = np.array([not board.holds(one, task) for one in range(len(board.count))])
-        able = np.flatnonzero(self.caught_up[:, task] & without)
-        if len(able):
-            source = int(able[self.load[able].argmin()])
-        else:
-            lag = self.problem.lags[:, task]
-            earlier = lag < lag[destination]
-            earlier[:destination] |= lag[:destination] == lag[destination]
-            able = np.flatnonzero(earlier & without)
-            if not len(able):
-                return False
-            source = int(able[lag[able].argmin()])
         board.assign_standby(source, task)
+        holders.append(source)
         if self.budget <= 0:
             board.unassign_standby(destination, task)
+            holders.remove(destination)
         else:
             self.warmups.append((destination, task))
         self.budget -= 1
         self._changed(source, destination)
         return True
+
+    def _standby_source(self, task: int, destination: int, holders: list[int]) -> int | None:
+        """The least loaded caught-up client without a copy, else the least lagging one."""
+        if self.ready[task]:
+            caught_up = self.caught_up[task].copy()
+            caught_up[holders] = False
+            able = caught_up.nonzero()[0]
+            if len(able):
+                return int(able[self.load[able].argmin()])
+        lags = self.lags[task]
+        earlier = lags < lags[destination]
+        earlier[:destination] |= lags[:destination] == lags[destination]
+        earlier[holders] = False
+        able = earlier.nonzero()[0]
+        return int(able[lags[able].argmin()]) if len(able) else None
 
     def _changed(self, *clients: int) -> None:
         for client in clients:

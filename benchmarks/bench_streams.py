@@ -1,0 +1,104 @@
+"""Task assignors at size, beside the Java classes on the same input.
+
+    python benchmarks/bench_streams.py [--full] [--no-java]
+
+High availability: stateful tasks on clients with one standby. A third of the clients are new
+(every lag is large), so that tasks have to move. Java: the released class in one process,
+its input built outside the clock, warm; best of several. Ours: problem numbered outside the
+clock as Java's maps are, lags included; best of several.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+import stream_problems
+from jvm import JvmOracle
+
+
+def problem(tasks, clients, *, seed=1, strategy="none", standbys=1):
+    """As tests/data/vectors/streams: ten sub-topologies, two threads a client, three racks."""
+    rng = random.Random(seed)
+    names = [f"{group}_{number}" for group in range(10) for number in range(tasks // 10)]
+    racks = ["r0", "r1", "r2"]
+    owner = {task: rng.randrange(2 * clients // 3 + 1) for task in names}
+    made = [
+        {
+            "msb": rng.getrandbits(64) - 2**63,
+            "lsb": rng.getrandbits(64) - 2**63,
+            "cap": 2,
+            "pa": [task for task in names if owner[task] == number],
+            "ps": [],
+            "lag": {task: -2 if owner[task] == number else 150_000 for task in names},
+            "tags": {},
+            "rack": racks[number % 3],
+        }
+        for number in range(clients)
+    ]
+    cfg = {
+        "arl": 10_000,
+        "mw": 2,
+        "nst": standbys,
+        "tags": [],
+        "strat": strategy,
+        "tc": -1,
+        "noc": -1,
+    }
+    return {
+        "all": names,
+        "stateful": names,
+        "clients": made,
+        "cfg": cfg,
+        "pr": {task: [[rng.sample(racks, 2)], [rng.sample(racks, 2)]] for task in names},
+    }
+
+
+def ours(one, kind, times):
+    read = stream_problems.read(one)
+    read.lags  # noqa: B018 - numbered once, as Java's maps are there before
+    best = float("inf")
+    for _ in range(times):
+        start = time.perf_counter()
+        plan = stream_problems.ANSWERS[kind](read)
+        best = min(best, time.perf_counter() - start)
+    assert sum(map(len, plan.active)) == len(one["all"])
+    return best
+
+
+def java(one, kind, times):
+    with JvmOracle("StreamsAssignors", heap="3g") as oracle:
+        return min(oracle.ask({**one, "kind": kind, "times": times})["nanos"]) / 1e9
+
+
+def main():
+    """Print one line for each size."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--full", action="store_true", help="up to 100,000 tasks")
+    parser.add_argument("--no-java", action="store_true")
+    parser.add_argument("--rack", action="store_true", help="rack-aware: 1,000 tasks, 100 clients")
+    asked = parser.parse_args()
+    sizes = [(1_000, 100, "ha"), (10_000, 200, "ha")]
+    if asked.full:
+        sizes += [(30_000, 200, "ha"), (100_000, 200, "ha")]
+    if asked.rack:
+        sizes = [(1_000, 100, "harack")]
+    print(f"{'assignor':10} {'tasks':>8} {'clients':>8} {'ours s':>9} {'Java s':>9} {'ratio':>7}")
+    for tasks, clients, kind in sizes:
+        strategy = "min_traffic" if kind == "harack" else "none"
+        one = problem(tasks, clients, strategy=strategy, standbys=0 if asked.rack else 1)
+        mine = ours(one, kind, 1 if asked.rack else 3)
+        line = f"{kind:10} {tasks:>8,} {clients:>8,} {mine:>9.3f}"
+        if not asked.no_java and tasks <= 10_000:
+            its = java(one, kind, 2)
+            line += f" {its:>9.3f} {its / mine:>6.1f}x"
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
