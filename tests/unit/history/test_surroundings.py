@@ -15,9 +15,9 @@ from partage.pipeline.surroundings import Surroundings, surroundings
 
 
 def test_the_sample_tells_when_coordinators_moved() -> None:
-    """Two log partitions had another leader for a while; the sample has no settings."""
+    """Two log partitions had another leader for a while; the broker put members out after 6 s."""
     found = surroundings(SAMPLE)
-    assert found.session_timeout_ms is None
+    assert found.session_timeout_ms == 6_000
     assert {p: [m.epoch for m in moves] for p, moves in found.moves.items()} == {
         1: [1, 2], 4: [1, 2],
     }  # fmt: skip
