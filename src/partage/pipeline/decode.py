@@ -42,6 +42,10 @@ __all__ = ["OUT_COLUMNS", "Kind", "decode_job"]
 
 _Row = dict[str, Any]
 
+#: Value version from which on offset commits carry the topic's id; zero stands for none.
+_WITH_TOPIC_ID = 4
+_NO_TOPIC_ID = "A" * 22
+
 
 def decode_job(
     spark: SparkSession,
@@ -154,6 +158,7 @@ def decoded(
     rows += _others(placed, found, tally, selection)
     tally.commit_types(found.key_version, found.value_version)
     tally.outcomes(effects.outcome[found.row])
+    tally.topic_ids = _topic_ids(placed, found)
     commits, number = _that_count(placed, found, effects, rows, selection)
     if raw is not None:
         raw.add(found, number, commits)
@@ -162,6 +167,28 @@ def decoded(
         yield batch_of_runs(made, found.pairs)
     rows.append({"kind": Kind.TALLY, "text": tally.to_json()})
     yield batch_of_rows(rows)
+
+
+def _topic_ids(placed: _Placed, found: OffsetCommits) -> dict[str, str]:
+    """Ids of topics by the first and the last commit of each: no more are read.
+
+    Who has no metadata knows by these what targets of consumer groups are called.
+    """
+    number: dict[str, int] = {}
+    topic_of = np.array([number.setdefault(t, len(number)) for _, t in found.pairs], np.int64)
+    named = np.flatnonzero(found.value_version >= _WITH_TOPIC_ID)
+    topic = topic_of[found.pair[named]] if len(named) else np.zeros(0, np.int64)
+    _, first = np.unique(topic, return_index=True)
+    _, last = np.unique(topic[::-1], return_index=True)
+    some = named[np.concatenate([first, len(named) - 1 - last])]
+    out: dict[str, str] = {}
+    for row in found.row[some].tolist():
+        raw = placed.raw(row)
+        record = decode_record(raw.key, raw.value)
+        topic_id = (record.value or {}).get("topicId")
+        if topic_id and topic_id != _NO_TOPIC_ID:
+            out[topic_id] = record.key["topic"]
+    return out
 
 
 class _Placed(NamedTuple):

@@ -36,17 +36,26 @@ def inferred_states(decoded: DataFrame, tally: Tally) -> tuple[Mapping[str, Any]
     for one in found:
         for row in one.collect():
             counts[row.topic] = max(counts.get(row.topic, 0), row.highest + 1)
-    return (state_of(counts, (tally.first_ms or 0) - 1),)
+    for topic_id in [i for i in tally.topic_ids if i in counts]:
+        name = tally.topic_ids[topic_id]
+        counts[name] = max(counts.get(name, 0), counts.pop(topic_id))
+    ids = {name: topic_id for topic_id, name in sorted(tally.topic_ids.items())}
+    return (state_of(counts, (tally.first_ms or 0) - 1, ids),)
 
 
-def state_of(counts: Mapping[str, int], ts_ms: int) -> Mapping[str, Any]:
-    """A line of ``cluster.jsonl`` that knows partition counts, and nothing else.
+def state_of(
+    counts: Mapping[str, int], ts_ms: int, ids: Mapping[str, str] | None = None
+) -> Mapping[str, Any]:
+    """A line of ``cluster.jsonl`` that knows partition counts, and ids as far as commits tell.
 
     >>> state_of({"t": 2}, 5)["topics"]["t"]["partitions"][1]
     {'p': 1, 'leader': -1, 'replicas': []}
     """
     topics = {
-        name: {"id": None, "partitions": [{"p": p, "leader": -1, "replicas": []} for p in range(n)]}
+        name: {
+            "id": (ids or {}).get(name),
+            "partitions": [{"p": p, "leader": -1, "replicas": []} for p in range(n)],
+        }
         for name, n in sorted(counts.items())
     }
     return {"ts_ms": ts_ms, "brokers": [], "topics": topics}
@@ -65,12 +74,19 @@ def _task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def assigned_counts(key: bytes | None, value: bytes | None) -> Iterator[tuple[str, int]]:
-    """Topics and the highest partition assigned in a classic group's record; else nothing."""
-    if value is None or key is None or key[:2] != b"\0\2":
+    """Topics and the highest partition assigned: by name in a classic group's record, by id in
+    targets of consumer and share groups; else nothing.
+    """
+    if value is None or key is None or key[:2] not in _ASSIGNS:
         return
     try:
         record = decode_record(key, value)
     except WireFormatError:
+        return
+    if key[:2] != _CLASSIC:  # topics by id: of what name, commits may tell
+        for row in (record.value or {}).get("topicPartitions", ()):
+            if row["partitions"] and 0 <= max(row["partitions"]) < _MOST:
+                yield row["topicId"], max(row["partitions"])
         return
     for member in classic_state(record.value or {}).members:
         for topic, numbers in member.assigned:
@@ -78,5 +94,8 @@ def assigned_counts(key: bytes | None, value: bytes | None) -> Iterator[tuple[st
                 yield topic, max(numbers)
 
 
+_CLASSIC = b"\0\2"
+#: Key types of records that assign partitions: classic groups, targets of consumers and shares.
+_ASSIGNS = (_CLASSIC, b"\0\7", b"\0\15")
 #: More partitions of one topic than Kafka has ever had: a number above is damage.
 _MOST = 1_000_000

@@ -33,6 +33,8 @@ class Tally:
         self.commits: Counter[str] = Counter()
         #: log partition -> [first offset, last offset, records] of each batch.
         self.ranges: dict[int, list[list[int]]] = {}
+        #: Topic id -> name, as offset commits have them (value version 4, KIP-848).
+        self.topic_ids: dict[str, str] = {}
         self.first_ms: int | None = None
         self.last_ms: int | None = None
 
@@ -83,6 +85,7 @@ class Tally:
         self.bad += other.bad
         self.types += other.types
         self.commits += other.commits
+        self.topic_ids |= other.topic_ids
         for p, ranges in other.ranges.items():
             self.ranges.setdefault(p, []).extend(ranges)
         self.seen(other.first_ms)
