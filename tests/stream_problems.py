@@ -167,8 +167,8 @@ def server_answer(one):
             ServerMember(
                 its["id"],
                 its["process"],
-                {name: numbers for name, numbers in its.get("active", [])},
-                {name: numbers for name, numbers in its.get("standby", [])},
+                dict(its.get("active", [])),
+                dict(its.get("standby", [])),
             )
             for its in one["members"]
         ],

@@ -47,3 +47,15 @@ def test_the_columns_of_strategies_do_not_run_together() -> None:
     rows = [line for line in lines[1:] if not line.startswith("  ")]
     assert len(rows) > 5
     assert all(row[wide - 1] == " " and row[wide] != " " for row in rows)
+
+
+def test_task_assignors_stand_apart_and_can_be_asked_for() -> None:
+    """`partage strategies` ends with those of Kafka Streams; by name there is all about one."""
+    from partage.streams.registry import describe
+
+    listed = run("strategies").stdout
+    assert all(row.name in listed for row in describe())
+    assert "max.warmup.replicas" in run("strategies", "streams:high-availability").stdout
+    (row,) = json.loads(run("strategies", "streams:0.11", "--json").stdout)
+    assert row["exact_to"].endswith("0.11.0.3")
+    assert "streams:0.11" in run("strategies", "streams:0.1").stderr

@@ -11,6 +11,7 @@ from partage.cli.consoles import interactive, name, out, show, write_json
 
 if TYPE_CHECKING:
     from partage.groups.registry import Row
+    from partage.streams.registry import TaskRow
 
 __all__ = ["strategies"]
 
@@ -37,16 +38,24 @@ def strategies(
 
         partage strategies --json
 
+    Kafka Streams' own (`streams:`) place tasks on clients, not partitions on members: they
+    stand apart at the end, and `--json` has them only by name.
+
     Settings are given as `--config KEY=VALUE` to `partage assign` and `partage compare`.
     """
-    rows = _asked(named or [])
+    places_tasks = [one for one in named or [] if one.startswith("streams:")]
+    asked = [one for one in named or [] if one not in places_tasks]
+    rows = _asked(asked) if asked or not places_tasks else []
     if as_json:
-        write_json([_plain(row) for row in rows], indent=1)
+        tasks = [row._asdict() for row in _task_rows(places_tasks)] if places_tasks else []
+        write_json([*(_plain(row) for row in rows), *tasks], indent=1)
     elif named:
         for row in rows:
             _in_full(row)
+        for task_row in _task_rows(places_tasks) if places_tasks else []:
+            _tasks_in_full(task_row)
     else:
-        _listed(rows)
+        _listed(rows, _task_rows([]))
 
 
 def _asked(named: list[str]) -> list[Row]:
@@ -63,24 +72,53 @@ def _asked(named: list[str]) -> list[Row]:
     return [rows[one if one in rows else registry.find(one).name] for one in named]
 
 
+def _task_rows(named: list[str]) -> list[TaskRow]:
+    """The task assignors of these names, of all where there are none.
+
+    Raises:
+        UnknownStrategyError: there is no such assignor.
+    """
+    from partage.streams import registry
+
+    rows = {row.name: row for row in registry.describe()}
+    if not named:
+        return list(rows.values())
+    return [rows[one if one in rows else registry.find_assignor(one).name] for one in named]
+
+
+def _tasks_in_full(row: TaskRow) -> None:
+    show(name(row.name, "bold"))
+    _indented(f"exact to   {row.exact_to or '-'}")
+    show("")
+    _said(row.doc)
+    show("")
+
+
+def _said(doc: str) -> None:
+    for line in doc.partition("\n>>> ")[0].replace("``", "`").rstrip().splitlines():
+        out().print(name(f"  {line}".rstrip()), soft_wrap=True)
+
+
 def _plain(row: Row) -> dict[str, Any]:
     return row._asdict() | {"settings": [one._asdict() for one in row.settings]}
 
 
-def _listed(rows: list[Row]) -> None:
-    widest = max(len(row.name) for row in rows) + 2
-    twins = [_class(row.exact_to) for row in rows]
+def _listed(rows: list[Row], task_rows: list[TaskRow]) -> None:
+    every: list[Row | TaskRow] = [*rows, *task_rows]
+    widest = max(len(row.name) for row in every) + 2
+    twins = [_class(row.exact_to) for row in every]
     wide = max(len(twin) for twin in twins) + 2
     console = out()
     console.print(
         name(f"{'strategy':{widest}}{'exact to':{wide}}protocols", "bold"), soft_wrap=True
     )
-    for row, twin in zip(rows, twins, strict=True):
+    for row, twin in zip(every, twins, strict=True):
         line = f"{row.name:{widest}}{twin:{wide}}{_protocols(row)}"
         console.print(name(line), soft_wrap=True)
-        what = f"cannot be used: {row.problem}" if row.problem else row.summary
-        _indented(what, "red" if row.problem else "dim")
-        for one in row.settings:
+        problem = getattr(row, "problem", None)
+        what = f"cannot be used: {problem}" if problem else row.summary
+        _indented(what, "red" if problem else "dim")
+        for one in getattr(row, "settings", ()):
             _indented(f"{one.key} ({one.default}): {one.meaning}", "dim", 4)
 
 
@@ -95,9 +133,7 @@ def _in_full(row: Row) -> None:
     _indented(f"exact to   {row.exact_to or '-'}")
     _indented(f"protocols  {_protocols(row)}")
     show("")
-    said = inspect.getdoc(type(registry.find(row.name))) or ""
-    for line in said.partition("\n>>> ")[0].replace("``", "`").rstrip().splitlines():
-        out().print(name(f"  {line}".rstrip()), soft_wrap=True)
+    _said(inspect.getdoc(type(registry.find(row.name))) or "")
     show("")
     _indented("settings, as --config KEY=VALUE" if row.settings else "no settings", "bold")
     for one in row.settings:
@@ -106,7 +142,11 @@ def _in_full(row: Row) -> None:
     show("")
 
 
-def _protocols(row: Row) -> str:
+def _protocols(row: Row | TaskRow) -> str:
+    from partage.streams.registry import TaskRow
+
+    if isinstance(row, TaskRow):
+        return "tasks of Kafka Streams"
     in_broker = row.source.startswith("partage.groups.server.")
     return "in the broker" if in_broker else ", ".join(row.protocols).lower()
 
@@ -138,4 +178,6 @@ def _class(exact_to: str | None) -> str:
     broker = "org.apache.kafka.coordinator.group.assignor."
     if exact_to.startswith(broker):
         return f"{exact_to.removeprefix(broker)} (coordinator)"
+    if made_by.startswith(("org.apache.kafka.streams.", "org.apache.kafka.coordinator.")):
+        return f"{made_by.rpartition('.')[2]} {release.partition(' (')[0]}"
     return exact_to.removeprefix("org.apache.kafka.").removeprefix("clients.consumer.")

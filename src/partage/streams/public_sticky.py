@@ -16,7 +16,7 @@ __all__ = ["PublicSticky", "PublicStickyPreserving"]
 
 
 class PublicSticky:
-    """Kafka's sticky assignor for ``task.assignor.class`` (KIP-924).
+    """Tasks stay, or go where their state is: Kafka's sticky assignor of KIP-924.
 
     As `partage.streams.legacy_sticky.LegacySticky`, but loads alone compare (threads break no
     tie), standbys are for tasks with a changelog, and racks are optimised only where both
@@ -77,7 +77,7 @@ class PublicSticky:
 
 
 class PublicStickyPreserving(PublicSticky):
-    """`PublicSticky` that leaves every active where it is, and asks for a rebalance at once.
+    """KIP-924's sticky assignor that leaves every active where it is, and rebalances at once.
 
     Kafka's class with ``mustPreserveActiveTaskAssignment``: no racks, and the first client of
     a Java hash map has a follow-up deadline of 0.

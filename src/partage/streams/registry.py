@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from difflib import get_close_matches
-from typing import Protocol
+from inspect import cleandoc
+from typing import NamedTuple, Protocol
 
 from partage.errors import UnknownStrategyError
 from partage.streams.fallback_prior import FallbackPrior
 from partage.streams.high_availability import HighAvailability
 from partage.streams.kip441_document import Kip441Document
+from partage.streams.kip1071_sticky import ServerSticky
 from partage.streams.legacy_sticky import LegacySticky
 from partage.streams.plan import TaskPlan
 from partage.streams.problem import TaskProblem
@@ -17,7 +19,7 @@ from partage.streams.public_sticky import PublicSticky, PublicStickyPreserving
 from partage.streams.release_0_10_2 import Release0102
 from partage.streams.release_0_11 import Release011
 
-__all__ = ["TaskAssignor", "assignors", "find_assignor"]
+__all__ = ["TaskAssignor", "TaskRow", "assignors", "describe", "find_assignor"]
 
 
 class TaskAssignor(Protocol):
@@ -35,6 +37,22 @@ class TaskAssignor(Protocol):
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
         """The plan for a problem."""
+
+
+class TaskRow(NamedTuple):
+    """A task assignor as tables show it.
+
+    Attributes:
+        name: as it is asked for.
+        summary: one line.
+        exact_to: the class and release that it equals, None for nobody's twin.
+        doc: all that its class says of itself.
+    """
+
+    name: str
+    summary: str
+    exact_to: str | None
+    doc: str
 
 
 _ALL: tuple[Callable[[], TaskAssignor], ...] = (
@@ -78,3 +96,17 @@ def find_assignor(name: str) -> TaskAssignor:
             return one
     close = get_close_matches(name, known, n=2)
     raise UnknownStrategyError(name, known=list(known), close=close)
+
+
+def describe() -> list[TaskRow]:
+    """One row a task assignor, the coordinator's at the end.
+
+    >>> describe()[-1].name
+    'streams:server-sticky'
+    """
+    every: list[TaskAssignor | ServerSticky] = [*assignors().values(), ServerSticky()]
+    docs = [cleandoc(type(one).__doc__ or "") for one in every]
+    return [
+        TaskRow(one.name, doc.partition("\n")[0], one.exact_to, doc)
+        for one, doc in zip(every, docs, strict=True)
+    ]
