@@ -53,7 +53,7 @@ def told(what: str, count: float, seconds: float, unit: str) -> None:
 
 def one_core(capture: Path) -> None:
     """Without Spark, one thread: from Arrow's buffers to columns, and from Parquet to runs."""
-    slices = cut([sorted((capture / "consumer_offsets.parquet").iterdir())[0]])
+    slices = cut([min((capture / "consumer_offsets.parquet").iterdir())])
     table = pyarrow.concat_tables([t for s in slices for t in read_slice(s)]).combine_chunks()
     columns = []
     for name in ("key", "value"):
@@ -183,7 +183,8 @@ def sizes(folder: Path, millions: list[float], cores: list[int]) -> None:
             print(f"    whole {whole:.1f} s, start {seconds['start Spark']:.1f} s, decode "
                   f"{seconds['decode']:.1f} s, histories {seconds['histories']:.1f} s; peak MB: "
                   f"worker {peaks['worker']:.0f}, workers {peaks['workers']:.0f}, "
-                  f"java {peaks['java']:.0f}, driver {peaks['driver']:.0f}", flush=True)  # fmt: skip
+                  f"java {peaks['java']:.0f}, driver {peaks['driver']:.0f}",
+                  flush=True)  # fmt: skip
 
 
 def lives(folder: Path, records: int, cores: list[int]) -> None:
@@ -209,8 +210,9 @@ def main() -> None:
     import numba
     import pyspark
 
-    print(f"{platform.machine()} {os.cpu_count()} cores, Python {platform.python_version()}, pyspark "
-          f"{pyspark.__version__}, pyarrow {pyarrow.__version__}, numba {numba.__version__}, "
+    print(f"{platform.machine()} {os.cpu_count()} cores, Python {platform.python_version()}, "
+          f"pyspark {pyspark.__version__}, pyarrow {pyarrow.__version__}, "
+          f"numba {numba.__version__}, "
           f"load {os.getloadavg()[0]:.1f}")  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="partage-bench-") as name:
         folder = Path(name)

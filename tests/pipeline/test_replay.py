@@ -15,10 +15,13 @@ from partage.errors import (
     UnknownStrategyError,
 )
 from partage.pipeline import replay as replay_module
+from partage.pipeline.progress import COUNTS
 from partage.pipeline.replay import replay
 from partage.pipeline.schemas import COLUMNS, TABLES, schema
+from partage.pipeline.selection import Selection
 from partage.published import read_summary, read_table
-from partage.statuses import DONE, NOT_YET, RECORDED, REFUSED
+from partage.simulation.policies import DEFAULT_POLICIES
+from partage.statuses import DONE, FROM_OWN, FROM_RECORD, NOT_YET, RECORDED, REFUSED
 from partage.wire.group_log import decode_record, encode_record
 
 pytestmark = pytest.mark.spark
@@ -32,8 +35,12 @@ def test_agreement_with_the_record(replayed) -> None:
     told = {(d["group"], d["generation"]): d["why"] for d in found["disagreements"]
             if d["strategy"] in ("range", "roundrobin")}  # fmt: skip
     assert set(told) == {("inventory-sync", 9), ("mailer.alerts", 5)}
-    assert "the rack of broker 2 was missing" in told["inventory-sync", 9]
-    assert "had not yet seen topic emails" in told["mailer.alerts", 5]
+    assert "lacked the rack of broker 2" in told["inventory-sync", 9]
+    assert found["by_protocol"]["classic"] == {"counted": 300, "agreed": 294}
+    assert found["by_protocol"]["consumer"]["agreed"] >= 144
+    assert found["by_protocol"]["share"] == {"counted": 40, "agreed": 39}
+    assert all(d["why"] for d in found["disagreements"])
+    assert "101637 ms behind: topic emails missing" in told["mailer.alerts", 5]
 
 
 def test_plans_of_other_clients_are_judged_by_their_dialect(replayed) -> None:
@@ -55,39 +62,48 @@ def test_every_record_is_accounted_for(replayed) -> None:
 
 
 def test_rebalances_are_those_of_the_recording(replayed) -> None:
-    """Table rebalances has each classic group's generations, 476 distinct ones."""
-    table = read_table(replayed.out, "rebalances")
-    seen = {
-        (r["group"], r["generation"]) for r in table.select(["group", "generation"]).to_pylist()
-    }
+    """Table rebalances has the generations and target assignments that were recorded."""
+    rows = read_table(replayed.out, "rebalances").to_pylist()
+    seen = {(r["group"], r["generation"]) for r in rows if r["protocol"] == "classic"}
     wanted = {k.removeprefix("classic "): n for k, n in parsed("summary.json")["rebalances"].items()
               if k.startswith("classic ")}  # fmt: skip
     assert Counter(group for group, _ in seen) == wanted
-    assert table.num_rows == 479  # one group was deleted, and began again at generation 1
+    # One group was deleted, and began again at generation 1.
+    protocols = Counter(r["protocol"] for r in rows)
+    assert protocols == {"classic": 479, "consumer": 155, "share": 40, "streams": 14}
+    assert sum(r["stopped_high_ms"] is not None for r in rows) > 200
+    assert all(r["disagreement"] for r in rows if r["agrees"] is False)
 
 
 def test_no_group_is_lost(replayed) -> None:
-    """Consumer, share and streams groups are listed as not replayed yet; offsets-only ones too."""
+    """Each group is there: replayed, or with the reason why strategies cannot be run on it."""
     groups = {r["group"]: r for r in read_table(replayed.out, "groups").to_pylist()}
     assert len(groups) == 36
     assert groups["work-queue"]["status"] == "not replayed yet"
-    assert groups["ship-join"]["why"] == "histories of streams groups are not yet in Partage"
+    assert "several owners" in groups["work-queue"]["why"]
+    assert "tasks, not partitions" in groups["ship-join"]["why"]
     assert groups["checkout-workers"]["kind"] == "classic+consumer"
     assert groups["checkout-workers"]["status"] == "replayed"
+    assert groups["Fraud.Scoring"]["status"] == "replayed"
     assert groups["offset-only-job"]["status"] == "offsets only"
     assert "Kafka Streams" in groups["views-join"]["why"]
     assert "connect" in groups["connect-cluster-a"]["why"]
 
 
-def test_claimed_strategies_are_replayed(replayed) -> None:
-    """Each strategy that a group of the sample chose has its rows; Partage lacks none of them."""
-    rows = read_table(replayed.out, "replays").select(["strategy", "status", "claimed"]).to_pylist()
-    claimed = Counter(r["strategy"] for r in rows if r["claimed"])
-    assert claimed["sticky"] == 63
-    assert claimed["range"] == 137
+def test_every_policy_lives_every_rebalance(replayed) -> None:
+    """A row for each rebalance, default policy and reading; the record has one of its own."""
+    columns = ["policy", "reading", "step", "claimed", "strategy", "status"]
+    rows = read_table(replayed.out, "replays").select(columns).to_pylist()
+    seen = Counter((r["policy"], r["reading"]) for r in rows if r["step"] == 0)
+    assert set(seen.values()) == {580}
+    wanted = {(name, reading) for name in DEFAULT_POLICIES for reading in (FROM_RECORD, FROM_OWN)}
+    assert set(seen) == wanted | {(RECORDED, RECORDED)}
     assert {r["status"] for r in rows} <= {DONE, REFUSED}
     assert replayed.summary["strategies"]["not_yet"] == {}
     assert replayed.summary["failures"] == []
+    told = {(r["policy"], r["reading"]): r for r in replayed.summary["policies"]}
+    assert set(told) == set(seen)
+    assert told[RECORDED, RECORDED]["rebalances"] == 580
 
 
 def renamed(table, old: str, new: str):
@@ -106,30 +122,28 @@ def renamed(table, old: str, new: str):
     return type(table).from_pylist(rows, table.schema)
 
 
-def test_strategies_that_do_not_exist_are_told(spark, replayed, tmp_path: Path) -> None:
+def test_strategies_that_do_not_exist_are_told(spark, tmp_path: Path) -> None:
     """A strategy that groups chose and Partage lacks has a row for each such rebalance."""
     folder = capture(tmp_path / "c", renamed(records(), "sticky", "acme-assignor"))
-    summary = replay(folder, tmp_path / "out", spark=spark, strategies=["range"])
-    columns = ["group", "generation", "strategy", "status", "claimed", "plan"]
+    summary = replay(folder, tmp_path / "out", spark=spark, policies=["own", "range"])
+    columns = ["policy", "reading", "strategy", "status", "claimed", "plan"]
     rows = read_table(tmp_path / "out", "replays").select(columns).to_pylist()
-    missing = [r for r in rows if r["status"] == NOT_YET]
-    assert {(r["strategy"], r["claimed"], r["plan"]) for r in missing} == {
-        ("acme-assignor", True, None)
+    missing = [r for r in rows if r["status"] == NOT_YET and r["reading"] == FROM_RECORD]
+    assert {(r["policy"], r["strategy"], r["claimed"], r["plan"]) for r in missing} == {
+        ("own", "acme-assignor", True, None)
     }
-    before = read_table(replayed.out, "replays").select(columns).to_pylist()
-    assert {(r["group"], r["generation"]) for r in missing} == {
-        (r["group"], r["generation"]) for r in before if r["strategy"] == "sticky" and r["claimed"]
-    }
-    assert summary["strategies"]["not_yet"] == {"acme-assignor": 63}
-    assert set(summary["strategies"]["run"]) == {RECORDED, "range"}
+    assert (
+        summary["strategies"]["not_yet"] == {"acme-assignor": 63} == {"acme-assignor": len(missing)}
+    )
+    assert set(summary["strategies"]["run"]) == {RECORDED, "own", "eager/range"}
 
 
 def test_the_judge_finds_no_breach_in_plans(replayed) -> None:
     """Every plan of ours is valid, and none moves less than the fewest moves there are."""
     for row in read_table(replayed.out, "replays").drop_columns(["plan"]).to_pylist():
-        if row["status"] == DONE and row["strategy"] != RECORDED:
-            assert row["breaches"] == 0, row
-            assert 0 <= row["avoidable"] <= row["moved"], row
+        if row["status"] == DONE and row["reading"] != RECORDED:
+            assert not row["breaches"], row
+            assert 0 <= (row["avoidable"] or 0) <= row["moved"], row
 
 
 def test_open_ownership_is_what_was_described(replayed) -> None:
@@ -194,17 +208,71 @@ def test_tables_have_their_schemas_and_their_run(replayed) -> None:
     assert read_summary(replayed.out) == json.loads(json.dumps(replayed.summary))
 
 
+def in_parts(tmp_path: Path, parts: list[tuple[int, int]]) -> Path:
+    """The sample, or stretches of it, as a capture of several files."""
+    folder = capture(tmp_path / "cut", records().slice(0, 0))
+    (folder / "consumer_offsets.parquet").unlink()
+    inside = folder / "consumer_offsets.parquet"
+    inside.mkdir()
+    for i, (first, rows) in enumerate(parts):
+        capture(tmp_path / "part", records().slice(first, rows), row_group_size=17_000)
+        (tmp_path / "part" / "consumer_offsets.parquet").rename(inside / f"{i}.parquet")
+    return folder
+
+
+def test_a_capture_given_twice_is_told(spark, tmp_path: Path) -> None:
+    """Records that are there twice end the run with their place; nothing is published."""
+    folder = in_parts(tmp_path, [(0, 3_000), (2_000, 1_500)])
+    with pytest.raises(InvalidCaptureError, match="1000 places .* capture given twice"):
+        replay(folder, tmp_path / "out", spark=spark, policies=["range"])
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_without_metadata_it_is_inferred(spark, tmp_path: Path) -> None:
+    """No cluster.jsonl, no batches: partition counts come from assignments, and it is said."""
+    folder = capture(tmp_path / "c", records().slice(0, 20_000))
+    (folder / "cluster.jsonl").unlink()
+    (folder / "batches.parquet").unlink(missing_ok=True)
+    found = replay(folder, tmp_path / "out", spark=spark, policies=["range"])["coverage"]
+    assert found["cluster"].startswith("inferred: partition counts from assignments")
+    assert found["transactions"].startswith("unknown")
+    assert found["groups_by_status"]["replayed"] > 5
+
+
+def test_some_groups_and_some_time(spark, replayed, tmp_path: Path) -> None:
+    """Patterns and times leave rows out of the tables, and no record out of the accounting."""
+    rows = read_table(replayed.out, "rebalances").to_pylist()
+    times = sorted(r["time_ms"] for r in rows if r["group"].startswith("c"))
+    chosen = Selection(("c*",), times[len(times) // 3], times[2 * len(times) // 3])
+    out = tmp_path / "out"
+    summary = replay(SAMPLE, out, spark=spark, policies=["range"], selection=chosen)
+    assert summary["accounting"]["decoded"] == 94_434
+    assert summary["selection"]["groups"] == ["c*"]
+    part = read_table(out, "rebalances").to_pylist()
+    wanted = {(r["group"], r["incarnation"], r["generation"]) for r in rows
+              if r["group"].startswith("c") and chosen.within(r["time_ms"])}  # fmt: skip
+    assert {(r["group"], r["incarnation"], r["generation"]) for r in part} == wanted
+    lived = read_table(out, "replays").to_pylist()
+    assert lived
+    assert {(r["group"], r["incarnation"], r["generation"]) for r in lived} <= wanted
+
+
+def test_raw_commits(spark, tmp_path: Path) -> None:
+    """Table commits has each commit that took effect, as many as table commit_rates counts."""
+    folder = capture(tmp_path / "c", records().slice(0, 9_000))
+    out = tmp_path / "out"
+    replay(folder, out, spark=spark, policies=["range"], raw_commits=True)
+    rows = read_table(out, "commits").to_pylist()
+    counted = sum(r["commits"] for r in read_table(out, "commit_rates").to_pylist())
+    assert sum(r["offset"] is not None for r in rows) == counted > 5_000
+    assert any(r["topic_id"] for r in rows)
+
+
 def test_however_the_capture_is_cut_the_tables_are_the_same(
     replayed, spark, tmp_path: Path
 ) -> None:
     """A second run, over the same records in other files and row groups, gives equal tables."""
-    folder = capture(tmp_path / "cut", records().slice(0, 0))
-    (folder / "consumer_offsets.parquet").unlink()
-    parts = folder / "consumer_offsets.parquet"
-    for i, (first, rows) in enumerate([(0, 30_000), (30_000, 1), (30_001, 64_433)]):
-        capture(tmp_path / "part", records().slice(first, rows), row_group_size=17_000)
-        parts.mkdir(exist_ok=True)
-        (tmp_path / "part" / "consumer_offsets.parquet").rename(parts / f"{i}.parquet")
+    folder = in_parts(tmp_path, [(0, 30_000), (30_000, 1), (30_001, 64_433)])
     replay(folder, tmp_path / "out", spark=spark)
     for name in set(TABLES) - {"runs"}:
         assert rows_of(tmp_path / "out", name) == rows_of(replayed.out, name), name
@@ -257,8 +325,11 @@ def test_offsets_only(spark, tmp_path: Path) -> None:
 def test_progress_is_told(replayed) -> None:
     """Each stage is told when it begins and ends, with tasks in between, in order."""
     stages = list(dict.fromkeys(stage for stage, _, _ in replayed.told))
-    assert stages == ["check", "start Spark", "decode", "replay", "publish"]
-    assert list(replayed.summary["seconds"]) == stages[:-1]
+    assert stages == [
+        "check", "start Spark", "decode", "records", "histories", "rebalances", "replay", "publish"
+    ]  # fmt: skip
+    assert list(replayed.summary["seconds"]) == [s for s in stages[:-1] if s not in COUNTS]
+    assert {("records", 94_434, 94_434), ("rebalances", 688, 688)} <= set(replayed.told)
     assert all(0 <= done <= total for _, done, total in replayed.told)
 
 

@@ -9,7 +9,7 @@ from partage.groups import registry
 from partage.history.classic import Generation
 from partage.history.verdicts import Verdict
 from partage.simulation.lived import Lived
-from partage.statuses import FAILED
+from partage.statuses import FAILED, FROM_RECORD, NOT_YET
 
 __all__ = ["LivesTotals"]
 
@@ -46,6 +46,7 @@ class LivesTotals:
         self.disagreements: dict[str, list[dict[str, Any]]] = {}
         self.failures: dict[str, list[dict[str, Any]]] = {}
         self.strategies: dict[str, list[str]] = {}
+        self.not_yet: dict[str, int] = {}
 
     def add(self, group: str, row: Lived) -> None:
         """A row of table ``replays``."""
@@ -66,6 +67,8 @@ class LivesTotals:
             mine[name] += cells[name] or 0
         if cells["spread"] is not None:
             mine["largest_spread"] = max(mine["largest_spread"] or 0, cells["spread"])
+        if row.status == NOT_YET and row.reading == FROM_RECORD:
+            self.not_yet[row.strategy] = self.not_yet.get(row.strategy, 0) + 1
         if row.status == FAILED:
             self._tell(self.failures, group, row.generation, row.strategy, row.detail)
 
@@ -122,6 +125,7 @@ class LivesTotals:
                 rows = [*mine_told.get(group, []), *told]
                 rows.sort(key=lambda r: (r["generation"], r["strategy"], str(r["why"])))
                 mine_told[group] = rows[:_MOST_TOLD]
+        self.not_yet = added(self.not_yet, other["not_yet"])
         for key, names in other["strategies"].items():
             known = self.strategies.setdefault(key, [])
             known += [n for n in names if n not in known]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from partage.errors import AccountingError
 from partage.pipeline.schemas import TABLES
-from partage.statuses import FROM_OWN, NOT_YET, READINGS, RECORDED
+from partage.statuses import FROM_OWN, READINGS, RECORDED
 
 if TYPE_CHECKING:
     from partage.pipeline.jobs import Done
@@ -148,12 +148,7 @@ def policies(lives: LivesTotals) -> list[dict[str, Any]]:
 def strategies(lives: LivesTotals) -> dict[str, Any]:
     """The record and each policy with its own past; and what was claimed but is not here yet."""
     run = {r["policy"]: r for r in policies(lives) if r["reading"] in (RECORDED, FROM_OWN)}
-    not_yet: dict[str, int] = {}
-    for row in run.values():
-        if NOT_YET in row["status"]:
-            name = ", ".join(row["strategies"])
-            not_yet[name] = max(not_yet.get(name, 0), row["status"][NOT_YET])
-    return {"run": run, "not_yet": not_yet}
+    return {"run": run, "not_yet": dict(sorted(lives.not_yet.items()))}
 
 
 def causes(groups: Sequence[dict[str, Any]]) -> dict[str, dict[str, int]]:
