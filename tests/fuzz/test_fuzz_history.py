@@ -37,7 +37,7 @@ def damaged(rng: random.Random, value: bytes) -> bytes:
 
 
 def group_rows() -> dict[str, list[dict]]:
-    """Rows of the decode job for every classic group's own records."""
+    """Rows of the decode job for every group's own records."""
     table = parquet.read_table(SAMPLE / "consumer_offsets.parquet").sort_by(
         [("partition", "ascending"), ("offset", "ascending")]
     )
@@ -55,22 +55,25 @@ def group_rows() -> dict[str, list[dict]]:
 
 def test_fuzz_damaged_values_that_still_decode_are_replayed(fuzz_n: int) -> None:
     """Records whose bytes were changed, but which are still records, never end a run."""
-    from partage.groups import registry
     from partage.history.clusters import ClusterHistory
+    from partage.history.groups import GroupHistory
+    from partage.history.verdicts import verdict
     from partage.pipeline.group_rows import GroupRows
+    from partage.simulation.living import live
+    from partage.simulation.policies import Policy
 
     rng = random.Random(11)
     text = (SAMPLE / "cluster.jsonl").read_text(encoding="utf-8")
     clusters = ClusterHistory([json.loads(line) for line in text.splitlines()])
-    strategies = [registry.find(name) for name in registry.strategies()]
+    policies = [Policy.parse(name) for name in ("eager/range", "consumer/uniform")]
     groups = group_rows()
     tried = 0
     while tried < fuzz_n // 50:
         name = rng.choice(sorted(groups))
         writers = Writers()
-        group = GroupRows(name, clusters, strategies, writers)
+        group = GroupRows(name, clusters, writers)
         first = rng.randrange(len(groups[name]))
-        for row in groups[name][first : first + 6]:
+        for row in groups[name][first : first + rng.choice([6, 6, 40])]:
             changed = dict(row)
             if row["value"] and rng.random() < 0.7:
                 changed["value"] = damaged(rng, row["value"])
@@ -80,5 +83,10 @@ def test_fuzz_damaged_values_that_still_decode_are_replayed(fuzz_n: int) -> None
             except WireFormatError:
                 continue  # the decode job has put it into bad_records
             group.feed(changed)
+        state = group._history.stored()
+        GroupHistory.taken_up(state, clusters)
         json.dumps(group.finish())
+        for found in group.generations[:4]:
+            verdict(found, clusters)
+        list(live(group.generations[:4], policies, clusters))
         writers.check()
