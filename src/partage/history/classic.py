@@ -22,6 +22,10 @@ from partage.history.targets import TargetInput
 __all__ = ["ClassicGroup", "ClassicRecord", "Generation", "Life"]
 
 
+#: Rewrites of one generation that are kept: static members may restart in it for a year.
+_MOST_REWRITES = 256
+
+
 @dataclass(frozen=True, slots=True)
 class ClassicRecord:
     """A group record as the history needs it.
@@ -53,6 +57,7 @@ class Generation:
         protocol: classic, consumer, share or streams.
         causes: why it happened, the one that counts first.
         target: what the coordinator went by; None for classic generations.
+        rewrites: place, time and state of later records of it, as far as they are kept.
         taken_over: the same assignment written in the other protocol's form when the group
             was migrated: nobody decided anything, so it has the number of the one before.
     """
@@ -152,10 +157,10 @@ class ClassicGroup:
     def _state(self, record: ClassicRecord, state: ClassicState) -> Iterator[Generation | Life]:
         now = self._open
         if now is not None and now.number == state.generation:
-            rewrite = (record.place, record.timestamp_ms, state)
-            self._open = replace(
-                now, last=state, records=now.records + 1, rewrites=(*now.rewrites, rewrite)
-            )
+            rewrites = now.rewrites
+            if len(rewrites) < _MOST_REWRITES:
+                rewrites = (*rewrites, (record.place, record.timestamp_ms, state))
+            self._open = replace(now, last=state, records=now.records + 1, rewrites=rewrites)
             return
         yield from self._close()
         if state.generation == 0 and not state.members:
