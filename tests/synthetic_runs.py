@@ -31,7 +31,9 @@ def synthetic(
     return rows
 
 
-def _one_group(rows, name, chance, rebalances, partitions, members) -> None:
+def _one_group(  # noqa: PLR0917 - a builder
+    rows, name, chance, rebalances, partitions, members
+) -> None:
     times = sorted(chance.sample(range(480_000), rebalances))
     calm = rebalances - 3
     for i in range(calm, rebalances):
@@ -86,7 +88,9 @@ def _replays(rows, name, generation, cost, chance) -> None:
             )
 
 
-def _owned(rows, name, p, owner, now, time, generation) -> None:
+def _owned(  # noqa: PLR0917 - a builder
+    rows, name, p, owner, now, time, generation
+) -> None:
     if p in owner and owner[p][0] != now:
         who, since, first = owner[p]
         rows["ownership"].append(_interval(name, p, who, since, time, first, generation))
@@ -94,7 +98,9 @@ def _owned(rows, name, p, owner, now, time, generation) -> None:
         owner[p] = (now, time, generation)
 
 
-def _interval(name, p, who, start, end, first, last) -> dict:
+def _interval(  # noqa: PLR0917 - a builder
+    name, p, who, start, end, first, last
+) -> dict:
     return {"group": name, "incarnation": 0, "topic_id": None, "topic": "orders", "partition": p,
             "member": who, "instance": None, "role": "owner", "from_ms": start, "to_ms": end,
             "from_generation": first, "to_generation": last}  # fmt: skip

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from browser import chromium
-from partage.report.data import read_run
-from partage.report.html import write_page
-from published import NASTY, group, published, rebalance, replayed, tables
+from partage.report.pages import publish_page
+from published import NASTY, group, rebalance
+from synthetic_runs import BEGIN, POLICIES, published_run, synthetic
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("jinja2")
@@ -24,24 +27,37 @@ pytestmark = pytest.mark.browser
 DESK, PHONE = (1400, 1000), (400, 860)
 SIZES = pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
 SCHEMES = pytest.mark.parametrize("scheme", ["light", "dark"])
+CHART = ".chart[data-drawn] svg"
+
+
+def renamed(rows, old: str, new: str) -> None:
+    for table in rows.values():
+        for row in table:
+            if row.get("group") == old:
+                row["group"] = new
 
 
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory) -> Path:
-    """A page with many groups, one with a very long name, and many strategies."""
+    """Thirty groups: one named to break pages, one with a very long name, nasty topics, a large one."""
     folder = tmp_path_factory.mktemp("page")
-    rows = tables()
-    for i in range(30):
-        name = f"group-{i:02}" if i else "x" * 249
-        rows["groups"].append(group(name, rebalances=8, claimed=["range", "roundrobin"]))
-        for generation in range(1, 9):
-            rows["rebalances"].append(rebalance(name, generation, cause="1 joined, topics changed"))
-            for at, strategy in enumerate(
-                ("recorded", "range", "fair", "cooperative-sticky", "new")
-            ):
-                moved = generation * (at + i)
-                rows["replays"].append(replayed(name, generation, strategy, moved=moved))
-    return write_page(read_run(published(folder / "out", rows)), folder / "report.html")
+    rows = synthetic(28)
+    renamed(rows, "team-00.service-0000", NASTY)
+    renamed(rows, "team-01.service-0001", "x" * 249)
+    for interval in rows["ownership"]:
+        if interval["group"] == NASTY:
+            interval["topic"] = NASTY
+    large = synthetic(1, partitions=5_000, members=40, rebalances=6, seed=3)
+    renamed(large, "team-00.service-0000", "large")
+    for name, of in large.items():
+        rows[name] += of
+    rows["groups"].append(group("quiet", rebalances=0, status="not replayed yet", claimed=[],
+                                why="nobody ever joined"))  # fmt: skip
+    rows["groups"].append(group("bare", rebalances=1))
+    rows["rebalances"].append(rebalance("bare", 1, time_ms=BEGIN, cause_kind="unknown"))
+    out = published_run(folder / "out", rows)
+    publish_page(out, folder / "report.html")
+    return folder / "report.html"
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +76,7 @@ def opened(engine, page_file, request) -> Iterator[SimpleNamespace]:
     """Opens the page; whatever it logs or asks the network for is kept, and must be nothing."""
     contexts, told, asked = [], [], []
 
-    def open_page(size=DESK, scheme="light", scripts=True, hash=""):  # noqa: A002
+    def open_page(size=DESK, scheme="light", scripts=True, hash="", file=page_file):  # noqa: A002
         context = engine.new_context(
             viewport={"width": size[0], "height": size[1]},
             color_scheme=scheme,
@@ -74,30 +90,62 @@ def opened(engine, page_file, request) -> Iterator[SimpleNamespace]:
             "dialog", lambda dialog: (told.append(f"dialog {dialog.message}"), dialog.dismiss())
         )
         page.on("request", lambda asking: asked.append(asking.url))
-        page.goto(page_file.as_uri() + hash)
+        page.goto(file.as_uri() + hash)
         return page
 
     yield open_page
     for context in contexts:
         context.close()
     assert told == []
-    assert {url.split("#")[0] for url in asked if not url.startswith(("data:", "blob:"))} <= {
-        page_file.as_uri()
-    }
+    assert not [url for url in asked if not url.startswith(("file:", "data:", "blob:"))]
+
+
+def show(page, name: str) -> None:
+    """Open a group by its link in the table, and wait for its drawing."""
+    page.locator("#group-table tbody a").filter(has_text=name).first.press("Enter")
+    page.wait_for_selector(CHART)
 
 
 @SIZES
 @SCHEMES
 def test_the_page_never_scrolls_sideways(opened, size, scheme) -> None:
-    """With all groups unfolded, wide tables scroll in their own boxes, never the page."""
+    """With everything unfolded, wide tables scroll in their own boxes, never the page."""
     page = opened(size, scheme)
-    page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
-    wide = page.evaluate("document.documentElement.scrollWidth")
-    assert wide <= size[0]
-    inner = page.evaluate(
-        "[...document.querySelectorAll('.scroll')].some(e => e.scrollWidth > e.clientWidth + 1)"
+    for name in (NASTY, "x" * 200, "large"):
+        show(page, name)
+        page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+        assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+
+
+@SIZES
+def test_the_tables_of_groups_and_policies_fit_a_desk(opened, size) -> None:
+    """At 1400 pixels the two main tables need no scrolling; on a phone they scroll in their box."""
+    page = opened(size)
+    for where in ("#policies .scroll", "#groups > .scroll"):
+        wide = page.locator(where).first.evaluate("e => e.scrollWidth > e.clientWidth + 1")
+        assert wide is (size == PHONE)
+
+
+def test_names_of_policies_break_only_where_they_may(opened) -> None:
+    """On a phone a policy's name breaks behind slash, colon or hyphen and before plus: words stay."""
+    page = opened(PHONE)
+    found = page.evaluate(
+        """[...document.querySelectorAll('#policies tbody th')].map((cell) => {
+          const range = document.createRange(), lines = [];
+          const walk = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+          while (walk.nextNode()) for (let i = 0; i < walk.currentNode.length; i += 1) {
+            range.setStart(walk.currentNode, i); range.setEnd(walk.currentNode, i + 1);
+            const top = Math.round(range.getBoundingClientRect().top);
+            if (!lines.length || lines[lines.length - 1][0] !== top) lines.push([top, ""]);
+            lines[lines.length - 1][1] += range.toString();
+          }
+          return lines.map((l) => l[1].trim()).filter(Boolean);
+        })"""
     )
-    assert inner or size == DESK
+    assert ["".join(lines) for lines in found][1:4] == list(POLICIES[:3])
+    for lines in found:
+        for a, b in pairwise(lines):
+            assert a[-1] in "/:-+" or b[0] == "+" or lines == ["as", "recorded"], lines
 
 
 CONTRAST = """
@@ -127,109 +175,227 @@ CONTRAST = """
 }
 """
 
+LABELS = """
+() => {
+  const rgb = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+    .map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const hex = (c) => c.startsWith("#") ? [1, 3, 5].map((i) => parseInt(c.slice(i, i + 2), 16)) : rgb(c);
+  const paths = [...document.querySelectorAll(".chart svg path")];
+  const texts = [...document.querySelectorAll(".chart svg text")].filter((t) => /^M\\d+$/.test(t.textContent));
+  const fills = new Set(paths.map((p) => p.getAttribute("fill")).filter((f) => f && f.length === 7));
+  const ink = light(hex(texts[0].getAttribute("fill")));
+  return { labels: texts.length, worst: Math.min(...[...fills].map((f) => {
+    const b = light(hex(f)); return (Math.max(ink, b) + 0.05) / (Math.min(ink, b) + 0.05); })) };
+}
+"""
+
 
 @SCHEMES
 def test_every_text_can_be_read(opened, scheme) -> None:
     """Contrast of all text against what is behind it is at least 4.5 to 1 (WCAG AA)."""
-    found = opened(DESK, scheme).evaluate(CONTRAST)
-    assert len(found) > 15
+    page = opened(DESK, scheme)
+    show(page, "team-05")
+    found = page.evaluate(CONTRAST)
+    assert len(found) > 25
     assert {key: ratio for key, ratio in found.items() if ratio < 4.5} == {}
 
 
-def test_light_and_dark_differ(opened) -> None:
-    """The page follows the reader's scheme."""
+@SCHEMES
+def test_the_timeline_can_be_read_without_colour(opened, scheme) -> None:
+    """Members are written into their boxes, dark on light or light on dark; causes are letters."""
+    page = opened(DESK, scheme)
+    show(page, "team-05")
+    found = page.evaluate(LABELS)
+    assert found["labels"] > 20
+    assert found["worst"] >= 4.5
+    assert page.locator("#group .letter").count() > 3
+
+
+def test_light_and_dark_differ_and_the_drawing_follows(opened) -> None:
+    """The page follows the reader's scheme, at once and when it changes."""
     ask = "getComputedStyle(document.body).backgroundColor"
-    assert opened(scheme="light").evaluate(ask) != opened(scheme="dark").evaluate(ask)
+    page = opened(scheme="light")
+    light = page.evaluate(ask)
+    show(page, "team-05")
+    page.emulate_media(color_scheme="dark")
+    assert page.evaluate(ask) != light
+    page.wait_for_selector(".chart[data-drawn=dark]")
 
 
 def test_tables_sort_by_number_and_by_name(opened) -> None:
     """A head's button sorts: numbers downwards first, names upwards; again turns it round."""
     page = opened()
-    column = (
-        "[...document.querySelectorAll('#groups table.wide tbody tr')].map(r => r.cells[{}].{})"
-    )
-    moved = column.format(5, "dataset.v")
-    button = page.locator("#groups table.wide thead th").nth(5).locator("button")
+    column = "[...document.querySelectorAll('#group-table tbody tr')].map(r => r.cells[{}].{})"
+    lost = column.format(1, "dataset.v")
+    button = page.locator("#group-table thead th").nth(1).locator("button")
     button.click()
-    numbers = [int(v) for v in page.evaluate(moved)]
+    numbers = [float(v) for v in page.evaluate(lost)]
     assert numbers == sorted(numbers, reverse=True)
-    assert len(set(numbers)) > 5
+    assert len(set(numbers)) > 20
     button.press("Enter")
-    assert [int(v) for v in page.evaluate(moved)] == sorted(numbers)
-    page.locator("#groups table.wide thead th").first.locator("button").click()
+    assert [float(v) for v in page.evaluate(lost)] == sorted(numbers)
+    page.locator("#group-table thead th").first.locator("button").click()
     assert page.evaluate(column.format(0, "textContent.trim()"))[-1] == "x" * 249
-    assert page.locator("th[aria-sort]").count() == 1
+    assert page.locator("#group-table th[aria-sort]").count() == 1
 
 
 def test_the_filter_leaves_what_matches(opened) -> None:
-    """Rows and details of groups that do not match are hidden, and how many match is told."""
+    """Rows of groups that do not match are hidden, and how many match is told."""
     page = opened()
-    page.fill("#filter", "GROUP-07")
-    assert page.locator("#groups table.wide tbody tr:visible").count() == 1
-    assert page.locator("details.group:visible").count() == 1
-    assert "1 groups match" in page.locator("#filtered").inner_text()
+    page.fill("#filter", "SERVICE-0007 range")
+    assert page.locator("#group-table tbody tr:visible").count() == 1
+    assert page.locator("#filtered").inner_text() == "1 group matches"
     page.fill("#filter", "")
-    assert page.locator("details.group:visible").count() == 32
+    assert page.locator("#group-table tbody tr:visible").count() == 30
 
 
-def test_a_link_to_a_group_opens_it(opened) -> None:
-    """From the table, and from an address that ends in the group's place."""
+def test_the_group_that_lost_most_is_open_and_others_are_a_click_away(opened) -> None:
+    """A group is opened from the table, from the head, from advice, and from an address."""
     page = opened()
-    page.locator("#groups table.wide tbody a").nth(2).click()
-    assert page.locator("details.group[open]").count() == 1
-    assert opened(hash="#g1").locator("details#g1[open]").count() == 1
+    first = page.locator("#group-table tbody a").first.inner_text()
+    assert page.locator("#group h2").inner_text() == first
+    page.locator(".bars a").nth(2).click()
+    assert page.locator("#group h2").inner_text() != first
+    assert page.locator("#group-table tr[aria-current]").count() == 1
+    assert page.evaluate("document.activeElement.id") == "group"
+    assert opened(hash="#g5").locator("#group #g5").count() == 1
 
 
-def test_the_choice_of_figures_changes_what_is_shown(opened) -> None:
-    """Moved, avoidable or spread: one of the three at a time, without a script."""
+def test_a_large_group_is_drawn_in_bins(opened) -> None:
+    """Five thousand partitions and forty members: few rows, a note, and no endless drawing."""
+    page = opened()
+    show(page, "large")
+    assert "5,000 partitions and all times in bins" in page.locator("#group").inner_text()
+    assert 200 < page.locator(".chart svg path").count() < 4_000
+    assert page.locator(".chart").bounding_box()["height"] < 900
+
+
+def test_names_stay_text_in_the_drawing_and_its_tips(opened) -> None:
+    """A topic called </script><script>alert(1)</script> is written, not run: no dialog opens."""
+    page = opened()
+    show(page, NASTY)
+    box = page.locator(".chart").bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 60)
+    page.wait_for_function("document.querySelector('.chart').innerText.includes('alert(1)')")
+    assert page.locator("#group h2").inner_text() == NASTY
+    assert page.locator(".chart script").count() == 0
+
+
+def test_every_part_of_a_group_is_there(opened) -> None:
+    """Timeline, advice, policies, worst rebalances before and after, storms, one by one."""
+    page = opened()
+    show(page, "team-05")
+    heads = page.locator("#group h3").all_inner_texts()
+    assert heads == ["Who owned what", "What to change here", "Policies side by side",
+                     "Worst rebalances, before and after", "Storms", "Rebalances one by one"]  # fmt: skip
+    text = page.locator("#group").inner_text()
+    assert "as recorded" in text
+    assert "cooperative/" in text
+    assert page.locator("#group .change table").count() == 5
+    page.locator("#group > article > details summary").last.click()
+    assert page.locator("#group details[open] table tbody tr").count() >= 8
+
+
+def test_a_group_without_anything_known_is_told_so(opened) -> None:
+    """No ownership, no replay, no costs: no drawing, no error."""
+    page = opened()
+    page.locator("#group-table tbody a").filter(has_text="bare").first.click()
+    assert page.locator("#group h2").inner_text() == "bare"
+    assert page.locator("#group .chart").count() == 0
+    assert "not known" in page.locator("#group").inner_text()
+
+
+def test_lines_are_copied_by_a_button(opened, engine) -> None:
+    """The clipboard has the lines exactly as they stand there."""
+    page = opened()
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    box = page.locator("#advice .lines").first
+    box.locator("button").click()
+    box.locator("button", has_text="Copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == box.locator("code").text_content()
+
+
+def test_words_explain_themselves_on_hover_and_focus(opened) -> None:
+    """A word of the glossary shows its meaning over the page when it is pointed at or reached."""
+    page = opened(PHONE)
+    shown = "getComputedStyle(document.querySelector('.facts .term'), '::before').content"
+    assert page.evaluate(shown) == "none"
+    page.locator(".facts .term").first.hover()
+    assert "partition-minute" in page.evaluate(shown)
+    page.mouse.move(0, 0)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    assert "partition-minute" in page.evaluate(shown)
+
+
+def test_without_scripts_the_head_is_complete(opened) -> None:
+    """No script: head, advice and tables are there, no control that would do nothing, and a note."""
     page = opened(scripts=False)
-    page.locator("details#g0 summary").click()
-    row = page.locator("details#g0 .rebs tbody tr").first
-    assert row.locator("td.fig").first.inner_text().strip() != ""
-    assert row.locator("td.fig .a:visible").count() == 0
-    page.locator("details#g0 .p-a").check()
-    assert row.locator("td.fig .m:visible").count() == 0
-    assert row.locator("td.fig .a:visible").count() == 5
-
-
-def test_without_scripts_the_page_is_complete(opened) -> None:
-    """No script: everything is there, and no control that would do nothing."""
-    page = opened(scripts=False)
-    assert page.locator("#groups table.wide tbody tr").count() == 32
+    assert page.locator("#group-table tbody tr").count() == 30
+    assert page.locator(".change").count() > 2
     assert page.locator("th button").count() == 0
-    assert page.locator(".tools:visible").count() == 0
+    assert page.locator(".tools:visible, [data-copy]:visible").count() == 0
+    assert page.locator("noscript").first.is_visible()
 
 
 def test_the_figures_can_be_taken_along(opened) -> None:
     """The button gives a JSON file with the figures of the page, nasty names and all."""
-    import json
-
     page = opened()
     with page.expect_download() as waiting:
         page.click("#save")
     found = json.loads(waiting.value.path().read_text(encoding="utf-8"))
+    assert (found["format"], found["version"]) == ("partage-report", 1)
     assert NASTY in [g["name"] for g in found["groups"]]
-    assert found["strategies"]["fair"]["moved"] > 0
+    assert found["policies"]["consumer/uniform"]["stopped_partition_seconds"]["high"] > 0
 
 
 def test_the_keyboard_reaches_everything(opened) -> None:
-    """Tab goes through links, filter, heads, scrolled regions and groups; focus can be seen."""
+    """Tab goes through links, words, filter, heads and scrolled regions; focus can be seen."""
     page = opened()
     seen = set()
-    for _ in range(60):
+    for _ in range(150):
         page.keyboard.press("Tab")
         seen.add(
             page.evaluate("document.activeElement.tagName + '.' + document.activeElement.className")
         )
         style = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
         assert style != "none"
-    assert {"A.", "INPUT.", "BUTTON.", "DIV.card scroll"} <= seen
+    assert {"A.skip", "A.term", "A.", "INPUT.", "BUTTON.term", "PRE.", "DIV.card scroll",
+            "DIV.card scroll tall"} <= seen  # fmt: skip
 
 
-def test_print_unfolds_all_groups(opened) -> None:
-    """On paper there is nothing to click: all groups are open, tools are gone."""
-    page = opened()
-    page.emulate_media(media="print")
+def test_print_cuts_nothing(opened) -> None:
+    """On paper tables are whole and within the sheet, tools are gone, the drawing is light."""
+    page = opened(scheme="dark")
+    show(page, "team-05")
+    page.set_viewport_size({"width": 720, "height": 1000})  # A4 without margins
+    page.emulate_media(media="print", color_scheme="dark")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert page.locator("details.group[open]").count() == 32
+    page.wait_for_selector(".chart[data-drawn=light]")
     assert page.locator(".tools:visible").count() == 0
+    cut = page.evaluate(
+        "[...document.querySelectorAll('.scroll')].filter(e => e.offsetParent "
+        "&& e.scrollWidth > 722).map(e => e.getAttribute('aria-label'))"
+    )
+    assert cut == []
+
+
+@pytest.mark.slow
+def test_a_thousand_groups_open_in_time(opened, tmp_path) -> None:
+    """Below 20 MB and 3 s; filter, sort and opening a group stay quick."""
+    out = published_run(tmp_path / "out", synthetic(1_000, rebalances=6))
+    file = tmp_path / "report.html"
+    publish_page(out, file)
+    assert file.stat().st_size < 20_000_000
+    page = opened(file=file)
+    loaded = page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd")
+    print(f"1,000 groups: {file.stat().st_size / 1e6:.1f} MB, loaded in {loaded:.0f} ms")
+    assert loaded < 3_000
+    assert page.locator("#group-table tbody tr").count() == 1_000
+    begin = time.monotonic()
+    page.fill("#filter", "service-0999")
+    assert page.locator("#filtered").inner_text() == "1 group matches"
+    show(page, "service-0999")
+    assert time.monotonic() - begin < 3

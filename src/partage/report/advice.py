@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from partage.report.run import Figures, Group, Range, Run
-from partage.report.settings import base_policy, lines_of
+from partage.report.settings import STATIC_LINE, base_policy, lines_of, parted
 from partage.report.words import cause_words, count, duration, percent, plural
 
 __all__ = ["RULES", "Advice", "Merged", "advice_for", "best_policy", "coverage_advice", "merged"]
@@ -79,8 +79,8 @@ def _bounces(group: Group) -> Advice | None:
         f"{plural(bounces, 'rebalance')} because a member went away and was back{within}. "
         "With an instance id of its own its partitions wait for it, and nobody rebalances."
     )
-    lines = ["group.instance.id=<a name that stays the same when this process restarts>"]
-    return Advice("static-members", "Give members a group.instance.id", why, tuple(lines),
+    lines = ("# each member its own, the same again after a restart", STATIC_LINE)
+    return Advice("static-members", "Give members a group.instance.id", why, lines,
                   policy=policy, saves=saves)  # fmt: skip
 
 
@@ -120,15 +120,15 @@ def _roundrobin(group: Group) -> Advice | None:
 def _sessions(group: Group) -> Advice | None:
     """Members put out while they were only slow."""
     expired, session = _caused(group, "expiry"), group.traits.session_ms
-    pause = group.traits.longest_pause_ms
-    if not expired or not session or pause is None or pause <= session:
+    back, silence = group.traits.returned, group.traits.longest_silence_ms
+    if not expired or not session or not back or silence is None or silence <= session:
         return None
-    longer = -(-pause // 1_000) * 1_000
+    longer = -(-silence // 1_000) * 1_000
     why = (
         f"{plural(expired, 'rebalance')} because a member was silent for its session timeout "
-        f"of {duration(session)}, and partitions paused for up to {duration(pause)}. A timeout "
-        "longer than the pauses keeps members that are only slow; one that is dead is missed as "
-        "much later."
+        f"of {duration(session)}; {plural(back, 'member')} put out so came back, after up to "
+        f"{duration(silence)} of silence. A longer timeout keeps members that only pause; one "
+        "that is dead is missed as much later."
     )
     if group.traits.protocol == "classic":
         classic = (f"session.timeout.ms={longer}", f"heartbeat.interval.ms={longer // 3}")
@@ -228,7 +228,9 @@ RULES: dict[str, Rule] = {
 def advice_for(group: Group) -> tuple[Advice, ...]:
     """What the record of a group advises; what would have saved most comes first."""
     found = [a for rule in RULES.values() if (a := rule(group)) is not None]
-    return tuple(sorted(found, key=lambda a: -_weight(a.saves)))
+    # What the replay shows to have cost more is no advice.
+    some = [a for a in found if a.saves is None or a.saves.high > 0]
+    return tuple(sorted(some, key=lambda a: -_weight(a.saves)))
 
 
 def _weight(saves: Range | None) -> float:
@@ -257,8 +259,11 @@ def best_policy(group: Group) -> Figures | None:
     """The policy by settings that would have saved most; None where none surely helps.
 
     It must have answered every rebalance, broken no rule, left no more members idle, and
-    have saved something at both bounds: one that refuses the hard cases is cheap too.
+    have saved something at both bounds: one that refuses the hard cases is cheap too. Groups
+    whose coordinator decides do not go back to the classic protocol.
     """
+    if group.traits.protocol not in {"classic", "consumer"}:
+        return None
     fit = [
         f
         for name, f in group.figures.items()
@@ -268,6 +273,7 @@ def best_policy(group: Group) -> Figures | None:
         and f.saved.high > 0
         and f.idle <= group.recorded.idle
         and lines_of(name, group.strategy)
+        and (group.traits.protocol == "classic" or parted(name)[0] == "consumer")
     ]
     return min(fit, key=lambda f: (-_weight(f.saved), len(f.policy), f.policy), default=None)
 

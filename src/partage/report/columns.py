@@ -30,7 +30,7 @@ WANTED: dict[str, dict[str, str]] = {
         "cause_kind": "string", "cause_source": "string", "follow_up": "bool",
         "strategy": "string", "protocol": "string", "members": "int64", "partitions": "int64",
         "gap_before": "int64", "why_not": "string", "storm": "int64",
-        "stopped_low_ms": "int64", "stopped_high_ms": "int64", "disagreement": "string",
+        "agrees": "bool", "disagreement": "string",
     },
     "replays": {
         "group": "string", "incarnation": "int64", "generation": "int64", "policy": "string",
@@ -43,11 +43,7 @@ WANTED: dict[str, dict[str, str]] = {
     },
     "members": {
         "group": "string", "incarnation": "int64", "generation": "int64", "instance": "string",
-        "session_timeout_ms": "int64",
-    },
-    "pauses": {
-        "group": "string", "incarnation": "int64", "generation": "int64", "pause_ms": "int64",
-        "rewind": "int64",
+        "client_id": "string", "client_host": "string", "session_timeout_ms": "int64",
     },
     "ownership": {
         "group": "string", "topic": "string", "partition": "int64", "member": "string",

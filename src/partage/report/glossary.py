@@ -24,7 +24,8 @@ GLOSSARY: dict[str, tuple[str, str]] = {
         "Policy",
         "A protocol and a strategy: eager (everybody gives everything up first), cooperative "
         "(KIP-429: only what moves stops, in two steps), consumer (KIP-848: the broker decides). "
-        "+static gives every member a group.instance.id.",
+        "+static gives every member a group.instance.id; own is the group as it was run, "
+        "simulated: how far it is from the record tells how far to trust the simulation.",
     ),
     "reading": (
         "Own past, recorded past",

@@ -149,6 +149,7 @@ def environment() -> Environment:
         count=words.count,
         plural=words.plural,
         stopped=words.stopped_words,
+        saved=words.saved_words,
         when=_when,
         data=_json,
         raw_script=_raw_script,

@@ -177,7 +177,9 @@ class Traits:
     Attributes:
         protocol: classic, consumer, share or streams, of its newest rebalance.
         session_ms: the longest session timeout of its members.
-        longest_pause_ms: the longest pause around one of its rebalances.
+        returned: members that were put out for their silence and came back soon after.
+        longest_silence_ms: how long the longest of these had been silent, about.
+        judged, agreed: recorded plans that were compared with what the rule decides.
         dynamic_members: most members without ``group.instance.id`` in one rebalance.
         copartitioned: whether two of its topics have as many partitions: they may be joined.
         storms: how many storms of rebalances.
@@ -187,7 +189,10 @@ class Traits:
 
     protocol: str = "classic"
     session_ms: int | None = None
-    longest_pause_ms: int | None = None
+    returned: int = 0
+    longest_silence_ms: int | None = None
+    judged: int = 0
+    agreed: int = 0
     dynamic_members: int | None = None
     copartitioned: bool | None = None
     storms: int | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["base_policy", "lines_of", "parted"]
+__all__ = ["STATIC_LINE", "base_policy", "lines_of", "parted"]
 
 _PACKAGE = "org.apache.kafka.clients.consumer."
 _CLASSES = {
@@ -12,7 +12,7 @@ _CLASSES = {
     "cooperative-sticky": "CooperativeStickyAssignor",
 }
 _REMOTE = ("uniform", "range")
-_STATIC = "group.instance.id=<a name that stays the same when this process restarts>"
+STATIC_LINE = "group.instance.id=<same name after each restart>"
 
 
 def parted(policy: str) -> tuple[str, str, tuple[str, ...]]:
@@ -69,7 +69,7 @@ def lines_of(policy: str, chosen: str = "") -> tuple[str, ...] | None:
         lines += _switched(strategy, chosen)
     for option in options:
         if option == "static":
-            lines.append(_STATIC)
+            lines.append(STATIC_LINE)
         elif option.startswith("timeout="):
             lines.append(f"session.timeout.ms={_ms(option.removeprefix('timeout='))}")
     return tuple(lines)

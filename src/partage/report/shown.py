@@ -7,7 +7,7 @@ from typing import Any
 
 from partage.report.advice import advice_for, best_policy
 from partage.report.run import Figures, Group, Range, Run
-from partage.report.words import CAUSES, percent, stopped_words
+from partage.report.words import CAUSES, percent, saved_words, stopped_words
 from partage.statuses import RECORDED
 
 __all__ = ["MOST_LISTED", "group_data", "group_row"]
@@ -21,7 +21,8 @@ def group_row(group: Group) -> dict[str, Any]:
     best = best_policy(group)
     cause = next((c for c in group.causes if c.kind != "first"), None)
     f = [f for n, f in group.figures.items() if n != RECORDED and f.counted]
-    counted, agreed = sum(x.counted for x in f), sum(x.agreed for x in f)
+    counted = group.traits.judged or sum(x.counted for x in f)
+    agreed = group.traits.agreed if group.traits.judged else sum(x.agreed for x in f)
     searched = [group.name, group.kind, *group.claimed, *group.clients]
     searched += [cause.kind] if cause else []
     return {
@@ -49,7 +50,7 @@ def group_data(run: Run, group: Group, detail: Mapping[str, Any]) -> dict[str, A
         "advice": [
             {
                 "title": a.title, "why": a.why, "lines": a.lines, "where": a.where,
-                "saves": stopped_words(a.saves) if a.saves else None,
+                "saves": saved_words(a.saves) if a.saves else None,
             }
             for a in advice_for(group)
         ],
@@ -77,10 +78,15 @@ def _policy(f: Figures) -> list[Any]:
         f.policy, note, f.happened, *_bounds(f.stopped),
         stopped_words(f.saved, short=True) if f.saved else None,
         f.saved.high if f.saved else None, f.moved, f.avoidable, percent(f.even, f.judged),
-        f.idle, None if reread is None else f"{reread.low:,}–{reread.high:,}",
+        f.idle, None if reread is None else _between(reread),
         f.rack_mismatches, round(f.load_spread / f.load_known, 1) if f.load_known else None,
         f.comparable or f.policy == RECORDED,
     ]  # fmt: skip
+
+
+def _between(reread: Range) -> str:
+    low, high = f"{reread.low:,}", f"{reread.high:,}"
+    return low if low == high else f"{low}–{high}"
 
 
 def _bounds(stopped: Range | None) -> tuple[float | None, float | None]:

@@ -121,9 +121,7 @@ def _agreement(agreement: Mapping[str, Any]) -> str:
     by_strategy = agreement["by_strategy"]
     each = ", ".join(f"{n} {a['agreed']} of {a['counted']}" for n, a in by_strategy.items())
     plain = [by_strategy[n] for n in ("range", "roundrobin") if n in by_strategy]
-    told = (
-        f"{agreement['agreed']} of {agreement['counted']} plans of Java clients as recorded: {each}"
-    )
+    told = f"{agreement['agreed']} of {agreement['counted']} plans come out as recorded: {each}"
     if len(plain) > 1:
         agreed, counted = (sum(a[k] for a in plain) for k in ("agreed", "counted"))
         told += f" (range and roundrobin {agreed} of {counted})"
@@ -192,7 +190,7 @@ def _change(advice: Advice, of: Merged | None) -> Iterator[Text]:
         names = ", ".join(g.name for g, _ in of.groups[:3])
         more = f" and {len(of.groups) - 3} more" if len(of.groups) > 3 else ""
         yield Text(_clean(f"  {names}{more}"))
-        saves = f"would have saved {words.stopped_words(of.saves)}" if of.saves else ""
+        saves = f"would have saved {words.saved_words(of.saves)}" if of.saves else ""
         if saves:
             yield Text(f"  {saves}", "green")
         why = f"{of.groups[0][0].name}: {why}" if len(of.groups) > 1 else why

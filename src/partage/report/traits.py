@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from partage.report.columns import flag, loaded
 from partage.report.run import CauseShare, Traits
+from partage.report.silences import silences_by_group
 from partage.statuses import RECORDED
 
 if TYPE_CHECKING:
@@ -61,9 +62,11 @@ def _costs(replays: pa.Table) -> pa.Table:
 def traits_by_group(folder: Published, rebalances: pa.Table) -> dict[str, Traits]:
     """Of every group that has rebalances."""
     newest = _newest(rebalances, "protocol")
-    sessions = _most(loaded(folder, "members"), "session_timeout_ms")
-    pauses = _most(loaded(folder, "pauses", ["group", "pause_ms"]), "pause_ms")
-    dynamic = _dynamic(loaded(folder, "members"))
+    members = loaded(folder, "members")
+    sessions = _most(members, "session_timeout_ms")
+    dynamic = _dynamic(members)
+    silences = silences_by_group(members, rebalances)
+    agreement = _agreement(rebalances)
     together = _copartitioned(loaded(folder, "ownership", ["group", "topic", "partition"]))
     stormy = _storms(rebalances)
     known = rebalances["storm"].null_count < rebalances.num_rows
@@ -71,7 +74,10 @@ def traits_by_group(folder: Published, rebalances: pa.Table) -> dict[str, Traits
         group: Traits(
             protocol=newest[group] or "classic",
             session_ms=sessions.get(group) or None,
-            longest_pause_ms=pauses.get(group),
+            returned=len(silences.get(group, ())),
+            longest_silence_ms=max(silences.get(group, ()), default=None),
+            judged=agreement.get(group, (0, 0))[0],
+            agreed=agreement.get(group, (0, 0))[1],
             dynamic_members=dynamic.get(group),
             copartitioned=together.get(group),
             storms=len(stormy.get(group, {})) if known else None,
@@ -92,6 +98,17 @@ def _newest(rebalances: pa.Table, column: str) -> dict[str, Any]:
     order = [("group", "ascending"), ("log_partition", "ascending"), ("log_offset", "ascending")]
     table = rebalances.select(["group", "log_partition", "log_offset", column]).sort_by(order)
     return dict(zip(table["group"].to_pylist(), table[column].to_pylist(), strict=True))
+
+
+def _agreement(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
+    """Plans that were judged, and those that are as recorded."""
+    from pyarrow import compute as pc
+
+    table = rebalances.select(["group"])
+    table = table.append_column("judged", flag(pc.is_valid(rebalances["agrees"])))
+    table = table.append_column("agreed", flag(rebalances["agrees"]))
+    found = table.group_by("group").aggregate([("judged", "sum"), ("agreed", "sum")])
+    return {row["group"]: (row["judged_sum"], row["agreed_sum"]) for row in found.to_pylist()}
 
 
 def _dynamic(members: pa.Table) -> dict[str, int]:

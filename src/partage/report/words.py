@@ -14,6 +14,7 @@ __all__ = [
     "lost_groups",
     "percent",
     "plural",
+    "saved_words",
     "stopped_words",
 ]
 
@@ -31,7 +32,7 @@ CAUSES: dict[str, tuple[str, str]] = {
     "topics": ("topics", "a topic appeared, grew or was deleted"),
     "strategy": ("strategy", "the group chose another strategy"),
     "follow-up": ("follow-up", "it was the second step of the rebalance before"),
-    "unknown": ("unknown", "of something that cannot be told from the log"),
+    "unknown": ("unknown", "of something that the log does not tell"),
 }
 
 
@@ -111,12 +112,24 @@ def stopped_words(stopped: Range | None, *, short: bool = False) -> str:
         factor, long, brief = 1, "seconds", "s"
     else:
         factor, long, brief = (60, "minutes", "min") if size < 7_200 else (3_600, "hours", "h")
-    a, b = _number(low / factor), _number(high / factor)
+    a, b = (_number(v / factor).replace("-", "\N{MINUS SIGN}") for v in (low, high))
     unit = f"p·{brief}" if short else f"partition-{long}"
     if a == b:
-        return f"{a}{_HARD}{unit}"
+        return f"{a}{_HARD}{unit.removesuffix('s') if a == '1' and not short else unit}"
     dash = "–" if short and low >= 0 else " to "
     return f"{a}{dash}{b}{_HARD}{unit}"
+
+
+def saved_words(saved: Range) -> str:
+    r"""A saving as a range; where it may be a loss, both are said.
+
+    >>> saved_words(Range(-60, 300))
+    'between 60\xa0partition-seconds more lost and 5\xa0partition-minutes saved'
+    """
+    if saved.low >= 0:
+        return stopped_words(saved)
+    worst, best = (stopped_words(Range(v, v)) for v in (-saved.low, saved.high))
+    return f"between {worst} more lost and {best} saved"
 
 
 def _number(value: float) -> str:

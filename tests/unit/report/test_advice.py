@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from made_groups import figures, lost, made_group, made_run
 from partage.report.advice import RULES, advice_for, best_policy, coverage_advice, merged
 from partage.report.run import CauseShare, Range, Traits
 from partage.report.settings import lines_of
 from partage.statuses import RECORDED
-from made_groups import figures, lost, made_group, made_run
 
 
 def saving(policy: str, low: float = 10.0, high: float = 40.0, **more):
@@ -23,9 +23,9 @@ def bounced(**more):
                       traits=Traits(session_ms=10_000, dynamic_members=3), **more)  # fmt: skip
 
 
-def expired(session: int = 6_000, pause: int = 9_500, protocol: str = "classic"):
+def expired(session: int = 6_000, silence: int = 9_500, protocol: str = "classic"):
     return made_group("g", lost(1, 2), causes=(CauseShare("expiry", 2),),
-                      traits=Traits(protocol, session_ms=session, longest_pause_ms=pause))  # fmt: skip
+                      traits=Traits(protocol, session_ms=session, returned=1, longest_silence_ms=silence))  # fmt: skip
 
 
 def idle_range(**more):
