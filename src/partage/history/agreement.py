@@ -20,6 +20,10 @@ __all__ = ["Named", "explain", "named", "recorded_named"]
 Named = dict[str, dict[str, list[int]]]
 
 
+#: Members of which each alone is tried with other claims.
+_MOST_MEMBERS = 32
+
+
 def recorded_named(state: ClassicState) -> Named:
     """The recorded assignment by names; members without partitions have an empty entry."""
     out: Named = {}
@@ -92,7 +96,7 @@ def _remembered(
     }
     words = f"the leader went by its own assignment of generation {before.generation}"
     yield words, _claiming(state, held)
-    for member in state.members:
+    for member in state.members[:_MOST_MEMBERS]:
         other = held.get(member.id, Subscription(-1))
         words = f"the leader did not go by what {member.client_id} claims"
         yield words, _claiming(state, {member.id: other})

@@ -40,9 +40,9 @@ class StormTracker(Generic[_Kept]):
     Whatever is fed comes out again in the same order, with the number of its storm or None.
 
     >>> tracker = StormTracker[str]()
-    >>> out = [one for i, t in enumerate((0, 2_000, 4_000, 99_000)) for one in tracker.feed("abcd"[i], t, 10_000)]
+    >>> out = [one for t in (0, 2_000, 4_000, 99_000) for one in tracker.feed(f"{t}", t, 10_000)]
     >>> out + list(tracker.finish())
-    [('a', 0), ('b', 0), ('c', 0), ('d', None)]
+    [('0', 0), ('2000', 0), ('4000', 0), ('99000', None)]
     """
 
     def __init__(self) -> None:

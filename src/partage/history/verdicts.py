@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, islice
 
 from partage.errors import PartageError
 from partage.groups import registry
 from partage.groups.api import Strategy
-from partage.groups.ordering import as_mapped
+from partage.groups.ordering import string_hashes
 from partage.history.agreement import Named, explain, named, recorded_named
 from partage.history.classic import Generation
 from partage.history.clusters import ClusterHistory
@@ -24,6 +24,7 @@ from partage.history.neighbours import clusters_near
 from partage.history.ownership import assigned_pairs
 from partage.history.problems import all_java, group_as_sent, why_not
 from partage.history.stream_targets import ByRole, decided_tasks, recorded_tasks
+from partage.javaorder import DEFAULT_TABLE
 from partage.model import Cluster, Group, Problem
 from partage.streams.kip1071_sticky import ServerSticky
 
@@ -31,8 +32,8 @@ __all__ = ["UNEXPLAINED", "Verdict", "verdict"]
 
 #: In place of a cause that was looked for and not found.
 UNEXPLAINED = "unexplained"
-#: Members of which every pair is tried in the other order.
-_MOST_PAIRED = 60
+#: Pairs of members in one bucket that are tried in the other order.
+_MOST_PAIRS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,23 +204,27 @@ def _orders(found: Generation) -> Iterator[tuple[str, tuple[int, ...]]]:
     ids = [m.id for m in found.first.members]
     names = [m.client_id or m.id for m in found.first.members]
     why = "share a bucket of the coordinator's map, whose order is not in the log"
-    pairs = combinations(range(min(len(ids), _MOST_PAIRED)), 2)
-    mates = [(i, j) for i, j in pairs if _share_a_bucket(ids, i, j)]
+    mates = list(islice(_mates(ids), _MOST_PAIRS))
     for i, j in mates:
         yield f"members {names[j]} and {names[i]} {why}", _swapped(len(ids), i, j)
     if len(mates) > 1:
         yield f"members {why}", tuple(reversed(range(len(ids))))
 
 
+def _mates(ids: list[str]) -> Iterator[tuple[int, int]]:
+    """Positions of keys that share a bucket of Java's map: only there it matters who came first."""
+    slots = DEFAULT_TABLE
+    while len(ids) * 4 > slots * 3:
+        slots *= 2
+    buckets: dict[int, list[int]] = {}
+    for i, code in enumerate(string_hashes(ids)):
+        mixed = (code & 0xFFFFFFFF) ^ ((code & 0xFFFFFFFF) >> 16)
+        buckets.setdefault(mixed & (slots - 1), []).append(i)
+    for together in buckets.values():
+        yield from combinations(together, 2)
+
+
 def _swapped(count: int, i: int, j: int) -> tuple[int, ...]:
     order = list(range(count))
     order[i], order[j] = order[j], order[i]
     return tuple(order)
-
-
-def _share_a_bucket(ids: list[str], i: int, j: int) -> bool:
-    """Whether it matters which of two keys went first into Java's map."""
-    other = [ids[k] for k in _swapped(len(ids), i, j)]
-    places = [[names[k] for k in as_mapped(names)].index for names in (ids, other)]
-    first, second = (place(ids[i]) < place(ids[j]) for place in places)
-    return first != second
