@@ -223,7 +223,7 @@ def in_parts(tmp_path: Path, parts: list[tuple[int, int]]) -> Path:
 def test_a_capture_given_twice_is_told(spark, tmp_path: Path) -> None:
     """Records that are there twice end the run with their place; nothing is published."""
     folder = in_parts(tmp_path, [(0, 3_000), (2_000, 1_500)])
-    with pytest.raises(InvalidCaptureError, match="1000 places .* capture given twice"):
+    with pytest.raises(InvalidCaptureError, match=r"1000 places .* was a capture given twice"):
         replay(folder, tmp_path / "out", spark=spark, policies=["range"])
     assert not (tmp_path / "out" / "manifest.json").exists()
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
+import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,9 +34,16 @@ def shipped(context: SparkContext) -> bool:
     """
     if in_this_process(str(context.master)):
         return False
-    with tempfile.TemporaryDirectory(prefix="partage-") as folder:
-        context.addPyFile(str(_zipped(Path(folder) / "partage-shipped.zip")))
+    context.addPyFile(str(_archive()))
     return True
+
+
+@lru_cache(maxsize=1)
+def _archive() -> Path:
+    """The package as a file that stays until this process ends: executors may ask for it late."""
+    folder = Path(tempfile.mkdtemp(prefix="partage-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return _zipped(folder / "partage-shipped.zip")
 
 
 def in_this_process(master: str) -> bool:
