@@ -33,6 +33,48 @@ def invented(rng: random.Random) -> Line:
     return {"rounds": rounds}
 
 
+def haunted(rng: random.Random) -> Line:
+    """One round of members who claim partitions that nobody has: numbers that overflow, twice."""
+    topics: dict[str, Any] = {t: rng.choice([1, 2, 5, 40]) for t in ["t1", "t2", "u-3"]}
+    topics = dict(list(topics.items())[: rng.randint(1, 3)])
+    if rng.random() < 0.2:
+        topics["racks"] = [["a"], ["b"], ["a", "b"], []][: rng.randint(1, 4)]
+    alike = rng.random() < 0.3
+    members = []
+    for i in range(rng.choice([1, 2, 2, 3, 5, 14])):
+        wanted = (
+            sorted(topics) if alike else rng.sample(sorted(topics), rng.randint(1, len(topics)))
+        )
+        one: Problem = {"id": f"c{i}", "topics": wanted, "owned": []}
+        if rng.random() < 0.3:
+            one["rack"] = rng.choice("abc")
+        if rng.random() < 0.8:
+            one["owned"] = _haunted_claims(rng, topics)
+            one["generation"] = rng.choice([1, 1, 1, 2])
+            claims = [(t, p) for t, p in one["owned"]]
+            data = encode_sticky_user_data(claims, one["generation"])
+            one["userData"] = base64.b64encode(data).decode()
+        members.append(one)
+    return {"rounds": [{"topics": topics, "members": members}]}
+
+
+def _haunted_claims(rng: random.Random, topics: Problem) -> Pairs:
+    claims = []
+    for topic, value in topics.items():
+        count = value if isinstance(value, int) else len(value)
+        numbers = [p for p in range(count) if rng.random() < 0.5]
+        for _ in range(rng.choice([0, 0, 1, 2, 4])):
+            least, most = -(2**31), 2**31 - 1
+            ends = [least, least + 1, -2, -1, 0, count, count + 1, most - 1, most]
+            numbers.append(rng.choice([*ends, rng.randint(least, most)]))
+        if rng.random() < 0.8:
+            rng.shuffle(numbers)
+        claims += [[topic, p] for p in numbers]
+    if rng.random() < 0.5:
+        rng.shuffle(claims)
+    return claims
+
+
 def lived(
     rng: random.Random, play: Callable[[Problem], dict[str, Pairs] | None], *, cooperative: bool
 ) -> Line:

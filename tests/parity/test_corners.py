@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import base64
 import random
+from itertools import permutations
 
 import pytest
 
 from jvm import JvmOracle
 from parity.problems import crowded, tangled
+from parity.sticky_problems import haunted
 from parity.test_assignors import ours as plain
 from parity.test_server_assignors import ours as in_the_broker
 from parity.test_sticky import ours as over_rounds
@@ -134,6 +136,39 @@ def test_the_clients_classes(strategy, name, java) -> None:
     left = {**problem, "members": problem["members"][1:]}
     line = {"rounds": [problem, left, problem]}
     assert over_rounds(strategy, line) == java.ask({"strategy": strategy, **line})
+
+
+LEAST, MOST = -(2**31), 2**31 - 1
+#: Numbers that a member owns of a topic of four partitions: differences overflow, or do not.
+GHOSTS = [
+    (-1, MOST, 1), (MOST, -2, 0), (LEAST, 1, 2), (LEAST, MOST, -1, 2), (MOST - 1, 0, 1, -3),
+    (LEAST, -1, 0, 3), (7, 0, 2), (-1, 0, 1), (4, 3, 0), (1, 1, 2), (0, 0), (-1, -1, 3), (MOST, MOST, 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("other", [["t1"], ["u-3"]], ids=["constrained", "general"])
+@pytest.mark.parametrize("strategy", STICKY)
+def test_partitions_that_do_not_exist_in_all_orders(strategy, other, java) -> None:
+    """Below 0, beyond the count, at the ends of int32, twice: who gets which twice is Kafka's."""
+    lines = [
+        {"rounds": [{"topics": {"t1": 4}, "members": [
+            member("c2", ["t1"], [["t1", p] for p in some]), member("c3", other),
+        ]}]}
+        for ghosts in GHOSTS for some in sorted(set(permutations(ghosts)))
+    ]  # fmt: skip
+    theirs = java.ask_all({"strategy": strategy, **line} for line in lines)
+    for line, answer in zip(lines, theirs, strict=True):
+        assert over_rounds(strategy, line) == answer, line
+
+
+@pytest.mark.parametrize("strategy", STICKY)
+def test_partitions_that_do_not_exist_among_many(strategy, java, parity_n) -> None:
+    """Random claims with such numbers among them, in lists that Java sorts by merging, too."""
+    rng = random.Random(f"ghosts {strategy}")
+    lines = [haunted(rng) for _ in range(min(parity_n, 20_000))]
+    theirs = java.ask_all({"strategy": strategy, **line} for line in lines)
+    for line, answer in zip(lines, theirs, strict=True):
+        assert over_rounds(strategy, line) == answer, line
 
 
 @pytest.mark.parametrize("strategy", ["server:range", "server:uniform", "server:simple"])

@@ -12,7 +12,8 @@ from partage.groups.sticky.claims import Claimed
 from partage.groups.sticky.racks import Racks
 from partage.groups.sticky.refusals import JavaRefusal
 from partage.groups.sticky.scan import Owned
-from partage.groups.sticky.scene import Scene
+from partage.groups.sticky.scene import Scene, Spots
+from partage.groups.sticky.walking import still_free
 from partage.model import NO_GENERATION
 from partage.model.index import Int32Array
 
@@ -60,36 +61,34 @@ def laid(scene: Scene, claimed: Claimed, owned: Owned, racks: Racks, max_generat
     every = (np.arange(scene.partitions) + shift).astype(np.int32)
     return Table(
         scene, audience, racks, claimed, member, spot, every,
-        _nobodys(every, spot, audience, claimed),
+        _nobodys(scene, every, (member, spot), spots, audience),
         revoked,
         _previous(claimed, max_generation),
     )  # fmt: skip
 
 
 def _nobodys(
-    every: Int32Array, kept: Int32Array, audience: Audience, claimed: Claimed
+    scene: Scene,
+    every: Int32Array,
+    claims: tuple[Int32Array, Int32Array],
+    spots: Spots,
+    audience: Audience,
 ) -> Int32Array:
-    """As `constrained.nobodys`, in the order of ``every``."""
+    """As `constrained.nobodys`, in the order of ``every``; ``claims`` are members and spots."""
+    kept = claims[1]
     if not len(kept):
         return every
-    spots = claimed.spots
-    is_kept = np.zeros(spots.count, bool)
-    is_kept[kept] = True
     if spots.regular:
+        is_kept = np.zeros(spots.count, bool)
+        is_kept[kept] = True
         free: Int32Array = every[~is_kept[every]]
         return free
     rank = np.empty(len(audience.order), np.int64)
     rank[audience.order] = np.arange(len(audience.order))
     # (rank of the topic, number): the order in which walk and kept ones are compared.
     place = (rank[spots.topic] << 32) | (spots.keys & 0xFFFFFFFF)
-    walked = np.zeros(spots.count, bool)
-    walked[spots.walk] = True
-    lost = kept[~walked[kept]]
-    if len(lost):
-        is_kept &= place < place[lost].min()
     walk = spots.walk[np.argsort(place[spots.walk])]
-    left: Int32Array = walk[~is_kept[walk]]
-    return left
+    return still_free(scene, walk, claims, place)
 
 
 def _previous(claimed: Claimed, max_generation: int) -> Int32Array:
