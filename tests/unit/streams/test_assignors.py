@@ -184,13 +184,14 @@ def test_the_document_and_the_shipped_class_part_ways() -> None:
     assert [mine for mine, _ in shown(kip.assign(problem))] == ["0_0 0_1 0_2 0_3", ""]
     assert [mine for mine, _ in shown(HighAvailability().assign(problem))] == ["0_0 0_2", "0_1 0_3"]
     # Four movements, one warm-up: the shipped class sends every task that is behind away at
-    # once and probes; the document leaves what runs, and waits for one that is available.
+    # once and probes; the document leaves what runs, and waits until one is available.
     behind = [client(1, ran=tasks, of=tasks), client(2, lag=10**6, of=tasks)]
     kip, problem = document(behind, tasks, factor=4, max_warmup_replicas=1)
     shipped = HighAvailability().assign(problem)
     assert shipped.probing
     assert len(shipped.warmups) == 1
-    assert not kip.assign(problem).probing
+    plan = kip.assign(problem)
+    assert plan.active == ((0, 1, 2, 3), ())
     assert not kip.check(problem, [0, 0, 0, 0])
     # An unknown lag: rank 1 to the document, best of all (-3 < -2) to the shipped class.
     unknown = [client(1, lag=-3, of=tasks[:1]), client(2, lag=50, of=tasks[:1])]
