@@ -54,7 +54,7 @@ def compared() -> Counter:
         counts["rebalances"] += sum(r.caused for r in rows.values())
         at = None
         for scene in all_scenes:
-            if not scene.replayable:
+            if not scene.replayable or scene.written_over:
                 continue
             found = scene.generation
             counts["recorded"] += 1
@@ -70,24 +70,24 @@ def compared() -> Counter:
 
 
 def test_own_policies_reproduce_the_number_of_rebalances(compared) -> None:
-    """At least 574 of the 580 recorded rebalances happen again; the others are second phases of
+    """At least 573 of the 578 recorded rebalances happen again; the others are second phases of
     plans that differ, or a restart for which Kafka need not have rebalanced.
     """
-    assert compared["recorded"] == 580
-    assert 574 <= compared["rebalances"] <= 580
+    assert compared["recorded"] == 578
+    assert 573 <= compared["rebalances"] <= 578
 
 
 def test_own_policies_reproduce_the_plans(compared) -> None:
-    """Of the 301 plans of Java-led classic groups 287 come out again from causes alone, all 124
-    of the other clients' dialects, and 130 of 155 target assignments.
+    """Of the 300 plans of Java-led classic groups 286 come out again from causes alone, all 124
+    of the other clients' dialects, and 129 of 154 target assignments.
 
-    294 of the 301 agree when each is decided on what its members really sent: what is missing
-    here beyond these seven are plans that follow on a plan that did not agree.
+    294 of the 300 agree when each is decided on what its members really sent: what is missing
+    here beyond these six are plans that follow on a plan that did not agree.
     """
-    assert compared["java", True] + compared["java", False] == 301
-    assert compared["java", True] >= 287
+    assert compared["java", True] + compared["java", False] == 300
+    assert compared["java", True] >= 286
     assert (compared["others", True], compared["others", False]) == (124, 0)
-    assert compared["consumer", True] >= 130
+    assert compared["consumer", True] >= 129
 
 
 def test_range_decides_for_range_groups_what_was_recorded() -> None:

@@ -165,7 +165,9 @@ class _Life:
         kinds = set(scene.kinds)
         if "topics" in kinds:
             return True
-        if self.policy.protocol == OWN and kinds & {"strategy", "migration"}:
+        if scene.written_over:
+            return False
+        if self.policy.protocol == OWN and "strategy" in kinds:
             return True
         # Somebody joined once more for a reason of its own: only classic members do.
         protocol = (

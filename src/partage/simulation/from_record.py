@@ -26,6 +26,7 @@ from partage.statuses import FROM_RECORD
 __all__ = ["decider_at", "from_record"]
 
 _FOLLOWS = "completes the rebalance before: counted there"
+_WRITTEN = "the assignment before, written in another form when the group was migrated"
 _AWAY = "a static member that is back in time causes nothing"
 
 
@@ -48,6 +49,8 @@ def from_record(scene: Scene, policies: Sequence[Policy], world: World) -> Itera
         decider = decider_at(policy, scene)
         if decider is None:
             yield rows.missing(policy)
+        elif scene.written_over:
+            yield rows.none(policy, decider, _WRITTEN)
         elif policy.static and _only_away(scene, policy):
             yield rows.none(policy, decider, _AWAY)
         else:

@@ -145,7 +145,8 @@ def recorded_row(scene: Scene, world: World) -> Lived:
     own = rows.costs.stopped(rows.costs.stopping, world.usual_ms)
     return Lived(
         found.incarnation, found.number, RECORDED, RECORDED, protocol, RECORDED,
-        found.timestamp_ms, DONE, partitions=len(given.partition), members=len(given.members),
+        found.timestamp_ms, DONE, caused=not scene.written_over,
+        partitions=len(given.partition), members=len(given.members),
         measured=world.measure(given, group, rows.cluster, world.weights),
         stopped=None if own is None else own + rows.dead(Policy(protocol, None)),
         reread=rows.costs.reread_as_recorded(), changed=0, plan=as_json(_named(scene)),

@@ -47,6 +47,11 @@ class Scene:
         return tuple(cause.kind for cause in self.generation.causes)
 
     @property
+    def written_over(self) -> bool:
+        """Whether it is no rebalance: the assignment in another form, when a group was migrated."""
+        return self.generation.taken_over
+
+    @property
     def follow_up(self) -> bool:
         """Whether it only completes the rebalance before."""
         return self.kinds[:1] == ("follow-up",)
