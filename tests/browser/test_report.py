@@ -184,9 +184,9 @@ LABELS = """
   const hex = (c) => c.startsWith("#") ? [1, 3, 5].map((i) => parseInt(c.slice(i, i + 2), 16)) : rgb(c);
   const paths = [...document.querySelectorAll(".chart svg path")];
   const texts = [...document.querySelectorAll(".chart svg text")].filter((t) => /^M\\d+$/.test(t.textContent));
-  const fills = new Set(paths.map((p) => p.getAttribute("fill")).filter((f) => f && f.length === 7));
+  const fills = new Set(paths.filter((p) => p.getAttribute("stroke-width") === "0.6").map((p) => p.getAttribute("fill")).filter((f) => f && f.length === 7));
   const ink = light(hex(texts[0].getAttribute("fill")));
-  return { labels: texts.length, worst: Math.min(...[...fills].map((f) => {
+  return { labels: texts.length, colours: fills.size, worst: Math.min(...[...fills].map((f) => {
     const b = light(hex(f)); return (Math.max(ink, b) + 0.05) / (Math.min(ink, b) + 0.05); })) };
 }
 """
@@ -209,6 +209,7 @@ def test_the_timeline_can_be_read_without_colour(opened, scheme) -> None:
     show(page, "team-05")
     found = page.evaluate(LABELS)
     assert found["labels"] > 20
+    assert found["colours"] > 3
     assert found["worst"] >= 4.5
     assert page.locator("#group .letter").count() > 3
 
@@ -385,7 +386,7 @@ def test_print_cuts_nothing(opened) -> None:
 @pytest.mark.slow
 def test_a_thousand_groups_open_in_time(opened, tmp_path) -> None:
     """Below 20 MB and 3 s; filter, sort and opening a group stay quick."""
-    out = published_run(tmp_path / "out", synthetic(1_000, rebalances=6))
+    out = published_run(tmp_path / "out", synthetic(1_000, rebalances=4, partitions=12))
     file = tmp_path / "report.html"
     publish_page(out, file)
     assert file.stat().st_size < 20_000_000

@@ -100,5 +100,5 @@ def _worst(hours: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     out: list[Mapping[str, Any]] = []
     for count in dict.fromkeys(h["partitions"] for h in hours):
         mine = [h for h in hours if h["partitions"] == count]
-        out += sorted(mine, key=lambda h: h["most"] / h["records"], reverse=True)[:_HOURS]
+        out += sorted(mine, key=lambda h: h["most"], reverse=True)[:_HOURS]
     return out

@@ -185,10 +185,15 @@
       else shown.delete(box);
     }
   };
-  const now = () => (dark.matches ? "dark" : "light");
+  let printing = false;
+  const now = () => (dark.matches && !printing ? "dark" : "light");
   dark.addEventListener("change", () => again(now()));
-  addEventListener("beforeprint", () => again("light"));
-  addEventListener("afterprint", () => again(now()));
+  const paper = (on) => {
+    printing = on;
+    again(now());
+  };
+  addEventListener("beforeprint", () => paper(true));
+  addEventListener("afterprint", () => paper(false));
   let waiting = 0;
   addEventListener("resize", () => {
     clearTimeout(waiting);
