@@ -52,7 +52,7 @@ def test_a_replay_leaves_tables_and_a_page(tmp_path) -> None:
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "fair" in page
     assert "could not be decoded" in page
-    assert json.loads((out / "summary.json").read_text())["asked"] == ["range", "fair"]
+    assert json.loads((out / "summary.json").read_text())["asked"] == ["eager/range", "eager/fair"]
     assert "decoding records" in done.stderr
 
 
@@ -77,7 +77,7 @@ def test_the_page_is_opened_if_wished(tmp_path, monkeypatch, command, flag, time
 
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", opened.append)
-    monkeypatch.setattr(replay, "replay", lambda _, out, **__: published(out))
+    monkeypatch.setattr(replay, "replay", lambda _, out, **__: read_summary(published(out)))
     out = tmp_path / "out"
     done = run(*command, "--out", str(out), *([flag] if flag else []))
     assert done.exit_code == 0, done.stderr
@@ -95,7 +95,7 @@ def test_a_plan_that_fails_the_judge_is_exit_code_3(tmp_path, monkeypatch, strat
 
     rows = tables()
     rows["replays"].append(replayed("orders", 9, strategy, breaches=2, avoidable=None))
-    monkeypatch.setattr(replay, "replay", lambda _, out, **__: published(out, rows))
+    monkeypatch.setattr(replay, "replay", lambda _, out, **__: read_summary(published(out, rows)))
     out = tmp_path / "out"
     done = run("replay", str(SAMPLE), "--out", str(out))
     assert done.exit_code == code, done.stderr
