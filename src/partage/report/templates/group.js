@@ -47,9 +47,9 @@
 
   const policies = (rows, label) => table(label, [
     ["Policy", false, "policy"], ["Time lost", true, "lost"], ["would have saved", true, "saved"],
-    ["Rebalances", true, "rebalance"], ["Moved", true, "moved"], ["Avoidable", true, "avoidable"],
+    ["Rebal\u00adances", true, "rebalance"], ["Moved", true, "moved"], ["Avoid\u00adable", true, "avoidable"],
     ["Most even", true, "even"], ["Idle", true, "idle"], ["Read twice", true, "reread"],
-    ["Rack mismatches", true, "racks"], ["Load spread, records/s", true],
+    ["Rack mis\u00admatches", true, "racks"], ["Load spread, records/s", true],
   ], rows.map((p) => h("tr", { class: p[0] === "recorded" ? "recorded" : p[14] ? null : "off" },
     h("th", { scope: "row" }, broken(p[0] === "recorded" ? "as recorded" : p[0])),
     p[1] ? h("td", { colspan: "10", class: "note" }, p[1]) : [
