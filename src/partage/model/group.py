@@ -21,6 +21,8 @@ __all__ = ["NO_GENERATION", "Claims", "Group", "Member"]
 #: The generation of a member that sent none (Kafka's DEFAULT_GENERATION).
 NO_GENERATION = -1
 
+_LAST_GENERATION = 2**31 - 1
+
 #: The weight of a member that says none; and nothing owned, as a value of its own.
 _ORDINARY = 1.0
 _NOTHING = Claims.of(())
@@ -69,14 +71,16 @@ class Member:
         # Thousands of members are made for one plan: what is plainly right is looked at once.
         self.id = id if type(id) is str else expect_text(id, "members.id")
         self.topics = subscription(topics, self.id)
-        self.rack = None if rack is None else expect_text(rack, f"members.{id}.rack")
+        self.rack = (
+            rack if rack is None or type(rack) is str else expect_text(rack, f"members.{id}.rack")
+        )
         self.instance_id = (
             None if instance_id is None else expect_text(instance_id, f"members.{id}.instance_id")
         )
         self.owned = owned if type(owned) is Claims else Claims.of(owned, f"members.{id}.owned")
         self.generation = (
-            NO_GENERATION
-            if generation is NO_GENERATION
+            generation
+            if type(generation) is int and NO_GENERATION <= generation <= _LAST_GENERATION
             else _expect_generation(generation, f"members.{id}.generation")
         )
         self.user_data = (

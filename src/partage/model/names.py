@@ -33,11 +33,18 @@ def subscription(topics: Iterable[str], member_id: str) -> tuple[str, ...]:
     known, shared = _last
     if topics is shared:
         return shared
-    if isinstance(topics, (str, bytes)):
+    if type(topics) is list:
+        # A call for each of thousands of members is worth saving: `_equal` once more.
+        try:
+            if topics == known:
+                return shared
+        except Exception:  # noqa: BLE001, S110 - told of below, where its items are looked at
+            pass
+    elif isinstance(topics, (str, bytes)):
         path = f"members.{member_id}.topics"
         raise InvalidProblemError("must be a list of names", path=path, value=topics)
     names = topics if type(topics) is list else list(topics)
-    if _equal(names, known):
+    if names is not topics and _equal(names, known):
         return shared
     # Only what is text throughout is remembered, so what equals it is text too.
     if not set(map(type, names)) <= {str}:

@@ -5,6 +5,8 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.File;
 import java.io.IOException;
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.file.Files;
@@ -48,8 +50,10 @@ import org.apache.kafka.coordinator.group.modern.TopicIds;
  * How long Kafka's assignors take on a problem of benchmarks/peers (its README has the form).
  *
  * <p>Arguments: the problem, where to write the plan, fewest and most runs, seconds after which
- * no more than the fewest are made, seconds after which not even these. Prints one JSON line: nanos of each run, and how many
- * partitions were given. What a member sends is made anew for each run, outside the clock.
+ * no more than the fewest are made, seconds after which not even these. Prints one JSON line: nanos
+ * of each run, the CPU time of its thread (no garbage collection, no compiler in it), and how many
+ * partitions were given. What a member sends is made anew for each run, outside the clock, and so
+ * is the garbage of a run of more than some milliseconds collected.
  */
 public final class Timings {
     private final JsonNode problem;
@@ -105,7 +109,10 @@ public final class Timings {
 
     /** Runs again and again, and notes how long each run took. */
     private static final class Clock {
+        private static final long WORTH_COLLECTING = 5_000_000;
+        private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
         private final ArrayNode nanos;
+        private final ArrayNode cpu;
         private final int fewest;
         private final int most;
         private final long enough;
@@ -113,6 +120,7 @@ public final class Timings {
 
         Clock(ObjectNode answer, String[] args) {
             this.nanos = answer.putArray("nanos");
+            this.cpu = answer.putArray("cpu_nanos");
             this.fewest = Integer.parseInt(args[2]);
             this.most = Integer.parseInt(args[3]);
             this.enough = (long) (Double.parseDouble(args[4]) * 1e9);
@@ -122,12 +130,19 @@ public final class Timings {
         <I, O> O timed(Supplier<I> made, java.util.function.Function<I, O> work) {
             long begin = System.nanoTime();
             O out = null;
+            long last = 0;
             for (int run = 0; run < most && System.nanoTime() - begin < (run < fewest ? atMost : enough); run++) {
                 I input = made.get();
                 out = null;
+                if (last > WORTH_COLLECTING) {
+                    System.gc();
+                }
+                long before = THREADS.getCurrentThreadCpuTime();
                 long start = System.nanoTime();
                 out = work.apply(input);
-                nanos.add(System.nanoTime() - start);
+                last = System.nanoTime() - start;
+                cpu.add(THREADS.getCurrentThreadCpuTime() - before);
+                nanos.add(last);
             }
             return out;
         }
