@@ -8,7 +8,7 @@ import random
 import pytest
 
 from jvm import JvmOracle
-from parity.problems import names
+from parity.problems import crowded, names, tangled
 from partage.errors import InconsistentGroupProtocolError
 from partage.groups.negotiation import Negotiation
 
@@ -43,6 +43,25 @@ def history(rng):
     return {"steps": steps}
 
 
+def crowded_history(rng):
+    """Many of one bucket come and go: it becomes a tree, shrinks, grows, is cut in two."""
+    ids = [*crowded("consumer")[:40], *tangled()]
+    rng.shuffle(ids)
+    ids = [*ids[: rng.choice([10, 14, 25, 56])], *(f"m{i}" for i in range(rng.choice([0, 40, 90])))]
+    votes = ["range", "sticky", "roundrobin"]
+    there, steps = [], []
+    for _ in range(rng.choice([30, 60, 150])):
+        if there and rng.random() < rng.choice([0.1, 0.5]):
+            steps.append({"id": there.pop(rng.randrange(len(there))), "leave": True})
+            continue
+        one = rng.choice(ids)
+        if one not in there:
+            there.append(one)
+        protocols = rng.sample(votes, 3)
+        steps.append({"id": one, "protocols": protocols, "type": "consumer"})
+    return {"steps": steps}
+
+
 def ours(steps):
     group, out = Negotiation(), []
     for step in steps:
@@ -68,6 +87,15 @@ def test_the_coordinator_accepts_and_chooses_the_same(java, parity_n) -> None:
             if ours(one["steps"]) != theirs:
                 pytest.fail(difference(one["steps"], java), pytrace=False)
         left -= len(histories)
+
+
+def test_members_of_one_bucket_vote_in_the_order_of_its_tree(java, parity_n) -> None:
+    """The same where the coordinator's map of members has trees, from which members leave."""
+    rng = random.Random("trees of members")
+    histories = [crowded_history(rng) for _ in range(min(parity_n, 10_000))]
+    for one, theirs in zip(histories, java.ask_all(histories), strict=True):
+        if ours(one["steps"]) != theirs:
+            pytest.fail(difference(one["steps"], java), pytrace=False)
 
 
 def difference(steps, java):

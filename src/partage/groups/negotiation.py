@@ -7,11 +7,12 @@ a member that is refused leaves it as it was.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from partage.errors import InconsistentGroupProtocolError, InvalidConfigError
 from partage.groups.api import RebalanceProtocol, Strategy
-from partage.javaorder import DEFAULT_TABLE, hash_order, string_hash, string_ranks
+from partage.groups.members_map import MembersMap
+from partage.javaorder import hash_order, string_hash, string_ranks
 
 __all__ = ["Negotiation", "rebalance_protocol"]
 
@@ -25,7 +26,7 @@ class Negotiation:
     Attributes:
         protocol_type: "consumer", "connect", ...; None while the group has no members.
         members: (member id, supported strategies) in the order in which they joined.
-        table: slots of the coordinator's map of members; Java's maps grow and never shrink.
+        mapped: the coordinator's map of their ids, by whose order votes are counted.
 
     >>> group = Negotiation().join("a", ["range"]).join("b", ["sticky", "range"])
     >>> group.candidates(), group.selected
@@ -37,7 +38,7 @@ class Negotiation:
 
     protocol_type: str | None = None
     members: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    table: int = DEFAULT_TABLE
+    mapped: MembersMap = field(default_factory=MembersMap)
 
     def join(
         self, member_id: str, supported: Sequence[str], *, protocol_type: str = "consumer"
@@ -67,17 +68,18 @@ class Negotiation:
             )
             raise InconsistentGroupProtocolError(what)
         entry = (member_id, names)
-        known = [one for one, _ in self.members]
-        if member_id in known:
+        if member_id in self.mapped.spread:
             members = tuple(entry if one[0] == member_id else one for one in self.members)
             return replace(self, members=members)
-        table = _table_with(member_id, known, self.table)
-        return Negotiation(protocol_type, (*self.members, entry), table)
+        return Negotiation(protocol_type, (*self.members, entry), self.mapped.with_id(member_id))
 
     def leave(self, member_id: str) -> Negotiation:
         """The group without a member (without change if it has no such member)."""
+        if member_id not in self.mapped.spread:
+            return self
         members = tuple(one for one in self.members if one[0] != member_id)
-        return replace(self, members=members, protocol_type=self.protocol_type if members else None)
+        protocol_type = self.protocol_type if members else None
+        return Negotiation(protocol_type, members, self.mapped.without(member_id))
 
     def candidates(self) -> tuple[str, ...]:
         """What all members support, in the order of the member that joined first."""
@@ -88,9 +90,9 @@ class Negotiation:
         """Each member votes for the candidate that it prefers; in the order of first votes."""
         candidates = set(self.candidates())
         count: dict[str, int] = {}
-        mapped = sorted(self.members, key=lambda one: _spread(one[0]) & (self.table - 1))
-        for _, names in mapped:
-            mine = next(name for name in names if name in candidates)
+        supported = dict(self.members)
+        for member_id in self.mapped.order():
+            mine = next(name for name in supported[member_id] if name in candidates)
             count[mine] = count.get(mine, 0) + 1
         return count
 
@@ -105,20 +107,6 @@ class Negotiation:
         order = hash_order([string_hash(n) for n in names], rank=lambda: string_ranks(names))
         # max takes the first of equals, as Stream.max does there.
         return max((names[i] for i in order), key=votes.__getitem__, default=None)
-
-
-def _spread(name: str) -> int:
-    """What Java's HashMap chooses a bucket by."""
-    value = string_hash(name) & 0xFFFFFFFF
-    return value ^ value >> 16
-
-
-def _table_with(member_id: str, known: Sequence[str], table: int) -> int:
-    """Slots after a key more: a ninth in one bucket doubles a small table, a load of 3/4 any."""
-    bucket = _spread(member_id) & (table - 1)
-    if table < 64 and sum(_spread(one) & (table - 1) == bucket for one in known) >= 8:
-        table *= 2
-    return table * 2 if (len(known) + 1) * 4 > table * 3 else table
 
 
 def _expect_something(member_id: str, names: tuple[str, ...], protocol_type: str) -> None:

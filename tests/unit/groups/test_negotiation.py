@@ -137,3 +137,20 @@ def test_the_rebalance_protocol_is_the_highest_that_all_support() -> None:
         rebalance_protocol([range_, OnlyCooperative()])
     with pytest.raises(pg.InvalidConfigError):
         rebalance_protocol([])
+
+
+def test_a_member_who_leaves_a_tree_of_the_coordinators_map() -> None:
+    """Eleven ids of one bucket, then ten: the first vote counted is the one that Kafka counts."""
+    supported = {
+        "consumer.103BB": "BA", "consumer.358BB": "CBA", "consumer.379BB": "BAC",
+        "consumer.14BB": "AB", "consumer.291BB": "ABC", "consumer.56BB": "AB",
+        "consumer.379Aa": "BA", "consumer.291Aa": "ACB", "consumer.35Aa": "AB",
+        "consumer.35BB": "AB", "consumer.56Aa": "BA",
+    }  # fmt: skip
+    names = {"A": "AaAa", "B": "BBBB", "C": "cooperative-sticky"}
+    group = Negotiation()
+    for member_id, wanted in supported.items():
+        group = group.join(member_id, [names[one] for one in wanted])
+    group = group.leave("consumer.291BB")
+    assert group.votes() == {"AaAa": 5, "BBBB": 5}
+    assert group.selected == "AaAa"
