@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from partage.cli.consoles import first_of, name, out, tell, write_json
+from partage.cli.key_spread import shown
 from partage.cli.working import working
 
 if TYPE_CHECKING:
@@ -206,19 +207,6 @@ def _join(broken: Broken, groups: tuple[str, ...]) -> list[str]:
 
 def _numbers(partitions: tuple[int, ...]) -> str:
     return "partition " + " and ".join(str(p) for p in partitions)
-
-
-def shown(key: bytes) -> str:
-    """A key as one reads it: text where it is text, else its bytes in hex.
-
-    >>> shown(b"veh-1"), shown(bytes(4))
-    ('veh-1', '0x00000000')
-    """
-    try:
-        text = key.decode()
-    except UnicodeDecodeError:
-        text = ""
-    return text if text and text.isprintable() else f"0x{key.hex()}"
 
 
 def _time(ms: int) -> str:

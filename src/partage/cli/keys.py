@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from partage.cli.consoles import name, out, write_json
+from partage.cli.key_spread import Asked, spread
 
 if TYPE_CHECKING:
     from partage.keys.agreement import Agreement
@@ -17,6 +19,55 @@ _KEYS = 2000
 
 
 def keys(
+    where: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="INPUT", show_default=False,
+            help="Parquet, CSV or JSON (file or folder), a Delta table, or kafka://host:port/topic.",
+        ),
+    ] = None,
+    *,
+    key: Annotated[
+        str | None, typer.Option("--key", "-k", help="Column that becomes the key.",
+                                 show_default=False)
+    ] = None,
+    partitions: Annotated[
+        str, typer.Option("--partitions", "-p", metavar="N,N,...", help="Partition counts.")
+    ] = "6,12,24,48",
+    partitioner: Annotated[
+        str, typer.Option("--partitioner", help="Who places the keys: see --list.")
+    ] = "murmur2",
+    serializer: Annotated[
+        str | None,
+        typer.Option("--serializer", show_default=False,
+                     help="How numbers become bytes: string, short, int, long, float, double."),
+    ] = None,
+    value: Annotated[
+        str | None, typer.Option("--value", help="Column whose bytes count too.",
+                                 show_default=False)
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option("--time", help="Column of times: load by hour.",
+                                 show_default=False)
+    ] = None,
+    top: Annotated[int, typer.Option("--top", min=1, max=10_000, help="Hottest keys told.")] = 10,
+    max_share: Annotated[
+        float | None,
+        typer.Option("--max-share", min=0.0, max=1.0, show_default=False,
+                     help="Find the fewest partitions that keep the hottest within this share."),
+    ] = None,
+    max_rate: Annotated[
+        float | None,
+        typer.Option("--max-rate", min=0.0, show_default=False,
+                     help="The same in records per second of the hottest; needs --time."),
+    ] = None,
+    approximate: Annotated[
+        bool, typer.Option("--approximate", help="Drop rare keys early: faster, counts may be low.")
+    ] = False,
+    to: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder for tables and a page.",
+                                  show_default=False)
+    ] = None,
     who_agrees: Annotated[
         bool, typer.Option("--who-agrees", help="Run all partitioners on the same keys.")
     ] = False,
@@ -24,11 +75,21 @@ def keys(
         bool, typer.Option("--list", help="List the partitioners and what each equals.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """Which partition a key goes to, and which clients agree on it.
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+) -> None:  # fmt: skip
+    """How keys spread over partitions, what a change of the count moves, and which clients agree.
 
-    Two clients that put one key into two partitions break every join between their topics. The
-    table is found by running them all on the same keys, at several counts of partitions.
+    For each partition count: records and bytes by partition, the hottest keys, and the share
+    below which no count can bring the hottest partition. For each change: the keys that move.
+
+        partage keys flights.parquet --key tailnum --partitions 6,12,24
+
+        partage keys orders/ --key id --serializer long --time created --max-share 0.1 --out spread
+
+        partage keys kafka://broker:9092/orders --partitions 12,48
+
+    Two clients that put one key into two partitions break every join between their topics. Who
+    agrees with whom is found by running them all on the same keys, at several counts:
 
         partage keys --who-agrees
 
@@ -38,8 +99,22 @@ def keys(
         _who_agrees(as_json)
     elif partitioners:
         _list(as_json)
+    elif where is None:
+        raise typer.BadParameter("give an INPUT, or say --who-agrees or --partitioners")
     else:
-        raise typer.BadParameter("say what: --who-agrees or --list")
+        if key is None and not where.startswith("kafka://"):
+            raise typer.BadParameter("which column is the key?", param_hint="--key")
+        asked = Asked(where, key or "key", value, time, _numbers(partitions), partitioner,
+                      serializer, top, max_share, max_rate, approximate)  # fmt: skip
+        spread(asked, to=to, as_json=as_json, quiet=quiet)
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise typer.BadParameter("whole numbers with commas between: 6,12",
+                                 param_hint="--partitions") from None  # fmt: skip
 
 
 def _list(as_json: bool) -> None:

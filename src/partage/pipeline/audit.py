@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from partage.errors import InvalidConfigError
 from partage.keys.audit import Broken, Side, broken_joins, who_wrote
+from partage.pipeline.failures import jvm_watched
 from partage.pipeline.key_pairs import PAIRS_DDL, Pairing
 from partage.pipeline.progress import Progress, Stages
 from partage.pipeline.subscribed import Together, read_together
+from partage.pipeline.told_by_workers import told_by_workers
 from partage.pipeline.topic_judging import (
     JUDGED_DDL,
     at_level,
@@ -127,7 +129,9 @@ def audit_topics(
         source = open_topics(where)
     with ExitStack() as opened:
         with stages.stage("start Spark"):
+            opened.enter_context(jvm_watched())
             running = opened.enter_context(session(spark))
+            opened.enter_context(told_by_workers())
         return _audited(running, source, topics, joins, stages)
 
 

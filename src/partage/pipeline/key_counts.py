@@ -269,10 +269,21 @@ def _millis(column: pa.Array, name: str) -> _Longs:
 
     try:
         if types.is_string(column.type) or types.is_large_string(column.type):
-            column = compute.cast(column, pa.timestamp("ms"))
+            column = _parsed(column)
         if types.is_timestamp(column.type) or types.is_date(column.type):
             column = compute.cast(column, pa.timestamp("ms"), safe=False)
         found = compute.cast(column, pa.int64(), safe=False)
     except pa.ArrowException as e:
         raise InvalidConfigError("--time", f"is no time ({e})", name) from None
     return np.asarray(found.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+
+
+def _parsed(column: pa.Array) -> pa.Array:
+    """Text as times: with a zone, or without one as UTC."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    try:
+        return compute.cast(column, pa.timestamp("ms"))
+    except pa.ArrowInvalid:
+        return compute.cast(column, pa.timestamp("ms", tz="UTC"))

@@ -7,10 +7,9 @@ shuffle; the second job sums them and finds the hottest, the moved, and the smal
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +17,22 @@ import numpy as np
 
 from partage.errors import InvalidConfigError
 from partage.keys.skew import Load, Moves, load_of
-from partage.pipeline.key_counts import COUNTS_DDL, Counting, Kind, Spec
-from partage.pipeline.key_sources import KeySource, Piece, open_source, read_piece
+from partage.pipeline.failures import jvm_watched
+from partage.pipeline.key_counts import COUNTS_DDL, Kind, Spec
+from partage.pipeline.key_sources import KeySource, open_source
+from partage.pipeline.key_workers import (
+    LOADS_DDL,
+    MERGED_DDL,
+    TOLD_DDL,
+    Told,
+    count_batches,
+    loads_in,
+    merge,
+    read_and_count,
+    told_of,
+)
 from partage.pipeline.progress import Progress, Stages
+from partage.pipeline.told_by_workers import told_by_workers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,9 +49,6 @@ _TASKS_PER_CORE = 4
 _TRIED_AT_ONCE = 64
 #: The largest partition count that is tried for a limit on the hottest partition.
 _LARGEST_TRIED = 10_000
-
-_MERGED_DDL = "key binary, records bigint, bytes bigint"
-_TOLD_DDL = "what int, a int, b int, key binary, records bigint, bytes bigint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +106,7 @@ def analyse_keys(
     serializer: str | None = None,
     top: int = 10,
     max_share: float | None = None,
+    max_rate: float | None = None,
     approximate: bool = False,
     spark: SparkSession | None = None,
     progress: Progress | None = None,
@@ -112,6 +122,7 @@ def analyse_keys(
         top: how many of the hottest keys are told.
         max_share: the share of all keyed records which the hottest partition may have; the
             smallest count that keeps to it is looked for.
+        max_rate: the same in records per second, over the busiest hour; needs a column of times.
         approximate: drop rare keys in the workers; ``low_by`` says by how much counts may be low.
         spark: a session of yours; None starts one in this process.
         progress: called with (stage, done, total).
@@ -123,14 +134,45 @@ def analyse_keys(
     from partage.pipeline.session import session
 
     spec = Spec(columns, partitioner, _counts(counts), serializer, approximate)
+    limits = _Limits(max_share, max_rate)
+    _expect_limits(limits, columns, where)
     stages = Stages(progress)
     with stages.stage("check"):
         _expect_keyed(partitioner)
         source = open_source(where, columns)
     with ExitStack() as opened:
         with stages.stage("start Spark"):
+            opened.enter_context(jvm_watched())
             running = opened.enter_context(session(spark))
-        return _analysed(running, source, spec, top=top, max_share=max_share, stages=stages)
+            opened.enter_context(told_by_workers())
+        return _analysed(running, source, spec, top=top, limits=limits, stages=stages)
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """What the hottest partition may have."""
+
+    share: float | None
+    rate: float | None
+
+    def share_of(self, found: KeysFound) -> float | None:
+        """Both as a share: a rate by the records of the busiest hour, as if keys were the same."""
+        if self.rate is None or not found.hours:
+            return self.share
+        busiest = max(total for *_, total in found.hours) / 3600
+        share = min(1.0, self.rate / busiest) if busiest else 1.0
+        return share if self.share is None else min(share, self.share)
+
+
+def _expect_limits(limits: _Limits, columns: Columns, where: str) -> None:
+    if limits.share is not None and not 0 < limits.share <= 1:
+        raise InvalidConfigError("--max-share", "must be above 0 and at most 1", limits.share)
+    if limits.rate is None:
+        return
+    if not limits.rate > 0:
+        raise InvalidConfigError("--max-rate", "must be above 0", limits.rate)
+    if columns.time is None and not where.startswith("kafka://"):
+        raise InvalidConfigError("--max-rate", "needs a column of times: --time", limits.rate)
 
 
 def _counts(counts: Sequence[int]) -> tuple[int, ...]:
@@ -155,15 +197,16 @@ def _analysed(
     spec: Spec,
     *,
     top: int,
-    max_share: float | None,
+    limits: _Limits,
     stages: Stages,
 ) -> KeysFound:
-    found = KeysFound(max_share=max_share)
+    found = KeysFound()
     counted = _counted(spark, source, spec).persist()
     try:
         with stages.stage("count", spark):
             small = counted.where(f"kind <> {int(Kind.KEY)}").toArrow()
         _fill(found, small, spec)
+        found.max_share = limits.share_of(found)
         with stages.stage("keys", spark):
             _keys(found, _merged(spark, counted), spec, top)
     finally:
@@ -177,7 +220,7 @@ def _keys(found: KeysFound, merged: DataFrame, spec: Spec, top: int) -> None:
     if limited:
         merged = merged.persist()
     try:
-        rows = merged.mapInArrow(partial(_told_of, spec, top), _TOLD_DDL).toArrow().to_pylist()
+        rows = merged.mapInArrow(partial(told_of, spec, top), TOLD_DDL).toArrow().to_pylist()
         _fill_keys(found, rows, spec, top)
         if limited:
             _smallest(found, merged, spec)
@@ -190,43 +233,21 @@ def _counted(spark: SparkSession, source: KeySource, spec: Spec) -> DataFrame:
     if source.pieces:
         tasks = max(1, _TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
         count = min(tasks, len(source.pieces))
-        work = partial(_read_and_count, spec, source.pieces, count)
+        work = partial(read_and_count, spec, source.pieces, count)
         return spark.range(0, count, 1, count).mapInArrow(work, COUNTS_DDL)
     frame = source.frame(spark)
-    return frame.mapInArrow(partial(_count, Spec(source.columns, *_rest(spec))), COUNTS_DDL)
+    return frame.mapInArrow(partial(count_batches, Spec(source.columns, *_rest(spec))), COUNTS_DDL)
 
 
 def _rest(spec: Spec) -> tuple[Any, ...]:
     return spec.partitioner, spec.counts, spec.serializer, spec.approximate
 
 
-def _read_and_count(
-    spec: Spec, pieces: Sequence[Piece], tasks: int, numbers: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Runs in a worker: reads every ``tasks``-th piece."""
-    counting = Counting(spec)
-    for batch in numbers:
-        for number in batch.column(0).to_pylist():
-            for piece in pieces[number::tasks]:
-                for rows in read_piece(piece, spec.columns):
-                    counting.add(rows)
-    yield from counting.rows()
-
-
-def _count(spec: Spec, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Runs in a worker: what Spark has read."""
-    counting = Counting(spec)
-    for batch in batches:
-        if batch.num_rows:
-            counting.add(batch)
-    yield from counting.rows()
-
-
 def _fill(found: KeysFound, small: pa.Table, spec: Spec) -> None:
     """What the first job returned, summed over its tasks."""
     keys = ["kind", "n", "hour", "partition"]
     sums = small.group_by(keys).aggregate([("records", "sum"), ("bytes", "sum")])
-    columns = {name: sums[name].to_numpy() for name in sums.column_names}
+    columns = {name: sums[name].fill_null(-1).to_numpy() for name in sums.column_names}
     kind, n = columns["kind"], columns["n"]
     records, size = columns["records_sum"], columns["bytes_sum"]
     found.nulls = int(records[kind == Kind.NULLS].sum())
@@ -264,78 +285,24 @@ def _merged(spark: SparkSession, counted: DataFrame) -> DataFrame:
     """One row a distinct key, each key's counts come together in one task."""
     keys = counted.where(f"kind = {int(Kind.KEY)}").select("key", "records", "bytes")
     tasks = max(2, 2 * spark.sparkContext.defaultParallelism)
-    return keys.repartition(tasks, "key").mapInArrow(_merge, _MERGED_DDL)
-
-
-def _merge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Runs in a worker: Arrow adds up, which is several times faster than rows in the JVM."""
-    import pyarrow as pa
-
-    held = list(batches)
-    if held:
-        table = pa.Table.from_batches(held).group_by("key", use_threads=False)
-        sums = table.aggregate([("records", "sum"), ("bytes", "sum")])
-        yield from sums.rename_columns(["key", "records", "bytes"]).to_batches(100_000)
-
-
-class _Told(IntEnum):
-    """What a row of the second job is."""
-
-    HOT = 0
-    MOVED = 1  # keys that the change from a to b moves
-    KEYS = 2  # distinct keys
-
-
-def _told_of(spec: Spec, top: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Runs in a worker: the hottest of its keys, how many each change moves, how many there are."""
-    import pyarrow as pa
-
-    keys, moved = 0, dict.fromkeys(spec.changes, 0)
-    hot: list[tuple[int, bytes, int]] = []
-    for batch in batches:
-        records, size = (batch.column(i).to_numpy() for i in (1, 2))
-        keys += batch.num_rows
-        first = np.argsort(-records, kind="stable")[:top]
-        least = records[first[-1]]
-        tied = np.flatnonzero(records >= least).tolist()  # ties at the end are decided by key
-        hot += [(-int(records[i]), batch.column(0)[i].as_py(), int(size[i])) for i in tied]
-        hot = sorted(hot)[:top]
-        if not spec.approximate:
-            placed = {n: _place(spec, batch.column(0), n) for n in spec.counts}
-            for before, after in moved:
-                moved[before, after] += int((placed[before] != placed[after]).sum())
-    rows = [
-        *((_Told.HOT, 0, 0, key, -records, size) for records, key, size in hot),
-        *((_Told.MOVED, a, b, None, count, 0) for (a, b), count in moved.items()),
-        (_Told.KEYS, 0, 0, None, keys, 0),
-    ]
-    kinds = (pa.int32(), pa.int32(), pa.int32(), pa.binary(), pa.int64(), pa.int64())
-    columns = [pa.array(c, t) for c, t in zip(zip(*rows, strict=True), kinds, strict=True)]
-    yield pa.RecordBatch.from_arrays(columns, names=[c.split()[0] for c in _TOLD_DDL.split(", ")])
+    return keys.repartition(tasks, "key").mapInArrow(merge, MERGED_DDL)
 
 
 def _fill_keys(found: KeysFound, rows: list[dict[str, Any]], spec: Spec, top: int) -> None:
     keyed = max(1, found.records - found.nulls)
-    hot = sorted((-r["records"], r["key"], r["bytes"]) for r in rows if r["what"] == _Told.HOT)
+    hot = sorted((-r["records"], r["key"], r["bytes"]) for r in rows if r["what"] == Told.HOT)
     found.hottest = [HotKey(key, -less, size, -less / keyed) for less, key, size in hot[:top]]
     found.floor = found.hottest[0].share if found.hottest else 0.0
     if spec.approximate:
         return
-    found.distinct = sum(r["records"] for r in rows if r["what"] == _Told.KEYS)
+    found.distinct = sum(r["records"] for r in rows if r["what"] == Told.KEYS)
     moved = dict.fromkeys(spec.changes, 0)
     for r in rows:
-        if r["what"] == _Told.MOVED:
+        if r["what"] == Told.MOVED:
             moved[r["a"], r["b"]] += r["records"]
     found.moves = [
         replace(m, keys=found.distinct, moved_keys=moved[m.before, m.after]) for m in found.moves
     ]
-
-
-def _place(spec: Spec, keys: pa.Array, partitions: int) -> Any:
-    from partage.keys import partition_for
-
-    found = partition_for(keys, partitions=partitions, partitioner=spec.partitioner)
-    return found.to_numpy(zero_copy_only=False)
 
 
 def _smallest(found: KeysFound, merged: DataFrame, spec: Spec) -> None:
@@ -361,28 +328,8 @@ def _smallest(found: KeysFound, merged: DataFrame, spec: Spec) -> None:
 
 def _fullest(merged: DataFrame, spec: Spec, counts: range) -> dict[int, int]:
     """Partition count -> records of its fullest partition."""
-    work = partial(_loads_in, spec, counts)
-    rows = merged.mapInArrow(work, "n int, partition int, records bigint").toArrow()
+    work = partial(loads_in, spec, counts)
+    rows = merged.mapInArrow(work, LOADS_DDL).toArrow()
     sums = rows.group_by(["n", "partition"]).aggregate([("records", "sum")])
     most = sums.group_by("n").aggregate([("records_sum", "max")])
     return dict(zip(most["n"].to_pylist(), most["records_sum_max"].to_pylist(), strict=True))
-
-
-def _loads_in(
-    spec: Spec, counts: range, batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Runs in a worker: its share of the records of each partition at each count."""
-    import pyarrow as pa
-
-    loads = {n: np.zeros(n, np.int64) for n in counts}
-    for batch in batches:
-        records = batch.column(1).to_numpy()
-        for n in counts:
-            loads[n] += np.bincount(_place(spec, batch.column(0), n), records, n).astype(np.int64)
-    for n, load in loads.items():
-        used = np.flatnonzero(load)
-        yield pa.RecordBatch.from_arrays(
-            [pa.array(np.full(len(used), n, np.int32)), pa.array(used.astype(np.int32)),
-             pa.array(load[used])],
-            names=["n", "partition", "records"],
-        )  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from uuid import UUID
 
 __all__ = ["READINGS", "canonical"]
 
@@ -41,7 +40,10 @@ def _number(size: int) -> Callable[[bytes], _Meaning]:
 
 
 def _uuid(key: bytes) -> _Meaning:
-    return str(UUID(bytes=key)) if len(key) == 16 else None
+    if len(key) != 16:
+        return None
+    digits = key.hex()
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
 def _framed(key: bytes) -> _Meaning:

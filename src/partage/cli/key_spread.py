@@ -1,0 +1,270 @@
+"""The answer of `partage keys INPUT`: on the terminal, as JSON, and as tables."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from partage.cli.consoles import name, out, write_json
+from partage.cli.working import working
+from partage.errors import InvalidConfigError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from partage.pipeline.keys import KeysFound
+
+__all__ = ["Asked", "shown", "spread"]
+
+_HOURS_TOLD = 5
+_PAGE = "keys.html"
+_STAGES = {
+    "check": "looking at the input",
+    "start Spark": "starting Spark in this process",
+    "count": "reading, hashing and counting keys",
+    "keys": "adding up each key",
+}
+
+
+class Asked(NamedTuple):
+    """What the command was given; see `partage.pipeline.keys.analyse_keys`."""
+
+    where: str
+    key: str
+    value: str | None
+    time: str | None
+    partitions: list[int]
+    partitioner: str
+    serializer: str | None
+    top: int
+    max_share: float | None
+    max_rate: float | None
+    approximate: bool
+
+
+def spread(asked: Asked, *, to: Path | None, as_json: bool, quiet: bool) -> None:
+    """Run it, print it, and write tables and page where a folder was given.
+
+    Raises:
+        PartageError: the input or a setting cannot be used.
+    """
+    from partage.pipeline.key_sources import Columns
+    from partage.pipeline.keys import analyse_keys
+
+    with working(_STAGES, quiet=quiet or as_json) as progress:
+        found = analyse_keys(
+            asked.where, Columns(asked.key, asked.value, asked.time), asked.partitions,
+            partitioner=asked.partitioner, serializer=asked.serializer, top=asked.top,
+            max_share=asked.max_share, max_rate=asked.max_rate, approximate=asked.approximate,
+            progress=progress,
+        )  # fmt: skip
+    if to is not None:
+        write_tables(found, to)
+        _write_page(found, to / _PAGE, asked)
+    if as_json:
+        write_json(_as_json(found), indent=1)
+        return
+    print_found(found)
+    if to is not None:
+        out().print(name(f"tables and page   {to / _PAGE}", "bold"), soft_wrap=True)
+
+
+def _write_page(found: KeysFound, path: Path, asked: Asked) -> None:
+    from partage.report.keys import write_keys_page
+
+    loads = {
+        n: list(zip(partition.tolist(), records.tolist(), strict=True))
+        for n, (partition, records, _) in found.by_partition.items()
+    }
+    write_keys_page(
+        _as_json(found), loads, path, title=f"{asked.where}, column {asked.key}",
+        partitioner=asked.partitioner, advice=_advice(found) if found.hottest else [_NO_KEY],
+        shown=[shown(hot.key) for hot in found.hottest],
+    )  # fmt: skip
+
+
+_NO_KEY = "No record has a key: the producer's partitioner spreads them as it likes."
+
+
+def shown(key: bytes) -> str:
+    """A key as one reads it: text where it is text, else its bytes in hex.
+
+    >>> shown(b"veh-1"), shown(bytes(4)), shown(b"")
+    ('veh-1', '0x00000000', "''")
+    """
+    try:
+        text = key.decode()
+    except UnicodeDecodeError:
+        return f"0x{key.hex()}"
+    if not text:
+        return "''"
+    return text if text.isprintable() else f"0x{key.hex()}"
+
+
+def print_found(found: KeysFound) -> None:
+    """What a person wants to know, in this order: spread, hot keys, changes, hours, advice."""
+    console = out()
+    keyed = found.records - found.nulls
+    console.print(name(_head(found), "bold"), soft_wrap=True)
+    if not keyed:
+        console.print(_NO_KEY, soft_wrap=True)
+        return
+    console.print(_loads(found))
+    console.print(_hot(found))
+    if found.low_by:
+        console.print(f"approximate: a count may be low by up to {found.low_by:,} records")
+    if found.moves:
+        console.print(_moves(found))
+    if found.hours:
+        console.print(_hours(found))
+    for line in _advice(found):
+        console.print(name(line), soft_wrap=True)
+
+
+def _head(found: KeysFound) -> str:
+    keys = "" if found.distinct is None else f"{found.distinct:,} keys, "
+    without = f", {found.nulls:,} records without a key" if found.nulls else ""
+    return f"{keys}{found.records:,} records{without}"
+
+
+def _table(title: str, *columns: str) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left",
+                  title_style="bold")  # fmt: skip
+    for i, column in enumerate(columns):
+        table.add_column(
+            column, justify="left" if not i else "right", overflow="fold", min_width=len(column)
+        )
+    return table
+
+
+def _loads(found: KeysFound) -> Table:
+    table = _table("spread", "partitions", "hottest", "share", "even", "most / mean",
+                   "most bytes", "empty")  # fmt: skip
+    for n, load in found.loads.items():
+        table.add_row(
+            f"{n:,}", f"{load.hottest}", f"{load.share:.1%}", f"{load.even:.1%}",
+            f"{load.spread:.2f}", f"{found.bytes[n][0]:,}",
+            f"{load.empty:,}" if load.empty else "",
+        )  # fmt: skip
+    return table
+
+
+def _hot(found: KeysFound) -> Table:
+    table = _table("hottest keys", "key", "records", "bytes", "share")
+    for hot in found.hottest:
+        table.add_row(name(shown(hot.key)), f"{hot.records:,}", f"{hot.bytes:,}",
+                      f"{hot.share:.2%}")  # fmt: skip
+    return table
+
+
+def _moves(found: KeysFound) -> Table:
+    table = _table("changing the count", "from → to", "keys that move", "records of these")
+    for m in found.moves:
+        keys = f"{m.moved_keys:,} ({m.moved_keys / m.keys:.1%})" if m.keys > 0 else "not counted"
+        share = m.moved_records / m.records if m.records else 0.0
+        table.add_row(f"{m.before:,} → {m.after:,}", keys, f"{share:.1%}")
+    return table
+
+
+def _hours(found: KeysFound) -> Table:
+    """The hours in which one partition got most records, for each count."""
+    table = _table("busiest hours", "hour (UTC)", "partitions", "hottest", "its records", "of all")
+    for n in found.loads:
+        mine = [h for h in found.hours if h[0] == n]
+        for _, hour, partition, most, total in sorted(mine, key=lambda h: h[3], reverse=True)[
+            :_HOURS_TOLD
+        ]:
+            when = datetime.fromtimestamp(hour / 1000, timezone.utc)
+            table.add_row(f"{when:%Y-%m-%d %H:%M}", f"{n:,}", f"{partition}", f"{most:,}",
+                          f"{most / total:.1%}")  # fmt: skip
+    return table
+
+
+def _advice(found: KeysFound) -> list[str]:
+    hot = found.hottest[0]
+    lines = [
+        f"No partition count can bring the hottest partition below {found.floor:.2%}: key "
+        f"{shown(hot.key)} alone is that much."
+    ]
+    if found.moves:
+        lines.append(
+            "A key that moves has its older records in one partition and its newer ones in "
+            "another: their order is broken, and so is every join."
+        )
+    if found.max_share is not None:
+        limit = f"{found.max_share:.1%}"
+        if found.smallest is not None:
+            lines.append(f"{found.smallest:,} partitions are the fewest that keep the hottest one "
+                         f"within {limit}.")  # fmt: skip
+        elif found.tried == 0:
+            lines.append(f"No partition count keeps the hottest one within {limit}.")
+        elif found.tried is None:
+            lines.append(f"Which count keeps within {limit} needs an exact run.")
+        else:
+            lines.append(f"No partition count up to {found.tried:,} keeps within {limit}.")
+    return lines
+
+
+def _as_json(found: KeysFound) -> dict[str, Any]:
+    """The same as plain data; keys in hex, shares from 0 to 1, times in milliseconds UTC."""
+    return {
+        "records": found.records, "without_key": found.nulls, "keys": found.distinct,
+        "spread": [
+            asdict(load) | {"most_bytes": found.bytes[n][0], "mean_bytes": found.bytes[n][1]}
+            for n, load in found.loads.items()
+        ],
+        "hottest": [asdict(h) | {"key": h.key.hex()} for h in found.hottest],
+        "low_by": found.low_by, "floor": found.floor,
+        "changes": [asdict(m) for m in found.moves],
+        "hours": [
+            {"partitions": n, "hour_ms": hour, "hottest": p, "most": most, "records": total}
+            for n, hour, p, most, total in found.hours
+        ],
+        "max_share": found.max_share, "smallest": found.smallest, "tried": found.tried,
+    }  # fmt: skip
+
+
+def write_tables(found: KeysFound, folder: Path) -> None:
+    """Parquet of ``spread``, ``hottest``, ``changes`` and ``hours``, and ``keys.json``.
+
+    Raises:
+        InvalidConfigError: the folder cannot be written.
+    """
+    import json
+
+    import numpy as np
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    columns: dict[str, list[Any]] = {"partitions": [], "partition": [], "records": [], "bytes": []}
+    for n, (partition, records, size) in found.by_partition.items():
+        columns["partitions"].append(np.full(len(partition), n, np.int64))
+        for column, values in zip(("partition", "records", "bytes"), (partition, records, size),
+                                  strict=True):  # fmt: skip
+            columns[column].append(values)
+    spread = {name_: np.concatenate(parts) for name_, parts in columns.items()}
+    whole = _as_json(found)
+    tables = {
+        "spread": pa.table(spread),
+        "hottest": pa.table({
+            "key": pa.array([h.key for h in found.hottest], pa.binary()),
+            "records": pa.array([h.records for h in found.hottest], pa.int64()),
+            "bytes": pa.array([h.bytes for h in found.hottest], pa.int64()),
+        }),
+        "changes": pa.Table.from_pylist(whole["changes"]) if whole["changes"] else None,
+        "hours": pa.Table.from_pylist(whole["hours"]) if whole["hours"] else None,
+    }  # fmt: skip
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for title, table in tables.items():
+            if table is not None:
+                parquet.write_table(table, folder / f"{title}.parquet")
+        (folder / "keys.json").write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+    except OSError as e:
+        reason = e.strerror or str(e)
+        raise InvalidConfigError("--out", f"cannot be written ({reason})", str(folder)) from None
