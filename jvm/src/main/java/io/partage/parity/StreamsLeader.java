@@ -37,7 +37,6 @@ import org.apache.kafka.streams.processor.internals.assignment.ClientState;
 import org.apache.kafka.streams.processor.internals.assignment.HighAvailabilityTaskAssignor;
 import org.apache.kafka.streams.processor.internals.assignment.RackAwareTaskAssignor;
 import org.apache.kafka.streams.state.HostInfo;
-import org.slf4j.helpers.NOPLogger;
 
 /**
  * From members to every consumer's assignment: Kafka's partition grouper, client states, the high
@@ -132,7 +131,8 @@ public final class StreamsLeader {
                                    Set<TaskId> stateful, Set<TopicPartition> owned) throws Exception {
         ObjectNode answer = JsonLines.JSON.createObjectNode();
         StreamsPartitionAssignor leader = new StreamsPartitionAssignor();
-        set(leader, "log", NOPLogger.NOP_LOGGER);
+        // A logger that says nothing; the library is there when this runs, not when it is compiled.
+        set(leader, "log", Class.forName("org.slf4j.helpers.NOPLogger").getField("NOP_LOGGER").get(null));
         set(leader, "assignmentListener", (AssignmentListener) stable -> answer.put("stable", stable));
         Map<HostInfo, Set<TopicPartition>> hosts = new HashMap<>();
         Map<HostInfo, Set<TopicPartition>> standbyHosts = new HashMap<>();
