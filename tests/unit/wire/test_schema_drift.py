@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 
 import pytest
@@ -12,7 +13,11 @@ from partage.wire.messages import MESSAGES
 from partage.wire.schema import NOT_GIVEN
 
 PLACE = "common/message/"
-GROUP_COORDINATOR, CLIENTS = "kafka-group-coordinator-4.3.1.jar", "kafka-clients-4.3.1.jar"
+JARS = (
+    "kafka-group-coordinator-4.3.1.jar",
+    "kafka-clients-4.3.1.jar",
+    "kafka-streams-4.3.1.jar",
+)
 # The sticky assignor builds its layout in code; its vectors are the test of that.
 WITHOUT_JSON = {"StickyAssignorUserData"}
 
@@ -22,7 +27,7 @@ def definitions():
     """Kafka's definitions by file name; builds the class path if it is not there yet."""
     jvm.jvm_classpath()
     found = {}
-    for jar in (GROUP_COORDINATOR, CLIENTS):
+    for jar in JARS:
         with zipfile.ZipFile(jvm.TARGET / "lib" / jar) as packed:
             for name in packed.namelist():
                 if name.startswith(PLACE) and name.endswith(".json"):
@@ -32,9 +37,9 @@ def definitions():
 
 
 def _parsed(text):
-    """Kafka's JSON has lines of comment."""
-    lines = [line for line in text.splitlines() if not line.lstrip().startswith("//")]
-    return json.loads("\n".join(lines))
+    """Kafka's JSON has lines of comment, and comments at the ends of lines."""
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith(("//", "/*"))]
+    return json.loads("\n".join(re.sub(r"\s// .*", "", line) for line in lines))
 
 
 def _kafkas_field(field):
@@ -46,7 +51,8 @@ def _kafkas_field(field):
         "tag": field.get("tag"),
         "tagged": field.get("taggedVersions", "none"),
         "default": _number(field.get("default", NOT_GIVEN)),
-        "ignorable": field.get("ignorable", False),
+        # SubscriptionInfoData.json has the word as a string.
+        "ignorable": field.get("ignorable", False) in (True, "true"),
         "zero_copy": field.get("zeroCopy", False),
         "fields": [_kafkas_field(one) for one in field.get("fields", ())],
     }

@@ -14,6 +14,7 @@ from partage.wire.messages import (
     share_group,
     sticky,
     streams_group,
+    streams_info,
 )
 from partage.wire.messages.consumer_group import CONSUMER_GROUP_METADATA_VALUE
 from partage.wire.messages.consumer_protocol import (
@@ -21,6 +22,7 @@ from partage.wire.messages.consumer_protocol import (
     CONSUMER_PROTOCOL_SUBSCRIPTION,
 )
 from partage.wire.messages.sticky import STICKY_ASSIGNOR_USER_DATA
+from partage.wire.messages.streams_info import SUBSCRIPTION_INFO_DATA
 from partage.wire.schema import Message
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "KEYS",
     "MESSAGES",
     "STICKY_ASSIGNOR_USER_DATA",
+    "SUBSCRIPTION_INFO_DATA",
     "VALUES",
 ]
 
@@ -41,6 +44,7 @@ _MODULES = (
     consumer_group,
     share_group,
     streams_group,
+    streams_info,
 )
 
 MESSAGES: tuple[Message, ...] = tuple(
