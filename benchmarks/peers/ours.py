@@ -47,7 +47,6 @@ def main():
     answer["built_nanos"], _ = timed(lambda: plan(held), fewer, answer["built_cpu_nanos"])
     separate = lists_of(spec, separate=True)
     answer["separate_nanos"], _ = timed(lambda: plan(grouped(separate)), fewer)
-    del separate
     answer["dict_nanos"], _ = timed(made.to_dict, fewer)
     settled = made.settled()
     write(settled.owner.tolist(), path)

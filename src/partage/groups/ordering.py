@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,21 +26,31 @@ def string_hashes(names: Sequence[str]) -> list[int]:
     """
     if len(names) < _WORTH_COLUMNS:
         return [string_hash(name) for name in names]
-    encoded = [name.encode("utf-16-le", "surrogatepass") for name in names]
-    units = np.frombuffer(b"".join(encoded), dtype="<u2").astype(np.uint32)
-    length = np.array([len(one) // 2 for one in encoded], np.int64)
+    units, length = _units(names)
     by_length = np.argsort(-length, kind="stable")
     start = (np.cumsum(length) - length)[by_length]
-    length = length[by_length]
+    # Longest first: those that still have a unit in a column are a prefix.
+    longest = int(length[by_length[0]])
+    alive = len(names) - np.searchsorted(np.sort(length), np.arange(longest), side="right")
     value = np.zeros(len(names), np.uint32)
-    for column in range(int(length[0])):
-        # Longest first: those that still have a unit in this column are a prefix.
-        alive = int(np.searchsorted(-length, -column, side="left"))
-        value[:alive] = value[:alive] * np.uint32(31) + units[start[:alive] + column]
+    for column, n in enumerate(alive.tolist()):
+        value[:n] *= np.uint32(31)
+        value[:n] += units[start[:n] + column]
     out = np.empty(len(names), np.uint32)
     out[by_length] = value
     hashes: list[int] = out.view(np.int32).tolist()
     return hashes
+
+
+def _units(names: Sequence[str]) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]:
+    """UTF-16 units of names, one after the other, and how many each has."""
+    text = "".join(names)
+    if text.isascii():
+        raw = text.encode("ascii")
+        return np.frombuffer(raw, np.uint8), np.array(list(map(len, names)), np.int64)
+    encoded = [name.encode("utf-16-le", "surrogatepass") for name in names]
+    length = np.array([len(one) // 2 for one in encoded], np.int64)
+    return np.frombuffer(b"".join(encoded), dtype="<u2"), length
 
 
 def as_mapped(names: Sequence[str]) -> list[int]:

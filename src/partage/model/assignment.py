@@ -214,9 +214,8 @@ class Plan(Assignment):
     certificate: object = None
 
     def __post_init__(self) -> None:
-        given = np.zeros(self.index.partitions, bool)
-        given[self.partition] = True
-        if np.count_nonzero(given) < len(self.partition):
+        # What has two owners is with one of them here. Owners are mostly asked for later anyway.
+        if np.count_nonzero(self.owner >= 0) < len(self.partition):
             twice = np.flatnonzero(np.bincount(self.partition) > 1).tolist()
             raise PlanInvariantError([_twice(self.index.name(p)) for p in twice])
 

@@ -15,6 +15,9 @@ from partage.model.index import Int32Array
 
 __all__ = ["Answer", "runs_of"]
 
+#: With more partitions a member than this, a slice a member is cheaper than a step a partition.
+_LONG_RUN = 100
+
 
 @dataclass(frozen=True, eq=False)
 class Answer:
@@ -60,20 +63,29 @@ class Answer:
 
 
 def runs_of(
-    parts: Sequence[tuple[Int32Array, Sequence[int], Sequence[int]]], members: int
+    parts: Sequence[tuple[Int32Array, NDArray[np.int64], NDArray[np.int64]]], members: int
 ) -> tuple[Int32Array, Int32Array]:
     """CSR by member from arrays that hold each member's share as one run.
 
-    Each part is an array and the begin and end of every member's run in it. Slices are
-    cheaper than sorting a million entries by owner.
+    Each part is an array and the begin and end of every member's run in it; runs do not
+    overlap, and leave nothing out. No sort: long runs are copied one by one, short ones all
+    together.
     """
-    sizes = np.zeros(members, np.int64)
-    for _, begin, end in parts:
-        sizes += np.asarray(end, np.int64) - np.asarray(begin, np.int64)
+    sizes = sum((end - begin for _, begin, end in parts), np.zeros(members, np.int64))
     start = np.zeros(members + 1, np.int32)
     np.cumsum(sizes, out=start[1:])
-    by_part = [
-        [values[a:b] for a, b in zip(begin, end, strict=True)] for values, begin, end in parts
-    ]
-    pieces = [one for one in chain.from_iterable(zip(*by_part, strict=True)) if len(one)]
-    return start, np.concatenate(pieces) if pieces else np.zeros(0, np.int32)
+    if int(start[-1]) > _LONG_RUN * members:
+        by_part = [
+            [values[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
+            for values, begin, end in parts
+        ]
+        return start, np.concatenate(list(chain.from_iterable(zip(*by_part, strict=True))))
+    out = np.empty(int(start[-1]), np.int32)
+    place = start[:-1].astype(np.int64)
+    for values, begin, end in parts:
+        # In the order of the runs each value's way is that of its run.
+        order = np.argsort(begin + end)
+        ways = np.repeat((place - begin)[order].astype(np.int32), (end - begin)[order])
+        out[ways + np.arange(len(values), dtype=np.int32)] = values
+        place += end - begin
+    return start, out

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.groups.server.answer import Answer, runs_of
+from partage.groups.server.claim_steps import larger_quotas
 from partage.groups.server.refusals import CoordinatorRefusal
 from partage.groups.server.spec import GroupSpec
 from partage.groups.server.walks import copied_order, walk_copied_sets, walk_maps
@@ -30,23 +31,20 @@ def homogeneous(spec: GroupSpec) -> Answer:
     topics = _topics(spec)
     if not len(topics):
         return Answer.nothing(spec)
-    _, partition = spec.partitions_of(topics)
     had = _Had.of(spec, topics)
-    kept, missing = _quotas(spec.visit, len(partition), had.total)
-    keeps, released = _released(spec, had, kept)
+    spec.refuse_uncounted(topics)
+    kept, missing = _quotas(spec.visit, int(spec.numbered[1][topics].sum()), had.total)
     before = spec.previous.partition
-    if len(before):
-        assigned = np.zeros(spec.problem.index.partitions, bool)
-        assigned[before] = True
-        partition = partition[~assigned[partition]]
-    free = np.concatenate([partition, released]) if len(released) else partition
+    keeps, released = _released(spec, had, kept)
+    free = spec.free_of(topics)
+    free = np.concatenate([free, released]) if len(released) else free
     if len(free) != int(missing.sum()):
         # Quotas add up to what there is, so this cannot happen to a coordinator's own targets.
         raise CoordinatorRefusal(
             "previous targets have a partition twice, or one that does not exist: "
             f"{len(free)} partitions are left for {int(missing.sum())} places"
         )
-    stays = before if keeps.all() else before[keeps]
+    stays = before if keeps is None else before[keeps]
     start, owned = _runs(spec, stays, kept, free, missing)
     return Answer(start, owned, emptied=spec.previous.empty(had.wanted))
 
@@ -90,34 +88,26 @@ def _quotas(
     more members are to come than larger quotas are left.
     """
     quota, extra = divmod(partitions, len(visit))
-    kept = [0] * len(visit)
-    missing = [0] * len(visit)
-    had = total.tolist()
-    for i, member in enumerate(visit):
-        mine = quota + (extra > 0)
-        keeps = min(had[member], mine)
-        left = mine - keeps
-        if extra > 0:
-            if left > 0 and len(visit) - i > extra:
-                left -= 1
-            else:
-                extra -= 1
-        kept[member] = keeps
-        missing[member] = left
-    return np.array(kept, np.int64), np.array(missing, np.int64)
+    order = np.array(visit, np.intp)
+    in_turn, kept, missing = np.zeros((3, len(visit)), np.int64)
+    in_turn[:] = total[order]
+    larger_quotas(in_turn, quota, extra, kept, missing, work=4 * len(visit))
+    by_member = np.empty((2, len(visit)), np.int64)
+    by_member[0, order], by_member[1, order] = kept, missing
+    return by_member[0], by_member[1]
 
 
 def _released(
     spec: GroupSpec, had: _Had, kept: NDArray[np.int64]
-) -> tuple[NDArray[np.bool_], Int32Array]:
-    """Which previous partitions stay (bool[n]), and those that are taken away, in order.
+) -> tuple[NDArray[np.bool_] | None, Int32Array]:
+    """Which previous partitions stay (bool[n], None for all), and those taken away, in order.
 
     A member's sets are walked in the order of its map, and each set in its own, until the
     quota is used up; what comes later is free. (Kafka keeps a set that fits as a whole, and
     walks only one that does not: the same members keep the same partitions.)
     """
     before = spec.previous
-    keeps = np.repeat(had.wanted, before.size)
+    keeps = None if had.wanted.all() else np.repeat(had.wanted, before.size)
     visit = np.array(spec.visit, np.int32)
     over = visit[had.total[visit] > kept[visit]]
     if not len(over):
@@ -136,6 +126,7 @@ def _released(
     spots = spots[walk_copied_sets(rank, number.view(np.uint32))]
     nth = _running(np.ones(len(spots), np.int64), rank) + begin[rank]
     gone = spots[nth >= quota[rank]]
+    keeps = np.ones(len(before.partition), bool) if keeps is None else keeps
     keeps[gone] = False
     return keeps, before.partition[gone]
 
@@ -152,8 +143,8 @@ def _pieces(start: Int32Array, which: Int32Array) -> tuple[Int32Array, NDArray[n
 def _running(values: NDArray[Any], rank: NDArray[np.int64]) -> NDArray[np.int64]:
     """Sum of the values before each one within its rank; ranks are ascending."""
     before = np.cumsum(values, dtype=np.int64) - values
-    first = np.searchsorted(rank, rank, side="left")
-    since: NDArray[np.int64] = before - before[first]
+    first = np.flatnonzero(np.diff(rank, prepend=-1))
+    since: NDArray[np.int64] = before - np.repeat(before[first], np.diff(first, append=len(rank)))
     return since
 
 
@@ -170,7 +161,7 @@ def _runs(
     given_end = np.zeros(spec.members, np.int64)
     given_end[visit] = np.cumsum(missing[visit])
     parts = [
-        (stays, (end - kept).tolist(), end.tolist()),
-        (free, (given_end - missing).tolist(), given_end.tolist()),
+        (stays, end - kept, end),
+        (free, given_end - missing, given_end),
     ]
     return runs_of(parts, spec.members)

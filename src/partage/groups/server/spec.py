@@ -94,19 +94,24 @@ class GroupSpec:
         return len(distinct) <= 1 or len({frozenset(names) for names in distinct}) <= 1
 
     @cached_property
-    def numbered(self) -> tuple[Int32Array, Int32Array, Int32Array]:
-        """Partitions of each topic: first[T] and count[T] in a list by (topic, number)."""
+    def plain(self) -> bool:
+        """Whether no topic has grown and none is gone: numbers lie by (topic, number)."""
         cluster, index = self.problem.cluster, self.problem.index
         topics = len(index.topics)
-        plain = (
+        return (
             len(index.extent_topic) == topics
             and bool((index.extent_topic == np.arange(topics)).all())
             and not index.extent_number.any()
             and bool(cluster.partition_exists.all())
             and bool(cluster.topic_exists.all())
         )
-        if plain:
-            # No topic has grown, none is gone: the numbers already lie that way.
+
+    @cached_property
+    def numbered(self) -> tuple[Int32Array, Int32Array, Int32Array]:
+        """Partitions of each topic: first[T] and count[T] in a list by (topic, number)."""
+        cluster, index = self.problem.cluster, self.problem.index
+        topics = len(index.topics)
+        if self.plain:
             start = index.first_partition
             return start[:-1], np.diff(start), np.arange(index.partitions, dtype=np.int32)
         lists = [cluster.partitions_of(t) for t in range(topics)]
@@ -129,6 +134,27 @@ class GroupSpec:
         places = np.repeat(first[topics] - start[:-1], count[topics])
         places += np.arange(start[-1], dtype=np.int32)
         return start, dense[places]
+
+    def free_of(self, topics: Int32Array) -> Int32Array:
+        """Partitions that nobody had, topic after topic, by number.
+
+        Raises:
+            CoordinatorRefusal: the partition count of a topic is not known.
+        """
+        index = self.problem.index
+        if not len(self.previous.partition):
+            return self.partitions_of(topics)[1]
+        given = self.previous.marked(index.partitions)
+        if not self.plain:
+            partition = self.partitions_of(topics)[1]
+            return partition[~given[partition]]
+        # Those left over are mostly few, and already by number.
+        free = np.flatnonzero(~given).astype(np.int32)
+        place = np.full(len(index.topics), len(topics), np.int32)
+        place[topics] = np.arange(len(topics), dtype=np.int32)
+        turn = place[np.searchsorted(index.first_partition, free, side="right") - 1]
+        order = np.argsort(turn, kind="stable")
+        return free[order[: int(np.count_nonzero(turn < len(topics)))]]
 
     def refuse_uncounted(self, topics: Int32Array) -> None:
         """Refuse a subscribed topic that the describer knows nothing of."""

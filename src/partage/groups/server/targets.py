@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from partage.groups.server.claim_steps import read_claims
 from partage.groups.server.topic_ids import TopicIds
-from partage.model import Claims, Problem
+from partage.model import Problem
 from partage.model.index import Int32Array
 
 __all__ = ["Targets", "targets_from_claims"]
@@ -27,6 +29,7 @@ class Targets:
         uuid_hash: uint32[S], Java's hash of the topic's id.
         start: int32[S + 1], first partition of each set.
         partition: int32[n], dense numbers, each once in its set.
+        given: bool[P], partitions that somebody has; None if nobody marked them yet.
     """
 
     set_start: Int32Array
@@ -34,6 +37,15 @@ class Targets:
     uuid_hash: NDArray[np.uint32]
     start: Int32Array
     partition: Int32Array
+    given: NDArray[np.bool_] | None = None
+
+    def marked(self, partitions: int) -> NDArray[np.bool_]:
+        """bool[P]: partitions that somebody has."""
+        if self.given is not None:
+            return self.given
+        marks = np.zeros(partitions, bool)
+        marks[self.partition] = True
+        return marks
 
     @cached_property
     def member(self) -> Int32Array:
@@ -74,14 +86,21 @@ def targets_from_claims(
     (as in the coordinator's map from partition to owner, which later members overwrite).
     With ``several_owners`` all have it.
     """
-    claimed = _Claimed.of(problem)
+    sent = _Sent.of(problem)
     # One place more, for the topic -1 that nobody has.
     limit, begin = np.append(count, np.int32(0)), np.append(first, np.int32(0))
-    inside = claimed.number.view(np.uint32) < claimed.spread(limit[claimed.topic]).view(np.uint32)
+    if read_claims.ready and not several_owners and not _has_holes(problem, dense):
+        read = sent.read(begin[sent.topic], limit[sent.topic], problem.index.partitions)
+        if read is not None:
+            return sent.grouped(*read, hashes)
+    claimed = _Claimed.of(sent)
+    inside = claimed.number.view(np.uint32) < claimed.spread(limit[claimed.sent.topic]).view(
+        np.uint32
+    )
     if bool(inside.all()) and not _has_holes(problem, dense):
-        partition = claimed.spread(begin[claimed.topic]) + claimed.number
+        partition = claimed.spread(begin[sent.topic]) + claimed.number
     else:
-        topic = claimed.spread(claimed.topic)
+        topic = claimed.spread(sent.topic)
         partition = problem.index.locate_all(topic, claimed.number)
         inside = partition >= 0
         inside[inside] = problem.cluster.partition_exists[partition[inside]]
@@ -92,7 +111,7 @@ def targets_from_claims(
         inside &= _undisputed(problem, claimed, partition, inside, several_owners=several_owners)
     if not inside.all():
         claimed, partition = claimed.only(inside), partition[inside]
-    return claimed.grouped(partition, hashes)
+    return claimed.sent.grouped(claimed.size, partition, None, hashes)
 
 
 def _has_holes(problem: Problem, dense: Int32Array) -> bool:
@@ -101,89 +120,114 @@ def _has_holes(problem: Problem, dense: Int32Array) -> bool:
     return len(dense) != index.partitions or len(index.extent_topic) != len(index.topics)
 
 
-class _Numbers(dict[str, int]):
-    """Topic numbers by name; -1 for every other name."""
-
-    def __missing__(self, name: str) -> int:
-        return -1
-
-
 @dataclass(frozen=True, eq=False)
-class _Claimed:
-    """All claims, flat: names by (member, first appearance), partitions by name.
+class _Sent:
+    """All claims as sent, flat.
 
     Attributes:
-        name_start: int64[M + 1], first name of each member (CSR).
-        topic: int32[N], topic of each name, -1 where the cluster has none such.
-        foreign: the names of these, in order.
-        size: int64[N], partitions claimed under each name.
-        number: int32[n], partition numbers.
+        name_start: int64[M + 1], first name of each member (CSR); topic: int32[N], topic of
+            each name, -1 where the cluster has none such; foreign: the names of these, in order.
+        at: int64[M + 1], first claim of each member (CSR); name: int32[n], which of the
+            member's names; number: int32[n], partition numbers.
     """
 
     name_start: NDArray[np.int64]
     topic: Int32Array
     foreign: list[str]
+    at: NDArray[np.int64]
+    name: Int32Array
+    number: Int32Array
+
+    @classmethod
+    def of(cls, problem: Problem) -> _Sent:
+        owned = [m.owned for m in problem.group]
+        lists = [one.topics for one in owned]
+        name = [one.topic_ix for one in owned]
+        names = list(chain.from_iterable(lists))
+        topic = np.array(problem.cluster.topic_all(names), np.int32)
+        foreign = [names[i] for i in np.flatnonzero(topic < 0).tolist()]
+        number = _joined([one.partition for one in owned])
+        return cls(_starts(lists), topic, foreign, _starts(name), _joined(name), number)
+
+    def read(
+        self, begin: Int32Array, limit: Int32Array, partitions: int
+    ) -> tuple[NDArray[Any], Int32Array, NDArray[np.bool_]] | None:
+        """Sizes of names, partitions and marks of them; None unless all is plainly right."""
+        size, out = np.zeros(len(self.topic), np.int32), np.empty(len(self.number), np.int32)
+        given = np.zeros(partitions, bool)
+        done = read_claims(
+            self.at, self.name_start, self.name, self.number, begin, limit, size, out, given,
+            work=len(out),
+        )  # fmt: skip
+        return (size, out, given) if done == len(out) else None
+
+    def grouped(
+        self,
+        size: NDArray[Any],
+        partition: Int32Array,
+        given: NDArray[np.bool_] | None,
+        hashes: NDArray[np.uint32],
+    ) -> Targets:
+        """With so many partitions under each name."""
+        start = np.zeros(len(self.topic) + 1, np.int32)
+        np.cumsum(size, out=start[1:])
+        uuid_hash = np.append(hashes, np.uint32(0))[self.topic]
+        if self.foreign:
+            derived = TopicIds.of(self.foreign, [None] * len(self.foreign)).hashes
+            uuid_hash[self.topic < 0] = derived
+        first = self.name_start.astype(np.int32)
+        return Targets(first, self.topic, uuid_hash, start, partition, given)
+
+
+@dataclass(frozen=True, eq=False)
+class _Claimed:
+    """Claims with a member's names lying together.
+
+    Attributes:
+        sent: all names, and all claims as sent.
+        size: int64[N], partitions claimed under each name.
+        number: int32[n], partition numbers, by name.
+    """
+
+    sent: _Sent
     size: NDArray[np.int64]
     number: Int32Array
 
     @classmethod
-    def of(cls, problem: Problem) -> _Claimed:
-        owned = [m.owned for m in problem.group]
-        start = np.zeros(len(owned) + 1, np.int64)
-        np.cumsum([len(one.topics) for one in owned], out=start[1:])
-        topic, foreign = _numbered(problem, owned, int(start[-1]))
-        lengths = np.array([len(one) for one in owned], np.int64)
-        name_of = _joined([one.topic_ix for one in owned])
-        name_of += np.repeat(start[:-1].astype(np.int32), lengths)
-        number = _joined([one.partition for one in owned])
+    def of(cls, sent: _Sent) -> _Claimed:
+        lengths = np.diff(sent.at)
+        name_of = sent.name + np.repeat(sent.name_start[:-1].astype(np.int32), lengths)
+        number = sent.number
         if len(number) and bool((name_of[1:] < name_of[:-1]).any()):
             # A member's claims on one topic need not lie together as sent.
             order = np.argsort(name_of, kind="stable")
             name_of, number = name_of[order], number[order]
-        return cls(start, topic, foreign, np.bincount(name_of, minlength=len(topic)), number)
+        return cls(sent, np.bincount(name_of, minlength=len(sent.topic)), number)
 
     def spread(self, by_name: Int32Array) -> Int32Array:
         """A value a name, repeated for each of its partitions."""
         return np.repeat(by_name, self.size)
 
     def only(self, kept: NDArray[np.bool_]) -> _Claimed:
-        name_of = self.spread(np.arange(len(self.topic), dtype=np.int32))[kept]
-        size = np.bincount(name_of, minlength=len(self.topic))
-        return _Claimed(self.name_start, self.topic, self.foreign, size, self.number[kept])
+        name_of = self.spread(np.arange(len(self.sent.topic), dtype=np.int32))[kept]
+        size = np.bincount(name_of, minlength=len(self.sent.topic))
+        return _Claimed(self.sent, size, self.number[kept])
 
     def member(self) -> Int32Array:
         """int32[n]: who claims."""
-        names = np.diff(self.name_start)
+        names = np.diff(self.sent.name_start)
         return self.spread(np.repeat(np.arange(len(names), dtype=np.int32), names))
 
-    def grouped(self, partition: Int32Array, hashes: NDArray[np.uint32]) -> Targets:
-        start = np.zeros(len(self.topic) + 1, np.int32)
-        np.cumsum(self.size, out=start[1:])
-        uuid_hash = np.append(hashes, np.uint32(0))[self.topic]
-        if self.foreign:
-            derived = TopicIds.of(self.foreign, [None] * len(self.foreign)).hashes
-            uuid_hash[self.topic < 0] = derived
-        return Targets(self.name_start.astype(np.int32), self.topic, uuid_hash, start, partition)
 
-
-def _numbered(
-    problem: Problem, owned: Sequence[Claims], count: int
-) -> tuple[Int32Array, list[str]]:
-    """The topic of every name of every member's claims, and the names that have none."""
-    existing = np.flatnonzero(problem.cluster.topic_exists).tolist()
-    number = _Numbers((problem.index.topics[t], t) for t in existing)
-    names = chain.from_iterable(one.topics for one in owned)
-    topic = np.fromiter(map(number.__getitem__, names), np.int32, count)
-    lost = np.flatnonzero(topic < 0).tolist()
-    if not lost:
-        return topic, []
-    every = [name for one in owned for name in one.topics]
-    return topic, [every[i] for i in lost]
+def _starts(lists: Sequence[Any]) -> NDArray[np.int64]:
+    """int64: where each of some rows begins (CSR)."""
+    start = np.zeros(len(lists) + 1, np.int64)
+    np.cumsum(list(map(len, lists)), out=start[1:])
+    return start
 
 
 def _joined(parts: Sequence[Int32Array]) -> Int32Array:
-    full = [one for one in parts if len(one)]
-    return np.concatenate(full) if full else np.zeros(0, np.int32)
+    return np.concatenate(parts) if parts else np.zeros(0, np.int32)
 
 
 def _undisputed(

@@ -1,0 +1,77 @@
+"""Claims as the coordinator's previous targets: read in one pass, or column by column."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from partage.groups.registry import find
+from partage.groups.server import targets
+from partage.groups.server.claim_steps import larger_quotas, read_claims
+from partage.groups.server.spec import GroupSpec
+from partage.kernels import form
+from partage.model import Claims, Cluster, Group, Member, Problem
+
+TOPICS = {"a": 7, "b": 1, "c": 0, "d": 12}
+
+
+class Never:
+    """A kernel that is not there."""
+
+    ready = False
+
+
+def group_of(rng: random.Random, *, clean: bool) -> Group:
+    """Members with claims; unless clean also twice, on what is not there, and interleaved."""
+    pairs = [(t, p) for t, n in TOPICS.items() for p in range(n)]
+    rng.shuffle(pairs)
+    people: list[list[tuple[str, int]]] = [[] for _ in range(rng.randint(1, 6))]
+    for pair in pairs[: rng.randint(0, len(pairs))]:
+        rng.choice(people).append(pair)
+    for mine in people:
+        mine.sort() if clean or rng.random() < 0.3 else rng.shuffle(mine)
+        if not clean and rng.random() < 0.5:
+            mine.insert(0, rng.choice([("a", 0), ("a", 7), ("gone", 0), ("d", -1), ("d", 11)]))
+    return Group(
+        Member(f"m{i}", ["d", "a", "b"], owned=Claims.of(mine), generation=rng.randint(-1, 2))
+        for i, mine in enumerate(people)
+    )
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_one_pass_reads_what_columns_read(monkeypatch, clean) -> None:
+    """Whatever members claim, both ways of reading give the same targets and the same plan."""
+    rng = random.Random(f"claims {clean}")
+    read_claims.compile()
+    cluster, by_pass = Cluster.from_topics(TOPICS), 0
+    for _ in range(300):
+        problem = Problem(group_of(rng, clean=clean), cluster)
+        with monkeypatch.context() as one:
+            one.setattr(targets, "read_claims", Never)
+            slow, plan = GroupSpec(problem).previous, find("server:uniform").assign(problem)
+        fast, again = GroupSpec(problem).previous, find("server:uniform").assign(problem)
+        by_pass += fast.given is not None
+        for name in ("set_start", "topic", "uuid_hash", "start", "partition"):
+            assert getattr(fast, name).tolist() == getattr(slow, name).tolist(), name
+        assert np.array_equal(fast.marked(20), slow.marked(20))
+        assert plan.to_pairs() == again.to_pairs()
+    assert by_pass == 300 if clean and read_claims.ready else by_pass < 300
+
+
+def test_both_forms_of_the_quotas_agree_and_add_up() -> None:
+    """Both forms of the kernel lend and take back larger quotas as Kafka's loop does."""
+    rng = random.Random(3)
+    for _ in range(200):
+        had = np.array([rng.randint(0, 5) for _ in range(rng.randint(1, 9))], np.int64)
+        partitions = rng.randint(0, 30)
+        said = []
+        for one in ("interpreted", "compiled"):
+            kept, missing = np.zeros((2, len(had)), np.int64)
+            with form(one):
+                larger_quotas(had, *divmod(partitions, len(had)), kept, missing, work=1)
+            said.append((kept.tolist(), missing.tolist()))
+        assert said[0] == said[1]
+        assert sum(said[0][0]) + sum(said[0][1]) == partitions
+        assert max(np.add(*said[0])) - min(np.add(*said[0])) <= 1
