@@ -25,6 +25,8 @@ from partage.streams.plan import TaskPlan
 from partage.streams.problem import TaskProblem
 from partage.streams.public_sticky import PublicSticky
 from partage.streams.registry import TaskAssignor
+from partage.streams.release_0_10_2 import Release0102
+from partage.streams.release_0_11 import Release011
 from partage.streams.settings import Settings
 from partage.streams.topology import Topology
 
@@ -33,6 +35,7 @@ __all__ = ["Application", "GroupAssignment", "rebalance"]
 _SHUTDOWN_REQUESTED = 4
 _ASSIGNMENT_ERROR = 3
 _EARLIEST_PROBEABLE = 3
+_NEVER_ASK_FOR_LAGS = (LegacySticky, PublicSticky, Release011, Release0102)
 
 
 @dataclass(frozen=True)
@@ -163,7 +166,7 @@ def _assigned(
     public = isinstance(assignor, PublicSticky)
     problem = _problem(application, clients, layout, public=public)
     known = application.end_offsets is not None
-    if not known and not isinstance(assignor, LegacySticky | PublicSticky):
+    if not known and not isinstance(assignor, _NEVER_ASK_FOR_LAGS):
         assignor = FallbackPrior()
     plan = assignor.assign(problem)
     owned = {one for group in clients for one in group.owner}
