@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.kernels import kernel
+from partage.kernels import kernel, piece
 
 __all__ = ["FlowGraph"]
 
@@ -130,6 +130,20 @@ class FlowGraph:
         return cancelled
 
 
+@piece
+def _push(  # noqa: PLR0917 - a piece of kernels takes arrays by place
+    edge: Any, least: Any, residual: Any, flow: Any, forward: Any, counter: Any
+) -> None:
+    """Kafka's rule for one edge of a path; the counterpart gives back what it carried."""
+    back = counter[edge]
+    residual[edge] -= least
+    if forward[edge]:
+        flow[edge] += least
+    residual[back] += least
+    if forward[back] and flow[back] >= least:
+        flow[back] -= least
+
+
 @kernel(
     "int64(int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1],"
     " int64[::1], int64[::1])"
@@ -176,13 +190,7 @@ def _fill(  # noqa: PLR0917 - a kernel takes arrays by place
         node = sink
         while node != 0:
             edge = parent[node]
-            back = counter[edge]
-            residual[edge] -= least
-            if forward[edge]:
-                flow[edge] += least
-            residual[back] += least
-            if forward[back] and flow[back] >= least:
-                flow[back] -= least
+            _push(edge, least, residual, flow, forward, counter)
             node = origin[edge]
         total += least
 
@@ -251,13 +259,7 @@ def _cheapen(  # noqa: PLR0917 - a kernel takes arrays by place
             node = origin[parent[node]]
         while True:
             edge = parent[node]
-            back = counter[edge]
-            residual[edge] -= least
-            if forward[edge]:
-                flow[edge] += least
-            residual[back] += least
-            if forward[back] and flow[back] >= least:
-                flow[back] -= least
+            _push(edge, least, residual, flow, forward, counter)
             node = origin[edge]
             if node == last:
                 break
