@@ -71,9 +71,11 @@ class PartageError(Exception):
         return _revived, (type(self), self.args, pieces)
 
 
-def _revived(kind: type[PartageError], args: tuple[object, ...], pieces: object) -> PartageError:
+def _revived(
+    kind: type[PartageError], args: tuple[object, ...], pieces: dict[str, object]
+) -> PartageError:
     error = kind.__new__(kind, *args)
-    for name, value in dict(pieces).items():  # type: ignore[call-overload]
+    for name, value in pieces.items():
         setattr(error, name, value)
     return error
 

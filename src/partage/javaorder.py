@@ -25,11 +25,9 @@ from partage.javatrees import may_have_trees, walked
 
 __all__ = [
     "DEFAULT_TABLE",
-    "copied_hash_map_table",
     "copied_hash_set_table",
     "hash_order",
     "hash_set_order",
-    "movement_pair_hash",
     "string_hash",
     "string_order_key",
     "string_ranks",
@@ -115,15 +113,6 @@ def topic_partition_hash(topic: str, partition: int) -> int:
     return _int32(31 * (31 + partition) + string_hash(topic))
 
 
-def movement_pair_hash(source: str, target: str) -> int:
-    """Hash of the sticky assignors' pair (from member, to member), as a signed int32.
-
-    >>> movement_pair_hash("a", "b")
-    4066
-    """
-    return _int32(31 * (31 + string_hash(source)) + string_hash(target))
-
-
 def table_for_capacity(capacity: int) -> int:
     """Slots of a table made for ``capacity``: the least power of two that is not smaller.
 
@@ -144,15 +133,6 @@ def copied_hash_set_table(size: int) -> int:
     [16, 16, 32, 64]
     """
     return table_for_capacity(max(size * 4 // 3 + 1, DEFAULT_TABLE))
-
-
-def copied_hash_map_table(size: int) -> int:
-    """Slots of ``new HashMap<>(map)`` for a map of ``size`` entries, on JDK 18 or older.
-
-    >>> [copied_hash_map_table(k) for k in (1, 2, 3, 12)]
-    [2, 4, 8, 32]
-    """
-    return table_for_capacity(size * 4 // 3 + 1) if size else DEFAULT_TABLE
 
 
 def hash_order(

@@ -184,7 +184,7 @@ def _show(found: Answer) -> None:
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("member", no_wrap=True)
     table.add_column("partitions", justify="right")
-    table.add_column("which")
+    table.add_column("which", overflow="fold")
     for member, topics in found.plan.to_dict().items():
         count = sum(len(numbers) for numbers in topics.values())
         which = "  ".join(f"{topic} {spans(numbers)}" for topic, numbers in topics.items())

@@ -5,6 +5,7 @@ each has over all topics, ``owner`` a member by partition, -1 for none. A "line"
 subscribers by (size, number); it is drawn up anew for each topic.
 """
 # ruff: noqa: ANN001, ANN201, PLR0917 - a kernel's types stand in its signature
+# mypy: disallow-untyped-defs=False
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ __all__ = ["collect", "fill", "line_up", "next_uneven", "rebalance"]
 
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int64)")
-def line_up(members, sizes, line, other, count, bits):  # type: ignore[no-untyped-def]
+def line_up(members, sizes, line, other, count, bits):
     """``members`` (ascending numbers) into ``line`` by size, stable: a radix sort.
 
     ``other`` is as long as ``line``; ``count`` has 2 ** bits places.
@@ -48,7 +49,7 @@ def line_up(members, sizes, line, other, count, bits):  # type: ignore[no-untype
 
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1])")
-def fill(line, sizes, free, owner):  # type: ignore[no-untyped-def]
+def fill(line, sizes, free, owner):
     """Each free partition to the next member of the least loaded ones.
 
     The members at the lowest level get one each, in the order of the line; then they are at
@@ -68,7 +69,7 @@ def fill(line, sizes, free, owner):  # type: ignore[no-untyped-def]
 
 
 @kernel("int64(int64, int64, int32[::1], int32[::1], int32[::1], int32[::1])")
-def next_uneven(begin, end, audience_of, start, members, sizes):  # type: ignore[no-untyped-def]
+def next_uneven(begin, end, audience_of, start, members, sizes):
     """The first topic from ``begin`` on whose subscribers' sizes differ by two; else ``end``.
 
     Topics that follow each other often have the same audience: it is looked at once.
@@ -93,7 +94,7 @@ def next_uneven(begin, end, audience_of, start, members, sizes):  # type: ignore
     "int64(int32[::1], int32[::1], int32[::1], int32[::1], int32[::1],"
     " int32[::1], int32[::1], int32[::1])"
 )
-def rebalance(members, line, sizes, partitions, owner, block, left, begin):  # type: ignore[no-untyped-def]
+def rebalance(members, line, sizes, partitions, owner, block, left, begin):
     """Move partitions of one topic from its most to its least loaded subscribers; how many.
 
     ``block`` (as long as ``partitions``) gets the topic's partitions by (owner, number);
@@ -162,7 +163,7 @@ def rebalance(members, line, sizes, partitions, owner, block, left, begin):  # t
 
 
 @kernel("void(int32[::1], int32[::1], int32[::1])")
-def collect(owner, end, out):  # type: ignore[no-untyped-def]
+def collect(owner, end, out):
     """Partitions by owner, ascending; ``end`` holds where each owner's begin, then end."""
     for partition in range(len(owner)):
         m = owner[partition]
