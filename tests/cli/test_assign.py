@@ -346,6 +346,19 @@ def test_a_first_step_says_what_follows(monkeypatch) -> None:
     assert "two steps" not in run("assign", "-", "-s", "range", stdin=text).stdout
 
 
+def test_a_long_topic_name_is_folded_not_cut(monkeypatch) -> None:
+    """On a terminal of 80 columns every character of a topic's name is there."""
+    monkeypatch.setattr("partage.cli.assign.interactive", lambda: True)
+    monkeypatch.setattr("partage.cli.consoles.interactive", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    topic = "warehouse." + ".".join(f"reservations-{i}" for i in range(9))
+    text = json.dumps({"topics": {topic: 2}, "members": [{"id": "c1", "topics": [topic]}]})
+    shown = run("assign", "-", stdin=text).stdout
+    assert "…" not in shown
+    assert topic in "".join(shown.split("c1", 1)[1].split())
+    assert max(map(len, shown.splitlines())) <= 80
+
+
 class Breaks(PlainStrategy):
     """A plug-in that raises what is no error of ours."""
 
