@@ -110,6 +110,10 @@ def assignment_view(info):
 
 def java_name(error, *, writing=False):
     """The Java exception of an error in a subscription, or while either message is written."""
+    if isinstance(error, UnsupportedVersionError) and str(error).startswith("SubscriptionInfoD"):
+        # A subscription's constructor takes versions to come, its writer does not.
+        late = "can be written" in str(error)
+        return "IllegalStateException" if late else "IllegalArgumentException"
     if isinstance(error, UnsupportedVersionError):
         return "IllegalArgumentException"
     if isinstance(error, TruncatedError):

@@ -47,7 +47,7 @@ def distinct_group_records():
 
 
 def decoded_lines():
-    """Kafka's own answers, line by line; the Streams texts, which are another room's, left out."""
+    """Kafka's own answers, line by line; without Streams' texts, which are fields with us."""
     with lzma.open(CAPTURE / "decoded.jsonl.xz", "rt", encoding="utf-8") as lines:
         for text in lines:
             line = json.loads(text)

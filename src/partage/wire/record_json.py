@@ -13,6 +13,11 @@ from partage.wire.consumer_protocol import read_embedded
 from partage.wire.group_log import DecodedRecord
 from partage.wire.messages import CONSUMER_PROTOCOL_ASSIGNMENT, CONSUMER_PROTOCOL_SUBSCRIPTION
 from partage.wire.schema import UNKNOWN_TAGS, Message
+from partage.wire.streams.info_json import (
+    STREAMS_PROTOCOL,
+    assignment_json,
+    subscription_json,
+)
 
 __all__ = ["plain_json", "to_json"]
 
@@ -41,8 +46,9 @@ def to_json(
 
     For a classic group with protocol type ``consumer``, ``members_decoded`` has each member's
     subscription and assignment; for a member of a consumer group that speaks the classic protocol
-    there is ``classic_protocols_decoded``. User data stays base64; embedded bytes that cannot be
-    decoded give ``error`` with the reason instead of ``data``.
+    there is ``classic_protocols_decoded``. User data stays base64; that of Streams is decoded too,
+    as ``streamsSubscription`` and ``streamsAssignment`` beside the member's others. Embedded bytes
+    that cannot be decoded give ``error`` with the reason instead of ``data``.
 
     >>> from partage.wire.group_log import decode_record
     >>> record = decode_record(b"\x00\x03\x00\x01g", None)
@@ -78,7 +84,7 @@ def _members(group: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Members of a classic group; of another protocol type than consumer only their ids."""
     if group["protocolType"] != CONSUMER:
         return [{"memberId": member["memberId"]} for member in group["members"]]
-    return [
+    members = [
         {
             "memberId": member["memberId"],
             "subscription": _embedded(CONSUMER_PROTOCOL_SUBSCRIPTION, member["subscription"]),
@@ -86,6 +92,32 @@ def _members(group: Mapping[str, Any]) -> list[dict[str, Any]]:
         }
         for member in group["members"]
     ]
+    if group["protocol"] == STREAMS_PROTOCOL:
+        return [
+            shown | _streams(member)
+            for shown, member in zip(members, group["members"], strict=True)
+        ]
+    return members
+
+
+def _streams(member: Mapping[str, Any]) -> dict[str, Any]:
+    """What a member of a Streams application said, and was told; what is not there is left out."""
+    said = _user_data(CONSUMER_PROTOCOL_SUBSCRIPTION, member["subscription"])
+    told = _user_data(CONSUMER_PROTOCOL_ASSIGNMENT, member["assignment"])
+    shown = {
+        "streamsSubscription": subscription_json(said),
+        "streamsAssignment": assignment_json(told),
+    }
+    return {name: value for name, value in shown.items() if value is not None}
+
+
+def _user_data(message: Message, data: bytes) -> bytes | None:
+    """User data of a message that can be read; whether it can is said in its own place."""
+    try:
+        found: bytes | None = read_embedded(message, data).data["userData"] if data else None
+    except WireFormatError:
+        return None
+    return found
 
 
 def _embedded(message: Message, data: bytes) -> dict[str, Any]:

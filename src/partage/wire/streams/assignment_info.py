@@ -31,7 +31,7 @@ from partage.wire.streams.partitions import (
     partition_order_key,
 )
 from partage.wire.streams.subscription_info import LATEST_VERSION
-from partage.wire.streams.tasks import NO_TASKS, TaskKey, Tasks
+from partage.wire.streams.tasks import NO_TASKS, TaskKey, Tasks, merged
 
 __all__ = [
     "ERRORS",
@@ -113,7 +113,7 @@ class AssignmentInfo:
         (('t', 0),)
         """
         check_version(version)
-        waiting = dict(standby or {})
+        waiting = merged(standby or {})
         return cls(
             version,
             common_version,

@@ -7,10 +7,12 @@ never move: a leader that does not know the version reads no more than those (ve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
+
+import numpy as np
 
 from partage.errors import WireFormatError
 from partage.javaorder import hash_order
@@ -22,8 +24,10 @@ from partage.wire.reading import joined
 from partage.wire.schema import Message, versions
 from partage.wire.streams.task_bytes import (
     FIRST_NAMED_VERSION,
+    Groups,
     append_offset_sums,
     append_tasks,
+    neighbours,
     read_grouped_sums,
     read_named_sums,
     read_tasks,
@@ -76,6 +80,8 @@ class SubscriptionInfo:
         unique: int8 that changes from join to join, so that the group does rebalance (from 8 on).
         error_code: 4 asks the whole application to shut down (from 9 on).
         client_tags: pairs as sent (from 11 on); `tags` is the map of them.
+        groups: how ``offset_sums`` stand by sub-topology (7 to 9), where not neighbour by
+            neighbour, so that the bytes come out again; else None.
         trailing: bytes that follow, which Kafka does not look at.
 
     Source: ``SubscriptionInfo`` and ``SubscriptionInfoData`` of kafka-streams 4.3.1.
@@ -91,6 +97,7 @@ class SubscriptionInfo:
     unique: int = 0
     error_code: int = 0
     client_tags: tuple[tuple[bytes, bytes], ...] = ()
+    groups: Groups | None = field(default=None, compare=False)
     trailing: int = 0
 
     @classmethod
@@ -162,18 +169,19 @@ class SubscriptionInfo:
         """
         pairs = [(java_text(key), java_text(value)) for key, value in self.client_tags]
         if len(dict(pairs)) < len(pairs):
-            field = _path("clientTags")
-            raise WireFormatError("a tag is there twice", offset=0, field=field, version=11)
+            path = _path("clientTags")
+            raise WireFormatError("a tag is there twice", offset=0, field=path, version=11)
         return dict(pairs)
 
     @property
     def task_offset_sums(self) -> TaskValues:
         """Sums as the leader reads them: -2 and -3 for the lists of versions 1 to 6.
 
-        A task in both lists counts as one with state: its last row.
+        A task in both lists counts as one with state: its last row. A topology's name that is
+        empty is none.
         """
         if self.version >= _FIRST_WITH_SUMS:
-            return self.offset_sums
+            return TaskValues(self.offset_sums.tasks.as_kafka_names(), self.offset_sums.value)
         sums: dict[TaskKey, int] = dict.fromkeys(self.previous, LATEST_OFFSET)
         return TaskValues.of(sums | dict.fromkeys(self.standby, UNKNOWN_OFFSET_SUM))
 
@@ -181,13 +189,13 @@ class SubscriptionInfo:
         """Tasks that it ran: those of the list, or whose sum is -2."""
         if self.version < _FIRST_WITH_SUMS:
             return set(self.previous)
-        return {task for task, value in self.offset_sums.to_dict().items() if _ran(value)}
+        return {task for task, value in self.task_offset_sums.to_dict().items() if _ran(value)}
 
     def standby_tasks(self) -> set[TaskKey]:
         """Tasks that it has state of and did not run."""
         if self.version < _FIRST_WITH_SUMS:
             return set(self.standby)
-        return {task for task, value in self.offset_sums.to_dict().items() if not _ran(value)}
+        return {task for task, value in self.task_offset_sums.to_dict().items() if not _ran(value)}
 
 
 def _ran(value: int) -> bool:
@@ -244,7 +252,6 @@ def _ranks(numbers: list[int]) -> list[int]:
     return [rank[number] for number in numbers]
 
 
-Column = Tasks | TaskValues
 Part = Message | str
 
 _COLUMNS = ("prevTasks", "standbyTasks", "taskOffsetSums")
@@ -267,15 +274,15 @@ def _parts(version: int) -> tuple[Part, ...]:
     """The layout cut at its columns of tasks: what the engine reads, and their names."""
     whole = SUBSCRIPTION_INFO_DATA
     parts: list[Part] = []
-    for field in whole.fields:
-        if version not in versions(field.versions):
+    for one in whole.fields:
+        if version not in versions(one.versions):
             continue
-        if field.name in _COLUMNS:
-            parts.append(field.name)
+        if one.name in _COLUMNS:
+            parts.append(one.name)
             continue
-        fields = (field,)
+        fields = (one,)
         if parts and isinstance(parts[-1], Message):
-            fields = (*parts.pop().fields, field)  # type: ignore[union-attr]
+            fields = (*parts.pop().fields, one)  # type: ignore[union-attr]
         parts.append(
             Message(
                 whole.name, whole.kind, whole.valid, whole.flexible, fields, None, whole.structs
@@ -284,10 +291,15 @@ def _parts(version: int) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def _column_reader(name: str, version: int) -> Callable[[Reader], Column]:
+def _read_column(reader: Reader, name: str, version: int) -> dict[str, Any]:
     if name != "taskOffsetSums":
-        return read_tasks
-    return read_named_sums if version >= FIRST_NAMED_VERSION else read_grouped_sums
+        return {name: read_tasks(reader)}
+    if version >= FIRST_NAMED_VERSION:
+        return {name: read_named_sums(reader)}
+    sums, groups = read_grouped_sums(reader)
+    usual = neighbours(sums.tasks)
+    same = all(map(np.array_equal, groups, usual))
+    return {name: sums, "groups": None if same else groups}
 
 
 def decode_subscription_info(data: bytes, *, latest: int = LATEST_VERSION) -> SubscriptionInfo:
@@ -305,18 +317,18 @@ def decode_subscription_info(data: bytes, *, latest: int = LATEST_VERSION) -> Su
     14
     """
     reader = Reader(data)
-    field = "version"
+    name = "version"
     version = -1
     try:
         version = reader.int32()
         if version > latest:
-            field = "latestSupportedVersion"
+            name = "latestSupportedVersion"
             return _future(version, reader.int32())
-        field = ""
+        name = ""
         reader.position = 0
         return _read(reader, version)
     except WireFormatError as error:
-        error.field = error.field if "." in error.field else _path(joined(field, error.field))
+        error.field = error.field if "." in error.field else _path(joined(name, error.field))
         error.version = version
         raise error.with_traceback(None) from None  # see `reading`
 
@@ -335,7 +347,7 @@ def _read(reader: Reader, version: int) -> SubscriptionInfo:
             values |= struct_reader(part, version)(reader)
             continue
         try:
-            values[part] = _column_reader(part, version)(reader)
+            values |= _read_column(reader, part, version)
         except WireFormatError as error:
             error.field = joined(part, error.field)
             raise error.with_traceback(None) from None
@@ -343,7 +355,7 @@ def _read(reader: Reader, version: int) -> SubscriptionInfo:
     values["processId"] = uuid_bytes(values["processId"])
     tags = values.get("clientTags", ())
     values["clientTags"] = tuple((tag["key"], tag["value"]) for tag in tags)
-    known = {_ATTRIBUTES[name]: value for name, value in values.items()}
+    known = {_ATTRIBUTES.get(name, name): value for name, value in values.items()}
     return SubscriptionInfo(**known, trailing=reader.left)
 
 
@@ -361,18 +373,20 @@ def encode_subscription_info(info: SubscriptionInfo) -> bytes:
     _check_versions(info.version, info.latest_version)
     if info.version > LATEST_VERSION:
         what = f"the latest version that can be written is {LATEST_VERSION}"
-        field = _path("version")
-        raise UnsupportedVersionError(what, offset=0, field=field, version=info.version)
+        path = _path("version")
+        raise UnsupportedVersionError(what, offset=0, field=path, version=info.version)
     writer = Writer()
     values = _values(info)
     for part in _parts(info.version):
         try:
             if isinstance(part, Message):
                 # A part has no other fields, and the engine refuses those that it does not know.
-                mine = {field.key: values[field.key] for field in part.fields}
+                mine = {one.key: values[one.key] for one in part.fields}
                 struct_writer(part, info.version)(writer, mine)
             elif part == "taskOffsetSums":
-                append_offset_sums(writer, info.offset_sums, version=info.version)
+                append_offset_sums(
+                    writer, info.offset_sums, version=info.version, groups=info.groups
+                )
             else:
                 append_tasks(writer, values[part], version=info.version)
         except WireFormatError as error:

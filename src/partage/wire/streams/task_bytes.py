@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,15 +14,26 @@ from partage.wire.streams.tasks import NO_TASKS, Tasks, TaskValues
 
 __all__ = [
     "FIRST_NAMED_VERSION",
+    "Groups",
     "append_offset_sums",
     "append_tasks",
+    "neighbours",
     "read_grouped_sums",
     "read_named_sums",
     "read_named_tasks",
     "read_tasks",
+    "refuse_names",
 ]
 
 FIRST_NAMED_VERSION = 10
+
+
+class Groups(NamedTuple):
+    """How offset sums stand in versions 7 to 9: int32 sub-topology and number of tasks of each."""
+
+    subtopology: NDArray[np.int32]
+    size: NDArray[np.int32]
+
 
 _TASK = np.dtype([("subtopology", ">i4"), ("partition", ">i4")])
 _UNNAMED_TASK = np.dtype([("subtopology", ">i4"), ("partition", ">i4"), ("units", ">i4")])
@@ -83,24 +95,22 @@ def read_named_tasks(reader: Reader) -> Tasks:
     return Tasks.from_columns(one, other, named, tuple(names))
 
 
-def read_grouped_sums(reader: Reader) -> TaskValues:
-    """Offset sums of versions 7 to 9: partitions and sums by sub-topology."""
+def read_grouped_sums(reader: Reader) -> tuple[TaskValues, Groups]:
+    """Offset sums of versions 7 to 9: partitions and sums by sub-topology, and those groups."""
     subtopologies, sizes, pieces = array("i"), array("i"), []
     for _ in range(reader.count(reader.not_null(reader.int32()))):
         subtopologies.append(reader.int32())
         count = reader.count(reader.not_null(reader.int32()))
-        rows = _rows(reader, _PARTITION_SUM, count)
-        if rows is None:
-            _need(reader, count, _PARTITION_SUM.itemsize)
-            continue
-        reader.position += rows.nbytes
+        _need(reader, count, _PARTITION_SUM.itemsize)
         sizes.append(count)
         if count:
+            rows = np.frombuffer(reader.data, _PARTITION_SUM, count, reader.position)
+            reader.position += rows.nbytes
             pieces.append(rows)
     every = np.concatenate(pieces) if pieces else np.empty(0, _PARTITION_SUM)
-    whose = np.repeat(np.array(subtopologies, np.int32), np.array(sizes, np.int32))
-    tasks = Tasks(whose, every["partition"].astype(np.int32))
-    return TaskValues(tasks, every["sum"].astype(np.int64))
+    groups = Groups(np.array(subtopologies, np.int32), np.array(sizes, np.int32))
+    tasks = Tasks(np.repeat(*groups), every["partition"].astype(np.int32))
+    return TaskValues(tasks, every["sum"].astype(np.int64)), groups
 
 
 def read_named_sums(reader: Reader) -> TaskValues:
@@ -149,10 +159,12 @@ def refuse_names(writer: Writer, tasks: Tasks, version: int) -> None:
         writer.refuse(f"topology {name!r:.80} is named: needs version {FIRST_NAMED_VERSION}")
 
 
-def append_offset_sums(writer: Writer, sums: TaskValues, *, version: int) -> None:
+def append_offset_sums(
+    writer: Writer, sums: TaskValues, *, version: int, groups: Groups | None = None
+) -> None:
     """What `read_grouped_sums` reads, or from version 10 on `read_named_sums`.
 
-    Before version 10 neighbours of one sub-topology make a group.
+    Before version 10 neighbours of one sub-topology make a group, unless ``groups`` says which.
 
     Raises:
         EncodingError: a named topology before version 10.
@@ -160,7 +172,7 @@ def append_offset_sums(writer: Writer, sums: TaskValues, *, version: int) -> Non
     tasks = sums.tasks
     refuse_names(writer, tasks, version)
     if version < FIRST_NAMED_VERSION:
-        _append_groups(writer, sums)
+        _append_groups(writer, sums, groups or neighbours(tasks))
         return
     writer.int32(len(sums))
     if tasks.topology is None:
@@ -179,14 +191,26 @@ def append_offset_sums(writer: Writer, sums: TaskValues, *, version: int) -> Non
             writer.string(name)
 
 
-def _append_groups(writer: Writer, sums: TaskValues) -> None:
-    subtopology = sums.tasks.subtopology
-    changes = np.flatnonzero(np.diff(subtopology)) + 1
-    first = np.concatenate(([0], changes)) if len(sums) else changes
+def neighbours(tasks: Tasks) -> Groups:
+    """Tasks that stand together and are of one sub-topology, as groups.
+
+    >>> neighbours(Tasks.of([(0, 1), (0, 2), (1, 0)])).size.tolist()
+    [2, 1]
+    """
+    first = np.flatnonzero(np.diff(tasks.subtopology, prepend=tasks.subtopology[:1] - 1))
+    sizes = np.diff(first, append=len(tasks)).astype(np.int32)
+    return Groups(tasks.subtopology[first], sizes)
+
+
+def _append_groups(writer: Writer, sums: TaskValues, groups: Groups) -> None:
+    if int(groups.size.sum()) != len(sums):
+        writer.refuse(f"groups of {int(groups.size.sum())} tasks for {len(sums)} offset sums")
     rows = np.empty(len(sums), _PARTITION_SUM)
     rows["partition"], rows["sum"] = sums.tasks.partition, sums.value
-    writer.int32(len(first))
-    for start, stop in zip(first.tolist(), [*changes.tolist(), len(sums)], strict=False):
-        writer.int32(int(subtopology[start]))
-        writer.int32(stop - start)
-        writer.raw(rows[start:stop].tobytes())
+    writer.int32(len(groups.size))
+    start = 0
+    for subtopology, size in zip(groups.subtopology.tolist(), groups.size.tolist(), strict=True):
+        writer.int32(subtopology)
+        writer.int32(size)
+        writer.raw(rows[start : start + size].tobytes())
+        start += size

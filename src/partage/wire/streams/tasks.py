@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from partage.javaorder import hash_order, string_hash, string_order_key
 from partage.wire.faults import EncodingError
 
-__all__ = ["NO_TASKS", "NO_VALUES", "TaskKey", "TaskValues", "Tasks", "task_set_order"]
+__all__ = ["NO_TASKS", "NO_VALUES", "TaskKey", "TaskValues", "Tasks", "merged", "task_set_order"]
 
+Value = TypeVar("Value")
 TaskKey = tuple[int, int, "str | None"]
 
 Int32s = NDArray[np.int32]
@@ -49,7 +50,7 @@ class Tasks:
 
     @classmethod
     def of(cls, tasks: Iterable[tuple[int, int] | TaskKey]) -> Tasks:
-        """The tasks of tuples, with or without a topology's name.
+        """The tasks of tuples, with or without a topology's name; "" is none, as to Kafka.
 
         Raises:
             EncodingError: a number is no int32, a name no string, or the tuple none of a task.
@@ -65,7 +66,7 @@ class Tasks:
                 _refuse(task, place)
             if name is not None and not isinstance(name, str):
                 _refuse(task, place)
-            topologies.append(_UNNAMED if name is None else names.setdefault(name, len(names)))
+            topologies.append(names.setdefault(name, len(names)) if name else _UNNAMED)
         return cls.from_columns(subtopologies, partitions, topologies, tuple(names))
 
     @classmethod
@@ -83,6 +84,10 @@ class Tasks:
             np.array(topologies, np.int32) if names else None,
             names,
         )
+
+    def as_kafka_names(self) -> Tasks:
+        """The tasks with no name for an empty one, which only bytes tell apart (``TaskId``)."""
+        return Tasks.of(self) if "" in self.topologies else self
 
     def __len__(self) -> int:
         return len(self.subtopology)
@@ -176,13 +181,14 @@ class TaskValues:
         if isinstance(values, TaskValues):
             return values
         numbers = array("q")
-        for task, value in values.items():
+        known = merged(values)
+        for task, value in known.items():
             try:
                 numbers.append(value)
             except (TypeError, OverflowError):
                 what = f"not an int64: {value!r:.80}"
                 raise EncodingError(what, offset=0, field=f"values.{task}") from None
-        return cls(Tasks.of(values), np.array(numbers, np.int64))
+        return cls(Tasks.of(known), np.array(numbers, np.int64))
 
     def __len__(self) -> int:
         return len(self.value)
@@ -220,6 +226,17 @@ class TaskValues:
     def nbytes(self) -> int:
         """Bytes that the arrays take."""
         return self.tasks.nbytes + self.value.nbytes
+
+
+def merged(values: Mapping[Any, Value]) -> Mapping[Any, Value]:
+    """A map by task, where a name of "" and none are one task: the later value, the earlier place.
+
+    >>> merged({(0, 1): 5, (0, 2): 6, (0, 1, ""): 7})
+    {(0, 1, None): 7, (0, 2, None): 6}
+    """
+    if not any(isinstance(task, tuple) and "" in task[2:] for task in values):
+        return values
+    return {(*task[:2], (*task, None)[2] or None): value for task, value in values.items()}
 
 
 def _int32(value: int) -> int:

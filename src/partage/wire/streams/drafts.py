@@ -1,0 +1,299 @@
+r"""The layouts that the KIP-441 document prints, under their own names.
+
+What it prints, and what these bytes are:
+
+* *SubscriptionInfo version 4*: version, latest supported version, client's UUID, previous tasks,
+  standby tasks, end point. That is what Kafka 2.1 to 2.3 sent under that number.
+* *AssignmentInfo version 4*: version, latest supported version, active tasks, standby tasks,
+  partitions by host, error code. Likewise.
+* *SubscriptionInfo version 5*: version, latest supported version, client's UUID, **store lags**
+  (a map of store id to int32), end point. It was never shipped: under the number 5 Kafka 2.4 sent
+  the lists of version 4, and lags went into version 7 as one offset sum a task. These bytes are
+  therefore no `subscription_info.SubscriptionInfo`, and nothing in them says which of the two
+  they are.
+
+Gaps in the print, filled as the rest of Kafka's messages of that time: an int32 count before lists
+and maps; an end point is its ``host:port`` as an int32 length and UTF-8. A store id is not
+explained: here it is the store's name and its partition (int16 length, UTF-8; int32), since a
+client hosts many partitions of a store, and the topology knows stores by name.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.errors import WireFormatError
+from partage.wire.faults import EncodingError, UnsupportedVersionError
+from partage.wire.primitives import Reader, Writer
+from partage.wire.streams.assignment_bytes import decode_assignment_info, encode_assignment_info
+from partage.wire.streams.assignment_info import AssignmentInfo
+from partage.wire.streams.subscription_info import (
+    SubscriptionInfo,
+    decode_subscription_info,
+    encode_subscription_info,
+)
+from partage.wire.text import java_text, utf8_bytes
+
+__all__ = [
+    "StoreId",
+    "StoreLags",
+    "SubscriptionDraft5",
+    "decode_assignment_draft_4",
+    "decode_subscription_draft_4",
+    "decode_subscription_draft_5",
+    "encode_assignment_draft_4",
+    "encode_subscription_draft_4",
+    "encode_subscription_draft_5",
+]
+
+StoreId = tuple[str, int]
+"""Name of a store and number of its partition."""
+
+_DRAFT_5 = "SubscriptionInfo draft 5"
+
+Read = TypeVar("Read")
+
+
+@dataclass(frozen=True, eq=False)
+class StoreLags:
+    """How far a client is behind on each store that it hosts, as arrays, in the order sent.
+
+    Attributes:
+        store: int32[n], places in ``names``.
+        partition: int32[n].
+        lag: int32[n], offsets; the bytes may hold negative ones, whoever adds them up refuses.
+        names: distinct names of stores.
+
+    >>> list(StoreLags.of({("counts", 0): 7}))
+    [(('counts', 0), 7)]
+    """
+
+    store: NDArray[np.int32]
+    partition: NDArray[np.int32]
+    lag: NDArray[np.int32]
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, lags: Mapping[StoreId, int] | Iterable[tuple[StoreId, int]]) -> StoreLags:
+        """The lags of a mapping, in its order.
+
+        Raises:
+            EncodingError: a store id is no pair, or a number no int32.
+        """
+        pairs = lags.items() if isinstance(lags, Mapping) else lags
+        stores, partitions, numbers = array("i"), array("i"), array("i")
+        names: dict[str, int] = {}
+        for place, pair in enumerate(pairs):
+            try:
+                (name, partition), lag = pair
+                partitions.append(partition)
+                numbers.append(lag)
+                stores.append(names.setdefault(name, len(names)))
+            except (TypeError, ValueError, OverflowError):
+                what = f"not a ((store, int32 partition), int32 lag): {pair!r:.80}"
+                field = f"{_DRAFT_5}.storeLags[{place}]"
+                raise EncodingError(what, offset=0, field=field, version=5) from None
+        return cls.from_columns(stores, partitions, numbers, names)
+
+    @classmethod
+    def from_columns(
+        cls, stores: array[int], partitions: array[int], lags: array[int], names: Iterable[str]
+    ) -> StoreLags:
+        """The lags of columns as they were read."""
+        store, partition, lag = (np.array(one, np.int32) for one in (stores, partitions, lags))
+        return cls(store, partition, lag, tuple(names))
+
+    def __len__(self) -> int:
+        return len(self.lag)
+
+    def __iter__(self) -> Iterator[tuple[StoreId, int]]:
+        columns = (self.store.tolist(), self.partition.tolist(), self.lag.tolist())
+        return (
+            ((self.names[store], partition), lag)
+            for store, partition, lag in zip(*columns, strict=True)
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, StoreLags):
+            return NotImplemented
+        return np.array_equal(self.lag, other.lag) and list(self) == list(other)
+
+    def __hash__(self) -> int:
+        return hash((self.partition.tobytes(), self.lag.tobytes()))
+
+    def __repr__(self) -> str:
+        return f"StoreLags({list(self)[:8]}{', …' if len(self) > 8 else ''})"
+
+
+@dataclass(frozen=True)
+class SubscriptionDraft5:
+    """The proposed SubscriptionInfo of version 5: what `SubscriptionInfo` says, with store lags.
+
+    Attributes:
+        latest_version: that the client supports, at least 5.
+        process: the client's id, 16 bytes.
+        store_lags: of every store that it hosts.
+        user_endpoint: ``host:port`` as sent, empty for none.
+        trailing: bytes that follow.
+    """
+
+    process: bytes
+    store_lags: StoreLags
+    user_endpoint: bytes = b""
+    latest_version: int = 5
+    trailing: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        process: bytes,
+        store_lags: Mapping[StoreId, int] | Iterable[tuple[StoreId, int]] = (),
+        endpoint: str | None = None,
+        latest_version: int = 5,
+    ) -> SubscriptionDraft5:
+        """The message of plain values.
+
+        Raises:
+            EncodingError: a lag is no int32, or a store id no pair.
+        """
+        lags = StoreLags.of(store_lags)
+        return cls(process, lags, utf8_bytes(endpoint or ""), latest_version)
+
+    @property
+    def endpoint(self) -> str | None:
+        """The end point as text, None if there is none."""
+        return java_text(self.user_endpoint) if self.user_endpoint else None
+
+
+def encode_subscription_draft_5(info: SubscriptionDraft5) -> bytes:
+    r"""The bytes of the draft.
+
+    Raises:
+        EncodingError: a value does not fit.
+
+    >>> lags = {("counts", 0): 7}
+    >>> info = SubscriptionDraft5.of(process=bytes(16), store_lags=lags, endpoint="h:80")
+    >>> encode_subscription_draft_5(info)[24:].hex(" ", 4)
+    '00000001 0006636f 756e7473 00000000 00000007 00000004 683a3830'
+    """
+    writer = Writer()
+    field = "processId"
+    try:
+        writer.int32(5)
+        writer.int32(info.latest_version)
+        if len(info.process) != 16:
+            writer.refuse(f"not 16 bytes: {info.process!r:.80}")
+        writer.raw(info.process)
+        field = "storeLags"
+        writer.int32(len(info.store_lags))
+        for (name, partition), lag in info.store_lags:
+            writer.string(name)
+            writer.int32(partition)
+            writer.int32(lag)
+        field = "endPoint"
+        writer.int32(len(info.user_endpoint))
+        writer.raw(info.user_endpoint)
+    except WireFormatError as error:
+        error.field, error.version = f"{_DRAFT_5}.{field}", 5
+        raise
+    return bytes(writer.buffer)
+
+
+def decode_subscription_draft_5(data: bytes) -> SubscriptionDraft5:
+    """Read the draft; what follows it is counted in ``trailing``.
+
+    Raises:
+        WireFormatError: the bytes are no such message.
+
+    >>> info = SubscriptionDraft5.of(process=bytes(16), store_lags={("counts", 0): 7})
+    >>> decode_subscription_draft_5(encode_subscription_draft_5(info)) == info
+    True
+    """
+    reader = Reader(data)
+    field = ""
+
+    def get(name: str, read: Callable[[], Read]) -> Read:
+        nonlocal field
+        field = name
+        return read()
+
+    try:
+        version = get("version", reader.int32)
+        latest = get("latestSupportedVersion", reader.int32)
+        if version != 5 or latest < 5:
+            what = f"version {version}, latest supported {latest}: this is the draft of version 5"
+            raise UnsupportedVersionError(what, offset=0, field="", version=version)
+        process = get("processId", lambda: reader.raw(16))
+        lags = get("storeLags", lambda: _read_lags(reader))
+        endpoint = get("endPoint", lambda: reader.raw(reader.not_null(reader.int32())))
+    except WireFormatError as error:
+        error.field, error.version = f"{_DRAFT_5}.{field}", 5
+        raise error.with_traceback(None) from None  # see `reading`
+    return SubscriptionDraft5(process, lags, endpoint, latest, reader.left)
+
+
+def _read_lags(reader: Reader) -> StoreLags:
+    stores, partitions, lags = array("i"), array("i"), array("i")
+    names: dict[str, int] = {}
+    for _ in range(reader.count(reader.not_null(reader.int32()))):
+        stores.append(names.setdefault(reader.string(), len(names)))
+        partitions.append(reader.int32())
+        lags.append(reader.int32())
+    return StoreLags.from_columns(stores, partitions, lags, names)
+
+
+def _four(version: int, name: str) -> None:
+    if version != 4:
+        what = f"version {version}: this is the draft of version 4"
+        raise UnsupportedVersionError(what, offset=0, field=f"{name} draft 4", version=version)
+
+
+def encode_subscription_draft_4(info: SubscriptionInfo) -> bytes:
+    """The bytes of the printed SubscriptionInfo of version 4: those that were shipped.
+
+    Raises:
+        UnsupportedVersionError: another version.
+        EncodingError: a value does not fit.
+    """
+    _four(info.version, "SubscriptionInfo")
+    return encode_subscription_info(info)
+
+
+def decode_subscription_draft_4(data: bytes) -> SubscriptionInfo:
+    """Read the printed SubscriptionInfo of version 4.
+
+    Raises:
+        WireFormatError: the bytes are no such message, or of another version.
+    """
+    info = decode_subscription_info(data)
+    _four(info.version, "SubscriptionInfo")
+    return info
+
+
+def encode_assignment_draft_4(info: AssignmentInfo) -> bytes:
+    """The bytes of the printed AssignmentInfo of version 4: those that were shipped.
+
+    Raises:
+        UnsupportedVersionError: another version.
+        EncodingError: a value does not fit.
+    """
+    _four(info.version, "AssignmentInfo")
+    return encode_assignment_info(info)
+
+
+def decode_assignment_draft_4(data: bytes) -> AssignmentInfo:
+    """Read the printed AssignmentInfo of version 4.
+
+    Raises:
+        WireFormatError: the bytes are no such message, or of another version.
+    """
+    info = decode_assignment_info(data)
+    _four(info.version, "AssignmentInfo")
+    return info
