@@ -28,6 +28,8 @@ __all__ = ["COUNTS_DDL", "Counting", "Kind", "Spec"]
 
 _Longs = NDArray[np.int64]
 _HOUR_MS = 3_600_000
+#: A record without a time is in no hour: hours before 1970 are not told of.
+_NO_TIME = -1
 #: Distinct keys that a worker holds before they are merged.
 _MERGE_AT = 4_000_000
 #: Distinct keys that an approximate count keeps.
@@ -275,7 +277,7 @@ def _millis(column: pa.Array, name: str) -> _Longs:
         found = compute.cast(column, pa.int64(), safe=False)
     except pa.ArrowException as e:
         raise InvalidConfigError("--time", f"is no time ({e})", name) from None
-    return np.asarray(found.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+    return np.asarray(found.fill_null(_NO_TIME).to_numpy(zero_copy_only=False), np.int64)
 
 
 def _parsed(column: pa.Array) -> pa.Array:
