@@ -118,6 +118,20 @@ def test_false_alarms_are_rare() -> None:
         assert who_wrote(seen, [n], FAMILIES, place).writers == ()
 
 
+def test_a_lopsided_topic_and_a_lopsided_hash_are_no_writer() -> None:
+    """A hash that puts all keys into one partition names nobody where most keys lie there anyway."""
+    rng = random.Random(11)
+
+    def lopsided(_name: str, keys: Sequence[bytes], n: int) -> NDArray[np.int32]:
+        return np.array([8 * len(k) % n for k in keys], np.int32)
+
+    where = rng.choices(range(8), [30, 21, 15, 10, 8, 6, 5, 5], k=400)
+    seen = KeyPairs.of(list(zip(KEYS, where, strict=True)))
+    assert who_wrote(seen, [8], [Family(("hash",))], lopsided).writers == ()
+    honest = KeyPairs.of([(k, zlib.crc32(k) % 8) for k in KEYS])
+    assert who_wrote(honest, [8], FAMILIES, place).families[0].name == "crc"
+
+
 def test_what_cannot_be_told_is_said() -> None:
     """One partition fits everybody, and few keys fit too many."""
     assert (

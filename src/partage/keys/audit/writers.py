@@ -89,6 +89,7 @@ class Verdict:
 class _Guess:
     family: Family
     partitions: int
+    placed: NDArray[np.int32]
     fits: _Bools
 
 
@@ -144,7 +145,7 @@ def _guesses(
         long_enough = np.array([len(k) > family.part.tail for k in seen.keys])
         for n in counts:
             placed = place(family.partitioners[0], keys, n)
-            made.append(_Guess(family, n, (placed == seen.partition) & long_enough))
+            made.append(_Guess(family, n, placed, (placed == seen.partition) & long_enough))
     return made
 
 
@@ -157,7 +158,10 @@ def _chosen(seen: KeyPairs, guesses: Sequence[_Guess]) -> list[tuple[_Guess, flo
         best, chance = None, 0.0
         for guess in guesses:
             told = left & (seen.partition < guess.partitions)  # others it cannot have written
-            now = log_chance(int((guess.fits & told).sum()), int(told.sum()), 1 / guess.partitions)
+            hits, tries = int((guess.fits & told).sum()), int(told.sum())
+            if log_chance(hits, tries, 1 / guess.partitions) >= chance:
+                continue
+            now = log_chance(hits, tries, _by_luck(guess, seen, told))
             if now < chance:
                 best, chance = guess, now
         if best is None or chance > enough:
@@ -165,6 +169,18 @@ def _chosen(seen: KeyPairs, guesses: Sequence[_Guess]) -> list[tuple[_Guess, flo
         chosen.append((best, chance + log(len(guesses))))
         left &= ~best.fits
     return chosen
+
+
+def _by_luck(guess: _Guess, seen: KeyPairs, told: _Bools) -> float:
+    """How likely a key lies where the guess has it although the guess did not put it there.
+
+    One in n, but for keys that a hash puts into few partitions (multiples of 8, one letter
+    repeated) in a topic most of whose keys lie in these: there two lopsided things meet.
+    """
+    where, times = np.unique(seen.partition[told], return_counts=True)
+    guessed = np.sort(guess.placed[told])
+    same = np.searchsorted(guessed, where, "right") - np.searchsorted(guessed, where, "left")
+    return max(1 / guess.partitions, float(times @ same) / float(told.sum()) ** 2)
 
 
 def _writer(
