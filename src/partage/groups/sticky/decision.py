@@ -107,9 +107,12 @@ class Decision:
             return self._made(Plan, scene, there.start, dense, unresolved=unresolved, **more)
         except PlanInvariantError as error:
             made = self._made(Assignment, scene, there.start, dense, unresolved=unresolved)
+            # Two owners come of nothing else: a kept claim that no count from 0 meets.
+            one = unresolved[0]
             what = (
-                f"Kafka's class would give partitions to two members ({error}), since "
-                f"members claim partitions beyond the topic's count, e.g. {unresolved[0]}"
+                f"Kafka's class would give partitions to two members ({error}), since members"
+                f" claim partitions that do not exist: {one.member} claims {one.topic},"
+                f" partition {one.partition}"
             )
             raise JavaRefusal(what, None, made) from None
 
