@@ -106,6 +106,8 @@ class UnknownStrategyError(PartageError):
 
     def __init__(self, name: str, *, known: Sequence[str], close: Sequence[str] = ()) -> None:
         hint = f"did you mean {' or '.join(close)}? " if close else ""
+        if name.startswith("streams:") and not any(one.startswith("streams:") for one in known):
+            hint = "partage.streams places the tasks of Kafka Streams, this places partitions; "
         super().__init__(f"no strategy named {name!r}; {hint}known: {', '.join(known)}")
         self.name = name
         self.known = tuple(known)
@@ -181,7 +183,9 @@ class InvalidConfigError(PartageError):
     """
 
     def __init__(self, setting: str, what: str, value: object) -> None:
-        super().__init__(f"setting {setting}: {what}, got {_shown(value)}")
+        # What the command line calls by name needs no other word.
+        kind = "" if setting.startswith("--") or setting == "INPUT" else "setting "
+        super().__init__(f"{kind}{setting}: {what}, got {_shown(value)}")
         self.setting = setting
         self.value = value
 

@@ -100,7 +100,7 @@ def keys(
     elif partitioners:
         _list(as_json)
     elif where is None:
-        raise typer.BadParameter("give an INPUT, or say --who-agrees or --partitioners")
+        raise typer.BadParameter("give an INPUT, or say --who-agrees or --list")
     else:
         if key is None and not where.startswith("kafka://"):
             raise typer.BadParameter("which column is the key?", param_hint="--key")

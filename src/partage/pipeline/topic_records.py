@@ -63,6 +63,8 @@ def open_topics(where: str) -> TopicSource:
         return source
     path = Path(where).absolute()
     inside = path / "topics.parquet"
+    if not path.exists():
+        raise InvalidCaptureError(f"{where}: no such file or folder; {_HOLDS}")
     records = inside if inside.exists() else path
     if path.is_dir() and not inside.exists() and (path / "consumer_offsets.parquet").exists():
         raise InvalidCaptureError(f"{inside}: no such file; without the topics' records there is "
