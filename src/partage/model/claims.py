@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from partage.errors import InvalidProblemError
 from partage.model.index import Int32Array
 
-__all__ = ["Claims", "is_int32"]
+__all__ = ["ClaimRows", "Claims", "is_int32"]
 
 _INT32 = range(-(2**31), 2**31)
 
@@ -132,3 +133,49 @@ def _number(topic: object, p: object, path: str) -> int:
         what = f"partition of {topic!r} must be an int32"
         raise InvalidProblemError(what, path=path, value=p)
     return int(p)  # type: ignore[call-overload, no-any-return]  # checked above
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRows:
+    """The claims of many members, as sent, in arrays.
+
+    Attributes:
+        name_start: int64[M + 1], first name of each member (CSR) in ``names``.
+        names: topic names, each member's own, in order of first appearance.
+        start: int64[M + 1], first claim of each member (CSR).
+        name: int32[n], which of the member's names.
+        partition: int32[n], partition numbers.
+
+    >>> rows = ClaimRows.of([Claims.of({"t": [4]}), Claims.of(()), Claims.of({"t": [1, 2]})])
+    >>> rows.start.tolist(), rows.names, rows.partition.tolist()
+    ([0, 1, 1, 3], ['t', 't'], [4, 1, 2])
+    """
+
+    name_start: NDArray[np.int64]
+    names: list[str]
+    start: NDArray[np.int64]
+    name: Int32Array
+    partition: Int32Array
+
+    @classmethod
+    def of(cls, owned: Sequence[Claims]) -> ClaimRows:
+        """Member after member."""
+        if all(one is _NONE for one in owned):
+            nowhere, none = np.zeros(len(owned) + 1, np.int64), np.zeros(0, np.int32)
+            return cls(nowhere, [], nowhere, none, none)
+        topics = [one.topics for one in owned]
+        name, partition = [one.topic_ix for one in owned], [one.partition for one in owned]
+        return cls(
+            _starts(topics),
+            list(chain.from_iterable(topics)),
+            _starts(name),
+            np.concatenate(name),
+            np.concatenate(partition),
+        )
+
+
+def _starts(lists: Sequence[Sized]) -> NDArray[np.int64]:
+    """int64: where each of some rows begins (CSR)."""
+    start = np.zeros(len(lists) + 1, np.int64)
+    np.cumsum(list(map(len, lists)), out=start[1:])
+    return start

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from partage.errors import InvalidProblemError
-from partage.model.claims import Claims, is_int32
+from partage.model.claims import ClaimRows, Claims, is_int32
 from partage.model.index import Int32Array, java_rank
+from partage.model.mapped import as_mapped
 from partage.model.names import expect_text, subscription
 
 if TYPE_CHECKING:
@@ -209,6 +210,16 @@ class Group:
     def position(self) -> dict[str, int]:
         """Position of each member by its id."""
         return {member_id: i for i, member_id in enumerate(self.ids)}
+
+    @cached_property
+    def mapped(self) -> list[int]:
+        """Members in the order of a Java ``HashMap`` by member id that was filled in join order."""
+        return as_mapped(self.ids)
+
+    @cached_property
+    def claimed(self) -> ClaimRows:
+        """All that members say they own, flat."""
+        return ClaimRows.of([m.owned for m in self.members])
 
     @cached_property
     def member_rank(self) -> Int32Array:

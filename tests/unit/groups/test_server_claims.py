@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from partage.groups.registry import find
-from partage.groups.server import targets
+from partage.groups.server import homogeneous, targets
 from partage.groups.server.claim_steps import larger_quotas, read_claims
 from partage.groups.server.spec import GroupSpec
 from partage.kernels import form
@@ -75,3 +75,34 @@ def test_both_forms_of_the_quotas_agree_and_add_up() -> None:
         assert said[0] == said[1]
         assert sum(said[0][0]) + sum(said[0][1]) == partitions
         assert max(np.add(*said[0])) - min(np.add(*said[0])) <= 1
+
+
+def test_what_a_member_loses_is_the_same_with_and_without_the_short_way(monkeypatch) -> None:
+    """Sets that Java walks as they lie lose their tails, as the walk bucket by bucket says."""
+    rng, short, released = random.Random(5), homogeneous._tails, 0
+    answers = []
+
+    def counted(*arguments):
+        answers.append(short(*arguments))
+        return answers[-1]
+
+    for _ in range(300):
+        width = rng.choice([3, 14, 40, 200])
+        cluster = Cluster.from_topics({"a": width, "b": rng.randint(1, 30), "c": 70_000})
+        first = rng.randint(0, width - 1)
+        mine = {"a": range(first, width), "b": [0], "c": range(6_999, 70_000, 9_000)}
+        owned = [{t: list(mine[t]) for t in rng.sample(list(mine), rng.randint(1, 3))}, {}]
+        if rng.random() < 0.2:
+            owned[0] = {t: some[::-1] for t, some in owned[0].items()}
+        topics = ["a", "b", "c"] if rng.random() < 0.2 else ["a", "b"]
+        group = Group(Member(f"m{i}", topics, owned=one) for i, one in enumerate(owned))
+        with monkeypatch.context() as one:
+            one.setattr(homogeneous, "_tails", lambda *_: None)
+            slow = find("server:uniform").assign(Problem(group, cluster))
+        with monkeypatch.context() as one:
+            one.setattr(homogeneous, "_tails", counted)
+            fast = find("server:uniform").assign(Problem(group, cluster))
+        assert fast.to_pairs() == slow.to_pairs()
+        released += bool(answers) and answers[-1] is not None and len(answers[-1]) > 0
+    assert released > 20
+    assert any(one is None for one in answers)

@@ -17,6 +17,10 @@ from partage.model.index import Int32Array
 
 __all__ = ["homogeneous"]
 
+_DEFAULT_TABLE = 16
+#: Java's maps mix the upper half of a hash into the lower one.
+_MIXED_FROM = 1 << 16
+
 
 def homogeneous(spec: GroupSpec) -> Answer:
     """Kafka's ``UniformHomogeneousAssignmentBuilder``; the group has members.
@@ -121,14 +125,38 @@ def _released(
     quota = kept[over][rank]
     cut = begin + before.size[sets] > quota
     sets, begin, quota = sets[cut], begin[cut], quota[cut]
+    keeps = np.ones(len(before.partition), bool) if keeps is None else keeps
+    tails = _tails(spec, sets, np.maximum(quota - begin, 0))
+    if tails is not None:
+        keeps[tails] = False
+        return keeps, before.partition[tails]
     spots, rank = _pieces(before.start, sets)
     number = spec.problem.index.number_of[before.partition[spots]]
     spots = spots[walk_copied_sets(rank, number.view(np.uint32))]
     nth = _running(np.ones(len(spots), np.int64), rank) + begin[rank]
     gone = spots[nth >= quota[rank]]
-    keeps = np.ones(len(before.partition), bool) if keeps is None else keeps
     keeps[gone] = False
     return keeps, before.partition[gone]
+
+
+def _tails(spec: GroupSpec, sets: Int32Array, kept: NDArray[np.int64]) -> Int32Array | None:
+    """What follows the first so many of some sets, where Java walks these as they lie; else None.
+
+    It does where partition numbers ascend and are smaller than the slots of the set's table
+    (and than 65,536, beyond which hashing mixes): each is alone in the bucket of its number.
+    """
+    before, index = spec.previous, spec.problem.index
+    spots, rank = _pieces(before.start, sets)
+    number = index.number_of[before.partition[spots]]
+    room = np.maximum(before.size[sets] * 4 // 3, _DEFAULT_TABLE - 1)
+    slots = np.int64(1) << np.frexp(room)[1]  # the least power of two above
+    alone = (number < slots[rank]) & (number < _MIXED_FROM)
+    if not bool(alone.all()) or bool((np.diff(number)[np.diff(rank) == 0] <= 0).any()):
+        return None
+    begin, end = before.start[:-1][sets] + kept, before.start[1:][sets]
+    left = np.maximum(end - begin, 0)
+    first = np.repeat(begin - (np.cumsum(left) - left), left)
+    return (first + np.arange(len(first))).astype(np.int32)
 
 
 def _pieces(start: Int32Array, which: Int32Array) -> tuple[Int32Array, NDArray[np.int64]]:

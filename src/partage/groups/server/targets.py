@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -140,14 +138,10 @@ class _Sent:
 
     @classmethod
     def of(cls, problem: Problem) -> _Sent:
-        owned = [m.owned for m in problem.group]
-        lists = [one.topics for one in owned]
-        name = [one.topic_ix for one in owned]
-        names = list(chain.from_iterable(lists))
-        topic = np.array(problem.cluster.topic_all(names), np.int32)
-        foreign = [names[i] for i in np.flatnonzero(topic < 0).tolist()]
-        number = _joined([one.partition for one in owned])
-        return cls(_starts(lists), topic, foreign, _starts(name), _joined(name), number)
+        rows = problem.group.claimed
+        topic = np.array(problem.cluster.topic_all(rows.names), np.int32)
+        foreign = [rows.names[i] for i in np.flatnonzero(topic < 0).tolist()]
+        return cls(rows.name_start, topic, foreign, rows.start, rows.name, rows.partition)
 
     def read(
         self, begin: Int32Array, limit: Int32Array, partitions: int
@@ -217,17 +211,6 @@ class _Claimed:
         """int32[n]: who claims."""
         names = np.diff(self.sent.name_start)
         return self.spread(np.repeat(np.arange(len(names), dtype=np.int32), names))
-
-
-def _starts(lists: Sequence[Any]) -> NDArray[np.int64]:
-    """int64: where each of some rows begins (CSR)."""
-    start = np.zeros(len(lists) + 1, np.int64)
-    np.cumsum(list(map(len, lists)), out=start[1:])
-    return start
-
-
-def _joined(parts: Sequence[Int32Array]) -> Int32Array:
-    return np.concatenate(parts) if parts else np.zeros(0, np.int32)
 
 
 def _undisputed(
