@@ -55,7 +55,7 @@ def tables() -> dict[str, list[dict]]:
             for strategy in (RECORDED, *NAMES):
                 rows["replays"].append(replayed(name, generation, strategy))
     rows["groups"].append(
-        group("streamy", kind="streams", status="not replayed yet", rebalances=0, claimed=[],
+        group("streamy", kind="streams", status="not replayed", rebalances=0, claimed=[],
               why="histories of streams groups are not yet in Partage")
     )  # fmt: skip
     rows["bad_records"].append(

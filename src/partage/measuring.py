@@ -189,6 +189,22 @@ def _claims(question: _Question, counted: Tally, known: _Claims | None = None) -
 _MOST_KEPT = 4_096
 
 
+#: Groups of which what was asked last is kept.
+_FEW = 16
+
+
+class _Asked:
+    """What all plans of one group on one cluster are measured by."""
+
+    def __init__(self, group: Group, cluster: Cluster) -> None:
+        self.facts = judge.Facts(Problem(group, cluster))
+        self.was = judge.before(self.facts.problem)
+
+    @cached_property
+    def question(self) -> _Question:
+        return _Question.of(self.facts, self.was)
+
+
 @dataclass(slots=True)
 class Shared:
     """`measure` for many plans of few problems: each question is solved, and proven, once.
@@ -209,6 +225,7 @@ class Shared:
 
     _best: dict[object, tuple[Cluster, NDArray[np.int64] | None]] = field(default_factory=dict)
     _fewest: dict[object, tuple[Cluster, int | None]] = field(default_factory=dict)
+    _asked: dict[tuple[int, int], _Asked] = field(default_factory=dict)
 
     def measure(
         self,
@@ -223,44 +240,49 @@ class Shared:
         Raises:
             InvalidProblemError: the weights are malformed.
         """
-        facts = judge.Facts(Problem(group, cluster))
+        asked = self._asked_of(group, cluster)
+        facts, was = asked.facts, asked.was
         counted = tally(plan, facts)
-        was = judge.before(facts.problem)
         found = figures(facts, counted, was, partition_weight=partition_weight)
         problem = (id(cluster), group.subscriptions, group.subscription_of.tobytes())
-        best = self._best_loads(problem, facts, was)
+        best = self._best_loads(problem, asked)
         smallest, largest, spread = extremes(facts, best)
         avoidable = None
         if counted.valid:
-            fewest = self._fewest_moves(problem, facts, was, counted) if found.moved else 0
+            fewest = self._fewest_moves(problem, asked, counted) if found.moved else 0
             avoidable = None if fewest is None else found.moved - fewest
         return replace(
             found, avoidable=avoidable, best_smallest=smallest, best_largest=largest,
             best_spread=spread,
         )  # fmt: skip
 
-    def _best_loads(
-        self, problem: object, facts: judge.Facts, was: judge.Before
-    ) -> NDArray[np.int64] | None:
+    def _asked_of(self, group: Group, cluster: Cluster) -> _Asked:
+        key = (id(group), id(cluster))
+        if key not in self._asked:
+            if len(self._asked) >= _FEW:
+                self._asked.clear()
+            # It holds on to group and cluster, so that their ids mean them.
+            self._asked[key] = _Asked(group, cluster)
+        return self._asked[key]
+
+    def _best_loads(self, problem: object, asked: _Asked) -> NDArray[np.int64] | None:
         """int64[M], proven; None where that would take too long."""
         # A cluster is held on to, so that its id means it as long as the answer is kept.
         if problem not in self._best:
             _forget(self._best)
             loads = None
             try:
-                question = _Question.of(facts, was)
-                best = solve.least_majorised(question.eligibility)
-                claim = judge.ClaimedBest(question.owner(best.owner), best.topic_level)
-                loads = judge.verify_load_certificate(facts, claim)
+                best = solve.least_majorised(asked.question.eligibility)
+                claim = judge.ClaimedBest(asked.question.owner(best.owner), best.topic_level)
+                loads = judge.verify_load_certificate(asked.facts, claim)
             except ProblemTooLargeError:
                 pass
-            self._best[problem] = facts.problem.cluster, loads
+            self._best[problem] = asked.facts.problem.cluster, loads
         return self._best[problem][1]
 
-    def _fewest_moves(
-        self, problem: object, facts: judge.Facts, was: judge.Before, counted: Tally
-    ) -> int | None:
+    def _fewest_moves(self, problem: object, asked: _Asked, counted: Tally) -> int | None:
         """The fewest moves to loads as good as these, proven; None where it takes too long."""
+        facts, was = asked.facts, asked.was
         loads = np.sort(counted.loads)
         digest = blake2b(digest_size=16)
         for array in (was.owned, was.start, was.claimant, loads):
@@ -270,7 +292,7 @@ class Shared:
             _forget(self._fewest)
             fewest = None
             try:
-                claim = _Question.of(facts, was).fewest(loads)
+                claim = asked.question.fewest(loads)
                 fewest = judge.verify_moves_certificate(facts, was, loads, claim)
             except ProblemTooLargeError:
                 pass

@@ -45,5 +45,5 @@ STATUSES: Final = (DONE, REFUSED, FAILED, NOT_YET)
 
 #: Statuses of a group: column ``status`` of table ``groups``.
 REPLAYED: Final = "replayed"
-NOT_REPLAYED: Final = "not replayed yet"
+NOT_REPLAYED: Final = "not replayed"
 OFFSETS_ONLY: Final = "offsets only"

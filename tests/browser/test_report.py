@@ -51,7 +51,7 @@ def page_file(tmp_path_factory) -> Path:
     renamed(large, "team-00.service-0000", "large")
     for name, of in large.items():
         rows[name] += of
-    rows["groups"].append(group("quiet", rebalances=0, status="not replayed yet", claimed=[],
+    rows["groups"].append(group("quiet", rebalances=0, status="not replayed", claimed=[],
                                 why="nobody ever joined"))  # fmt: skip
     rows["groups"].append(group("bare", rebalances=1))
     rows["rebalances"].append(rebalance("bare", 1, time_ms=BEGIN, cause_kind="unknown"))

@@ -79,7 +79,7 @@ def test_no_group_is_lost(replayed) -> None:
     """Each group is there: replayed, or with the reason why strategies cannot be run on it."""
     groups = {r["group"]: r for r in read_table(replayed.out, "groups").to_pylist()}
     assert len(groups) == 36
-    assert groups["work-queue"]["status"] == "not replayed yet"
+    assert groups["work-queue"]["status"] == "not replayed"
     assert "several owners" in groups["work-queue"]["why"]
     assert "tasks, not partitions" in groups["ship-join"]["why"]
     assert groups["checkout-workers"]["kind"] == "classic+consumer"

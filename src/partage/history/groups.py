@@ -64,6 +64,7 @@ class GroupHistory:
         session_timeout_ms: int | None = None,
         moves: Mapping[int, Sequence[Move]] | None = None,
     ) -> None:
+        self._clusters = clusters
         self._moves = CoordinatorMoves(moves or {})
         self.book = TopicBook(clusters)
         self._classic = ClassicGroup()
@@ -151,13 +152,23 @@ class GroupHistory:
     def commits(self, run: CommitRun) -> Iterator[Found]:
         """Commits of one partition; the pauses that end with them."""
         yield from self._moved(run.first_place)
-        yield from self._pauses.commits(run)
+        for pause in self._pauses.commits(run):
+            yield pause._replace(rewind=None) if self._made_anew(pause) else pause
 
     def finish(self) -> Iterator[Found]:
         """What is still open when the log ends."""
         for found in self._ended():
             yield self._linked(found)
         yield from self._pauses.finish()
+
+    def _made_anew(self, pause: Pause) -> bool:
+        """Whether its topic was deleted and made anew meanwhile: offsets begin at 0 then, and
+        nobody reads anything twice.
+        """
+        if not pause.rewind or pause.last_ms is None or pause.first_ms is None:
+            return False
+        topics = {self._clusters.at(t).topic(pause.topic) for t in (pause.last_ms, pause.first_ms)}
+        return len(topics - {-1}) > 1
 
     def _moved(self, place: Place) -> Iterator[Event]:
         number = self._opened.number if self._opened is not None else 0

@@ -92,7 +92,12 @@ def surviving(index: Index, dense: Int32Array, cluster: Cluster) -> Claims:
     By number, not by name: a topic made anew under its old name is another one.
     """
     alive = dense[cluster.partition_exists[dense]] if len(dense) else dense
+    if not len(alive):
+        return Claims.of(())
     topic_of = index.topic_of[alive]
+    if (topic_of == topic_of[0]).all():  # most members read one topic: nothing to sort
+        only = (index.topics[topic_of[0]],)
+        return Claims(only, np.zeros(len(alive), np.int32), index.number_of[alive])
     topics, topic_ix = np.unique(topic_of, return_inverse=True)
     names = tuple(index.topics[t] for t in topics)
     return Claims(names, topic_ix.astype(np.int32), index.number_of[alive])

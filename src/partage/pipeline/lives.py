@@ -11,7 +11,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from partage.history.verdicts import verdict
+from partage.history.verdicts import Verdict, verdict
 from partage.pipeline.histories import RECEIPT_DDL, clusters_of, receipts_batch
 from partage.pipeline.lives_totals import LivesTotals
 from partage.pipeline.selection import Selection
@@ -20,6 +20,8 @@ from partage.pipeline.write import TableWriters, task_name
 from partage.simulation.lived import Lived
 from partage.simulation.living import by_own, by_record
 from partage.simulation.policies import Policy
+from partage.simulation.scenes import Scene
+from partage.simulation.world import World
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,24 +88,18 @@ def _live(
                 writers.add("replays", {"group": group, **row.row()})
                 totals.add(group, row)
 
-    for scene, rebalance in unit.kept.scenes(unit.chunks):
+    # A group's lives need all of it at once: its rebalances are then read no second time, and
+    # what they cost is looked up no second time either.
+    everything = tuple(unit.kept.scenes()) if unit.policies else ()
+    for scene, rebalance in everything if unit.whole else unit.kept.scenes(unit.chunks):
         if not selection.started(scene.generation.timestamp_ms):
             continue
         found = verdict(scene.generation, clusters)
-        rebalance |= {
-            "agrees": found.agrees,
-            "judged_by": found.judged_by,
-            "disagreement": found.why if found.agrees is False else None,
-        }
-        length_ms = world.costs(scene).length_ms if scene.replayable else None
-        if length_ms is not None:
-            low, high = int(length_ms.low), int(length_ms.high)
-            rebalance |= {"stopped_low_ms": low, "stopped_high_ms": high}
-        writers.add("rebalances", rebalance)
+        writers.add("rebalances", rebalance | _said(scene, found, world))
         totals.judged(group, scene.generation, found)
-        write(by_record(scene, policies, world))
+        write(by_record(scene, policies, world, judged=found))
     if unit.policies:
-        scenes = tuple(scene for scene, _ in unit.kept.scenes())
+        scenes = tuple(scene for scene, _ in everything)
         wanted = {
             (s.generation.incarnation, s.generation.number)
             for s in scenes
@@ -111,3 +107,21 @@ def _live(
         }
         for number in unit.policies:
             write(by_own(scenes, policies[number], world), wanted)
+
+
+def _said(scene: Scene, found: Verdict, world: World) -> dict[str, Any]:
+    """Columns of ``rebalances`` that strategies and costs fill in.
+
+    How long a rebalance took is what the simulation takes for it. Of those that it cannot live
+    again the history has said it already, by the same rule.
+    """
+    said: dict[str, Any] = {
+        "agrees": found.agrees,
+        "judged_by": found.judged_by,
+        "disagreement": found.why if found.agrees is False else None,
+    }
+    if scene.replayable:
+        length_ms = world.costs(scene).length_ms
+        known = None if length_ms is None else (int(length_ms.low), int(length_ms.high))
+        said["stopped_low_ms"], said["stopped_high_ms"] = known or (None, None)
+    return said

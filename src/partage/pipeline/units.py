@@ -35,6 +35,11 @@ class Unit:
     policies: tuple[int, ...]
     cost: int
 
+    @property
+    def whole(self) -> bool:
+        """Whether it is both: all of its group's rebalances, and lives."""
+        return bool(self.policies) and len(self.chunks) == len(self.kept.chunks)
+
 
 def units(groups: Sequence[Kept], *, policies: int, cores: int) -> list[Unit]:
     """All the work; what costs most comes first."""

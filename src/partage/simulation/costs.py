@@ -128,13 +128,15 @@ def _numbered(
 
     A topic that is deleted and made anew begins at offset 0: nobody reads anything twice.
     """
+    kept: list[Pause] = []
+    topics: list[int] = []
     for one in pauses:
         topic = cluster.topic(one.topic)
         times = [t for t in (one.last_ms, one.first_ms) if t is not None]
         if topic < 0 or any(clusters.at(t).topic(one.topic) not in (topic, -1) for t in times):
             continue
-        dense = int(cluster.index.locate_all(
-            np.array([topic], np.int32), np.array([one.partition], np.int32)
-        )[0])  # fmt: skip
-        if dense >= 0:
-            yield dense, one
+        kept.append(one)
+        topics.append(topic)
+    numbers = np.array([one.partition for one in kept], np.int32)
+    dense = cluster.index.locate_all(np.array(topics, np.int32), numbers)
+    yield from ((p, one) for p, one in zip(dense.tolist(), kept, strict=True) if p >= 0)

@@ -45,16 +45,30 @@ def from_record(scene: Scene, policies: Sequence[Policy], world: World) -> Itera
     if not scene.replayable:
         return
     rows = Rows.of(scene, world, FROM_RECORD)
+    same: dict[tuple[object, ...], list[Lived]] = {}
     for policy in policies:
         decider = decider_at(policy, scene)
         if decider is None:
             yield rows.missing(policy)
-        elif scene.written_over:
-            yield rows.none(policy, decider, _WRITTEN)
-        elif policy.static and _only_away(scene, policy):
-            yield rows.none(policy, decider, _AWAY)
-        else:
-            yield from _lived(scene, policy, decider, rows)
+            continue
+        # The group's own policy is one that has a name of its own, too: it is lived once.
+        how = decider.policy
+        key = (id(decider.strategy), how.protocol, how.static, how.timeout_ms)
+        if key not in same:
+            same[key] = list(_of_policy(scene, policy, decider, rows))
+        named = rows.blank(policy, decider)
+        for row in same[key]:
+            yield replace(row, policy=named.policy, strategy=named.strategy, claimed=named.claimed)
+
+
+def _of_policy(scene: Scene, policy: Policy, decider: Decider, rows: Rows) -> Iterator[Lived]:
+    """The rows of one policy, whoever decides."""
+    if scene.written_over:
+        yield rows.none(policy, decider, _WRITTEN)
+    elif policy.static and _only_away(scene, policy):
+        yield rows.none(policy, decider, _AWAY)
+    else:
+        yield from _lived(scene, policy, decider, rows)
 
 
 def decider_at(policy: Policy, scene: Scene) -> Decider | None:

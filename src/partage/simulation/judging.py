@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from partage.judge import Measures, check
 from partage.measuring import Shared
@@ -37,6 +40,7 @@ class Judge:
     def __init__(self) -> None:
         self._shared = Shared()
         self._told: dict[object, tuple[Cluster, Weights, Measured]] = {}
+        self._groups: dict[bytes, Group] = {}
 
     def __call__(
         self, plan: Assignment, group: Group, cluster: Cluster, weights: Weights = None
@@ -50,7 +54,8 @@ class Judge:
             weights: float64[P], records a second of each partition.
         """
         # Policies that differ in little come to the same plan from the same past again and again.
-        key = (id(cluster), id(weights), _digest(plan, group))
+        members = _members_digest(group)
+        key = (id(cluster), id(weights), members, _digest(plan))
         known = self._told.get(key)
         if known is None or plan.unresolved:
             if len(self._told) >= _MOST_TOLD:
@@ -59,9 +64,17 @@ class Judge:
             known = self._told[key] = (
                 cluster,
                 weights,
-                self._measured(plan, group, cluster, weights),
+                self._measured(plan, self._alike(members, group), cluster, weights),
             )
         return known[2]
+
+    def _alike(self, digest: bytes, group: Group) -> Group:
+        """The first one of groups in which figures see no difference: what they need of it is
+        looked up once.
+        """
+        if len(self._groups) >= _MOST_TOLD:
+            self._groups.clear()
+        return self._groups.setdefault(digest, group)
 
     def _measured(
         self, plan: Assignment, group: Group, cluster: Cluster, weights: Weights
@@ -81,14 +94,23 @@ class Judge:
         )
 
 
-def _digest(plan: Assignment, group: Group) -> bytes:
-    """All that figures depend on, of plan and members, in few bytes."""
+def _members_digest(group: Group) -> bytes:
+    """All that figures depend on, of the members, in few bytes."""
     words = [(m.id, m.rack, m.generation, m.owned.topics) for m in group]
-    digest = blake2b(repr((words, plan.members, group.subscriptions)).encode(), digest_size=16)
-    withheld = getattr(plan, "withheld", _NONE)
-    arrays = [group.subscription_of, plan.start, plan.partition, plan.role, withheld]
+    arrays = [group.subscription_of]
     for member in group:
         arrays += [member.owned.topic_ix, member.owned.partition]
+    return _bytes((words, group.subscriptions), arrays)
+
+
+def _digest(plan: Assignment) -> bytes:
+    """The same of a plan."""
+    withheld = getattr(plan, "withheld", _NONE)
+    return _bytes(plan.members, [plan.start, plan.partition, plan.role, withheld])
+
+
+def _bytes(words: object, arrays: Iterable[NDArray[Any]]) -> bytes:
+    digest = blake2b(repr(words).encode(), digest_size=16)
     for array in arrays:
         digest.update(len(array).to_bytes(8, "little"))
         digest.update(array.tobytes())
