@@ -31,7 +31,7 @@ from partage.history.topic_book import TopicBook
 
 __all__ = ["ServerGroup", "ServerState"]
 
-#: Epoch of a group's first target assignment: the first heartbeat makes it 2 (4.3.1), or 1.
+#: Epoch with which a group begins: the first heartbeat makes it 2 (4.3.1), or 1.
 _FIRST_EPOCH = 2
 #: A static member that has gone for a while says so with this epoch.
 _AWAY = -2
@@ -119,6 +119,8 @@ class ServerGroup:
             return
         state = self.state
         epoch, told = record.value["epoch"], record.value.get("metadataHash")
+        # A streams group has its first target an epoch later, when its initial delay is over.
+        state.whole = state.whole or (state.epoch < 0 and epoch <= _FIRST_EPOCH)
         if epoch > state.epoch:
             state.epochs_seen += 1
         if state.metadata_hash not in (None, 0, told):

@@ -126,11 +126,12 @@ def _of_target(found: Generation, clusters: ClusterHistory) -> Verdict:
         return Verdict(agrees=False, why=str(e), judged_by=name, counts=True)
     if plan is None:
         return Verdict(why="its topology is not in the log", judged_by=name)
-    if plan == record:
-        return Verdict(agrees=True, judged_by=name, counts=True)
+    # Asked before the plan is compared: what would only count if it agrees proves nothing.
     if not found.target.known and not _covering(found, clusters.at(at)):
         why = "the targets before are not in the log: it begins later than the group"
         return Verdict(agrees=None, why=why, judged_by=name)
+    if plan == record:
+        return Verdict(agrees=True, judged_by=name, counts=True)
     why = _target_explained(found, clusters, at, record) or UNEXPLAINED
     return Verdict(agrees=False, why=why, judged_by=name, counts=True)
 

@@ -85,15 +85,39 @@ def test_a_spoilt_target_is_unexplained() -> None:
     assert (told.agrees, told.why) == (False, UNEXPLAINED)
 
 
+def test_spoilt_tasks_are_unexplained() -> None:
+    """Nor are tasks of a streams group whose members were swapped: they do not pass for unknown."""
+    found = next(f for f in rebalances("ship-join") if len(f.first.members) == 3)
+    assert found.target is not None
+    assert found.target.known
+    one, other, *_ = found.target.target
+    swapped = {**found.target.target, one: found.target.target[other],
+               other: found.target.target[one]}  # fmt: skip
+    told = verdict(replace(found, target=replace(found.target, target=swapped)), clusters())
+    assert (told.agrees, told.counts) == (False, True)
+
+
 def test_targets_before_that_the_log_lacks_are_not_guessed() -> None:
     """Where the log begins later than the group, a disagreement says nothing of the assignor."""
     found = next(f for f in rebalances("clicks-v2") if f.number == 3)
     assert found.target is not None
     assert verdict(found, clusters()).agrees
-    blind = replace(found, target=replace(found.target, before={}, known=False))
-    told = verdict(blind, clusters())
-    assert (told.agrees, told.counts) == (None, False)
-    assert "begins later than the group" in (told.why or "")
+    # Neither is an agreement counted then, or all that are counted would agree.
+    for before in ({}, dict(list(found.target.before.items())[:-1])):
+        blind = replace(found, target=replace(found.target, before=before, known=False))
+        told = verdict(blind, clusters())
+        assert (told.agrees, told.counts) == (None, False)
+        assert "begins later than the group" in (told.why or "")
+    lucky = next(
+        f for f in rebalances("clicks-v2")
+        if f.target is not None and f.first.members and not f.target.before
+    )  # fmt: skip
+    assert lucky.target is not None
+    assert verdict(lucky, clusters()).agrees
+    assert (
+        verdict(replace(lucky, target=replace(lucky.target, known=False)), clusters()).agrees
+        is None
+    )
 
 
 def test_what_a_leader_remembered_is_found() -> None:
