@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partage.cli.consoles import first_of, name, out, tell, write_json
+from partage.cli.consoles import first_of, name, show, tell, write_json
 from partage.cli.key_spread import shown
 from partage.cli.working import working
 
@@ -114,40 +114,37 @@ def _join_as_json(join: BrokenJoin) -> dict[str, Any]:
 
 
 def _print(found: Audit, *, all_joins: bool) -> None:
-    console = out()
-    console.print(_table(found))
+    show(_table(found))
     for topic in found.topics:
-        for line in _findings(topic):
-            console.print(name(line), soft_wrap=True)
+        show(*(name(line) for line in _findings(topic)))
     for join in found.joins:
         if join.meant or all_joins:
-            for line in _join(join.broken, join.groups):
-                console.print(name(line), soft_wrap=True)
+            show(*(name(line) for line in _join(join.broken, join.groups)))
     mixed = sum(t.broken for t in found.topics)
     meant = {j.broken.topics for j in found.joins if j.meant}
     others = {j.broken.topics for j in found.joins} - meant
     if others and not all_joins:
         told = f"{len(others)} more pairs of topics that groups read together would not join"
-        console.print(f"{told}: --all-joins tells of them", soft_wrap=True)
+        show(name(f"{told}: --all-joins tells of them"))
     words = (
         f"{len(found.topics)} topics, {mixed} with writers that disagree; {found.looked_at} pairs "
-        f"of topics looked at, {len(meant)} joins broken"
+        f"of topics looked at, {len(meant)} broken {'join' if len(meant) == 1 else 'joins'}"
     )
     tell(words, "bold" if found.clean else "bold red")
 
 
 def _table(found: Audit) -> Table:
-    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("topic", overflow="fold", min_width=min(24, _longest(found)))
-    table.add_column("partitions", justify="right", no_wrap=True)
+    # Narrow on purpose: all seven columns stand in 80, and a cell of numbers is never cut.
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("topic", overflow="fold", min_width=min(17, _longest(found)))
+    table.add_column("parti-\ntions", justify="right", no_wrap=True)
     table.add_column("records", justify="right", no_wrap=True)
-    table.add_column("written by", min_width=21)
-    table.add_column("explained", justify="right", no_wrap=True)
-    table.add_column("without a key", min_width=10)
-    table.add_column("keys split", justify="right", no_wrap=True)
+    table.add_column("written by", overflow="fold", min_width=21)
+    table.add_column("ex-\nplained", justify="right", no_wrap=True)
+    table.add_column("without\na key", min_width=10)
+    table.add_column("keys\nsplit", justify="right", no_wrap=True)
     for t in found.topics:
         counts = " → ".join(str(n) for n in t.counts)
         nulls = f"{t.nulls['records']:,}: {t.nulls['behaviour']}" if t.nulls["records"] else "none"
