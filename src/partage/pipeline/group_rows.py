@@ -79,9 +79,9 @@ class GroupRows:
     def feed(self, row: dict[str, Any]) -> None:
         """One row in log order: a group record, or a run of commits that no record cuts."""
         if row["kind"] == Kind.GROUP_RECORD:
-            self._record(row)
+            self.record(row)
         else:
-            self._run(run_of(row))
+            self.commits(run_of(row))
 
     def finish(self) -> dict[str, Any]:
         """Write what is still open; the group's totals."""
@@ -99,7 +99,8 @@ class GroupRows:
     def _write(self, table: str, row: dict[str, Any]) -> None:
         self._writers.add(table, {"group": self.name, **row})
 
-    def _run(self, run: CommitRun) -> None:
+    def commits(self, run: CommitRun) -> None:
+        """A run of commits that no record of the group cuts."""
         self._all(self._history.commits(run))
         if run.first_offset is not None and run.last_offset is not None:
             traffic = self._traffic.setdefault((run.topic, run.partition), Traffic())
@@ -112,7 +113,8 @@ class GroupRows:
             self._totals.commit_place(run.first_place)
             self._write("commit_rates", commit_row(run))
 
-    def _record(self, row: dict[str, Any]) -> None:
+    def record(self, row: dict[str, Any]) -> None:
+        """A group record: the columns of `arriving.RECORD_COLUMNS`."""
         place = Place(row["log_partition"], row["log_offset"])
         read = decode_record(row["key"], row["value"])
         record = GroupRecord(place, row["timestamp_ms"], read.type, read.key, read.value)

@@ -15,7 +15,8 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from partage.history.clusters import ClusterHistory
-from partage.history.commits import MINUTE_MS
+from partage.history.commits import MINUTE_MS, CommitRun
+from partage.pipeline.arriving import arriving
 from partage.pipeline.decoded_rows import Kind
 from partage.pipeline.group_rows import GroupRows
 from partage.pipeline.kept import Keeper, Told
@@ -81,12 +82,15 @@ def _task(
     lines: list[tuple[str, str]] = []
     with TableWriters(out, run_id, task_name()) as writers, Keeper(out, run_id, task_name()) as k:
         group: _Group | None = None
-        for row in _rows(batches):
-            if group is None or row["group"] != group.rows.name:
+        for name, found in arriving(batches):
+            if group is None or name != group.rows.name:
                 if group is not None:
                     lines += group.finish(k)
-                group = _Group(row["group"], clusters, selection, writers, around)
-            group.rows.feed(row)
+                group = _Group(name, clusters, selection, writers, around)
+            if isinstance(found, CommitRun):
+                group.rows.commits(found)
+            else:
+                group.rows.record(found)
         if group is not None:
             lines += group.finish(k)
         files = [("file", json.dumps(asdict(r))) for r in writers.finish()]

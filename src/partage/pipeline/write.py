@@ -135,7 +135,13 @@ def _writer(path: Path, table: str) -> Any:
 def _table(table: str, rows: Iterable[Mapping[str, Any]], run_id: str) -> pa.Table:
     import pyarrow as pa
 
-    return pa.Table.from_pylist([{**r, "run_id": run_id} for r in rows], schema=schema(table))
+    made, wanted = list(rows), schema(table)
+    columns = [
+        pa.repeat(pa.scalar(run_id, field.type), len(made)) if field.name == "run_id"
+        else pa.array([row.get(field.name) for row in made], field.type)
+        for field in wanted
+    ]  # fmt: skip
+    return pa.Table.from_arrays(columns, schema=wanted)
 
 
 def publish(
