@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from partage.cli.consoles import name, out, write_json
+from partage.cli.consoles import name, show, write_json
 from partage.cli.working import working
 from partage.errors import InvalidConfigError
 
@@ -68,7 +68,7 @@ def spread(asked: Asked, *, to: Path | None, as_json: bool, quiet: bool) -> None
         return
     print_found(found)
     if to is not None:
-        out().print(name(f"tables and page   {to / _PAGE}", "bold"), soft_wrap=True)
+        show(name(f"tables and page   {to / _PAGE}", "bold"))
 
 
 def _write_page(found: KeysFound, path: Path, asked: Asked) -> None:
@@ -105,22 +105,21 @@ def shown(key: bytes) -> str:
 
 def print_found(found: KeysFound) -> None:
     """What a person wants to know, in this order: spread, hot keys, changes, hours, advice."""
-    console = out()
     keyed = found.records - found.nulls
-    console.print(name(_head(found), "bold"), soft_wrap=True)
+    show(name(_head(found), "bold"))
     if not keyed:
-        console.print(_NO_KEY, soft_wrap=True)
+        show(name(_NO_KEY))
         return
-    console.print(_loads(found))
-    console.print(_hot(found))
+    show(_loads(found))
+    show(_hot(found))
     if found.low_by:
-        console.print(f"approximate: a count may be low by up to {found.low_by:,} records")
+        show(name(f"approximate: a count may be low by up to {found.low_by:,} records"))
     if found.moves:
-        console.print(_moves(found))
+        show(_moves(found))
     if found.hours:
-        console.print(_hours(found))
+        show(_hours(found))
     for line in _advice(found):
-        console.print(name(line), soft_wrap=True)
+        show(name(line))
 
 
 def _head(found: KeysFound) -> str:
