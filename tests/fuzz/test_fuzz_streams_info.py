@@ -15,7 +15,7 @@ from partage.wire.streams.drafts import (
     encode_subscription_draft_5,
 )
 from partage.wire.streams.info_json import assignment_json, subscription_json
-from partage.wire.streams.subscription_info import (
+from partage.wire.streams.subscription_bytes import (
     decode_subscription_info,
     encode_subscription_info,
 )

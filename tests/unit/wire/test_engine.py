@@ -19,7 +19,9 @@ from partage.wire.messages import KEYS, MESSAGES, VALUES
 from partage.wire.primitives import LONGEST_STRING, Reader, Writer
 from partage.wire.schema import UNKNOWN_TAGS, Field, Message, default_of, versions
 
-LAYOUTS = [(m, v) for m in MESSAGES for v in range(m.valid_versions.highest + 1)]
+LAYOUTS = [
+    (m, v) for m in MESSAGES for v in range(m.valid_versions.lowest, m.valid_versions.highest + 1)
+]
 NAMES = [f"{m.name}-v{v}" for m, v in LAYOUTS]
 
 

@@ -42,6 +42,10 @@ def test_every_recorded_record_is_decoded_as_kafka_did():
         timestamp_ms, key, value = rows.pop(place)
         record = group_log.decode_record(key, value)
         ours = to_json(record, partition=place[0], offset=place[1], timestamp_ms=timestamp_ms)
+        for member in ours.get("members_decoded", ()):
+            # Fields with us, texts with Kafka: test_streams_capture.py compares them.
+            member.pop("streamsSubscription", None)
+            member.pop("streamsAssignment", None)
         if ours != line or list(ours) != list(line):
             differing.append((line, ours))
         count += 1

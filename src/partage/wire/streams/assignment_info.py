@@ -173,12 +173,12 @@ def check_version(version: int) -> None:
         raise UnsupportedVersionError(what, offset=0, field=field, version=version)
 
 
-def error_assignment(code: int) -> AssignmentInfo:
-    """What every member gets when the leader cannot assign: version 11 and nothing but the code.
+def error_assignment(code: int, *, latest: int = LATEST_VERSION) -> AssignmentInfo:
+    """What every member gets when the leader cannot assign: nothing but the code.
 
-    Also in a group whose members speak older versions, as in Kafka 4.3.1.
+    Its version is the leader's latest, also where members speak older ones, as in Kafka 4.3.1.
 
     >>> error_assignment(1).error
     'INCOMPLETE_SOURCE_TOPIC_METADATA'
     """
-    return AssignmentInfo(error_code=code)
+    return AssignmentInfo(latest, latest, error_code=code)

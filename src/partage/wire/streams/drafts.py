@@ -33,11 +33,11 @@ from partage.wire.faults import EncodingError, UnsupportedVersionError
 from partage.wire.primitives import Reader, Writer
 from partage.wire.streams.assignment_bytes import decode_assignment_info, encode_assignment_info
 from partage.wire.streams.assignment_info import AssignmentInfo
-from partage.wire.streams.subscription_info import (
-    SubscriptionInfo,
+from partage.wire.streams.subscription_bytes import (
     decode_subscription_info,
     encode_subscription_info,
 )
+from partage.wire.streams.subscription_info import SubscriptionInfo
 from partage.wire.text import java_text, utf8_bytes
 
 __all__ = [

@@ -13,7 +13,8 @@ from partage.errors import WireFormatError
 from partage.wire.streams.assignment_bytes import decode_assignment_info
 from partage.wire.streams.assignment_info import AssignmentInfo
 from partage.wire.streams.partitions import Hosts, TopicPartition
-from partage.wire.streams.subscription_info import SubscriptionInfo, decode_subscription_info
+from partage.wire.streams.subscription_bytes import decode_subscription_info
+from partage.wire.streams.subscription_info import SubscriptionInfo
 from partage.wire.streams.tasks import TaskKey
 from partage.wire.text import java_text, uuid_text
 
