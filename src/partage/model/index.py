@@ -15,8 +15,8 @@ __all__ = ["MOST_PARTITIONS", "Index", "Int32Array", "java_rank"]
 
 Int32Array = NDArray[np.int32]
 
-#: A count beyond this is a damaged file, not a cluster: refused before memory is taken, which at
-#: this count is about a gigabyte a plan. The largest clusters known have a few million.
+#: A count beyond this is taken for a damaged file, not a cluster, and refused before memory is
+#: taken: planning 10 million took 0.4 to 1.1 GB by strategy (docs/speed.md), so 1 to 2 GB here.
 MOST_PARTITIONS = 16_000_000
 
 
