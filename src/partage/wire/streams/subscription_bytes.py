@@ -64,7 +64,7 @@ def _parts(version: int) -> tuple[Part, ...]:
             continue
         fields = (one,)
         if parts and isinstance(parts[-1], Message):
-            fields = (*parts.pop().fields, one)  # type: ignore[union-attr]
+            fields = (*parts.pop().fields, one)  # type: ignore[union-attr]  # a Message: asked above
         parts.append(
             Message(
                 whole.name, whole.kind, whole.valid, whole.flexible, fields, None, whole.structs
