@@ -17,6 +17,9 @@ __all__ = ["Pause", "PauseTracker", "Waits"]
 
 #: Rebalances that may wait for a partition's next commit; of older ones it is not known.
 _MOST_WAITING = 64
+#: No partition ever held more records: brokers take any number as a committed offset, and the
+#: sums over partitions of what was read twice must not overflow.
+_MOST_REWOUND = 1 << 48
 
 
 class Pause(NamedTuple):
@@ -27,7 +30,7 @@ class Pause(NamedTuple):
         last_ms: time of the last commit before the rebalance's record; None if there was none.
         first_ms: time of the first one after it; None if there was none.
         rewind: records read twice at least: how far the first committed offset lies behind
-            the highest one before; None if either is missing.
+            the highest one before; None if either is missing, or nonsense.
         resolution_ms: the usual time between two commits here: what the estimate can tell.
 
     >>> Pause(0, 4, "orders", 1, 1_000, 4_000, 0, 500).pause_ms
@@ -139,6 +142,7 @@ class PauseTracker:
         rewind = None
         if state.last_offset is not None and run.first_offset is not None:
             rewind = max(0, state.last_offset - run.first_offset)
+            rewind = rewind if rewind <= _MOST_REWOUND else None
         return pause._replace(first_ms=run.first_ms, rewind=rewind)
 
     def last_ms(self, topic: str, partition: int) -> int | None:

@@ -78,6 +78,8 @@ def decode_job(
 
 #: Records of a worker from which on the compiled kernel is sooner done than NumPy.
 _COMPILED_FROM = 1_000_000
+#: The largest time in milliseconds that ECMAScript has, in the year 275760; a later one is damage.
+_LATEST_MS = 8_640_000_000_000_000
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,7 @@ def decoded(
     tally = Tally()
     tally.rows = table.num_rows
     placed, lost = _placed(table)
-    rows = [_bad_row(row, "row", f"column {null} is null", None) for row, null in lost]
+    rows = [_bad_row(row, "row", why, None) for row, why in lost]
     tally.bad = len(rows)
     effects = _effects(placed, transactions, tally)
     found = decode_offset_commits(placed.key, placed.value)
@@ -207,7 +209,7 @@ class _Placed(NamedTuple):
 
 
 def _placed(table: pa.Table) -> tuple[_Placed, list[tuple[_Raw, str]]]:
-    """The rows in log order; and apart, with the column that is null, those without a place."""
+    """The rows in log order; and apart, with the reason, those without a place or a time."""
     import pyarrow as pa
     from pyarrow import compute
 
@@ -220,7 +222,9 @@ def _placed(table: pa.Table) -> tuple[_Placed, list[tuple[_Raw, str]]]:
         good = table.filter(whole)
         for row in table.filter(compute.invert(whole)).to_pylist():
             null = next(name for name in names if row[name] is None)
-            lost.append((_Raw(**{name: row[name] for name in _Raw._fields}), null))
+            lost.append((_raw(row), f"column {null} is null"))
+    good, untimely = _timely(good)
+    lost += untimely
     partition, offset, timestamp_ms = (good[name].to_numpy() for name in names)
     if not _in_order(partition, offset):
         order = np.lexsort((offset, partition))
@@ -228,6 +232,25 @@ def _placed(table: pa.Table) -> tuple[_Placed, list[tuple[_Raw, str]]]:
         good = good.take(order)
     key, value = (_column(good[name]) for name in ("key", "value"))
     return _Placed(partition, offset, timestamp_ms, key, value), lost
+
+
+def _timely(table: pa.Table) -> tuple[pa.Table, list[tuple[_Raw, str]]]:
+    """Apart, those whose time is none: one of them would make differences of times overflow."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    ends = compute.min_max(table["timestamp_ms"]).as_py()
+    if table.num_rows == 0 or (ends["min"] >= -_LATEST_MS and ends["max"] <= _LATEST_MS):
+        return table, []
+    time_ms = table["timestamp_ms"].to_numpy()
+    good = (time_ms >= -_LATEST_MS) & (time_ms <= _LATEST_MS)
+    bad = table.filter(pa.array(~good)).to_pylist()
+    why = "column timestamp_ms is no time: {timestamp_ms}"
+    return table.filter(pa.array(good)), [(_raw(row), why.format(**row)) for row in bad]
+
+
+def _raw(row: dict[str, Any]) -> _Raw:
+    return _Raw(**{name: row[name] for name in _Raw._fields})
 
 
 def _in_order(first: NDArray[Any], second: NDArray[Any]) -> bool:

@@ -31,7 +31,8 @@ def workers_watched(out: Path) -> Iterator[None]:
     except PythonException as e:
         _tell_known(str(e), out)
         raise
-    except Py4JJavaError as e:
+    except Py4JJavaError as e:  # a worker's error too, where rows come one by one
+        _tell_known(_text(e), out)
         if re.search(r"Python worker exited|pyspark\.daemon", _text(e)):
             what = "a Python worker ended in the middle of the run (killed, or out of memory?)"
             raise SparkFailedError(f"{what}: {_AGAIN}") from None

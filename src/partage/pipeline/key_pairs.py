@@ -6,12 +6,16 @@ at all, and every worker keeps the same ones, so that pairs can still be joined 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from partage.errors import InvalidCaptureError
+from partage.keys.placing import MOST_PARTITIONS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,12 +40,14 @@ class Pairing:
     """What a worker has seen; `add` tables, then `rows`.
 
     Rows with a null key are keyless records, one by one, with ``place`` for their order.
-    ``level`` of a topic: one in 2**level of its keys was kept.
+    ``level`` of a topic: one in 2**level of its keys was kept. Rows with a null partition count
+    the records that were left out, those with a key (an empty one here) and those without.
     """
 
     _tables: list[Any] = field(default_factory=list)
     _nulls: list[Any] = field(default_factory=list)
     _levels: dict[str, int] = field(default_factory=dict)
+    _left_out: Counter[tuple[str, bool]] = field(default_factory=Counter)
     _held: int = 0
 
     def add(self, table: pa.Table) -> None:
@@ -51,6 +57,7 @@ class Pairing:
         whole = table.filter(
             compute.and_(compute.is_valid(table["topic"]), compute.is_valid(table["partition"]))
         )
+        _expect_partitions(whole)
         null = compute.is_null(whole["key"])
         self._nulls.append(whole.filter(null).select(["topic", "partition", "timestamp_ms",
                                                       "offset"]))  # fmt: skip
@@ -72,7 +79,7 @@ class Pairing:
             table = self._sampled(table.rename_columns([*_KEYS, *_SUMS]))
             self._tables, self._held = [table], len(table)
         if self._nulls:
-            self._nulls = [_first(pa.concat_tables(self._nulls))]
+            self._nulls = [self._first(pa.concat_tables(self._nulls))]
 
     def _sampled(self, table: pa.Table) -> pa.Table:
         """Topics with too many pairs lose keys, half of them at a time."""
@@ -93,7 +100,22 @@ class Pairing:
                 stays = kept(mark, level)
             self._levels[topic] = level
             out.append(mine.filter(pa.array(stays)))
+            left_out = compute.sum(mine["records"].filter(pa.array(~stays))).as_py()
+            self._left_out[topic, True] += left_out or 0
         return pa.concat_tables(out)
+
+    def _first(self, nulls: pa.Table) -> pa.Table:
+        """Of each topic the first records by time."""
+        import pyarrow as pa
+        from pyarrow import compute
+
+        out = []
+        for topic in compute.unique(nulls["topic"]).to_pylist():
+            mine = nulls.filter(compute.equal(nulls["topic"], topic))
+            by_time = mine.sort_by([("timestamp_ms", "ascending"), ("offset", "ascending")])
+            out.append(by_time.slice(0, MOST_NULLS))
+            self._left_out[topic, False] += len(mine) - len(out[-1])
+        return pa.concat_tables(out) if out else nulls
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """The pairs, and the keyless records, as `PAIRS_DDL`."""
@@ -115,23 +137,41 @@ class Pairing:
                 "level": pa.array(np.zeros(count, np.int32)), "place": table["offset"],
             })  # fmt: skip
             yield from whole.select(names).combine_chunks().to_batches(100_000)
+        yield from self._counts_left_out()
+
+    def _counts_left_out(self) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        known = [(t, keyed, n) for (t, keyed), n in sorted(self._left_out.items()) if n]
+        kinds = {"string": pa.string(), "binary": pa.binary(), "int": pa.int32()}
+        schema = pa.schema(
+            [(n, kinds.get(k, pa.int64())) for n, k in map(str.split, PAIRS_DDL.split(", "))]
+        )
+        yield pa.RecordBatch.from_pylist(
+            [
+                {"topic": topic, "key": b"" if keyed else None, "records": n, "level": 0}
+                for topic, keyed, n in known
+            ],
+            schema=schema,
+        )
 
 
 _KEYS = ("topic", "key", "partition")
 _SUMS = ("records", "first_ms", "last_ms")
 
 
-def _first(nulls: pa.Table) -> pa.Table:
-    """Of each topic the first records by time."""
-    import pyarrow as pa
+def _expect_partitions(table: pa.Table) -> None:
+    """A partition's number is 0 to 2**31 - 2; another one is damage, no place of a key."""
     from pyarrow import compute
 
-    out = []
-    for topic in compute.unique(nulls["topic"]).to_pylist():
-        mine = nulls.filter(compute.equal(nulls["topic"], topic))
-        out.append(mine.sort_by([("timestamp_ms", "ascending"), ("offset", "ascending")])
-                   .slice(0, MOST_NULLS))  # fmt: skip
-    return pa.concat_tables(out) if out else nulls
+    ends = compute.min_max(table["partition"]).as_py()
+    for end in (ends["min"], ends["max"]):
+        if end is not None and not 0 <= end < MOST_PARTITIONS:
+            row = compute.index(table["partition"], end).as_py()
+            topic = table["topic"][row].as_py()
+            raise InvalidCaptureError(
+                f"topic {topic}: a record in partition {end}, which no topic has; record it again"
+            )
 
 
 def marks(keys: pa.Array) -> NDArray[np.int32]:

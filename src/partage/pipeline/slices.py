@@ -94,7 +94,7 @@ def opened(path: Path, columns: Mapping[str, str]) -> Any:
     from pyarrow import parquet
 
     try:
-        file = parquet.ParquetFile(path)
+        file = parquet.ParquetFile(path, page_checksum_verification=True)
         found = file.schema_arrow
     except (pa.ArrowException, OSError, UnicodeDecodeError) as e:
         reason = str(e).splitlines()[0] if str(e) else type(e).__name__
@@ -146,7 +146,7 @@ def read_slice(piece: Slice, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.Tab
     stored = names if piece.partition is None else names[1:]
     at, end = 0, piece.first + piece.rows
     try:
-        with parquet.ParquetFile(piece.path) as file:
+        with parquet.ParquetFile(piece.path, page_checksum_verification=True) as file:
             for batch in file.iter_batches(batch_rows, [piece.row_group], stored):
                 low, high = max(piece.first - at, 0), min(end - at, batch.num_rows)
                 at += batch.num_rows

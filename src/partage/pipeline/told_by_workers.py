@@ -21,16 +21,14 @@ def told_by_workers() -> Iterator[None]:
         SparkFailedError: a worker was killed.
     """
     from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException, PythonException
+    from pyspark.errors import PySparkException
 
     try:
         yield
-    except PythonException as e:
-        found = _ours(str(e))
-        if found is None:
-            raise
-        raise found from None
     except (Py4JJavaError, PySparkException) as e:
+        found = _ours(str(e))
+        if found is not None:
+            raise found from None
         if "Python worker exited" in str(e):
             what = "a Python worker ended in the middle of the run (killed, or out of memory?)"
             raise SparkFailedError(f"{what}: run again") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from partage.keys.audit import (
     split_keys,
     who_wrote,
 )
+from partage.keys.placing import MOST_PARTITIONS
 from partage.pipeline.key_pairs import MOST_PAIRS, kept, marks
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ def _topic(
 ) -> tuple[dict[str, Any], pa.Table]:
     from pyarrow import compute
 
+    records, keyless_records = _records(rows)
+    rows = rows.filter(compute.is_valid(rows["partition"]))  # the others are only counted
     null = compute.is_null(rows["key"])
     keyless, keyed = rows.filter(null), rows.filter(compute.invert(null))
     pairs, level = _merged(keyed)
@@ -85,10 +88,10 @@ def _topic(
     found = {
         "topic": topic, "counts": [*known] if known else [highest + 1],
         "counts_known": known is not None,
-        "records": int(seen.records.sum()) + len(where), "keys": verdict.keys,
+        "records": records, "keys": verdict.keys,
         "sampled": 1 << level, "status": verdict.status, "explained": verdict.explained,
         "writers": [_writer(w) for w in verdict.writers],
-        "nulls": {"behaviour": nulls.behaviour, "records": nulls.records},
+        "nulls": {"behaviour": nulls.behaviour, "records": keyless_records},
         "split": {
             "keys": split.keys, "grew": split.grew, "writers": split.writers,
             "unexplained": split.unexplained,
@@ -98,6 +101,14 @@ def _topic(
         },
     }  # fmt: skip
     return found, pairs
+
+
+def _records(rows: pa.Table) -> tuple[int, int]:
+    """All records of a topic, and those of them without a key, whether sampled or not."""
+    from pyarrow import compute
+
+    keyless = rows["records"].filter(compute.is_null(rows["key"]))
+    return int(compute.sum(rows["records"]).as_py() or 0), int(compute.sum(keyless).as_py() or 0)
 
 
 def _counts(known: tuple[int, ...] | None, highest: int) -> tuple[int, ...]:
@@ -175,14 +186,18 @@ def place(name: str, keys: Sequence[bytes], partitions: int) -> Any:
     """Partitions of keys, -1 where a partitioner of strings meets bytes that are none."""
     from partage.keys import partition_for
 
+    # The keys are there, so some producer was allowed to send them, however long they are.
+    run = partial(
+        partition_for, partitions=partitions, partitioner=name, longest_key=MOST_PARTITIONS
+    )
     try:
-        return partition_for(keys, partitions=partitions, partitioner=name)
+        return run(keys)
     except InvalidKeysError:
         text = np.array([_is_text(key) for key in keys])
         out = np.full(len(keys), -1, np.int32)
         some = [key for key, is_text in zip(keys, text, strict=True) if is_text]
         if some:
-            out[text] = partition_for(some, partitions=partitions, partitioner=name)
+            out[text] = run(some)
         return out
 
 

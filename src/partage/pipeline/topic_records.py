@@ -132,7 +132,7 @@ def read_records(path: str, row_group: int) -> Iterator[pa.Table]:
     kinds = (pa.string(), pa.int32(), pa.int64(), pa.int64(), pa.binary())
     wanted = pa.schema(list(zip(COLUMNS, kinds, strict=True)))
     try:
-        with parquet.ParquetFile(path) as file:
+        with parquet.ParquetFile(path, page_checksum_verification=True) as file:
             for batch in file.iter_batches(_BATCH_ROWS, [row_group], list(COLUMNS)):
                 yield pa.Table.from_batches([batch]).select(list(COLUMNS)).cast(wanted)
     except (pa.ArrowException, OSError) as e:

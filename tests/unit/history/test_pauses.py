@@ -105,3 +105,12 @@ def test_a_tombstone_makes_the_offset_unknown() -> None:
     tracker.rebalance(0, 1, [("t", 0)])
     (pause,) = tracker.commits(CommitRun.of("g", "t", 0, 5_000, 3))
     assert pause.rewind is None
+
+
+def test_a_rewind_that_no_partition_can_have_is_none() -> None:
+    """Brokers store any number as an offset: nonsense is not told, and no table overflows by it."""
+    tracker = PauseTracker()
+    tracker.commits(CommitRun.of("g", "t", 0, 1_000, 2**63 - 1))
+    tracker.rebalance(0, 1, [("t", 0)])
+    (pause,) = tracker.commits(CommitRun.of("g", "t", 0, 5_000, -(2**63)))
+    assert pause.rewind is None
