@@ -20,7 +20,7 @@ class WholeTopics(PlainStrategy):
 
     name = "whole-topics"
 
-    def assign(self, problem: Problem, memory: object = None) -> Plan:  # noqa: ARG002
+    def assign(self, problem: Problem, memory: object = None) -> Plan:  # noqa: ARG002 - the contract has it
         """Members and topics are numbers here; names come back at the end."""
         cluster = problem.cluster
         lists: list[list[int]] = [[] for _ in problem.group]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from partage.deciding import assign as assign
     from partage.deciding import compare as compare
-    from partage.errors import *  # noqa: F403
+    from partage.errors import *  # noqa: F403 - its __all__ is the tree of errors
     from partage.groups.registry import strategies as strategies
     from partage.groups.rounds import Join as Join
     from partage.groups.rounds import Leave as Leave

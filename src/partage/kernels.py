@@ -152,7 +152,7 @@ def _compiled(function: Callable[..., Any], signature: str) -> Callable[..., Any
     except ImportError:
         return None
     # No kernel owns an array: without counting references a kernel of many pieces is twice as fast.
-    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]  # made at run time
         return None  # what "off" means: plain Python, over memoryviews as ever
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
     function = _with_pieces(function, {}, **options)

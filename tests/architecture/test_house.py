@@ -54,6 +54,18 @@ def test_files_and_functions_keep_their_budgets() -> None:
     assert not long, "\n".join(long)
 
 
+def test_whatever_a_tool_is_told_to_overlook_has_a_reason() -> None:
+    """Behind each ``type: ignore`` and ``noqa`` of the library stands why."""
+    bare = re.compile(r"# (type: ignore(\[[^]]*\])?|noqa(: [A-Z0-9, ]+)?)\s*$")
+    found = [
+        f"{file.relative_to(ROOT)}:{number} {line.strip()}"
+        for file in sources()
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
+        if bare.search(line)
+    ]
+    assert not found, "\n".join(found)
+
+
 def test_every_module_and_public_name_is_documented() -> None:
     """Modules, public classes and public functions have a docstring: the API reference is made of them."""
     bare = [str(file.relative_to(ROOT)) for file in sources() if not ast.get_docstring(tree(file))]

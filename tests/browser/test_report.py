@@ -76,7 +76,7 @@ def opened(engine, page_file, request) -> Iterator[SimpleNamespace]:
     """Opens the page; whatever it logs or asks the network for is kept, and must be nothing."""
     contexts, told, asked = [], [], []
 
-    def open_page(size=DESK, scheme="light", scripts=True, hash="", file=page_file):  # noqa: A002
+    def open_page(size=DESK, scheme="light", scripts=True, hash="", file=page_file):  # noqa: A002 - the word of addresses
         context = engine.new_context(
             viewport={"width": size[0], "height": size[1]},
             color_scheme=scheme,

@@ -1,4 +1,4 @@
-"""`partage audit`: the capture's topics by their answer sheet, and what is broken in made ones."""
+"""`partage audit`: who wrote topics that were made, and what is broken in them."""
 
 from __future__ import annotations
 

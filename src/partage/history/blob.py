@@ -94,9 +94,9 @@ def _plain(value: object) -> Any:
     if isinstance(value, bytes | bytearray):
         return {"b": b64encode(value).decode("ascii")}
     if isinstance(value, _ROWS):
-        return {"r": [name, *map(_plain, value)]}  # type: ignore[call-overload]
+        return {"r": [name, *map(_plain, value)]}  # type: ignore[call-overload]  # rows are tuples
     if isinstance(value, _RECORDS):
-        names = [f.name for f in fields(value)]  # type: ignore[arg-type]
+        names = [f.name for f in fields(value)]  # type: ignore[arg-type]  # all of _RECORDS are dataclasses
         return {"o": [name, {field: _plain(getattr(value, field)) for field in names}]}
     if isinstance(value, tuple):
         return {"t": [_plain(v) for v in value]}

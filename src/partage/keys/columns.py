@@ -112,8 +112,8 @@ def _of_sequence(keys: Sequence[object]) -> KeyColumn:
     # The common case costs one pass in C: joining fails at the first that is not bytes.
     null = None
     try:
-        data = b"".join(keys)  # type: ignore[arg-type]
-        lengths = np.fromiter(map(len, keys), np.int64, len(keys))  # type: ignore[arg-type]
+        data = b"".join(keys)  # type: ignore[arg-type]  # it is what checks
+        lengths = np.fromiter(map(len, keys), np.int64, len(keys))  # type: ignore[arg-type]  # the same
     except TypeError:
         plain = [_bytes_of(key, i) for i, key in enumerate(keys)]
         null = np.fromiter((key is None for key in keys), np.bool_, len(keys))

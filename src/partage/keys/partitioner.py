@@ -117,7 +117,7 @@ def started(partitioner: Partitioner, seed: int | Sequence[int] = 0, **settings:
             raise InvalidConfigError(name, f"{partitioner.name} has no such field", value)
         if isinstance(value, list):
             settings[name] = tuple(value)
-    return kind(draws=draws_of(seed), **settings)  # type: ignore[arg-type]
+    return kind(draws=draws_of(seed), **settings)  # type: ignore[arg-type]  # names checked above
 
 
 def drawn_from(pool: Sequence[int], draws: Draws) -> tuple[int, Draws]:

@@ -109,14 +109,16 @@ def partition_for(
         if null is not None:
             placed[null] = -1
     call.finish()
-    return placed if state is None else Partitioned(placed, call.state)  # type: ignore[arg-type]
+    if call.state is None:
+        return placed
+    return Partitioned(placed, call.state)
 
 
 def _count(partitions: object) -> int:
     if isinstance(partitions, bool | np.bool_):
         raise InvalidConfigError("partitions", "must be an int, not a boolean", partitions)
     try:
-        n = operator.index(partitions)  # type: ignore[arg-type]
+        n = operator.index(partitions)  # type: ignore[arg-type]  # it is what checks
     except TypeError:
         raise InvalidConfigError("partitions", "must be an int", partitions) from None
     if n == 0:

@@ -112,12 +112,12 @@ def avro_long(key: int) -> bytes:
 
 
 def avro_string(key: str) -> bytes:
-    r"""Avro's string: its length as `avro_long`, then UTF-8.
+    r"""Avro's string: its length as `avro_long`, then UTF-8, lone surrogates as in `string`.
 
     >>> avro_string("42")
     b'\x0442'
     """
-    text = key.encode()
+    text = string(key)
     return avro_long(len(text)) + text
 
 

@@ -124,7 +124,7 @@ class Member:
 def _expect_generation(value: object, path: str) -> int:
     if not is_int32(value):
         raise InvalidProblemError("must be an int32", path=path, value=value)
-    return max(int(value), NO_GENERATION)  # type: ignore[call-overload, no-any-return]
+    return max(int(value), NO_GENERATION)  # type: ignore[call-overload, no-any-return]  # checked above
 
 
 def _expect_bytes(value: object, path: str) -> bytes:

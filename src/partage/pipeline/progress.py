@@ -65,7 +65,7 @@ class Stages:
             if thread is not None and spark is not None:
                 thread.join()
                 for name_of in _JOB_GROUP:  # the user's own jobs are none of ours
-                    spark.sparkContext.setLocalProperty(name_of, None)  # type: ignore[arg-type]
+                    spark.sparkContext.setLocalProperty(name_of, None)  # type: ignore[arg-type]  # clears it
             self.seconds[name] = round(monotonic() - began, 3)
         self._progress(name, 1, 1)
 

@@ -54,9 +54,9 @@ class DefaultStandbys:
     def may_swap(
         self,
         board: Board,  # noqa: ARG002 - the contract gives every placement all of them
-        source: int,  # noqa: ARG002
-        destination: int,  # noqa: ARG002
-        task: int,  # noqa: ARG002
+        source: int,  # noqa: ARG002 - the same
+        destination: int,  # noqa: ARG002 - the same
+        task: int,  # noqa: ARG002 - the same
     ) -> bool:
         """Always."""
         return True

@@ -58,12 +58,12 @@ class JavaRoundRobin(CountingPartitioner):
         """What record and producer say."""
         return java_refusal(partition, partitions)
 
-    def choose(  # type: ignore[override]
+    def choose(  # type: ignore[override]  # its own state is a Counter too
         self, state: Turns, sizes: Int64Array, partitions: int
     ) -> tuple[Int32Array, Turns]:
         """Turns over the partitions that have a leader, over all when none has."""
         if not state.asked_again:
-            return super().choose(state, sizes, partitions)  # type: ignore[return-value]
+            return super().choose(state, sizes, partitions)  # type: ignore[return-value]  # gives back its kind
         if state.batch_size < 1:
             raise InvalidConfigError("batch_size", "must be at least 1", state.batch_size)
         pool = state.pool(partitions)

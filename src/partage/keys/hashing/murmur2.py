@@ -19,10 +19,6 @@ __all__ = ["MURMUR2", "murmur2"]
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
-#: An index that is masked by this is never negative, and the compiler need not look.
-_TOP = 0x7FFFFFFFFFFFFFFF
-#: From this mean length on, four keys at a time hide the wait for each multiplication.
-_LONG = 48
 
 
 def murmur2(key: bytes) -> int:
@@ -137,9 +133,11 @@ def _ended(h: int, data: UInt8Array, at: int, end: int) -> int:
 @kernel("void(Array(uint8, 1, 'C', readonly=True), int64[::1], uint32[::1])")
 def _each(data: UInt8Array, starts: Int64Array, out: UInt32Array) -> None:
     """Hashes of keys of any lengths; long ones four at a time."""
+    # An index that is masked by this is never negative, and the compiler need not look.
     top = 0x7FFFFFFFFFFFFFFF
     count = len(out)
     done = 0
+    # From this mean length on, four keys at a time hide the wait for each multiplication.
     if starts[count] - starts[0] >= 48 * count:
         while done + 4 <= count:
             a = starts[done] & top
