@@ -104,7 +104,7 @@ def _object(path: Path) -> dict[str, Any]:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         what = "no published run here; run partage replay first, with --out to this folder"
-        raise InvalidCaptureError(f"{path.parent}: {what}") from None
+        raise InvalidCaptureError(f"{path}: {what}") from None
     except (OSError, ValueError, RecursionError) as e:
         what = f"no published run ({e}); run partage replay first"
         raise InvalidCaptureError(f"{path}: {what}") from None

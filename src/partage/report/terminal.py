@@ -23,8 +23,9 @@ MOST_GROUPS = 15
 MOST_ADVICE = 5
 #: Plans that differ from the record, likewise.
 MOST_TOLD = 5
+_SETTINGS = "best\nsettings"
 _LEGEND = (
-    "time lost: partition-time in which nobody read, at least to at most (p·min: one partition,\n"
+    "time lost: partition-time in which nobody read, at least to at most (p·min: one partition, "
     "one minute); moved: from one living member to another; avoidable: no plan as even needs it"
 )
 
@@ -61,9 +62,12 @@ def _plain(title: str, columns: list[str], *, right: bool = True) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold", collapse_padding=True)
-    table.add_column(title, overflow="fold", min_width=18, max_width=38)
+    table.add_column(title, overflow="fold", min_width=12, max_width=38)
     for column in columns:
-        table.add_column(column, justify="right" if right else "left")
+        # Names fold where the terminal is narrow; a figure is whole or it is wrong.
+        folds = column in {_SETTINGS, "main\ncause"}
+        table.add_column(column, justify="right" if right else "left", overflow="fold",
+                         no_wrap=not folds, min_width=9 if folds else None)  # fmt: skip
     return table
 
 
@@ -132,7 +136,7 @@ def _groups(run: Run) -> Table:
     from rich.text import Text
 
     table = _plain(
-        "group", ["time lost", "rebalances", "main cause", "best settings", "would have saved"]
+        "group", ["time\nlost", "rebal-\nances", "main\ncause", _SETTINGS, "would have\nsaved"]
     )
     for group in [g for g in run.groups if g.rebalances][:MOST_GROUPS]:
         best = best_policy(group)
@@ -202,8 +206,8 @@ def _change(advice: Advice, of: Merged | None) -> Iterator[Text]:
 def _policies(run: Run) -> Table:
     from rich.text import Text
 
-    columns = ["time lost", "would have saved", "rebalances", "moved", "avoidable", "most even",
-               "idle"]  # fmt: skip
+    columns = ["time\nlost", "would have\nsaved", "rebal-\nances", "moved", "avoid-\nable",
+               "most\neven", "idle"]  # fmt: skip
     table = _plain("policy", columns)
     for name in (RECORDED, *run.policies):
         f = run.figures[name]
