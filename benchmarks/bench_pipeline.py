@@ -23,11 +23,18 @@ from threading import Event, Thread
 from typing import Any
 
 import pyarrow.parquet
+from pyarrow import compute
 
 from partage import kernels
+from partage.history.clusters import ClusterHistory
+from partage.history.commits import CommitRun
 from partage.history.transactions import Transactions
+from partage.pipeline.arriving import arriving
 from partage.pipeline.decode import decoded
+from partage.pipeline.decoded_rows import Kind
+from partage.pipeline.group_rows import GroupRows
 from partage.pipeline.slices import cut, read_slice
+from partage.pipeline.write import TableWriters
 from partage.testing.histories import Size, write_capture
 from partage.wire.columns import BinaryColumn
 from partage.wire.commits import decode_offset_commits
@@ -75,7 +82,39 @@ def one_core(capture: Path) -> None:
                     list(decoded(part, none))
 
         told("records, Parquet to runs", table.num_rows, best(all_of_it, 3), "records")
+        every = cut(sorted((capture / "consumer_offsets.parquet").iterdir()))
+        runs = pyarrow.Table.from_batches([b for s in every for t in read_slice(s)
+                                           for b in decoded(t, none)])  # fmt: skip
+        count = sum(piece.rows for piece in every)
+        seconds = best(lambda: histories(runs, capture), 3)
+        told("records, runs to tables, in a group's order", count, seconds, "records")
     group_records()
+
+
+def histories(found: pyarrow.Table, capture: Path) -> None:
+    """What a task of the second job does with what Spark brings it: tables of each group."""
+    wanted = found.filter(compute.less_equal(found["kind"], int(Kind.COMMIT_RUN)))
+    ordered = wanted.sort_by([(name, "ascending") for name in ("group", *_LOG_ORDER)])
+    clusters = ClusterHistory([
+        json.loads(line) for line in (capture / "cluster.jsonl").read_text().splitlines()
+    ])  # fmt: skip
+    with tempfile.TemporaryDirectory() as out, TableWriters(out, "run", "0") as writers:
+        rows: GroupRows | None = None
+        for name, one in arriving(ordered.to_batches(max_chunksize=100_000)):
+            if rows is None or rows.name != name:
+                if rows is not None:
+                    rows.finish()
+                rows = GroupRows(name, clusters, writers)
+            if isinstance(one, CommitRun):
+                rows.commits(one)
+            else:
+                rows.record(one)
+        if rows is not None:
+            rows.finish()
+        writers.finish()
+
+
+_LOG_ORDER = ("log_partition", "log_offset", "kind", "topic", "topic_partition", "minute_ms")
 
 
 def group_records() -> None:
@@ -116,7 +155,8 @@ def replayed(
     ]  # fmt: skip
     began = time.monotonic()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        over, peaks = Event(), {"worker": 0.0, "workers": 0.0, "java": 0.0, "driver": 0.0}
+        over = Event()
+        peaks = {"worker": 0.0, "workers": 0.0, "java": 0.0, "driver": 0.0, "cpu": 0.0}
         watch = Thread(target=_watch, args=(process.pid, over, peaks))
         watch.start()
         text = process.communicate()[0]
@@ -128,16 +168,28 @@ def replayed(
 
 
 def _watch(root: int, over: Event, peaks: dict[str, float]) -> None:
-    """Resident memory of a process and what it started, by what it is."""
+    """Resident memory of a process and what it started, by what it is; and processor time."""
+    busy: dict[int, float] = {}
     while not over.wait(0.25):
         now = {"workers": 0.0}
         for pid in _descendants(root):
             kind, size = _memory(pid)
+            busy[pid] = max(busy.get(pid, 0.0), _cpu(pid))
             if kind == "worker":
                 now["workers"] += size
             key = "driver" if pid == root else kind
             peaks[key] = max(peaks.get(key, 0.0), size)
         peaks["workers"] = max(peaks["workers"], now["workers"])
+        peaks["cpu"] = sum(busy.values())
+
+
+def _cpu(pid: int) -> float:
+    """Processor seconds of a process so far; of one that is gone, none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _descendants(root: int) -> list[int]:
@@ -180,7 +232,8 @@ def sizes(folder: Path, millions: list[float], cores: list[int]) -> None:
             seconds = found["seconds"]
             work = seconds["decode"] + seconds["histories"]
             told(f"{count:,} records, Parquet to tables, {n} cores", count, work, "records")
-            print(f"    whole {whole:.1f} s, start {seconds['start Spark']:.1f} s, decode "
+            print(f"    whole {whole:.1f} s, CPU of all processes {peaks['cpu']:.1f} s, "
+                  f"start {seconds['start Spark']:.1f} s, decode "
                   f"{seconds['decode']:.1f} s, histories {seconds['histories']:.1f} s; peak MB: "
                   f"worker {peaks['worker']:.0f}, workers {peaks['workers']:.0f}, "
                   f"java {peaks['java']:.0f}, driver {peaks['driver']:.0f}",
@@ -193,11 +246,12 @@ def lives(folder: Path, records: int, cores: list[int]) -> None:
         capture = folder / f"lives-{huge}"
         write_capture(Size(records, groups=24, commits_a_rebalance=1_000, huge=huge), capture)
         for n in cores:
-            found, _, _ = replayed(capture, folder / f"out-lives-{huge}-{n}", cores=n)
+            found, _, peaks = replayed(capture, folder / f"out-lives-{huge}-{n}", cores=n)
             rebalances = found["coverage"]["rebalances"]
             largest = found["groups"][0]["rebalances"]
             what = f"{rebalances} rebalances, largest group {largest}, {n} cores"
             told(what, rebalances, found["seconds"]["replay"], "rebalances")
+            print(f"    CPU of all processes {peaks['cpu']:.1f} s", flush=True)
 
 
 def main() -> None:

@@ -264,10 +264,11 @@ def merged(ordered: Iterable[CommitRun]) -> Iterator[CommitRun]:
 
 def _waited(before: CommitRun | None, run: CommitRun) -> CommitRun:
     """A whole minute, with the wait since the minute before."""
-    if before is None or before.key[:3] != run.key[:3] or not (before.commits and run.commits):
+    if before is None or before[:3] != run[:3] or not (before.commits and run.commits):
         return run
     wait = min(max(0, run.first_ms - before.last_ms), _LONGEST_WAIT)
-    return run._replace(largest_gap_ms=max(wait, run.largest_gap_ms or 0))
+    known = run.largest_gap_ms
+    return run if known is not None and known >= wait else run._replace(largest_gap_ms=wait)
 
 
 class Minutes:
