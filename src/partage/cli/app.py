@@ -17,6 +17,7 @@ from partage.cli.owner import owner
 from partage.cli.replay import replay
 from partage.cli.report import report
 from partage.cli.strategies import strategies
+from partage.cli.streams import streams
 
 __all__ = ["app"]
 
@@ -53,5 +54,17 @@ def _partage(
     """
 
 
-for _command in (demo, replay, report, owner, assign, compare, decode, strategies, keys, audit):
+for _command in (
+    demo,
+    replay,
+    report,
+    owner,
+    assign,
+    compare,
+    decode,
+    strategies,
+    keys,
+    audit,
+    streams,
+):
     app.command()(guarded(_command))

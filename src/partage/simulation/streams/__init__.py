@@ -1,0 +1,34 @@
+"""A Streams application over time: what standbys, warm-ups and settings buy.
+
+Pure: no files, no clock, no chance. `application` is what one gives, `reading` reads it from
+JSON; `playing` plays it on the clock of `partage.simulation.loop`, `world` holds the clients and
+their copies of state, which come closer by the rules of `restoring`. `played` is what comes
+out, `measures` puts figures on it, and `sweeping` plays many assignors and settings.
+"""
+
+from __future__ import annotations
+
+from partage.simulation.streams.application import Application, Client, Event, Runtime, State
+from partage.simulation.streams.measures import Measures, measured
+from partage.simulation.streams.played import Played, Rebalanced, Span
+from partage.simulation.streams.playing import play
+from partage.simulation.streams.reading import read
+from partage.simulation.streams.sweeping import Cell, cells, played_cell
+
+__all__ = [
+    "Application",
+    "Cell",
+    "Client",
+    "Event",
+    "Measures",
+    "Played",
+    "Rebalanced",
+    "Runtime",
+    "Span",
+    "State",
+    "cells",
+    "measured",
+    "play",
+    "played_cell",
+    "read",
+]

@@ -1,0 +1,237 @@
+"""An application for the simulation from JSON; whatever is wrong is named with its path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from partage.errors import InvalidProblemError
+from partage.model.reading import parsed
+from partage.simulation.streams.application import Application, Client, Runtime, State
+from partage.simulation.streams.trace import DAY, read_events
+from partage.simulation.streams.values import (
+    millis,
+    names,
+    number,
+    only,
+    record,
+    text,
+    whole,
+)
+from partage.streams import ProcessId, Settings, Subtopology, Topology
+
+__all__ = ["configured", "read"]
+
+_MOST_TASKS, _MOST_CLIENTS, _MOST_THREADS = 100_000, 2_000, 1_000
+_MOST_RECORDS = 10**15
+_LONGEST = 366 * DAY
+_FIELDS = (
+    "name", "seconds", "subtopologies", "clients", "settings", "racks", "events", "start",
+)  # fmt: skip
+_KAFKA_NAMES = {
+    "rack_aware_assignment_traffic_cost": "rack.aware.assignment.traffic_cost",
+    "rack_aware_assignment_non_overlap_cost": "rack.aware.assignment.non_overlap_cost",
+}
+_OF_ASSIGNORS = tuple(
+    _KAFKA_NAMES.get(one.name, one.name.replace("_", ".")) for one in fields(Settings)
+)
+_OF_TIME = {one.name.replace("_", "."): one for one in fields(Runtime)}
+
+
+def read(problem: object) -> Application:
+    """The application of JSON text, of a path to it, or of a mapping.
+
+    Raises:
+        InvalidProblemError: something is missing or malformed; ``path`` says where.
+        InvalidConfigError: a setting is refused, as Kafka would.
+        InvalidTopologyError: the sub-topologies cannot become tasks.
+
+    >>> app = read('{"subtopologies": [{"sources": {"in": 4}, "stores": {"s": {}}}],'
+    ...            ' "clients": {"a": {"threads": 2}}}')
+    >>> len(app.layout.partitions_of), app.length_ms
+    (4, 3600000)
+    """
+    given = parsed(problem)
+    only(given, "problem", _FIELDS)
+    name = text(given.get("name", "application"), "name")
+    length = millis(given.get("seconds", 3600), "seconds", 1, _LONGEST)
+    found = _subtopologies(given, name)
+    clients = _clients(given)
+    events, clients = read_events(given.get("events", []), clients, length)
+    start = given.get("start", "caught-up")
+    if start not in {"caught-up", "empty"}:
+        raise InvalidProblemError("must be caught-up or empty", path="start", value=start)
+    made = Application(
+        name,
+        length,
+        Topology(found.made),
+        found.counts,
+        found.states,
+        clients,
+        events,
+        racks=_racks(given),
+        caught_up=start == "caught-up",
+    )
+    if not made.layout.partitions_of:
+        raise InvalidProblemError("must make at least one task", path="subtopologies")
+    _check_racks(made)
+    return configured(made, record(given.get("settings", {}), "settings"))
+
+
+def configured(application: Application, config: Mapping[str, Any]) -> Application:
+    """The same application with some settings changed.
+
+    Args:
+        application: with the settings that it has.
+        config: by Kafka's names; values may be text.
+
+    Raises:
+        InvalidProblemError: no setting of that name is known here, or a time is refused.
+        InvalidConfigError: as `partage.streams.Settings`.
+
+    >>> app = read({"subtopologies": [{"sources": {"in": 1}}], "clients": {"a": {}}})
+    >>> configured(app, {"num.standby.replicas": "1"}).settings.num_standby_replicas
+    1
+    """
+    only(config, "settings", (*_OF_ASSIGNORS, *_OF_TIME))
+    merged = {**application.config, **config}
+    times = {}
+    for name, its in _OF_TIME.items():
+        if name in merged:
+            value = merged[name]
+            if isinstance(value, str) and value.isascii() and value.isdigit():
+                value = int(value[:20])
+            times[its.name] = whole(value, f"settings.{name}", 1, _LONGEST * 1000)
+    return replace(
+        application, settings=Settings.from_config(merged), runtime=Runtime(**times), config=merged
+    )
+
+
+# -- sub-topologies ----------------------------------------------------------------------------
+
+
+@dataclass
+class _Found:
+    made: list[Subtopology] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    states: dict[int, State] = field(default_factory=dict)
+    stores: set[str] = field(default_factory=set)
+
+
+def _subtopologies(given: Mapping[str, Any], name: str) -> _Found:
+    if "subtopologies" not in given:
+        raise InvalidProblemError("is missing", path="subtopologies")
+    listed = given["subtopologies"]
+    if not isinstance(listed, list) or not listed:
+        raise InvalidProblemError("must be a list, not empty", path="subtopologies", value=listed)
+    found = _Found()
+    for place, one in enumerate(listed):
+        _subtopology(record(one, f"subtopologies.{place}"), place, name, found)
+    tasks = sum(found.counts.values())
+    if tasks > _MOST_TASKS:
+        what = f"must have at most {_MOST_TASKS} source partitions"
+        raise InvalidProblemError(what, path="subtopologies", value=tasks)
+    return found
+
+
+def _subtopology(one: Mapping[str, Any], place: int, name: str, found: _Found) -> None:
+    where = f"subtopologies.{place}"
+    only(one, where, ("sources", "sinks", "stores", "recordBytes", "readBytesPerSecond"))
+    sources = record(one.get("sources", {}), f"{where}.sources")
+    if not sources:
+        raise InvalidProblemError("must name a topic", path=f"{where}.sources", value=sources)
+    for topic, count in sources.items():
+        if count is not None:
+            found.counts[topic] = whole(count, f"{where}.sources.{topic}", 1, _MOST_TASKS)
+    stores = record(one.get("stores", {}), f"{where}.stores")
+    records, writes = 0, 0.0
+    for store, told in stores.items():
+        at = f"{where}.stores.{store}"
+        if store in found.stores:
+            raise InvalidProblemError("is a store already", path=at, value=store)
+        found.stores.add(store)
+        its = record(told, at)
+        only(its, at, ("records", "writesPerSecond"))
+        records += whole(its.get("records", 0), f"{at}.records", 0, _MOST_RECORDS)
+        writes += number(its.get("writesPerSecond", 0), f"{at}.writesPerSecond", 0, 1e12)
+    found.made.append(
+        Subtopology(
+            place,
+            tuple(sources),
+            sinks=names(one.get("sinks", []), f"{where}.sinks"),
+            repartition={topic: None for topic, count in sources.items() if count is None},
+            changelogs=tuple(f"{name}-{store}-changelog" for store in stores),
+        )
+    )
+    found.states[place] = State(
+        records,
+        writes,
+        whole(one.get("recordBytes", 100), f"{where}.recordBytes", 1, 10**9),
+        number(one.get("readBytesPerSecond", 0), f"{where}.readBytesPerSecond", 0, 1e15),
+    )
+
+
+# -- clients and racks -------------------------------------------------------------------------
+
+
+def _clients(given: Mapping[str, Any]) -> dict[str, Client]:
+    if "clients" not in given:
+        raise InvalidProblemError("is missing", path="clients")
+    named = record(given["clients"], "clients")
+    if not 0 < len(named) <= _MOST_CLIENTS:
+        what = f"must be 1 to {_MOST_CLIENTS} clients"
+        raise InvalidProblemError(what, path="clients", value=len(named))
+    made = {
+        text(name, "clients"): _client(name, place, record(one, f"clients.{name}"))
+        for place, (name, one) in enumerate(named.items(), 1)
+    }
+    processes = [one.process for one in made.values()]
+    if len(set(processes)) < len(processes):
+        twice = next(one for one in processes if processes.count(one) > 1)
+        raise InvalidProblemError("two clients have one process", path="clients", value=str(twice))
+    return made
+
+
+def _client(name: str, place: int, one: Mapping[str, Any]) -> Client:
+    where = f"clients.{name}"
+    only(one, where, ("threads", "rack", "tags", "restoreBytesPerSecond", "process"))
+    tags = record(one.get("tags", {}), f"{where}.tags")
+    rack = one.get("rack")
+    process = ProcessId(0, place)
+    if "process" in one:
+        process = ProcessId.parse(text(one["process"], f"{where}.process"))
+    return Client(
+        name,
+        process,
+        whole(one.get("threads", 1), f"{where}.threads", 1, _MOST_THREADS),
+        None if rack is None else text(rack, f"{where}.rack"),
+        {key: text(value, f"{where}.tags.{key}") for key, value in tags.items()},
+        number(
+            one.get("restoreBytesPerSecond", 50_000_000), f"{where}.restoreBytesPerSecond", 1, 1e15
+        ),
+    )
+
+
+def _racks(given: Mapping[str, Any]) -> dict[str, tuple[frozenset[str], ...]]:
+    made = {}
+    for topic, rows in record(given.get("racks", {}), "racks").items():
+        if not isinstance(rows, list):
+            what = "must be a list with the racks of each partition"
+            raise InvalidProblemError(what, path=f"racks.{topic}", value=rows)
+        made[topic] = tuple(
+            frozenset(names(row, f"racks.{topic}.{number}")) for number, row in enumerate(rows)
+        )
+    return made
+
+
+def _check_racks(application: Application) -> None:
+    for topic, rows in application.racks.items():
+        count = application.all_counts.get(topic)
+        if count is None:
+            known = ", ".join(sorted(application.all_counts))
+            what = f"is no topic of the application; there are {known}"
+            raise InvalidProblemError(what, path=f"racks.{topic}", value=topic)
+        if count != len(rows):
+            what = f"must have a row for each of {count} partitions"
+            raise InvalidProblemError(what, path=f"racks.{topic}", value=len(rows))

@@ -1,0 +1,65 @@
+"""Assignors and settings side by side: each combination is a cell, played by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from partage.errors import InvalidConfigError
+from partage.simulation.streams.application import Application
+from partage.simulation.streams.measures import Measures, measured
+from partage.simulation.streams.played import Played
+from partage.simulation.streams.playing import play
+from partage.simulation.streams.reading import configured
+from partage.streams import find_assignor
+
+__all__ = ["Cell", "cells", "played_cell"]
+
+_MOST_CELLS = 10_000
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One combination.
+
+    Attributes:
+        assignor: by name.
+        config: settings that differ from the application's, by Kafka's names.
+    """
+
+    assignor: str
+    config: tuple[tuple[str, str], ...] = ()
+
+
+def cells(assignors: Sequence[str], sweeps: Mapping[str, Sequence[str]]) -> list[Cell]:
+    """Every assignor with every combination of settings, the last setting changing fastest.
+
+    Raises:
+        InvalidConfigError: more than 10,000 of them.
+        UnknownStrategyError: there is no such assignor.
+
+    >>> [one.config for one in cells(["high-availability"], {"max.warmup.replicas": ["1", "2"]})]
+    [(('max.warmup.replicas', '1'),), (('max.warmup.replicas', '2'),)]
+    """
+    names = list(dict.fromkeys(find_assignor(one).name for one in assignors))
+    count = len(names)
+    for values in sweeps.values():
+        count *= len(values)
+    if count > _MOST_CELLS:
+        raise InvalidConfigError("--sweep", f"must make at most {_MOST_CELLS} combinations", count)
+    return [
+        Cell(name, tuple(zip(sweeps, values, strict=True)))
+        for name in names
+        for values in product(*sweeps.values())
+    ]
+
+
+def played_cell(application: Application, cell: Cell) -> tuple[Played, Measures]:
+    """Play one combination.
+
+    Raises:
+        PartageError: as `partage.simulation.streams.reading.configured` and `play`.
+    """
+    played = play(configured(application, dict(cell.config)), find_assignor(cell.assignor))
+    return played, measured(played)

@@ -1,0 +1,271 @@
+"""Clients and their copies of state, as time passes over them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from partage.simulation.streams.application import Application, Client
+from partage.simulation.streams.played import Kind, Played
+from partage.simulation.streams.restoring import (
+    NOTHING,
+    Copy,
+    millis_until_caught_up,
+    shared_out,
+)
+from partage.streams import LATEST_OFFSET, ProcessId, StreamsMember, TaskId
+
+__all__ = ["Instance", "World"]
+
+
+@dataclass
+class Instance:
+    """A client that is up.
+
+    Attributes:
+        client: as the application has it.
+        process: its id; one that lost its disk has another.
+        consumers: ids of its threads' consumers.
+        disk: state that it has, of whatever task.
+        active: tasks that it is to run -> consumer.
+        standby: tasks that it keeps warm -> consumer.
+        warmups: the standbys among them that are to become active.
+        closed: tasks whose state it keeps without need -> since when.
+    """
+
+    client: Client
+    process: ProcessId
+    consumers: tuple[str, ...]
+    disk: dict[TaskId, Copy] = field(default_factory=dict)
+    active: dict[TaskId, str] = field(default_factory=dict)
+    standby: dict[TaskId, str] = field(default_factory=dict)
+    warmups: set[TaskId] = field(default_factory=set)
+    closed: dict[TaskId, int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Of the client."""
+        return self.client.name
+
+
+class World:
+    """Everything that flows: changelogs grow while their tasks run, copies come closer.
+
+    A changelog stands still while nobody runs its task; what could not be written meanwhile
+    is there at the moment when the task runs again (its input has waited in the source).
+
+    Attributes:
+        up: instances by name, the one that has been there longest first.
+        running: task -> the instance that runs it, with all its state.
+        factor: share of the restore rate that brokers give.
+        stopped: whether a rebalance stops all of the group.
+    """
+
+    def __init__(self, application: Application, played: Played) -> None:
+        self.up: dict[str, Instance] = {}
+        self.running: dict[TaskId, Instance] = {}
+        self.factor = 1.0
+        self.stopped = False
+        self._application, self._played = application, played
+        self._layout = application.layout
+        self._now = 0
+        self._ends = {
+            task: float(application.state_of(task).records) for task in self._layout.changelogs_of
+        }
+        self._crossing: dict[tuple[TaskId, str | None], tuple[float, float]] = {}
+
+    # -- time ----------------------------------------------------------------------------------
+
+    def advance(self, now_ms: int) -> None:
+        """Let time pass; rates stay as they are meanwhile."""
+        elapsed = now_ms - self._now
+        if elapsed == 0:
+            return
+        before = self._spare_bytes()
+        for task, instance in self.running.items():
+            reading = self._application.state_of(task).read_bytes_per_second * elapsed / 1000
+            self._played.cross_rack_bytes += reading * self._crosses(task, instance)[0]
+            if task in self._ends:
+                self._ends[task] = self._end_of(task, now_ms)
+        for instance in self.up.values():
+            for task, copy in instance.disk.items():
+                self._restore(task, copy, instance, elapsed)
+        self._now = now_ms
+        self._played.spare_byte_ms += (before + self._spare_bytes()) / 2 * elapsed
+
+    def _restore(self, task: TaskId, copy: Copy, instance: Instance, elapsed: int) -> None:
+        end = self._ends[task]
+        if self.running.get(task) is instance:
+            copy.position = end
+        elif copy.rate > 0:
+            gained = min(copy.rate * elapsed / 1000 / copy.record_bytes, end - copy.position)
+            copy.position += gained
+            moved = gained * copy.record_bytes
+            if copy.behind:
+                self._played.restored_bytes += moved
+            else:
+                self._played.followed_bytes += moved
+            self._played.cross_rack_bytes += moved * self._crosses(task, instance)[1]
+        self._measure(task, copy)
+
+    def _measure(self, task: TaskId, copy: Copy) -> None:
+        copy.lag = self._ends[task] - copy.position
+        if copy.lag <= NOTHING:
+            copy.lag, copy.position = 0.0, self._ends[task]
+
+    def _end_of(self, task: TaskId, now_ms: int) -> float:
+        state = self._application.state_of(task)
+        return state.records + state.writes_per_second * now_ms / 1000
+
+    def _spare_bytes(self) -> float:
+        return sum(
+            copy.position * copy.record_bytes
+            for instance in self.up.values()
+            for task, copy in instance.disk.items()
+            if task not in instance.active
+        )
+
+    # -- what changes at a moment --------------------------------------------------------------
+
+    def enter(self, instance: Instance) -> None:
+        """A client is up, with what it has on its disk."""
+        self.up[instance.name] = instance
+        for task, copy in instance.disk.items():
+            self._measure(task, copy)
+
+    def settle(self) -> int | None:
+        """Run what can run, share the bandwidth; answers when a copy next catches up."""
+        self.running = {
+            task: instance
+            for task, instance in self.running.items()
+            if self.up.get(instance.name) is instance and task in instance.active
+        }
+        if self.stopped:
+            self.running = {}
+        else:
+            for instance in self.up.values():
+                self._start(instance)
+        waits = [wait for one in self.up.values() for wait in self._waits(one)]
+        # Never at once: what a rounding leaves is made up in the next millisecond.
+        return self._now + max(1, math.ceil(min(waits) - NOTHING)) if waits else None
+
+    def _start(self, instance: Instance) -> None:
+        for task in instance.active:
+            copy = instance.disk.get(task)
+            if self.running.get(task) is instance or (copy is not None and copy.behind):
+                continue
+            self.running[task] = instance
+            if copy is not None:
+                self._ends[task] = copy.position = self._end_of(task, self._now)
+                for other in self.up.values():
+                    if task in other.disk:
+                        self._measure(task, other.disk[task])
+
+    def _waits(self, instance: Instance) -> Iterable[float]:
+        copies = []
+        for task, copy in instance.disk.items():
+            copy.rate, copy.active = 0.0, task in instance.active
+            runs = self.running.get(task)
+            copy.writes = self._application.state_of(task).writes_per_second if runs else 0.0
+            if (
+                runs is not instance
+                and (copy.active or task in instance.standby)
+                and (copy.behind or not copy.active)
+            ):
+                copies.append(copy)
+        shared_out(copies, instance.client.restore_bytes_per_second * self.factor)
+        found = (millis_until_caught_up(copy) for copy in copies)
+        return [wait for wait in found if wait is not None]
+
+    def give(
+        self,
+        instance: Instance,
+        active: dict[TaskId, str],
+        standby: dict[TaskId, str],
+        warmups: set[TaskId],
+    ) -> list[TaskId]:
+        """A client's new tasks; answers those whose state it keeps without need from now on."""
+        had = {*instance.active, *instance.standby}
+        instance.active, instance.standby, instance.warmups = active, standby, warmups
+        for task in (*active, *standby):
+            instance.closed.pop(task, None)
+            if task in self._ends and task not in instance.disk:
+                copy = Copy(0.0, self._application.state_of(task).record_bytes)
+                instance.disk[task] = copy
+                self._measure(task, copy)
+        left = [task for task in had if task in instance.disk and task not in {**active, **standby}]
+        instance.closed |= dict.fromkeys(left, self._now)
+        return sorted(left)
+
+    def fill(self) -> None:
+        """Give every copy all of its state."""
+        for instance in self.up.values():
+            for task, copy in instance.disk.items():
+                copy.position, copy.lag = self._ends[task], 0.0
+
+    # -- what is seen --------------------------------------------------------------------------
+
+    def ends(self) -> dict[tuple[str, int], int]:
+        """End offsets of changelogs; a task's first one has the records of all its stores."""
+        changelogs = self._layout.changelogs_of
+        found = {one: 0 for every in changelogs.values() for one in every}
+        return found | {changelogs[task][0]: math.floor(end) for task, end in self._ends.items()}
+
+    def members(self) -> list[StreamsMember]:
+        """What every consumer says when it joins; the first one tells of state without a task."""
+        return [
+            StreamsMember(
+                consumer,
+                instance.process,
+                [
+                    one
+                    for task, its in instance.active.items()
+                    if its == consumer
+                    for one in self._layout.partitions_of[task]
+                ],
+                self._sums(instance, consumer),
+                tags=instance.client.tags,
+                rack=instance.client.rack,
+            )
+            for instance in self.up.values()
+            for consumer in instance.consumers
+        ]
+
+    def _sums(self, instance: Instance, consumer: str) -> dict[TaskId, int]:
+        sums = {}
+        for task, copy in instance.disk.items():
+            its = instance.active.get(task, instance.standby.get(task, instance.consumers[0]))
+            if its == consumer:
+                restored = task in instance.active and not copy.behind
+                sums[task] = LATEST_OFFSET if restored else math.floor(copy.position)
+        return sums
+
+    def seen(self) -> dict[tuple[str, TaskId], Kind]:
+        """What every client does with each of its tasks."""
+        found: dict[tuple[str, TaskId], Kind] = {}
+        for name, instance in self.up.items():
+            for task in instance.active:
+                runs = self.running.get(task) is instance
+                found[name, task] = (
+                    "running" if runs else "stopped" if self.stopped else "restoring"
+                )
+            for task in instance.standby:
+                found[name, task] = "warm-up" if task in instance.warmups else "standby"
+        return found
+
+    def _crosses(self, task: TaskId, instance: Instance) -> tuple[float, float]:
+        """Shares of a task's sources, and of its changelogs, without a replica in the rack."""
+        rack = instance.client.rack
+        if (task, rack) not in self._crossing:
+            racks = self._application.racks
+            shares = []
+            for partitions in (
+                self._layout.partitions_of[task],
+                self._layout.changelogs_of.get(task, ()),
+            ):
+                known = [racks[topic][number] for topic, number in partitions if topic in racks]
+                far = sum(rack is not None and bool(one) and rack not in one for one in known)
+                shares.append(far / len(partitions) if partitions else 0.0)
+            self._crossing[task, rack] = (shares[0], shares[1])
+        return self._crossing[task, rack]
