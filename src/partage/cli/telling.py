@@ -70,7 +70,8 @@ def _json_lines(clock: Callable[[], float]) -> Progress:
     def moved(stage: str, done: int, total: int) -> None:
         if stage in _COUNTS:
             counts[stage] = done
-        since = clock() - began.setdefault(stage, clock())
+        now = clock()
+        since = now - began.setdefault(stage, now)
         left = time_left(done, total, since)
         line: dict[str, Any] = {"stage": stage, "done": done, "total": total}
         line |= {"seconds": round(since, 3), "left": None if left is None else round(left, 1)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import datetime, timezone
 from typing import Any
 
 from partage.report import words
@@ -74,7 +75,7 @@ def _fewest_moves(run: Run) -> Figures | None:
 def notes(run: Run) -> list[str]:
     """What limits these figures, in sentences; empty where nothing does."""
     cover = run.summary.get("coverage", {})
-    found = []
+    found = _left_out(run)
     missing = cover.get("missing_before", 0) + cover.get("missing_within", 0)
     if missing:
         found.append(
@@ -106,6 +107,20 @@ def notes(run: Run) -> list[str]:
             "on both sides; sums leave them out."
         )
     return [*found, *map(str, run.summary.get("notes", ()))]
+
+
+def _left_out(run: Run) -> list[str]:
+    """That the run was asked for a part of the capture, and where nothing was of that part."""
+    asked = run.summary.get("selection") or {}
+    parts = [f"groups {', '.join(asked['groups'])}"] if asked.get("groups") else []
+    for word, limit in (("from", asked.get("from_ms")), ("to", asked.get("to_ms"))):
+        if limit is not None:
+            parts.append(f"{word} {datetime.fromtimestamp(limit / 1_000, timezone.utc):%F %T} UTC")
+    if not parts:
+        return []
+    found = f"Asked for was a part of the capture: {', '.join(parts)}."
+    none = not run.groups and not run.others
+    return [f"{found} Nothing in the capture is of it." if none else found]
 
 
 def _range(found: Range | None) -> dict[str, float] | None:

@@ -85,3 +85,14 @@ def test_a_range_has_the_unit_of_its_upper_end(stopped, long, short) -> None:
     """Seconds, minutes, hours; one number where both ends look alike; no dash after a minus."""
     assert words.stopped_words(stopped) == long
     assert words.stopped_words(stopped, short=True) == short
+
+
+def test_a_part_of_a_capture_is_told() -> None:
+    """A report of some groups, or of some time, says so, and whether there was anything."""
+    asked = {"groups": ["orders-*"], "from_ms": 1_795_208_700_000}
+    some, none = made_run(made_group("orders-1", lost(1, 2))), made_run()
+    for run in (some, none):
+        run.summary["selection"] = asked
+    part = "a part of the capture: groups orders-*, from 2026-11-20 21:05:00 UTC."
+    assert notes(some)[0].endswith(part)
+    assert notes(none)[0].endswith(f"{part} Nothing in the capture is of it.")
