@@ -40,7 +40,8 @@ def reread(stops: Int32Array, known: Mapping[int, int], most: FloatArray) -> Bou
         most: see `most_reread`.
 
     Returns:
-        None if of no stopping partition anything is known.
+        None if of no stopping partition anything is known. Where something is known of some of
+        them only, the others count nothing: the upper bound is that of those which are known.
 
     >>> reread(np.array([0, 1], np.int32), {0: 7}, np.array([99.0, 10.0]))
     Bounds(low=7, high=17.0)
