@@ -10,11 +10,14 @@ from partage.history.transactions import Transactions
 from partage.pipeline.arriving import RECORD_COLUMNS, arriving
 from partage.pipeline.decode import Kind, decoded
 from partage.pipeline.rows import run_of
+from partage.pipeline.slices import widened
 
 
 def test_columns_give_the_runs_that_rows_give() -> None:
     """Every run and record, whatever the size of batches, is what its row as a dict says."""
-    table = pa.Table.from_batches(list(decoded(records().slice(0, 20_000), Transactions())))
+    table = pa.Table.from_batches(
+        list(decoded(widened(records().slice(0, 20_000)), Transactions()))
+    )
     kinds = table["kind"].to_numpy()
     table = table.filter(pa.array(kinds <= Kind.COMMIT_RUN))
     ordered = table.sort_by([("group", "ascending"), ("log_offset", "ascending")])
