@@ -242,4 +242,3 @@ def _expect_ours(to: Path) -> None:
     if not (to / MANIFEST).is_file() and not any(folder.is_dir() for folder in known):
         what = "must be empty or an earlier output of Partage; nothing was written"
         raise InvalidConfigError("--out", what, str(to))
-
