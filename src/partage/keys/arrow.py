@@ -33,7 +33,7 @@ def placed(keys: Any, place: Place) -> Any:
 
     Args:
         keys: binary, large_binary, binary_view, fixed_size_binary, text of each kind, a
-            dictionary of them, or null; an Array or a ChunkedArray.
+            dictionary or runs of them, or null; an Array or a ChunkedArray.
         place: of a column the partitions, and which of them are null.
 
     Raises:
@@ -60,6 +60,10 @@ def _column(keys: Any, pa: Any) -> KeyColumn:
     if types.is_null(kind):
         empty = np.zeros(len(keys) + 1, np.int32)
         return KeyColumn(np.zeros(0, np.uint8), empty, np.ones(len(keys), np.bool_))
+    if types.is_run_end_encoded(kind):
+        from pyarrow import compute
+
+        return _column(compute.run_end_decode(keys), pa)
     if types.is_dictionary(kind):
         return _coded(keys, pa)
     if types.is_binary(kind) or types.is_string(kind):

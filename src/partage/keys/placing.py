@@ -130,6 +130,13 @@ def _count(partitions: object) -> int:
     return n
 
 
+def _longest(longest: object) -> int:
+    """In bytes; a bool or a text would be compared with lengths, and say nothing of use."""
+    if isinstance(longest, bool) or not isinstance(longest, int | np.integer) or longest < 0:
+        raise InvalidConfigError("longest_key", "must be a number of bytes, 0 or more", longest)
+    return int(longest)
+
+
 def _check_state(one: Partitioner, state: State | None) -> None:
     if state is None:
         if one.rule is None and one.explicit != "only":
@@ -158,7 +165,8 @@ class _Call:
         explicit: Any,
         longest: int,
     ) -> None:
-        self.one, self.partitions, self.state, self.longest = one, partitions, state, longest
+        self.one, self.partitions, self.state = one, partitions, state
+        self.longest = _longest(longest)
         self.sizes, self.explicit = _sizes(sizes), _explicit(explicit)
         self.done = 0
 

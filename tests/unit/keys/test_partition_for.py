@@ -314,3 +314,20 @@ def test_strings_that_no_string_has() -> None:
     """The Scala producer hashed strings: bytes that are not UTF-8 are refused, not guessed."""
     with pytest.raises(InvalidKeysError, match="not UTF-8"):
         placed([b"\xff"], 3, "scala:0.8.2")
+
+
+def test_runs_of_keys_are_read_like_the_keys() -> None:
+    """Arrow's run-end encoded keys, sliced too, go where the same keys go one by one."""
+    from pyarrow import compute
+
+    keys = pa.array([b"a", b"a", None, b"", b"bc", b"bc", b"bc"])
+    runs = compute.run_end_encode(keys)
+    assert pg.partition_for(runs, partitions=7) == pg.partition_for(keys, partitions=7)
+    assert pg.partition_for(runs[1:5], partitions=7) == pg.partition_for(keys[1:5], partitions=7)
+
+
+@pytest.mark.parametrize("longest", ["9", -1, True, None, 1.5])
+def test_a_longest_key_that_is_no_number_of_bytes(longest: object) -> None:
+    """It is named as the setting that is wrong, and compared with nothing."""
+    with pytest.raises(InvalidConfigError, match="longest_key"):
+        pg.partition_for([b"a"], partitions=3, longest_key=longest)  # type: ignore[arg-type]
