@@ -13,6 +13,7 @@ SAYS = {
     "hot_consumer.py": "proven: no plan has a smaller spread than",
     "own_strategy.py": "breaches: []",
     "rolling_change.py": "c3 restarts with ['sticky']: the group speaks sticky",
+    "streams_standby.py": "1 standbys: the worst task is away for 51 s",
 }
 
 

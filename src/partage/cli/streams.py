@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partage.cli.consoles import first_of, name, show, write_json
+from partage.cli.consoles import first_of, name, show, tell, write_json
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from partage.simulation.streams import Cell, Measures, Played
+    from partage.simulation.streams import Application, Cell, Measures, Played
 
 __all__ = ["streams"]
 
@@ -77,12 +77,41 @@ def streams(
         raise typer.BadParameter(what, param_hint="--out")
     found = [(cell, *_kept(played_cell(app, cell), keep=to is not None or as_json))
              for cell in combinations]  # fmt: skip
+    if to is not None:
+        _write_page(app, found, to)
     if as_json:
         write_json([_plain(*one) for one in found], indent=1)
     else:
         show(_table([(cell, measures) for cell, _, measures in found]))
         if len(found) == 1:
             _tell_worst(found[0][2])
+
+
+def _write_page(
+    app: Application, found: Sequence[tuple[Cell, Played | None, Measures]], to: Path
+) -> None:
+    from partage.report.streams import write_streams_page
+
+    swept = list(dict(found[0][0].config))
+    write_streams_page(
+        [_plain(*one) for one in found],
+        to,
+        title=app.name,
+        seconds=app.length_ms / 1000,
+        heads=[
+            "assignor",
+            *swept,
+            *(
+                one.replace("rebal-\n", "rebal").replace("-\n", "-").replace("\n", " ")
+                for one in _TITLES
+            ),
+        ],
+        rows=[
+            [cell.assignor.removeprefix("streams:"), *dict(cell.config).values(), *_cells(its)]
+            for cell, _, its in found
+        ],
+    )
+    tell(f"page: {to}")
 
 
 def _kept(both: tuple[Played, Measures], *, keep: bool) -> tuple[Played | None, Measures]:

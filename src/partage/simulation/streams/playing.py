@@ -255,7 +255,13 @@ class _Player:
         for instance in self._world.up.values():
             given = {consumer: answer.consumers[consumer] for consumer in instance.consumers}
             active = {task: one for one, its in given.items() for task in its.active}
-            standby = {task: one for one, its in given.items() for task in its.standby}
+            # The assignor of 0.10.2 gives standbys of tasks without state too: nobody makes them.
+            standby = {
+                task: one
+                for one, its in given.items()
+                for task in its.standby
+                if task in self._app.layout.changelogs_of
+            }
             mine = {task for task in standby if (instance.process, task) in warmups}
             left = self._world.give(instance, active, standby, mine)
             self._keep_for_a_while(instance, left)

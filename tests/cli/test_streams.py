@@ -1,0 +1,109 @@
+"""`partage streams`: the table, the JSON, the page, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from partage.cli.app import app
+from partage.errors import InvalidConfigError, InvalidProblemError
+from partage.simulation.streams import read
+
+APP: dict[str, Any] = {
+    "name": "counts",
+    "seconds": 3600,
+    "subtopologies": [{"sources": {"lines": 4}, "stores": {"words": {"records": 6_000_000}}}],
+    "clients": {
+        "a": {"restoreBytesPerSecond": 10_000_000},
+        "b": {"restoreBytesPerSecond": 10_000_000},
+    },
+    "events": [{"at": 600, "do": "crash", "client": "b", "disk": False, "backSeconds": 120}],
+}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """The application in a file."""
+    path = tmp_path / "app.json"
+    path.write_text(json.dumps(APP), "utf-8")
+    return path
+
+
+def _run(*arguments: object, code: int = 0) -> str:
+    done = CliRunner().invoke(app, ["streams", *map(str, arguments)])
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def test_settings_and_assignors_stand_side_by_side(file: Path) -> None:
+    """A line for each combination, with the seconds that the tasks were away."""
+    told = _run(file, "-a", "high-availability", "-s", "num.standby.replicas=0,1")
+    rows = [line.split() for line in told.splitlines() if line.startswith("high-availability")]
+    assert [row[1:4] for row in rows] == [["0", "342.0", "171.0"], ["1", "102.0", "51.0"]]
+
+
+def test_json_tells_measures_rebalances_and_spans(file: Path) -> None:
+    """What a program reads: figures, plans, and who ran what when."""
+    (found,) = json.loads(_run(file, "--json"))
+    assert found["assignor"] == "streams:high-availability"
+    assert found["measures"]["unavailable_seconds"]["0_1"] == 171
+    assert [one["causes"] for one in found["rebalances"]][1:3] == [["b was missed"], ["b joined"]]
+    warm = {"client": "b", "task": "0_1", "kind": "warm-up", "from": 723.0, "to": 1326.001}
+    assert warm in found["spans"]
+
+
+def test_the_page_shows_warm_ups_and_needs_no_network(file: Path, tmp_path: Path) -> None:
+    """One file with a timeline for each combination; foreign names are escaped."""
+    changed = {**APP, "name": "<script>x</script>"}
+    file.write_text(json.dumps(changed), "utf-8")
+    page = tmp_path / "page.html"
+    _run(file, "-s", "num.standby.replicas=0,1", "-o", page)
+    text = page.read_text("utf-8")
+    assert "<script" not in text
+    assert "http:" not in text
+    assert "https:" not in text
+    assert 'class="warm-up" style="left:20.083%;width:16.75%"' in text
+    assert "Tasks are away for 102.0 to 342.0 seconds; least: high-availability" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"subtopologies": []}, "subtopologies"),
+        ({"clients": {}}, "clients"),
+        ({"clients": {"a": {"threads": 0}}}, "clients.a.threads"),
+        ({"clients": {"a": {"rack": 3}}}, "clients.a.rack"),
+        ({"clients": {"a": {"restore": 3}}}, "clients.a.restore"),
+        ({"events": [{"at": 1, "do": "crash", "client": "z"}]}, "events.0.client"),
+        ({"events": [{"at": -1, "do": "crash", "client": "a"}]}, "events.0.at"),
+        ({"events": [{"at": 1, "do": "explode"}]}, "events.0.do"),
+        ({"events": [{"at": 1, "do": "crash", "client": "a", "disk": 1}]}, "events.0.disk"),
+        ({"events": [{"at": 1, "do": "join", "client": c} for c in "ab"]}, "events"),
+        ({"seconds": float("nan")}, "seconds"),
+        ({"seconds": 10**400}, "seconds"),
+        ({"racks": {"lines": [["r"]]}}, "racks.lines"),
+        ({"racks": {"lonely": []}}, "racks.lonely"),
+        ({"start": "half"}, "start"),
+        ({"settings": {"num.standby.replica": 1}}, "settings.num.standby.replica"),
+        ({"settings": {"session.timeout.ms": 0}}, "settings.session.timeout.ms"),
+        ({"colour": 1}, "problem.colour"),
+    ],
+)
+def test_what_is_malformed_is_named_with_its_path(change: dict[str, Any], path: str) -> None:
+    """Every field of the description says where it is wrong."""
+    with pytest.raises(InvalidProblemError) as told:
+        read({**APP, **({"events": []} if "clients" in change else {}), **change})
+    assert told.value.path == path
+
+
+def test_settings_that_kafka_refuses_are_refused(file: Path) -> None:
+    """A value out of bounds is one line and exit code 1; a sweep without values is wrong usage."""
+    with pytest.raises(InvalidConfigError):
+        read({**APP, "settings": {"max.warmup.replicas": 0}})
+    _run(file, "-s", "max.warmup.replicas=0", code=1)
+    _run(file, "-s", "max.warmup.replicas=", code=2)
+    _run(file, "-a", "no-such", code=1)
