@@ -17,7 +17,9 @@ from partage.pipeline import key_pairs  # noqa: E402
 from partage.pipeline.capture import open_capture, read_slice  # noqa: E402
 from partage.pipeline.decode import Kind, decoded  # noqa: E402
 from partage.pipeline.failures import workers_watched  # noqa: E402
+from partage.pipeline.inferred import inferred_states  # noqa: E402
 from partage.pipeline.key_pairs import Pairing  # noqa: E402
+from partage.pipeline.tally import Tally  # noqa: E402
 from partage.pipeline.told_by_workers import told_by_workers  # noqa: E402
 from partage.pipeline.topic_judging import judge_topics  # noqa: E402
 
@@ -110,3 +112,11 @@ def test_a_workers_error_in_javas_wrapping_is_ours(tmp_path: Path) -> None:
     for watched in (workers_watched(tmp_path), told_by_workers()):
         with pytest.raises(SparkFailedError), watched:
             raise WrappedError("Python worker exited unexpectedly")
+
+
+def test_a_committed_partition_that_no_topic_has_infers_no_partitions(spark) -> None:
+    """Without metadata one commit on partition 2**31 - 1 is damage, not two billion partitions."""
+    columns = "kind int, commits long, topic string, topic_partition int, key binary, value binary"
+    runs = [(int(Kind.COMMIT_RUN), 1, "t", number, None, None) for number in (1, 2**31 - 1)]
+    (state,) = inferred_states(spark.createDataFrame(runs, columns), Tally())
+    assert len(state["topics"]["t"]["partitions"]) == 2

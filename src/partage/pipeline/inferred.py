@@ -26,7 +26,8 @@ __all__ = ["assigned_counts", "inferred_states", "state_of"]
 def inferred_states(decoded: DataFrame, tally: Tally) -> tuple[Mapping[str, Any], ...]:
     """One state, older than the first record."""
     counts: dict[str, int] = {}
-    committed = decoded.where(f"kind = {int(Kind.COMMIT_RUN)} and commits > 0")
+    real = f"commits > 0 and topic_partition between 0 and {_MOST - 1}"
+    committed = decoded.where(f"kind = {int(Kind.COMMIT_RUN)} and {real}")
     given = decoded.where(f"kind = {int(Kind.GROUP_RECORD)}").select("key", "value")
     found = [
         committed.groupBy("topic").agg({"topic_partition": "max"}).toDF("topic", "highest"),
