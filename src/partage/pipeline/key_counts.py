@@ -34,8 +34,8 @@ _NO_TIME = -1
 _MERGE_AT = 4_000_000
 #: Distinct keys that an approximate count keeps.
 _SKETCH = 200_000
-#: Hours of one batch that are counted at once.
-_HOURS = 256
+#: The hour of what is not counted by the hour: none that a time can have.
+_NO_HOUR = -(1 << 62)
 #: Partition counts up to here are counted in an array, larger ones by sorting.
 _DENSE = 1 << 20
 
@@ -82,8 +82,9 @@ class Counting:
     spec: Spec
     nulls: int = 0
     dropped: int = 0
-    _parts: dict[tuple[int, int], _Longs] = field(default_factory=dict)
-    _sparse: list[tuple[int, int, _Longs, _Longs, _Longs]] = field(default_factory=list)
+    _parts: dict[int, _Longs] = field(default_factory=dict)
+    _sparse: list[tuple[int, _Longs, _Longs, _Longs]] = field(default_factory=list)
+    _cells: list[Any] = field(default_factory=list)
     _moves: dict[tuple[int, int], Moves] = field(default_factory=dict)
     _keys: list[Any] = field(default_factory=list)
     _held: int = 0
@@ -103,7 +104,7 @@ class Counting:
         placed = {n: self._placed(keys, n) for n in self.spec.counts}
         if hours is None:
             for n, where in placed.items():
-                self._tally(n, -1, where, (records, weighed))
+                self._tally(n, where, (records, weighed))
         else:
             self._by_hour(placed, codes, size, hours)
         for move in moves_of(placed, records, self.spec.changes):
@@ -153,41 +154,25 @@ class Counting:
     def _by_hour(
         self, placed: dict[int, NDArray[np.int32]], codes: _Longs, size: _Longs, hours: _Longs
     ) -> None:
-        found, hour_at = np.unique(hours, return_inverse=True)
+        """Cells of hour and partition, only those that have records: a time may be anything."""
+        import pyarrow as pa
+
         for n, where in placed.items():
-            at = where[codes].astype(np.int64)
-            for low in range(0, len(found), _HOURS):
-                mine = slice(None) if len(found) <= _HOURS else (hour_at // _HOURS == low // _HOURS)
-                self._tally_hours(n, found[low : low + _HOURS], hour_at[mine] - low, at[mine],
-                                  size[mine])  # fmt: skip
+            rows = {"hour": hours, "partition": where[codes].astype(np.int64), "bytes": size}
+            rows |= {"n": np.full(len(codes), n, np.int32), "records": np.ones_like(codes)}
+            self._cells.append(_summed(pa.table(rows), ["n", "hour", "partition"]))
+        if sum(len(cells) for cells in self._cells) > _MERGE_AT:
+            self._cells = [_summed(pa.concat_tables(self._cells), ["n", "hour", "partition"])]
 
-    def _tally_hours(self, n: int, hours: _Longs, hour: _Longs, at: _Longs, size: _Longs) -> None:
-        """Hours and partitions counted at once: a cell is a partition in an hour."""
-        cells, codes = hour * n + at, None
-        if len(hours) * n > _DENSE:
-            cells, codes = np.unique(cells, return_inverse=True)
-        count = len(hours) * n if codes is None else len(cells)
-        index = cells if codes is None else codes
-        sums = [np.bincount(index, w, count).astype(np.int64) for w in (None, size)]
-        number = np.arange(count) if codes is None else cells
-        for i, one in enumerate(hours.tolist()):
-            low, high = np.searchsorted(number, [i * n, (i + 1) * n])
-            if high > low:
-                where = (number[low:high] - i * n).astype(np.int64)
-                self._tally(n, int(one), where, (sums[0][low:high], sums[1][low:high]))
-
-    def _tally(
-        self, n: int, hour: int, where: NDArray[Any], weights: tuple[_Longs, _Longs]
-    ) -> None:
+    def _tally(self, n: int, where: NDArray[Any], weights: tuple[_Longs, _Longs]) -> None:
         """Add (records, bytes) of some partitions to what is known of them."""
         if n > _DENSE:
             used, codes = np.unique(where, return_inverse=True)
             records, size = (np.bincount(codes, w, len(used)).astype(np.int64) for w in weights)
-            self._sparse.append((n, hour, used.astype(np.int64), records, size))
+            self._sparse.append((n, used.astype(np.int64), records, size))
             return
         found = np.stack([np.bincount(where, w, n).astype(np.int64) for w in weights])
-        at = (n, hour)
-        self._parts[at] = self._parts[at] + found if at in self._parts else found
+        self._parts[n] = self._parts[n] + found if n in self._parts else found
 
     def _keep(self, keys: pa.Array, records: _Longs, weighed: _Longs) -> None:
         import pyarrow as pa
@@ -205,9 +190,7 @@ class Counting:
 
         if not self._keys:
             return
-        table = pa.concat_tables(self._keys).group_by("key", use_threads=False)
-        merged = table.aggregate([("records", "sum"), ("bytes", "sum")])
-        merged = merged.rename_columns(["key", "records", "bytes"])
+        merged = _summed(pa.concat_tables(self._keys), ["key"])
         if self.spec.approximate and len(merged) > _SKETCH:
             counts = merged["records"].to_numpy()
             least = np.partition(counts, len(counts) - _SKETCH)[len(counts) - _SKETCH]
@@ -218,12 +201,13 @@ class Counting:
     def rows(self) -> Iterator[pa.RecordBatch]:
         """What was counted, as rows of `COUNTS_DDL`."""
         self._merge()
-        for (n, hour), (records, weighed) in self._parts.items():
+        for n, (records, weighed) in self._parts.items():
             used = np.flatnonzero(records)
-            sums = records[used], weighed[used]
-            yield _batch(Kind.PARTITION, sums, n=n, hour=hour, partition=used)
-        for n, hour, used, records, weighed in self._sparse:
-            yield _batch(Kind.PARTITION, (records, weighed), n=n, hour=hour, partition=used)
+            yield _batch(Kind.PARTITION, (records[used], weighed[used]), n=n, partition=used)
+        for n, used, records, weighed in self._sparse:
+            yield _batch(Kind.PARTITION, (records, weighed), n=n, partition=used)
+        for cells in self._cells:
+            yield from _cell_batches(cells)
         for (before, after), move in self._moves.items():
             yield _batch(Kind.MOVED, _one(move.moved_records), n=before, partition=_one(after)[0])
         yield _batch(Kind.NULLS, _one(self.nulls))
@@ -232,6 +216,25 @@ class Counting:
             for part in table.to_batches(100_000):
                 sums = part.column(1).to_numpy(), part.column(2).to_numpy()
                 yield _batch(Kind.KEY, sums, key=part.column(0))
+
+
+def _summed(table: pa.Table, by: list[str]) -> pa.Table:
+    """Records and bytes added up."""
+    sums = [("records", "sum"), ("bytes", "sum")]
+    found = table.group_by(by, use_threads=False).aggregate(sums)
+    return found.rename_columns([*by, "records", "bytes"])
+
+
+def _cell_batches(cells: pa.Table) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    for part in cells.to_batches(100_000):
+        count = part.num_rows
+        columns = dict(zip(part.schema.names, part.columns, strict=True))
+        columns["kind"] = pa.array(np.full(count, int(Kind.PARTITION), np.int32))
+        columns["key"] = pa.nulls(count, pa.binary())
+        names = [column.split()[0] for column in COUNTS_DDL.split(", ")]
+        yield pa.RecordBatch.from_arrays([columns[name] for name in names], names=names)
 
 
 def _one(count: int) -> tuple[_Longs, _Longs]:
@@ -243,7 +246,6 @@ def _batch(
     sums: tuple[_Longs, _Longs],
     *,
     n: int = 0,
-    hour: int = -1,
     partition: _Longs | None = None,
     key: pa.Array | None = None,
 ) -> pa.RecordBatch:
@@ -254,7 +256,7 @@ def _batch(
     arrays = [
         pa.array(np.full(count, int(kind), np.int32)),
         pa.array(np.full(count, n, np.int32)),
-        pa.array(np.full(count, hour, np.int64)),
+        pa.array(np.full(count, _NO_HOUR, np.int64)),
         pa.nulls(count, pa.int64()) if partition is None else pa.array(partition, pa.int64()),
         pa.nulls(count, pa.binary()) if key is None else key,
         pa.array(records, pa.int64()),

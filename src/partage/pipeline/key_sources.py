@@ -89,6 +89,7 @@ def open_source(where: str, columns: Columns) -> KeySource:
             missing or of a nested type.
     """
     if where.startswith("kafka://"):
+        _address(where)
         return KeySource("kafka", where, Columns("key", "value", "timestamp"))
     path = Path(where)
     if not path.exists():
@@ -209,8 +210,13 @@ def _read(spark: SparkSession, source: KeySource) -> DataFrame:
 
 
 def _kafka(spark: SparkSession, where: str) -> DataFrame:
+    servers, topic = _address(where)
+    reader: Any = spark.read.format("kafka").option("kafka.bootstrap.servers", servers)
+    return reader.option("subscribe", topic).option("startingOffsets", "earliest").load()  # type: ignore[no-any-return]  # Spark's reader is typed as Any above
+
+
+def _address(where: str) -> tuple[str, str]:
     servers, _, topic = where.removeprefix("kafka://").partition("/")
     if not servers or not topic:
         raise InvalidConfigError("INPUT", "must be kafka://host:port/topic", where)
-    reader: Any = spark.read.format("kafka").option("kafka.bootstrap.servers", servers)
-    return reader.option("subscribe", topic).option("startingOffsets", "earliest").load()  # type: ignore[no-any-return]  # Spark's reader is typed as Any above
+    return servers, topic

@@ -72,26 +72,39 @@ class Told(IntEnum):
     KEYS = 2  # distinct keys
 
 
+def _hottest(hot: pa.Table | None, batch: pa.RecordBatch, top: int) -> pa.Table:
+    """Of the keys so far and of a batch the first by records; ties are decided by key."""
+    import pyarrow as pa
+
+    fresh = pa.Table.from_batches([batch])
+    both = fresh if hot is None else pa.concat_tables([hot, fresh])
+    if len(both) > top:  # only those that the last place may go to are sorted by their bytes
+        records = both["records"].to_numpy()
+        least = np.partition(records, len(records) - top)[len(records) - top]
+        above, tied = (
+            both.filter(pa.array(records > least)),
+            both.filter(pa.array(records == least)),
+        )
+        left = tied.sort_by("key").slice(0, top - len(above))
+        both = pa.concat_tables([above, left])
+    return both.combine_chunks()
+
+
 def told_of(spec: Spec, top: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Runs in a worker: the hottest of its keys, how many each change moves, how many there are."""
     import pyarrow as pa
 
     keys, moved = 0, dict.fromkeys(spec.changes, 0)
-    hot: list[tuple[int, bytes, int]] = []
+    hot: pa.Table | None = None
     for batch in batches:
-        records, size = (batch.column(i).to_numpy() for i in (1, 2))
         keys += batch.num_rows
-        first = np.argsort(-records, kind="stable")[:top]
-        least = records[first[-1]]
-        tied = np.flatnonzero(records >= least).tolist()  # ties at the end are decided by key
-        hot += [(-int(records[i]), batch.column(0)[i].as_py(), int(size[i])) for i in tied]
-        hot = sorted(hot)[:top]
+        hot = _hottest(hot, batch, top)
         if not spec.approximate:
             placed = {n: _place(spec, batch.column(0), n) for n in spec.counts}
             for before, after in moved:
                 moved[before, after] += int((placed[before] != placed[after]).sum())
     rows = [
-        *((Told.HOT, 0, 0, key, -records, size) for records, key, size in hot),
+        *((Told.HOT, 0, 0, *row.values()) for row in (hot.to_pylist() if hot else ())),
         *((Told.MOVED, a, b, None, count, 0) for (a, b), count in moved.items()),
         (Told.KEYS, 0, 0, None, keys, 0),
     ]

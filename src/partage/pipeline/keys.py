@@ -18,6 +18,7 @@ import numpy as np
 from partage.errors import InvalidConfigError
 from partage.keys.skew import Load, Moves, load_of
 from partage.pipeline.failures import jvm_watched
+from partage.pipeline.key_bytes import SERIALIZERS
 from partage.pipeline.key_counts import COUNTS_DDL, Kind, Spec
 from partage.pipeline.key_sources import KeySource, open_source
 from partage.pipeline.key_workers import (
@@ -136,6 +137,9 @@ def analyse_keys(
     spec = Spec(columns, partitioner, _counts(counts), serializer, approximate)
     limits = _Limits(max_share, max_rate)
     _expect_limits(limits, columns, where)
+    if serializer is not None and serializer not in SERIALIZERS:
+        known = ", ".join(SERIALIZERS)
+        raise InvalidConfigError("--serializer", f"must be one of {known}", serializer)
     stages = Stages(progress)
     with stages.stage("check"):
         _expect_keyed(partitioner)
@@ -272,12 +276,13 @@ def _fill_count(found: KeysFound, count: int, rows: dict[str, Any]) -> None:
     weighed = np.bincount(at, size, len(numbers)).astype(np.int64)
     found.loads[count] = load_of(numbers, by_partition, count)
     found.bytes[count] = (int(weighed.max(initial=0)), float(weighed.sum()) / count)
-    for one in np.unique(hour):
-        if one >= 0:
-            mine = np.flatnonzero(hour == one)
-            worst = mine[np.argmax(records[mine])]
-            found.hours.append((count, int(one), int(partition[worst]), int(records[worst]),
-                                int(records[mine].sum())))  # fmt: skip
+    order = np.lexsort((partition, hour))
+    order = order[hour[order] >= 0]
+    firsts = np.flatnonzero(np.diff(hour[order], prepend=-1))
+    for mine in np.split(order, firsts[1:]) if len(order) else []:
+        worst = mine[np.argmax(records[mine])]
+        cell = (int(hour[mine[0]]), int(partition[worst]), int(records[worst]))
+        found.hours.append((count, *cell, int(records[mine].sum())))
     found.by_partition[count] = (numbers, by_partition, weighed)
 
 
