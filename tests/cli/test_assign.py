@@ -422,3 +422,20 @@ def test_what_goes_through_a_pipe_has_whole_lines_without_blanks_at_the_end(tmp_
         f"failover: {long}0 has no user data: it gets the lowest priority\n"
         in run("compare", str(path)).stdout
     )
+
+
+def test_the_first_of_two_steps_says_where_it_leads(tmp_path) -> None:
+    """JSON of a cooperative plan that withholds partitions has the settled plan beside it."""
+    members = [
+        {"id": "C1", "topics": ["A", "B"], "owned": [["A", 0], ["A", 1]]},
+        {"id": "C2", "topics": ["A", "B"]},
+        {"id": "C3", "topics": ["A"]},
+    ]
+    path = tmp_path / "problem.json"
+    path.write_text(json.dumps({"topics": {"A": 2, "B": 2}, "members": members}))
+    told = CliRunner().invoke(app, ["assign", str(path), "-s", "optimal", "--json"])
+    answer = json.loads(told.stdout)
+    given = sorted(p for pairs in answer["assignment"].values() for p in map(tuple, pairs))
+    later = sorted(p for pairs in answer["settled"].values() for p in map(tuple, pairs))
+    assert given == [("A", 0), ("B", 0), ("B", 1)]
+    assert later == [("A", 0), ("A", 1), ("B", 0), ("B", 1)]

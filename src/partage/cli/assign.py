@@ -135,9 +135,11 @@ def assign(  # noqa: PLR0917 - options are given by name on a command line
 
         partage assign --jsonl --strategy range < problems.jsonl
 
-    On a terminal the plan is a table, else JSON, with `userData` (base64 by member) where the
-    strategy sends bytes along with the assignment. Every plan is checked by the judge: one that
-    breaks a rule is printed all the same, the breaches go to stderr, and the exit code is 3.
+    On a terminal the plan is a table, else JSON: with `userData` (base64 by member) where the
+    strategy sends bytes along with the assignment, and with `settled`, the plan after the second
+    step, where a cooperative strategy gives some partitions to nobody yet. Every plan is
+    checked by the judge: one that breaks a rule is printed all the same, the breaches go to
+    stderr, and the exit code is 3.
     With `--jsonl` each line gives `{"assignment": ...}`, with `userData`, `warnings` and
     `breaches` if there are any, or `{"error": ..., "line": n}`; the exit code is 1 if any line
     had an error.
@@ -159,7 +161,7 @@ def assign(  # noqa: PLR0917 - options are given by name on a command line
     doubts.warn(doubts.ignored(found.strategy, chosen) + doubts.unread_claims(found))
     doubts.warn(list(found.warnings))
     if as_json or not interactive():
-        write_json({"strategy": found.strategy.name, **found.to_json()})
+        write_json({"strategy": found.strategy.name, **found.to_json(), **doubts.settled(found)})
     else:
         _show(found)
     _judged(found)

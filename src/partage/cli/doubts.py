@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from partage.cli.consoles import first_of, name, show, tell
 from partage.errors import PartageError
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from partage.groups.api import Strategy
     from partage.model import Cluster, Group
 
-__all__ = ["ignored", "missing_topics", "show_withheld", "unread_claims", "warn"]
+__all__ = ["ignored", "missing_topics", "settled", "show_withheld", "unread_claims", "warn"]
 
 
 def missing_topics(group: Group, cluster: Cluster) -> list[str]:
@@ -75,6 +75,13 @@ def unread_claims(found: Answer) -> list[str]:
         return []
     what = "reads what members own from their userData, and there is none"
     return [f"{found.strategy.name} {what}; `partage compare` makes it from owned"]
+
+
+def settled(found: Answer) -> dict[str, Any]:
+    """For JSON: the plan after the second of two steps, where the first withholds something."""
+    if not len(getattr(found.plan, "withheld", ())):
+        return {}
+    return {"settled": found.plan.settled().to_json()}  # type: ignore[attr-defined]  # a Plan
 
 
 def show_withheld(found: Answer) -> None:
