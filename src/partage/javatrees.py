@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["TREE_TABLE", "Bucket", "may_have_trees", "walked"]
+__all__ = ["TREE_TABLE", "Bucket", "HashTable", "may_have_trees", "walked"]
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -64,7 +64,7 @@ def walked(
     >>> walked([64 * i for i in range(1, 11)], 64)
     [3, 0, 1, 2, 4, 5, 6, 7, 8, 9]
     """
-    made = _Table(hashes, table, rank)
+    made = HashTable(hashes, table, rank)
     for key in range(len(hashes)):
         if compute_if_absent:
             made.compute(key)
@@ -72,7 +72,7 @@ def walked(
             made.put(key)
     if compute_if_absent and looked_up_after:
         made.grow_if_full()
-    return [key for slot in sorted(made.buckets) for key in made.buckets[slot].chain]
+    return made.order()
 
 
 def _fullest(spread: Sequence[int] | NDArray[np.int64], slots: int) -> int:
@@ -82,10 +82,24 @@ def _fullest(spread: Sequence[int] | NDArray[np.int64], slots: int) -> int:
     return int(np.bincount(np.asarray(spread, np.int64) & (slots - 1)).max())
 
 
-class _Table:
-    """Slots with keys, which are positions in a list of hashes."""
+class HashTable:
+    """A ``HashMap``: slots with keys, which are positions in a list of hashes.
 
-    def __init__(self, hashes: Sequence[int], slots: int, rank: Sequence[int] | None) -> None:
+    Args:
+        hashes: int32, signed or not, of all keys that may ever be there.
+        slots: how many the empty table has.
+        rank: as of `walked`.
+
+    >>> table = HashTable([0, 1, 16], 16)
+    >>> for key in (2, 0, 1):
+    ...     table.put(key)
+    >>> table.order()
+    [2, 0, 1]
+    """
+
+    def __init__(
+        self, hashes: Sequence[int], slots: int, rank: Sequence[int] | None = None
+    ) -> None:
         unsigned = [h & 0xFFFFFFFF for h in hashes]
         self.spread = [h ^ h >> 16 for h in unsigned]
         # Trees compare spread hashes as signed numbers, then the keys themselves.
@@ -95,14 +109,29 @@ class _Table:
         self.size = 0
         self.buckets: dict[int, Bucket[int]] = {}
 
+    def order(self) -> list[int]:
+        """The keys as the table is walked."""
+        return [key for slot in sorted(self.buckets) for key in self.buckets[slot].chain]
+
     def put(self, key: int) -> None:
+        """``put`` of a key that is not there."""
         bucket = self._bucket(key)
         if bucket.add(key):
             self._crowded(bucket)
         self.size += 1
         self.grow_if_full()
 
+    def remove(self, key: int) -> None:
+        """``remove`` of a key that is there; the table stays as large as it is."""
+        self._bucket(key).remove(key)
+        self.size -= 1
+
+    def clear(self) -> None:
+        """Empty, and as large as before."""
+        self.buckets, self.size = {}, 0
+
     def compute(self, key: int) -> None:
+        """``computeIfAbsent`` of a key that is not there."""
         self.grow_if_full()
         bucket = self._bucket(key)
         if bucket.root is not None:
@@ -114,6 +143,7 @@ class _Table:
         self.size += 1
 
     def grow_if_full(self) -> None:
+        """Double the table if its load asks for it."""
         if self.size * 4 > self.slots * 3:
             self._grow()
 

@@ -66,9 +66,9 @@ def crowded(stem: str, slot: int = 3) -> list[str]:
 
 
 @cache
-def tangled() -> list[str]:
-    """Sixteen names of one and the same hash."""
-    return ["".join(pairs) for pairs in product(("Aa", "BB"), repeat=4)]
+def tangled(pairs: int = 4) -> list[str]:
+    """Two to the power of ``pairs`` names of one and the same hash: sixteen."""
+    return ["".join(words) for words in product(("Aa", "BB"), repeat=pairs)]
 
 
 def nasty_problem(rng: random.Random) -> Problem:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
-from parity.problems import crowded, nasty_problem
+from parity.problems import crowded, nasty_problem, tangled
 from partage.wire.sticky_userdata import encode_sticky_user_data
 
 if TYPE_CHECKING:
@@ -56,6 +56,57 @@ def haunted(rng: random.Random) -> Line:
             one["userData"] = base64.b64encode(data).decode()
         members.append(one)
     return {"rounds": [{"topics": topics, "members": members}]}
+
+
+def uprooted(rng: random.Random) -> Line:
+    """Eleven to sixty members in a few buckets, subscriptions that differ or are empty, ghosts.
+
+    The class takes who is subscribed to nothing, or can neither give nor take, out of its map of
+    owners for a while: trees lose members. Partitions with two owners show the map's order.
+    """
+    topics: dict[str, Any] = {}
+    racks = rng.sample("abc", rng.randint(1, 3)) if rng.random() < 0.7 else []
+    for name in ["topic-000", "topic-001", "u-3", "u-4"][: rng.randint(2, 4)]:
+        count = rng.choice([1, 1, 2, 3, 8])
+        topics[name] = [[rng.choice(racks)] for _ in range(count)] if racks else count
+    empty = rng.choice([0.2, 0.5, 0.8])
+    members: list[Problem] = []
+    for name in _colliding(rng):
+        one: Problem = {"id": name, "topics": [], "owned": []}
+        if rng.random() > empty:
+            one["topics"] = rng.sample(sorted(topics), rng.randint(1, min(2, len(topics))))
+        if racks and rng.random() < 0.5:
+            one["rack"] = rng.choice("abc")
+        members.append(one)
+    _haunt(rng, members, topics)
+    return {"rounds": [{"topics": topics, "members": members}]}
+
+
+def _colliding(rng: random.Random) -> list[str]:
+    """Names of one bucket of 64, of one hash, or of a few buckets, some of no kind among them."""
+    one, other = crowded("consumer"), crowded("consumer", 17)
+    pool = rng.choice([one, tangled(6), one + tangled(), one + other, tangled(6) + one])
+    chosen = rng.sample(pool, rng.randint(11, min(60, len(pool))))
+    if rng.random() < 0.5:  # fewer may crowd a small table, but make no tree
+        chosen += [f"m{i}" for i in range(rng.randint(0, 60 - len(chosen)))]
+    rng.shuffle(chosen)
+    return chosen
+
+
+def _haunt(rng: random.Random, members: list[Problem], topics: Problem) -> None:
+    """Claims of what is there, of what is not, and of what was lost, as both classes read them."""
+    there = [[t, p] for t, v in topics.items() for p in range(v if isinstance(v, int) else len(v))]
+    ghosts = [[t, rng.choice([-1, 8, 9, 2**31 - 1])] for t in topics]
+    readers = [one for one in members if one["topics"]] or members
+    for pair in [*rng.sample(there, rng.randint(0, len(there))), *ghosts]:
+        if pair in there or rng.random() < 0.7:
+            fitting = [one for one in readers if pair[0] in one["topics"]] or readers
+            rng.choice(fitting if rng.random() < 0.9 else members)["owned"].append(pair)
+    newest = rng.choice([1, 1, 2])
+    for one in members:
+        generation = one["generation"] = rng.choice([newest, newest, 1])
+        data = encode_sticky_user_data([(t, p) for t, p in one["owned"]], generation)
+        one["userData"] = base64.b64encode(data).decode()
 
 
 def _haunted_claims(rng: random.Random, topics: Problem) -> Pairs:

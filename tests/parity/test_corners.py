@@ -13,10 +13,16 @@ import pytest
 
 from jvm import JvmOracle
 from parity.problems import crowded, tangled
-from parity.sticky_problems import haunted
+from parity.sticky_problems import haunted, uprooted
 from parity.test_assignors import ours as plain
 from parity.test_server_assignors import ours as in_the_broker
 from parity.test_sticky import ours as over_rounds
+from partage.groups.registry import find
+from partage.groups.sticky import JavaRefusal
+from partage.groups.sticky.scene import Scene
+from partage.javaorder import DEFAULT_TABLE
+from partage.javatrees import HashTable
+from partage.model import Cluster, Group, Problem
 from partage.wire.sticky_userdata import encode_sticky_user_data
 
 pytestmark = [pytest.mark.parity, pytest.mark.jvm]
@@ -65,6 +71,19 @@ def _trees():
     chance.shuffle(names)
     return {"topics": {"t": 75}, "members": [
         member(n, ["t"], owned) for n, owned in dealt(names, "t", 75, by=2).items()
+    ]}  # fmt: skip
+
+
+def _loses_its_tree():
+    """Eleven names of one bucket; the seven who read nothing leave the map, and come back."""
+    nobody = ["77BB", "103BB", "291BB", "56Aa", "270BB", "35Aa"]
+    return {"topics": {"topic-000": [["a"]], "topic-001": 1}, "members": [
+        *(member(f"consumer.{n}", []) for n in nobody),
+        member("consumer.56BB", ["topic-000"], [["topic-000", 0]], rack="a"),
+        member("consumer.14BB", []),
+        member("consumer.103Aa", ["topic-001"]),
+        member("consumer.35BB", ["topic-001", "topic-000"], [["topic-001", 2]]),
+        member("consumer.270Aa", ["topic-000"], rack="b"),
     ]}  # fmt: skip
 
 
@@ -169,6 +188,51 @@ def test_partitions_that_do_not_exist_among_many(strategy, java, parity_n) -> No
     theirs = java.ask_all({"strategy": strategy, **line} for line in lines)
     for line, answer in zip(lines, theirs, strict=True):
         assert over_rounds(strategy, line) == answer, line
+
+
+@pytest.mark.parametrize("strategy", STICKY)
+def test_owners_in_a_bucket_that_loses_its_tree(strategy, java) -> None:
+    """Who leaves the map while others move changes who is met last, and with it the plan."""
+    line = {"rounds": [_loses_its_tree()]}
+    theirs = java.ask({"strategy": strategy, **line})
+    twice = [m for m, mine in theirs[0]["assignment"].items() if ["topic-000", 0] in mine]
+    assert sorted(twice) == ["consumer.35BB", "consumer.56BB"]
+    assert over_rounds(strategy, line) == theirs
+
+
+@pytest.mark.parametrize("strategy", STICKY)
+def test_owners_in_buckets_that_lose_members(strategy, java, parity_n) -> None:
+    """Random lines of crowded buckets, members that leave the map for a while, and two owners.
+
+    The plan seldom shows in which order the map was walked; the order of the answer's keys does.
+    """
+    rng = random.Random(f"uprooted {strategy}")
+    lines = [uprooted(rng) for _ in range(min(parity_n, 6_000))]
+    theirs = java.ask_all({"strategy": strategy, **line} for line in lines)
+    shown = 0
+    for line, answer in zip(lines, theirs, strict=True):
+        assert over_rounds(strategy, line) == answer, line
+        keys = answered_in_order(strategy, line["rounds"][0])
+        if keys is not None:
+            shown += 1
+            assert keys == list(answer[0]["assignment"]), line
+    assert shown > len(lines) // 2
+
+
+def answered_in_order(strategy, problem):
+    """Keys of Java's answer, a map that is filled along the one of owners; None where not known."""
+    scene = Scene(Problem(Group.from_json(problem), Cluster.from_json(problem)))
+    try:
+        walked = find(strategy).decide(scene, -1)[0].walked
+    except JavaRefusal:
+        return None
+    if walked is None:
+        return None
+    group = scene.problem.group
+    answer = HashTable(scene.hashes, DEFAULT_TABLE, group.member_rank.tolist())
+    for m in walked:
+        answer.put(m)
+    return [group.ids[m] for m in answer.order()]
 
 
 @pytest.mark.parametrize("strategy", ["server:range", "server:uniform", "server:simple"])

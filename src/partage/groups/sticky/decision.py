@@ -36,12 +36,14 @@ class Decision:
         spot: int32[n], each member's list in the class's order.
         spots: what the spots are.
         transfers: what changes hands; None where the general algorithm ran.
+        walked: members in the order of the class's answer, where a spot may have two owners.
     """
 
     start: Int32Array
     spot: Int32Array
     spots: Spots
     transfers: Transfers | None = None
+    walked: list[int] | None = None
 
     @property
     def member(self) -> Int32Array:

@@ -17,6 +17,7 @@ from partage.groups.sticky.decision import Decision
 from partage.groups.sticky.movements import Movements
 from partage.groups.sticky.refusals import JavaRefusal
 from partage.groups.sticky.table import Table, null_pointer
+from partage.groups.sticky.walked_owners import WalkedOwners
 
 __all__ = ["Listed"]
 
@@ -48,7 +49,8 @@ class Listed:
             [m for m in scene.visit for t in self._listed[self._class[m]] if t == k]
             for k in range(len(scene.topics))
         ]
-        self.have: dict[int, list[int]] = {m: [] for m in scene.owners}
+        self._owners = WalkedOwners(scene)
+        self.have: dict[int, list[int]] = {m: [] for m in self._owners.order}
         self._holder: dict[int, int] = {}
         for m, s in zip(table.member.tolist(), table.spot.tolist(), strict=True):
             self.have[m].append(s)
@@ -68,17 +70,20 @@ class Listed:
         for m in fixed:
             self._leave_ring(m)
             del self.have[m]
+        self._owners.set_aside(fixed)
         before = {m: list(mine) for m, mine in self.have.items()}
         if not self._table.revoked:
             self._improve(free)
         moved = self._improve(every)
         if not fresh and moved and self._score(self.have) >= self._score(before):
             self.have = before
+            self._owners.undo()
+        self._owners.put_back()
         lists = {**self.have, **fixed}
         start = np.zeros(len(lists) + 1, np.int32)
         np.cumsum([len(lists[m]) for m in range(len(lists))], out=start[1:])
         spot = np.array([s for m in range(len(lists)) for s in lists[m]], np.int32)
-        return Decision(start, spot, self._spots)
+        return Decision(start, spot, self._spots, walked=self._owners.order)
 
     def _fill(self) -> None:
         waiting = self._table.free.tolist()
@@ -149,7 +154,7 @@ class Listed:
             raise JavaRefusal(what, "NoSuchElementException")
         if self._ring[0][0] >= self._ring[-1][0] - 1:
             return True
-        holder = {s: m for m, mine in self.have.items() for s in mine}
+        holder = {s: m for m in self._owners.order for s in self.have[m]}
         for size, _, m in self._ring:
             if size == self._most[m]:
                 continue

@@ -144,17 +144,18 @@ class Scene:
     def visit(self) -> list[int]:
         """Members in the order of the leader's map of subscriptions."""
         ids = self.problem.group.ids
-        return hash_order(self._hashes, rank=lambda: string_ranks(ids))
+        return hash_order(self.hashes, rank=lambda: string_ranks(ids))
 
     @cached_property
-    def _hashes(self) -> list[int]:
+    def hashes(self) -> list[int]:
+        """``String.hashCode`` of the member ids, by member."""
         return string_hashes(self.problem.group.ids)
 
     @cached_property
     def owners(self) -> list[int]:
         """Members in the order of the assignor's own map, which is filled in `visit` order."""
         ids = self.problem.group.ids
-        if self.members >= _CROWDING_MATTERS_BELOW and not _in_trees(self._hashes):
+        if self.members >= _CROWDING_MATTERS_BELOW and not _in_trees(self.hashes):
             return self.visit
         return [self.visit[i] for i in visiting_order([ids[m] for m in self.visit])]
 

@@ -219,7 +219,8 @@ def _changing_hands_twice(
     """The same where a partition may be given to two members: the last one counts as new owner."""
     have = set(zip(member.tolist(), spot.tolist(), strict=True))
     start, given = decision.start.tolist(), decision.spot.tolist()
-    lists = {m: given[start[m] : start[m + 1]] for m in scene.owners}
+    order = scene.owners if decision.walked is None else decision.walked
+    lists = {m: given[start[m] : start[m + 1]] for m in order}
     added = {s: m for m, mine in lists.items() for s in mine if (m, s) not in have}
     get = {(m, s) for m, mine in lists.items() for s in mine}
     revoked = {s for m, s in have if (m, s) not in get}
