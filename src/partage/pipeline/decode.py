@@ -25,7 +25,7 @@ from partage.pipeline.decoded_rows import OUT_COLUMNS, Kind, batch_of_rows, batc
 from partage.pipeline.raw_commits import RawCommits, RawWriter
 from partage.pipeline.selection import EVERYTHING, Selection
 from partage.pipeline.shipping import warm
-from partage.pipeline.slices import Slice, read_slice, widened
+from partage.pipeline.slices import Slice, read_slice, tasks_of, widened
 from partage.pipeline.tally import Tally
 from partage.wire.columns import BinaryColumn
 from partage.wire.commits import TOMBSTONE, OffsetCommits, decode_offset_commits
@@ -54,7 +54,7 @@ def decode_job(
     *,
     raw: RawCommits | None = None,
 ) -> DataFrame:
-    """The rows of all slices, one task a slice; nothing is computed yet.
+    """The rows of all slices; nothing is computed yet.
 
     Args:
         spark: the session.
@@ -69,9 +69,10 @@ def decode_job(
         work = partial(_table_task, tuple(capture.batches or ()), selection, raw)
         return rows.mapInArrow(work, ddl)
     # Importing Numba and loading a kernel takes a second: each worker must earn it back.
-    share = (capture.records or 0) // max(1, spark.sparkContext.defaultParallelism)
+    parallelism = max(1, spark.sparkContext.defaultParallelism)
+    share = (capture.records or 0) // parallelism
     many = share >= _COMPILED_FROM
-    numbers = spark.range(0, count, 1, count)
+    numbers = spark.range(0, count, 1, tasks_of(capture.slices, parallelism))
     job = _Job(tuple(capture.batches or ()), selection, raw, many)
     return numbers.mapInArrow(partial(_task, capture.slices, job), ddl)
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from partage.errors import InvalidCaptureError
-from partage.pipeline.slices import Slice, read_slice
+from partage.pipeline.slices import Slice, read_slice, tasks_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,7 +85,8 @@ def _places(spark: SparkSession, capture: Capture) -> DataFrame:
         return rows.selectExpr("partition", "offset", "xxhash64(key, value) as content")
     count = len(capture.slices)
     read = partial(_read, capture.slices)
-    rows = spark.range(0, count, 1, count).mapInArrow(
+    tasks = tasks_of(capture.slices, spark.sparkContext.defaultParallelism)
+    rows = spark.range(0, count, 1, tasks).mapInArrow(
         read, "partition bigint, offset bigint, key binary, value binary"
     )
     return rows.selectExpr("partition", "offset", "xxhash64(key, value) as content")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,17 @@ from partage.errors import InvalidCaptureError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["HOLDS", "RECORD_COLUMNS", "Slice", "cut", "of_kind", "opened", "read_slice", "widened"]
+__all__ = [
+    "HOLDS",
+    "RECORD_COLUMNS",
+    "Slice",
+    "cut",
+    "of_kind",
+    "opened",
+    "read_slice",
+    "tasks_of",
+    "widened",
+]
 
 HOLDS = "a capture holds consumer_offsets.parquet and cluster.jsonl (see docs/capture.md)"
 #: Rows that a worker holds at a time, some 50 MB; the more, the fewer runs its commits make.
@@ -46,6 +56,20 @@ class Slice:
     first: int
     rows: int
     partition: int | None = None
+
+
+def tasks_of(slices: Sequence[Slice], parallelism: int) -> int:
+    """How many tasks read some slices, one after the other.
+
+    A file of a thousand tiny row groups has a thousand slices; a task each would be a thousand
+    starts of a Python worker's work for nothing.
+
+    >>> tiny = [Slice("a.parquet", group, 0, 97) for group in range(974)]
+    >>> tasks_of(tiny, 2), tasks_of(tiny[:3], 2)
+    (4, 3)
+    """
+    rows = sum(one.rows for one in slices)
+    return max(1, min(len(slices), max(2 * parallelism, -(-rows // FEWEST_ROWS))))
 
 
 def cut(files: list[Path], *, slice_rows: int | None = None) -> tuple[Slice, ...]:

@@ -43,11 +43,13 @@ def read_together(spark: SparkSession, capture: str | Path) -> dict[tuple[str, .
         InvalidCaptureError: ``consumer_offsets.parquet`` cannot be read.
     """
     from partage.pipeline.capture import open_records
+    from partage.pipeline.slices import tasks_of
 
     slices = open_records(capture)
     ddl = "group string, topics array<string>, joined boolean"
     work = partial(_task, slices)
-    rows = spark.range(0, len(slices), 1, len(slices)).mapInArrow(work, ddl).collect()
+    tasks = tasks_of(slices, spark.sparkContext.defaultParallelism)
+    rows = spark.range(0, len(slices), 1, tasks).mapInArrow(work, ddl).collect()
     found: dict[tuple[str, ...], set[tuple[str, bool]]] = {}
     for row in rows:
         found.setdefault(tuple(row.topics), set()).add((row.group, row.joined))
