@@ -150,12 +150,12 @@ def test_an_installed_plug_in_that_breaks_costs_nobody_else(tmp_path) -> None:
         capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path, "COLUMNS": "200"},
     )  # fmt: skip
     assert done.returncode == 3, done.stderr
-    assert "judge: acme:forgets breaks the rules" in done.stderr
+    assert "judge: eager/acme:forgets breaks the rules" in done.stderr
     assert "acme:raises breaks" not in done.stderr
     assert "Traceback" not in done.stdout + done.stderr
     assert re.search(
-        r"acme:raises in \d+ of 25 rebalances: LookupError: no such <b>member", done.stdout
-    )
+        r"acme:raises in \d+ of \d+ rebalances: LookupError: no such <b>member", done.stdout
+    ), done.stdout
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "LookupError: no such &lt;b&gt;member&lt;/b&gt;" in page
     rows = read_table(out, "replays").to_pylist()

@@ -107,7 +107,8 @@ def _facts(run: Run) -> Table:
     for policy, f in run.figures.items():
         if f.failed:
             told = f"{policy} in {f.failed} of {words.plural(f.rows, 'rebalance')}"
-            why = next((x["why"] for x in run.failures if x["strategy"] == policy), "")
+            names = (policy, policy.partition("/")[2].partition("+")[0])  # protocol/strategy+static
+            why = next((x["why"] for x in run.failures if x["strategy"] in names), "")
             table.add_row(Text(FAILED, "red"), Text(_clean(f"{told}: {why}"), "red"))
     return table
 
