@@ -123,7 +123,7 @@ def _sessions(group: Group) -> Advice | None:
     back, silence = group.traits.returned, group.traits.longest_silence_ms
     if not expired or not session or not back or silence is None or silence <= session:
         return None
-    longer = -(-silence // 1_000) * 1_000
+    longer = (silence * 5 // 4_000 + 1) * 1_000  # a quarter more than the longest, in whole seconds
     why = (
         f"{plural(expired, 'rebalance')} because a member was silent for its session timeout "
         f"of {duration(session)}; {plural(back, 'member')} put out so came back, after up to "

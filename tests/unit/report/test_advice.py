@@ -116,14 +116,14 @@ def test_lines_can_be_put_into_a_file_as_they_are() -> None:
         whole = "\n".join(RULES[rule](CASES[rule]).lines).replace("\\\n  ", "")
         for line in whole.splitlines():
             assert line.startswith("# ") or line.partition("=")[2], line
-    assert "session.timeout.ms=10000" in RULES["session-timeout"](expired()).lines
-    assert "heartbeat.interval.ms=3333" in RULES["session-timeout"](expired()).lines
+    assert "session.timeout.ms=12000" in RULES["session-timeout"](expired()).lines
+    assert "heartbeat.interval.ms=4000" in RULES["session-timeout"](expired()).lines
 
 
 def test_session_timeouts_of_the_consumer_protocol_are_the_groups() -> None:
     """With group.protocol=consumer members have no session.timeout.ms of their own."""
     said = RULES["session-timeout"](expired(protocol="consumer"))
-    assert (said.where, said.lines) == ("group", ("consumer.session.timeout.ms=10000",))
+    assert (said.where, said.lines) == ("group", ("consumer.session.timeout.ms=12000",))
 
 
 def test_what_would_have_been_saved_is_the_replays_own_range() -> None:
