@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 __all__ = ["HotKey", "KeysFound", "analyse_keys"]
 
 MOST_PARTITIONS = 2**31 - 1
-#: Row groups a task reads at least, so that a worker's start is worth it.
-_TASKS_PER_CORE = 4
+#: Tasks that read: each more of them sends its distinct keys through the JVM once more.
+_TASKS_PER_CORE = 1
 #: Partition counts tried in one pass over the distinct keys when the smallest is looked for.
 _TRIED_AT_ONCE = 64
 #: The largest partition count that is tried for a limit on the hottest partition.
