@@ -9,8 +9,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 uv_version=0.13.8
 what=$1
 case "$what" in
-    run)  wanted=(--extra spark --extra report) ;;
-    test) wanted=(--extra spark --extra report --group dev) ;;
+    run)  wanted=(--extra spark --extra report --extra capture) ;;
+    test) wanted=(--extra spark --extra report --extra capture --group dev) ;;
     docs) wanted=(--extra report --group docs) ;;
     *) echo "usage: tools/setup.sh run|test|docs" >&2; exit 2 ;;
 esac

@@ -94,7 +94,7 @@ LIBRARIES = {
     "kernels": {"numba"},
     # Columns of keys come as Arrow's, and go back as such.
     "keys": {"pyarrow"},
-    "capture": {"pyarrow", "kafka", "aiokafka"},
+    "capture": {"pyarrow", "kafka", "google_crc32c"},
     "clients": {"kafka", "aiokafka", "faust", "mode"},
     "pipeline": {"pyspark", "py4j", "pyarrow", "pandas", "rich"},
     "published": {"pyarrow"},

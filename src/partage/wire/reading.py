@@ -21,6 +21,7 @@ ReadValue = Callable[[Reader], Any]
 ReadStruct = Callable[[Reader], dict[str, Any]]
 
 _SCALARS: dict[str, ReadValue] = {
+    "bool": lambda reader: reader.int8() != 0,
     "int8": Reader.int8,
     "int16": Reader.int16,
     "uint16": Reader.uint16,

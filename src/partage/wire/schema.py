@@ -5,7 +5,7 @@ valid and flexible versions, fields with type, versions, nullability, tag and de
 mean what they mean there; ``tests/unit/wire/test_schema_drift.py`` compares the two. `codec`
 turns one version of a message into a reader and a writer.
 
-Types: ``int8 int16 uint16 int32 int64 uuid string bytes``, the name of a struct, and ``[]`` before
+Types: ``bool int8 int16 uint16 int32 int64 uuid string bytes``, the name of a struct, and ``[]`` before
 any of them.
 """
 
@@ -31,6 +31,7 @@ NOT_GIVEN: Final = _NotGiven()
 """A field's ``default`` that its definition does not give: zero, empty, or an empty struct."""
 
 _ZERO: Final[dict[str, Any]] = {
+    "bool": False,
     "int8": 0,
     "int16": 0,
     "uint16": 0,
@@ -99,7 +100,8 @@ class Message:
     """The layout of a message in all its versions.
 
     ``kind`` is ``coordinator-key``, ``coordinator-value`` (then ``api_key`` is the record type) or
-    ``data``; ``structs`` are those that fields refer to by name.
+    ``data``, or ``metadata`` (a record of the metadata log, by its ``api_key``); ``structs`` are
+    those that fields refer to by name.
     """
 
     name: str
@@ -145,4 +147,6 @@ def default_of(message: Message, field: Field, version: int) -> Any:
     if field.default is NOT_GIVEN or field.default is None:
         return _ZERO[field.type]
     zero = _ZERO[field.type]
+    if isinstance(zero, bool):
+        return str(field.default) == "true"
     return int(str(field.default)) if isinstance(zero, int) else field.default

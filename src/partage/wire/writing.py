@@ -16,6 +16,7 @@ WriteValue = Callable[[Writer, Any], None]
 WriteStruct = Callable[[Writer, Mapping[str, Any]], None]
 
 _SCALARS: dict[str, WriteValue] = {
+    "bool": Writer.int8,
     "int8": Writer.int8,
     "int16": Writer.int16,
     "uint16": Writer.uint16,

@@ -1,0 +1,184 @@
+"""A capture from copied files: segments of ``__consumer_offsets``, and the metadata log.
+
+The folders are those of a broker's ``log.dirs``, or copies: ``__consumer_offsets-7/*.log``,
+``__cluster_metadata-0/*.log`` and ``*.checkpoint``, ``meta.properties``. Copies of several brokers
+may be given; each partition is read from the copy that goes furthest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from partage.capture.metadata_image import MetadataImage
+from partage.capture.segments import batches_in
+from partage.capture.unpacking import checksum, unpacked
+from partage.capture.writing import CaptureWriter
+from partage.errors import InvalidCaptureError, WireFormatError
+from partage.wire.batch_records import marker_of, records_of
+from partage.wire.batches import Batch
+from partage.wire.metadata_log import decode_metadata_record
+
+__all__ = ["capture_log_dirs"]
+
+_PARTITION = re.compile(r"__consumer_offsets-(\d{1,9})")
+_METADATA = "__cluster_metadata-0"
+_SEGMENT = re.compile(r"\d{20}\.log")
+_CHECKPOINT = re.compile(r"(\d{20})-\d{10}\.checkpoint")
+Told = Callable[[str], None]
+
+
+def capture_log_dirs(folders: Sequence[Path], writer: CaptureWriter) -> None:
+    """Read what is in the folders into a capture; what it has already is passed over.
+
+    What cannot be read is among the manifest's troubles.
+
+    Raises:
+        InvalidCaptureError: a folder is not there, or none has a segment of the group log.
+        OSError: a file cannot be read.
+    """
+    for folder in folders:
+        if not folder.is_dir():
+            raise InvalidCaptureError(f"{folder}: no such folder; give a copy of a log.dirs folder")
+    partitions = _partitions(folders)
+    metadata = _copies(folders, _METADATA)
+    if not partitions and not metadata:
+        looked = ", ".join(map(str, folders))
+        raise InvalidCaptureError(
+            f"{looked}: has no __consumer_offsets-N/*.log and no {_METADATA}/*.log; "
+            "give the folder that holds these folders"
+        )
+    cluster_id = _cluster_id(folders)
+    writer.of(cluster_id=cluster_id)
+    if metadata:
+        _read_metadata(max(metadata, key=_size), writer, cluster_id)
+    for number, copies in sorted(partitions.items()):
+        _read_partition(number, max(copies, key=_end), writer)
+    writer.roll()
+
+
+def _copies(folders: Sequence[Path], name: str) -> list[Path]:
+    """Folders of one partition: the given folders themselves, or folders in them."""
+    found = [one for folder in folders for one in (folder / name, folder) if one.name == name]
+    return [one for one in dict.fromkeys(found) if one.is_dir() and _files(one)]
+
+
+def _partitions(folders: Sequence[Path]) -> dict[int, list[Path]]:
+    found: dict[int, list[Path]] = {}
+    for folder in folders:
+        for one in (folder, *sorted(folder.iterdir())):
+            match = _PARTITION.fullmatch(one.name)
+            if match and one.is_dir() and _segments(one):
+                found.setdefault(int(match[1]), []).append(one)
+    return found
+
+
+def _segments(folder: Path) -> list[Path]:
+    """Segments in the order of the log: their names are their first offsets."""
+    return sorted(one for one in folder.iterdir() if _SEGMENT.fullmatch(one.name))
+
+
+def _files(folder: Path) -> list[Path]:
+    """Segments, and the snapshots that a log which was cut begins with."""
+    snapshots = [one for one in folder.iterdir() if _CHECKPOINT.fullmatch(one.name)]
+    return [*snapshots, *_segments(folder)]
+
+
+def _size(folder: Path) -> int:
+    return sum(one.stat().st_size for one in _files(folder))
+
+
+def _end(folder: Path) -> tuple[int, int]:
+    """How far a copy goes: the first offset of its last segment, and that one's size."""
+    last = _segments(folder)[-1]
+    return int(last.stem), last.stat().st_size
+
+
+def _cluster_id(folders: Sequence[Path]) -> str | None:
+    """``cluster.id`` of a ``meta.properties`` that was copied too."""
+    found = set()
+    for folder in folders:
+        for path in (folder / "meta.properties", folder.parent / "meta.properties"):
+            if path.is_file():
+                lines = path.read_text("utf-8", "replace").splitlines()
+                found |= {one[11:].strip() for one in lines if one.startswith("cluster.id=")}
+    if len(found) > 1:
+        what = f"log dirs of several clusters ({', '.join(sorted(found))})"
+        raise InvalidCaptureError(f"{what}: give those of one cluster")
+    return next(iter(found), None)
+
+
+def _read_partition(number: int, folder: Path, writer: CaptureWriter) -> None:
+    def told(what: str) -> None:
+        writer.trouble(f"{folder.name}: {what}")
+
+    expected = writer.position(number)
+    segments = _segments(folder)
+    first = int(segments[0].stem)
+    if first > expected:
+        writer.skip_to(number, first, f"the log begins at offset {first}: what was before is gone")
+    for path in segments:
+        for batch in batches_in(path, crc32c=checksum(), told=told):
+            try:
+                writer.add(number, batch)
+            except WireFormatError as e:
+                told(f"{path.name}: batch of offset {batch.base_offset}: {e}; passed over")
+
+
+def _read_metadata(folder: Path, writer: CaptureWriter, cluster_id: str | None) -> None:
+    """A snapshot, if the log does not begin at its beginning, and then the log."""
+
+    def told(what: str) -> None:
+        writer.trouble(f"{folder.name}: {what}")
+
+    image, segments = MetadataImage(), _segments(folder)
+    start = int(segments[0].stem) if segments else None
+    snapshot = _snapshot(folder, start)
+    if start != 0 and snapshot is None:
+        told("the log does not begin at offset 0 and there is no snapshot to begin with")
+    through = 0
+    if snapshot is not None and start != 0:
+        through = int(snapshot.name[:20])
+        last = None
+        for batch in batches_in(snapshot, crc32c=checksum(), told=told):
+            _apply(batch, image, told)
+            last = batch
+        if last is not None:
+            writer.state(image.state(last.max_timestamp_ms, cluster_id))
+    for path in segments:
+        for batch in batches_in(path, crc32c=checksum(), told=told):
+            if batch.last_offset < through:
+                continue
+            if _apply(batch, image, told):
+                writer.state(image.state(batch.max_timestamp_ms, cluster_id))
+
+
+def _snapshot(folder: Path, start: int | None) -> Path | None:
+    """The oldest snapshot that reaches to the log's beginning, so that no history is lost."""
+    found = sorted(one for one in folder.iterdir() if _CHECKPOINT.fullmatch(one.name))
+    reaching = [one for one in found if start is None or int(one.name[:20]) >= start]
+    return next(iter(reaching), None)
+
+
+def _apply(batch: Batch, image: MetadataImage, told: Told) -> bool:
+    """Whether a batch may have changed the state."""
+    changed = False
+    try:
+        payload = unpacked(batch)
+        if batch.control:
+            marker = marker_of(batch, payload)
+            if marker.type == "LEADER_CHANGE" and len(marker.value) >= 6:
+                # LeaderChangeMessage: its version int16, then a field of the same, leader int32.
+                image.controller = _leader(marker.value)
+                return True
+            return False
+        for record in records_of(batch, payload):
+            changed |= image.apply(decode_metadata_record(record.value))
+    except WireFormatError as e:
+        told(f"batch of offset {batch.base_offset}: {e}; passed over")
+    return changed and not image.in_transaction
+
+
+def _leader(value: bytes) -> int:
+    return int.from_bytes(value[2:6], "big", signed=True)

@@ -1,0 +1,128 @@
+"""The cluster as its own metadata log tells it: a line of ``cluster.jsonl`` after each change.
+
+Exact where polling is not: every change is there, with the time at which the controller wrote it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from partage.wire.metadata_log import MetadataRecord
+
+__all__ = ["MetadataImage"]
+
+
+class MetadataImage:
+    """Brokers, topics and leaders, one record of ``__cluster_metadata`` after the other.
+
+    Brokers that are fenced (not alive) are left out of `state`, as the brokers' own metadata
+    leaves them out. Records of a metadata transaction (KIP-868) take effect at its end.
+
+    >>> image = MetadataImage()
+    >>> image.apply(MetadataRecord("TopicRecord", 2, 0, {"name": "t", "topicId": "i"}))
+    True
+    >>> image.state(5)["topics"]
+    {'t': {'id': 'i', 'partitions': []}}
+    """
+
+    def __init__(self) -> None:
+        self.controller = -1
+        self._brokers: dict[int, dict[str, Any]] = {}
+        self._topics: dict[str, str] = {}
+        self._partitions: dict[str, dict[int, dict[str, Any]]] = {}
+        self._held: list[MetadataRecord] | None = None
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether records are held back until a metadata transaction ends."""
+        return self._held is not None
+
+    def apply(self, record: MetadataRecord) -> bool:
+        """Take a record; whether it may have changed the state."""
+        if record.type == "BeginTransactionRecord":
+            self._held = []
+        elif record.type == "AbortTransactionRecord":
+            self._held = None
+        elif record.type == "EndTransactionRecord":
+            held, self._held = self._held or [], None
+            return any([self._apply(one) for one in held])
+        elif self._held is not None:
+            self._held.append(record)
+        else:
+            return self._apply(record)
+        return False
+
+    def _apply(self, record: MetadataRecord) -> bool:
+        take = getattr(self, f"_{record.type}", None) if record.type else None
+        if take is None:
+            return False
+        take(record.value)
+        return True
+
+    def _RegisterBrokerRecord(self, value: dict[str, Any]) -> None:  # noqa: N802 - Kafka's names
+        first = next(iter(value["endPoints"]), {"host": "", "port": -1})
+        self._brokers[value["brokerId"]] = {
+            "rack": value["rack"], "host": first["host"], "port": first["port"],
+            "fenced": value["fenced"],
+        }  # fmt: skip
+
+    def _UnregisterBrokerRecord(self, value: dict[str, Any]) -> None:  # noqa: N802
+        self._brokers.pop(value["brokerId"], None)
+
+    def _fence(self, broker: int, *, fenced: bool) -> None:
+        if broker in self._brokers:
+            self._brokers[broker]["fenced"] = fenced
+
+    def _FenceBrokerRecord(self, value: dict[str, Any]) -> None:  # noqa: N802
+        self._fence(value["id"], fenced=True)
+
+    def _UnfenceBrokerRecord(self, value: dict[str, Any]) -> None:  # noqa: N802
+        self._fence(value["id"], fenced=False)
+
+    def _BrokerRegistrationChangeRecord(self, value: dict[str, Any]) -> None:  # noqa: N802
+        change = value.get("fenced", 0)
+        if change:
+            self._fence(value["brokerId"], fenced=change > 0)
+
+    def _TopicRecord(self, value: dict[str, Any]) -> None:  # noqa: N802
+        self._topics[value["topicId"]] = value["name"]
+        self._partitions[value["topicId"]] = {}
+
+    def _RemoveTopicRecord(self, value: dict[str, Any]) -> None:  # noqa: N802
+        self._topics.pop(value["topicId"], None)
+        self._partitions.pop(value["topicId"], None)
+
+    def _PartitionRecord(self, value: dict[str, Any]) -> None:  # noqa: N802
+        self._partitions.setdefault(value["topicId"], {})[value["partitionId"]] = {
+            "leader": value["leader"], "replicas": value["replicas"], "isr": value["isr"],
+        }  # fmt: skip
+
+    def _PartitionChangeRecord(self, value: dict[str, Any]) -> None:  # noqa: N802
+        found = self._partitions.get(value["topicId"], {}).get(value["partitionId"])
+        if found is None:
+            return  # of a topic that this log does not begin with
+        # The layout leaves out what has its default, and a default says "did not change".
+        found |= {name: value[name] for name in ("leader", "replicas", "isr") if name in value}
+
+    def state(self, ts_ms: int, cluster_id: str | None = None) -> dict[str, Any]:
+        """A line of ``cluster.jsonl``: the cluster as it is now."""
+        brokers = [
+            {"id": number, **{name: one[name] for name in ("rack", "host", "port")}}
+            for number, one in sorted(self._brokers.items())
+            if not one["fenced"]
+        ]
+        named = sorted((name, number) for number, name in self._topics.items())
+        head = {"ts_ms": ts_ms, "cluster_id": cluster_id, "controller": self.controller}
+        topics = {name: {"id": i, "partitions": self._rows(i)} for name, i in named}
+        return {**head, "brokers": brokers, "topics": topics}
+
+    def _rows(self, topic_id: str) -> list[dict[str, Any]]:
+        return [
+            {
+                "p": number,
+                "leader": one["leader"],
+                "replicas": list(one["replicas"]),
+                "isr": sorted(one["isr"]),
+            }
+            for number, one in sorted(self._partitions.get(topic_id, {}).items())
+        ]

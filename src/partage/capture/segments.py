@@ -1,0 +1,81 @@
+"""Copied log segments, batch by batch, as the broker stored them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from partage.errors import WireFormatError
+from partage.wire.batches import PREFIX_BYTES, Batch, ChecksumError, OldMagicError, batch_at
+from partage.wire.faults import TruncatedError
+
+__all__ = ["batches_in"]
+
+#: A batch on disk is as large as `message.max.bytes` lets it be; more than that is damage.
+LARGEST_BATCH = 1 << 28
+
+
+def batches_in(
+    path: Path, *, crc32c: Callable[[bytes], int], told: Callable[[str], None]
+) -> Iterator[Batch]:
+    """The batches of a segment (``*.log``) or a snapshot (``*.checkpoint``).
+
+    A last batch that is not complete is what a copy of a living log ends with. A batch whose CRC
+    does not fit is passed over, since its length may be right all the same; where it is not, the
+    next one is no batch, and the rest of the file is left unread.
+
+    Args:
+        told: is told in a sentence what was passed over, and where.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with path.open("rb") as file:
+        size = path.stat().st_size
+        position = 0
+        while position < size:
+            try:
+                data = _bytes_of_batch(file, position, size)
+                batch = batch_at(data, crc32c=crc32c)
+            except OldMagicError as e:
+                told(f"{path.name} at byte {position}: {e.what} ({e.size} bytes passed over)")
+                position += e.size
+                continue
+            except ChecksumError as e:
+                told(f"{path.name} at byte {position}: {e.what}; passed over")
+                position += len(data)
+                continue
+            except TruncatedError:
+                told(f"{path.name} at byte {position}: the last batch is not complete "
+                     f"({size - position} bytes), as in a copy of a living log")  # fmt: skip
+                return
+            except WireFormatError as e:
+                told(f"{path.name} at byte {position}: {e}; the {size - position} bytes that "
+                     "follow are not read")  # fmt: skip
+                return
+            if batch is None:
+                return
+            yield batch
+            position += batch.size
+
+
+def _bytes_of_batch(file: BinaryIO, position: int, size: int) -> bytes:
+    """The bytes of the batch at ``position``: its length is checked before they are read.
+
+    Raises:
+        TruncatedError: the file ends before the batch does.
+        WireFormatError: no batch has such a length, or zeros follow (a file taken in advance).
+    """
+    file.seek(position)
+    prefix = file.read(PREFIX_BYTES)
+    if len(prefix) < PREFIX_BYTES:
+        raise TruncatedError("no prefix", offset=position, field="batch")
+    length = int.from_bytes(prefix[8:], "big", signed=True)
+    if not prefix.strip(b"\0"):
+        raise WireFormatError("zeros", offset=position, field="batch")
+    if not 0 < length <= LARGEST_BATCH:
+        raise WireFormatError(f"length {length}", offset=position + 8, field="batch.length")
+    if length > size - position - PREFIX_BYTES:
+        raise TruncatedError("not complete", offset=position, field="batch")
+    return prefix + file.read(length)

@@ -1,0 +1,121 @@
+"""Batches unpacked: the CRC, and the four compressions, by well-kept libraries.
+
+gzip, lz4 (frames) and zstd are read as streams, so that a few bytes that claim to be a terabyte
+take no memory. Snappy comes in two forms: a plain block, as librdkafka and the brokers write it,
+and Java's stream of blocks behind a header (xerial).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from partage.errors import MissingExtraError, WireFormatError
+from partage.wire.batches import Batch
+from partage.wire.faults import LengthError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["LARGEST_PAYLOAD", "checksum", "unpacked"]
+
+LARGEST_PAYLOAD = 1 << 28
+"""Bytes that a batch may have unpacked: 256 MiB. Kafka's default limit of a batch packed is 1 MiB."""
+
+_XERIAL = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = 16
+
+
+@cache
+def checksum() -> Callable[[bytes], int]:
+    """CRC-32C of some bytes.
+
+    Raises:
+        MissingExtraError: google-crc32c is not installed.
+    """
+    try:
+        from google_crc32c import value
+    except ImportError:
+        raise MissingExtraError("google-crc32c", extra="capture") from None
+    found: Callable[[bytes], int] = value
+    return found
+
+
+def unpacked(batch: Batch) -> bytes:
+    """The payload of a batch, decompressed.
+
+    Raises:
+        WireFormatError: it is not what its header says, or larger than `LARGEST_PAYLOAD`.
+        MissingExtraError: pyarrow is not installed.
+    """
+    if batch.compression == "none":
+        return batch.payload
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise MissingExtraError("pyarrow", extra="capture") from None
+    try:
+        if batch.compression == "snappy":
+            return _snappy(batch.payload, pa)
+        with pa.input_stream(pa.py_buffer(batch.payload), compression=batch.compression) as stream:
+            return _read(stream, batch.compression)
+    except (pa.ArrowException, OSError, ValueError) as e:
+        raise _damaged(batch.compression, str(e)) from None
+
+
+def _read(stream: Any, compression: str) -> bytes:
+    """A mebibyte at a time: Arrow takes the memory that it is asked for before it reads."""
+    parts, total = [], 0
+    while part := stream.read(1 << 20):
+        total += len(part)
+        if total > LARGEST_PAYLOAD:
+            raise _too_large(compression)
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _snappy(data: bytes, pa: Any) -> bytes:
+    if not data.startswith(_XERIAL):
+        return _block(data, LARGEST_PAYLOAD, pa)
+    position, parts, room = _XERIAL_HEADER, [], LARGEST_PAYLOAD
+    while position < len(data):
+        length = int.from_bytes(data[position : position + 4], "big", signed=True)
+        position += 4
+        if not 0 <= length <= len(data) - position:
+            left = max(0, len(data) - position)
+            raise _damaged("snappy", f"block of {length} bytes, {left} left")
+        parts.append(_block(data[position : position + length], room, pa))
+        room -= len(parts[-1])
+        position += length
+    return b"".join(parts)
+
+
+def _block(data: bytes, room: int, pa: Any) -> bytes:
+    """A plain block: its length unpacked stands in front, and is believed up to ``room``.
+
+    A byte of Snappy stands for 64 / 3 at most (a copy of 64 bytes takes three).
+    """
+    size = shift = 0
+    for byte in data[:5]:
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    else:
+        raise _damaged("snappy", "no length")
+    if size > room:
+        raise _too_large("snappy")
+    if size > 22 * len(data):
+        raise _damaged("snappy", f"{len(data)} bytes cannot be {size} unpacked")
+    found: bytes = pa.Codec("snappy").decompress(data, decompressed_size=size, asbytes=True)
+    return found
+
+
+def _damaged(compression: str, why: str) -> WireFormatError:
+    said = why.strip().splitlines()[0][:200] if why.strip() else "no reason given"
+    return WireFormatError(f"not {compression}: {said}", offset=61, field="batch.payload")
+
+
+def _too_large(compression: str) -> LengthError:
+    what = f"more than {LARGEST_PAYLOAD} bytes when unpacked ({compression})"
+    return LengthError(what, offset=61, field="batch.payload")

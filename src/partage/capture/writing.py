@@ -1,0 +1,256 @@
+"""The folder of a capture while it is written: rolled files, whole after any kill.
+
+    OUT/consumer_offsets.parquet/part-00000000.parquet   records
+    OUT/batches.parquet/part-00000000.parquet            batches, transaction markers included
+    OUT/cluster.jsonl                                    the metadata, a line when something changed
+    OUT/cluster-config.json                              settings of the broker
+    OUT/capture.json                                     the manifest: what of this counts
+
+A part is written beside its place, moved there, and counts from the moment that the manifest says
+so. A kill between the two leaves a part that nobody counts: the next capture removes it and reads
+its records again, so that nothing is lost and nothing is there twice.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from partage.capture.columns import Columns
+from partage.capture.durable import appended, published, put_json, without_torn_line
+from partage.capture.manifest import MANIFEST, Manifest
+from partage.capture.unpacking import unpacked
+from partage.errors import InvalidCaptureError, InvalidConfigError, MissingExtraError
+from partage.wire.batches import Batch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["CaptureWriter"]
+
+_RECORDS, _BATCHES, _STATES = "consumer_offsets.parquet", "batches.parquet", "cluster.jsonl"
+_CONFIG, _LOCK = "cluster-config.json", ".lock"
+_PART = re.compile(r"(\.?)part-(\d{8})\.parquet(?:\.tmp)?")
+#: A part has at most so many rows and bytes in memory, whatever comes first.
+PART_ROWS, PART_BYTES = 500_000, 128 << 20
+
+
+class CaptureWriter:
+    """Opens or goes on with the capture in a folder; one writer at a time.
+
+    Args:
+        out: the folder; made if it is not there.
+        part_rows: records after which a part is written.
+
+    Raises:
+        InvalidConfigError: the folder cannot be used, or somebody else writes into it.
+        InvalidCaptureError: it holds a capture of another origin.
+        MissingExtraError: pyarrow is not installed.
+    """
+
+    def __init__(self, out: Path, *, part_rows: int = PART_ROWS) -> None:
+        try:
+            import pyarrow  # noqa: F401 - asked for now: not after an hour of reading
+        except ImportError:
+            raise MissingExtraError("pyarrow", extra="capture") from None
+        self.folder = out.absolute()
+        self._part_rows = part_rows
+        self._columns = Columns()
+        self._states: list[dict[str, Any]] = []
+        self._changed = False
+        try:
+            _expect_ours(self.folder)
+            for name in (_RECORDS, _BATCHES):
+                (self.folder / name).mkdir(parents=True, exist_ok=True)
+            self._lock = (self.folder / _LOCK).open("ab")
+        except OSError as e:
+            what = f"cannot be written ({e.strerror or e})"
+            raise InvalidConfigError("--out", what, str(out)) from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            what = "another capture writes into it at this moment"
+            raise InvalidConfigError("--out", what, str(out)) from None
+        self.manifest = self._manifest()
+        self._next = dict(self.manifest.positions)
+        self._clear_up()
+        self._last = self._last_state()
+
+    def __enter__(self) -> CaptureWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        # What was read before an error is as good as ever; only a failing disk keeps it from us.
+        try:
+            if kind is None or not issubclass(kind, OSError):
+                self.roll()
+        finally:
+            self._lock.close()
+
+    def _manifest(self) -> Manifest:
+        """The folder's manifest. It comes first of all: what has none is not ours to touch."""
+        found = Manifest.of(self.folder)
+        if found is None:
+            found = Manifest()
+            found.put(self.folder)
+        return found
+
+    def _last_state(self) -> dict[str, Any] | None:
+        path = self.folder / _STATES
+        last = without_torn_line(path)
+        try:
+            return None if last is None else _content(json.loads(last))
+        except (ValueError, AttributeError, RecursionError):
+            what = f"{path}: the last line is not JSON; capture into a new folder"
+            raise InvalidCaptureError(what) from None
+
+    def _clear_up(self) -> None:
+        """Parts that no manifest counts, and what was being written beside its place."""
+        for folder in (self.folder / _RECORDS, self.folder / _BATCHES):
+            for path in folder.iterdir():
+                part = _PART.fullmatch(path.name)
+                if part and (part[1] or int(part[2]) >= self.manifest.parts):
+                    path.unlink()
+        for path in self.folder.glob(".*.tmp"):
+            path.unlink()
+
+    # --- what is written -------------------------------------------------------------------
+
+    def of(self, *, cluster_id: str | None = None, topic_id: str | None = None) -> None:
+        """Say which cluster and topic this is.
+
+        Raises:
+            InvalidCaptureError: the capture is of another one.
+        """
+        asked = (("cluster", "cluster_id", cluster_id), ("topic", "topic_id", topic_id))
+        for what, name, given in asked:
+            known = getattr(self.manifest, name)
+            if given is None or given == known:
+                continue
+            if known is not None:
+                raise InvalidCaptureError(
+                    f"{self.folder}: is a capture of the {what} with id {known}, and this is "
+                    f"{given}; capture it into another folder"
+                )
+            setattr(self.manifest, name, given)
+            self._changed = True
+
+    def position(self, partition: int) -> int:
+        """The offset that comes next; 0 where nothing has been read yet."""
+        return self._next.get(partition, 0)
+
+    def skip_to(self, partition: int, offset: int, why: str) -> None:
+        """Records up to ``offset`` are not to be had: go on there, and remember why."""
+        self.manifest.trouble(f"partition {partition}: {why}")
+        self._next[partition] = offset
+        self._changed = True
+
+    def trouble(self, what: str) -> None:
+        """Remember what was skipped or missing."""
+        self.manifest.trouble(what)
+        self._changed = True
+
+    def add(self, partition: int, batch: Batch) -> bool:
+        """Take a batch; False where it has been taken before.
+
+        Raises:
+            WireFormatError: it cannot be read; nothing of it is taken.
+        """
+        if batch.last_offset < self.position(partition):
+            return False
+        self._columns.add(partition, batch, unpacked(batch))
+        self._next[partition] = batch.last_offset + 1
+        if self._columns.records >= self._part_rows or self._columns.bytes >= PART_BYTES:
+            self.roll()
+        return True
+
+    @property
+    def pending(self) -> int:
+        """Batches that are in memory only."""
+        return self._columns.batches
+
+    @property
+    def records(self) -> int:
+        """Records taken, those in memory included."""
+        return self.manifest.records + self._columns.records
+
+    def state(self, state: Mapping[str, Any]) -> bool:
+        """Take the metadata of a moment; False where it says what the last one said."""
+        said = _content(state)
+        if said == self._last:
+            return False
+        self._last = said
+        self._states.append(dict(state))
+        # The very first line waits for records: it may have to stand for times before it.
+        if (self.folder / _STATES).exists():
+            self._put_states()
+        return True
+
+    def config(self, configs: Mapping[str, str]) -> None:
+        """Settings of the broker, for ``cluster-config.json``."""
+        put_json(self.folder / _CONFIG, {"configs": dict(configs)})
+
+    def roll(self) -> None:
+        """Everything taken so far is on the disk and counts when this returns."""
+        first_ms = self._columns.first_ms
+        if self._columns.batches:
+            tables = self._columns.tables()
+            self._part(tables)
+            self.manifest.records += self._columns.records
+            self.manifest.batches += self._columns.batches
+            self.manifest.parts += 1
+            self._columns = Columns()
+            self._changed = True
+        self._put_states(first_ms)
+        if self._changed or not (self.folder / MANIFEST).exists():
+            self.manifest.positions = dict(self._next)
+            self.manifest.put(self.folder)
+            self._changed = False
+
+    def _part(self, tables: tuple[pa.Table, pa.Table]) -> None:
+        from pyarrow import parquet
+
+        for name, table in zip((_RECORDS, _BATCHES), tables, strict=True):
+            path = self.folder / name / f"part-{self.manifest.parts:08d}.parquet"
+
+            def write(aside: Path, rows: pa.Table = table) -> None:
+                parquet.write_table(rows, aside, compression="zstd", write_page_checksum=True)
+
+            published(path, write)
+
+    def _put_states(self, first_ms: int | None = None) -> None:
+        path = self.folder / _STATES
+        if self._states and not path.exists() and first_ms is not None:
+            first = self._states[0]
+            if first_ms < first["ts_ms"]:
+                # Nobody knows what was before; the first state is the best guess, and says so.
+                self._states.insert(0, {**first, "ts_ms": max(0, first_ms - 1), "assumed": True})
+        for state in self._states:
+            appended(path, json.dumps(state, separators=(",", ":")))
+        self._states = []
+
+
+def _content(state: Mapping[str, Any]) -> dict[str, Any]:
+    """What a state says, without when."""
+    return {name: value for name, value in state.items() if name not in {"ts_ms", "assumed"}}
+
+
+def _expect_ours(folder: Path) -> None:
+    """An empty folder, a new one, or a capture of ours; a kill may have left empty folders."""
+    if folder.exists() and not folder.is_dir():
+        raise InvalidConfigError("--out", "must be a folder, and this is a file", str(folder))
+    if not folder.is_dir() or (folder / MANIFEST).is_file():
+        return
+    for one in folder.iterdir():
+        begun = one.name in {_RECORDS, _BATCHES} and one.is_dir() and not any(one.iterdir())
+        if not begun and not one.name.startswith("."):
+            what = "must be empty, new, or a capture that partage capture began"
+            raise InvalidConfigError("--out", what, str(folder))

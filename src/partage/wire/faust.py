@@ -1,0 +1,222 @@
+r"""What workers of Faust tell each other: JSON in a subscription, zlib-JSON in an assignment.
+
+Both carry the same structure (faust-streaming 0.15.3, ``ClientMetadata``), in this order::
+
+    {"assignment": {"actives": {topic: [number, ...]}, "standbys": {...}},
+     "url": "http://host:6066",
+     "changelog_distribution": {url: {topic: [number, ...]}},
+     "external_topic_distribution": {url: {topic: [number, ...]}},
+     "topic_groups": {topic: number}}
+
+The last two may be missing, and the last one null. Keys that are unknown are passed over: a
+later release may have more. Faust itself believes whatever JSON says (a partition named "a", a
+list in place of a map) and fails later, for the whole group; here it is an error at once.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, TypeVar
+
+from partage.errors import WireFormatError
+
+__all__ = [
+    "LARGEST_METADATA",
+    "ByTopic",
+    "FaustMetadata",
+    "read_faust_assignment",
+    "read_faust_subscription",
+    "write_faust_assignment",
+    "write_faust_subscription",
+]
+
+#: More bytes of JSON than this are refused, unpacked ones too: a kilobyte of zlib can hold a
+#: megabyte. A group of 1,000 workers on 10,000 partitions needs about one megabyte.
+LARGEST_METADATA = 32 * 2**20
+
+ByTopic = Mapping[str, Sequence[int]]
+
+_LARGEST_PARTITION = 2**31 - 1
+_A_GLANCE = 40
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True, slots=True)
+class FaustMetadata:
+    """What a worker says of itself, or is told by the leader.
+
+    Attributes:
+        actives: partition numbers by topic that it works on.
+        standbys: partition numbers by topic of which it keeps a copy.
+        url: where its web server answers.
+        changelogs: by URL of each worker, the active partitions of changelog topics.
+        others: the same for all other topics.
+        groups: by topic its group: topics of one group have equally many partitions.
+
+    >>> FaustMetadata({"t": [0]}, url="http://a:6066").standbys
+    {}
+    """
+
+    actives: ByTopic = field(default_factory=dict)
+    standbys: ByTopic = field(default_factory=dict)
+    url: str = ""
+    changelogs: Mapping[str, ByTopic] = field(default_factory=dict)
+    others: Mapping[str, ByTopic] = field(default_factory=dict)
+    groups: Mapping[str, int] = field(default_factory=dict)
+
+
+def write_faust_subscription(metadata: FaustMetadata) -> bytes:
+    """User data of a subscription: what Faust writes, byte for byte, where it has no orjson.
+
+    >>> write_faust_subscription(FaustMetadata({"t": [0]}))[:47]
+    b'{"assignment":{"actives":{"t":[0]},"standbys":{'
+    """
+    value = {
+        "assignment": {"actives": _lists(metadata.actives), "standbys": _lists(metadata.standbys)},
+        "url": metadata.url,
+        "changelog_distribution": {u: _lists(t) for u, t in metadata.changelogs.items()},
+        "external_topic_distribution": {u: _lists(t) for u, t in metadata.others.items()},
+        "topic_groups": dict(metadata.groups),
+    }
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def write_faust_assignment(metadata: FaustMetadata) -> bytes:
+    """User data of an assignment: the same, compressed.
+
+    >>> read_faust_assignment(write_faust_assignment(FaustMetadata({"t": [3]}))).actives
+    {'t': [3]}
+    """
+    return zlib.compress(write_faust_subscription(metadata))
+
+
+def read_faust_assignment(data: bytes) -> FaustMetadata:
+    """The metadata in the user data of an assignment.
+
+    Raises:
+        WireFormatError: it is no zlib stream, unpacks to more than `LARGEST_METADATA`, or what
+            comes out is not this structure.
+    """
+    unpacking = zlib.decompressobj()
+    try:
+        text = unpacking.decompress(data, LARGEST_METADATA + 1)
+    except zlib.error as e:
+        raise WireFormatError(f"no zlib stream ({e})", offset=0, field=_HERE) from None
+    if len(text) > LARGEST_METADATA:
+        what = f"unpacks to more than {LARGEST_METADATA} bytes"
+        raise WireFormatError(what, offset=0, field=_HERE)
+    if not unpacking.eof:
+        what = f"the zlib stream ends early, after {len(data)} bytes"
+        raise WireFormatError(what, offset=len(data), field=_HERE)
+    return read_faust_subscription(text)
+
+
+def read_faust_subscription(data: bytes) -> FaustMetadata:
+    """The metadata in the user data of a subscription.
+
+    Raises:
+        WireFormatError: it is not JSON in UTF-8, or not this structure; ``field`` says where.
+
+    >>> read_faust_subscription(b'{"assignment":{"actives":[]}}')
+    Traceback (most recent call last):
+    ...
+    partage.errors.WireFormatError: userData.assignment.standbys at byte 0: is missing
+    """
+    top = _mapping(_parsed(data), _HERE)
+    assignment = _mapping(_of(top, "assignment", _HERE), f"{_HERE}.assignment")
+    path = f"{_HERE}.assignment"
+    standbys = _of(assignment, "standbys", path)
+    url = _of(top, "url", _HERE)
+    if not isinstance(url, str):
+        _refuse(f"no text: {_short(url)}", f"{_HERE}.url")
+    return FaustMetadata(
+        actives=_by_topic(_of(assignment, "actives", path), f"{path}.actives"),
+        standbys=_by_topic(standbys, f"{path}.standbys"),
+        url=url,
+        changelogs=_distribution(top, "changelog_distribution"),
+        others=_distribution(top, "external_topic_distribution", missing={}),
+        groups=_each(top.get("topic_groups") or {}, f"{_HERE}.topic_groups", _number),
+    )
+
+
+_HERE = "userData"
+
+
+def _lists(by_topic: ByTopic) -> dict[str, list[int]]:
+    return {topic: list(numbers) for topic, numbers in by_topic.items()}
+
+
+def _parsed(data: bytes) -> object:
+    if len(data) > LARGEST_METADATA:
+        _refuse(f"{len(data)} bytes, more than {LARGEST_METADATA}", _HERE)
+    try:
+        return json.loads(data.decode(), parse_constant=_no_constant)
+    except json.JSONDecodeError as e:
+        raise WireFormatError(f"no JSON ({e.msg})", offset=e.pos, field=_HERE) from None
+    except UnicodeDecodeError as e:
+        raise WireFormatError("no UTF-8", offset=e.start, field=_HERE) from None
+    except (ValueError, RecursionError) as e:  # an int of 5,000 digits, lists a thousand deep
+        raise WireFormatError(f"no JSON ({e})", offset=0, field=_HERE) from None
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")
+
+
+def _refuse(what: str, path: str) -> NoReturn:
+    # Where in the bytes a value stood is lost once JSON has been read.
+    raise WireFormatError(what, offset=0, field=path)
+
+
+def _short(value: object) -> str:
+    if isinstance(value, (dict, list)):
+        return f"a {type(value).__name__} of {len(value)}"
+    text = repr(value)
+    return text if len(text) <= _A_GLANCE else f"{text[:_A_GLANCE]}…"
+
+
+def _of(mapping: Mapping[str, Any], key: str, path: str) -> object:
+    if key not in mapping:
+        _refuse("is missing", f"{path}.{key}")
+    return mapping[key]
+
+
+def _mapping(value: object, path: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        _refuse(f"no object: {_short(value)}", path)
+    return value
+
+
+def _each(value: object, path: str, read: Callable[[object, str], _Value]) -> dict[str, _Value]:
+    return {key: read(one, f"{path}.{key}") for key, one in _mapping(value, path).items()}
+
+
+def _distribution(
+    top: Mapping[str, Any], key: str, missing: object = None
+) -> dict[str, dict[str, list[int]]]:
+    value = _of(top, key, _HERE) if missing is None else top.get(key, missing)
+    return _each(value, f"{_HERE}.{key}", _by_topic)
+
+
+def _by_topic(value: object, path: str) -> dict[str, list[int]]:
+    return _each(value, path, _numbers)
+
+
+def _numbers(value: object, path: str) -> list[int]:
+    if not isinstance(value, list):
+        _refuse(f"no list: {_short(value)}", path)
+    # Thousands of numbers, nearly always right: looked at together.
+    if set(map(type, value)) <= {int} and (
+        not value or (min(value) >= 0 and max(value) <= _LARGEST_PARTITION)
+    ):
+        return value
+    return [_number(one, path) for one in value]
+
+
+def _number(value: object, path: str) -> int:
+    if type(value) is not int or not 0 <= value <= _LARGEST_PARTITION:
+        _refuse(f"no partition number: {_short(value)}", path)
+    return value

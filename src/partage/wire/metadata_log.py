@@ -1,0 +1,61 @@
+"""One record of ``__cluster_metadata``: value bytes to plain values. Keys are null there.
+
+A value is: varint frame version (1) | varint API key | varint version | body. Kafka 4.3.1:
+``AbstractApiMessageSerde``. Records that a capture does not need are named by their number only.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from partage.wire.codec import decode
+from partage.wire.faults import TruncatedError, UnsupportedVersionError
+from partage.wire.messages.cluster_metadata import METADATA_RECORDS
+from partage.wire.primitives import Reader
+
+__all__ = ["MetadataRecord", "decode_metadata_record"]
+
+_FRAME_VERSION = 1
+
+
+class MetadataRecord(NamedTuple):
+    """A record as plain values; see `codec` for their forms.
+
+    ``type`` is "" and ``value`` empty for a record that says nothing about brokers and topics.
+    """
+
+    type: str
+    api_key: int
+    version: int
+    value: dict[str, Any]
+
+
+def decode_metadata_record(value: bytes | None) -> MetadataRecord:
+    r"""A record of the metadata log.
+
+    Raises:
+        UnsupportedVersionError: Kafka 4.3.1 knows no such frame, or no such version of the record.
+        WireFormatError: the bytes are no such record.
+
+    >>> decode_metadata_record(b"\x01\x07\x00\x00\x00\x00\x02" + bytes(8) + b"\x00").value
+    {'id': 2, 'epoch': 0}
+    """
+    if value is None:
+        raise TruncatedError("the value is null", offset=0, field="value")
+    reader = Reader(value)
+    numbers = []
+    for field in ("value.frameVersion", "value.apiKey", "value.version"):
+        try:
+            numbers.append(reader.varint())
+        except TruncatedError as error:
+            error.field = field
+            raise
+    frame, api_key, version = numbers
+    if frame != _FRAME_VERSION:
+        what = "only frames of version 1 are known"
+        raise UnsupportedVersionError(what, offset=0, field="value.frameVersion", version=frame)
+    message = METADATA_RECORDS.get(api_key)
+    if message is None:
+        return MetadataRecord("", api_key, version, {})
+    read = decode(message, reader, version=version, path="value")
+    return MetadataRecord(message.name, api_key, version, read)
