@@ -1,0 +1,286 @@
+"""A running cluster through kafka-python: the few requests that a capture needs.
+
+Raw: what a Fetch response holds comes back as bytes, transaction markers included, which consumers
+leave out. kafka-python does the connections, TLS and SASL, and the messages' layouts.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from partage.errors import ClusterUnreachableError, MissingExtraError
+
+if TYPE_CHECKING:
+    from kafka import KafkaAdminClient
+
+__all__ = ["ClusterConnection", "Fetched", "failed", "reason"]
+
+_CONNECT_MS = 15_000
+_REQUEST_MS = 30_000
+#: The largest frame that is believed; a Fetch response is smaller (see `live`).
+_LARGEST_FRAME = 256 << 20
+
+
+class Fetched(NamedTuple):
+    """What one partition answered.
+
+    Attributes:
+        error: Kafka's error code, 0 for none.
+        high_watermark: the offset behind the last record that consumers may see.
+        log_start: the first offset that there is.
+        records: record batches, the last one perhaps not complete.
+    """
+
+    partition: int
+    error: int
+    high_watermark: int
+    log_start: int
+    records: bytes
+
+
+class ClusterConnection:
+    """An open connection to a cluster; closes at the end of a ``with`` block.
+
+    Args:
+        bootstrap: ``host:port,...``.
+        settings: of `security.connection_settings`.
+
+    Raises:
+        ClusterUnreachableError: nobody answers, or refuses to: says why, and what to look at.
+        MissingExtraError: kafka-python is not installed.
+    """
+
+    def __init__(
+        self, bootstrap: str, settings: Mapping[str, Any], *, connect_ms: int = _CONNECT_MS
+    ) -> None:
+        try:
+            from kafka import KafkaAdminClient
+            from kafka.net.compat import KafkaNetClient
+        except ImportError:
+            raise MissingExtraError("kafka-python", extra="capture") from None
+        heard = _listen()
+        opened: list[Any] = []
+
+        def client(**configs: Any) -> Any:
+            opened.append(KafkaNetClient(**configs))
+            return opened[0]
+
+        try:
+            self.admin: KafkaAdminClient = KafkaAdminClient(
+                **{"client_id": "partage-capture", **settings},
+                bootstrap_servers=bootstrap.split(","), bootstrap_timeout_ms=connect_ms,
+                request_timeout_ms=_REQUEST_MS, receive_message_max_bytes=_LARGEST_FRAME,
+                kafka_client=client,
+            )  # fmt: skip
+        except Exception as e:
+            for one in opened:
+                one.close()
+            raise unreachable(bootstrap, settings, e, heard.last) from None
+        finally:
+            heard.close()
+        self._manager = self.admin._manager  # noqa: SLF001 - the way to send requests of one's own
+
+    def __enter__(self) -> ClusterConnection:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.admin.close()
+
+    def ask(self, request: Any, node: int | None = None) -> Any:
+        """One request's response, of one broker or of any."""
+
+        async def sent() -> Any:
+            return await self._manager.send(request, node_id=node)
+
+        return self._manager.run(sent)
+
+    def ask_each(self, requests: Mapping[int, Any]) -> dict[int, Any]:
+        """Requests to several brokers at once: the response of each, or its exception."""
+
+        async def sent() -> dict[int, Any]:
+            waiting = {node: self._manager.send(one, node_id=node) for node, one in requests.items()}
+            answers: dict[int, Any] = {}
+            for node, one in waiting.items():
+                try:
+                    answers[node] = await one
+                except Exception as e:  # noqa: BLE001 - the caller looks at each
+                    answers[node] = e
+            return answers
+
+        found: dict[int, Any] = self._manager.run(sent)
+        return found
+
+    # --- what is asked ---------------------------------------------------------------------
+
+    def metadata(self, topics: Sequence[str] | None = None) -> Any:
+        """A MetadataResponse about some topics, or about all that the account may see."""
+        from kafka.protocol.metadata import MetadataRequest
+
+        asked = None
+        if topics is not None:
+            asked = [MetadataRequest.MetadataRequestTopic(name=one) for one in topics]
+        return self.ask(
+            MetadataRequest(topics=asked, allow_auto_topic_creation=False, min_version=4)
+        )
+
+    def fetch(
+        self, node: Mapping[int, Sequence[tuple[int, int]]], topic: str, *,
+        wait_ms: int, partition_bytes: int, most_bytes: int,
+    ) -> tuple[list[Fetched], dict[int, Exception]]:  # fmt: skip
+        """Records of partitions from an offset on, as far as they are committed.
+
+        Args:
+            node: broker -> (partition, offset) of what it leads, in the order of preference.
+            wait_ms: how long a broker may wait for the first byte.
+
+        Returns:
+            what the partitions answered, and the brokers that did not.
+        """
+        from kafka.protocol.consumer import FetchRequest
+
+        one_topic, one_partition = FetchRequest.FetchTopic, FetchRequest.FetchTopic.FetchPartition
+        requests = {
+            number: FetchRequest(
+                max_wait_ms=wait_ms, min_bytes=1, max_bytes=most_bytes, isolation_level=0,
+                session_id=0, session_epoch=-1, rack_id="", forgotten_topics_data=[],
+                topics=[one_topic(topic=topic, partitions=[
+                    one_partition(
+                        partition=p, current_leader_epoch=-1, fetch_offset=offset,
+                        last_fetched_epoch=-1, log_start_offset=-1,
+                        partition_max_bytes=partition_bytes,
+                    ) for p, offset in wanted
+                ])],
+                min_version=4, max_version=12,
+            ) for number, wanted in node.items() if wanted
+        }  # fmt: skip
+        answers = self.ask_each(requests)
+        failures = {n: a for n, a in answers.items() if isinstance(a, Exception)}
+        found = [
+            Fetched(p.partition_index, p.error_code, p.high_watermark,
+                    getattr(p, "log_start_offset", -1), bytes(p.records or b""))
+            for a in answers.values() if not isinstance(a, Exception)
+            for t in a.responses for p in t.partitions
+        ]  # fmt: skip
+        return found, failures
+
+    def quorum_leader(self) -> int | None:
+        """The leader of the controllers' quorum; None where that may not be asked."""
+        from kafka.errors import KafkaError
+        from kafka.protocol.admin import DescribeQuorumRequest
+
+        asked = DescribeQuorumRequest.TopicData
+        try:
+            told = self.ask(DescribeQuorumRequest(topics=[
+                asked(topic_name="__cluster_metadata",
+                      partitions=[asked.PartitionData(partition_index=0)])
+            ]))  # fmt: skip
+        except KafkaError:
+            return None
+        leaders = [p.leader_id for t in told.topics for p in t.partitions if not p.error_code]
+        return leaders[0] if leaders and not told.error_code else None
+
+    def broker_config(self, node: int) -> dict[str, str]:
+        """Settings of a broker about groups, offsets and transactions; {} where that may not be
+        asked.
+        """
+        from kafka.admin import ConfigResource, ConfigResourceType
+        from kafka.errors import KafkaError
+
+        try:
+            told = self.admin.describe_configs(
+                [ConfigResource(ConfigResourceType.BROKER, str(node))], config_filter="all"
+            )
+        except (KafkaError, ValueError, TypeError, KeyError):
+            return {}
+        wanted = ("group.", "offsets.", "share.coordinator.", "transaction")
+        found: dict[str, str] = {}
+        for by_name in dict(told).values():
+            for settings in by_name.values():
+                for name, one in settings.items():
+                    value = one.get("value") if isinstance(one, dict) else one
+                    if name.startswith(wanted) and isinstance(value, str):
+                        found[name] = value
+        return found
+
+
+class _Listener(logging.Handler):
+    """Remembers the last warning of kafka-python: its exceptions leave the reason to the log."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.last = ""
+        self.logger = logging.getLogger("kafka")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        for one in record.args if isinstance(record.args, tuple) else ():
+            if isinstance(one, Exception):
+                self.last = reason(one)
+
+    def close(self) -> None:
+        self.logger.removeHandler(self)
+        super().close()
+
+
+def _listen() -> _Listener:
+    heard = _Listener()
+    heard.logger.addHandler(heard)
+    # Its debug lines hold passwords, and its warnings say once a second what we say once.
+    heard.logger.setLevel(logging.WARNING)
+    heard.logger.propagate = False
+    return heard
+
+
+def reason(error: BaseException) -> str:
+    """What an error of kafka-python says, without the number and the noise.
+
+    >>> reason(ValueError("[Error 58] SASL_AUTHENTICATION_FAILED: no"))
+    'SASL_AUTHENTICATION_FAILED: no'
+    """
+    text = (str(error).strip().splitlines() or [""])[0]
+    if text.startswith("[Error "):
+        text = text.partition("] ")[2]
+    return text[:300] or type(error).__name__
+
+
+def failed(code: int) -> str:
+    """The name of an error code of Kafka."""
+    from kafka.errors import for_code
+
+    kind = for_code(code)
+    return str(getattr(kind, "message", kind.__name__))
+
+
+_HINTS = (
+    (("SASL_AUTHENTICATION_FAILED", "AuthenticationFailed", "ILLEGAL_SASL_STATE"),
+     "look at user name and password in sasl.jaas.config, and at sasl.mechanism"),
+    (("UNSUPPORTED_SASL_MECHANISM",), "the broker has another sasl.mechanism"),
+    (("CERTIFICATE_VERIFY_FAILED", "certificate verify failed"),
+     "the broker's certificate is not trusted: look at ssl.truststore.location"),
+    (("WRONG_VERSION_NUMBER", "wrong version number", "Handshake failed", "SSL"),
+     "the listener does not speak TLS like that: look at security.protocol and the port"),
+    (("refused", "Errno 111"), "no broker listens there: look at host and port"),
+    (("Name or service not known", "getaddrinfo", "nodename", "name resolution", "DNS"),
+     "there is no such host"),
+    (("IncompatibleBrokerVersion", "UNSUPPORTED_VERSION", "UnrecognizedBroker"),
+     "the broker is too old: Partage needs 0.11 or later"),
+)  # fmt: skip
+
+
+def unreachable(
+    bootstrap: str, settings: Mapping[str, Any], error: Exception, heard: str
+) -> ClusterUnreachableError:
+    """The error, with the reason that kafka-python logged, and what to look at."""
+    own = f"{type(error).__name__} {error}"
+    timed_out = "Timeout" in type(error).__name__
+    why = heard if timed_out and heard else reason(error)
+    for words, hint in _HINTS:
+        if any(word in f"{own} {heard}" for word in words):
+            return ClusterUnreachableError(bootstrap, why, hint)
+    protocol = settings.get("security_protocol", "PLAINTEXT")
+    hint = f"is it a broker, and is security.protocol={protocol} right for this port?"
+    return ClusterUnreachableError(bootstrap, why, hint)

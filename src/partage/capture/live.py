@@ -1,0 +1,281 @@
+"""A running cluster's group log and metadata, into a capture: once, or for as long as it lives."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from threading import Event
+from typing import Any, NoReturn
+
+from partage.capture.connection import ClusterConnection, Fetched, failed, reason
+from partage.capture.states import state_of
+from partage.capture.unpacking import checksum
+from partage.capture.writing import CaptureWriter
+from partage.errors import (
+    ClusterUnreachableError,
+    InvalidCaptureError,
+    NotAuthorizedError,
+    WireFormatError,
+)
+from partage.wire.batches import ChecksumError, OldMagicError, batches_of
+
+__all__ = ["OFFSETS_TOPIC", "LiveCapture", "Pace"]
+
+OFFSETS_TOPIC = "__consumer_offsets"
+_NEEDED = "READ and DESCRIBE (kafka-acls.sh --add --operation Read --topic __consumer_offsets)"
+_PARTITION_BYTES, _MOST_BYTES = 1 << 20, 32 << 20
+#: Kafka's error codes that are told apart.
+_OUT_OF_RANGE, _UNKNOWN_TOPIC, _NOT_AUTHORIZED = 1, 3, 29
+#: Of these a look at the metadata helps: leaders move, brokers go and come.
+_MOVED = {3, 5, 6, 9, 13, 74, 75, 76, 78, 100}
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How often what is done, in seconds.
+
+    Attributes:
+        metadata: between two looks at the metadata.
+        roll: after which what was read is written, full or not.
+        patience: without an answer until a capture that does not follow gives up.
+    """
+
+    metadata: float = 1.0
+    roll: float = 60.0
+    patience: float = 60.0
+
+
+class LiveCapture:
+    """Reads a cluster into a capture.
+
+    Args:
+        connection: open.
+        writer: open; says from where to go on.
+        stop: ends a capture that follows, in good order.
+        told: is told a sentence about trouble, and (records, behind) as it goes.
+    """
+
+    def __init__(
+        self,
+        connection: ClusterConnection,
+        writer: CaptureWriter,
+        *,
+        pace: Pace | None = None,
+        stop: Event | None = None,
+        trouble: Callable[[str], None] = lambda _: None,
+        progress: Callable[[int, int], None] = lambda _records, _behind: None,
+    ) -> None:
+        self._connection = connection
+        self._writer = writer
+        self._pace = pace or Pace()
+        self._stop = stop or Event()
+        self._trouble = trouble
+        self._progress = progress
+        self._leaders: dict[int, int] = {}
+        self._ends: dict[int, int] = {}
+        self._quorum_may_be_asked = True
+        self._round = 0
+        self._said = ""
+
+    def run(self, *, follow: bool) -> None:
+        """Read to the end that the log has now, or until ``stop`` is set.
+
+        Raises:
+            NotAuthorizedError: the account may not read the topic.
+            InvalidCaptureError: the topic is not there, is another one, or is damaged.
+            ClusterUnreachableError: nobody answers for longer than the pace's patience.
+            OSError: the folder cannot be written.
+        """
+        self._look()
+        if not self._leaders:
+            self._wait_for_topic(follow=follow)
+        self._writer.config(self._connection.broker_config(next(iter(self._leaders.values()), 0)))
+        wanted: dict[int, int] | None = None
+        looked = rolled = heard = time.monotonic()
+        while not self._stop.is_set():
+            now = time.monotonic()
+            if now - looked >= self._pace.metadata:
+                self._look_again()
+                looked = now
+            if now - rolled >= self._pace.roll and self._writer.pending:
+                self._writer.roll()
+                rolled = now
+            if self._read():
+                heard = time.monotonic()
+            if wanted is None and self._ends.keys() >= self._leaders.keys():
+                wanted = dict(self._ends)  # the ends at the beginning: the log grows meanwhile
+            if not follow and wanted is not None and not self._behind(wanted):
+                break
+            if not follow and time.monotonic() - heard > self._pace.patience:
+                self._give_up()
+            self._progress(self._writer.records, self._behind(self._ends))
+        self._look_again()
+        self._writer.roll()
+
+    # --- metadata --------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Metadata of this moment: a state for the capture, and who leads the group log.
+
+        Raises:
+            NotAuthorizedError: the account does not see the topic.
+            InvalidCaptureError: the capture is of another cluster or topic.
+        """
+        told = self._connection.metadata()
+        leader = self._connection.quorum_leader() if self._quorum_may_be_asked else None
+        self._quorum_may_be_asked = leader is not None
+        self._writer.of(cluster_id=told.cluster_id)
+        topic = next((one for one in told.topics if one.name == OFFSETS_TOPIC), None)
+        if topic is None:
+            one = self._connection.metadata([OFFSETS_TOPIC]).topics[0]
+            if one.error_code == _NOT_AUTHORIZED:
+                raise NotAuthorizedError(f"topic {OFFSETS_TOPIC}", _NEEDED)
+        else:
+            self._take_leaders(topic)
+        self._writer.state(state_of(told, ts_ms=time.time_ns() // 1_000_000, controller=leader))
+
+    def _take_leaders(self, topic: Any) -> None:
+        if topic.error_code == _NOT_AUTHORIZED:
+            raise NotAuthorizedError(f"topic {OFFSETS_TOPIC}", _NEEDED)
+        from partage.capture.states import id_text
+
+        self._writer.of(topic_id=id_text(getattr(topic, "topic_id", None)))
+        # A partition without a leader is read when it has one.
+        self._leaders = {p.partition_index: p.leader_id for p in topic.partitions}
+
+    def _look_again(self) -> None:
+        """As `_look`, but a cluster that does not answer now may do so later."""
+        from kafka.errors import KafkaError
+
+        try:
+            self._look()
+        except KafkaError as e:
+            self._say(f"metadata cannot be had: {reason(e)}")
+
+    def _wait_for_topic(self, *, follow: bool) -> None:
+        what = f"the cluster has no topic {OFFSETS_TOPIC}: no group has joined or committed yet"
+        if not follow:
+            raise InvalidCaptureError(what)
+        self._say(f"{what}; waiting for it")
+        while not self._leaders and not self._stop.wait(self._pace.metadata):
+            self._look_again()
+
+    # --- records ---------------------------------------------------------------------------
+
+    def _read(self) -> bool:
+        """One Fetch from each leader; whether anybody answered."""
+        self._round += 1
+        found, failures = self._connection.fetch(
+            self._asked(), OFFSETS_TOPIC,
+            wait_ms=250, partition_bytes=_PARTITION_BYTES, most_bytes=_MOST_BYTES,
+        )  # fmt: skip
+        for one in found:
+            self._take(one)
+        for node, e in failures.items():
+            self._say(f"broker {node} does not answer: {reason(e)}")
+        if failures or not found:
+            self._stop.wait(0.2)
+            self._look_again()
+        return bool(found)
+
+    def _asked(self) -> dict[int, list[tuple[int, int]]]:
+        """Leader -> (partition, offset), each round from another partition on: a broker fills its
+        response in this order, and the last ones would starve.
+        """
+        numbers = sorted(self._leaders)
+        turn = self._round % max(1, len(numbers))
+        asked: dict[int, list[tuple[int, int]]] = {}
+        for p in numbers[turn:] + numbers[:turn]:
+            if self._leaders[p] >= 0:
+                asked.setdefault(self._leaders[p], []).append((p, self._writer.position(p)))
+        return asked
+
+    def _take(self, one: Fetched) -> None:
+        p = one.partition
+        if one.error == _NOT_AUTHORIZED:
+            raise NotAuthorizedError(f"topic {OFFSETS_TOPIC}", _NEEDED)
+        if one.error == _OUT_OF_RANGE:
+            self._out_of_range(p)
+            return
+        if one.error:
+            self._say(f"partition {p}: {failed(one.error)}")
+            if one.error not in _MOVED:
+                self._stop.wait(0.2)
+            self._look_again()
+            return
+        self._ends[p] = one.high_watermark
+        first = self._writer.position(p)
+        if first < one.log_start:
+            self._writer.skip_to(p, one.log_start, f"offsets {first} to {one.log_start - 1} "
+                                 "are gone: the log begins behind them")  # fmt: skip
+        try:
+            for batch in batches_of(one.records, crc32c=checksum()):
+                self._add(p, batch)
+        except (ChecksumError, OldMagicError) as e:
+            self._damaged(p, e)
+        except WireFormatError as e:
+            self._damaged(p, e)
+
+    def _add(self, partition: int, batch: Any) -> None:
+        try:
+            self._writer.add(partition, batch)
+        except WireFormatError as e:
+            what = f"batch of offset {batch.base_offset} cannot be read ({e}); passed over"
+            self._say(f"partition {partition}: {what}")
+            self._writer.skip_to(partition, batch.last_offset + 1, what)
+
+    def _damaged(self, partition: int, error: WireFormatError) -> NoReturn:
+        at = self._writer.position(partition)
+        raise InvalidCaptureError(
+            f"partition {partition} of {OFFSETS_TOPIC} at offset {at}: {error}; run again; if it "
+            "stays, the broker's disk is damaged or the log was written before Kafka 0.11"
+        ) from None
+
+    def _out_of_range(self, partition: int) -> None:
+        """The log has been cut: at its beginning (records are gone) or at its end (a leader that
+        was not in sync). Go on where it begins, or ends.
+        """
+        from kafka.errors import KafkaError
+
+        position = self._writer.position(partition)
+        try:
+            first, end = self._bounds(partition)
+        except (KafkaError, KeyError) as e:
+            self._say(f"partition {partition}: its offsets cannot be had: {reason(e)}")
+            return
+        if position < first:
+            why, to = f"offsets {position} to {first - 1} are gone", first
+        elif position > end:
+            why, to = f"the log was cut back from {position} to {end}: an unclean leader?", end
+        else:
+            return  # it has grown meanwhile
+        self._say(f"partition {partition}: {why}")
+        self._writer.skip_to(partition, to, why)
+
+    def _bounds(self, partition: int) -> tuple[int, int]:
+        """First offset and end of a partition's log."""
+        from kafka.protocol.consumer import OffsetSpec
+        from kafka.structs import TopicPartition
+
+        where = TopicPartition(OFFSETS_TOPIC, partition)
+        found = []
+        for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST):
+            told = self._connection.admin.list_partition_offsets({where: spec})
+            found.append(int(told[where].offset))
+        return found[0], found[1]
+
+    def _behind(self, ends: Mapping[int, int]) -> int:
+        """Offsets still to read."""
+        return sum(max(0, end - self._writer.position(p)) for p, end in ends.items())
+
+    def _say(self, what: str) -> None:
+        """Trouble, once until there is another one."""
+        if what != self._said:
+            self._said = what
+            self._trouble(what)
+
+    def _give_up(self) -> NoReturn:
+        why = self._said or "no broker answers"
+        hint = "what was read is in the capture; run again to go on"
+        raise ClusterUnreachableError("its brokers", why, hint)

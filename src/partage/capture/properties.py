@@ -1,0 +1,141 @@
+"""Kafka's own property names, from a ``client.properties`` file and from the command line.
+
+Nothing that is secret leaves this module in an error or a ``repr``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from partage.errors import InvalidConfigError
+
+__all__ = ["Properties", "parse_jaas", "parse_properties", "shown"]
+
+_SECRET = re.compile(r"password|secret|jaas|token|\.key$|keystore\.certificate|basic\.auth", re.I)
+_HIDDEN = "[hidden]"
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def shown(name: str, value: str) -> str:
+    """A value as an error may say it.
+
+    >>> shown("sasl.jaas.config", "x"), shown("sasl.mechanism", "PLAIN")
+    ('[hidden]', 'PLAIN')
+    """
+    return _HIDDEN if _SECRET.search(name) else value
+
+
+class Properties:
+    """Properties by name; what is secret is not in its ``repr``.
+
+    >>> Properties({"ssl.key.password": "x", "client.id": "me"})
+    Properties({'client.id': 'me', 'ssl.key.password': '[hidden]'})
+    """
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = dict(values)
+
+    def __repr__(self) -> str:
+        return f"Properties({ {n: shown(n, v) for n, v in sorted(self._values.items())} })"
+
+    def names(self) -> Iterable[str]:
+        """The names that are given."""
+        return self._values.keys()
+
+    def get(self, name: str, otherwise: str | None = None) -> str | None:
+        """A property's value."""
+        return self._values.get(name, otherwise)
+
+    @staticmethod
+    def read(path: Path | None, given: Iterable[str] = ()) -> Properties:
+        """Those of a file, and ``NAME=VALUE`` of the command line, which go before.
+
+        Raises:
+            InvalidConfigError: the file cannot be read, or one has no equals sign.
+        """
+        values: dict[str, str] = {}
+        if path is not None:
+            try:
+                values |= parse_properties(path.read_text("utf-8"))
+            except (OSError, UnicodeDecodeError) as e:
+                why = getattr(e, "strerror", None) or "not UTF-8"
+                what = f"cannot be read ({why})"
+                raise InvalidConfigError("--command-config", what, str(path)) from None
+        for one in given:
+            name, equals, value = one.partition("=")
+            if not equals or not name.strip():
+                # What has no equals sign may be a secret all the same.
+                raise InvalidConfigError("--property", "must be NAME=VALUE", _HIDDEN)
+            values[name.strip()] = value.strip()
+        return Properties(values)
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    r"""A ``.properties`` file as Java reads it: comments, ``=`` or ``:`` or a space, lines that go
+    on after a backslash, escapes.
+
+    >>> parse_properties("# c\nsecurity.protocol = SASL_SSL\nk:v\nlong=a\\\n   b\nu=\\u00e9\n")
+    {'security.protocol': 'SASL_SSL', 'k': 'v', 'long': 'ab', 'u': 'é'}
+    """
+    found = {}
+    for line in _logical_lines(text):
+        match = re.match(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", line, re.DOTALL)
+        if match:
+            found[_unescaped(match[1])] = _unescaped(match[2])
+    return found
+
+
+def _logical_lines(text: str) -> Iterable[str]:
+    whole = ""
+    for line in text.splitlines():
+        part = line.lstrip()
+        if not whole and (not part or part[0] in "#!"):
+            continue
+        trailing = len(part) - len(part.rstrip("\\"))
+        if trailing % 2:
+            whole += part[:-1]
+            continue
+        yield whole + part
+        whole = ""
+    if whole:
+        yield whole
+
+
+def _unescaped(text: str) -> str:
+    def one(match: re.Match[str]) -> str:
+        if match[1]:
+            return chr(int(match[1], 16))
+        return _ESCAPES.get(match[2], match[2])
+
+    return re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", one, text.rstrip(" \t"), flags=re.DOTALL)
+
+
+def parse_jaas(text: str) -> tuple[str, dict[str, str]]:
+    """Login module and options of a ``sasl.jaas.config``.
+
+    Raises:
+        InvalidConfigError: it is none; the value is not in the message.
+
+    >>> parse_jaas('a.PlainLoginModule required username="me" password="a b";')
+    ('a.PlainLoginModule', {'username': 'me', 'password': 'a b'})
+    """
+    tokens = re.findall(r'"(?:\\.|[^"\\])*"|[^\s=;"]+|=|;', text)
+    if len(tokens) < 3 or tokens[-1] != ";" or not re.fullmatch(r"[\w.$]+", tokens[0]):
+        what = "must be: LoginModule required name=\"value\" ... ;"
+        raise InvalidConfigError("sasl.jaas.config", what, _HIDDEN)
+    options = {}
+    rest = tokens[2:-1]
+    for name, equals, value in zip(rest[::3], rest[1::3], rest[2::3], strict=False):
+        if equals != "=":
+            break
+        options[name] = _unquoted(value)
+    if len(options) * 3 != len(rest):
+        what = "has an option that is not name=\"value\""
+        raise InvalidConfigError("sasl.jaas.config", what, _HIDDEN)
+    return tokens[0], options
+
+
+def _unquoted(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text[1:-1]) if text.startswith('"') else text

@@ -1,0 +1,190 @@
+"""TLS and SASL by Kafka's property names, in the words of kafka-python."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import ssl
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from partage.capture.properties import Properties, parse_jaas, shown
+from partage.errors import InvalidConfigError
+
+__all__ = ["connection_settings"]
+
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
+#: The properties about security that are understood; another one of these families is an error.
+_KNOWN = {
+    "security.protocol", "sasl.mechanism", "sasl.jaas.config", "sasl.kerberos.service.name",
+    "ssl.truststore.location", "ssl.truststore.type", "ssl.truststore.password",
+    "ssl.truststore.certificates", "ssl.keystore.location", "ssl.keystore.type",
+    "ssl.keystore.key", "ssl.keystore.certificate.chain", "ssl.keystore.password",
+    "ssl.key.password", "ssl.endpoint.identification.algorithm",
+}  # fmt: skip
+#: They choose among ways that all lead to the same: no need to know them.
+_HARMLESS = {
+    "ssl.protocol", "ssl.enabled.protocols", "ssl.provider", "ssl.cipher.suites",
+    "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm", "ssl.secure.random.implementation",
+    "sasl.kerberos.kinit.cmd", "sasl.kerberos.ticket.renew.window.factor",
+    "sasl.kerberos.ticket.renew.jitter", "sasl.kerberos.min.time.before.relogin",
+    "sasl.login.callback.handler.class", "sasl.client.callback.handler.class",
+    "sasl.login.class", "security.providers",
+}  # fmt: skip
+
+
+def connection_settings(properties: Properties) -> dict[str, Any]:
+    """What kafka-python wants to know about how to reach a broker.
+
+    Raises:
+        InvalidConfigError: a property cannot be, is not understood, or names a file that cannot
+            be read. No secret is in the message.
+
+    >>> connection_settings(Properties({"security.protocol": "plaintext"}))
+    {'security_protocol': 'PLAINTEXT'}
+    """
+    for name in properties.names():
+        family = name.split(".", 1)[0] in {"ssl", "sasl", "security"}
+        if family and name not in _KNOWN | _HARMLESS:
+            known = ", ".join(sorted(_KNOWN))
+            raise InvalidConfigError(name, f"is not understood; known are {known}", "it")
+    protocol = (properties.get("security.protocol") or "PLAINTEXT").upper()
+    _expect(protocol in _PROTOCOLS, "security.protocol", f"must be of {_PROTOCOLS}", protocol)
+    made: dict[str, Any] = {"security_protocol": protocol}
+    if protocol.startswith("SASL"):
+        made |= _sasl(properties)
+    elif properties.get("sasl.jaas.config"):
+        what = "must be SASL_PLAINTEXT or SASL_SSL where sasl.jaas.config is given"
+        raise InvalidConfigError("security.protocol", what, protocol)
+    if protocol.endswith("SSL"):
+        made["ssl_context"] = _tls(properties)
+    if properties.get("client.id"):
+        made["client_id"] = properties.get("client.id")
+    return made
+
+
+def _expect(holds: bool, name: str, what: str, value: str) -> None:  # noqa: FBT001 - as assert
+    if not holds:
+        raise InvalidConfigError(name, what, shown(name, value))
+
+
+def _sasl(properties: Properties) -> dict[str, Any]:
+    mechanism = (properties.get("sasl.mechanism") or "GSSAPI").upper()
+    _expect(mechanism in _MECHANISMS, "sasl.mechanism", f"must be of {_MECHANISMS}", mechanism)
+    made: dict[str, Any] = {"sasl_mechanism": mechanism}
+    jaas = properties.get("sasl.jaas.config")
+    if mechanism == "GSSAPI":
+        service = properties.get("sasl.kerberos.service.name")
+        if jaas is not None:
+            service = parse_jaas(jaas)[1].get("serviceName", service)
+        return {**made, "sasl_kerberos_service_name": service or "kafka"}
+    if jaas is None:
+        what = f"is missing: {mechanism} needs a user name and a password"
+        raise InvalidConfigError("sasl.jaas.config", what, None)
+    options = parse_jaas(jaas)[1]
+    for name in ("username", "password"):
+        if name not in options:
+            raise InvalidConfigError("sasl.jaas.config", f"has no {name}", "[hidden]")
+    names = {"sasl_plain_username": "username", "sasl_plain_password": "password"}
+    return made | {ours: options[theirs] for ours, theirs in names.items()}
+
+
+def _tls(properties: Properties) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # Kafka's default is https; the empty word turns the check of the host's name off.
+    context.check_hostname = properties.get("ssl.endpoint.identification.algorithm", "https") != ""
+    trusted = _trusted(properties)
+    if trusted is None:
+        context.load_default_certs()
+    else:
+        name, text = trusted
+        try:
+            context.load_verify_locations(cadata=text)
+        except (ssl.SSLError, ValueError) as e:
+            raise InvalidConfigError(name, f"has no certificates ({e})", "[hidden]") from None
+    _own(properties, context)
+    return context
+
+
+def _trusted(properties: Properties) -> tuple[str, str] | None:
+    """Certificates of authorities as PEM, and the property that they are from."""
+    inline = properties.get("ssl.truststore.certificates")
+    if inline is not None:
+        return "ssl.truststore.certificates", inline
+    name = "ssl.truststore.location"
+    location = properties.get(name)
+    if location is None:
+        return None
+    kind = (properties.get("ssl.truststore.type") or "").upper()
+    data = _file(name, location)
+    if kind == "PEM" or (not kind and b"-----BEGIN" in data):
+        return name, data.decode("utf-8", "replace")
+    return name, _by_keytool(location, properties.get("ssl.truststore.password") or "")
+
+
+def _file(name: str, location: str) -> bytes:
+    try:
+        return Path(location).read_bytes()
+    except OSError as e:
+        raise InvalidConfigError(name, f"cannot be read ({e.strerror})", location) from None
+
+
+def _by_keytool(location: str, password: str) -> str:
+    """The certificates of a JKS or PKCS12 store, by Java's own keytool; the password goes by the
+    environment, where other users do not see it.
+    """
+    name = "ssl.truststore.location"
+    keytool = shutil.which("keytool")
+    if keytool is None:
+        what = "is no PEM file, and there is no keytool to read it: install Java, or give PEM"
+        raise InvalidConfigError(name, what, location)
+    asked = [keytool, "-list", "-rfc", "-keystore", location]
+    if password:
+        asked += ["-storepass:env", "PARTAGE_STORE_PASSWORD"]
+    done = subprocess.run(  # noqa: S603 - Java's own tool, no shell
+        asked, capture_output=True, text=True, timeout=60, check=False,
+        stdin=subprocess.DEVNULL, env={**os.environ, "PARTAGE_STORE_PASSWORD": password},
+    )  # fmt: skip
+    if done.returncode or "-----BEGIN" not in done.stdout:
+        what = "cannot be opened by keytool: is ssl.truststore.password right, and the type?"
+        raise InvalidConfigError(name, what, location)
+    return done.stdout
+
+
+def _own(properties: Properties, context: ssl.SSLContext) -> None:
+    """The client's own certificate, where the broker wants one."""
+    key, chain = (
+        properties.get("ssl.keystore.key"), properties.get("ssl.keystore.certificate.chain"),
+    )  # fmt: skip
+    password = properties.get("ssl.key.password") or ""
+    if key is not None and chain is not None:
+        with tempfile.TemporaryDirectory(prefix="partage-tls-") as folder:
+            path = Path(folder) / "own.pem"
+            path.touch(mode=0o600)  # ssl takes files only; this one lives for a moment
+            path.write_text(f"{chain}\n{key}\n", "utf-8")
+            _load(context, str(path), password, "ssl.keystore.key")
+        return
+    location = properties.get("ssl.keystore.location")
+    if location is None:
+        return
+    data = _file("ssl.keystore.location", location)
+    if b"-----BEGIN" not in data:
+        what = (
+            "must be PEM here (ssl.keystore.type=PEM); make one: "
+            "openssl pkcs12 -in keystore.p12 -nodes -out keystore.pem"
+        )
+        raise InvalidConfigError("ssl.keystore.location", what, location)
+    _load(context, location, password, "ssl.keystore.location")
+
+
+def _load(context: ssl.SSLContext, path: str, password: str, name: str) -> None:
+    try:
+        context.load_cert_chain(path, password=lambda: password)
+    except (ssl.SSLError, OSError, ValueError) as e:
+        why = getattr(e, "reason", None) or type(e).__name__
+        what = f"cannot be used ({why}): is ssl.key.password right?"
+        raise InvalidConfigError(name, what, "[hidden]") from None
