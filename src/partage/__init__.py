@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from partage.model import Index as Index
     from partage.model import Member as Member
     from partage.model import Plan as Plan
+    from partage.replicas import place as place
 
 __version__ = "0.1.0"
 
@@ -53,6 +54,7 @@ _HOME = {
     "partition_for": "partage.keys",
     "partitioners": "partage.keys",
     "strategies": "partage.groups.registry",
+    "place": "partage.replicas",
     "play": "partage.groups.rounds",
     "Join": "partage.groups.rounds",
     "Leave": "partage.groups.rounds",
@@ -64,10 +66,14 @@ _HOME = {
     "UnknownPartitionerError": "partage.errors",
     "InvalidKeysError": "partage.errors",
     "UnsupportedProblemError": "partage.errors",
+    "InvalidPlacementError": "partage.errors",
+    "NoFeasiblePlanError": "partage.errors",
     "InvalidConfigError": "partage.errors",
     "InconsistentGroupProtocolError": "partage.errors",
     "WireFormatError": "partage.errors",
     "InvalidCaptureError": "partage.errors",
+    "ClusterUnreachableError": "partage.errors",
+    "NotAuthorizedError": "partage.errors",
     "PlanInvariantError": "partage.errors",
     "CertificateError": "partage.errors",
     "ProblemTooLargeError": "partage.errors",

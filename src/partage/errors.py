@@ -6,14 +6,19 @@
     ├── UnknownPartitionerError      no such partitioner in the registry
     ├── InvalidKeysError             keys that no partitioner can take (where, value)
     ├── UnsupportedProblemError      a sound problem that this strategy refuses
+    ├── InvalidPlacementError        replicas cannot be placed as asked (java_exception)
+    ├── NoFeasiblePlanError          no plan keeps every rule: which one is in the way (constraint)
     ├── InvalidTopologyError         a Streams topology that cannot become tasks (topics, code)
     ├── InvalidConfigError           a setting of a strategy or of a run is wrong
     ├── InconsistentGroupProtocolError   a member cannot join with these protocols
     ├── WireFormatError              bytes that are not what they claim to be
     ├── InvalidCaptureError          a capture folder lacks what a run needs
+    ├── ClusterUnreachableError      no broker answers, or it refuses (bootstrap, reason)
+    ├── NotAuthorizedError           the account may not read what the command needs
     ├── PlanInvariantError           a plan broke the rules of the judge
     ├── CertificateError             a claimed optimum is not proven by its certificate
     ├── ProblemTooLargeError         exact answer refused: it would take too long
+    ├── AssignorFailedError          a strategy raised inside a living consumer (group, generation)
     ├── AccountingError              a run lost or doubled records: its result is not published
     ├── SparkFailedError             a process of Spark ended in the middle of a run
     ├── MissingExtraError            an optional library is not installed
@@ -29,15 +34,20 @@ from collections.abc import Sequence
 
 __all__ = [
     "AccountingError",
+    "AssignorFailedError",
     "CertificateError",
+    "ClusterUnreachableError",
     "InconsistentGroupProtocolError",
     "InvalidCaptureError",
     "InvalidConfigError",
     "InvalidKeysError",
+    "InvalidPlacementError",
     "InvalidProblemError",
     "InvalidTopologyError",
     "MissingExtraError",
     "MissingJavaError",
+    "NoFeasiblePlanError",
+    "NotAuthorizedError",
     "PartageError",
     "PlanInvariantError",
     "ProblemTooLargeError",
@@ -148,6 +158,32 @@ class UnsupportedProblemError(PartageError):
     """The problem is sound, but this strategy refuses it, as its Kafka class does."""
 
 
+class InvalidPlacementError(PartageError):
+    """Replicas cannot be placed as asked; ``java_exception`` is what Kafka throws.
+
+    >>> one = InvalidPlacementError("must be larger than 0", java_exception="InvalidPartitionsException")
+    >>> str(one), one.java_exception
+    ('must be larger than 0', 'InvalidPartitionsException')
+    """
+
+    def __init__(self, what: str, *, java_exception: str) -> None:
+        super().__init__(what)
+        self.java_exception = java_exception
+
+
+class NoFeasiblePlanError(PartageError):
+    """No plan keeps every rule; ``constraint`` names the one that makes it so.
+
+    >>> str(NoFeasiblePlanError("capacity", "9 bytes are to be held, brokers have room for 8"))
+    'no feasible plan (capacity): 9 bytes are to be held, brokers have room for 8'
+    """
+
+    def __init__(self, constraint: str, what: str) -> None:
+        super().__init__(f"no feasible plan ({constraint}): {what}")
+        self.constraint = constraint
+        self.what = what
+
+
 class InvalidTopologyError(PartageError):
     """A Streams topology does not fit its topics.
 
@@ -187,6 +223,7 @@ class InvalidConfigError(PartageError):
         kind = "" if setting.startswith("--") or setting == "INPUT" else "setting "
         super().__init__(f"{kind}{setting}: {what}, got {_shown(value)}")
         self.setting = setting
+        self.what = what
         self.value = value
 
 
@@ -226,6 +263,32 @@ class InvalidCaptureError(PartageError):
     """A capture cannot be read: says which file, which column, and what to do."""
 
 
+class ClusterUnreachableError(PartageError):
+    """No broker answers, or none lets us in: says where, why, and what to look at.
+
+    >>> str(ClusterUnreachableError("h:1", "refused", "look at host and port"))
+    'no cluster at h:1 (refused): look at host and port'
+    """
+
+    def __init__(self, bootstrap: str, reason: str, hint: str) -> None:
+        super().__init__(f"no cluster at {bootstrap} ({reason}): {hint}")
+        self.bootstrap = bootstrap
+        self.reason = reason
+
+
+class NotAuthorizedError(PartageError):
+    """The account may not do what is asked: says what an administrator has to allow.
+
+    >>> str(NotAuthorizedError("topic __consumer_offsets", "READ and DESCRIBE"))
+    'not authorized for topic __consumer_offsets: the account needs READ and DESCRIBE'
+    """
+
+    def __init__(self, resource: str, operations: str) -> None:
+        super().__init__(f"not authorized for {resource}: the account needs {operations}")
+        self.resource = resource
+        self.operations = operations
+
+
 class PlanInvariantError(PartageError):
     """A plan broke the rules of the judge; ``breaches`` has every one of them."""
 
@@ -263,6 +326,23 @@ class MissingJavaError(PartageError):
 
 class SparkFailedError(PartageError):
     """Spark's Java process or one of its workers ended in the middle of a run: run again."""
+
+
+class AssignorFailedError(PartageError):
+    """A strategy raised while it led a living group: says which, where and when.
+
+    >>> str(AssignorFailedError("sticky", "billing", 7, ValueError("no")))
+    'strategy sticky failed in group billing, generation 7: ValueError: no'
+    """
+
+    def __init__(self, strategy: str, group: str, generation: int, reason: Exception) -> None:
+        # Bound in length: whatever foreign code says ends up in logs.
+        why = f"{type(reason).__name__}: {reason}"[:500]
+        when = f"generation {generation}" if generation >= 0 else "generation unknown"
+        super().__init__(f"strategy {strategy} failed in group {group}, {when}: {why}")
+        self.strategy = strategy
+        self.group = group
+        self.generation = generation
 
 
 class AccountingError(PartageError):
