@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from partage.errors import UnsupportedProblemError
 from partage.simulation.loop import Loop
 from partage.simulation.streams.application import Application, Client, Event
 from partage.simulation.streams.played import Played, Rebalanced, Recorder
+from partage.simulation.streams.told import Told
 from partage.simulation.streams.world import Instance, World
 from partage.streams import Application as Led
 from partage.streams import (
@@ -28,12 +29,20 @@ __all__ = ["play"]
 _STOP_THE_WORLD = (Release0102, Release011)
 
 
-def play(application: Application, assignor: TaskAssignor) -> Played:
+def play(
+    application: Application, assignor: TaskAssignor, told: Sequence[Told] = ()
+) -> Played:
     """Play an application under an assignor.
 
     A member that is gone without a word is missed one session timeout later, and a rebalance
     that begins before that waits for it; members keep what they have meanwhile. A task that
     moves is given up in one rebalance and taken over in the next.
+
+    Args:
+        application: with its trace of events.
+        assignor: of the group's leader.
+        told: state as a real leader saw it at its first rebalance, its second and so on; the
+            model's own counts after the last one.
 
     Raises:
         InvalidTopologyError: as `partage.streams.rebalance`.
@@ -46,12 +55,14 @@ def play(application: Application, assignor: TaskAssignor) -> Played:
     >>> [(one.client, str(one.task), one.to_ms) for one in play(app, HighAvailability()).spans]
     [('a', '0_0', 60000), ('b', '0_1', 60000)]
     """
-    return _Player(application, assignor).run()
+    return _Player(application, assignor, told).run()
 
 
 class _Player:
-    def __init__(self, application: Application, assignor: TaskAssignor) -> None:
-        self._app, self._assignor = application, assignor
+    def __init__(
+        self, application: Application, assignor: TaskAssignor, told: Sequence[Told]
+    ) -> None:
+        self._app, self._assignor, self._told = application, assignor, told
         self._loop = Loop()
         threads = {one.name: one.threads for one in application.clients.values()}
         self._played = Played(
@@ -228,6 +239,8 @@ class _Player:
         if not self._world.up:
             return
         leader = next(iter(self._world.up.values()))
+        if len(self._played.rebalances) < len(self._told):
+            self._world.tell(self._told[len(self._played.rebalances)])
         answer = rebalance(
             Led(
                 self._app.topology,

@@ -14,6 +14,7 @@ from partage.simulation.streams.restoring import (
     millis_until_caught_up,
     shared_out,
 )
+from partage.simulation.streams.told import Told
 from partage.streams import LATEST_OFFSET, ProcessId, StreamsMember, TaskId
 
 __all__ = ["Instance", "World"]
@@ -203,6 +204,18 @@ class World:
         for instance in self.up.values():
             for task, copy in instance.disk.items():
                 copy.position, copy.lag = self._ends[task], 0.0
+
+    def tell(self, told: Told) -> None:
+        """Take over ends and lags that were seen; what has some to restore does not run."""
+        self._ends |= told.ends
+        for instance in self.up.values():
+            for task, copy in instance.disk.items():
+                lag = told.lags.get((instance.name, task))
+                if lag is not None:
+                    copy.position = self._ends[task] - max(lag, 0)
+                self._measure(task, copy)
+                if copy.behind and self.running.get(task) is instance:
+                    del self.running[task]
 
     # -- what is seen --------------------------------------------------------------------------
 
