@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.brokers import brokers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.brokers import Brokers
 
 # One fixed sequence in `make test` (a red run must be red for everybody), fresh ones in the heavy tiers.
 settings.register_profile(
@@ -35,6 +42,13 @@ def parity_n() -> int:
 def fuzz_n() -> int:
     """How many damaged inputs a reader faces: 20,000, `make fuzz` 1,000,000."""
     return _number("PARTAGE_FUZZ_N", 20_000)
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Brokers]:
+    """One Kafka 4.3.1 broker for all tests that need no more; topics and groups have names of their own."""
+    with brokers() as cluster:
+        yield cluster
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

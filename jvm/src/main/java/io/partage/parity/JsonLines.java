@@ -9,18 +9,18 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 
 /** One JSON value a line in, one a line out, in the same order. */
-final class JsonLines {
-    static final ObjectMapper JSON = new ObjectMapper();
+public final class JsonLines {
+    public static final ObjectMapper JSON = new ObjectMapper();
 
     /** Answers one request. */
-    interface Answer {
+    public interface Answer {
         JsonNode to(JsonNode request) throws Exception;
     }
 
     private JsonLines() {
     }
 
-    static void serve(Answer answer) throws IOException {
+    public static void serve(Answer answer) throws IOException {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
         for (String line = in.readLine(); line != null; line = in.readLine()) {
