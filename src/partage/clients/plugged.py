@@ -1,0 +1,142 @@
+"""What an assignor class keeps for its consumer, whichever client calls it."""
+
+from __future__ import annotations
+
+import logging
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from partage.clients.sampling import MEASURES, Sampler
+from partage.clients.shared import Answer, ClusterView, Consumer, Joined, configured
+from partage.clients.shared.loads import TOLERANCE, Loads
+from partage.errors import AssignorFailedError, InvalidConfigError
+from partage.groups.api import RebalanceProtocol, Strategy
+
+__all__ = ["Look", "Plugged", "plugged"]
+
+log = logging.getLogger("partage.clients")
+
+Partition = tuple[str, int]
+#: The leader's own look at the cluster: loads by (topic, partition), answered at once.
+Look = Callable[[], Mapping[Partition, float]]
+
+_FIRST_PAUSE = 0.5
+_LONGEST_PAUSE = 5.0
+
+
+@dataclass
+class Plugged:
+    """The state behind one assignor class: a `Consumer`, and to which coordinator it belongs.
+
+    Attributes:
+        consumer: what it sends, decides and remembers.
+        sampler: measures loads while the consumer runs, if weights are learnt that way.
+        look: the leader's own look, if weights are learnt that way.
+        failures: how many times in a row its strategy raised, and ``failed_in`` the generation of
+            the last time.
+    """
+
+    consumer: Consumer
+    sampler: Sampler | None = None
+    look: Look | None = None
+    failures: int = 0
+    failed_in: int = -1
+    _not_before: float = 0.0
+    _owner: weakref.ref[Any] | None = field(default=None)
+
+    @property
+    def name(self) -> str:
+        """Of the strategy."""
+        return self.consumer.strategy.name
+
+    def belongs_to(self, coordinator: object) -> None:
+        """Remember whose class this is.
+
+        Raises:
+            InvalidConfigError: it is another consumer's already. Whether that one still
+                lives plays no part: its history must not become somebody else's.
+        """
+        if self._owner is None:
+            self._owner = weakref.ref(coordinator)
+        elif self._owner() is not coordinator:
+            what = "one class serves one consumer: call assignor(...) again for the next"
+            raise InvalidConfigError("partition_assignment_strategy", what, self.name)
+
+    def pause(self) -> float:
+        """Seconds to wait before joining again after a failure of the strategy; 0 as a rule."""
+        return max(self._not_before - time.monotonic(), 0.0) if self.failures else 0.0
+
+    def assign(
+        self, members: Sequence[Joined], view: ClusterView, *, group: str, generation: int
+    ) -> Answer:
+        """The leader's decision, its warnings logged.
+
+        Raises:
+            AssignorFailedError: the strategy raised; the consumer joins again after a pause
+                that doubles each time, so that the group does not spin.
+        """
+        looked = self.look() if self.look is not None else None
+        try:
+            answer = self.consumer.assign(
+                members, view, group=group, generation=generation, looked=looked
+            )
+        except AssignorFailedError as e:
+            pause = min(_FIRST_PAUSE * 2**self.failures, _LONGEST_PAUSE)
+            self.failures += 1
+            self.failed_in = generation
+            self._not_before = time.monotonic() + pause
+            log.error("%s; it joins again in %.1f s", e, pause)  # noqa: TRY400 - it is raised too
+            raise
+        self.failures = 0
+        for one in answer.warnings:
+            log.warning("group %s generation %d, %s: %s", group, generation, self.name, one)
+        return answer
+
+    def measured(self) -> Mapping[Partition, float]:
+        """Loads of this consumer's partitions, as far as they are known."""
+        return {} if self.sampler is None else self.sampler.loads()
+
+
+def plugged(
+    name: str, *, client: str, cooperative: bool, rack: str | None, eager: bool, **options: Any
+) -> Plugged:
+    """The state for a fresh class; see ``assignor`` of the clients' modules.
+
+    Raises:
+        UnknownStrategyError: there is no such strategy.
+        InvalidConfigError: it has no such option, a value is wrong, or the client cannot do
+            what the strategy needs.
+    """
+    weights = options.get("weights")
+    learnt = callable(weights) or weights in MEASURES
+    if learnt:
+        options = {**options, "weights": None}
+    strategy = configured(name, options)
+    if not cooperative and not eager and _keeps_through_rebalances(strategy):
+        what = (
+            f"{name} keeps partitions through a rebalance, and {client} gives all up before it "
+            "joins: take sticky; or say eager=True to sit in a cooperative group all the same"
+        )
+        raise InvalidConfigError("partition_assignment_strategy", what, name)
+    if not learnt:
+        return Plugged(Consumer(strategy, rack))
+    loads = Loads(None if options.get("tolerance") is not None else TOLERANCE)
+    made = Plugged(Consumer(strategy, rack, loads))
+    if callable(weights):
+        made.look = weights
+    else:
+        made.sampler = Sampler(str(weights))
+    return made
+
+
+def _keeps_through_rebalances(strategy: Strategy) -> bool:
+    """Whether under EAGER it would be another one: cooperative, and exact to somebody's class.
+
+    Our own cooperative strategies tell claims behind their user data (`shared.extras`).
+    """
+    if RebalanceProtocol.EAGER not in strategy.protocols:
+        return True
+    return strategy.exact_to is not None and RebalanceProtocol.COOPERATIVE in strategy.protocols

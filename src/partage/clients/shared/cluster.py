@@ -1,0 +1,51 @@
+"""What a client knows of its cluster, as plain values, and the `Cluster` that it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from partage.model import Cluster
+
+__all__ = ["ClusterView"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """A leader's metadata of the topics that its group subscribes to.
+
+    Attributes:
+        topics: topic -> partition number -> node ids of its replicas; a topic that the
+            metadata does not have is absent.
+        racks: node id -> rack, for the brokers that are up.
+
+    >>> view = ClusterView({"t": {0: [1], 1: [2]}}, {1: "a", 2: "b"})
+    >>> view.cluster().racks_of(1)
+    ('b',)
+    """
+
+    topics: Mapping[str, Mapping[int, Sequence[int]]]
+    racks: Mapping[int, str | None] = field(default_factory=dict)
+
+    def cluster(self) -> Cluster:
+        """The cluster of the moment; topics without partitions are left out, as in Kafka.
+
+        Raises:
+            InvalidProblemError: a partition number that no cluster has.
+        """
+        rows = {
+            topic: {
+                "partitions": [
+                    {"p": number, "replicas": list(replicas)}
+                    for number, replicas in sorted(partitions.items())
+                ]
+            }
+            for topic, partitions in self.topics.items()
+            if partitions
+        }
+        return Cluster.from_metadata(rows, [{"id": i, "rack": r} for i, r in self.racks.items()])
+
+    def has(self, topic: str, number: int) -> bool:
+        """Whether there is such a partition; True for topics that the metadata lacks."""
+        partitions = self.topics.get(topic)
+        return partitions is None or number in partitions

@@ -1,0 +1,231 @@
+"""One consumer's part in its group, under one strategy: what it sends, decides and remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from partage.clients.shared.cluster import ClusterView
+from partage.clients.shared.extras import Extras, split, with_extras
+from partage.clients.shared.garbage import believable
+from partage.clients.shared.loads import Loads
+from partage.clients.shared.settling import handed_over
+from partage.errors import AssignorFailedError, WireFormatError
+from partage.groups.api import RebalanceProtocol, Strategy
+from partage.kernels import never_compiling
+from partage.model import NO_GENERATION, Assignment, Claims, Group, Member, Plan, Problem
+from partage.model.index import MOST_PARTITIONS, Index
+from partage.wire.consumer_protocol import (
+    ConsumerSubscription,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+
+__all__ = ["Answer", "Consumer", "Joined"]
+
+Partition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A member as the coordinator names it to the leader: metadata as bytes, or decoded."""
+
+    id: str
+    metadata: bytes | ConsumerSubscription
+    instance_id: str | None = None
+
+    def subscription(self) -> ConsumerSubscription:
+        """The metadata decoded; a member whose bytes are none subscribes to nothing."""
+        if not isinstance(self.metadata, bytes):
+            return self.metadata
+        try:
+            return decode_subscription(self.metadata)
+        except WireFormatError:
+            return ConsumerSubscription(())
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The leader's decision.
+
+    Attributes:
+        sent: the assignment of each member, as bytes for SyncGroup.
+        plan: the same as a plan.
+        warnings: what nobody was told yet.
+    """
+
+    sent: Mapping[str, bytes]
+    plan: Plan
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Consumer:
+    """What a consumer's assignor knows between rebalances; one of these for each consumer.
+
+    Members follow Kafka's ``ConsumerCoordinator`` (4.3.1): a subscription of version 3 with
+    the generation and rack, and the owned partitions where the group is COOPERATIVE. Where
+    it is EAGER, strategies that only we have get them behind their user data (`extras`).
+
+    Attributes:
+        strategy: configured.
+        rack: of this consumer, as Java's ``client.rack``.
+        loads: where weights come from, if they are learnt.
+
+    >>> from partage.groups.registry import find
+    >>> one = Consumer(find("range"))
+    >>> answer = one.assign([Joined("c1", one.subscription(["t"]))], ClusterView({"t": {0: []}}))
+    >>> answer.sent["c1"].hex()
+    '0003000000010001740000000100000000ffffffff'
+    """
+
+    strategy: Strategy
+    rack: str | None = None
+    loads: Loads | None = None
+    memory: object = None
+    generation: int = NO_GENERATION
+    owned: tuple[Partition, ...] = ()
+    _along_with: bytes | None = None
+    _said: set[str] = field(default_factory=set)
+
+    def subscription(
+        self,
+        topics: Iterable[str],
+        *,
+        cooperative: bool = False,
+        owned: Iterable[Partition] | None = None,
+        generation: int | None = None,
+        measured: Mapping[Partition, float] | None = None,
+    ) -> bytes:
+        """The metadata to join with; ``owned`` and ``generation`` where the client knows better.
+
+        Raises:
+            EncodingError: a topic's name does not fit.
+        """
+        names = list(dict.fromkeys(topics))
+        mine = set(names)
+        has = [one for one in (self.owned if owned is None else owned) if one[0] in mine]
+        data = self.strategy.subscription_user_data(names, self.memory)
+        claims = () if cooperative or not _ours(self.strategy) else tuple(has)
+        loads = {} if self.loads is None else dict(measured or {})
+        if claims or loads or (self.loads is not None and self.loads.held):
+            held = {} if self.loads is None else self.loads.held
+            data = with_extras(data, Extras(claims, self.generation, loads, held))
+        return encode_subscription(
+            names,
+            user_data=data,
+            owned=has if cooperative else (),
+            generation=self.generation if generation is None else generation,
+            rack=self.rack,
+        )
+
+    def assign(
+        self,
+        members: Sequence[Joined],
+        view: ClusterView,
+        *,
+        group: str = "?",
+        generation: int = NO_GENERATION,
+        looked: Mapping[Partition, float] | None = None,
+    ) -> Answer:
+        """The leader's decision; ``looked``: loads by the leader's own look at the cluster.
+
+        Raises:
+            AssignorFailedError: the strategy raised; says which, in which group and generation.
+        """
+        warnings: list[str] = []
+        read = [self._read(one, view, generation, warnings) for one in members]
+        try:
+            plan = self._plan(read, view, looked or {})
+            sent = {
+                one: encode_assignment(pairs, user_data=self._along(plan, one, pairs))
+                for one, pairs in plan.to_pairs().items()
+            }
+        except Exception as e:
+            raise AssignorFailedError(self.strategy.name, group, generation, e) from e
+        self.memory = plan.memory if plan.memory is not None else self.memory
+        new = [w for w in (*warnings, *plan.warnings) if w not in self._said]
+        self._said.update(new)
+        return Answer(sent, plan, tuple(new))
+
+    def received(
+        self, pairs: Sequence[Partition], user_data: bytes | None, generation: int
+    ) -> None:
+        """This member's assignment came; what does not fit into memory is left out of it."""
+        own, extras = split(user_data)
+        counts: dict[str, int] = {}
+        for topic, number in pairs:
+            if 0 <= number < MOST_PARTITIONS:
+                counts[topic] = max(counts.get(topic, 0), number + 1)
+        if sum(counts.values()) > MOST_PARTITIONS:
+            counts = {}
+        part = Assignment.of(Index.of(counts), {"me": list(pairs)})
+        self.memory = self.strategy.on_assignment(part, own, generation, self.memory)
+        self.owned, self.generation, self._along_with = tuple(pairs), generation, user_data
+        if self.loads is not None:
+            self.loads.received({} if extras is None else extras.held)
+
+    def generation_is(self, generation: int) -> None:
+        """The generation of the assignment that came before it (kafka-python 2)."""
+        if generation != self.generation:
+            self.received(self.owned, self._along_with, generation)
+
+    def _read(
+        self, one: Joined, view: ClusterView, generation: int, warnings: list[str]
+    ) -> tuple[Member, Extras]:
+        """A member with its claims, as far as they can be true."""
+        sent = one.subscription()
+        if not sent.topics:
+            warnings.append(f"{one.id} subscribes to nothing, or its subscription is unreadable")
+        own, extras = split(sent.user_data)
+        extras = extras or Extras()
+        # What a member sends as owned it still has; claims in the trailer it has given up.
+        claims, of = sent.owned, sent.generation
+        if not claims and extras.claims:
+            claims, of = extras.claims, extras.generation
+        member = Member(
+            one.id, sent.topics, rack=sent.rack, instance_id=one.instance_id,
+            owned=Claims.of(claims), user_data=own,
+            generation=NO_GENERATION if of is None else of,
+        )  # fmt: skip
+        member, wrong = believable(self.strategy, member, view, generation)
+        if wrong is not None:
+            warnings.append(wrong)
+        return member, extras if sent.owned else Extras(
+            claims if wrong is None else (), of or NO_GENERATION, extras.measured, extras.held
+        )
+
+    def _plan(
+        self,
+        read: Sequence[tuple[Member, Extras]],
+        view: ClusterView,
+        looked: Mapping[Partition, float],
+    ) -> Plan:
+        group = Group(member for member, _ in read)
+        cluster = view.cluster()
+        strategy = self.strategy
+        if self.loads is not None:
+            reported = [(member, extras.measured, extras.held) for member, extras in read]
+            strategy = self.loads.weighed(strategy, reported, looked, view)
+        # A poll thread or an event loop: compiling would stop heartbeats for seconds.
+        with never_compiling():
+            plan = strategy.assign(Problem(group, cluster), self.memory)
+            given_up = {p for _, extras in read for p in extras.claims}
+            return handed_over(plan, given_up)
+
+    def _along(self, plan: Plan, member: str, pairs: Sequence[Partition]) -> bytes | None:
+        """What goes with a member's assignment: the strategy's own, and the weights in use."""
+        own = plan.user_data.get(member)
+        if self.loads is None:
+            return own
+        weights = self.loads.weights
+        held = {one: weights[one] for one in pairs if one in weights}
+        return with_extras(own, Extras(held=held)) if held else own
+
+
+def _ours(strategy: Strategy) -> bool:
+    """Whether owned partitions matter to it, and no other client has it."""
+    if getattr(strategy, "in_broker", False):
+        return True
+    return strategy.exact_to is None and RebalanceProtocol.COOPERATIVE in strategy.protocols

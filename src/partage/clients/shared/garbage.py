@@ -1,0 +1,68 @@
+"""Claims that cannot be true: a member that sends them must not hurt the others.
+
+Kafka's sticky assignors believe a claim of partition 5 of a topic that has three, and can fail for
+the whole group (Q26), and a claim of a generation that is yet to come beats all others for ever
+(Q6). A living group has to go on: here such a member claims nothing, gets its share like a
+newcomer, and a warning says why. Bytes that are no user data at all mean "nothing" in Kafka too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from partage.clients.shared.cluster import ClusterView
+from partage.groups.api import Strategy
+from partage.groups.sticky import Sticky
+from partage.model import NO_GENERATION, Claims, Member
+from partage.wire.sticky_userdata import decode_sticky_user_data
+
+__all__ = ["believable"]
+
+
+def believable(
+    strategy: Strategy, member: Member, view: ClusterView, generation: int
+) -> tuple[Member, str | None]:
+    """The member, without the claims that cannot be true; and what was wrong with them.
+
+    ``generation`` is the group's, -1 where it is not known.
+
+    >>> from partage.groups.registry import find
+    >>> odd = Member("c", ["t"], owned={"t": [7]}, generation=1)
+    >>> believable(find("cooperative-sticky"), odd, ClusterView({"t": {0: []}}), 2)[1]
+    'c claims t-7, which does not exist: it is taken for a newcomer'
+    """
+    if strategy.name == Sticky.name:
+        return _by_user_data(member, view, generation)
+    wrong = _wrong(member.owned, member.generation, view, generation)
+    if wrong is None:
+        return member, None
+    said = f"{member.id} {wrong}: it is taken for a newcomer"
+    return member.replaced(owned=Claims.of(()), generation=NO_GENERATION), said
+
+
+def _by_user_data(member: Member, view: ClusterView, generation: int) -> tuple[Member, str | None]:
+    claims, of = decode_sticky_user_data(member.user_data)
+    wrong = _wrong(claims, NO_GENERATION if of is None else of, view, generation)
+    if wrong is not None:
+        said = f"{member.id} {wrong}: it is taken for a newcomer"
+        return member.replaced(user_data=None, generation=NO_GENERATION), said
+    if member.user_data and not claims and of == NO_GENERATION and not _empty(member.user_data):
+        size = len(member.user_data)
+        said = f"{member.id} sent {size} bytes of user data that say nothing: it claims nothing"
+        return member, said
+    return member, None
+
+
+def _empty(data: bytes) -> bool:
+    """What a member sends that was in a group and owned nothing."""
+    return data == b"\0\0\0\0\xff\xff\xff\xff"
+
+
+def _wrong(
+    claims: Iterable[tuple[str, int]], of: int, view: ClusterView, generation: int
+) -> str | None:
+    # The group's number in the answer to JoinGroup is that of the generation now made.
+    if generation >= 0 and of > generation:
+        return f"claims partitions of generation {of}, and the group is at {generation}"
+    lost = next(((t, p) for t, p in claims if not view.has(t, p)), None)
+    return None if lost is None else f"claims {lost[0]}-{lost[1]}, which does not exist"
