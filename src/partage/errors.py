@@ -161,9 +161,8 @@ class UnsupportedProblemError(PartageError):
 class InvalidPlacementError(PartageError):
     """Replicas cannot be placed as asked; ``java_exception`` is what Kafka throws.
 
-    >>> one = InvalidPlacementError("must be larger than 0", java_exception="InvalidPartitionsException")
-    >>> str(one), one.java_exception
-    ('must be larger than 0', 'InvalidPartitionsException')
+    >>> InvalidPlacementError("too few", java_exception="InvalidPartitionsException").java_exception
+    'InvalidPartitionsException'
     """
 
     def __init__(self, what: str, *, java_exception: str) -> None:

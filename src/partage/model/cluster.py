@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +24,18 @@ _SMALL_TABLE = 1 << 26
 class Broker:
     """A broker: its node id, and its rack if it has one.
 
+    Attributes:
+        fenced: registered with the controller, but not to lead anything now.
+        directories: ids of its log directories, as KRaft registers them (KIP-858).
+
     >>> Broker(1, rack="a")
     Broker(id=1, rack='a')
     """
 
     id: int
     rack: str | None = None
+    fenced: bool = field(default=False, repr=False)
+    directories: tuple[str, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,78 @@
+"""Numbers of ``java.util.Random``, drawn ahead in one go: they follow from a seed, no chance.
+
+A kernel that needs random numbers gets an array of raw draws, which keeps any generator out of
+it; it says how many it used, or that there were not enough.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.kernels import kernel
+
+__all__ = ["Draws", "JavaDraws", "next_int"]
+
+_MASK = (1 << 48) - 1
+_MULTIPLIER = 0x5DEECE66D
+
+
+class Draws(Protocol):
+    """A generator whose next numbers can be looked at before they are used up."""
+
+    def ahead(self, count: int) -> NDArray[np.int64]:
+        """int64[>= count]: the next results of Java's ``next(31)``."""
+
+    def skip(self, count: int) -> None:
+        """Use up so many of them."""
+
+
+@kernel("void(int64, int64[::1])")
+def _fill(state: int, out: Any) -> None:
+    # int64 wraps beyond 2^63, which the mask makes harmless: only the low 48 bits count.
+    for i in range(len(out)):
+        state = (state * 0x5DEECE66D + 0xB) & 0xFFFFFFFFFFFF
+        out[i] = state >> 17
+
+
+class JavaDraws:
+    """``java.util.Random`` with a seed.
+
+    >>> draws = JavaDraws(0)
+    >>> next_int(draws, 100), next_int(draws, 100)
+    (60, 48)
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._state = (seed ^ _MULTIPLIER) & _MASK
+
+    def ahead(self, count: int) -> NDArray[np.int64]:
+        """See `Draws`."""
+        out = np.empty(count, np.int64)
+        _fill(self._state, out, work=count)
+        return out
+
+    def skip(self, count: int) -> None:
+        """See `Draws`."""
+        # x -> a x + c, so many times over, by repeated squaring.
+        a, c, power, more = 1, 0, _MULTIPLIER, 0xB
+        while count:
+            if count & 1:
+                a, c = a * power & _MASK, (c * power + more) & _MASK
+            power, more = power * power & _MASK, (power + 1) * more & _MASK
+            count >>= 1
+        self._state = (a * self._state + c) & _MASK
+
+
+def next_int(draws: Draws, bound: int) -> int:
+    """``Random.nextInt(bound)``: a number from 0 to below ``bound``, which is at least 1."""
+    while True:
+        bits = int(draws.ahead(1)[0])
+        draws.skip(1)
+        if bound & (bound - 1) == 0:
+            return bound * bits >> 31
+        # Java tells by int32 overflow that the number came from an incomplete last stretch.
+        if bits - bits % bound + bound - 1 < 1 << 31:
+            return bits % bound

@@ -1,0 +1,252 @@
+"""`place`: where Kafka would put the replicas of a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.errors import InvalidConfigError, InvalidPlacementError, InvalidProblemError
+from partage.model import Broker
+from partage.replicas.adminutils import place_along, place_over_racks
+from partage.replicas.draws import Draws, JavaDraws, next_int
+from partage.replicas.striped import place_in_stripes
+
+__all__ = ["Strategy", "StripedPlacer", "default_directory", "extend", "place", "strategies"]
+
+Strategy = Literal["rack-aware", "rack-unaware", "striped"]
+Int32Array = NDArray[np.int32]
+
+strategies: tuple[Strategy, ...] = ("rack-aware", "rack-unaware", "striped")
+
+_INT32 = 1 << 31
+#: Replicas of one call: 800 MB of int32.
+_MOST_REPLICAS = 200_000_000
+#: ``DirectoryId.UNASSIGNED`` and ``DirectoryId.MIGRATING`` as Kafka prints them.
+_UNASSIGNED, _MIGRATING = "AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ"
+
+
+def place(
+    brokers: Iterable[Broker],
+    *,
+    partitions: int,
+    replication_factor: int,
+    strategy: Strategy = "rack-aware",
+    start_index: int | None = None,
+    start_shift: int | None = None,
+    first_partition: int = 0,
+    seed: int = 0,
+) -> Int32Array:
+    """Broker ids of the replicas of each partition, the preferred leader first.
+
+    ``rack-aware`` and ``rack-unaware`` are ``AdminUtils.assignReplicasToBrokers`` of 3.9.1, with
+    the brokers' racks (where any broker has one) or without; ``striped`` is the KRaft
+    controller's ``StripedReplicaPlacer`` of 4.3.1.
+
+    Args:
+        brokers: in Kafka's order, which without racks is the order that counts.
+        partitions: how many to place.
+        replication_factor: replicas of each.
+        strategy: see above.
+        start_index: position of the first leader, Kafka's ``fixedStartIndex``. Without it (or
+            below zero, as Kafka has it) a draw decides.
+        start_shift: distance of the followers. Without it the start index, as in Kafka, or the
+            next draw if that is not given either.
+        first_partition: number of the first partition, Kafka's ``startPartitionId``; the striped
+            placer takes no notice of it, and of the two above neither.
+        seed: of ``java.util.Random``, where numbers are drawn.
+
+    Returns:
+        int32[partitions, replication_factor].
+
+    Raises:
+        InvalidPlacementError: what Kafka refuses, in its order; ``java_exception`` has the class.
+        InvalidConfigError, InvalidProblemError: an argument is no such number, or a broker id is
+            there twice.
+
+    >>> racks = ["rack1", "rack3", "rack3", "rack2", "rack2", "rack1"]
+    >>> brokers = [Broker(i, rack) for i, rack in enumerate(racks)]
+    >>> place(brokers, partitions=7, replication_factor=3, start_index=0)[[0, 6]].tolist()
+    [[0, 3, 1], [0, 4, 2]]
+    """
+    listed = _checked(brokers)
+    _int32("partitions", partitions)
+    _int32("replication_factor", replication_factor)
+    _int32("first_partition", first_partition)
+    if strategy == "striped":
+        for name, value in (("start_index", start_index), ("start_shift", start_shift)):
+            if value is not None:
+                what = "the striped placer draws its own (seed); leave it out"
+                raise InvalidConfigError(name, what, value)
+        return StripedPlacer(listed, seed=seed).place(partitions, replication_factor)
+    if strategy not in strategies:
+        raise InvalidConfigError("strategy", f"one of {', '.join(strategies)}", strategy)
+    _allowed(listed, partitions, replication_factor)
+    start, shift = _start(len(listed), start_index, start_shift, JavaDraws(seed))
+    first = max(0, first_partition)
+    racks = len({b.rack for b in listed})
+    _fits(len(listed), partitions, start, (shift, racks), first)
+    if strategy == "rack-aware" and any(b.rack is not None for b in listed):
+        return place_over_racks(listed, start, shift, first, partitions, replication_factor)
+    ids = np.array([b.id for b in listed], np.int32)
+    return place_along(ids, start, shift, first, partitions, replication_factor)
+
+
+class StripedPlacer:
+    """A ``StripedReplicaPlacer`` with its generator: topics are placed one after another.
+
+    >>> placer = StripedPlacer([Broker(0), Broker(1), Broker(2)], seed=4)
+    >>> placer.place(2, 2).shape, placer.place(1, 3).shape
+    ((2, 2), (1, 3))
+    """
+
+    def __init__(
+        self, brokers: Iterable[Broker], *, seed: int = 0, draws: Draws | None = None
+    ) -> None:
+        self.brokers = _checked(brokers)
+        self._draws = JavaDraws(seed) if draws is None else draws
+
+    def place(self, partitions: int, replication_factor: int) -> Int32Array:
+        """See `partage.replicas.place`."""
+        # The class itself gives an empty answer to 0; only the controller in front refuses that.
+        if partitions < 0:
+            raise InvalidPlacementError(
+                f"number of partitions {partitions} is not positive",
+                java_exception="InvalidPartitionsException",
+            )
+        _not_too_many(partitions, replication_factor, len(self.brokers))
+        return place_in_stripes(self.brokers, self._draws, partitions, replication_factor)
+
+
+def extend(
+    brokers: Iterable[Broker],
+    existing: Sequence[Sequence[int]],
+    partitions: int,
+    *,
+    strategy: Strategy = "rack-aware",
+    seed: int = 0,
+) -> Int32Array:
+    """Replicas of the partitions that a topic gets in addition, as Kafka gives them.
+
+    AdminUtils' strategies begin (and shift) by the place of partition 0's first replica among
+    the brokers by id; the striped placer places anew.
+
+    Args:
+        brokers: of the cluster.
+        existing: replicas of the topic's partitions 0, 1, ...
+        partitions: how many to add.
+        strategy: see `place`.
+        seed: see `place`.
+
+    Returns:
+        int32[partitions, replicas of partition 0]: partitions ``len(existing)`` and on.
+
+    Raises:
+        InvalidPlacementError: what Kafka refuses; there is no partition 0.
+
+    >>> brokers = [Broker(i) for i in range(5)]
+    >>> extend(brokers, [[1, 2]] * 4, 3).tolist()
+    [[0, 2], [1, 4], [2, 0]]
+    """
+    if not existing or not len(existing[0]):
+        raise InvalidPlacementError(
+            "a topic without a partition 0 and its replicas cannot be added to",
+            java_exception="AdminOperationException",
+        )
+    listed = sorted(brokers, key=lambda b: b.id)
+    factor = len(existing[0])
+    if strategy == "striped":
+        return place(
+            listed, partitions=partitions, replication_factor=factor, strategy=strategy, seed=seed
+        )
+    start = next((i for i, b in enumerate(listed) if b.id >= existing[0][0]), 0)
+    return place(
+        listed, partitions=partitions, replication_factor=factor, strategy=strategy,
+        start_index=start, first_partition=len(existing),
+    )  # fmt: skip
+
+
+def default_directory(broker: Broker) -> str:
+    """The id of the directory that the controller notes for a new replica on a broker.
+
+    Its only one; with several the broker chooses later (``DirectoryId.UNASSIGNED``), and one that
+    registered none is on its way to KIP-858 (``MIGRATING``).
+
+    >>> default_directory(Broker(1, directories=("x", "y")))
+    'AAAAAAAAAAAAAAAAAAAAAA'
+    """
+    if not broker.directories:
+        return _MIGRATING
+    return broker.directories[0] if len(broker.directories) == 1 else _UNASSIGNED
+
+
+def _checked(brokers: Iterable[Broker]) -> list[Broker]:
+    listed = list(brokers)
+    seen: set[int] = set()
+    for i, one in enumerate(listed):
+        if not isinstance(one, Broker):
+            raise InvalidProblemError("must be a Broker", path=f"brokers[{i}]", value=one)
+        _int32(f"brokers[{i}].id", one.id)
+        if one.rack is not None and not isinstance(one.rack, str):
+            raise InvalidProblemError("must be text", path=f"brokers[{i}].rack", value=one.rack)
+        if one.id in seen:
+            raise InvalidProblemError("is there twice", path=f"brokers[{i}].id", value=one.id)
+        seen.add(one.id)
+    return listed
+
+
+def _int32(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise InvalidConfigError(name, "must be an int", value)
+    if not -_INT32 <= value < _INT32:
+        raise InvalidConfigError(name, "must be an int32", value)
+
+
+def _allowed(brokers: Sequence[Broker], partitions: int, factor: int) -> None:
+    """AdminUtils' refusals, in its order."""
+    if partitions <= 0:
+        raise InvalidPlacementError(
+            f"number of partitions must be larger than 0, got {partitions}",
+            java_exception="InvalidPartitionsException",
+        )
+    if factor <= 0:
+        raise InvalidPlacementError(
+            f"replication factor must be larger than 0, got {factor}",
+            java_exception="InvalidReplicationFactorException",
+        )
+    if factor > len(brokers):
+        raise InvalidPlacementError(
+            f"replication factor {factor} larger than available brokers: {len(brokers)}",
+            java_exception="InvalidReplicationFactorException",
+        )
+    _not_too_many(partitions, factor, len(brokers))
+
+
+def _not_too_many(partitions: int, factor: int, brokers: int) -> None:
+    if partitions * min(factor, brokers) > _MOST_REPLICAS:
+        what = f"{partitions} partitions x {factor} replicas; at most {_MOST_REPLICAS:,} in one go"
+        raise InvalidConfigError("partitions", what, partitions)
+
+
+def _start(brokers: int, index: int | None, shift: int | None, draws: Draws) -> tuple[int, int]:
+    """Start index, then shift: given, or drawn in this order."""
+    for name, value in (("start_index", index), ("start_shift", shift)):
+        if value is not None:
+            _int32(name, value)
+    index = None if index is not None and index < 0 else index
+    shift = None if shift is not None and shift < 0 else shift
+    start = next_int(draws, brokers) if index is None else index
+    if shift is None:
+        shift = next_int(draws, brokers) if index is None else index
+    return int(start), int(shift)
+
+
+def _fits(brokers: int, partitions: int, start: int, shift: tuple[int, int], first: int) -> None:
+    """Beyond this Java's int wraps, and what it answers then is an accident."""
+    last = first + partitions
+    largest = max(last + start, (shift[0] + last // brokers + 1) * shift[1] + brokers * brokers)
+    if largest >= _INT32:
+        what = "Kafka's int32 arithmetic would overflow: smaller indexes or fewer partitions"
+        raise InvalidConfigError("start_index", what, start)
