@@ -14,7 +14,6 @@ from partage.model import Assignment, Cluster, Group, Problem
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterator
 
 NAMES = ["orders", "orders-t-changelog", "clicks", "leader", "users", "users-g-changelog", "Ärger"]
 SIZES = [1, 1, 2, 3, 4, 4, 6, 7, 8, 8, 12, 16, 33]
@@ -23,8 +22,7 @@ SIZES = [1, 1, 2, 3, 4, 4, 6, 7, 8, 8, 12, 16, 33]
 class Life:
     """One group's history; each round is a problem as the oracle reads it.
 
-    Every member keeps the bytes that it would send, until the next round tells it something
-    else (`told`). Some come back with what they knew long ago, and some believe what is not so.
+    Every member keeps the bytes that it would send, until a round tells it something else. Some come back with what they knew long ago, and some believe what is not so.
     """
 
     def __init__(self, rng: random.Random, *, wild: bool = True) -> None:
@@ -68,7 +66,7 @@ class Life:
         actives: dict[str, list[int]] = {}
         standbys: dict[str, list[int]] = {}
         if self.wild and self.rng.random() < 0.7:
-            over = self.rng.random() < 0.2
+            over = self.rng.random() < 0.05
             for topic, size in self.topics.items():
                 top = 2 * size + 1 if over else size
                 for lists in (actives, standbys):
@@ -123,15 +121,16 @@ class Life:
             "copied": self.copied,
         }
 
-    def rounds(self, count: int) -> Iterator[dict[str, Any]]:
-        """So many rounds; who reads one says by `told` what came of it before the next."""
+    def lived(self, count: int) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """So many rounds with our answers; members know what these told them, or what they knew."""
+        found = []
         for _ in range(count):
-            yield self.problem()
+            problem = self.problem()
+            answer = ours(problem)
+            found.append((problem, answer))
+            self.knows |= answer.get("next", {})
             self.changes()
-
-    def told(self, answer: dict[str, Any]) -> None:
-        """Members know what they were told; after an error they know what they knew."""
-        self.knows |= answer.get("next", {})
+        return found
 
 
 def ours(problem: dict[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata as Meta
 from faust.assignor.partition_assignor import PartitionAssignor
 from yarl import URL
 
-SECONDS = 5.0
+SECONDS = 0.5
 
 
 class Hangs(BaseException):
