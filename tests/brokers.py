@@ -298,7 +298,10 @@ def _node(  # noqa: PLR0917 - a builder
 def _settings(count: int) -> dict[str, str]:
     """Small and quick: few threads, few internal partitions, no wait for the first member."""
     copies = str(min(3, count))
+    # A broker that is killed is missed soon; one that is alone has nobody who would miss it.
+    missed = {"broker.heartbeat.interval.ms": "500", "broker.session.timeout.ms": "4000"}
     return {
+        **(missed if count > 1 else {}),
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
         "auto.create.topics.enable": "false",
@@ -315,6 +318,4 @@ def _settings(count: int) -> dict[str, str]:
         "num.network.threads": "2",
         "num.io.threads": "2",
         "log.cleaner.dedupe.buffer.size": "2097152",
-        "broker.heartbeat.interval.ms": "500",
-        "broker.session.timeout.ms": "3000",
     }
