@@ -15,6 +15,7 @@ from partage.errors import ClusterUnreachableError, MissingExtraError
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient
+    from typing_extensions import Self
 
 __all__ = ["ClusterConnection", "Fetched", "failed", "reason"]
 
@@ -75,7 +76,7 @@ class ClusterConnection:
                 request_timeout_ms=_REQUEST_MS, receive_message_max_bytes=_LARGEST_FRAME,
                 kafka_client=client,
             )  # fmt: skip
-        except Exception as e:
+        except Exception as e:  # noqa: BLE001 - whatever it is, nobody was reached
             for one in opened:
                 one.close()
             raise unreachable(bootstrap, settings, e, heard.last) from None
@@ -83,11 +84,14 @@ class ClusterConnection:
             heard.close()
         self._manager = self.admin._manager  # noqa: SLF001 - the way to send requests of one's own
 
-    def __enter__(self) -> ClusterConnection:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
     ) -> None:
         self.admin.close()
 
@@ -103,7 +107,8 @@ class ClusterConnection:
         """Requests to several brokers at once: the response of each, or its exception."""
 
         async def sent() -> dict[int, Any]:
-            waiting = {node: self._manager.send(one, node_id=node) for node, one in requests.items()}
+            send = self._manager.send
+            waiting = {node: send(one, node_id=node) for node, one in requests.items()}
             answers: dict[int, Any] = {}
             for node, one in waiting.items():
                 try:
@@ -136,7 +141,10 @@ class ClusterConnection:
 
         Args:
             node: broker -> (partition, offset) of what it leads, in the order of preference.
+            topic: its name.
             wait_ms: how long a broker may wait for the first byte.
+            partition_bytes: of a partition; a batch that is larger comes all the same.
+            most_bytes: of a whole response.
 
         Returns:
             what the partitions answered, and the brokers that did not.

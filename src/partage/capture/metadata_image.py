@@ -45,7 +45,8 @@ class MetadataImage:
             self._held = None
         elif record.type == "EndTransactionRecord":
             held, self._held = self._held or [], None
-            return any([self._apply(one) for one in held])
+            changed = [self._apply(one) for one in held]
+            return any(changed)
         elif self._held is not None:
             self._held.append(record)
         else:

@@ -13,7 +13,9 @@ from partage.errors import InvalidConfigError
 
 __all__ = ["Properties", "parse_jaas", "parse_properties", "shown"]
 
-_SECRET = re.compile(r"password|secret|jaas|token|\.key$|keystore\.certificate|basic\.auth", re.I)
+_SECRET = re.compile(
+    r"password|secret|jaas|token|\.key$|keystore\.certificate|basic\.auth", re.IGNORECASE
+)
 _HIDDEN = "[hidden]"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
@@ -123,7 +125,7 @@ def parse_jaas(text: str) -> tuple[str, dict[str, str]]:
     """
     tokens = re.findall(r'"(?:\\.|[^"\\])*"|[^\s=;"]+|=|;', text)
     if len(tokens) < 3 or tokens[-1] != ";" or not re.fullmatch(r"[\w.$]+", tokens[0]):
-        what = "must be: LoginModule required name=\"value\" ... ;"
+        what = 'must be: LoginModule required name="value" ... ;'
         raise InvalidConfigError("sasl.jaas.config", what, _HIDDEN)
     options = {}
     rest = tokens[2:-1]
@@ -132,7 +134,7 @@ def parse_jaas(text: str) -> tuple[str, dict[str, str]]:
             break
         options[name] = _unquoted(value)
     if len(options) * 3 != len(rest):
-        what = "has an option that is not name=\"value\""
+        what = 'has an option that is not name="value"'
         raise InvalidConfigError("sasl.jaas.config", what, _HIDDEN)
     return tokens[0], options
 

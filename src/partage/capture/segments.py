@@ -26,6 +26,8 @@ def batches_in(
     next one is no batch, and the rest of the file is left unread.
 
     Args:
+        path: of the file.
+        crc32c: what checks the CRC.
         told: is told in a sentence what was passed over, and where.
 
     Raises:

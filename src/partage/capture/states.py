@@ -14,6 +14,7 @@ def state_of(told: Any, *, ts_ms: int, controller: int | None) -> dict[str, Any]
     """The state that a broker tells.
 
     Args:
+        ts_ms: when it was asked.
         told: kafka-python's MetadataResponse about all topics.
         controller: the leader of the quorum. What the response calls controller is any broker
             under KRaft, another one each time.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["LARGEST_PAYLOAD", "checksum", "unpacked"]
 
 LARGEST_PAYLOAD = 1 << 28
-"""Bytes that a batch may have unpacked: 256 MiB. Kafka's default limit of a batch packed is 1 MiB."""
+"""Bytes that a batch may have unpacked: 256 MiB. Packed, Kafka's default limit is 1 MiB."""
 
 _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = 16

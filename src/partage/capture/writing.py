@@ -30,6 +30,7 @@ from partage.wire.batches import Batch
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from typing_extensions import Self
 
 __all__ = ["CaptureWriter"]
 
@@ -55,7 +56,7 @@ class CaptureWriter:
 
     def __init__(self, out: Path, *, part_rows: int = PART_ROWS) -> None:
         try:
-            import pyarrow  # noqa: F401 - asked for now: not after an hour of reading
+            import pyarrow as pa  # noqa: F401 - asked for now: not after an hour of reading
         except ImportError:
             raise MissingExtraError("pyarrow", extra="capture") from None
         self.folder = out.absolute()
@@ -82,11 +83,14 @@ class CaptureWriter:
         self._clear_up()
         self._last = self._last_state()
 
-    def __enter__(self) -> CaptureWriter:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
     ) -> None:
         # What was read before an error is as good as ever; only a failing disk keeps it from us.
         try:

@@ -8,6 +8,7 @@ import typer
 
 from partage.cli.assign import assign
 from partage.cli.audit import audit
+from partage.cli.capture import capture
 from partage.cli.compare import compare
 from partage.cli.decode import decode
 from partage.cli.demo import demo
@@ -56,6 +57,7 @@ def _partage(
 
 for _command in (
     demo,
+    capture,
     replay,
     report,
     owner,

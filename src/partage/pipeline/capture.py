@@ -6,6 +6,8 @@
 | ``cluster.jsonl``           | no     | the cluster's metadata over time; else inferred  |
 | ``batches.parquet``         | no     | without it, transactions cannot be told apart    |
 
+Where ``partage capture`` has recorded it, its manifest ``capture.json`` says which files count.
+
 Instead of the folder it may be a Parquet file, a folder of them (partitioned or not), or a table
 that only Spark reads (Delta, Iceberg, a name in its catalog, an address); the other two files are
 then looked for in it and beside it.
@@ -19,12 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from partage.capture.manifest import MANIFEST, Manifest
 from partage.errors import InvalidCaptureError
 from partage.history.clusters import ClusterHistory
 from partage.pipeline.slices import HOLDS, Slice, cut, opened, read_slice
 from partage.pipeline.spark_tables import SparkTable, spark_table
 
-__all__ = ["Capture", "Slice", "open_capture", "open_records", "read_slice"]
+__all__ = ["Capture", "Slice", "files_of", "open_capture", "open_records", "read_slice"]
 
 _BATCH_COLUMNS = {
     "partition": "int",
@@ -108,13 +111,13 @@ def _files_in(path: Path) -> list[Path]:
     mine = {"batches.parquet", "topics.parquet"}
     return sorted(
         p for p in found
-        if p.name not in mine and not any(x[0] in "._" for x in p.relative_to(path).parts)
+        if not any(x in mine or x[0] in "._" for x in p.relative_to(path).parts)
     )  # fmt: skip
 
 
 def _parquet_files(path: Path) -> list[Path]:
     if path.is_dir():
-        found = _files_in(path)
+        found = files_of(path)
         if not found:
             raise InvalidCaptureError(f"{path}: has no Parquet files; {HOLDS}")
         return found
@@ -123,10 +126,27 @@ def _parquet_files(path: Path) -> list[Path]:
     return [path]
 
 
+def files_of(table: Path) -> list[Path]:
+    """The files of a capture's table, which may be one file or a folder.
+
+    What `partage capture` writes has a manifest that counts them: a part that it does not count
+    is being written, or was when its writer was killed.
+
+    Raises:
+        InvalidCaptureError: the manifest cannot be read.
+    """
+    if not table.is_dir():
+        return [table]
+    manifest = Manifest.of(table.parent)
+    if manifest is None or table.name not in {"consumer_offsets.parquet", "batches.parquet"}:
+        return _files_in(table)
+    return [table / f"part-{number:08d}.parquet" for number in range(manifest.parts)]
+
+
 def _beside(folder: Path | None, name: str) -> Path | None:
     """A capture's other file, in the folder or in the one above."""
     for at in [] if folder is None else [folder, folder.parent]:
-        if (at / name).is_file():
+        if (at / name).exists():
             return at / name
     return None
 
@@ -136,7 +156,10 @@ def _states(folder: Path | None) -> tuple[Mapping[str, Any], ...]:
     if path is None:
         return ()
     states = []
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+    data = path.read_bytes()
+    if (path.parent / MANIFEST).is_file():
+        data = data[: data.rfind(b"\n") + 1]  # a line that is being written, or was torn by a kill
+    for number, line in enumerate(data.splitlines(), 1):
         if not line.strip():
             continue
         try:
@@ -166,14 +189,14 @@ def _batches(folder: Path | None) -> tuple[Mapping[str, Any], ...] | None:
     import pyarrow as pa
     from pyarrow import compute
 
-    file = opened(path, _BATCH_COLUMNS)
-    try:
-        table = file.read(columns=list(_BATCH_COLUMNS))
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as e:
-        raise InvalidCaptureError(f"{path}: cannot be read ({e}); record it again") from None
-    rows: Sequence[Mapping[str, Any]] = table.filter(
-        compute.fill_null(table["transactional"], False)
-    ).to_pylist()
+    rows: list[Mapping[str, Any]] = []
+    for one in files_of(path):
+        file = opened(one, _BATCH_COLUMNS)
+        try:
+            table = file.read(columns=list(_BATCH_COLUMNS))
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as e:
+            raise InvalidCaptureError(f"{one}: cannot be read ({e}); record it again") from None
+        rows += table.filter(compute.fill_null(table["transactional"], False)).to_pylist()
     for row in rows:
         needed = [n for n in _BATCH_COLUMNS if n != "control_type" and row[n] is None]
         if needed:

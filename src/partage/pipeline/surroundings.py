@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from partage.errors import InvalidCaptureError
 from partage.history.coordinators import Move, moves_of
+from partage.pipeline.capture import files_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,7 +57,7 @@ def surroundings(folder: Path | str) -> Surroundings:
     batches, config = inside / "batches.parquet", inside / "cluster-config.json"
     return Surroundings(
         _session_timeout(config) if config.is_file() else None,
-        _moves(batches) if at.exists() and batches.is_file() else {},
+        _moves(batches) if at.exists() and batches.exists() else {},
     )
 
 
@@ -75,10 +76,13 @@ def _moves(path: Path) -> dict[int, tuple[Move, ...]]:
     from pyarrow import parquet
 
     try:
-        schema = parquet.read_schema(path)
-        if any(name not in schema.names for name in _EPOCHS):
+        files = files_of(path)
+        if any(name not in parquet.read_schema(one).names for one in files for name in _EPOCHS):
             return {}  # a recorder that does not know them
-        table: pa.Table = parquet.read_table(path, columns=list(_EPOCHS))
+        tables = [parquet.read_table(one, columns=list(_EPOCHS)) for one in files]
+        if not tables:
+            return {}
+        table: pa.Table = pa.concat_tables(tables)
         return moves_of(*(table[name].fill_null(-1).to_numpy() for name in _EPOCHS))
     except (pa.ArrowException, OSError, ValueError) as e:
         what = f"{path}: leader epochs cannot be read ({e})"

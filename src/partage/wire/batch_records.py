@@ -59,6 +59,7 @@ def records_of(batch: Batch, data: bytes | None = None) -> Iterator[LogRecord]:
     """The records of a batch, in the order of the log.
 
     Args:
+        batch: not a control batch, or one whose single record is wanted.
         data: the payload decompressed; None where it is not compressed.
 
     Raises:
@@ -89,9 +90,7 @@ def records_of(batch: Batch, data: bytes | None = None) -> Iterator[LogRecord]:
         raise _length(f"{end - position} bytes after the last record", position, batch.records)
 
 
-def _record(
-    data: bytes, position: int, stop: int
-) -> tuple[int, int, bytes | None, bytes | None]:
+def _record(data: bytes, position: int, stop: int) -> tuple[int, int, bytes | None, bytes | None]:
     """Time delta, offset delta, key and value of the record whose body ends at ``stop``."""
     ms, position = _varint(data, position + 1, stop, _VARLONG_BITS)
     delta, position = _varint(data, position, stop, _VARINT_BITS)
@@ -142,7 +141,8 @@ def _bytes(data: bytes, position: int, stop: int) -> tuple[bytes | None, int]:
 
 
 def _length(what: str, offset: int, number: int | None = None) -> LengthError:
-    return LengthError(what, offset=offset, field="" if number is None else f"batch.records[{number}]")
+    field = "" if number is None else f"batch.records[{number}]"
+    return LengthError(what, offset=offset, field=field)
 
 
 def marker_of(batch: Batch, data: bytes | None = None) -> Marker:

@@ -1,7 +1,7 @@
 """Record batches (magic 2) as they stand in log segments and in Fetch responses.
 
-Layout, as in Kafka 4.3.1 ``DefaultRecordBatch``: a header of 61 bytes, big-endian, then the records,
-compressed together or not. The CRC-32C in the header covers all bytes from the attributes on.
+Layout, as in Kafka 4.3.1 ``DefaultRecordBatch``: a header of 61 bytes, big-endian, then the
+records, compressed together or not. The CRC-32C covers all bytes from the attributes on.
 
     baseOffset int64 | batchLength int32 (what follows it) | partitionLeaderEpoch int32 | magic int8
     | crc uint32 | attributes int16 | lastOffsetDelta int32 | baseTimestamp int64
@@ -106,6 +106,8 @@ def batch_at(
     A Fetch response and a copied segment may end within a batch: that is no error.
 
     Args:
+        data: some of a log.
+        position: where in it a batch begins.
         crc32c: what checks the CRC; None believes the bytes.
 
     Raises:
@@ -181,5 +183,3 @@ def batches_of(
     while (batch := batch_at(data, position, crc32c=crc32c)) is not None:
         yield batch
         position += batch.size
-
-

@@ -5,8 +5,8 @@ valid and flexible versions, fields with type, versions, nullability, tag and de
 mean what they mean there; ``tests/unit/wire/test_schema_drift.py`` compares the two. `codec`
 turns one version of a message into a reader and a writer.
 
-Types: ``bool int8 int16 uint16 int32 int64 uuid string bytes``, the name of a struct, and ``[]`` before
-any of them.
+Types: ``bool int8 int16 uint16 int32 int64 uuid string bytes``, the name of a struct, and ``[]``
+before any of them.
 """
 
 from __future__ import annotations

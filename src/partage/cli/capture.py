@@ -1,0 +1,192 @@
+"""`partage capture`: a cluster's group log and metadata, recorded."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from partage.cli.consoles import name, out, tell, write_json
+from partage.errors import InvalidConfigError
+
+if TYPE_CHECKING:
+    from partage.capture.manifest import Manifest
+
+__all__ = ["CONFIG", "PROPERTY", "capture", "settings_of"]
+
+CONFIG = typer.Option(
+    "--command-config", show_default=False,
+    help="A client.properties file: security.protocol, sasl.*, ssl.*, as Kafka's own tools take.",
+)  # fmt: skip
+PROPERTY = typer.Option(
+    "--property", "-X", metavar="NAME=VALUE", show_default=False,
+    help="One such property; repeatable. Secrets belong into the file: others see a command line.",
+)  # fmt: skip
+
+
+def capture(  # noqa: PLR0917 - typer's options are parameters
+    to: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder of the capture; may be one to go on with.")
+    ],
+    bootstrap: Annotated[
+        str | None,
+        typer.Option("--bootstrap-server", "-b", metavar="HOST:PORT", show_default=False,
+                     help="A running cluster; several brokers with commas."),
+    ] = None,
+    log_dir: Annotated[
+        list[Path] | None,
+        typer.Option("--log-dir", show_default=False,
+                     help="Copied files instead: folder of __consumer_offsets-*; repeatable."),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until stopped.")
+    ] = False,
+    command_config: Annotated[Path | None, CONFIG] = None,
+    properties: Annotated[list[str] | None, PROPERTY] = None,
+    metadata_every: Annotated[
+        float,
+        typer.Option("--metadata-every", metavar="SECONDS", help="Between looks at the metadata."),
+    ] = 1.0,
+    roll_every: Annotated[
+        float,
+        typer.Option("--roll-every", metavar="SECONDS", help="Write a file at the latest after."),
+    ] = 60.0,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing on the way.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The manifest on stdout.")] = False,
+) -> None:  # fmt: skip
+    """Record a cluster's groups: what `partage replay` reads.
+
+    Reads `__consumer_offsets` as the brokers store it, transaction markers included, and the
+    cluster's metadata beside it. An account that may read and describe is enough; nothing is
+    written to the cluster, no group is joined.
+
+        partage capture --bootstrap-server broker:9092 --out capture
+
+        partage capture -b broker:9093 --command-config client.properties --out capture --follow
+
+        partage capture --log-dir /copies/broker-1 --log-dir /copies/broker-2 --out capture
+
+    Run again with the same folder it goes on where it stopped, after a `kill -9` too: nothing is
+    lost, nothing is there twice. With `--follow` it stays: the log is compacted, and what the
+    cleaner has removed nobody can read any more.
+    """
+    from partage.capture.writing import CaptureWriter
+
+    if (bootstrap is None) == (not log_dir):
+        what = "give either --bootstrap-server or --log-dir"
+        raise typer.BadParameter(what)
+    if log_dir and follow:
+        raise InvalidConfigError("--follow", "needs a running cluster, not --log-dir", follow)
+    for option, value in (("--metadata-every", metadata_every), ("--roll-every", roll_every)):
+        if not 0.01 <= value <= 86_400:
+            raise InvalidConfigError(option, "must be between 0.01 and 86400 seconds", value)
+    if bootstrap is not None:
+        manifest = _live(
+            bootstrap, settings_of(command_config, properties), to, follow=follow, quiet=quiet,
+            pace=(metadata_every, roll_every),
+        )  # fmt: skip
+    else:
+        from partage.capture.log_dir import capture_log_dirs
+
+        with CaptureWriter(to) as writer:
+            capture_log_dirs(log_dir or [], writer)
+        manifest = writer.manifest
+    _shown(manifest, to, as_json=as_json, quiet=quiet)
+
+
+def settings_of(config: Path | None, properties: list[str] | None) -> dict[str, Any]:
+    """How to reach the cluster, by Kafka's property names.
+
+    Raises:
+        InvalidConfigError: a file or a property cannot be used; no secret is in the message.
+    """
+    from partage.capture.properties import Properties
+    from partage.capture.security import connection_settings
+
+    return connection_settings(Properties.read(config, properties or ()))
+
+
+def _live(
+    bootstrap: str, settings: dict[str, Any], to: Path, *,
+    follow: bool, quiet: bool, pace: tuple[float, float],
+) -> Manifest:  # fmt: skip
+    from partage.capture.connection import ClusterConnection
+    from partage.capture.live import LiveCapture, Pace
+    from partage.capture.unpacking import checksum
+    from partage.capture.writing import CaptureWriter
+
+    checksum()  # what is not installed is said before anything is opened
+    with (
+        ClusterConnection(bootstrap, settings) as connection,
+        CaptureWriter(to) as writer,
+        _until_stopped(follow=follow) as stop,
+        _counted(quiet=quiet, follow=follow) as progress,
+    ):
+        LiveCapture(
+            connection, writer, pace=Pace(*pace), stop=stop, progress=progress,
+            trouble=lambda what: tell(f"capture: {what}", "yellow"),
+        ).run(follow=follow)  # fmt: skip
+    return writer.manifest
+
+
+@contextmanager
+def _until_stopped(*, follow: bool) -> Iterator[Event]:
+    """Ctrl-C and SIGTERM end a capture that follows in good order; that is how it is meant to
+    end. Otherwise they interrupt.
+    """
+    stop = Event()
+    before = {}
+    if follow:
+        for one in (signal.SIGINT, signal.SIGTERM):
+            before[one] = signal.signal(one, lambda *_: stop.set())
+    try:
+        yield stop
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+@contextmanager
+def _counted(*, quiet: bool, follow: bool) -> Iterator[Any]:
+    """Progress on a terminal: records so far, and how many are still to read."""
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False)
+    if quiet or not console.is_terminal:
+        if follow and not quiet:
+            tell("following; Ctrl-C ends it", "dim")
+        yield lambda _records, _behind: None
+        return
+    with console.status("reading") as status:
+
+        def moved(records: int, behind: int) -> None:
+            left = f"{behind:,} behind" if behind else "at the end; Ctrl-C ends it" * follow
+            status.update(f"{records:,} records {left}")
+
+        yield moved
+
+
+def _shown(manifest: Manifest, to: Path, *, as_json: bool, quiet: bool) -> None:
+    if as_json:
+        write_json({
+            "out": str(to), "records": manifest.records, "batches": manifest.batches,
+            "partitions": len(manifest.positions), "parts": manifest.parts,
+            "cluster_id": manifest.cluster_id, "troubles": manifest.troubles,
+        })  # fmt: skip
+        return
+    for one in manifest.troubles[:10]:
+        tell(f"capture: {one}", "yellow")
+    if len(manifest.troubles) > 10:
+        tell(f"capture: and {len(manifest.troubles) - 10} more (capture.json)", "yellow")
+    if quiet:
+        return
+    console = out()
+    console.print(f"{manifest.records:,} records in {manifest.batches:,} batches of "
+                  f"{len(manifest.positions)} log partitions")  # fmt: skip
+    console.print(name(f"capture  {to}", "bold"), soft_wrap=True)
+    console.print(name(f"next     partage replay {to} --out run", "dim"), soft_wrap=True)
