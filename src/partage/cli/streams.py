@@ -13,19 +13,25 @@ from partage.cli.consoles import first_of, name, show, tell, write_json
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from partage.simulation.streams import Application, Cell, Measures, Played
+    from partage.simulation.streams import Application, Cell, Measures
+
+    #: A combination, its figures, and its rebalances and spans if they are wanted.
+    _Found = tuple[Cell, Measures, dict[str, Any]]
 
 __all__ = ["streams"]
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 #: A page with more timelines than that is no page any more.
 _MOST_ON_PAGE = 24
+#: Fewer combinations than that are through before one has read about them.
+_WORTH_TELLING = 8
+_STAGES = {"start Spark": "starting Spark", "play": "playing combinations"}
 _TITLES = (
     "away\ns", "worst\ns", "restored", "spare", "cross-\nrack", "rebal-\nances", "moved", "spread",
 )  # fmt: skip
 
 
-def streams(
+def streams(  # noqa: PLR0917 - options are given by name on a command line
     application: Annotated[
         Path, typer.Argument(metavar="APP.json", help="Application as JSON; - reads stdin.")
     ],
@@ -49,6 +55,12 @@ def streams(
         typer.Option("--out", "-o", metavar="PAGE.html", help="Write a page with timelines.",
                      show_default=False),
     ] = None,
+    master: Annotated[
+        str | None,
+        typer.Option("--master", show_default=False, metavar="MASTER",
+                     help="Play combinations side by side on Spark: local[4], or a cluster's."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:  # fmt: skip
     """What standbys, warm-ups and settings buy: a Streams application played over time.
 
@@ -61,6 +73,8 @@ def streams(
 
         partage streams app.json --sweep num.standby.replicas=0,1,2 --sweep max.warmup.replicas=1,4
 
+    Sweeps of many combinations are played side by side on Spark: `--master "local[*]"`.
+
     **away**: seconds without an active that has all its state, summed over tasks; **worst**: of
     the task that had most. **restored**: bytes read by copies that were behind. **spare**: mean
     bytes of state beside the actives'. **cross-rack**: bytes read from another rack. **rebalances**
@@ -68,28 +82,49 @@ def streams(
     minus fewest active tasks per thread.
     """
     from partage.cli.problems import read_problem
-    from partage.simulation.streams import cells, played_cell, read
+    from partage.simulation.streams import cells, read
 
     app = read(read_problem(application))
     combinations = cells(assignor or ["streams:high-availability"], _sweeps(sweep or ()))
     if to is not None and len(combinations) > _MOST_ON_PAGE:
         what = f"a page shows at most {_MOST_ON_PAGE} combinations, these are {len(combinations)}"
         raise typer.BadParameter(what, param_hint="--out")
-    found = [(cell, *_kept(played_cell(app, cell), keep=to is not None or as_json))
-             for cell in combinations]  # fmt: skip
+    keep = to is not None or as_json
+    found = _played(app, combinations, keep=keep, master=master, quiet=quiet)
     if to is not None:
         _write_page(app, found, to)
     if as_json:
         write_json([_plain(*one) for one in found], indent=1)
     else:
-        show(_table([(cell, measures) for cell, _, measures in found]))
+        show(_table(found))
         if len(found) == 1:
-            _tell_worst(found[0][2])
+            _tell_worst(found[0][1])
 
 
-def _write_page(
-    app: Application, found: Sequence[tuple[Cell, Played | None, Measures]], to: Path
-) -> None:
+def _played(
+    app: Application, combinations: Sequence[Cell], *, keep: bool, master: str | None, quiet: bool
+) -> list[_Found]:
+    from partage.cli.working import working
+    from partage.simulation.streams import played_cell
+
+    if master is not None:
+        from partage.pipeline.sweep import sweep
+
+        with working(_STAGES, quiet=quiet) as progress:
+            told = sweep(app, combinations, keep=keep, master=master, progress=progress)
+        return [(cell, *both) for cell, both in zip(combinations, told, strict=True)]
+    found: list[_Found] = []
+    with working(_STAGES, quiet=quiet or len(combinations) < _WORTH_TELLING) as progress:
+        for cell in combinations:
+            progress("play", len(found), len(combinations))
+            played, measures = played_cell(app, cell)
+            # Ten thousand timelines are kept only if somebody looks at them.
+            found.append((cell, measures, played.to_dict() if keep else {}))
+        progress("play", len(found), len(combinations))
+    return found
+
+
+def _write_page(app: Application, found: Sequence[_Found], to: Path) -> None:
     from partage.report.streams import write_streams_page
 
     swept = list(dict(found[0][0].config))
@@ -108,15 +143,10 @@ def _write_page(
         ],
         rows=[
             [cell.assignor.removeprefix("streams:"), *dict(cell.config).values(), *_cells(its)]
-            for cell, _, its in found
+            for cell, its, _ in found
         ],
     )
     tell(f"page: {to}")
-
-
-def _kept(both: tuple[Played, Measures], *, keep: bool) -> tuple[Played | None, Measures]:
-    """Ten thousand timelines are kept only if somebody looks at them."""
-    return (both[0] if keep else None), both[1]
 
 
 def _sweeps(given: Sequence[str]) -> dict[str, list[str]]:
@@ -133,16 +163,16 @@ def _sweeps(given: Sequence[str]) -> dict[str, list[str]]:
     return sweeps
 
 
-def _plain(cell: Cell, played: Played | None, measures: Measures) -> dict[str, Any]:
+def _plain(cell: Cell, measures: Measures, played: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "assignor": cell.assignor,
         "settings": dict(cell.config),
         "measures": measures.to_dict(),
-        **(played.to_dict() if played else {}),
+        **played,
     }
 
 
-def _table(found: Sequence[tuple[Cell, Measures]]) -> Table:
+def _table(found: Sequence[_Found]) -> Table:
     from rich.table import Table
 
     table = Table(box=None, header_style="bold", pad_edge=False, collapse_padding=True)
@@ -151,7 +181,7 @@ def _table(found: Sequence[tuple[Cell, Measures]]) -> Table:
         table.add_column(key.replace(".", ".\n"), justify="right", no_wrap=True)
     for title in _TITLES:
         table.add_column(title, justify="right", no_wrap=True)
-    for cell, its in found:
+    for cell, its, _ in found:
         table.add_row(
             name(cell.assignor.removeprefix("streams:")),
             *(name(value) for _, value in cell.config),

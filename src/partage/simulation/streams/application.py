@@ -94,11 +94,19 @@ class Runtime:
         heartbeat_interval_ms: from a rebalance's cause until all members have joined it and
             have their assignments.
         state_cleanup_delay_ms: how long a client keeps the state of a task that it gave up.
+        streams_session_timeout_ms: as the first, of a streams group (KIP-1071).
+        streams_heartbeat_interval_ms: between a member's heartbeats in a streams group.
+        streams_initial_rebalance_delay_ms: that an empty streams group waits for more members.
+        streams_assignment_interval_ms: least time between two targets of a streams group.
     """
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000
     state_cleanup_delay_ms: int = 600_000
+    streams_session_timeout_ms: int = 45_000
+    streams_heartbeat_interval_ms: int = 5_000
+    streams_initial_rebalance_delay_ms: int = 3_000
+    streams_assignment_interval_ms: int = 1_000
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,8 @@ _KAFKA_NAMES = {
 _OF_ASSIGNORS = tuple(
     _KAFKA_NAMES.get(one.name, one.name.replace("_", ".")) for one in fields(Settings)
 )
+#: Settings of time that may be 0.
+_MAY_BE_NONE = {"streams.initial.rebalance.delay.ms", "streams.assignment.interval.ms"}
 _OF_TIME = {one.name.replace("_", "."): one for one in fields(Runtime)}
 
 
@@ -102,7 +104,8 @@ def configured(application: Application, config: Mapping[str, Any]) -> Applicati
             value = merged[name]
             if isinstance(value, str) and value.isascii() and value.isdigit():
                 value = int(value[:20])
-            times[its.name] = whole(value, f"settings.{name}", 1, _LONGEST * 1000)
+            least = 0 if name in _MAY_BE_NONE else 1
+            times[its.name] = whole(value, f"settings.{name}", least, _LONGEST * 1000)
     return replace(
         application, settings=Settings.from_config(merged), runtime=Runtime(**times), config=merged
     )

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import product
 
-from partage.errors import InvalidConfigError
+from partage.errors import InvalidConfigError, UnknownStrategyError
 from partage.simulation.streams.application import Application
 from partage.simulation.streams.measures import Measures, measured
 from partage.simulation.streams.played import Played
 from partage.simulation.streams.playing import play
 from partage.simulation.streams.reading import configured
-from partage.streams import find_assignor
+from partage.streams import TaskAssignor, find_assignor
+from partage.streams.kip1071_sticky import ServerSticky
 
 __all__ = ["Cell", "cells", "played_cell"]
 
@@ -42,7 +44,7 @@ def cells(assignors: Sequence[str], sweeps: Mapping[str, Sequence[str]]) -> list
     >>> [one.config for one in cells(["high-availability"], {"max.warmup.replicas": ["1", "2"]})]
     [(('max.warmup.replicas', '1'),), (('max.warmup.replicas', '2'),)]
     """
-    names = list(dict.fromkeys(find_assignor(one).name for one in assignors))
+    names = list(dict.fromkeys(_found(one).name for one in assignors))
     count = len(names)
     for values in sweeps.values():
         count *= len(values)
@@ -61,5 +63,19 @@ def played_cell(application: Application, cell: Cell) -> tuple[Played, Measures]
     Raises:
         PartageError: as `partage.simulation.streams.reading.configured` and `play`.
     """
-    played = play(configured(application, dict(cell.config)), find_assignor(cell.assignor))
+    played = play(configured(application, dict(cell.config)), _found(cell.assignor))
     return played, measured(played)
+
+
+def _found(name: str) -> TaskAssignor | ServerSticky:
+    """Every assignor that can be played: those of leaders, and the coordinator's."""
+    own = ServerSticky()
+    if name in {own.name, own.name.removeprefix("streams:"), own.exact_to.split()[0]}:
+        return own
+    try:
+        return find_assignor(name)
+    except UnknownStrategyError as error:
+        known = [*error.known, own.name]
+        raise UnknownStrategyError(
+            name, known=known, close=get_close_matches(name, known, n=2)
+        ) from None

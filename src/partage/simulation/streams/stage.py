@@ -1,0 +1,193 @@
+"""The clock of a simulation, and clients that come and go, whatever the protocol."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+from partage.simulation.loop import Loop
+from partage.simulation.streams.application import Application, Client, Event
+from partage.simulation.streams.played import Played, Recorder
+from partage.simulation.streams.world import Instance, World
+from partage.streams import ProcessId, TaskId
+
+__all__ = ["Stage"]
+
+
+class Stage(ABC):
+    """What every protocol shares: time passes, clients come and go.
+
+    A protocol says what follows: `open` when it begins, `came` when a client is up, `lost` when
+    the group knows that one is gone.
+
+    Attributes:
+        app: what is played.
+        loop: the clock.
+        world: clients and their state.
+        played: what comes of it.
+        missing: consumers that are gone without a word -> when they are missed, their client.
+    """
+
+    def __init__(self, application: Application, session_timeout_ms: int) -> None:
+        self.app = application
+        self._session_timeout_ms = session_timeout_ms
+        self.loop = Loop()
+        threads = {one.name: one.threads for one in application.clients.values()}
+        self.played = Played(
+            application.length_ms, tuple(sorted(application.layout.partitions_of)), threads
+        )
+        self.world = World(application, self.played)
+        self._recorder = Recorder(self.played)
+        self._down: dict[str, Instance] = {}
+        self.missing: dict[str, tuple[int, str]] = {}
+        self._settled = 0
+        self._started = dict.fromkeys(application.clients, 0)
+        self._lost_disks = 0
+
+    def run(self) -> Played:
+        """Play all of it."""
+        self.loop.at(0, self._begin)
+        for event in self.app.events:
+            self.plan(event.at_ms, lambda event=event: self._happen(event))  # type: ignore[misc]  # a default binds it
+        self.loop.run()
+        self.world.advance(self.app.length_ms)
+        self._recorder.end(self.app.length_ms)
+        return self.played
+
+    # -- what a protocol says --------------------------------------------------------------------
+
+    @abstractmethod
+    def open(self) -> None:
+        """Everybody who is there at the beginning has joined."""
+
+    @abstractmethod
+    def came(self, instance: Instance) -> None:
+        """A client is up."""
+
+    @abstractmethod
+    def lost(self, name: str, consumers: Sequence[str], how: str) -> None:
+        """The group knows that consumers of a client are gone."""
+
+    # -- the clock -----------------------------------------------------------------------------
+
+    def plan(self, at_ms: int, action: Callable[[], None], *, rank: int = 0) -> None:
+        """Plan an action, with time passing before it and its consequences drawn after it."""
+        if at_ms >= self.app.length_ms:
+            return
+
+        def whole() -> None:
+            self.world.advance(self.loop.now_ms)
+            action()
+            self._settle()
+
+        self.loop.at(at_ms, whole, rank=rank)
+
+    def _settle(self) -> None:
+        due = self.world.settle()
+        self._recorder.see(self.loop.now_ms, self.world.seen())
+        self._settled += 1
+        mark = self._settled
+        if due is None or due >= self.app.length_ms:
+            return
+
+        def caught_up() -> None:
+            # Whatever happened since has planned its own.
+            if mark == self._settled:
+                self.world.advance(self.loop.now_ms)
+                self._settle()
+
+        self.loop.at(due, caught_up, rank=-1)
+
+    # -- clients -------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        for client in self.app.clients.values():
+            if client.starts:
+                self._enter(client)
+        self.open()
+        if self.app.caught_up:
+            self.world.fill()
+        self._settle()
+
+    def _happen(self, event: Event) -> None:
+        now = self.loop.now_ms
+        if event.kind == "brokerLag":
+            self.world.factor = event.factor
+            self.plan(now + event.for_ms, self._brokers_recover)
+        for place, name in enumerate(event.clients):
+            if event.kind in {"join", "scaleOut"}:
+                self._join(name)
+            elif event.kind == "rollingRestart":
+                self.plan(
+                    now + place * event.every_ms,
+                    lambda name=name: self._go(name, event),  # type: ignore[misc]  # a default binds it
+                )
+            else:
+                self._go(name, event)
+
+    def _brokers_recover(self) -> None:
+        self.world.factor = 1.0
+
+    def _join(self, name: str) -> None:
+        if name not in self.world.up:
+            self._enter(self.app.clients[name])
+            self.came(self.world.up[name])
+
+    def _enter(self, client: Client) -> None:
+        self._started[client.name] += 1
+        consumers = tuple(
+            f"{client.name}-{self._started[client.name]}-{thread}"
+            for thread in range(client.threads)
+        )
+        before = self._down.pop(client.name, None)
+        made = Instance(client, before.process if before else client.process, consumers)
+        if before:
+            made.disk = before.disk
+            self.keep_for_a_while(made, list(made.disk))
+        self.world.enter(made)
+        self._recorder.up(self.loop.now_ms, client.name)
+
+    def _go(self, name: str, event: Event) -> None:
+        gone = self.world.up.pop(name, None)
+        if gone is None:
+            return
+        now = self.loop.now_ms
+        self._recorder.down(now, name)
+        gone.closed = {}  # nobody cleans up where nothing runs
+        if not event.disk:
+            gone.disk = {}
+            self._lost_disks += 1
+            # Streams draws another id where it finds none on its disk.
+            gone.process = ProcessId(1, self._lost_disks)
+        self._down[name] = gone
+        if event.kind == "leave" or event.leaves:
+            self.lost(name, gone.consumers, "left")
+        else:
+            missed = now + self._session_timeout_ms
+            self.missing |= dict.fromkeys(gone.consumers, (missed, name))
+            self.plan(missed, self._miss, rank=-1)
+        if event.back_ms is not None:
+            self.plan(now + event.back_ms, lambda: self._join(name))
+
+    def _miss(self) -> None:
+        now = self.loop.now_ms
+        over: dict[str, list[str]] = {}
+        for consumer, (due, name) in list(self.missing.items()):
+            if due <= now:
+                del self.missing[consumer]
+                over.setdefault(name, []).append(consumer)
+        for name, consumers in over.items():
+            self.lost(name, consumers, "was missed")
+
+    def keep_for_a_while(self, instance: Instance, tasks: list[TaskId]) -> None:
+        """State of tasks that a client gave up goes after the cleanup delay."""
+        now = self.loop.now_ms
+        instance.closed |= dict.fromkeys(tasks, now)
+
+        def clean() -> None:
+            for task in tasks:
+                if instance.closed.get(task) == now:
+                    del instance.closed[task], instance.disk[task]
+
+        if tasks:
+            self.plan(now + self.app.runtime.state_cleanup_delay_ms, clean)

@@ -1,0 +1,209 @@
+"""Streams groups (KIP-1071) over time: small histories whose every number is worked out by hand."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Any
+
+import pytest
+
+from partage.errors import InvalidProblemError, UnknownStrategyError
+from partage.simulation.streams import Cell, Measures, Played, cells, played_cell, read
+
+MB = 1_000_000
+
+
+def _app(**changes: Any) -> dict[str, Any]:
+    """Two clients, four tasks of 6,000,000 records of 100 bytes, 10 MB a second to restore."""
+    return {
+        "name": "counts",
+        "seconds": 3600,
+        "subtopologies": [{"sources": {"lines": 4}, "stores": {"words": {"records": 6_000_000}}}],
+        "clients": {
+            "a": {"restoreBytesPerSecond": 10 * MB},
+            "b": {"restoreBytesPerSecond": 10 * MB},
+        },
+        **changes,
+    }
+
+
+def _play(app: dict[str, Any], **config: str) -> tuple[Played, Measures]:
+    named = tuple((key.replace("_", "."), value) for key, value in config.items())
+    return played_cell(read(app), Cell("server-sticky", named))
+
+
+def _life(played: Played, task: str) -> list[tuple[str, str, int, int]]:
+    spans = [one for one in played.spans if str(one.task) == task]
+    spans.sort(key=lambda one: (one.from_ms, one.client))
+    return [(one.client, one.kind, one.from_ms, one.to_ms) for one in spans]
+
+
+def test_a_task_moves_with_two_heartbeats_and_nothing_is_warmed_up() -> None:
+    """A client joins at 601 s: a hears of it at 605 s and lets go, b's heartbeat at 606 s takes over."""
+    app = _app(
+        clients={"a": {"restoreBytesPerSecond": 10 * MB}, "b": {"restoreBytesPerSecond": 10 * MB}},
+        events=[{"at": 601, "do": "join", "client": "b"}],
+    )
+    played, measures = _play(app)
+    assert [(one.causes, one.at_ms) for one in played.rebalances] == [
+        (("start",), 0), (("b joined",), 601_000),
+    ]  # fmt: skip
+    assert [str(task) for task in played.rebalances[1].withheld] == ["0_2", "0_3"]
+    # b restores both at once: 1,200 MB at 10 MB/s.
+    assert _life(played, "0_2") == [
+        ("a", "running", 0, 605_000),
+        ("b", "restoring", 606_000, 726_000),
+        ("b", "running", 726_000, 3_600_000),
+    ]
+    # Those that stay never stop: there is no rebalance that everybody joins.
+    assert _life(played, "0_0") == [("a", "running", 0, 3_600_000)]
+    assert measures.unavailable_seconds == {"0_0": 0, "0_1": 0, "0_2": 121, "0_3": 121}
+    assert (measures.rebalances, measures.probing) == (1, 0)
+
+
+def test_a_client_that_comes_back_empty_gets_tasks_before_it_has_their_state() -> None:
+    """Where high availability warms up and loses 51 s with a standby, a streams group loses 170 s."""
+    crash = {"at": 600, "do": "crash", "client": "b", "disk": False, "backSeconds": 120}
+    played, measures = _play(_app(events=[crash]), num_standby_replicas="1")
+    # Missed at 645 s, and a hears of it at 650 s; what it has as standbys first it runs at once.
+    assert ("a", "running", 650_000, 725_000) in _life(played, "0_3")
+    # b is back at 720 s. From 725 s it restores two actives, and its standbys wait for them.
+    assert ("b", "restoring", 725_000, 845_000) in _life(played, "0_3")
+    assert measures.unavailable_seconds["0_3"] == 50 + 120
+    assert measures.worst_unavailable == 170
+
+
+def test_a_standby_becomes_active_where_it_is() -> None:
+    """A crash costs the session timeout and the wait for a heartbeat, nothing is restored."""
+    crash = {"at": 602, "do": "crash", "client": "b"}
+    played, measures = _play(_app(events=[crash]), num_standby_replicas="1")
+    # Missed at 647 s; a's heartbeats come every five seconds.
+    mine = [task for task, away in measures.unavailable_seconds.items() if away]
+    assert {measures.unavailable_seconds[task] for task in mine} == {48.0}
+    assert len(mine) == 2
+    assert measures.restored_bytes == 0
+    assert _life(played, mine[0])[:3] == [
+        ("a", "standby", 0, 650_000),
+        ("b", "running", 0, 602_000),
+        ("a", "running", 650_000, 3_600_000),
+    ]
+
+
+def test_the_dead_member_keeps_its_tasks_until_it_is_missed() -> None:
+    """A client is back after 10 s as a new member; its old one still has the tasks for 35 s more."""
+    crash = {"at": 600, "do": "crash", "client": "b", "backSeconds": 10}
+    played, measures = _play(_app(events=[crash]))
+    assert [one.causes for one in played.rebalances] == [
+        ("start",), ("b joined",), ("b was missed",),
+    ]  # fmt: skip
+    # Missed at 645 s. a's heartbeat is at 650 s, as is that of b's new member, which began at 610 s.
+    assert measures.worst_unavailable == pytest.approx(50, abs=5)
+
+
+def test_targets_are_apart_by_the_assignment_interval() -> None:
+    """Three clients join within a second; they make two targets, one second apart."""
+    clients = {name: {} for name in "abcd"}
+    events = [{"at": 600 + 0.2 * i, "do": "join", "client": one} for i, one in enumerate("bcd")]
+    played, _ = _play(_app(clients=clients, events=events))
+    assert [(one.at_ms, one.causes) for one in played.rebalances[1:]] == [
+        (600_000, ("b joined",)), (601_000, ("c joined", "d joined")),
+    ]  # fmt: skip
+
+
+def test_an_empty_group_waits_for_more_members() -> None:
+    """The first one after everybody has gone waits for three seconds, the group's setting."""
+    events = [
+        {"at": 100, "do": "leave", "client": "a", "backSeconds": 100},
+        {"at": 100, "do": "leave", "client": "b", "backSeconds": 101},
+    ]
+    played, _ = _play(_app(events=events))
+    assert played.rebalances[-1].at_ms == 203_000
+    assert played.rebalances[-1].causes == ("a joined", "b joined")
+
+
+def test_threads_are_members() -> None:
+    """A client with three threads gets three quarters of the tasks."""
+    app = _app(clients={"a": {"threads": 3}, "b": {}})
+    played, _ = _play(app)
+    assert {name: len(tasks) for name, tasks in played.rebalances[0].active.items()} == {
+        "a": 3, "b": 1,
+    }  # fmt: skip
+
+
+def test_it_stands_beside_the_others_by_any_of_its_names() -> None:
+    """Short name, full name and Java class are one; a misspelt one is told what there is."""
+    names = [
+        "server-sticky",
+        "streams:server-sticky",
+        "org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor",
+    ]
+    assert cells(names, {}) == [Cell("streams:server-sticky")]
+    with pytest.raises(UnknownStrategyError, match="did you mean streams:server-sticky"):
+        cells(["streams:server-stiky"], {})
+
+
+def test_its_times_are_read_and_checked() -> None:
+    """The group's own settings by Kafka's names; a delay may be 0, an interval of heartbeats not."""
+    assert read(_app(settings={"streams.initial.rebalance.delay.ms": 0})).runtime == read(
+        _app(settings={"streams.initial.rebalance.delay.ms": "0"})
+    ).runtime  # fmt: skip
+    with pytest.raises(InvalidProblemError) as told:
+        read(_app(settings={"streams.heartbeat.interval.ms": 0}))
+    assert told.value.path == "settings.streams.heartbeat.interval.ms"
+
+
+def _random_app(seed: int) -> dict[str, Any]:
+    draw = random.Random(seed)
+    names = [f"c{i}" for i in range(draw.randint(1, 5))]
+    clients = {
+        one: {"threads": draw.randint(1, 3), "restoreBytesPerSecond": 5 * MB} for one in names
+    }
+    events: list[dict[str, Any]] = []
+    for _ in range(draw.randint(0, 8)):
+        what = draw.choice(["leave", "crash"])
+        one = {"at": draw.uniform(1, 1500), "do": what, "client": draw.choice(names)}
+        if draw.random() < 0.8:
+            one["backSeconds"] = draw.uniform(1, 200)
+        if what == "crash":
+            one["disk"] = draw.random() < 0.5
+        events.append(one)
+    return _app(
+        clients=clients,
+        events=events,
+        subtopologies=[
+            {"sources": {"lines": draw.randint(1, 7)}, "stores": {"words": {"records": 100_000}}},
+            {"sources": {"ticks": draw.randint(1, 5)}},
+        ],
+        settings={"num.standby.replicas": draw.randint(0, 2)},
+    )
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_comes_and_goes(seed: int) -> None:
+    """A task runs once at a time, no client has two copies, and an hour's calm ends with its target."""
+    app = _random_app(seed)
+    played, measures = _play(app)
+    roles: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    active: dict[str, list[tuple[int, int]]] = {}
+    for span in played.spans:
+        key = (span.client, str(span.task))
+        roles.setdefault(key, []).append((span.from_ms, span.to_ms))
+        if span.kind in {"running", "restoring"}:
+            active.setdefault(str(span.task), []).append((span.from_ms, span.to_ms))
+    for times in (*roles.values(), *active.values()):
+        times.sort()
+        assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(times))
+    last = played.rebalances[-1]
+    up = {name for name, times in played.present.items() if times[-1][1] == played.length_ms}
+    if not up:
+        return
+    assert last.at_ms < 2_000_000
+    assert sorted(task for tasks in last.active.values() for task in tasks) == sorted(played.tasks)
+    at_end = {
+        (span.client, span.task): span.kind for span in played.spans if span.to_ms == 3_600_000
+    }
+    target = {(name, task): "running" for name in up for task in last.active[name]}
+    target |= {(name, task): "standby" for name in up for task in last.standby[name]}
+    assert at_end == target
+    assert measures.probing == 0
