@@ -36,7 +36,8 @@ def test_agreement_with_the_record(replayed) -> None:
             if d["strategy"] in ("range", "roundrobin")}  # fmt: skip
     assert set(told) == {("inventory-sync", 9), ("mailer.alerts", 5)}
     assert "lacked the rack of broker 2" in told["inventory-sync", 9]
-    assert found["by_protocol"]["classic"] == {"counted": 300, "agreed": 294}
+    assert found["by_protocol"]["classic"] == {"counted": 317, "agreed": 311}
+    assert found["by_strategy"]["streams:high-availability"] == {"counted": 17, "agreed": 17}
     assert found["by_protocol"]["consumer"]["agreed"] >= 144
     assert found["by_protocol"]["share"] == {"counted": 40, "agreed": 39}
     assert all(d["why"] for d in found["disagreements"])
@@ -73,6 +74,9 @@ def test_rebalances_are_those_of_the_recording(replayed) -> None:
     assert protocols == {"classic": 479, "consumer": 155, "share": 40, "streams": 14}
     assert sum(r["stopped_high_ms"] is not None for r in rows) > 200
     assert all(r["disagreement"] for r in rows if r["agrees"] is False)
+    assumed = {r["group"]: r["assumed"] for r in rows if r["assumed"]}
+    assert set(assumed) == {"views-join"}
+    assert "lags (not in the log)" in assumed["views-join"]
 
 
 def test_no_group_is_lost(replayed) -> None:

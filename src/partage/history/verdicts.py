@@ -23,7 +23,10 @@ from partage.history.dialects import judges
 from partage.history.neighbours import clusters_near
 from partage.history.ownership import assigned_pairs
 from partage.history.problems import all_java, group_as_sent, why_not
+from partage.history.records import CONSUMER
+from partage.history.stream_rounds import STREAM
 from partage.history.stream_targets import ByRole, decided_tasks, recorded_tasks
+from partage.history.stream_verdicts import stream_verdict
 from partage.javaorder import DEFAULT_TABLE
 from partage.model import Cluster, Group, Problem
 from partage.streams.kip1071_sticky import ServerSticky
@@ -46,12 +49,14 @@ class Verdict:
         judged_by: the strategy or dialect that was asked; None if none was.
         counts: whether it says something of this library: the members are Java clients or the
             coordinator decided, and the strategy is exact.
+        assumed: what was taken for granted because the log does not tell it.
     """
 
     agrees: bool | None = None
     why: str | None = None
     judged_by: str | None = None
     counts: bool = False
+    assumed: str | None = None
 
 
 def verdict(found: Generation, clusters: ClusterHistory) -> Verdict:
@@ -68,6 +73,8 @@ def verdict(found: Generation, clusters: ClusterHistory) -> Verdict:
     if found.protocol != "classic":
         return _of_target(found, clusters)
     state = found.first
+    if state.protocol_type == CONSUMER and state.strategy == STREAM:
+        return _of_streams(found, clusters)
     reason = why_not(state)
     if reason is not None:
         return Verdict(why=reason)
@@ -94,6 +101,14 @@ def _judged(found: Generation, strategy: Strategy, clusters: ClusterHistory) -> 
     before = found.previous.last if found.previous is not None else None
     why = explain(found.first, clusters, at, decide, before)
     return Verdict(agrees=False, why=why or UNEXPLAINED, judged_by=strategy.name)
+
+
+def _of_streams(found: Generation, clusters: ClusterHistory) -> Verdict:
+    """A plan of tasks by the leader of a Kafka Streams application."""
+    said = stream_verdict(found, clusters)
+    why = said.why or (UNEXPLAINED if said.agrees is False else None)
+    counts = said.exact and all_java(found.first)
+    return Verdict(said.agrees, why, said.judged_by, counts, said.assumed)
 
 
 def _taken_over(found: Generation) -> Verdict:

@@ -119,6 +119,7 @@ def _said(scene: Scene, found: Verdict, world: World) -> dict[str, Any]:
         "agrees": found.agrees,
         "judged_by": found.judged_by,
         "disagreement": found.why if found.agrees is False else None,
+        "assumed": found.assumed,
     }
     if scene.replayable:
         length_ms = world.costs(scene).length_ms

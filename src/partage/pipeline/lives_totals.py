@@ -7,6 +7,7 @@ from typing import Any
 
 from partage.groups import registry
 from partage.history.classic import Generation
+from partage.history.stream_rounds import STREAM
 from partage.history.verdicts import Verdict
 from partage.simulation.lived import Lived
 from partage.statuses import FAILED, FROM_RECORD, NOT_YET
@@ -77,6 +78,8 @@ class LivesTotals:
         if said.agrees is None:
             return
         claimed = found.first.strategy or found.protocol
+        if claimed == STREAM and said.judged_by is not None:
+            claimed = said.judged_by  # the protocol of Streams' leaders names no assignor
         foreign = said.judged_by not in (None, claimed)
         name = str(said.judged_by) if foreign else claimed
         # A plan that was taken over in a migration is judged by where it comes from: no dialect.

@@ -117,6 +117,7 @@ COLUMNS: dict[str, tuple[_Column, ...]] = {
         ("agrees", "bool?", "the record is what the claimed strategy decides; null: not judged"),
         ("judged_by", "string?", "the strategy or dialect that was asked"),
         ("disagreement", "string?", "why the record differs from its plan, or unexplained"),
+        ("assumed", "string?", "what the verdict takes for granted: the log does not tell it"),
     ),
     "members": (
         _RUN,

@@ -1,0 +1,177 @@
+"""A recorded generation of a classic Kafka Streams group: what its leader read, what it wrote.
+
+The topology is in no record, but it shows: an assignment names the task of each partition, active
+and standby, and of each end point all partitions that its tasks read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from partage.errors import WireFormatError
+from partage.history.ownership import assigned_pairs
+from partage.history.records import ClassicState, MemberState
+from partage.streams.ids import ProcessId, TaskId
+from partage.streams.layout import TopicPartition
+from partage.streams.members import StreamsMember
+from partage.streams.topology import Subtopology, Topology
+from partage.streams.user_data import member_of
+from partage.wire.streams.assignment_bytes import decode_assignment_info
+from partage.wire.streams.assignment_info import AssignmentInfo
+from partage.wire.streams.subscription_bytes import decode_subscription_info
+
+__all__ = ["STREAM", "Shown", "StreamRound", "shown", "stream_round"]
+
+#: The protocol name of Kafka Streams' assignor (``StreamsPartitionAssignor.name``).
+STREAM = "stream"
+#: A sub-topology: its number, and its topology's name if it has one.
+SubtopologyKey = tuple[int, "str | None"]
+
+
+@dataclass(frozen=True)
+class StreamRound:
+    """One rebalance of a Streams application as its group's record has it.
+
+    Attributes:
+        members: as the leader saw them, in stored order.
+        leader: the client whose consumer led; None where the record names no leader.
+        partitions: that each consumer was given, sorted as in the record.
+        infos: what came with them; a consumer that got no bytes is missing.
+    """
+
+    members: tuple[StreamsMember, ...]
+    leader: ProcessId | None
+    partitions: Mapping[str, tuple[TopicPartition, ...]]
+    infos: Mapping[str, AssignmentInfo]
+
+    def tasks_read(self) -> Iterator[tuple[TaskId, TopicPartition]]:
+        """Partitions with the task that the record says reads them; may repeat.
+
+        Raises:
+            WireFormatError: a consumer has not as many tasks as partitions.
+        """
+        for name, info in self.infos.items():
+            for partition, task in info.task_of(self.partitions[name]):
+                yield TaskId(*task), partition
+            for task, own in info.standby_tasks().items():
+                for partition in own:
+                    yield TaskId(*task), partition
+
+    def copies(self) -> Counter[TaskId]:
+        """Standby copies of each task, those kept until a task is given up among them."""
+        return Counter(TaskId(*task) for info in self.infos.values() for task in info.standby)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What records show of a topology.
+
+    Attributes:
+        sources: topics that each sub-topology reads.
+        stateful: sub-topologies some task of which has a changelog.
+        counts: topic -> the least number of partitions that it must have had.
+        ends: offsets up to which each stateful task's changelogs are known to have reached.
+        unread: topics that somebody owns a partition of, and that no task shown reads.
+    """
+
+    sources: Mapping[SubtopologyKey, frozenset[str]]
+    stateful: frozenset[SubtopologyKey]
+    counts: Mapping[str, int]
+    ends: Mapping[TaskId, int]
+    unread: frozenset[str] = frozenset()
+
+    def topology(self, stateful: Iterable[SubtopologyKey]) -> Topology:
+        """The topology as far as task assignors look at it, one changelog a sub-topology.
+
+        Raises:
+            InvalidTopologyError: two sub-topologies read one topic.
+        """
+        with_state = set(stateful)
+        return Topology(
+            Subtopology(
+                key[0],
+                tuple(sorted(topics)),
+                changelogs=(changelog(key),) if key in with_state else (),
+                topology=key[1],
+            )
+            for key, topics in self.sources.items()
+        )
+
+
+def changelog(key: SubtopologyKey) -> str:
+    """A name for all changelogs of a sub-topology; a space is in no topic's name.
+
+    >>> changelog((0, None))
+    'changelogs of 0 '
+    """
+    return f"changelogs of {key[0]} {key[1] or ''}"
+
+
+def stream_round(state: ClassicState) -> StreamRound:
+    """Decode a generation whose strategy is `STREAM`.
+
+    Args:
+        state: of protocol type ``consumer``.
+
+    Raises:
+        WireFormatError: a subscription or assignment, or the user data in it, cannot be read.
+        InvalidProblemError: an end point is none.
+    """
+    members = tuple(_member(one) for one in state.members)
+    leaders = [one.process for one in members if one.id == state.leader]
+    partitions, infos = {}, {}
+    for one in state.members:
+        partitions[one.id] = tuple(assigned_pairs(one))
+        if one.assignment_user_data is not None:
+            infos[one.id] = decode_assignment_info(one.assignment_user_data)
+    return StreamRound(members, leaders[0] if leaders else None, partitions, infos)
+
+
+def _member(one: MemberState) -> StreamsMember:
+    sent = one.subscription
+    said = None if sent is None or one.damage is not None else sent.user_data
+    if sent is None or said is None:
+        what = one.damage or "no user data: it is no member of a Streams application"
+        raise WireFormatError(f"member {one.id}: {what}", offset=0, field="subscription", version=0)
+    return member_of(
+        one.id,
+        decode_subscription_info(said),
+        owned=[(topic, p) for topic, numbers in sent.owned for p in numbers],
+        rack=sent.rack,
+    )
+
+
+def shown(rounds: Iterable[StreamRound]) -> Shown:
+    """What rounds show together, the newest first: an older one adds what it does not contradict.
+
+    Raises:
+        WireFormatError: a consumer has not as many tasks as partitions.
+    """
+    reader: dict[tuple[str, str | None], SubtopologyKey] = {}
+    counts: dict[str, int] = {}
+    ends: dict[TaskId, int] = {}
+    stateful: set[SubtopologyKey] = set()
+    owned: set[TopicPartition] = set()
+    for one in rounds:
+        for task, (topic, number) in one.tasks_read():
+            reader.setdefault((topic, task.topology), (task.subtopology, task.topology))
+            counts[topic] = max(counts.get(topic, 0), number + 1)
+        stateful |= {(task.subtopology, task.topology) for task in one.copies()}
+        for member in one.members:
+            for task, total in member.offset_sums.items():
+                stateful.add((task.subtopology, task.topology))
+                ends[task] = max(ends.get(task, 0), total)
+        owned |= {pair for member in one.members for pair in member.owned}
+        for info in one.infos.values():
+            owned |= {p for own in info.hosts.to_dict().values() for p in own}
+    for topic, number in owned:
+        if topic in counts:
+            counts[topic] = max(counts[topic], number + 1)
+    sources: dict[SubtopologyKey, set[str]] = {}
+    for (topic, _), key in reader.items():
+        sources.setdefault(key, set()).add(topic)
+    known = {key: frozenset(topics) for key, topics in sources.items()}
+    unread = frozenset(topic for topic, _ in owned if topic not in counts)
+    return Shown(known, frozenset(stateful & known.keys()), counts, ends, unread)
