@@ -43,6 +43,7 @@ _OURS = {
     "failover": "partage.groups.failover:Failover",
     "optimal": "partage.groups.optimal:Optimal",
     "faust": "partage.groups.faust:Faust",
+    "faust:copartitioned": "partage.groups.faust:FaustCopartitioned",
     "kafka-python:range": f"{_DIALECTS}.kafka_python_range:KafkaPythonRange",
     "kafka-python:roundrobin": f"{_DIALECTS}.kafka_python_roundrobin:KafkaPythonRoundRobin",
     "kafka-python:sticky": f"{_DIALECTS}.kafka_python_sticky:KafkaPythonSticky",

@@ -7,7 +7,8 @@ the document. What both share: what members say (`members.py`), which topics go 
 
 from __future__ import annotations
 
+from partage.groups.faust.copartitioned import FaustCopartitioned
 from partage.groups.faust.plan import FaustPlan
 from partage.groups.faust.strategy import Faust
 
-__all__ = ["Faust", "FaustPlan"]
+__all__ = ["Faust", "FaustCopartitioned", "FaustPlan"]
