@@ -14,6 +14,7 @@ from partage.simulation.streams.played import Played, Rebalanced, Span
 from partage.simulation.streams.playing import play
 from partage.simulation.streams.reading import read
 from partage.simulation.streams.sweeping import Cell, cells, played_cell
+from partage.simulation.streams.told import Told
 
 __all__ = [
     "Application",
@@ -26,6 +27,7 @@ __all__ = [
     "Runtime",
     "Span",
     "State",
+    "Told",
     "cells",
     "measured",
     "play",

@@ -74,6 +74,7 @@ class World:
         self._ends = {
             task: float(application.state_of(task).records) for task in self._layout.changelogs_of
         }
+        self._restoring: set[tuple[str, TaskId]] = set()
         self._crossing: dict[tuple[TaskId, str | None], tuple[float, float]] = {}
 
     # -- time ----------------------------------------------------------------------------------
@@ -206,15 +207,17 @@ class World:
                 copy.position, copy.lag = self._ends[task], 0.0
 
     def tell(self, told: Told) -> None:
-        """Take over ends and lags that were seen; what has some to restore does not run."""
+        """Take over ends and lags that were seen; what is said to restore does not run."""
         self._ends |= told.ends
+        self._restoring = {one for one, lag in told.lags.items() if lag >= 0}
         for instance in self.up.values():
             for task, copy in instance.disk.items():
                 lag = told.lags.get((instance.name, task))
                 if lag is not None:
                     copy.position = self._ends[task] - max(lag, 0)
                 self._measure(task, copy)
-                if copy.behind and self.running.get(task) is instance:
+                unfinished = (instance.name, task) in self._restoring
+                if unfinished and self.running.get(task) is instance:
                     del self.running[task]
 
     # -- what is seen --------------------------------------------------------------------------
@@ -251,6 +254,7 @@ class World:
             its = instance.active.get(task, instance.standby.get(task, instance.consumers[0]))
             if its == consumer:
                 restored = task in instance.active and not copy.behind
+                restored = restored and (instance.name, task) not in self._restoring
                 sums[task] = LATEST_OFFSET if restored else math.floor(copy.position)
         return sums
 

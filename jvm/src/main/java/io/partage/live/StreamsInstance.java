@@ -1,7 +1,6 @@
 package io.partage.live;
 
 import java.io.BufferedReader;
-import java.io.IOException;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
@@ -16,6 +15,7 @@ import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
+import org.apache.kafka.streams.Topology;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.processor.StandbyUpdateListener;
 import org.apache.kafka.streams.processor.StateRestoreListener;
@@ -25,8 +25,8 @@ import org.apache.kafka.streams.state.KeyValueStore;
 
 /**
  * One instance of a real Streams application, as the truth for the simulation: what its leader saw
- * and decided goes line by line to a file (LeaderLog). It ends with its stdin, without a word to
- * the group; one that shall crash is killed.
+ * and decided goes line by line to a file (LeaderLog). It says that it is ready, starts with a line
+ * on its stdin, and ends with it; one that shall crash is killed.
  *
  * <p>Arguments: log file, milliseconds to wait after every restored batch, then settings KEY=VALUE.
  * The topology: sub-topology 0 counts what is in "lines" (store "words"), 1 passes on "ticks"
@@ -47,16 +47,24 @@ public final class StreamsInstance {
             String[] both = args[i].split("=", 2);
             settings.put(both[0], both[1]);
         }
-        KafkaStreams streams = new KafkaStreams(topology(), new StreamsConfig(settings), new Logging());
+        Topology topology = topology();
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        System.out.println("ready");
+        if (in.readLine() == null) {
+            return;
+        }
+        KafkaStreams streams = new KafkaStreams(topology, new StreamsConfig(settings), new Logging());
         streams.setGlobalStateRestoreListener(new Slowly(pause));
         streams.setStandbyUpdateListener(new Slowly(pause));
         streams.setStateListener((now, before) -> System.out.println(now));
         streams.start();
-        waitForTheEnd();
+        while (in.readLine() != null) {
+            // Nothing more is said, only the end counts.
+        }
         streams.close(Duration.ofSeconds(20));
     }
 
-    private static org.apache.kafka.streams.Topology topology() {
+    private static Topology topology() {
         StreamsBuilder builder = new StreamsBuilder();
         builder.<String, String>stream("lines").groupByKey().count(store("words"));
         builder.<String, String>stream("ticks").mapValues(value -> value + "!").to("out");
@@ -67,13 +75,6 @@ public final class StreamsInstance {
     /** Without a cache every record in is one record in the changelog. */
     private static Materialized<String, Long, KeyValueStore<Bytes, byte[]>> store(String name) {
         return Materialized.<String, Long, KeyValueStore<Bytes, byte[]>>as(name).withCachingDisabled();
-    }
-
-    private static void waitForTheEnd() throws IOException {
-        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        while (in.readLine() != null) {
-            // Nothing is said, only the end counts.
-        }
     }
 
     /** Consumers whose leader writes down what it is told and what it answers. */

@@ -1,0 +1,129 @@
+"""A recording of `tests/streams_live.py` as the simulation takes it, and what it must answer."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, field
+from typing import Any
+
+from partage.simulation.streams import Application, Told, read
+from partage.streams import HighAvailability, ProcessId, TaskId, TaskPlan, TaskProblem
+from partage.wire.streams.assignment_bytes import decode_assignment_info
+from partage.wire.streams.subscription_bytes import decode_subscription_info
+
+#: By client: tasks, as text.
+Rows = dict[str, list[str]]
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A rebalance as the leader had it: what it was told of each client, and its plan."""
+
+    active: Rows
+    standby: Rows
+    probing: bool
+    withheld: list[str]
+    had: Rows
+    had_standby: Rows
+    lags: dict[str, dict[str, int]]
+
+
+def application(recording: dict[str, Any]) -> Application:
+    """The application with the events of the recording; the first to join is there at once."""
+    name = recording["name"]
+    processes = {client: process for process, client in _clients(recording).items()}
+    first, *events = recording["events"]
+    assert (first["at"], first["do"]) == (0.0, "join")
+    return read(
+        {
+            "name": name,
+            "seconds": recording["seconds"],
+            "subtopologies": [
+                {"sources": {"lines": 4}, "stores": {"words": {}}},
+                {"sources": {"ticks": 2}, "sinks": ["out"]},
+                {"sources": {"moves": 2}, "sinks": [f"{name}-places-repartition"]},
+                {"sources": {f"{name}-places-repartition": None}, "stores": {"places": {}}},
+            ],
+            "clients": {
+                client: {"threads": threads, "process": processes[client]}
+                for client, threads in recording["threads"].items()
+            },
+            "settings": recording["settings"],
+            "events": events,
+        }
+    )
+
+
+def told(recording: dict[str, Any]) -> list[Told]:
+    """Lags as the leader had them at each rebalance, and what follows of the ends."""
+    names = _clients(recording)
+    found = []
+    for line in recording["rebalances"]:
+        sums: dict[str, dict[TaskId, int]] = {}
+        for member in line["members"].values():
+            info = decode_subscription_info(base64.b64decode(member["subscription"]))
+            said = info.task_offset_sums.to_dict()
+            mine = sums.setdefault(str(ProcessId.from_bytes(info.process)), {})
+            mine |= {TaskId(*task): total for task, total in said.items()}
+        ends: dict[TaskId, int] = {}
+        lags: dict[tuple[str, TaskId], int] = {}
+        for process, client in line["clients"].items():
+            for text, lag in client["lags"].items():
+                task = TaskId.parse(text)
+                lags[names[process], task] = lag
+                if lag >= 0:
+                    ends[task] = lag + sums[process].get(task, 0)
+        found.append(Told(ends, lags))
+    return found
+
+
+def decided(recording: dict[str, Any]) -> list[Decided]:
+    """What the leader was told and decided, rebalance by rebalance."""
+    names = _clients(recording)
+
+    def rows(line: dict[str, Any], key: str) -> Rows:
+        return {names[process]: sorted(one[key]) for process, one in line["clients"].items()}
+
+    found = []
+    for line in recording["rebalances"]:
+        given = set()
+        for member in line["members"].values():
+            info = decode_assignment_info(base64.b64decode(member["assignment"]))
+            given |= {str(TaskId(*task)) for task in info.active}
+        active = rows(line, "active")
+        found.append(
+            Decided(
+                active,
+                rows(line, "standby"),
+                line["probing"],
+                sorted({task for tasks in active.values() for task in tasks} - given),
+                rows(line, "had"),
+                rows(line, "hadStandby"),
+                {names[process]: dict(one["lags"]) for process, one in line["clients"].items()},
+            )
+        )
+    return found
+
+
+@dataclass
+class Listener:
+    """High availability, with an ear to what it is told."""
+
+    problems: list[TaskProblem] = field(default_factory=list)
+    name: str = HighAvailability.name
+    exact_to: str | None = HighAvailability.exact_to
+
+    def assign(self, problem: TaskProblem) -> TaskPlan:
+        """Kafka's plan; the problem is kept."""
+        self.problems.append(problem)
+        return HighAvailability().assign(problem)
+
+
+def _clients(recording: dict[str, Any]) -> dict[str, str]:
+    """Process id -> client, by the names of its consumers."""
+    found = {}
+    for line in recording["rebalances"]:
+        for name, member in line["members"].items():
+            info = decode_subscription_info(base64.b64decode(member["subscription"]))
+            found[str(ProcessId.from_bytes(info.process))] = name.split("-StreamThread")[0]
+    return found
