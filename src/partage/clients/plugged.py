@@ -115,6 +115,9 @@ def plugged(
     if learnt:
         options = {**options, "weights": None}
     strategy = configured(name, options)
+    if getattr(strategy, "several_owners", False):
+        what = "it gives partitions to several members: share groups have it, in their broker"
+        raise InvalidConfigError("partition_assignment_strategy", what, name)
     if not cooperative and not eager and _keeps_through_rebalances(strategy):
         what = (
             f"{name} keeps partitions through a rebalance, and {client} gives all up before it "

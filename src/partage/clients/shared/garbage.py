@@ -63,6 +63,6 @@ def _wrong(
 ) -> str | None:
     # The group's number in the answer to JoinGroup is that of the generation now made.
     if generation >= 0 and of > generation:
-        return f"claims partitions of generation {of}, and the group is at {generation}"
+        return f"claims partitions of generation {of}, which is yet to come"
     lost = next(((t, p) for t, p in claims if not view.has(t, p)), None)
     return None if lost is None else f"claims {lost[0]}-{lost[1]}, which does not exist"

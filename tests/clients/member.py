@@ -1,0 +1,225 @@
+"""Consumers of one process, started and closed by JSON lines: the Python twin of Member.java.
+
+    python member.py kafka | aiokafka
+
+In: ``{"do": "start", "id": "a", "topics": [...], "assignors": [[name, options], ...], "options": {...}}``,
+``{"do": "close", "id": "a"}``. Out: ``{"id": "a", "event": "assigned" | "revoked" | "read" | "error" |
+"log" | "closed", "at": seconds, ...}``. A name like ``own:range`` is the client's own assignor.
+
+Runs in an environment of tools/clients.sh, which has the client, NumPy and our sources.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import logging
+import os
+import sys
+import threading
+import time
+
+OWN = {
+    "own:range": ("range", "RangePartitionAssignor"),
+    "own:roundrobin": ("roundrobin", "RoundRobinPartitionAssignor"),
+    "own:sticky": ("sticky.sticky_assignor", "StickyPartitionAssignor"),
+    "own:cooperative-sticky": ("cooperative_sticky", "CooperativeStickyAssignor"),
+}
+_lock = threading.Lock()
+
+
+def say(id_, event, **more):
+    line = json.dumps({"id": id_, "event": event, "at": time.time(), **more})
+    with _lock:
+        print(line, flush=True)
+
+
+class Told(logging.Handler):
+    """Warnings of ours as events, so that a test can count them."""
+
+    def emit(self, record):
+        say("", "log", level=record.levelname, what=record.getMessage())
+
+
+def broken():
+    """A strategy that raises, until somebody mends it."""
+    from partage.groups.base import PlainStrategy
+
+    class Broken(PlainStrategy):
+        name = "broken"
+        calls = 0
+
+        def assign(self, problem, memory=None):
+            type(self).calls += 1
+            msg = "this strategy is broken"
+            raise ZeroDivisionError(msg)
+
+    return Broken()
+
+
+def made(client, wanted):
+    """The classes of a consumer's list."""
+    ours = importlib.import_module(
+        "partage.clients.kafka_python" if client == "kafka" else "partage.clients.aiokafka"
+    )
+    out = []
+    for name, options in wanted:
+        if name in OWN:
+            module, attribute = OWN[name]
+            home = importlib.import_module(f"{client}.coordinator.assignors.{module}")
+            out.append(getattr(home, attribute))
+        elif name == "garbage":
+            out.append(garbage(ours.assignor(**options)))
+        elif name == "broken":
+            from partage.groups import registry
+
+            registry._ours.cache_clear()
+            registry._OURS["broken"] = "member_strategies:Broken"
+            sys.modules["member_strategies"] = type("M", (), {"Broken": broken})()
+            out.append(ours.assignor("broken"))
+        else:
+            out.append(ours.assignor(name, **options))
+    return out
+
+
+def garbage(kind):
+    """An assignor whose member sends what nobody can read, in a version from the future."""
+    from partage.wire.consumer_protocol import decode_subscription, encode_subscription
+
+    sent = kind.metadata.__func__
+
+    @classmethod
+    def metadata(cls, topics):
+        said = decode_subscription(sent(cls, topics))
+        junk = b"\x00\x00\x00\x01\x7f\xff\xff\xff" + bytes(range(200))
+        data = encode_subscription(said.topics, user_data=junk, generation=said.generation)
+        future = kind.future if hasattr(kind, "future") else 3
+        return future.to_bytes(2, "big") + data[2:] + b"fields of tomorrow" * (future > 3)
+
+    kind.metadata = metadata
+    return kind
+
+
+def pairs(partitions):
+    return sorted([one.topic, one.partition] for one in partitions)
+
+
+def rows(polled):
+    return [[r.topic, r.partition, r.offset] for batch in polled.values() for r in batch]
+
+
+class Threaded(threading.Thread):
+    """A consumer of kafka-python in a thread of its own."""
+
+    def __init__(self, told):
+        super().__init__(daemon=True)
+        self.told, self.id, self.closing = told, told["id"], threading.Event()
+
+    def run(self):
+        from kafka import ConsumerRebalanceListener, KafkaConsumer
+
+        class Listener(ConsumerRebalanceListener):
+            def on_partitions_revoked(self, revoked):
+                say(told["id"], "revoked", partitions=pairs(revoked))
+
+            def on_partitions_assigned(self, assigned):
+                say(told["id"], "assigned", partitions=pairs(assigned), **where(consumer))
+
+        told = self.told
+        consumer = KafkaConsumer(
+            partition_assignment_strategy=made("kafka", told["assignors"]), **told["options"]
+        )
+        consumer.subscribe(told["topics"], listener=Listener())
+        while not self.closing.is_set():
+            try:
+                # kafka-python 3 joins anew when a poll ends in the middle of a rebalance.
+                got = rows(consumer.poll(timeout_ms=1000))
+                if got:
+                    consumer.commit()
+                    say(self.id, "read", records=got)
+            except Exception as e:
+                say(self.id, "error", what=f"{type(e).__name__}: {e}")
+        consumer.close()
+        say(self.id, "closed")
+
+    def close(self):
+        self.closing.set()
+
+
+def where(consumer):
+    """What the coordinator calls this member, and the generation."""
+    coordinator = consumer._coordinator
+    generation = getattr(coordinator, "_generation", None)
+    owns = pairs(consumer.assignment())
+    if generation is None:
+        return {"generation": coordinator.generation, "member": coordinator.member_id, "owns": owns}
+    return {"generation": generation.generation_id, "member": generation.member_id, "owns": owns}
+
+
+class Tasked:
+    """A consumer of aiokafka as a task of the one event loop."""
+
+    def __init__(self, told, loop):
+        self.told, self.id, self.loop, self.closing = told, told["id"], loop, False
+
+    def start(self):
+        self.done = asyncio.run_coroutine_threadsafe(self.run(), self.loop)
+
+    async def run(self):
+        from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+
+        told = self.told
+
+        class Listener(ConsumerRebalanceListener):
+            async def on_partitions_revoked(self, revoked):
+                say(told["id"], "revoked", partitions=pairs(revoked))
+
+            async def on_partitions_assigned(self, assigned):
+                say(told["id"], "assigned", partitions=pairs(assigned), **where(consumer))
+
+        consumer = AIOKafkaConsumer(
+            partition_assignment_strategy=made("aiokafka", told["assignors"]), **told["options"]
+        )
+        consumer.subscribe(told["topics"], listener=Listener())
+        try:
+            await consumer.start()
+        except Exception as e:
+            say(self.id, "error", what=f"{type(e).__name__}: {e}")
+        while not self.closing:
+            try:
+                got = rows(await consumer.getmany(timeout_ms=100))
+                if got:
+                    await consumer.commit()
+                    say(self.id, "read", records=got)
+            except Exception as e:
+                say(self.id, "error", what=f"{type(e).__name__}: {e}")
+                await asyncio.sleep(0.01)
+        await consumer.stop()
+        say(self.id, "closed")
+
+    def close(self):
+        self.closing = True
+
+
+def main():
+    client = sys.argv[1]
+    logging.getLogger("partage.clients").addHandler(Told())
+    if os.environ.get("PARTAGE_MEMBERS_TALK") == "info":
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    running = {}
+    loop = asyncio.new_event_loop()
+    if client == "aiokafka":
+        threading.Thread(target=loop.run_forever, daemon=True).start()
+    for line in sys.stdin:
+        told = json.loads(line)
+        if told["do"] == "start":
+            one = Tasked(told, loop) if client == "aiokafka" else Threaded(told)
+            running[told["id"]] = one
+            one.start()
+        else:
+            running[told["id"]].close()
+
+
+if __name__ == "__main__":
+    main()

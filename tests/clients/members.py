@@ -1,0 +1,223 @@
+"""Members of living groups, driven by tests: processes of Java, kafka-python and aiokafka.
+
+    with Host("java") as java, Host("kafka-python-3.0.12") as python:
+        a = java.start(group="g", topics=["t"], strategies=["sticky"], bootstrap=...)
+        b = python.start(group="g", ...)
+        settle([a, b])           # each partition has one owner
+        a.owns, a.generation
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import os
+import subprocess
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tests.jvm import ROOT, java, jvm_classpath, skip
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+_SOMETHING_IS_MISSING = 3
+_count = itertools.count()
+KAFKA_PYTHON = ("kafka-python-2.0.2", "kafka-python-2.3.3", "kafka-python-3.0.12")
+AIOKAFKA = ("aiokafka-0.10.0", "aiokafka-0.14.0")
+JAVA_CLASSES = {
+    "range": "org.apache.kafka.clients.consumer.RangeAssignor",
+    "roundrobin": "org.apache.kafka.clients.consumer.RoundRobinAssignor",
+    "sticky": "org.apache.kafka.clients.consumer.StickyAssignor",
+    "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
+    "failover": "io.partage.live.FailoverAssignor",
+}
+
+
+@functools.cache
+def environment(name: str) -> str:
+    """The Python of a client's environment; made on the first call."""
+    done = subprocess.run(
+        [ROOT / "tools" / "clients.sh", name], capture_output=True, text=True, check=False
+    )
+    if done.returncode == _SOMETHING_IS_MISSING:
+        skip(done.stderr.strip().splitlines()[-1])
+    assert done.returncode == 0, f"tools/clients.sh {name} failed:\n{done.stderr}"
+    return str(ROOT / ".tools" / "clients" / name / "bin" / "python")
+
+
+@dataclass(eq=False)
+class One:
+    """A member: what it told so far."""
+
+    host: Host
+    id: str
+    group: str
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+    def take(self, event: dict[str, Any]) -> None:
+        self.events.append(event)
+
+    def _last(self, *kinds: str) -> dict[str, Any]:
+        return next((e for e in reversed(self.events) if e["event"] in kinds), {})
+
+    @property
+    def owns(self) -> set[tuple[str, int]]:
+        """Its partitions now; between revocation and assignment the eager one has none."""
+        last = self._last("assigned", "revoked", "lost", "closed")
+        if last.get("event") != "assigned" and "owns" not in last:
+            return set()
+        gone = {tuple(p) for p in last["partitions"]} if last["event"] != "assigned" else set()
+        return {(t, p) for t, p in last["owns"]} - gone
+
+    @property
+    def generation(self) -> int:
+        return int(self._last("assigned").get("generation", -1))
+
+    @property
+    def member(self) -> str:
+        """Its member id."""
+        return str(self._last("assigned").get("member", ""))
+
+    @property
+    def read(self) -> list[tuple[str, int, int]]:
+        """Records that it read, in order."""
+        return [tuple(r) for e in self.events if e["event"] == "read" for r in e["records"]]
+
+    @property
+    def errors(self) -> list[str]:
+        return [e["what"] for e in self.events if e["event"] == "error"]
+
+    def close(self) -> None:
+        """Leave the group in good order."""
+        self.host.tell({"do": "close", "id": self.id})
+        wait(lambda: any(e["event"] == "closed" for e in self.events), f"{self.id} closes")
+
+
+class Host:
+    """A process with members in it; ended by its id."""
+
+    def __init__(self, client: str) -> None:
+        self.client = client
+        self.members: dict[str, One] = {}
+        self.logs: list[dict[str, Any]] = []
+        if client == "java":
+            command = [java(), "-Xmx160m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+            command += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
+            command += ["-cp", jvm_classpath(), "io.partage.live.Member"]
+        else:
+            kind = "kafka" if client.startswith("kafka-python") else "aiokafka"
+            command = [environment(client), str(ROOT / "tests" / "clients" / "member.py"), kind]
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if not os.environ.get("PARTAGE_MEMBERS_TALK") else None,
+            text=True,
+        )
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def start(
+        self,
+        *,
+        bootstrap: str,
+        group: str,
+        topics: Sequence[str],
+        strategies: Sequence[str | tuple[str, dict[str, Any]]],
+        session: int = 30000,
+        instance: str | None = None,
+        **properties: Any,
+    ) -> One:
+        """A member more; properties by Kafka's names with ``_`` for dots."""
+        one = One(self, f"{self.client}/{next(_count)}", group)
+        self.members[one.id] = one
+        shared: dict[str, Any] = {
+            "bootstrap_servers": bootstrap, "group_id": group, "auto_offset_reset": "earliest",
+            "session_timeout_ms": session, "heartbeat_interval_ms": max(session // 12, 100),
+            "metadata_max_age_ms": 2000, "enable_auto_commit": False,
+            **({"group_instance_id": instance} if instance else {}), **properties,
+        }  # fmt: skip
+        listed = [(s, {}) if isinstance(s, str) else s for s in strategies]
+        told: dict[str, Any] = {"do": "start", "id": one.id, "topics": list(topics)}
+        if self.client == "java":
+            more = {k: v for _, options in listed for k, v in options.items()}
+            values = {k.replace("_", "."): v for k, v in (shared | more).items()}
+            classes = ",".join(JAVA_CLASSES[name] for name, _ in listed)
+            values["partition.assignment.strategy"] = classes
+            told["properties"] = {k: _java(v) for k, v in values.items()}
+        else:
+            told |= {"assignors": listed, "options": shared}
+        self.tell(told)
+        return one
+
+    def tell(self, line: dict[str, Any]) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(line) + "\n")
+        self.process.stdin.flush()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            event = json.loads(line)
+            if event["id"]:
+                self.members[event["id"]].take(event)
+            else:
+                self.logs.append(event)
+
+    def kill(self) -> None:
+        """SIGKILL, by its id."""
+        self.process.kill()
+        self.process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+
+
+def _java(value: Any) -> str:
+    return {True: "true", False: "false"}.get(value, str(value)) if isinstance(value, bool) else str(value)  # fmt: skip
+
+
+def wait(until: Callable[[], bool], what: str, seconds: float = 150.0) -> None:
+    """Look again and again; fail with ``what`` when it takes too long."""
+    end = time.monotonic() + seconds
+    while not until():
+        assert time.monotonic() < end, f"not within {seconds:.0f} s: {what}"
+        time.sleep(0.02)
+
+
+def settle(
+    members: Iterable[One], partitions: Iterable[tuple[str, int]], *, seconds: float = 150.0
+) -> None:
+    """Wait until these members, in one generation, have each partition once between them."""
+    some, wanted = list(members), sorted(partitions)
+
+    def settled() -> bool:
+        have = sorted(p for one in some for p in one.owns)
+        return have == wanted and len({one.generation for one in some}) == 1
+
+    def seen() -> str:
+        return "; ".join(f"{m.id}@{m.generation} {sorted(m.owns)} {m.errors[-1:]}" for m in some)
+
+    end = time.monotonic() + seconds
+    while not settled():
+        assert time.monotonic() < end, f"not settled within {seconds:.0f} s: {seen()}"
+        time.sleep(0.02)
+
+
+def every(topics: dict[str, int]) -> list[tuple[str, int]]:
+    """All partitions of some topics."""
+    return [(topic, p) for topic, count in topics.items() for p in range(count)]

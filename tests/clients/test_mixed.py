@@ -1,0 +1,103 @@
+"""Java, kafka-python and aiokafka in one group on a real broker: one plan, whoever leads."""
+
+from __future__ import annotations
+
+import pytest
+
+from partage.wire.sticky_userdata import encode_sticky_user_data
+from tests.clients.members import AIOKAFKA, KAFKA_PYTHON, every, settle, wait
+from tests.clients.records import written
+
+pytestmark = pytest.mark.jvm
+
+TOPICS = {"mixed-a": 6, "mixed-b": 4}
+NEWEST = (KAFKA_PYTHON[-1], AIOKAFKA[-1])
+
+
+@pytest.fixture(scope="module")
+def topics(broker):
+    for name, count in TOPICS.items():
+        broker.create_topic(name, count)
+    return broker
+
+
+def _as_java_would(broker, group: str) -> dict[str, str]:
+    """Every generation in the log is what Kafka's class decides; answers who led, by generation."""
+    log = written(broker.bootstrap, group)
+    assert log
+    for one in log:
+        assert one.owners() == one.decided(TOPICS), f"generation {one.generation} of {group}"
+    return {one.generation: one.leader for one in log}
+
+
+@pytest.mark.parametrize("leader", ["java", *NEWEST])
+def test_one_plan_whoever_leads(topics, hosts, leader: str) -> None:
+    """range, roundrobin and sticky: in each generation the log has what Java's class decides."""
+    clients = [leader, *(c for c in ("java", *NEWEST) if c != leader)]
+    groups = {f"mixed-{s}-{leader}": s for s in ("range", "roundrobin", "sticky")}
+    members = {
+        group: [_start(hosts(leader), topics, group, strategy)] for group, strategy in groups.items()
+    }
+    for mine in members.values():
+        settle(mine, every(TOPICS))
+    for group, strategy in groups.items():
+        members[group] += [_start(hosts(c), topics, group, strategy) for c in clients[1:]]
+    for group, mine in members.items():
+        settle(mine, every(TOPICS))
+        leaders = _as_java_would(topics, group)
+        assert leaders[max(leaders)] == mine[0].member
+        for one in mine:
+            one.close()
+
+
+def test_stickiness_and_its_bytes_cross_languages(topics, hosts) -> None:
+    """Who leaves a sticky group leaves its own partitions; user data are Java's to the byte."""
+    group = "mixed-stable"
+    mine = [_start(hosts(c), topics, group, "sticky") for c in ("java", *NEWEST)]
+    settle(mine, every(TOPICS))
+    before = {m.id: m.owns for m in mine}
+    mine[0].close()
+    rest = mine[1:]
+    settle(rest, every(TOPICS))
+    assert all(before[m.id] <= m.owns for m in rest)
+    log = written(topics.bootstrap, group)
+    for earlier, later in zip(log, log[1:], strict=False):
+        for member, said in later.subscriptions.items():
+            if member in earlier.assignments and said.generation == earlier.generation:
+                had = earlier.assignments[member].partitions
+                assert said.user_data == encode_sticky_user_data(had, earlier.generation)
+    _as_java_would(topics, group)
+    for one in rest:
+        one.close()
+
+
+@pytest.mark.parametrize("old", ["own:range", "own:roundrobin"])
+@pytest.mark.parametrize("client", NEWEST)
+def test_rolling_upgrade_without_a_stop(topics, hosts, client: str, old: str) -> None:
+    """Old and ours listed, old first: members change one by one, and all partitions stay owned."""
+    group = f"upgrade-{client}-{old.split(':')[1]}"
+    first = [_start(hosts(client), topics, group, old) for _ in range(2)]
+    settle(first, every(TOPICS))
+    both = [old, "sticky"]
+    changed = []
+    for one in first:
+        changed.append(_start(hosts(client), topics, group, *both))
+        one.close()
+        settle([*first[len(changed) :], *changed], every(TOPICS))
+    last = []
+    for one in changed:
+        last.append(_start(hosts(client), topics, group, "sticky"))
+        one.close()
+        settle([*changed[len(last) :], *last], every(TOPICS))
+    log = written(topics.bootstrap, group)
+    assert [log[0].protocol, log[-1].protocol] == [old.removeprefix("own:"), "sticky"]
+    assert log[-1].owners() == log[-1].decided(TOPICS)
+    assert not [e for m in (*first, *changed, *last) for e in m.errors]
+    for one in last:
+        one.close()
+
+
+def _start(host, broker, group: str, *strategies, **more):
+    return host.start(
+        bootstrap=broker.bootstrap, group=group, topics=list(TOPICS), strategies=strategies, **more
+    )

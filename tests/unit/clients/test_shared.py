@@ -1,0 +1,227 @@
+"""The core of the plug-ins: what is sent, decided and remembered, from bytes to bytes."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from unit.clients.groups_of_ours import Live, sent, view
+
+from partage import kernels
+from partage.clients.shared import Consumer, Joined, configured
+from partage.clients.shared.extras import Extras, split, with_extras
+from partage.clients.shared.loads import Loads
+from partage.errors import AssignorFailedError, InvalidConfigError
+from partage.groups import registry
+from partage.groups.base import PlainStrategy
+from partage.wire.consumer_protocol import decode_assignment, encode_subscription
+from partage.wire.sticky_userdata import encode_sticky_user_data
+
+# Faust's members send what only Faust's workers know; share groups are the broker's.
+EAGER = [n for n in registry.contestants() if not n.startswith("faust") and n != "server:simple"]
+
+
+def test_a_subscription_is_what_java_s_consumer_sends() -> None:
+    """Version 3, topics sorted, the generation, the rack; owned partitions under COOPERATIVE only."""
+    one = Consumer(configured("sticky", {}), rack="r1")
+    one.received([("t", 1), ("t", 0)], None, 7)
+    said = sent(one, ["u", "t"])
+    assert (said.version, said.topics, said.generation, said.rack) == (3, ("t", "u"), 7, "r1")
+    assert said.owned == ()
+    assert said.user_data == encode_sticky_user_data([("t", 1), ("t", 0)], 7)
+    keeps = Consumer(configured("cooperative-sticky", {}))
+    keeps.received([("t", 1), ("gone", 0)], None, 7)
+    said = sent(keeps, ["t"], cooperative=True)
+    assert said.owned == (("t", 1),)
+    assert said.user_data == (7).to_bytes(4, "big")
+
+
+@pytest.mark.parametrize("name", EAGER)
+def test_every_strategy_leads_and_hands_out_every_partition(name: str) -> None:
+    """Each of the registry assigns everything to members that give all up before they join."""
+    live = Live(view({"t": 7, "u": 4}))
+    for member in "abc":
+        live.join(member, name)
+    everything = {("t", p) for p in range(7)} | {("u", p) for p in range(4)}
+    for _ in range(3):
+        given = live.rebalance()
+        assert sorted(p for mine in given.values() for p in mine) == sorted(everything)
+    del live.consumers["a"]
+    given = live.rebalance()
+    assert sorted(p for mine in given.values() for p in mine) == sorted(everything)
+
+
+@pytest.mark.parametrize("name", ["sticky", "optimal", "server:uniform"])
+def test_stickiness_survives_giving_everything_up(name: str) -> None:
+    """A rebalance without a reason moves nothing, whoever leads; who leaves leaves its own."""
+    live = Live(view({"t": 12}))
+    for member in "abcd":
+        live.join(member, name)
+    first = live.rebalance()
+    assert live.rebalance(leader="c") == first
+    del live.consumers["b"]
+    after = live.rebalance(leader="d")
+    assert all(first[m] <= after[m] for m in "acd")
+
+
+def test_fail_over_takes_back_or_not_by_option() -> None:
+    """With preemption the higher priority has everything when it comes; without, the incumbent."""
+    for preemption in (True, False):
+        live = Live(view({"t": 3}))
+        live.join("low", "failover", priority=1, preemption=preemption)
+        assert len(live.rebalance()["low"]) == 3
+        live.join("high", "failover", priority=9, preemption=preemption)
+        given = live.rebalance()
+        assert len(given["high" if preemption else "low"]) == 3
+
+
+def test_the_trailer_hides_behind_the_documented_four_bytes() -> None:
+    """A reader of the documented fail-over format sees the priority first, whatever follows."""
+    one = Consumer(configured("failover", {"priority": 5, "preemption": False}))
+    one.received([("t", 0)], None, 3)
+    data = sent(one, ["t"]).user_data
+    assert data[:4] == (5).to_bytes(4, "big")
+    assert split(data)[1].claims == (("t", 0),)
+    plain = Consumer(configured("failover", {"priority": 5}))
+    plain.received([("t", 0)], None, 3)
+    assert sent(plain, ["t"]).user_data == (5).to_bytes(4, "big")
+
+
+def test_no_trailer_makes_a_reader_stumble() -> None:
+    """Cut, lengthened and changed trailers are read, or taken for the strategy's own bytes."""
+    chance = random.Random(3)
+    whole = with_extras(b"own", Extras((("t", 1),), 4, {("t", 1): 2.5}, {("t", 1): 2.0}))
+    for _ in range(5000):
+        data = bytearray(whole[chance.randrange(len(whole)) :])
+        for _ in range(chance.randrange(4)):
+            data[chance.randrange(len(data))] = chance.randrange(256)
+        own, extras = split(bytes(data))
+        assert extras is not None or own == bytes(data)
+
+
+def test_garbage_gets_a_fair_share_and_one_warning() -> None:
+    """Unreadable claims, claims of what is not there and of a time to come hurt nobody."""
+    for junk in (b"\xff" * 40, encode_sticky_user_data([("t", 99)], 1), encode_sticky_user_data([("t", 0)], 2**31 - 1)):
+        live = Live(view({"t": 9}))
+        for member in "abc":
+            live.join(member, "sticky")
+        first = live.rebalance()
+        live.consumers["c"].strategy = _Says(junk)
+        after = live.rebalance()
+        assert {m: len(mine) for m, mine in after.items()} == {"a": 3, "b": 3, "c": 3}
+        assert after["a"] == first["a"]
+        assert after["b"] == first["b"]
+        assert [w for w in live.answer.warnings if w.startswith("c ")] == list(live.answer.warnings)
+        assert len(live.answer.warnings) == 1
+        live.rebalance()
+        assert live.answer.warnings == ()
+
+
+class _Says(PlainStrategy):
+    name = "sticky"
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def subscription_user_data(self, topics, memory=None) -> bytes:
+        return self.data
+
+
+def test_a_subscription_from_the_future_is_read_as_the_newest_known() -> None:
+    """Version 9 with fields of tomorrow: what version 3 has counts, the rest is passed over."""
+    tomorrow = b"\0\x09" + encode_subscription(["t"], rack="r")[2:] + b"fields of tomorrow"
+    one = Consumer(configured("range", {}))
+    answer = one.assign([Joined("new", tomorrow), Joined("old", one.subscription(["t"]))], view({"t": 4}))
+    assert {m: len(decode_assignment(d).partitions) for m, d in answer.sent.items()} == {"new": 2, "old": 2}
+
+
+def test_bytes_that_are_no_subscription_get_nothing_and_a_warning() -> None:
+    """The others go on; a member that cannot be read subscribes to nothing."""
+    one = Consumer(configured("roundrobin", {}))
+    answer = one.assign([Joined("junk", b"\x00"), Joined("good", one.subscription(["t"]))], view({"t": 4}))
+    assert len(decode_assignment(answer.sent["good"]).partitions) == 4
+    assert answer.warnings == ("junk subscribes to nothing, or its subscription is unreadable",)
+
+
+def test_a_strategy_that_raises_is_named_with_group_and_generation() -> None:
+    """Whatever it raises comes out as one kind of error, the cause behind it."""
+
+    class Broken(PlainStrategy):
+        name = "broken"
+
+        def assign(self, problem, memory=None):
+            raise ZeroDivisionError("oh")
+
+    one = Consumer(Broken())
+    with pytest.raises(AssignorFailedError) as caught:
+        one.assign([Joined("a", one.subscription(["t"]))], view({"t": 1}), group="billing", generation=4)
+    assert (caught.value.strategy, caught.value.group, caught.value.generation) == ("broken", "billing", 4)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_nothing_is_compiled_where_heartbeats_wait() -> None:
+    """A leader's plan of a size that would pay for compiling runs interpreted all the same."""
+    ready = {k for k in kernels._all if k.ready}
+    one = Consumer(configured("sticky", {}))
+    topics = {f"t{i}": 400 for i in range(10)}
+    answer = one.assign([Joined(f"c{i}", one.subscription(list(topics))) for i in range(20)], view(topics))
+    assert len(answer.sent) == 20
+    assert {k for k in kernels._all if k.ready} == ready
+
+
+def test_an_assignment_beyond_all_bounds_takes_no_memory() -> None:
+    """A hostile leader's partition 2147483647 is no list of two billion entries."""
+    one = Consumer(configured("sticky", {}))
+    one.received([("t", 2**31 - 1), ("t", 2), ("u", 15_999_999), ("v", 15_999_999)], None, 1)
+    assert len(one.subscription(["t"])) < 100
+
+
+def test_options_say_what_there_is() -> None:
+    """A wrong option names those that the strategy has."""
+    with pytest.raises(InvalidConfigError, match="priority, priority_by_topic, preemption"):
+        configured("failover", {"prio": 1})
+    assert configured("failover", {"priority_by_topic": {"t": 4}}).topic_priority == {"t": 4}
+    assert configured("failover", {"assignment.consumer.priority": 4}).priority == 4
+
+
+def _weighted(members: str) -> Live:
+    live = Live(view({"t": 12}))
+    for member in members:
+        live.consumers[member] = Consumer(configured("optimal", {}), loads=Loads())
+    return live
+
+
+def _hottest(given: dict[str, set[tuple[str, int]]], load: dict[int, float]) -> float:
+    by_member = [sum(load[p] for _, p in mine) for mine in given.values()]
+    return max(by_member) / sum(by_member)
+
+
+def test_learnt_weights_cool_the_hottest_member_and_then_hold_still(capsys) -> None:
+    """On a skewed topic the hottest member's share falls near a third; noise then moves nothing."""
+    load = {p: 1000.0 / (p + 1) ** 1.2 for p in range(12)}
+    chance = random.Random(5)
+    live = _weighted("abc")
+    before = _hottest(live.rebalance(), load)
+    live.measure = lambda _, p: load[p] * chance.uniform(0.9, 1.1)
+    settled = live.rebalance()
+    after = _hottest(settled, load)
+    print(f"hottest member's share: {before:.3f} by counts, {after:.3f} by learnt weights")
+    assert after < before
+    assert after < 0.40  # the heaviest partition alone is 0.386 of all
+    for turn in range(40):
+        # Another leader each time: what is held still travels with the members.
+        assert live.rebalance(leader="abc"[turn % 3]) == settled
+
+
+def test_nobody_can_make_another_s_partitions_heavy() -> None:
+    """A member's word counts for the partitions that it claims."""
+    live = _weighted("ab")
+    live.rebalance()
+    liar = live.consumers["b"]
+    measured = {("t", p): 1e12 for p in range(12) if ("t", p) not in liar.owned}
+    joined = [
+        Joined("a", live.consumers["a"].subscription(["t"])),
+        Joined("b", liar.subscription(["t"], measured=measured)),
+    ]
+    live.consumers["a"].assign(joined, live.view, generation=2)
+    assert live.consumers["a"].loads.weights == {}
