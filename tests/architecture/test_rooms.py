@@ -29,7 +29,7 @@ from architecture.source_tree import (
 BASE = {"errors", "kernels", "javaorder", "javatrees", "model"}
 DECIDING = {"keys", "groups", "streams", "replicas"}
 # The only places where strategies, the judge and the solver meet: the public verbs.
-MEETING = {"deciding", "measuring"}
+MEETING = {"deciding", "measuring", "reassigning"}
 # The words of the published tables, which history writes and the report reads.
 WORDS = {"statuses"}
 PURE = {

@@ -15,6 +15,8 @@ from partage.cli.demo import demo
 from partage.cli.failing import guarded
 from partage.cli.keys import keys
 from partage.cli.owner import owner
+from partage.cli.place import place
+from partage.cli.reassign import reassign
 from partage.cli.replay import replay
 from partage.cli.report import report
 from partage.cli.strategies import strategies
@@ -68,5 +70,7 @@ for _command in (
     keys,
     audit,
     streams,
+    place,
 ):
     app.command()(guarded(_command))
+app.add_typer(reassign, name="reassign")

@@ -1,0 +1,116 @@
+"""`partage place`: where Kafka would put the replicas of a topic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from partage.cli.consoles import name, show, tell, write_json
+
+if TYPE_CHECKING:
+    from partage.model import Broker
+
+__all__ = ["place"]
+
+
+def place(  # noqa: PLR0917 - options have names
+    brokers: Annotated[
+        str,
+        typer.Argument(
+            metavar="BROKERS",
+            help="1:a,2:b,3 (id:rack), a capture's folder, a cluster's JSON, or host:port.",
+        ),
+    ],
+    topic: Annotated[str, typer.Option("--topic", metavar="NAME", help="Its name.")] = "topic",
+    partitions: Annotated[int, typer.Option("--partitions", "-p", metavar="N")] = 1,
+    factor: Annotated[int, typer.Option("--replication-factor", "-r", metavar="N")] = 1,
+    add: Annotated[
+        bool,
+        typer.Option("--add", help="The topic is there: place so many partitions in addition."),
+    ] = False,
+    strategy: Annotated[
+        str,
+        typer.Option("--strategy", "-s", help="striped (KRaft), rack-aware or rack-unaware (3.9)."),
+    ] = "striped",
+    start_index: Annotated[
+        int | None, typer.Option("--start-index", metavar="N", show_default=False)
+    ] = None,
+    start_shift: Annotated[
+        int | None, typer.Option("--start-shift", metavar="N", show_default=False)
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of Java's Random.")] = 0,
+    command_config: Annotated[
+        Path | None,
+        typer.Option("--command-config", show_default=False,
+                     help="A client.properties file, for a running cluster."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="The JSON of kafka-reassign-partitions.")
+    ] = False,
+) -> None:  # fmt: skip
+    """Where Kafka puts the replicas of a new topic, or of partitions that a topic gets.
+
+        partage place 1:a,2:b,3:c --partitions 12 --replication-factor 3
+
+        partage place capture --topic orders --add --partitions 4 --json
+
+    With the seed of a real controller's generator unknown, `striped` is one of its answers; the
+    strategies of 3.9 with a start index are exact.
+    """
+    from partage.replicas import extend
+    from partage.replicas import place as placed
+    from partage.replicas.kafka_json import topic_assignment
+
+    listed, existing = _brokers(brokers, topic if add else None, command_config)
+    chosen: Any = strategy
+    if add:
+        rows = extend(listed, existing, partitions, strategy=chosen, seed=seed)
+    else:
+        rows = placed(
+            listed, partitions=partitions, replication_factor=factor, strategy=chosen,
+            start_index=start_index, start_shift=start_shift, seed=seed,
+        )  # fmt: skip
+    first = len(existing)
+    if as_json:
+        write_json(topic_assignment(topic, rows, first))
+        return
+    racks = {b.id: b.rack for b in listed}
+    for i, row in enumerate(rows.tolist()):
+        where = ", ".join(f"{b} ({racks[b]})" if racks[b] is not None else str(b) for b in row)
+        show(name(f"{topic}-{first + i}: {where}"))
+    held = {b.id: 0 for b in listed}
+    for b in rows.ravel().tolist():
+        held[b] += 1
+    tell(f"replicas a broker: {min(held.values())} to {max(held.values())}")
+
+
+def _brokers(
+    given: str, topic: str | None, config: Path | None
+) -> tuple[list[Broker], list[list[int]]]:
+    """The brokers, and the replicas that the topic has already (if it is asked for)."""
+    from partage.cli.clusters import read_cluster
+    from partage.errors import InvalidConfigError
+    from partage.model import Broker
+
+    words = given.split(",")
+    if all(word.partition(":")[0].isdecimal() for word in words) and not Path(given).exists():
+        if topic is not None:
+            raise InvalidConfigError("--add", "needs a cluster that has the topic", given)
+        pairs = [word.partition(":") for word in words]
+        return [Broker(int(number), rack or None) for number, _, rack in pairs], []
+    cluster = read_cluster(given, command_config=config)
+    if topic is None:
+        return list(cluster.brokers), []
+    if topic not in cluster.topics:
+        raise InvalidConfigError("--topic", "no such topic", topic)
+    at = cluster.topics.index(topic)
+    rows = {
+        int(cluster.number[p]): cluster.ids(
+            cluster.replica[int(cluster.start[p]) : int(cluster.start[p + 1])]
+        )
+        for p in range(cluster.partitions)
+        if cluster.topic[p] == at
+    }
+    return list(cluster.brokers), [rows[number] for number in sorted(rows)]

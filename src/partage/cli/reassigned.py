@@ -1,0 +1,203 @@
+"""What `partage reassign` says and writes."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from partage.cli.consoles import name, show, tell, write_json
+from partage.cli.streams import amount
+from partage.errors import InvalidConfigError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from rich.table import Table
+
+    from partage.reassigning import Reassignment
+
+__all__ = ["Answer", "answer", "show_answer", "write_answer"]
+
+_MOST_BROKERS = 40
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is told (plain data), the batches of partitions, and directories of replicas."""
+
+    told: dict[str, Any]
+    batches: list[list[int]]
+    directory: NDArray[np.int32] | None
+
+
+def answer(
+    found: Reassignment, what: str, *, most: int | None, throttle: int | None
+) -> Answer:
+    """A plan as plain data: figures with bounds, brokers, racks, moves, network, batches."""
+    from partage.replicas.batches import batches, directories
+    from partage.replicas.tables import (
+        batch_rows,
+        broker_rows,
+        move_rows,
+        network_rows,
+        rack_rows,
+    )
+
+    task, moves, verdict = found.task, found.moves, found.verdict
+    split = batches(moves, most=most)
+    brokers = broker_rows(task, found.plan.replica)
+    rows = batch_rows(moves, split, throttle)
+    sized = task.cluster.size is not None
+    told = {
+        "command": what,
+        "partitions": task.cluster.partitions,
+        "unit": "bytes" if sized else "replicas",
+        "before": found.before,
+        "figures": verdict.figures,
+        "bounds": verdict.bounds,
+        "gap": verdict.gap,
+        "optimal": verdict.optimal,
+        "solver": found.plan.solver,
+        "solver_bound": found.plan.solver_bound,
+        "replicas_moved": len(moves.partition),
+        "bytes_moved": int(moves.bytes.sum()) if sized else None,
+        "partitions_changed": sum(map(len, split)),
+        "throttle": throttle,
+        "seconds": sum(row["seconds"] for row in rows) if throttle is not None and sized else None,
+        "brokers": brokers,
+        "racks": rack_rows(brokers),
+        "network": network_rows(moves),
+        "batches": rows,
+        "moves": move_rows(moves),
+    }
+    return Answer(told, split, directories(moves))
+
+
+def write_answer(found: Reassignment, data: Answer, to: Path) -> None:
+    """``batch-001.json``, ``rollback-001.json``, ..., ``rollback.json`` and ``plan.json``.
+
+    Raises:
+        InvalidConfigError: the folder has files already.
+    """
+    from partage.replicas.kafka_json import election, reassignment, rollback
+
+    to.mkdir(parents=True, exist_ok=True)
+    if any(to.iterdir()):
+        raise InvalidConfigError("--out", "the folder is not empty: name a new one", str(to))
+    task = found.task
+    folders = data.directory is not None
+    for i, batch in enumerate(data.batches, 1):
+        made = reassignment(task, found.plan.replica, data.directory, batch)
+        _write(to / f"batch-{i:03}.json", made)
+        _write(to / f"rollback-{i:03}.json", rollback(task.cluster, batch, directories=folders))
+    every = [p for batch in data.batches for p in batch]
+    _write(to / "rollback.json", rollback(task.cluster, every, directories=folders))
+    _write(to / "election.json", election(task.cluster, every))
+    _write(to / "plan.json", data.told)
+
+
+def _write(path: Path, what: dict[str, Any]) -> None:
+    # Kafka's tool reads a line or many; a temporary name, so that a file that is there is whole.
+    draft = path.with_suffix(".part")
+    draft.write_text(json.dumps(what, ensure_ascii=False), encoding="utf-8")
+    os.replace(draft, path)  # noqa: PTH105 - Path.replace is the same and returns a path
+
+
+def show_answer(
+    told: dict[str, Any], *, as_json: bool, to: Path | None, page: Path | None
+) -> None:
+    """The tables, or all of it as JSON."""
+    if as_json:
+        write_json(told, indent=1)
+    else:
+        show(_brokers(told), "", _figures(told), "", *_sentences(told))
+    if to is not None:
+        tell(f"{len(told['batches'])} batches, roll-backs and plan.json: {to}")
+    if page is not None:
+        tell(f"page: {page}")
+
+
+def _cell(name_: str, value: int) -> str:
+    if name_ == "bytes":
+        return amount(value)
+    return f"{amount(value)}/s" if name_ == "load" else f"{value:,}"
+
+
+def _brokers(told: dict[str, Any]) -> Table:
+    from rich.table import Table
+
+    rows, many = told["brokers"], len(told["brokers"]) > _MOST_BROKERS
+    kinds = list(rows[0]["before"])
+    table = Table(box=None, header_style="bold", pad_edge=False, collapse_padding=True)
+    table.add_column("rack" if many else "broker", overflow="fold")
+    table.add_column("brokers" if many else "rack", overflow="fold")
+    for kind in kinds:
+        table.add_column(kind, justify="right", no_wrap=True)
+        table.add_column("after", justify="right", no_wrap=True)
+    for row in told["racks"] if many else rows:
+        first = row["rack"] or "-" if many else row["id"]
+        second = row["brokers"] if many else row["rack"] or "-"
+        cells = [
+            _cell(kind, row[when][kind]) for kind in kinds for when in ("before", "after")
+        ]
+        table.add_row(name(str(first)), name(str(second)), *map(name, cells))
+    return table
+
+
+_WORDS = {
+    "racks": "against the rack rule",
+    "capacity": "over capacity",
+    "replicas": "replicas outside bands",
+    "leaders": "leaders outside bands",
+    "bytes": "bytes outside bands",
+    "load": "load outside bands",
+    "moved": "moved",
+}
+
+
+def _figures(told: dict[str, Any]) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False, collapse_padding=True)
+    for title in ("", "before", "after", "no plan below"):
+        table.add_column(title, justify="right" if title else "left", no_wrap=True)
+    for key, words in _WORDS.items():
+        if key == "capacity" and not told["figures"][key]:
+            continue
+        kind = "bytes" if key == "capacity" or (key == "moved" and told["unit"] == "bytes") else key
+        before = told["before"].get(key) if key != "moved" else None
+        table.add_row(
+            name(words),
+            name("" if before is None else _cell(kind, before)),
+            name(_cell(kind, told["figures"][key])),
+            name(_cell(kind, told["bounds"][key])),
+        )
+    return table
+
+
+def _sentences(told: dict[str, Any]) -> list[Any]:
+    lines = []
+    copied = f"{told['replicas_moved']:,} replicas copied"
+    if told["bytes_moved"] is not None:
+        copied += f", {amount(told['bytes_moved'])}"
+    lines.append(f"{copied}; {told['partitions_changed']:,} partitions changed, "
+                 f"{len(told['batches'])} batches")  # fmt: skip
+    if told["optimal"]:
+        lines.append("proven: no plan is better")
+    else:
+        lines.append(f"of what is moved at most {told['gap']:.2%} is not proven necessary")
+    if told["solver_bound"] is not None:
+        lines.append(f"found by {told['solver']}, whose own bound is {told['solver_bound']:,.0f}")
+    if told["seconds"] is not None:
+        lines.append(f"at {amount(told['throttle'])}/s a broker: at least {told['seconds']:,.0f} s")
+    pairs = [
+        f"{pair['from'] or '-'} to {pair['to'] or '-'} "
+        + (amount(pair["bytes"]) if told["bytes_moved"] is not None else f"{pair['replicas']:,}")
+        for pair in told["network"]
+    ]
+    if pairs and len(pairs) <= 16:
+        lines.append("between racks: " + ", ".join(pairs))
+    return [name(line) for line in lines]

@@ -1,0 +1,157 @@
+"""A cluster with its replicas in arrays, and what is asked of it: the input of every reassignment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.model.cluster import Broker
+
+__all__ = [
+    "FREE", "KINDS", "LEAVE", "STAY", "NewReplicas", "ReplicaCluster", "ReplicaTask",
+]  # fmt: skip
+
+Int64Array = NDArray[np.int64]
+Int32Array = NDArray[np.int32]
+
+#: What brokers hold besides leaders, in order of importance: room first, which is a hard limit.
+KINDS = ("capacity", "replicas", "bytes", "load")
+#: What may become of a replica.
+FREE, STAY, LEAVE = 0, 1, 2
+
+
+@dataclass(frozen=True, eq=False)
+class ReplicaCluster:
+    """Where replicas are, and what they weigh.
+
+    Attributes:
+        topics: names; topic: int32[P], number: int32[P]: partition i is number[i] of topic[i].
+        start: int64[P + 1], replica: int32[R] (CSR): positions in ``brokers``, preferred leader first.
+        leader: int32[P], position in ``brokers``, -1 for none.
+        size: int64[P], bytes of one replica; None if unknown.
+        load: int64[P], bytes written a second; None if unknown.
+        brokers: all that may hold replicas or do.
+        capacity: int64[B], bytes a broker has room for, -1 if unknown.
+        directories: for each broker its log directories (path, capacity or -1), if known.
+        directory: int32[R], place in ``directories`` of the broker, -1 if unknown.
+    """
+
+    topics: tuple[str, ...]
+    topic: Int32Array
+    number: Int32Array
+    start: Int64Array
+    replica: Int32Array
+    leader: Int32Array
+    size: Int64Array | None
+    load: Int64Array | None
+    brokers: tuple[Broker, ...]
+    capacity: Int64Array
+    directories: tuple[tuple[tuple[str, int], ...], ...]
+    directory: Int32Array
+
+    @property
+    def partitions(self) -> int:
+        """How many there are."""
+        return len(self.topic)
+
+    @cached_property
+    def factor(self) -> Int64Array:
+        """int64[P]: replicas of each partition."""
+        return np.diff(self.start)
+
+    @cached_property
+    def racks(self) -> tuple[str | None, ...]:
+        """Distinct racks of the brokers, none first; without any rack every broker is its own."""
+        found = {b.rack for b in self.brokers}
+        return tuple(sorted(found, key=lambda rack: (rack is not None, rack or "")))
+
+    @cached_property
+    def rack(self) -> Int32Array:
+        """int32[B]: place in ``racks``; where no broker has a rack, each is on one of its own.
+
+        Where some have one, those that have none share one, as in the controller's own placement.
+        """
+        if all(b.rack is None for b in self.brokers):
+            return np.arange(len(self.brokers), dtype=np.int32)
+        at = {rack: i for i, rack in enumerate(self.racks)}
+        return np.array([at[b.rack] for b in self.brokers], np.int32)
+
+    @cached_property
+    def position(self) -> dict[int, int]:
+        """Broker id -> position."""
+        return {b.id: i for i, b in enumerate(self.brokers)}
+
+    def name(self, partition: int) -> str:
+        """``topic-number`` of a partition."""
+        return f"{self.topics[self.topic[partition]]}-{self.number[partition]}"
+
+    def ids(self, positions: Int32Array) -> list[int]:
+        """Broker ids of positions."""
+        return [self.brokers[b].id for b in positions.tolist()]
+
+
+@dataclass(frozen=True, eq=False)
+class ReplicaTask:
+    """What a reassignment may do and is to reach; see docs/replicas.md for what balance means.
+
+    Attributes:
+        cluster: as it is.
+        factor: int64[P], replicas wanted of each partition.
+        fate: int8[R], of each replica: FREE, STAY (pinned, or none of this task's business) or LEAVE.
+        receives: bool[B], brokers to which replicas may be moved; others may keep what they have.
+        closed: bool[P], replicas are moved only as far as the rack rule or LEAVE demands.
+        cost: int64[P], bytes of a move; 1 each where sizes are not known.
+        weight: int64[4, P], what a replica weighs in each of `KINDS`; 0 where it is not counted.
+        low, high: int64[4, B], within which a broker is balanced.
+        lead_low, lead_high: int64[B], the same for leaders.
+        lead_free: bool[P], leadership may change although the leader stays.
+        counted: bool[P], partitions that count for balance (topics that are not excluded).
+        rack_low, rack_high: int64[F + 1, racks], replicas of a partition that each rack is to
+            hold, by replication factor (the rack rule).
+        alive: bool[B], brokers that are to hold anything in the end.
+    """
+
+    cluster: ReplicaCluster
+    factor: Int64Array
+    fate: NDArray[np.int8]
+    receives: NDArray[np.bool_]
+    closed: NDArray[np.bool_]
+    cost: Int64Array
+    weight: Int64Array
+    low: Int64Array
+    high: Int64Array
+    lead_low: Int64Array
+    lead_high: Int64Array
+    lead_free: NDArray[np.bool_]
+    counted: NDArray[np.bool_]
+    rack_low: Int64Array
+    rack_high: Int64Array
+    alive: NDArray[np.bool_]
+
+    @cached_property
+    def start(self) -> Int64Array:
+        """int64[P + 1]: where each partition's new replicas begin."""
+        out = np.zeros(len(self.factor) + 1, np.int64)
+        np.cumsum(self.factor, out=out[1:])
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class NewReplicas:
+    """An answer to a `ReplicaTask`, with what it claims.
+
+    Attributes:
+        replica: int32[sum of factors], brokers' positions by ``task.start``, preferred leader first.
+        prices: figure -> float64[4, B], from which a bound follows (`partage.judge`).
+        lead_prices: float64[B], the same for leaders.
+        solver: who found it, and what its own bound of the bytes is (None: it has none).
+    """
+
+    replica: Int32Array
+    prices: dict[str, NDArray[np.float64]]
+    lead_prices: NDArray[np.float64]
+    solver: str = "local search"
+    solver_bound: float | None = None

@@ -1,0 +1,100 @@
+"""The JSON of ``kafka-reassign-partitions`` and ``kafka-leader-election``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from partage.model import ReplicaCluster, ReplicaTask
+
+__all__ = ["election", "reassignment", "rollback", "topic_assignment"]
+
+ANY = "any"
+
+
+def reassignment(
+    task: ReplicaTask,
+    replica: np.ndarray[Any, np.dtype[np.int32]],
+    directory: np.ndarray[Any, np.dtype[np.int32]] | None,
+    partitions: Iterable[int],
+) -> dict[str, Any]:
+    """What ``kafka-reassign-partitions --execute --reassignment-json-file`` takes.
+
+    Args:
+        task: of the plan.
+        replica: int32, brokers' positions by ``task.start``, preferred leader first.
+        directory: int32, place of each replica's directory on its broker, -1 for any; None
+            leaves ``log_dirs`` out.
+        partitions: those to write.
+    """
+    cluster = task.cluster
+    rows = []
+    for p in partitions:
+        mine = slice(int(task.start[p]), int(task.start[p + 1]))
+        row = _row(cluster, p, replica[mine])
+        if directory is not None:
+            row["log_dirs"] = _folders(cluster, replica[mine], directory[mine])
+        rows.append(row)
+    return {"version": 1, "partitions": rows}
+
+
+def rollback(
+    cluster: ReplicaCluster, partitions: Iterable[int], *, directories: bool
+) -> dict[str, Any]:
+    """The same for the way back: replicas as they are now."""
+    rows = []
+    for p in partitions:
+        mine = slice(int(cluster.start[p]), int(cluster.start[p + 1]))
+        row = _row(cluster, p, cluster.replica[mine])
+        if directories:
+            row["log_dirs"] = _folders(cluster, cluster.replica[mine], cluster.directory[mine])
+        rows.append(row)
+    return {"version": 1, "partitions": rows}
+
+
+def election(cluster: ReplicaCluster, partitions: Iterable[int]) -> dict[str, Any]:
+    """What ``kafka-leader-election --path-to-json-file`` takes."""
+    return {
+        "partitions": [
+            {"topic": cluster.topics[cluster.topic[p]], "partition": int(cluster.number[p])}
+            for p in partitions
+        ]
+    }
+
+
+def topic_assignment(
+    topic: str, rows: Iterable[Iterable[int]], first: int = 0
+) -> dict[str, Any]:
+    """A placement in the same form: broker ids of each partition.
+
+    >>> topic_assignment("t", [[1, 2]])["partitions"]
+    [{'topic': 't', 'partition': 0, 'replicas': [1, 2]}]
+    """
+    return {
+        "version": 1,
+        "partitions": [
+            {"topic": topic, "partition": first + i, "replicas": [int(b) for b in row]}
+            for i, row in enumerate(rows)
+        ],
+    }
+
+
+def _row(cluster: ReplicaCluster, p: int, at: np.ndarray[Any, np.dtype[np.int32]]) -> dict[str, Any]:
+    return {
+        "topic": cluster.topics[cluster.topic[p]],
+        "partition": int(cluster.number[p]),
+        "replicas": cluster.ids(at),
+    }
+
+
+def _folders(
+    cluster: ReplicaCluster,
+    at: np.ndarray[Any, np.dtype[np.int32]],
+    folder: np.ndarray[Any, np.dtype[np.int32]],
+) -> list[str]:
+    return [
+        cluster.directories[b][d][0] if d >= 0 else ANY
+        for b, d in zip(at.tolist(), folder.tolist(), strict=True)
+    ]

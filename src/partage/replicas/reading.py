@@ -1,0 +1,264 @@
+"""A `ReplicaCluster` from JSON: a line of ``cluster.jsonl``, with sizes and loads where known.
+
+Beyond what a capture writes, a partition may have ``size`` (bytes of one replica), ``load`` (bytes
+written a second) and ``directories`` (one path a replica); a broker ``capacity`` (bytes) and
+``directories`` (path, or path and capacity). Sizes and directories also come from what
+``kafka-log-dirs.sh --describe`` prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.errors import InvalidProblemError
+from partage.model import Broker, ReplicaCluster
+
+__all__ = ["cluster_from_json", "sizes_from_log_dirs"]
+
+_INT32 = 1 << 31
+_MOST_BYTES = 1 << 60
+#: topic, partition -> broker id -> (bytes, directory)
+LogDirs = Mapping[tuple[str, int], Mapping[int, tuple[int, str]]]
+
+
+def cluster_from_json(
+    given: Mapping[str, Any], *, log_dirs: LogDirs | None = None, gone: Collection[int] = ()
+) -> ReplicaCluster:
+    """The cluster that a JSON object describes.
+
+    Args:
+        given: ``brokers`` and ``topics`` as in ``cluster.jsonl``, see above.
+        log_dirs: sizes and directories, of `sizes_from_log_dirs`; before those in ``given``.
+        gone: brokers that may be missing from ``brokers`` although they hold replicas.
+
+    Raises:
+        InvalidProblemError: with path and value of what is wrong: a replica on an unknown broker
+            or twice on one, a reassignment under way, numbers that are none.
+    """
+    if not isinstance(given, Mapping):
+        raise InvalidProblemError("must be an object", path="cluster", value=given)
+    brokers = _Brokers(given.get("brokers"), gone)
+    topics = given.get("topics")
+    if not isinstance(topics, Mapping):
+        raise InvalidProblemError("must be an object: name -> partitions", path="topics", value=topics)
+    rows = _Rows(brokers, log_dirs or {})
+    for name in sorted(topics):
+        rows.take(name, topics[name])
+    return rows.cluster()
+
+
+def sizes_from_log_dirs(given: Any) -> dict[tuple[str, int], dict[int, tuple[int, str]]]:
+    """What ``kafka-log-dirs.sh --describe`` prints (its JSON line): who holds how many bytes where.
+
+    Raises:
+        InvalidProblemError: with path and value of what is wrong.
+
+    >>> dirs = [{"logDir": "/d", "error": None, "partitions": [{"partition": "t-0", "size": 7}]}]
+    >>> sizes_from_log_dirs({"version": 1, "brokers": [{"broker": 1, "logDirs": dirs}]})
+    {('t', 0): {1: (7, '/d')}}
+    """
+    out: dict[tuple[str, int], dict[int, tuple[int, str]]] = {}
+    brokers = given.get("brokers") if isinstance(given, Mapping) else None
+    for i, broker in enumerate(_list(brokers, "logDirs.brokers")):
+        where = f"logDirs.brokers[{i}]"
+        number = _int(_mapping(broker, where).get("broker"), f"{where}.broker", _INT32)
+        for j, folder in enumerate(_list(broker.get("logDirs"), f"{where}.logDirs")):
+            inner = f"{where}.logDirs[{j}]"
+            if _mapping(folder, inner).get("error"):
+                continue
+            for k, one in enumerate(_list(folder.get("partitions"), f"{inner}.partitions")):
+                path = f"{inner}.partitions[{k}]"
+                if _mapping(one, path).get("isFuture"):
+                    continue  # on its way from one directory to another: counted where it is
+                topic, dash, partition = str(one.get("partition")).rpartition("-")
+                if not dash or not partition.isdecimal() or len(partition) > 10:
+                    raise InvalidProblemError(
+                        "must be topic-number", path=f"{path}.partition", value=one.get("partition")
+                    )
+                size = _int(one.get("size"), f"{path}.size", _MOST_BYTES)
+                held = out.setdefault((topic, int(partition)), {})
+                held[number] = (size, str(folder.get("logDir")))
+    return out
+
+
+class _Brokers:
+    """The brokers that are there, and those that may be missing."""
+
+    def __init__(self, given: object, gone: Collection[int]) -> None:
+        self.listed: list[Broker] = []
+        self.capacity: list[int] = []
+        self.directories: list[tuple[tuple[str, int], ...]] = []
+        for i, one in enumerate(_list(given, "brokers")):
+            self._take(_mapping(one, f"brokers[{i}]"), f"brokers[{i}]")
+        for number in gone:
+            if number not in {b.id for b in self.listed}:
+                self._add(Broker(number, fenced=True), -1, ())
+        self.at = {b.id: i for i, b in enumerate(self.listed)}
+        if not self.listed:
+            raise InvalidProblemError("there is no broker", path="brokers", value=given)
+
+    def _take(self, one: Mapping[str, Any], path: str) -> None:
+        number = _int(one.get("id"), f"{path}.id", _INT32)
+        if any(b.id == number for b in self.listed):
+            raise InvalidProblemError("the broker is there twice", path=f"{path}.id", value=number)
+        rack, fenced = one.get("rack"), one.get("fenced", False)
+        if rack is not None and not isinstance(rack, str):
+            raise InvalidProblemError("must be text or null", path=f"{path}.rack", value=rack)
+        if not isinstance(fenced, bool):
+            raise InvalidProblemError("must be true or false", path=f"{path}.fenced", value=fenced)
+        folders = []
+        for j, folder in enumerate(_list(one.get("directories", []), f"{path}.directories")):
+            inner = f"{path}.directories[{j}]"
+            room = -1
+            if isinstance(folder, Mapping):
+                if folder.get("capacity") is not None:
+                    room = _int(folder["capacity"], f"{inner}.capacity", _MOST_BYTES)
+                folder = folder.get("path")  # noqa: PLW2901 - the path is what is meant
+            if not isinstance(folder, str) or not folder.startswith("/"):
+                raise InvalidProblemError("must be an absolute path", path=inner, value=folder)
+            folders.append((folder, room))
+        capacity = one.get("capacity")
+        room = -1 if capacity is None else _int(capacity, f"{path}.capacity", _MOST_BYTES)
+        if capacity is None and folders and all(size >= 0 for _, size in folders):
+            room = sum(size for _, size in folders)
+        self._add(Broker(number, rack, fenced=fenced), room, tuple(folders))
+
+    def _add(
+        self, broker: Broker, capacity: int, directories: tuple[tuple[str, int], ...]
+    ) -> None:
+        self.listed.append(broker)
+        self.capacity.append(capacity)
+        self.directories.append(directories)
+
+
+class _Rows:
+    """Partitions, one after another."""
+
+    def __init__(self, brokers: _Brokers, log_dirs: LogDirs) -> None:
+        self.brokers, self.log_dirs = brokers, log_dirs
+        self.topics: list[str] = []
+        self.topic: list[int] = []
+        self.number: list[int] = []
+        self.count: list[int] = []
+        self.replica: list[int] = []
+        self.leader: list[int] = []
+        self.size: list[int | None] = []
+        self.load: list[int | None] = []
+        self.folder: list[str | None] = []
+
+    def take(self, name: str, value: object) -> None:
+        """A topic."""
+        path = f"topics.{name}"
+        self.topics.append(name)
+        seen: set[int] = set()
+        for i, row in enumerate(_list(_mapping(value, path).get("partitions"), f"{path}.partitions")):
+            where = f"{path}.partitions[{i}]"
+            number = _int(_mapping(row, where).get("p"), f"{where}.p", _INT32)
+            if number in seen:
+                raise InvalidProblemError("is there twice", path=f"{where}.p", value=number)
+            seen.add(number)
+            if row.get("adding") or row.get("removing"):
+                what = (
+                    "a reassignment of it is in progress: wait for it, or cancel it "
+                    "(kafka-reassign-partitions --cancel)"
+                )
+                raise InvalidProblemError(what, path=f"{name}-{number}", value=row.get("adding"))
+            self._partition(name, number, row, where)
+
+    def _partition(self, name: str, number: int, row: Mapping[str, Any], where: str) -> None:
+        ids = _list(row.get("replicas"), f"{where}.replicas")
+        held = self.log_dirs.get((name, number), {})
+        folders = row.get("directories")
+        if folders is not None and len(_list(folders, f"{where}.directories")) != len(ids):
+            what = f"one path for each of the {len(ids)} replicas"
+            raise InvalidProblemError(what, path=f"{where}.directories", value=folders)
+        if not ids:
+            raise InvalidProblemError("has no replicas", path=f"{name}-{number}", value=ids)
+        for j, one in enumerate(ids):
+            broker = _int(one, f"{where}.replicas[{j}]", _INT32)
+            at = self.brokers.at.get(broker)
+            if at is None:
+                what = f"broker {broker} is unknown: it is not among brokers (drain it, if it is gone)"
+                raise InvalidProblemError(what, path=f"{name}-{number}", value=ids)
+            self.replica.append(at)
+            told = held.get(broker)
+            self.folder.append(told[1] if told else folders[j] if folders is not None else None)
+        if len(set(ids)) < len(ids):
+            what = "two replicas are on one broker"
+            raise InvalidProblemError(what, path=f"{name}-{number}", value=ids)
+        self.topic.append(len(self.topics) - 1)
+        self.number.append(number)
+        self.count.append(len(ids))
+        lead = row.get("leader", -1)
+        self.leader.append(self.brokers.at.get(lead, -1) if isinstance(lead, int) else -1)
+        size, load = row.get("size"), row.get("load")
+        # Followers lag, so that replicas differ: the largest is what a new one will be.
+        self.size.append(
+            max(bytes_ for bytes_, _ in held.values()) if held
+            else None if size is None else _int(size, f"{where}.size", _MOST_BYTES)
+        )  # fmt: skip
+        self.load.append(None if load is None else _rate(load, f"{where}.load"))
+
+    def cluster(self) -> ReplicaCluster:
+        """The arrays."""
+        start = np.zeros(len(self.count) + 1, np.int64)
+        np.cumsum(self.count, out=start[1:])
+        brokers = self.brokers
+        at = [{path: i for i, (path, _) in enumerate(mine)} for mine in brokers.directories]
+        known = [list(mine) for mine in brokers.directories]
+        directory = np.full(len(self.replica), -1, np.int32)
+        for i, (broker, folder) in enumerate(zip(self.replica, self.folder, strict=True)):
+            if folder is not None:
+                if folder not in at[broker]:
+                    at[broker][folder] = len(known[broker])
+                    known[broker].append((folder, -1))
+                directory[i] = at[broker][folder]
+        return ReplicaCluster(
+            topics=tuple(self.topics), topic=np.array(self.topic, np.int32),
+            number=np.array(self.number, np.int32), start=start,
+            replica=np.array(self.replica, np.int32), leader=np.array(self.leader, np.int32),
+            size=_known(self.size, "size", self), load=_known(self.load, "load", self),
+            brokers=tuple(brokers.listed), capacity=np.array(brokers.capacity, np.int64),
+            directories=tuple(tuple(mine) for mine in known), directory=directory,
+        )  # fmt: skip
+
+
+def _known(values: Sequence[int | None], what: str, rows: _Rows) -> NDArray[np.int64] | None:
+    """All or none: a partition of unknown size among known ones would weigh nothing."""
+    missing = [i for i, value in enumerate(values) if value is None]
+    if len(missing) == len(values):
+        return None
+    if missing:
+        p = missing[0]
+        name = f"{rows.topics[rows.topic[p]]}-{rows.number[p]}"
+        told = f"other partitions have a {what}, this one has none ({len(missing)} lack it)"
+        raise InvalidProblemError(told, path=name, value=None)
+    return np.array(values, np.int64)
+
+
+def _mapping(value: object, path: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InvalidProblemError("must be an object", path=path, value=value)
+    return value
+
+
+def _list(value: object, path: str) -> Sequence[Any]:
+    if not isinstance(value, (list, tuple)):
+        raise InvalidProblemError("must be a list", path=path, value=value)
+    return value
+
+
+def _int(value: object, path: str, below: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < below:
+        raise InvalidProblemError(f"must be a whole number from 0 below {below}", path=path, value=value)
+    return value
+
+
+def _rate(value: object, path: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < _MOST_BYTES:
+        raise InvalidProblemError("must be bytes a second, from 0", path=path, value=value)
+    return round(value)

@@ -1,0 +1,154 @@
+"""What a reassignment changes, as plain data: brokers, racks, moves, network, batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.model import ReplicaTask
+from partage.replicas.batches import Moves
+
+__all__ = ["batch_rows", "broker_rows", "move_rows", "network_rows", "rack_rows"]
+
+_COLUMNS = ("replicas", "leaders", "bytes", "load")
+
+
+def broker_rows(task: ReplicaTask, replica: NDArray[np.int32]) -> list[dict[str, Any]]:
+    """Each broker before and after: replicas, (preferred) leaders, bytes, load; and its bands.
+
+    Topics that are left out of balance are left out here too.
+    """
+    before = _held(task, task.cluster.start, task.cluster.factor, task.cluster.replica)
+    after = _held(task, task.start, task.factor, replica)
+    bands = {
+        "replicas": (task.low[1], task.high[1]),
+        "leaders": (task.lead_low, task.lead_high),
+        "bytes": (task.low[2], task.high[2]),
+        "load": (task.low[3], task.high[3]),
+    }
+    known = _known(task)
+    return [
+        {
+            "id": broker.id,
+            "rack": broker.rack,
+            "before": {name: int(before[name][b]) for name in known},
+            "after": {name: int(after[name][b]) for name in known},
+            "band": {name: [int(bands[name][0][b]), int(bands[name][1][b])] for name in known},
+        }
+        for b, broker in enumerate(task.cluster.brokers)
+    ]
+
+
+def rack_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each rack before and after: the sums over its brokers, from `broker_rows`."""
+    out: dict[str | None, dict[str, Any]] = {}
+    for row in rows:
+        mine = out.setdefault(
+            row["rack"], {"rack": row["rack"], "brokers": 0, "before": {}, "after": {}}
+        )
+        mine["brokers"] += 1
+        for when in ("before", "after"):
+            for name, value in row[when].items():
+                mine[when][name] = mine[when].get(name, 0) + value
+    return [out[rack] for rack in sorted(out, key=lambda rack: (rack is None, rack or ""))]
+
+
+def move_rows(moves: Moves) -> list[dict[str, Any]]:
+    """One row a replica that is copied: where to, what leaves for it, how many bytes."""
+    cluster = moves.task.cluster
+    return [
+        {
+            "topic": cluster.topics[cluster.topic[p]],
+            "partition": int(cluster.number[p]),
+            "to": cluster.brokers[target].id,
+            "from": cluster.brokers[source].id if source >= 0 else None,
+            **({"bytes": size} if cluster.size is not None else {}),
+        }
+        for p, target, source, size in zip(
+            moves.partition.tolist(), moves.target.tolist(), moves.source.tolist(),
+            moves.bytes.tolist(), strict=True,
+        )
+    ]  # fmt: skip
+
+
+def network_rows(moves: Moves) -> list[dict[str, Any]]:
+    """Replicas and bytes copied from rack to rack: Kafka copies from a partition's leader."""
+    cluster = moves.task.cluster
+    givers = _givers(moves)
+    sums: dict[tuple[str | None, str | None], list[int]] = {}
+    racks = [b.rack for b in cluster.brokers]
+    for giver, target, size in zip(
+        givers.tolist(), moves.target.tolist(), moves.bytes.tolist(), strict=True
+    ):
+        pair = sums.setdefault((racks[giver], racks[target]), [0, 0])
+        pair[0] += 1
+        pair[1] += size
+    return [
+        {"from": pair[0], "to": pair[1], "replicas": sums[pair][0], "bytes": sums[pair][1]}
+        for pair in sorted(sums, key=lambda pair: tuple((one is None, one or "") for one in pair))
+    ]
+
+
+def batch_rows(
+    moves: Moves, batches: Sequence[Sequence[int]], throttle: int | None
+) -> list[dict[str, Any]]:
+    """Each batch: partitions, replicas copied, bytes, and at a throttle its seconds.
+
+    Kafka's throttle holds for each broker, what it sends and what it gets apart: a batch takes
+    as long as its busiest broker.
+    """
+    brokers = len(moves.task.cluster.brokers)
+    of_batch = np.full(moves.task.cluster.partitions, -1, np.int64)
+    for i, batch in enumerate(batches):
+        of_batch[list(batch)] = i
+    mine, givers = of_batch[moves.partition], _givers(moves)
+    rows = []
+    for i, batch in enumerate(batches):
+        at = mine == i
+        sent = np.bincount(givers[at], weights=moves.bytes[at], minlength=brokers)
+        got = np.bincount(moves.target[at], weights=moves.bytes[at], minlength=brokers)
+        row: dict[str, Any] = {
+            "partitions": len(batch), "replicas": int(at.sum()), "bytes": int(moves.bytes[at].sum()),
+        }  # fmt: skip
+        if throttle is not None:
+            row["seconds"] = float(max(sent.max(initial=0), got.max(initial=0))) / throttle
+        rows.append(row)
+    return rows
+
+
+def _givers(moves: Moves) -> NDArray[np.int64]:
+    """Who sends each new replica: the leader; where there is none, the first replica."""
+    cluster = moves.task.cluster
+    p = moves.partition
+    if not len(p):
+        return np.zeros(0, np.int64)
+    leader = cluster.leader[p]
+    return np.where(leader >= 0, leader, cluster.replica[cluster.start[p]]).astype(np.int64)
+
+
+def _known(task: ReplicaTask) -> list[str]:
+    missing = {
+        "bytes": task.cluster.size is None,
+        "load": task.cluster.load is None,
+    }
+    return [name for name in _COLUMNS if not missing.get(name, False)]
+
+
+def _held(
+    task: ReplicaTask,
+    start: NDArray[np.int64],
+    factor: NDArray[np.int64],
+    replica: NDArray[np.int32],
+) -> dict[str, NDArray[np.int64]]:
+    brokers = len(task.cluster.brokers)
+    owner = np.repeat(np.arange(len(factor)), factor)
+    out = {}
+    for k, name in ((1, "replicas"), (2, "bytes"), (3, "load")):
+        out[name] = np.zeros(brokers, np.int64)
+        np.add.at(out[name], replica, task.weight[k][owner])
+    there = (factor > 0) & task.counted
+    out["leaders"] = np.bincount(replica[start[:-1][there]], minlength=brokers).astype(np.int64)
+    return out

@@ -1,0 +1,165 @@
+"""Where replicas go: plans by keeping, giving out and stepping, at rates that rise (arrays in, out)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.errors import NoFeasiblePlanError
+from partage.model import ReplicaTask
+from partage.model.replicas import KINDS, LEAVE
+from partage.solve.relocating import construct, exchange, swap, sweep
+
+__all__ = ["outside", "relocate"]
+
+#: From rate to rate: smaller steps move fewer bytes, and take longer.
+_RISE = 1.6
+_SWAP_STEPS = 40_000_000
+_LAST_SWEEPS = 12
+
+
+def outside(task: ReplicaTask, x: NDArray[np.int64]) -> NDArray[np.int64]:
+    """int64[4, B]: how far each broker is outside its band."""
+    out: NDArray[np.int64] = np.maximum(np.maximum(x - task.high, task.low - x), 0)
+    return out
+
+
+def relocate(task: ReplicaTask) -> NDArray[np.int32]:
+    """int32[sum of factors]: brokers' positions, by ``task.start``, in no order of leadership.
+
+    Raises:
+        NoFeasiblePlanError: a partition has nowhere to go.
+    """
+    return _Relocation(task).run()
+
+
+class _Relocation:
+    """One plan under way."""
+
+    def __init__(self, task: ReplicaTask) -> None:
+        self.task = task
+        cluster = task.cluster
+        count = int(task.start[-1])
+        self.broker = np.full(count, -1, np.int32)
+        self.locked = np.zeros(count, np.uint8)
+        self.x = np.zeros(task.low.shape, np.int64)
+        self.rate = np.zeros(len(KINDS) + 1)
+        self.owner = np.repeat(np.arange(cluster.partitions, dtype=np.int64), task.factor)
+        self.work = 20 * count * len(cluster.brokers)
+
+    def state(self) -> tuple[Any, ...]:
+        """What every kernel gets."""
+        task, cluster = self.task, self.task.cluster
+        return (
+            task.start, self.broker, cluster.start, cluster.replica, task.fate, self.locked,
+            self.x, task.low, task.high, task.weight, task.cost, self.rate, cluster.rack,
+            task.rack_low, task.rack_high, task.receives.view(np.uint8),
+            task.closed.view(np.uint8),
+        )  # fmt: skip
+
+    def run(self) -> NDArray[np.int32]:
+        """See `relocate`."""
+        rates = self._rates()
+        self.rate[:] = rates[-1]
+        self._construct()
+        movable = not bool((self.locked == 1).all())
+        for i, rate in enumerate(rates if movable else ()):
+            self.rate[:] = rate
+            last = i + 1 == len(rates)
+            for _ in range(_LAST_SWEEPS if last else 1):
+                if not sweep(*self.state(), work=self.work):
+                    break
+        for _ in range(4 if movable else 0):
+            if not self._swaps() + self._exchanges():
+                break
+            while sweep(*self.state(), work=self.work):
+                pass
+        return self.broker
+
+    def _rates(self) -> list[NDArray[np.float64]]:
+        """What a unit outside the band costs, from little to more than any move."""
+        task = self.task
+        cost = task.cost[task.cost > 0]
+        least, most = (float(cost.min()), float(cost.max())) if len(cost) else (1.0, 1.0)
+        mean = np.maximum(task.weight.mean(axis=1), 1e-12)
+        total = float(task.cost.sum())
+        # A byte outside is worth a byte or a few; what a replica or a unit of load is worth
+        # follows from what is moved for it. Each kind outweighs all that follow.
+        dearest = 4.0 * most
+        steps = max(1, int(np.ceil(np.log(dearest / least) / np.log(_RISE))))
+        worth = (mean[2] if mean[2] > 1e-9 else dearest) / max(mean[3], 1e-9)
+        rates = []
+        for i in range(steps + 1):
+            level = least * 0.4 * (dearest / (least * 0.4)) ** (i / steps)
+            share = min(1.0, level / dearest)
+            rates.append(np.array([
+                100.0, level, 2.0, 2.0 * share ** 0.5 * worth, total * 8,
+            ]))  # fmt: skip
+        # In the end one byte outside costs more than any move, and each kind more than the next.
+        byte = max(1e6, 4.0 * most)
+        load = 0.02 * byte * mean[2] / mean[3] if mean[3] > 1e-9 else 0.0
+        replica = 1e3 * max(byte * float(task.weight[2].max(initial=0)), dearest)
+        if mean[2] <= 1e-9:  # no sizes: what is moved is counted
+            load = 1e3 * dearest
+        rates.append(np.array([1e6 * byte, replica, byte, load, 1e6 * replica]))
+        if task.closed.all():
+            return rates[-1:]
+        return rates
+
+    def _construct(self) -> None:
+        task, cluster = self.task, self.task.cluster
+        order = np.argsort(-task.cost, kind="stable").astype(np.int64)
+        widest = int(max(task.factor.max(initial=0), cluster.factor.max(initial=0)))
+        nowhere = construct(
+            *self.state(), order, np.zeros(widest + 1, np.int64), work=self.work
+        )
+        if nowhere >= 0:
+            raise NoFeasiblePlanError(*_why_nowhere(task, int(nowhere)))
+
+    def _listed(self, key: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Replicas of each broker by a key of their partitions, and where each broker's begin."""
+        listed = np.lexsort((key[self.owner], self.broker)).astype(np.int64)
+        brokers = np.arange(len(self.task.cluster.brokers) + 1)
+        start = np.searchsorted(self.broker[listed], brokers).astype(np.int64)
+        return listed, start
+
+    def _swaps(self) -> int:
+        done = 0
+        for k in (0, 2, 3, 1):
+            if not outside(self.task, self.x)[k].any():
+                continue
+            listed, start = self._listed(self.task.weight[k])
+            done += swap(
+                *self.state(), self.owner, listed, start, k, _SWAP_STEPS, work=_SWAP_STEPS
+            )
+        return done
+
+    def _exchanges(self) -> int:
+        listed, start = self._listed(self.task.cost)
+        return int(exchange(*self.state(), self.owner, listed, start, 8, work=self.work))
+
+
+def _why_nowhere(task: ReplicaTask, p: int) -> tuple[str, str]:
+    """Which rule leaves a partition without a broker: its name, and a sentence."""
+    cluster = task.cluster
+    kept = [
+        int(b)
+        for b, fate in zip(
+            cluster.replica[cluster.start[p] : cluster.start[p + 1]],
+            task.fate[cluster.start[p] : cluster.start[p + 1]],
+            strict=True,
+        )
+        if fate != LEAVE
+    ]
+    wanted = int(task.factor[p])
+    alive = int(task.alive.sum())
+    name = cluster.name(p)
+    if wanted > alive:
+        return "replication factor", f"{name} is to have {wanted} replicas on {alive} brokers"
+    open_to = [cluster.brokers[b].id for b in np.flatnonzero(task.receives)]
+    return "distinct brokers", (
+        f"{name} is to have {wanted} replicas, keeps those on {cluster.ids(np.array(kept, int))}, "
+        f"and may be moved to {open_to} only"
+    )

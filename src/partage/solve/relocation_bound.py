@@ -1,0 +1,215 @@
+"""A price a broker and a kind, from which follows what no plan can do better.
+
+The argument is `partage.judge.relocation`'s; here prices are looked for that make the bound
+high, by going uphill: where the cheapest choice of all partitions overfills a broker its price
+rises, where it leaves a broker below its band the price falls.
+"""
+
+# ruff: noqa: ANN001, ANN202, PLR0917 - a kernel's types stand in its signature
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.kernels import kernel
+from partage.model import ReplicaTask
+
+__all__ = ["climb"]
+
+
+@kernel(
+    "float64(int64[::1], int64[::1], int32[::1], int8[::1], int64[:, ::1], int64[::1],"
+    " float64[:, ::1], int32[::1], int64[:, ::1], int64[:, ::1], uint8[::1], float64,"
+    " float64[::1], int64[::1], float64[:, ::1], int32[:, ::1], int64[::1], float64[:, ::1],"
+    " int64, int64)"
+)
+def _cheapest(
+    start, old_start, old, fate, weight, cost, prices, rack, rack_low, rack_high, receives,
+    per_byte, least, taken, ranked, ranked_at, fill, x, first, stride,
+):  # fmt: skip
+    """Sum over partitions of the cheapest valid choice of brokers; ``x`` gets what it puts where.
+
+    Scratch: ``least[B]``, ``taken[racks]``, ``ranked[racks, F + 1]`` with ``ranked_at``, ``fill[racks]``.
+    """
+    brokers, racks, kinds = len(rack), len(taken), len(weight)
+    total = 0.0
+    for p in range(first, len(cost), stride):
+        factor = start[p + 1] - start[p]
+        if factor == 0:
+            continue
+        w0, w1, w2, w3 = weight[0, p], weight[1, p], weight[2, p], weight[3, p]
+        moving = per_byte * cost[p]
+        for b in range(brokers):
+            asked = prices[0, b] * w0 + prices[1, b] * w1 + prices[2, b] * w2 + prices[3, b] * w3
+            least[b] = asked + moving if receives[b] else 1e290
+        forced = False
+        for o in range(old_start[p], old_start[p + 1]):
+            b = old[o]
+            if fate[o] == 2:
+                least[b] = 1e290
+            else:
+                least[b] = (
+                    prices[0, b] * w0 + prices[1, b] * w1 + prices[2, b] * w2 + prices[3, b] * w3
+                )
+                if fate[o] == 1:
+                    least[b] = -1e250
+                    forced = True
+        for r in range(racks):
+            fill[r] = 0
+        for b in range(brokers):
+            if least[b] >= 1e290:
+                continue
+            price = least[b]
+            r = rack[b]
+            room = rack_high[factor, r]
+            if forced:
+                room = factor
+            at = fill[r]
+            if at < room:
+                fill[r] += 1
+            elif room == 0 or price >= ranked[r, room - 1]:
+                continue
+            else:
+                at = room - 1
+            while at > 0 and ranked[r, at - 1] > price:
+                ranked[r, at] = ranked[r, at - 1]
+                ranked_at[r, at] = ranked_at[r, at - 1]
+                at -= 1
+            ranked[r, at] = price
+            ranked_at[r, at] = b
+        for r in range(racks):
+            taken[r] = 0
+        left = factor
+        if not forced:
+            for r in range(racks):
+                while taken[r] < rack_low[factor, r] and taken[r] < fill[r] and left > 0:
+                    taken[r] += 1
+                    left -= 1
+        while left > 0:
+            best, at = 1e290, -1
+            for r in range(racks):
+                if taken[r] < fill[r] and ranked[r, taken[r]] < best:
+                    best, at = ranked[r, taken[r]], r
+            if at < 0:
+                break
+            taken[at] += 1
+            left -= 1
+        for r in range(racks):
+            for i in range(taken[r]):
+                b = ranked_at[r, i]
+                price = ranked[r, i]
+                if price < -1e240:  # one that must stay: its true price
+                    price = 0.0
+                    for k in range(kinds):
+                        price += prices[k, b] * weight[k, p]
+                total += price
+                for k in range(kinds):
+                    x[k, b] += weight[k, p]
+    return total
+
+
+
+def climb(
+    task: ReplicaTask,
+    allowed: NDArray[np.int64],
+    *,
+    figure: str,
+    reached: float,
+    rounds: int,
+) -> NDArray[np.float64]:
+    """float64[4, B]: prices that prove much of a figure.
+
+    Args:
+        task: what is asked.
+        allowed: int64[4], how far outside their bands the plan's brokers are in each kind.
+        figure: "moved", or the place of a kind whose distance outside the bands is bounded.
+        reached: the plan's figure, which the bound cannot exceed.
+        rounds: evaluations, at most; each looks at every partition and broker.
+    """
+    kind = -1 if figure == "moved" else int(figure)
+    search = _Search(task, allowed, kind)
+    prices = np.zeros(task.low.shape)
+    best, best_prices = -np.inf, prices.copy()
+    stride, boldness, since = search.stride, 1.0, 0
+    for turn in range(rounds):
+        if stride > 1 and turn > rounds * 3 // 4:
+            stride, boldness = 1, 0.5
+            prices, best = best_prices.copy(), -np.inf
+            since = 0
+        value, x = search.value(prices, stride)
+        if turn == 0 or value > best:
+            best, best_prices, since = value, prices.copy(), 0
+        else:
+            since += 1
+            if since >= 5:
+                boldness, since = boldness / 2, 0
+        if reached - best <= 1e-7 * max(1.0, abs(reached)):
+            break
+        uphill = search.uphill(prices, x) * search.scale
+        size = float((uphill * uphill).sum())
+        if size == 0.0:
+            break
+        step = boldness * max(reached * 1.0 - value, 1e-3 * abs(reached)) / size
+        prices = search.kept(prices + step * uphill * search.scale)
+    return best_prices
+
+
+class _Search:
+    def __init__(self, task: ReplicaTask, allowed: NDArray[np.int64], kind: int) -> None:
+        self.task, self.allowed, self.kind = task, allowed, kind
+        cluster = task.cluster
+        racks, widest = task.rack_low.shape[1], len(task.rack_low)
+        self.scratch = (
+            np.zeros(len(cluster.brokers)), np.zeros(racks, np.int64),
+            np.zeros((racks, widest)), np.zeros((racks, widest), np.int32),
+            np.zeros(racks, np.int64),
+        )  # fmt: skip
+        work = len(task.cost) * len(cluster.brokers)
+        #: So many partitions stand for all while the way is looked for.
+        self.stride = max(1, work // 4_000_000)
+        # A unit of each kind is worth about as much as another: one mean replica.
+        mean = np.maximum(task.weight.mean(axis=1), 1e-9)
+        worth = float(task.cost.mean()) if kind < 0 else float(mean[kind])
+        self.scale: NDArray[np.float64] = (max(worth, 1e-9) ** 0.5 / mean)[:, None]
+        self.unbounded = task.high >= np.iinfo(np.int64).max // 4
+        self.high = np.where(self.unbounded, 0, task.high).astype(np.float64)
+        self.low = task.low.astype(np.float64)
+
+    def kept(self, prices: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Prices that are allowed: none above zero where there is no upper limit, and so on."""
+        prices[self.unbounded & (prices > 0)] = 0.0
+        if self.kind >= 0:
+            np.clip(prices[self.kind], -1.0, 1.0, out=prices[self.kind])
+        return prices
+
+    def value(
+        self, prices: NDArray[np.float64], stride: int
+    ) -> tuple[float, NDArray[np.float64]]:
+        """The bound, and what the cheapest choices put on each broker."""
+        task, cluster = self.task, self.task.cluster
+        x = np.zeros(task.low.shape)
+        total = _cheapest(
+            task.start, cluster.start, cluster.replica, task.fate, task.weight, task.cost,
+            prices, cluster.rack, task.rack_low, task.rack_high,
+            task.receives.view(np.uint8), 0.0 if self.kind >= 0 else 1.0,
+            *self.scratch, x, 0, stride, work=10 * len(task.cost) // stride * len(prices[0]),
+        )  # fmt: skip
+        if stride > 1:
+            share = len(task.cost) / len(range(0, len(task.cost), stride))
+            total, x = total * share, x * share
+        value = total - float(np.where(prices > 0, prices * self.high, prices * self.low).sum())
+        for k, outside in enumerate(self.allowed.tolist()):
+            if outside and k != self.kind:
+                value -= float(np.abs(prices[k]).max()) * outside
+        return value, x
+
+    def uphill(self, prices: NDArray[np.float64], x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The direction in which the bound rises."""
+        over, under = x - self.high, x - self.low
+        over[self.unbounded] = 0.0
+        at_rest = np.where(over > 0, over, np.where(under < 0, under, 0.0))
+        out: NDArray[np.float64] = np.where(
+            prices > 0, over, np.where(prices < 0, under, at_rest)
+        )
+        return out
