@@ -226,7 +226,8 @@ class _Listener(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         for one in record.args if isinstance(record.args, tuple) else ():
-            if isinstance(one, Exception):
+            # That time is up is what the caller hears anyway.
+            if isinstance(one, Exception) and "Timeout" not in type(one).__name__:
                 self.last = reason(one)
 
     def close(self) -> None:
@@ -271,7 +272,7 @@ _HINTS = (
      "the broker's certificate is not trusted: look at ssl.truststore.location"),
     (("WRONG_VERSION_NUMBER", "wrong version number", "Handshake failed", "SSL"),
      "the listener does not speak TLS like that: look at security.protocol and the port"),
-    (("refused", "Errno 111"), "no broker listens there: look at host and port"),
+    (("refused", "ECONNREFUSED", "Errno 111"), "no broker listens there: look at host and port"),
     (("Name or service not known", "getaddrinfo", "nodename", "name resolution", "DNS"),
      "there is no such host"),
     (("IncompatibleBrokerVersion", "UNSUPPORTED_VERSION", "UnrecognizedBroker"),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from partage.errors import InvalidConfigError
 
-__all__ = ["Properties", "parse_jaas", "parse_properties", "shown"]
+__all__ = ["Properties", "parse_jaas", "parse_properties", "read_properties", "shown"]
 
 _SECRET = re.compile(
     r"password|secret|jaas|token|\.key$|keystore\.certificate|basic\.auth", re.IGNORECASE
@@ -50,28 +50,28 @@ class Properties:
         """A property's value."""
         return self._values.get(name, otherwise)
 
-    @staticmethod
-    def read(path: Path | None, given: Iterable[str] = ()) -> Properties:
-        """Those of a file, and ``NAME=VALUE`` of the command line, which go before.
 
-        Raises:
-            InvalidConfigError: the file cannot be read, or one has no equals sign.
-        """
-        values: dict[str, str] = {}
-        if path is not None:
-            try:
-                values |= parse_properties(path.read_text("utf-8"))
-            except (OSError, UnicodeDecodeError) as e:
-                why = getattr(e, "strerror", None) or "not UTF-8"
-                what = f"cannot be read ({why})"
-                raise InvalidConfigError("--command-config", what, str(path)) from None
-        for one in given:
-            name, equals, value = one.partition("=")
-            if not equals or not name.strip():
-                # What has no equals sign may be a secret all the same.
-                raise InvalidConfigError("--property", "must be NAME=VALUE", _HIDDEN)
-            values[name.strip()] = value.strip()
-        return Properties(values)
+def read_properties(path: Path | None, given: Iterable[str] = ()) -> dict[str, str]:
+    """Those of a file, and ``NAME=VALUE`` of the command line, which go before.
+
+    Raises:
+        InvalidConfigError: the file cannot be read, or one has no equals sign.
+    """
+    values: dict[str, str] = {}
+    if path is not None:
+        try:
+            values |= parse_properties(path.read_text("utf-8"))
+        except (OSError, UnicodeDecodeError) as e:
+            why = getattr(e, "strerror", None) or "not UTF-8"
+            what = f"cannot be read ({why})"
+            raise InvalidConfigError("--command-config", what, str(path)) from None
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals or not name.strip():
+            # What has no equals sign may be a secret all the same.
+            raise InvalidConfigError("--property", "must be NAME=VALUE", _HIDDEN)
+        values[name.strip()] = value.strip()
+    return values
 
 
 def parse_properties(text: str) -> dict[str, str]:

@@ -13,6 +13,7 @@ from partage.cli.compare import compare
 from partage.cli.decode import decode
 from partage.cli.demo import demo
 from partage.cli.failing import guarded
+from partage.cli.groups import groups
 from partage.cli.keys import keys
 from partage.cli.owner import owner
 from partage.cli.place import place
@@ -60,6 +61,7 @@ def _partage(
 for _command in (
     demo,
     capture,
+    groups,
     replay,
     report,
     owner,

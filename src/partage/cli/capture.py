@@ -17,7 +17,7 @@ from partage.errors import InvalidConfigError
 if TYPE_CHECKING:
     from partage.capture.manifest import Manifest
 
-__all__ = ["CONFIG", "PROPERTY", "capture", "settings_of"]
+__all__ = ["CONFIG", "PROPERTY", "capture", "properties_of", "settings_of"]
 
 CONFIG = typer.Option(
     "--command-config", show_default=False,
@@ -108,7 +108,18 @@ def settings_of(config: Path | None, properties: list[str] | None) -> dict[str, 
     from partage.capture.properties import Properties
     from partage.capture.security import connection_settings
 
-    return connection_settings(Properties.read(config, properties or ()))
+    return connection_settings(Properties(properties_of(config, properties)))
+
+
+def properties_of(config: Path | None, properties: list[str] | None) -> dict[str, str]:
+    """Properties of the client by Kafka's names, secrets among them.
+
+    Raises:
+        InvalidConfigError: the file cannot be read, or a property has no equals sign.
+    """
+    from partage.capture.properties import read_properties
+
+    return read_properties(config, properties or ())
 
 
 def _live(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from partage.deciding import Compared, Comparison
 
-__all__ = ["compare"]
+__all__ = ["compare", "shown_comparison"]
 
 # field of Measures, title, whether more is better
 _COLUMNS = (
@@ -74,7 +74,7 @@ def compare(
     if as_json:
         write_json([_plain(row) for row in found], indent=1)
     else:
-        _show(found)
+        shown_comparison(found)
     if any(row.breaches for row in found):
         raise typer.Exit(FAILED_JUDGE)
 
@@ -90,7 +90,8 @@ def _plain(row: Compared) -> dict[str, Any]:
     }
 
 
-def _show(found: Comparison) -> None:
+def shown_comparison(found: Comparison) -> None:
+    """The table, the optimum, refusals and breaches, on stdout."""
     show(_table(found))
     best = found.best
     if best is not None and best.best_spread is not None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from partage.cli.capture import CONFIG, PROPERTY, properties_of
 from partage.cli.consoles import has_display, interactive, name, out, tell, write_json
 from partage.cli.failing import FAILED_JUDGE
 from partage.cli.telling import told
@@ -29,7 +30,10 @@ REPORT = "report.html"
 
 def replay(  # noqa: PLR0917 - typer's options are parameters
     capture: Annotated[
-        str, typer.Argument(help="A capture's folder, Parquet files, or a table that Spark reads.")
+        str,
+        typer.Argument(
+            help="A capture's folder, Parquet files, a table that Spark reads, or kafka://HOST:PORT."
+        ),
     ],
     to: Annotated[Path, typer.Option("--out", "-o", help="Folder for tables and report.")],
     policy: Annotated[
@@ -69,6 +73,8 @@ def replay(  # noqa: PLR0917 - typer's options are parameters
         typer.Option("--conf", metavar="K=V", help="A setting of Spark; repeatable.",
                      show_default=False),
     ] = None,
+    command_config: Annotated[Path | None, CONFIG] = None,
+    properties: Annotated[list[str] | None, PROPERTY] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing on the way.")] = False,
     as_json: Annotated[
         bool,
@@ -93,6 +99,8 @@ def replay(  # noqa: PLR0917 - typer's options are parameters
 
         partage replay capture/ --out run --group 'orders-*' --from 2026-11-21T08:00
 
+        partage replay kafka://broker:9092 --out run --conf spark.jars.packages=...
+
     Spark runs in this process unless `--master` says otherwise; Java 17 must be there. Earlier
     runs in the same folder stay; a folder that is not Partage's is left alone.
 
@@ -109,7 +117,8 @@ def replay(  # noqa: PLR0917 - typer's options are parameters
     ]
     wanted = Wanted(
         policies=policy, strategies=strategy, raw_commits=commits, master=master,
-        conf=_settings(conf or []), selection=Selection(tuple(group or ()), *bounds),
+        conf=_settings(conf or []), kafka=properties_of(command_config, properties),
+        selection=Selection(tuple(group or ()), *bounds),
         quiet=quiet, as_json=as_json, report=report,
     )  # fmt: skip
     replay_and_report(capture, to, wanted, open_it=open_it)
@@ -125,13 +134,14 @@ class Wanted:
     raw_commits: bool = False
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
+    kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
     quiet: bool = False
     as_json: bool = False
     report: bool = True
 
     def settings(self) -> dict[str, Any]:
         """The arguments of `pipeline.replay.replay`."""
-        names = ("policies", "strategies", "raw_commits", "master", "conf")
+        names = ("policies", "strategies", "raw_commits", "master", "conf", "kafka")
         found = {name: getattr(self, name) for name in names}
         return found if self.selection is None else {**found, "selection": self.selection}
 

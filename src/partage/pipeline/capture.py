@@ -62,12 +62,27 @@ class Capture:
     table: SparkTable | None = None
 
 
-def open_capture(source: str | Path, *, slice_rows: int | None = None) -> Capture:
+def open_capture(
+    source: str | Path,
+    *,
+    slice_rows: int | None = None,
+    kafka: Mapping[str, str] | None = None,
+) -> Capture:
     """Check a capture and list its work; no record is read yet.
+
+    Args:
+        source: a folder, a file, a table, or ``kafka://host:port``.
+        slice_rows: for tests.
+        kafka: properties of the client, where the source is a running cluster.
 
     Raises:
         InvalidCaptureError: what is missing, of a wrong type or empty, and what to do.
     """
+    if str(source).startswith("kafka://"):
+        from partage.pipeline.kafka_source import open_kafka
+
+        cluster = open_kafka(str(source), kafka)
+        return Capture(cluster.name, (), None, cluster.states, None, cluster)
     table = spark_table(source)
     if table is not None:
         at = Path(source).absolute()

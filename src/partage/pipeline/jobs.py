@@ -90,6 +90,8 @@ def run_jobs(spark: SparkSession, source: Capture, run: Run, stages: Stages) -> 
         with stages.stage("decode", spark):
             _counted(decoded, done)
             expect_no_doubles(spark, source, done.tally)
+            if source.table is not None:
+                source.table.expect_all(done.tally)
             done.inferred = not source.states
             done.states = source.states or inferred_states(decoded, done.tally)
         stages.counted("records", done.tally.rows)

@@ -46,12 +46,14 @@ def replay(
     spark: SparkSession | None = None,
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
+    kafka: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Summary:
     """Replay a recorded cluster's groups under other policies, and publish tables.
 
     Args:
-        capture: the folder of a capture, Parquet files, or a table that Spark reads.
+        capture: the folder of a capture, Parquet files, a table that Spark reads, or a running
+            cluster (``kafka://host:port``).
         out: the output folder; made if it is not there. Earlier runs in it stay.
         policies: names, strategies or policies; None (and no ``strategies``) takes
             `simulation.policies.DEFAULT_POLICIES`.
@@ -61,6 +63,7 @@ def replay(
         spark: a session of yours, which stays open; None starts one in this process.
         master: Spark's master for a session of ours; None for ``local[*]``.
         conf: more settings of Spark.
+        kafka: properties of the client for ``kafka://``, by Kafka's names.
         progress: called with (stage, done, total), from other threads too.
 
     Returns:
@@ -84,7 +87,7 @@ def replay(
     started = _now_ms()
     with stages.stage("check"):
         chosen = _chosen(policies, strategies)
-        source = open_capture(capture)
+        source = open_capture(capture, kafka=kafka)
         where = _folder(Path(out).absolute())
         run = Run(_run_id(), where, started, chosen, selection, raw_commits)
     with jvm_watched(), ExitStack() as opened:

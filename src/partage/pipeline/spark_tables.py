@@ -12,6 +12,8 @@ from partage.errors import InvalidCaptureError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from partage.pipeline.tally import Tally
+
 __all__ = ["SparkTable", "spark_table"]
 
 #: A name in Spark's catalog: ``table``, ``schema.table`` or ``catalog.schema.table``.
@@ -59,6 +61,9 @@ class SparkTable:
         for name, kind in _TYPES.items():
             _expect(self.name, name, kinds, kind)
         return found.selectExpr(*(f"cast({n} as {_TYPES[n]}) as {n}" for n in _COLUMNS))
+
+    def expect_all(self, tally: Tally) -> None:
+        """Whether all was read: a table is what Spark says that it is."""
 
 
 def _expect(table: str, name: str, kinds: dict[str, str], wanted: str) -> None:

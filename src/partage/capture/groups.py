@@ -1,0 +1,223 @@
+"""The groups of a running cluster as they are now: members, ownership, offsets."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from partage.capture.connection import ClusterConnection, failed, reason
+from partage.errors import NotAuthorizedError, WireFormatError
+from partage.wire.consumer_protocol import decode_assignment, decode_subscription
+
+__all__ = ["LiveGroup", "LiveMember", "live_groups"]
+
+Partition = tuple[str, int]
+_GROUP_NOT_AUTHORIZED, _TOPIC_NOT_AUTHORIZED = 30, 29
+
+
+@dataclass(frozen=True)
+class LiveMember:
+    """A member as its coordinator describes it.
+
+    Attributes:
+        id, client_id, host: as the coordinator has them.
+        instance_id, rack: None where there is none.
+        topics: that it subscribes to.
+        owned: (topic, partition), in the order of its assignment.
+        generation: that it was assigned in; -1 where the coordinator does not say.
+        user_data: of its subscription; None where there is none.
+    """
+
+    id: str
+    client_id: str
+    host: str
+    instance_id: str | None
+    rack: str | None
+    topics: tuple[str, ...]
+    owned: tuple[Partition, ...]
+    generation: int = -1
+    user_data: bytes | None = None
+
+
+@dataclass(frozen=True)
+class LiveGroup:
+    """A group of consumers, and how far it is.
+
+    Attributes:
+        type: ``classic`` or ``consumer`` (KIP-848).
+        state: Kafka's word for it.
+        strategy: what its assignor is called; "" for none.
+        coordinator: the broker's id.
+        committed: (topic, partition) -> offset; only where there is one.
+        trouble: what could not be had, "" for nothing.
+    """
+
+    id: str
+    type: str
+    state: str
+    strategy: str
+    coordinator: int
+    members: tuple[LiveMember, ...] = ()
+    committed: Mapping[Partition, int] = field(default_factory=dict)
+    trouble: str = ""
+
+
+def live_groups(
+    connection: ClusterConnection, wanted: Iterable[str] | None = None
+) -> tuple[list[LiveGroup], dict[Partition, int], Any]:
+    """The groups that consume, the end offsets of their partitions, and the metadata.
+
+    Args:
+        connection: open.
+        wanted: patterns of group ids as a shell has them; None takes all.
+
+    Raises:
+        NotAuthorizedError: the account may not see any group.
+        kafka.errors.KafkaError: a broker does not answer.
+    """
+    metadata = connection.metadata()
+    listed = _listed(connection, [b.node_id for b in metadata.brokers], wanted)
+    groups = [
+        one for (node, kind), ids in sorted(listed.items())
+        for one in _described(connection, node, kind, sorted(ids))
+    ]  # fmt: skip
+    groups = [_with_offsets(connection, one) for one in groups]
+    parts = {p for g in groups for p in (*g.committed, *(o for m in g.members for o in m.owned))}
+    ends = _ends(connection, metadata, parts)
+    return sorted(groups, key=lambda g: g.id), ends, metadata
+
+
+def _listed(
+    connection: ClusterConnection, nodes: Sequence[int], wanted: Iterable[str] | None
+) -> dict[tuple[int, str], list[str]]:
+    """Group ids by coordinator and type: each broker lists those that it coordinates."""
+    from fnmatch import fnmatchcase
+
+    from kafka.protocol.admin import ListGroupsRequest
+
+    patterns = None if wanted is None else tuple(wanted)
+    answers = connection.ask_each({node: ListGroupsRequest() for node in nodes})
+    found: dict[tuple[int, str], list[str]] = defaultdict(list)
+    for node, told in answers.items():
+        if isinstance(told, Exception):
+            raise told
+        if told.error_code in {_GROUP_NOT_AUTHORIZED, 31}:
+            raise NotAuthorizedError("groups", "DESCRIBE on them, or on the cluster")
+        for one in told.groups:
+            kind = str(getattr(one, "group_type", None) or "classic").lower()
+            fits = patterns is None or any(fnmatchcase(one.group_id, p) for p in patterns)
+            consumes = kind == "consumer" or one.protocol_type in {"consumer", ""}
+            if fits and consumes and kind in {"classic", "consumer"}:
+                found[node, kind].append(one.group_id)
+    return found
+
+
+def _described(
+    connection: ClusterConnection, node: int, kind: str, ids: Sequence[str]
+) -> list[LiveGroup]:
+    if kind == "consumer":
+        request = _consumer_group_describe()(
+            group_ids=list(ids), include_authorized_operations=False
+        )
+        told = connection.ask(request, node)
+        return [_consumer_group(one, node) for one in told.groups]
+    from kafka.protocol.admin import DescribeGroupsRequest
+
+    told = connection.ask(
+        DescribeGroupsRequest(groups=list(ids), include_authorized_operations=False), node
+    )
+    return [_classic_group(one, node) for one in told.groups]
+
+
+@cache
+def _consumer_group_describe() -> Any:
+    """The request of KIP-848, which kafka-python 3.0 does not have yet: its response is known to
+    the client's registry by being declared.
+    """
+    from kafka.protocol.api_message import ApiMessage
+
+    place = "partage.capture.messages"
+    # Their names are their files' names.
+    names = ("ConsumerGroupDescribeRequest", "ConsumerGroupDescribeResponse")
+    made = [type(ApiMessage)(one, (ApiMessage,), {"__slots__": ()}, load_json=place)
+            for one in names]  # fmt: skip
+    _KEPT.extend(made)  # the registry holds weak references
+    return made[0]
+
+
+_KEPT: list[Any] = []
+
+
+def _classic_group(one: Any, node: int) -> LiveGroup:
+    if one.error_code:
+        return LiveGroup(one.group_id, "classic", "", "", node, trouble=failed(one.error_code))
+    trouble, members = "", []
+    for m in one.members:
+        try:
+            said = decode_subscription(bytes(m.member_metadata))
+            has = bytes(m.member_assignment or b"")
+            owned = decode_assignment(has).partitions if has else ()
+        except WireFormatError as e:
+            trouble = f"member {m.member_id} sent what cannot be read ({e})"
+            continue
+        members.append(LiveMember(
+            m.member_id, m.client_id, m.client_host, getattr(m, "group_instance_id", None) or None,
+            said.rack, tuple(said.topics), tuple((t, int(p)) for t, p in owned),
+            -1 if said.generation is None else said.generation, said.user_data,
+        ))  # fmt: skip
+    return LiveGroup(one.group_id, "classic", one.group_state, one.protocol_data or "", node,
+                     tuple(members), trouble=trouble)  # fmt: skip
+
+
+def _consumer_group(one: Any, node: int) -> LiveGroup:
+    if one.error_code:
+        return LiveGroup(one.group_id, "consumer", "", "", node, trouble=failed(one.error_code))
+    members = tuple(
+        LiveMember(
+            m.member_id, m.client_id, m.client_host, m.instance_id, m.rack_id,
+            tuple(m.subscribed_topic_names),
+            tuple((t.topic_name, p) for t in m.assignment.topic_partitions for p in t.partitions),
+            m.member_epoch,
+        ) for m in one.members
+    )  # fmt: skip
+    return LiveGroup(one.group_id, "consumer", one.group_state, f"server:{one.assignor_name}",
+                     node, members)  # fmt: skip
+
+
+def _with_offsets(connection: ClusterConnection, group: LiveGroup) -> LiveGroup:
+    from dataclasses import replace
+
+    from kafka.errors import KafkaError
+
+    try:
+        told = connection.admin.list_group_offsets(group.id)[group.id]
+    except KafkaError as e:
+        what = f"its offsets cannot be had: {reason(e)}"
+        return replace(group, trouble=group.trouble or what)
+    found = {(tp.topic, tp.partition): int(o.offset) for tp, o in told.items() if o.offset >= 0}
+    return replace(group, committed=found)
+
+
+def _ends(
+    connection: ClusterConnection, metadata: Any, partitions: Iterable[Partition]
+) -> dict[Partition, int]:
+    """End offsets of partitions that there are; a topic may be gone, and its commits not yet."""
+    from kafka.errors import KafkaError
+    from kafka.protocol.consumer import OffsetSpec
+    from kafka.structs import TopicPartition
+
+    there = {
+        (t.name, p.partition_index) for t in metadata.topics if not t.error_code
+        for p in t.partitions if p.leader_id >= 0
+    }  # fmt: skip
+    asked = {TopicPartition(*p): OffsetSpec.LATEST for p in partitions if p in there}
+    if not asked:
+        return {}
+    try:
+        told = connection.admin.list_partition_offsets(asked)
+    except KafkaError:
+        return {}
+    return {(tp.topic, tp.partition): int(o.offset) for tp, o in told.items()}

@@ -1,0 +1,265 @@
+"""`partage groups`: who owns what in a running cluster, and what another strategy would do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from partage.cli.capture import CONFIG, PROPERTY, settings_of
+from partage.cli.compare import shown_comparison
+from partage.cli.consoles import interactive, name, out, show, write_json
+from partage.errors import InvalidConfigError
+
+if TYPE_CHECKING:
+    from partage.capture.connection import ClusterConnection
+    from partage.capture.groups import LiveGroup, LiveMember
+    from partage.deciding import Comparison
+    from partage.judge import Measures
+    from partage.model import Cluster
+
+__all__ = ["groups"]
+
+Partition = tuple[str, int]
+#: With more groups than that each is one line, unless somebody asks for some by name.
+_MOST_SHOWN_WHOLE = 5
+
+
+@dataclass(frozen=True)
+class _Look:
+    """A group at a moment.
+
+    Attributes:
+        lag: records that wait, by partition; only where both offsets are known.
+        rate: records a second that arrive, by partition.
+        now: figures of what its members own; None for a group without members.
+        compared: what each strategy would do; None where nobody asked.
+    """
+
+    group: LiveGroup
+    lag: Mapping[Partition, int]
+    rate: Mapping[Partition, float]
+    now: Measures | None = None
+    compared: Comparison | None = None
+
+
+def groups(  # noqa: PLR0917 - typer's options are parameters
+    bootstrap: Annotated[
+        str, typer.Option("--bootstrap-server", "-b", metavar="HOST:PORT", help="The cluster.")
+    ],
+    group: Annotated[
+        list[str] | None,
+        typer.Option("--group", "-g", show_default=False,
+                     help="Only groups of this pattern, e.g. 'orders-*'; repeatable."),
+    ] = None,
+    strategy: Annotated[
+        list[str] | None,
+        typer.Option("--strategy", "-s", show_default=False,
+                     help="Compare only these; repeatable."),
+    ] = None,
+    command_config: Annotated[Path | None, CONFIG] = None,
+    properties: Annotated[list[str] | None, PROPERTY] = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Again and again.")] = False,
+    every: Annotated[
+        float, typer.Option("--every", metavar="SECONDS", help="Between two looks.")
+    ] = 2.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, a line a look.")] = False,
+) -> None:  # fmt: skip
+    """Who owns what now, how far behind they are, and what each strategy would do.
+
+        partage groups --bootstrap-server broker:9092
+
+        partage groups -b broker:9092 --group billing --watch
+
+    **lag**: records between the committed offset and the end of the partition. **load**: records
+    a second that arrive, measured between two looks. **optimum**: the most even plan that there
+    is, and the fewest moves to it, proven. Members keep what they have: nothing is changed, no
+    group is joined; the account needs DESCRIBE on groups and topics.
+    """
+    from partage.capture.connection import ClusterConnection
+
+    if not 0.1 <= every <= 3_600:
+        raise InvalidConfigError("--every", "must be between 0.1 and 3600 seconds", every)
+    settings = settings_of(command_config, properties)
+    with ClusterConnection(bootstrap, settings) as connection:
+        before: tuple[float, Mapping[Partition, int]] | None = None
+        while True:
+            looks, before = _looked(connection, group, strategy, before, every)
+            if as_json:
+                write_json({"ts_ms": time.time_ns() // 1_000_000,
+                            "groups": [_plain(one) for one in looks]})  # fmt: skip
+            else:
+                _shown(looks, whole=bool(group) or len(looks) <= _MOST_SHOWN_WHOLE, watch=watch)
+            if not watch:
+                return
+            time.sleep(every)
+
+
+def _looked(
+    connection: ClusterConnection,
+    patterns: list[str] | None,
+    strategies: list[str] | None,
+    before: tuple[float, Mapping[Partition, int]] | None,
+    every: float,
+) -> tuple[list[_Look], tuple[float, Mapping[Partition, int]]]:
+    """All groups now; rates against the look before, or against one taken for that."""
+    from partage.capture.groups import live_groups
+    from partage.capture.states import state_of
+    from partage.model import Cluster
+
+    if before is None:
+        _, ends, _ = live_groups(connection, patterns)
+        before = (time.monotonic(), ends)
+        time.sleep(min(every, 2.0))
+    found, ends, metadata = live_groups(connection, patterns)
+    now = time.monotonic()
+    since = max(now - before[0], 1e-3)
+    rate = {p: max(0, end - before[1][p]) / since for p, end in ends.items() if p in before[1]}
+    state = state_of(metadata, ts_ms=0, controller=None)
+    cluster = Cluster.from_metadata(state["topics"], state["brokers"])
+    return [_judged(one, ends, rate, cluster, strategies) for one in found], (now, ends)
+
+
+def _judged(
+    group: LiveGroup, ends: Mapping[Partition, int], rate: Mapping[Partition, float],
+    cluster: Cluster, strategies: list[str] | None,
+) -> _Look:  # fmt: skip
+    """A group with its lag, and what is to be said of its plan."""
+    from partage import deciding
+    from partage.measuring import measure
+    from partage.model import Assignment, Group, Member
+
+    lag = {p: max(0, ends[p] - at) for p, at in group.committed.items() if p in ends}
+    if not any(m.topics for m in group.members):
+        return _Look(group, lag, rate)
+    members = Group([
+        Member(m.id, m.topics, rack=m.rack, instance_id=m.instance_id, owned=list(m.owned),
+               generation=m.generation, user_data=m.user_data)
+        for m in group.members
+    ])  # fmt: skip
+    owned = {m.id: list(m.owned) for m in group.members}
+    plan = Assignment.of(cluster.index, owned)
+    now = measure(plan, members, cluster)
+    return _Look(group, lag, rate, now, deciding.compare(members, cluster, strategies=strategies))
+
+
+def _sums(look: _Look, member: LiveMember) -> tuple[int | None, float]:
+    """Lag and load of a member; no lag where it has not committed anything."""
+    lags = [look.lag[p] for p in member.owned if p in look.lag]
+    return (sum(lags) if lags else None), sum(look.rate.get(p, 0.0) for p in member.owned)
+
+
+def _plain(look: _Look) -> dict[str, Any]:
+    group = look.group
+    members = []
+    for m in group.members:
+        lag, load = _sums(look, m)
+        members.append({
+            "member": m.id, "client_id": m.client_id, "host": m.host,
+            "instance_id": m.instance_id, "rack": m.rack, "topics": list(m.topics),
+            "lag": lag, "records_per_second": round(load, 1),
+            "owned": [
+                {"topic": t, "partition": p, "lag": look.lag.get((t, p))} for t, p in m.owned
+            ],
+        })  # fmt: skip
+    return {
+        "group": group.id, "type": group.type, "state": group.state, "strategy": group.strategy,
+        "coordinator": group.coordinator, "lag": sum(look.lag.values()),
+        "trouble": group.trouble or None, "members": members,
+        "now": look.now.to_dict() if look.now else None,
+        "strategies": [
+            {"strategy": row.strategy, "refused": row.refused, "valid": row.valid,
+             "measures": row.measures.to_dict() if row.measures else None}
+            for row in look.compared or ()
+        ],
+    }  # fmt: skip
+
+
+def _shown(looks: list[_Look], *, whole: bool, watch: bool) -> None:
+    if watch and interactive():
+        out().clear()
+    if not looks:
+        show(name("no group of consumers", "yellow"))
+    for number, look in enumerate(looks):
+        if whole and number:
+            show(name(""))
+        _head(look)
+        if whole:
+            _whole(look)
+    if not whole:
+        show(name("one of them in full: --group NAME", "dim"))
+
+
+def _head(look: _Look) -> None:
+    group = look.group
+    count = len(group.members)
+    said = [group.state or "?", group.type, group.strategy or "no strategy",
+            f"coordinator {group.coordinator}",
+            f"{count} member{'s' if count != 1 else ''}",
+            f"lag {sum(look.lag.values()):,}"]  # fmt: skip
+    line = name(group.id, "bold")
+    line.append_text(name(f"  {', '.join(said)}"))
+    show(line)
+    if group.trouble:
+        show(name(f"  {group.trouble}", "yellow"))
+
+
+def _whole(look: _Look) -> None:
+    from rich.table import Table
+
+    if not look.group.members:
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False, collapse_padding=True)
+    for title, side in (("member", "left"), ("host", "left"), ("rack", "left"),
+                        ("partitions", "right"), ("lag", "right"), ("load/s", "right"),
+                        ("owns", "left")):  # fmt: skip
+        table.add_column(title, justify=side, overflow="fold")  # type: ignore[arg-type]  # a literal
+    for m in sorted(look.group.members, key=lambda m: (m.client_id, m.id)):
+        lag, load = _sums(look, m)
+        table.add_row(
+            name(m.instance_id or m.client_id or m.id), name(m.host.lstrip("/")),
+            name(m.rack or "-"), str(len(m.owned)), "-" if lag is None else f"{lag:,}", f"{load:,.1f}",
+            name(_listed(m.owned)),
+        )  # fmt: skip
+    show(table)
+    if look.now is not None:
+        show(name(_distance(look.now)))
+    if look.compared is not None:
+        shown_comparison(look.compared)
+
+
+def _listed(owned: tuple[Partition, ...]) -> str:
+    """Partitions by topic, runs of numbers as such.
+
+    >>> _listed((("t", 0), ("t", 1), ("t", 2), ("u", 4)))
+    't 0-2; u 4'
+    """
+    numbers: dict[str, list[int]] = {}
+    for topic, p in owned:
+        numbers.setdefault(topic, []).append(p)
+    return "; ".join(f"{topic} {_runs(sorted(ps))}" for topic, ps in sorted(numbers.items())) or "-"
+
+
+def _runs(numbers: list[int]) -> str:
+    runs: list[list[int]] = []
+    for p in numbers:
+        if runs and p == runs[-1][1] + 1:
+            runs[-1][1] = p
+        else:
+            runs.append([p, p])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def _distance(now: Measures) -> str:
+    """How far what is now is from the best."""
+    told = f"now: spread {now.spread}, {now.idle} idle, {now.rack_mismatches} rack mismatches"
+    if now.best_spread is None:
+        return f"{told}; optimum not computed: {now.refused or 'nothing to share'}"
+    if now.spread == now.best_spread:
+        return f"{told}; as even as can be"
+    moves = now.fewest_moves_to_best
+    return f"{told}; optimum: spread {now.best_spread}, {moves} moves away (proven)"
