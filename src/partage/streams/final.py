@@ -28,7 +28,7 @@ class ConsumerAssignment:
         next_rebalance_ms: 0: at once, 2**63 - 1: never, else a time.
         withheld: tasks that it will get when their partitions have been given up.
         version: of the data, the lowest that any member used.
-        common_version: the latest that all members support.
+        common_version: the latest that all members support; -1 where one does not say.
         error_code: 0: none, 1: a source topic is missing, 3: any other, 4: shut down.
     """
 

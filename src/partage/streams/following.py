@@ -28,10 +28,6 @@ class Followed:
     version: int
     rebalance_ms: int
 
-    def is_due(self, now_ms: int) -> bool:
-        """Whether the member rebalances now, provided that no rebalance is running."""
-        return self.rebalance_ms < now_ms
-
 
 def follow(
     assignment: ConsumerAssignment,

@@ -55,7 +55,11 @@ class Kip441Document:
     * stateless tasks: clients by id are filled up to ceil(all tasks / all threads) tasks a
       thread, then the emptiest.
 
-    ``probing`` of the plan: whether a movement is still to come. Racks and tags are unknown
+    ``probing`` of the plan: whether a movement is still to come. It may be for ever: one task
+    on the second of two clients is balanced and stays, for a caught-up owner keeps what lies
+    within the factor, while the round robin goes on proposing the first client
+    (``tests/property/test_streams_table.py``). A check asked each time the destination is
+    ready then rebalances each time, and nothing moves. Racks and tags are unknown
     to the document.
 
     Where it differs from what was shipped, see `partage.streams.high_availability`: there is

@@ -121,7 +121,8 @@ def rebalance(
     clients = grouped(members)
     every = [member for one in clients for member in one.members]
     lowest = min([LATEST_VERSION, *(member.version for member in every)])
-    common = min([LATEST_VERSION, *(m.latest_version for m in every if m.latest_version > 0)])
+    # The -1 of versions 1 and 2 counts too, as in Kafka: their answers do not carry it.
+    common = min([LATEST_VERSION, *(member.latest_version for member in every)])
     if any(member.shutdown for member in every):
         return _refused(clients, _SHUTDOWN_REQUESTED, "a member asked for shutdown")
     future = any(not one.readable for one in clients)

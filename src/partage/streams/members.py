@@ -31,7 +31,7 @@ class StreamsMember:
         rack: of the consumer.
         endpoint: host and port of the client, for interactive queries.
         version: of its subscription; above 11 nothing else can be read.
-        latest_version: that it supports.
+        latest_version: that it supports; -1: it speaks version 1 or 2, which do not say.
         shutdown: whether it asks the whole application to shut down.
     """
 

@@ -176,6 +176,11 @@ def test_versions_are_the_lowest_used_and_the_latest_that_all_support() -> None:
     probing = versions(3, 12)
     assert {one.version for one in probing.consumers.values()} == {3}
     assert not probing.stable
+    mute = [
+        StreamsMember("old", ProcessId(0, 1), version=2, latest_version=-1),
+        StreamsMember("new", ProcessId(0, 2), version=2, latest_version=11),
+    ]
+    assert {one.common_version for one in ask(app, mute).consumers.values()} == {-1}
 
 
 def test_members_of_the_future_are_one_client_without_state() -> None:
@@ -249,11 +254,9 @@ def test_the_assignors_of_2017_stop_the_group_and_take_turns() -> None:
 
 
 def test_a_member_follows_its_assignment() -> None:
-    """Version first, then a missing host, then the encoded time; due only when the time has passed."""
+    """Version first, then a missing host, then the encoded time."""
     later = ConsumerAssignment(next_rebalance_ms=500)
     assert follow(later, version=11).rebalance_ms == 500
-    assert not follow(later, version=11).is_due(500)
-    assert follow(later, version=11).is_due(501)
     assert follow(later, version=11, endpoint=("a", 1), hosts=[("b", 1)]).rebalance_ms == 0
     assert follow(later, version=11, endpoint=("a", 1), hosts=[("a", 1)]).rebalance_ms == 500
     older = ConsumerAssignment(version=3, common_version=3)
