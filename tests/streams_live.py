@@ -36,7 +36,7 @@ SETTINGS = {
     "max.warmup.replicas": 1,
     "acceptable.recovery.lag": 100,
     "probing.rebalance.interval.ms": 60_000,
-    "session.timeout.ms": 15_000,
+    "session.timeout.ms": 30_000,
     "heartbeat.interval.ms": 2_000,
 }
 THREADS = {"a": 1, "b": 2, "c": 1, "d": 1}

@@ -77,6 +77,10 @@ def test_the_page_shows_warm_ups_and_needs_no_network(file: Path, tmp_path: Path
         ({"clients": {}}, "clients"),
         ({"clients": {"a": {"threads": 0}}}, "clients.a.threads"),
         ({"clients": {"a": {"rack": 3}}}, "clients.a.rack"),
+        ({"clients": {"a": {"process": "7"}}}, "clients.a.process"),
+        ({"clients": {"a": {"restoreBytesPerSecond": 0}}}, "clients.a.restoreBytesPerSecond"),
+        ({"subtopologies": [{"sources": ["x"]}]}, "subtopologies.0.sources"),
+        ({"events": ["x"]}, "events.0"),
         ({"clients": {"a": {"restore": 3}}}, "clients.a.restore"),
         ({"events": [{"at": 1, "do": "crash", "client": "z"}]}, "events.0.client"),
         ({"events": [{"at": -1, "do": "crash", "client": "a"}]}, "events.0.at"),
@@ -98,6 +102,29 @@ def test_what_is_malformed_is_named_with_its_path(change: dict[str, Any], path: 
     with pytest.raises(InvalidProblemError) as told:
         read({**APP, **({"events": []} if "clients" in change else {}), **change})
     assert told.value.path == path
+
+
+@pytest.mark.parametrize(
+    ("subtopologies", "told"),
+    [
+        (
+            [{"sources": {"r": None}, "sinks": ["q"]}, {"sources": {"q": None}, "sinks": ["r"]}],
+            "topics q, r: partition counts cannot be told",
+        ),
+        ([{"sources": {"r": None}}], "topic r: partition counts cannot be told"),
+        (
+            [{"sources": {"x": 2}}, {"sources": {"x": 3}}],
+            "topic x: is read by sub-topologies 0 and 1",
+        ),
+    ],
+)
+def test_a_topology_that_makes_no_tasks_is_named_by_its_topics(
+    subtopologies: list[dict[str, Any]], told: str, tmp_path: Path
+) -> None:
+    """A cycle of repartition topics, one that nobody writes, a source of two: one line each."""
+    path = tmp_path / "app.json"
+    path.write_text(json.dumps({**APP, "subtopologies": subtopologies}), "utf-8")
+    assert _run(path, code=1).startswith(f"partage: {told}")
 
 
 def test_settings_that_kafka_refuses_are_refused(file: Path) -> None:

@@ -51,7 +51,7 @@ def object_of(text: bytes, where: str) -> Mapping[str, Any]:
         what = f"is not JSON in UTF-8 ({e})"
         raise InvalidProblemError(what, path=where, value=text[:60]) from None
     if not isinstance(found, dict):
-        what = "must be a JSON object with topics and members"
+        what = "must be a JSON object"
         raise InvalidProblemError(what, path=where, value=found)
     return found
 

@@ -11,9 +11,11 @@ from partage.streams import Layout, ProcessId, Settings, TaskId, Topology
 
 __all__ = ["EVENTS", "Application", "Client", "Event", "Runtime", "State"]
 
-EventKind = Literal["join", "leave", "crash", "rollingRestart", "scaleOut", "brokerLag"]
+EventKind = Literal[
+    "join", "leave", "crash", "rollingRestart", "scaleOut", "brokerLag", "rebalance"
+]
 EVENTS: tuple[EventKind, ...] = (
-    "join", "leave", "crash", "rollingRestart", "scaleOut", "brokerLag",
+    "join", "leave", "crash", "rollingRestart", "scaleOut", "brokerLag", "rebalance",
 )  # fmt: skip
 
 

@@ -97,6 +97,10 @@ class Coordinated(Stage):
             del self._members[one]
         self._ask(f"{name} {how}", 0)
 
+    def asked(self, name: str) -> None:
+        """The coordinator makes another target."""
+        self._ask(f"{name} asked", 0)
+
     def _enlist(self, instance: Instance) -> None:
         for one in instance.consumers:
             self._members[one] = _Member(one, instance, str(instance.process), self.loop.now_ms)

@@ -54,6 +54,10 @@ class Led(Stage):
         del consumers
         self._ask(f"{name} {how}")
 
+    def asked(self, name: str) -> None:
+        """It rejoins."""
+        self._ask(f"{name} asked")
+
     def _ask(self, cause: str) -> None:
         """Somebody asks for a rebalance; one that is under way takes it along."""
         self._causes.append(cause)

@@ -203,7 +203,13 @@ def _client(name: str, place: int, one: Mapping[str, Any]) -> Client:
     rack = one.get("rack")
     process = ProcessId(0, place)
     if "process" in one:
-        process = ProcessId.parse(text(one["process"], f"{where}.process"))
+        told = text(one["process"], f"{where}.process")
+        try:
+            process = ProcessId.parse(told)
+        except InvalidProblemError:
+            raise InvalidProblemError(
+                "must be a UUID", path=f"{where}.process", value=told
+            ) from None
     return Client(
         name,
         process,

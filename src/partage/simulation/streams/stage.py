@@ -68,6 +68,10 @@ class Stage(ABC):
     def lost(self, name: str, consumers: Sequence[str], how: str) -> None:
         """The group knows that consumers of a client are gone."""
 
+    @abstractmethod
+    def asked(self, name: str) -> None:
+        """A client asks for a rebalance, whatever its reason is."""
+
     # -- the clock -----------------------------------------------------------------------------
 
     def plan(self, at_ms: int, action: Callable[[], None], *, rank: int = 0) -> None:
@@ -117,6 +121,9 @@ class Stage(ABC):
         for place, name in enumerate(event.clients):
             if event.kind in {"join", "scaleOut"}:
                 self._join(name)
+            elif event.kind == "rebalance":
+                if name in self.world.up:
+                    self.asked(name)
             elif event.kind == "rollingRestart":
                 self.plan(
                     now + place * event.every_ms,

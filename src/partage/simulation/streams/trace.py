@@ -23,6 +23,7 @@ _FIELDS: dict[str, tuple[str, ...]] = {
     "rollingRestart": ("downSeconds", "everySeconds", "leaves"),
     "scaleOut": ("like", "count"),
     "brokerLag": ("seconds", "factor"),
+    "rebalance": ("client",),
 }
 
 
