@@ -204,10 +204,30 @@ def sharing(strategy: str) -> list[Panel]:
     ]
 
 
+def copied(strategy: str) -> list[Panel]:
+    """Two topics of one size, a standby of each partition; a member fails, another one comes."""
+    cluster = pg.Cluster.from_topics({"A": 4, "B": 4})
+    members = [pg.Member(m, ["A", "B"]) for m in ("C1", "C2", "C3")]
+    changes = [Join(*members), Leave("C2"), Join(pg.Member("C4", ["A", "B"]))]
+    out, before = [], {}
+    for title, one in zip(
+        ("1. C1, C2 and C3 join", "2. C2 fails", "3. C4 joins"),
+        play(strategy, cluster, changes),
+        strict=True,
+    ):
+        copies = {m: sorted(told.standbys["A"]) for m, told in one.plan.told.items()}
+        said = {m: "copies of " + " ".join(map(str, numbers)) for m, numbers in copies.items()}
+        said = {m: text if copies[m] else "no copies" for m, text in said.items()}
+        out.append(Panel(title, one.plan.to_pairs(), before, said=said))
+        before = one.owner
+    return out
+
+
 STORIES = {
     "range": equal, "roundrobin": equal, "sticky": equal, "cooperative-sticky": joining,
     "roundrobin:0.8": equal, "server:range": equal, "server:uniform": equal,
     "server:simple": sharing, "fair": unequal, "failover": standing_by, "optimal": joining,
+    "faust": copied, "faust:copartitioned": copied,
 }  # fmt: skip
 
 

@@ -37,7 +37,8 @@ class FaustCopartitioned(FaustMember):
     6. each partition has its standbys, none of them with its active member;
     7. of each member's partitions every other member has as many copies as any other, give or
        take one: whoever fails, the others inherit alike. Which ones is drawn by the seed;
-    8. members have equally many copies in all, as far as exchanges within 7 allow;
+    8. members have equally much in all, active partitions and copies, as far as exchanges
+       within 7 allow: who has less inherits more;
     9. copies stay where they are as far as 7 and 8 let them.
 
     The first five are reached exactly (a flow of least cost). The ninth is not: copies are

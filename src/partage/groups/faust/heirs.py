@@ -72,7 +72,7 @@ def heirs(before: Remembered, members: int) -> list[int]:
         ProblemTooLargeError: more than `LARGEST_TABLE` pairs of partition and member.
 
     >>> heirs(Remembered([0, -1, -1, 0], [[], [1], [0], []]), 2)
-    [0, 1, 0, 0]
+    [1, 1, 0, 0]
     """
     partitions = len(before.owner)
     if max(partitions, members) * members > LARGEST_TABLE:

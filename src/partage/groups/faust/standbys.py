@@ -3,7 +3,7 @@
 Kept where they were as far as that leaves them even; drawn by a seed where there is a choice.
 Two things are even in the end: for each member, how many of its partitions each other member
 has a copy of (they differ by one at most); and then, as far as exchanges within that allow, how
-many copies each member has in all.
+much each member has in all, active partitions and copies: so that who has less inherits more.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class _Copies:
         self._owner = owner
         self._members = members
         self._pairs = np.zeros((members, members), np.int64)
+        self._load = np.bincount(np.array(owner, np.int64), minlength=members)
         self._order = draw.shuffled(range(len(owner)))
         # A table of ranks, drawn once for each owner: who comes first among equals.
         self._rank = [
@@ -84,7 +85,7 @@ class _Copies:
             others = [m for m in range(self._members) if m != owner]
             while True:
                 row = self._pairs[owner]
-                total = self._pairs.sum(axis=0)
+                total = self._total
                 most = max(others, key=lambda m: (row[m], total[m]))
                 least = min(others, key=lambda m: (row[m], total[m]))
                 if row[most] - row[least] <= 1:
@@ -92,10 +93,9 @@ class _Copies:
                 self._move(owner, most, least)
 
     def even_in_all(self) -> None:
-        """Copies from who has most in all to who has least, where it leaves each owner's even."""
+        """Copies from who has most in all to who has least, where that leaves owners' rows even."""
         while True:
-            total = self._pairs.sum(axis=0)
-            found = self._exchange(total)
+            found = self._exchange(self._total)
             if found is None:
                 return
             self._move(*found)
@@ -121,7 +121,7 @@ class _Copies:
 
     @property
     def _total(self) -> NDArray[np.int64]:
-        total: NDArray[np.int64] = self._pairs.sum(axis=0)
+        total: NDArray[np.int64] = self._load + self._pairs.sum(axis=0)
         return total
 
     def _put(self, p: int, member: int) -> None:

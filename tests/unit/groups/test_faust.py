@@ -1,0 +1,232 @@
+"""The stock rule of Faust on examples that its class gave, and what surrounds it."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+
+import partage as pg
+from partage.errors import InvalidConfigError, UnsupportedProblemError
+from partage.groups.faust.dealing import Hands, deal
+from partage.groups.faust.settings import CHANGELOGS, COPIED, GLOBALS, REPLICAS, SEED, URL
+from partage.groups.registry import find
+from partage.groups.rounds import Join, Leave, play
+from partage.model import Problem
+from partage.model.assignment import Role
+from partage.wire.faust import read_faust_assignment, read_faust_subscription
+
+BOTH = ["faust", "faust:copartitioned"]
+
+
+def hands(text):
+    """``"0,3/2,5 1/ /"``: a member each, active partitions before the slash, standbys behind it."""
+    made = []
+    for member in text.split():
+        actives, _, copies = member.partition("/")
+        made.append(Hands.of(*(map(int, filter(None, s.split(","))) for s in (actives, copies))))
+    return made
+
+
+def shown(held):
+    return " ".join(
+        f"{','.join(map(str, sorted(one.actives)))}/{','.join(map(str, sorted(one.standbys)))}"
+        for one in held
+    )
+
+
+# Printed by the class of faust-streaming 0.15.3: before, partitions, standbys wanted, after.
+PRINTED = {
+    "F1": ("/ / /", 6, 0, "0,3/ 1,4/ 2,5/"),
+    "F2": ("/ / /", 7, 0, "0,3,6/ 1,4/ 2,5/"),
+    "F3": ("/ / /", 2, 0, "0/ 1/ /"),
+    "F4": ("/ / /", 0, 0, "/ / /"),
+    "F5": ("/ / /", 6, 1, "0,3/2,5 1,4/0,3 2,5/1,4"),
+    "F6": ("0,3/2,5 1,4/0,3 2,5/1,4 /", 6, 1, "0,3/2,5 1,4/0,3 2,5/1,4 /"),
+    "F7": ("1,4/0,3 2,5/1,4", 6, 1, "0,1,4/2,3,5 2,3,5/0,1,4"),
+    "F8": ("0,3/2,5 1,4/0,3", 6, 1, "0,2,3/1,4,5 1,4,5/0,2,3"),
+    "F9": ("/ /", 4, 0, "0,2/ 1,3/"),
+    "F10": ("0,2/ 1,3/ /", 4, 0, "1,2/ 3/ 0/"),
+    "F11": ("/ / / /", 10, 0, "0,4,8/ 1,5,9/ 2,6/ 3,7/"),
+    "F12": ("0,4,8/ 2,6/ 3,7/", 10, 0, "0,4,8,9/ 1,2,6/ 3,5,7/"),
+    "F13": ("/ /", 3, 5, "0,2/1 1/0,2"),
+    "F14": ("0,1,2/ 0,1,2/ /", 3, 0, "0/ 2/ 1/"),
+    "F16": ("0,1/2,3 /0,1", 4, 1, "0,1/2,3 2,3/0,1"),
+    "F17": ("/ / /", 4, 2, "0,3/1,2 1/0,2,3 2/0,1,3"),
+    "F18": ("/ / / /", 5, 2, "0,4/1,2,3 1/0,2,3 2/0,1,4 3/4"),
+}
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_partitions_are_dealt_as_faust_deals_them(name) -> None:
+    """Example by example what the published class printed."""
+    before, partitions, replicas, after = PRINTED[name]
+    held = hands(before)
+    deal(held, partitions, replicas)
+    assert shown(held) == after
+
+
+@pytest.mark.parametrize(
+    ("partitions", "members", "replicas"),
+    [(3, 3, 1), (4, 4, 2), (6, 3, 1), (6, 6, 2), (6, 6, 3), (6, 6, 4), (7, 4, 1)],
+)
+def test_where_nobody_has_room_a_standby_makes_some(partitions, members, replicas) -> None:
+    """Fresh groups in which a full hand has to let go: all copies are there in the end."""
+    held = [Hands() for _ in range(members)]
+    deal(held, partitions, replicas)
+    for p in range(partitions):
+        assert sum(p in one.actives for one in held) == 1
+        assert sum(p in one.standbys for one in held) == replicas
+        assert not any(p in one.actives and p in one.standbys for one in held)
+
+
+def test_numbers_that_a_topic_no_longer_has_fail_as_they_do_in_faust() -> None:
+    """They are never taken away and count as load, until there is no room: an AssertionError there."""
+    with pytest.raises(UnsupportedProblemError, match=r"AssertionError") as caught:
+        deal(hands("0,7/ 1/"), 4, 0)
+    assert caught.value.peer_exception == "AssertionError"
+
+
+def group(*names, topics=("s", "t"), **more):
+    return pg.Group([pg.Member(name, topics, **more) for name in names])
+
+
+CLUSTER = pg.Cluster.from_topics({"s": 4, "t": 4, "u": 3})
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_everything_a_worker_is_told_goes_along(name) -> None:
+    """Actives, standbys, URL, who has which changelog and which other topic, and topic groups."""
+    config = {REPLICAS: 1, CHANGELOGS: ["t"]}
+    mine = find(name).configure({URL: "http://a"}).subscription_user_data(["s", "t"])
+    members = [pg.Member("a", ["s", "t"], user_data=mine), pg.Member("b", ["s", "t"])]
+    plan = pg.assign(name, pg.Group(members), CLUSTER, config=config)
+    told = read_faust_assignment(plan.user_data["a"])
+    assert told.url == "http://a"
+    assert told.actives == plan.to_dict()["a"]
+    assert set(told.standbys["t"]) == set(range(4)) - set(told.actives["t"])
+    assert told.changelogs["http://a"] == {"t": told.actives["t"]}
+    assert told.others["http://a"] == {"s": told.actives["s"]}
+    assert told.groups == {"s": 0, "t": 0}
+    assert {t: sorted(numbers) for t, numbers in plan.wire()["a"]} == {
+        "s": sorted(told.actives["s"]), "t": [0, 1, 2, 3],
+    }, "of changelogs the standbys are consumed as well"  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_everybody_has_a_global_tables_changelog(name) -> None:
+    """All of it as active; the rest, or where it is copied whole all of it, as standby too."""
+    config = {GLOBALS: "t"}
+    told = pg.assign(name, group("a", "b"), CLUSTER, config=config).told
+    owned = pg.assign(name, group("a", "b"), CLUSTER, config=config).to_dict()
+    for member in "ab":
+        assert told[member].actives["t"] == [0, 1, 2, 3]
+        assert set(told[member].standbys["t"]) == {0, 1, 2, 3} - set(owned[member]["t"])
+    copied = pg.assign(name, group("a", "b"), CLUSTER, config={**config, COPIED: ["t"]}).told
+    assert copied["a"].standbys["t"] == [0, 1, 2, 3]
+    with pytest.raises(UnsupportedProblemError, match="changelog gone of a global table"):
+        pg.assign(name, group("a"), CLUSTER, config={GLOBALS: "gone"})
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_standbys_have_their_role(name) -> None:
+    """As an Assignment: a partition with its one active member and its standbys."""
+    plan = pg.assign(name, group("a", "b", "c"), CLUSTER, config={REPLICAS: 2})
+    both = plan.with_standbys()
+    roles = {int(r): both.partition[both.role == r].tolist() for r in set(both.role.tolist())}
+    assert sorted(roles[Role.ACTIVE]) == list(range(8)), "u is nobody's topic"
+    assert sorted(roles[Role.STANDBY]) == sorted(list(range(8)) * 2)
+    assert both.to_pairs()["a"][: int(plan.start[1])] == plan.to_pairs()["a"]
+
+
+@pytest.mark.parametrize("name", BOTH)
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"{", b"[]", b"\xff\xfe", b"\0\0\0\1\0\1t", b'{"assignment":{"actives":{"t":"x"}}}'],
+)
+def test_garbage_gets_a_fair_share_and_a_warning(name, sent) -> None:
+    """One member sends what is no user data of Faust's: the others keep theirs, it is told about."""
+    strategy = find(name)
+    before = pg.assign(name, group("a", "b"), CLUSTER, config={REPLICAS: 0})
+    sound = [
+        pg.Member(m, ["s", "t"], user_data=strategy.subscription_user_data(["s", "t"], told))
+        for m, told in before.told.items()
+    ]
+    odd = pg.Member("odd", ["s", "t"], user_data=sent)
+    plan = pg.assign(name, pg.Group([*sound, odd]), CLUSTER, config={REPLICAS: 0})
+    (warning,) = plan.warnings
+    assert warning.startswith("odd sent user data that is not Faust's: userData")
+    now = plan.to_dict()
+    assert len(now["odd"]["t"]) == 1
+    for m in "ab":
+        assert set(now[m]["t"]) - set(before.to_dict()[m]["t"]) == set() or name == "faust"
+        assert len(now[m]["t"]) >= 1
+    assert pg.check(plan, pg.Group([*sound, odd]), CLUSTER) == []
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_a_topic_that_is_not_there_is_named(name) -> None:
+    """It is left out, with a warning, as Faust does."""
+    plan = pg.assign(name, group("a", topics=("t", "gone")), CLUSTER)
+    assert plan.warnings == ("topic gone is subscribed to and has no partitions",)
+    assert plan.to_dict() == {"a": {"t": [0, 1, 2, 3]}}
+
+
+@pytest.mark.parametrize("name", BOTH)
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(REPLICAS, -1), (REPLICAS, "two"), (REPLICAS, True), (REPLICAS, "9" * 5000), (CHANGELOGS, 3),
+     (CHANGELOGS, [1]), (GLOBALS, {"t": 1}), (COPIED, b"t"), (URL, None)],
+)  # fmt: skip
+def test_a_wrong_setting_is_named(name, key, value) -> None:
+    """The setting, what it must be, and what it was."""
+    with pytest.raises(InvalidConfigError, match=key.replace(".", r"\.")):
+        find(name).configure({key: value})
+
+
+def test_seeds_are_whole_numbers_and_the_copartitioned_ones_alone() -> None:
+    """The stock rule passes the key over, as it does others'."""
+    assert find("faust").configure({SEED: "x"}) == find("faust")
+    assert find("faust:copartitioned").configure({SEED: "7"}).settings.seed == 7
+    with pytest.raises(InvalidConfigError, match="seed"):
+        find("faust:copartitioned").configure({SEED: 2**64})
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_a_life_in_rounds_is_carried_by_user_data(name) -> None:
+    """Members tell what they were told: who stays keeps its partitions when another one leaves."""
+    three = [pg.Member(m, ["s", "t"]) for m in "abc"]
+    first, second = play(name, CLUSTER, [Join(*three), Leave("b")])
+    heirs = first.plan.told
+    for (topic, p), member in first.owner.items():
+        now = second.owner[topic, p]
+        if member != "b":
+            assert now == member
+        else:
+            assert p in heirs[now].standbys[topic]
+    sent = read_faust_subscription(second.group[0].user_data)
+    assert sent.actives == first.plan.told["a"].actives
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_claims_count_where_there_is_no_user_data(name) -> None:
+    """A problem file has `owned`; Faust itself knows user data only."""
+    members = [pg.Member("a", ["t"], owned={"t": [2, 3]}), pg.Member("b", ["t"])]
+    assert pg.assign(name, pg.Group(members), CLUSTER).to_dict()["a"] == {"t": [2, 3]}
+
+
+def test_what_one_worker_was_told_is_refused_when_it_is_no_zlib() -> None:
+    """A member that gets an assignment of something else says so."""
+    nothing = pg.Assignment.of(CLUSTER.index, {"a": {}})
+    with pytest.raises(pg.WireFormatError, match="no zlib stream"):
+        find("faust").on_assignment(nothing, b"{}", 1)
+    with pytest.raises(pg.WireFormatError, match="no JSON"):
+        find("faust").on_assignment(nothing, zlib.compress(b"nothing"), 1)
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_an_empty_group_has_an_empty_plan(name) -> None:
+    """No members, no topics: no plan, and no error."""
+    plan = find(name).assign(Problem(pg.Group([]), CLUSTER))
+    assert plan.to_dict() == {}
+    assert plan.user_data == {}
