@@ -11,7 +11,7 @@ from partage.streams.following import follow
 from partage.streams.leader import Application, rebalance
 from partage.streams.legacy_sticky import LegacySticky
 from partage.streams.members import StreamsMember
-from partage.streams.registry import find_assignor
+from partage.streams.registry import assignors, find_assignor
 from partage.streams.settings import LONG_MAX
 from partage.streams.topology import Subtopology, Topology
 
@@ -267,3 +267,22 @@ def test_a_member_follows_its_assignment() -> None:
         follow(ConsumerAssignment(version=5), version=4)
     with pytest.raises(InvalidProblemError):
         follow(ConsumerAssignment(common_version=12), version=11)
+
+
+@pytest.mark.parametrize("name", assignors())
+def test_every_plan_comes_with_the_topics_to_create(name) -> None:
+    """Repartition and changelog topics with their counts, whichever assignor plans; one that is
+    there with another count is an error that names it.
+    """
+    topology = Topology([
+        Subtopology(0, ("lines",), sinks=("by-word",)),
+        Subtopology(1, ("by-word",), repartition={"by-word": None}, changelogs=("counts",)),
+    ])  # fmt: skip
+    members = [StreamsMember("a", P1), StreamsMember("b", P2)]
+    answer = ask(Application(topology, {"lines": 3}), members, assignor=find_assignor(name))
+    assert answer.layout.to_create == {"by-word": 3, "counts": 3}
+    assert answer.plan.problem.tasks == tuple(TaskId(g, p) for g in (0, 1) for p in range(3))
+    there = Application(topology, {"lines": 3, "by-word": 3, "counts": 2})
+    with pytest.raises(InvalidTopologyError, match="counts has 2, not 3") as refused:
+        ask(there, members, assignor=find_assignor(name))
+    assert refused.value.topics == ("counts",)

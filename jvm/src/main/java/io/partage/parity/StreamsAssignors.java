@@ -4,6 +4,8 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
 import java.lang.reflect.Field;
 import java.lang.reflect.Method;
 import java.util.Collection;
@@ -28,8 +30,8 @@ import org.apache.kafka.streams.processor.internals.assignment.RackAwareTaskAssi
  * Kafka Streams' internal task assignors on problems of tests/data/vectors/streams.
  *
  * <p>A request is a line of such a file; {@code kind} names the assignor. The answer is its {@code out}.
- * With {@code times} in the request, the answer is {@code {"nanos": [...]}}: that many runs of the
- * assignor alone, each on clients of its own.
+ * With {@code times} in the request, the answer is {@code {"nanos": [...], "cpu": [...]}}: that many runs of the
+ * assignor alone, each on clients of its own, by the clock and by the processor time of its thread.
  */
 public final class StreamsAssignors {
     private StreamsAssignors() {
@@ -64,12 +66,16 @@ public final class StreamsAssignors {
     private static JsonNode timed(StreamsProblem problem, int times) {
         ObjectNode answer = JsonLines.JSON.createObjectNode();
         ArrayNode nanos = answer.putArray("nanos");
+        ArrayNode cpu = answer.putArray("cpu");
+        ThreadMXBean thread = ManagementFactory.getThreadMXBean();
         for (int run = 0; run < times; run++) {
             Map<ProcessId, ClientState> clients = problem.clients();
             RackAwareTaskAssignor racks = problem.racks();
             LegacyTaskAssignor assignor = assignor(problem.given);
             long start = System.nanoTime();
+            long busy = thread.getCurrentThreadCpuTime();
             assignor.assign(clients, problem.all, problem.stateful, racks, problem.configs);
+            cpu.add(thread.getCurrentThreadCpuTime() - busy);
             nanos.add(System.nanoTime() - start);
         }
         return answer;
