@@ -112,7 +112,15 @@ def test_command(spark: object, tmp_path: Path) -> None:
     told = CliRunner().invoke(app, ["audit", bad, "--quiet"])
     assert told.exit_code == 3, told.output
     assert "2 writers disagree: murmur2 from 1970-01-01 00:00:00 UTC" in told.output
-    good = str(_written(tmp_path / "good.parquet", _records("one", KEYS, "murmur2", 6)))
-    told = CliRunner().invoke(app, ["audit", good, "--json", "--quiet"])
+    nowhere = [(None, 1, 1, 1, b"a"), ("one", None, 2, 2, b"a"), (None, None, 3, 3, None)]
+    rows = [*_records("one", KEYS, "murmur2", 6), *nowhere]
+    good = str(_written(tmp_path / "good.parquet", rows))
+    asked = ["audit", good, "--json", "--quiet", "--out", str(tmp_path / "out")]
+    told = CliRunner().invoke(app, asked)
     assert told.exit_code == 0, told.output
     assert json.loads(told.stdout)["topics"][0]["explained"] == 1.0
+    assert json.loads(told.stdout)["without_a_place"] == 3
+    assert json.loads((tmp_path / "out" / "audit.json").read_text())["clean"]
+    page = (tmp_path / "out" / "audit.html").read_text()
+    assert "nothing to look at" in page
+    assert "3 records without a topic or a partition" in page.replace("\n", " ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["audit"]
 
+_PAGE = "audit.html"
 #: Something was found that somebody should look at.
 FOUND = 3
 _STAGES = {
@@ -53,6 +55,10 @@ def audit(
     all_joins: Annotated[
         bool, typer.Option("--all-joins", help="Also topics that are only read together.")
     ] = False,
+    to: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder for audit.html and audit.json.",
+                                  show_default=False)
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:  # fmt: skip
@@ -67,7 +73,7 @@ def audit(
 
         partage audit capture/ --join orders,customers --json
 
-        partage audit kafka://broker:9092/orders,customers --join orders,customers
+        partage audit kafka://broker:9092/orders,customers --join orders,customers --out audited
 
     In a capture, topics that a group reads together are compared too. They count as meant to be
     joined where a streams group's topology joins them, or where they share keys and have as
@@ -84,17 +90,49 @@ def audit(
             raise typer.BadParameter("needs two topics or more: a,b", param_hint="--join")
     with working(_STAGES, quiet=quiet or as_json) as progress:
         found = audit_topics(where, topics=topic, joins=joins, progress=progress)
+    if to is not None:
+        _write(found, to, where)
     if as_json:
         write_json(_as_json(found), indent=2)
     else:
         _print(found, all_joins=all_joins)
+        if to is not None:
+            show(name(f"page   {to / _PAGE}", "bold"))
     if not found.clean:
         raise typer.Exit(FOUND)
+
+
+def _write(found: Audit, folder: Path, where: str) -> None:
+    """The page, and the same for programs.
+
+    Raises:
+        InvalidConfigError: the folder cannot be written.
+    """
+    import json
+
+    from partage.errors import InvalidConfigError
+    from partage.report.audit import write_audit_page
+
+    whole = _as_json(found)
+    joins = []
+    for join in found.joins:
+        if join.meant:
+            line, *examples = _join(join.broken, join.groups)
+            joins.append((line, [example.strip() for example in examples]))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "audit.json").write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+        findings = {t.topic: _findings(t) for t in found.topics}
+        write_audit_page(whole, folder / _PAGE, title=where, findings=findings, joins=joins)
+    except OSError as e:
+        reason = e.strerror or str(e)
+        raise InvalidConfigError("--out", f"cannot be written ({reason})", str(folder)) from None
 
 
 def _as_json(found: Audit) -> dict[str, Any]:
     return {
         "clean": found.clean,
+        "without_a_place": found.without_a_place,
         "topics": [asdict(t) | {"broken": t.broken} for t in found.topics],
         "joins_looked_at": found.looked_at,
         "joins": [_join_as_json(j) for j in found.joins],
@@ -120,6 +158,9 @@ def _print(found: Audit, *, all_joins: bool) -> None:
     for join in found.joins:
         if join.meant or all_joins:
             show(*(name(line) for line in _join(join.broken, join.groups)))
+    if found.without_a_place:
+        told = f"{found.without_a_place:,} records without a topic or a partition were left out"
+        show(name(told, "bold"))
     mixed = sum(t.broken for t in found.topics)
     meant = {j.broken.topics for j in found.joins if j.meant}
     others = {j.broken.topics for j in found.joins} - meant

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from partage.errors import InvalidConfigError
 from partage.keys.audit import Broken, Side, broken_joins, who_wrote
 from partage.pipeline.failures import jvm_watched
-from partage.pipeline.key_pairs import PAIRS_DDL, Pairing
+from partage.pipeline.key_pairs import NOWHERE, PAIRS_DDL, Pairing
 from partage.pipeline.progress import Progress, Stages
 from partage.pipeline.subscribed import Together, read_together
 from partage.pipeline.told_by_workers import told_by_workers
@@ -88,11 +88,17 @@ class BrokenJoin:
 
 @dataclass
 class Audit:
-    """All topics, and the joins that are broken."""
+    """All topics, and the joins that are broken.
+
+    Attributes:
+        looked_at: pairs of topics that were compared.
+        without_a_place: records without a topic or a partition, of which nothing can be told.
+    """
 
     topics: list[TopicFound] = field(default_factory=list)
     joins: list[BrokenJoin] = field(default_factory=list)
     looked_at: int = 0
+    without_a_place: int = 0
 
     @property
     def clean(self) -> bool:
@@ -152,7 +158,8 @@ def _audited(
     wanted = {t for some in together for t in some}
     with stages.stage("topics", spark):
         rows = _judged(spark, source, topics, wanted)
-    found = Audit([_topic_found(row["found"]) for row in rows])
+    found = Audit([_topic_found(row["found"]) for row in rows if row["topic"] != NOWHERE])
+    found.without_a_place = sum(int(row["found"]) for row in rows if row["topic"] == NOWHERE)
     found.topics.sort(key=lambda t: t.topic)
     _expect_all({t for some in given for t in some} | set(topics or ()), found)
     with stages.stage("joins"):
@@ -184,7 +191,7 @@ def _judged(
 
     pairs = _pairs(spark, source)
     if topics is not None:
-        pairs = pairs.where(f.col("topic").isin(list(topics)))
+        pairs = pairs.where(f.col("topic").isin([*topics, NOWHERE]))
     tasks = max(2, 2 * spark.sparkContext.defaultParallelism)
     work = partial(judge_topics, source.counts, frozenset(wanted))
     ordered = pairs.repartition(tasks, "topic").sortWithinPartitions("topic", "first_ms", "place")

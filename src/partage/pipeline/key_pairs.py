@@ -20,7 +20,10 @@ from partage.keys.placing import MOST_PARTITIONS
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["MOST_NULLS", "MOST_PAIRS", "PAIRS_DDL", "Pairing", "kept"]
+__all__ = ["MOST_NULLS", "MOST_PAIRS", "NOWHERE", "PAIRS_DDL", "Pairing", "kept"]
+
+#: Stands for the topic of records without a topic or a partition; no topic has this name.
+NOWHERE = ""
 
 #: Pairs of a topic that a worker keeps; more are sampled.
 MOST_PAIRS = 200_000
@@ -54,17 +57,18 @@ class Pairing:
         """Records: topic, partition, offset, timestamp_ms, key."""
         from pyarrow import compute
 
-        whole = table.filter(
-            compute.and_(compute.is_valid(table["topic"]), compute.is_valid(table["partition"]))
-        )
+        named = compute.fill_null(compute.not_equal(table["topic"], NOWHERE), fill_value=False)
+        whole = table.filter(compute.and_(named, compute.is_valid(table["partition"])))
+        self._left_out[NOWHERE, True] += len(table) - len(whole)
         _expect_partitions(whole)
         null = compute.is_null(whole["key"])
         self._nulls.append(whole.filter(null).select(["topic", "partition", "timestamp_ms",
                                                       "offset"]))  # fmt: skip
         keyed = whole.filter(compute.invert(null))
         grouped = keyed.group_by(["topic", "key", "partition"], use_threads=False).aggregate(
-            [("offset", "count"), ("timestamp_ms", "min"), ("timestamp_ms", "max")]
-        )
+            [("offset", "count", compute.CountOptions("all")), ("timestamp_ms", "min"),
+             ("timestamp_ms", "max")]
+        )  # fmt: skip
         self._tables.append(grouped.rename_columns([*_KEYS, *_SUMS]))
         self._held += len(self._tables[-1])
         if self._held > _MERGE_AT:

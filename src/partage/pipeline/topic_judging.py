@@ -20,7 +20,7 @@ from partage.keys.audit import (
     who_wrote,
 )
 from partage.keys.placing import MOST_PARTITIONS
-from partage.pipeline.key_pairs import MOST_PAIRS, kept, marks
+from partage.pipeline.key_pairs import MOST_PAIRS, NOWHERE, kept, marks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,15 +38,20 @@ def judge_topics(
     counts: dict[str, tuple[int, ...]], wanted: frozenset[str], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Runs in a worker: rows of several topics in order, one row a topic out."""
-    import pyarrow as pa
-
     for topic, rows in _by_topic(batches):
+        if topic == NOWHERE:
+            yield _row(topic, str(sum(rows["records"].to_pylist())), None)
+            continue
         found, pairs = _topic(topic, rows, counts.get(topic))
         kept_pairs = _packed(pairs) if topic in wanted else None
-        yield pa.RecordBatch.from_arrays(
-            [pa.array([topic]), pa.array([json.dumps(found)]), pa.array([kept_pairs], pa.binary())],
-            names=["topic", "found", "pairs"],
-        )
+        yield _row(topic, json.dumps(found), kept_pairs)
+
+
+def _row(topic: str, found: str, pairs: bytes | None) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    columns = [pa.array([topic]), pa.array([found]), pa.array([pairs], pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, names=["topic", "found", "pairs"])
 
 
 def _by_topic(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]]:
