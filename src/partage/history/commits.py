@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.history.records import Place
+from partage.history.run_kernel import NUMBERS, reduce_commits, reduce_stretches
 
 __all__ = [
     "MINUTE_MS",
@@ -31,6 +32,10 @@ __all__ = [
 MINUTE_MS = 60_000
 #: Between two damaged times there may be more than a column of int64 holds.
 _LONGEST_WAIT = (1 << 63) - 1
+#: Times within this many milliseconds of 1970 differ by less than int64 holds.
+_NEAR_MS = 1 << 60
+#: What sorting takes longer for a commit than the kernel, as steps of the interpreter (`kernels`).
+_STEPS_SAVED = 2
 #: Minutes of one partition that are kept open at a time.
 _OPEN_MINUTES = 2
 
@@ -53,6 +58,8 @@ class Commits:
         transactional: whether it was part of a transaction.
         stretch: a number that is another one behind each record of its group (see
             `stretches`); None for no such records.
+        series: a small number that it shares with the commits of its pair and partition alone;
+            None if nobody has numbered them.
     """
 
     pair: Int32Array
@@ -64,6 +71,7 @@ class Commits:
     real: BoolArray
     transactional: BoolArray
     stretch: Int64Array | None = None
+    series: Int32Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,12 +123,34 @@ def stretches(commits: Standing, records: Standing) -> Int64Array:
     [0, 0, 1]
     """
     count = len(commits.group)
+    if reduce_stretches.pays(work=count * _STEPS_SAVED):
+        return _stretches_in_one_pass(commits, records)
     both = [np.concatenate(pair).astype(np.int64) for pair in zip(commits, records, strict=True)]
     order = np.lexsort(both[::-1])
     is_record = order >= count
     before = np.cumsum(is_record)
     out = np.empty(count, np.int64)
     out[order[~is_record]] = before[~is_record]
+    return out
+
+
+def _stretches_in_one_pass(commits: Standing, records: Standing) -> Int64Array:
+    """The same of commits in log order, as those of a log are. (Else they are sorted first.)"""
+    count, (group, partition, offset) = len(commits.group), commits
+    later = partition[1:] > partition[:-1]
+    if not np.all(later | ((partition[1:] == partition[:-1]) & (offset[1:] >= offset[:-1]))):
+        order = np.lexsort((offset, partition))
+        sorted_ = _stretches_in_one_pass(Standing(*(c[order] for c in commits)), records)
+        out = np.empty(count, np.int64)
+        out[order] = sorted_
+        return out
+    order = np.lexsort(records[:0:-1])
+    others = [np.ascontiguousarray(column[order], np.int64) for column in records]
+    many = max((int(g.max()) for g in (group, others[0]) if len(g)), default=0) + 1
+    out = np.empty(count, np.int64)
+    mine = [np.ascontiguousarray(column, np.int64) for column in commits]
+    newest = np.zeros(many, np.int64)
+    reduce_stretches(*mine, *others, newest, out, work=count * _STEPS_SAVED)
     return out
 
 
@@ -139,6 +169,42 @@ def runs(of: Commits) -> Runs:
     # A damaged record may have any 64 bits for its time: the first minute has no whole beginning.
     earliest = np.iinfo(np.int64).min + MINUTE_MS
     minute = np.maximum(of.time_ms, earliest) // MINUTE_MS * MINUTE_MS
+    found = _numbers(of, minute)
+    first, last, early, late = found["first"], found["last"], found["early"], found["late"]
+    return Runs(
+        of.pair[first], of.partition[first], minute[first],
+        of.log_partition[first], of.log_offset[first],
+        of.log_partition[last], of.log_offset[last],
+        of.time_ms[early], of.time_ms[late], of.offset[early], of.offset[late],
+        found["commits"], found["transactional"], found["tombstones"], found["gap"],
+    )  # fmt: skip
+
+
+def _numbers(of: Commits, minute: Int64Array) -> dict[str, Int64Array]:
+    """`run_kernel.NUMBERS` of each run: rows of its ends, counts, the longest wait."""
+    count = len(of.time_ms)
+    near = count == 0 or (of.time_ms.max() <= _NEAR_MS and of.time_ms.min() >= -_NEAR_MS)
+    if of.series is None or not near or not reduce_commits.pays(work=count * _STEPS_SAVED):
+        return _by_sorting(of, minute)
+    table = np.empty((len(NUMBERS), count), np.int64)
+    newest = np.full(int(of.series.max(initial=-1)) + 1, -1, np.int64)
+    made = reduce_commits(
+        np.ascontiguousarray(of.series), minute,
+        np.zeros(count, np.int64) if of.stretch is None else of.stretch,
+        np.ascontiguousarray(of.time_ms), _flags(of.real), _flags(of.transactional), newest, table,
+        work=count * _STEPS_SAVED,
+    )  # fmt: skip
+    if made < 0:
+        return _by_sorting(of, minute)
+    return {name: table[i, :made] for i, name in enumerate(NUMBERS)}
+
+
+def _flags(values: BoolArray) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(values).view(np.uint8)
+
+
+def _by_sorting(of: Commits, minute: Int64Array) -> dict[str, Int64Array]:
+    """The same with NumPy."""
     cut = (minute,) if of.stretch is None else (minute, of.stretch)
     order = np.lexsort((*cut, of.partition, of.pair))  # stable: log order within a run
     keys = [key[order] for key in (of.pair, of.partition, *cut)]
@@ -151,14 +217,12 @@ def runs(of: Commits) -> Runs:
     first_real, last_real = _ends(real, start)
     early = np.where(commits > 0, order[first_real], first)
     late = np.where(commits > 0, order[last_real], last)
-    return Runs(
-        of.pair[first], of.partition[first], minute[first],
-        of.log_partition[first], of.log_offset[first],
-        of.log_partition[last], of.log_offset[last],
-        of.time_ms[early], of.time_ms[late], of.offset[early], of.offset[late],
-        commits, _sums(real & of.transactional[order], start), _sums(~real, start),
-        _largest_gaps(time_ms, real, np.cumsum(new) - 1, len(start)),
-    )  # fmt: skip
+    return {
+        "first": first, "last": last, "early": early, "late": late, "commits": commits,
+        "transactional": _sums(real & of.transactional[order], start),
+        "tombstones": _sums(~real, start),
+        "gap": _largest_gaps(time_ms, real, np.cumsum(new) - 1, len(start)),
+    }  # fmt: skip
 
 
 def _sums(flags: BoolArray, start: Int64Array) -> Int64Array:

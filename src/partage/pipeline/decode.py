@@ -27,9 +27,10 @@ from partage.pipeline.selection import EVERYTHING, Selection
 from partage.pipeline.shipping import warm
 from partage.pipeline.slices import Slice, read_slice, tasks_of, widened
 from partage.pipeline.tally import Tally
-from partage.wire.columns import BinaryColumn
+from partage.wire.columns import BinaryColumn, CodedColumn
 from partage.wire.commits import TOMBSTONE, OffsetCommits, decode_offset_commits
-from partage.wire.group_log import decode_key, decode_record
+from partage.wire.group_log import decode_key
+from partage.wire.remembering import Remembering
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -98,7 +99,7 @@ def _task(
 ) -> Iterator[pa.RecordBatch]:
     """Runs in a worker: numbers of slices in, rows out."""
     mine = (slices[n] for batch in numbers for n in batch.column(0).to_pylist())
-    yield from _decoded_all((table for one in mine for table in read_slice(one)), job)
+    yield from _decoded_all((table for one in mine for table in read_slice(one, coded=True)), job)
 
 
 def _table_task(
@@ -161,7 +162,7 @@ def decoded(
     rows += _others(placed, found, tally, selection)
     tally.commit_types(found.key_version, found.value_version)
     tally.outcomes(effects.outcome[found.row])
-    tally.topic_ids = _topic_ids(placed, found)
+    tally.topic_ids = _topic_ids(found)
     commits, number = _that_count(placed, found, effects, rows, selection)
     if raw is not None:
         raw.add(found, number, commits)
@@ -172,26 +173,23 @@ def decoded(
     yield batch_of_rows(rows)
 
 
-def _topic_ids(placed: _Placed, found: OffsetCommits) -> dict[str, str]:
+def _topic_ids(found: OffsetCommits) -> dict[str, str]:
     """Ids of topics by the first and the last commit of each: no more are read.
 
     Who has no metadata knows by these what targets of consumer groups are called.
     """
     number: dict[str, int] = {}
     topic_of = np.array([number.setdefault(t, len(number)) for _, t in found.pairs], np.int64)
-    named = np.flatnonzero(found.value_version >= _WITH_TOPIC_ID)
-    topic = topic_of[found.pair[named]] if len(named) else np.zeros(0, np.int64)
-    _, first = np.unique(topic, return_index=True)
-    _, last = np.unique(topic[::-1], return_index=True)
-    some = named[np.concatenate([first, len(named) - 1 - last])]
-    out: dict[str, str] = {}
-    for row in found.row[some].tolist():
-        raw = placed.raw(row)
-        record = decode_record(raw.key, raw.value)
-        topic_id = (record.value or {}).get("topicId")
-        if topic_id and topic_id != _NO_TOPIC_ID:
-            out[topic_id] = record.key["topic"]
-    return out
+    named = np.flatnonzero((found.value_version >= _WITH_TOPIC_ID) & (found.topic_id >= 0))
+    if not len(named):
+        return {}
+    topic = topic_of[found.pair[named]]
+    ends = np.full((2, len(number)), -1)
+    ends[0, topic[::-1]] = named[::-1]  # of what is written twice, the last one stays
+    ends[1, topic] = named
+    some = np.concatenate([one[one >= 0] for one in ends])
+    names = list(number)
+    return {found.topic_ids[found.topic_id[i]]: names[topic_of[found.pair[i]]] for i in some}
 
 
 class _Placed(NamedTuple):
@@ -200,7 +198,7 @@ class _Placed(NamedTuple):
     partition: NDArray[np.int64]
     offset: NDArray[np.int64]
     timestamp_ms: NDArray[np.int64]
-    key: BinaryColumn
+    key: BinaryColumn | CodedColumn
     value: BinaryColumn
 
     def raw(self, row: int) -> _Raw:
@@ -231,8 +229,8 @@ def _placed(table: pa.Table) -> tuple[_Placed, list[tuple[_Raw, str]]]:
         order = np.lexsort((offset, partition))
         partition, offset, timestamp_ms = partition[order], offset[order], timestamp_ms[order]
         good = good.take(order)
-    key, value = (_column(good[name]) for name in ("key", "value"))
-    return _Placed(partition, offset, timestamp_ms, key, value), lost
+    keys = _coded(good["key"])
+    return _Placed(partition, offset, timestamp_ms, keys, _column(good["value"])), lost
 
 
 def _timely(table: pa.Table) -> tuple[pa.Table, list[tuple[_Raw, str]]]:
@@ -258,6 +256,20 @@ def _in_order(first: NDArray[Any], second: NDArray[Any]) -> bool:
     """Whether rows are sorted by two columns, as those of a log mostly are."""
     up, same = first[1:] > first[:-1], first[1:] == first[:-1]
     return bool(np.all(up | (same & (second[1:] >= second[:-1]))))
+
+
+def _coded(cells: pa.ChunkedArray) -> BinaryColumn | CodedColumn:
+    """Keys as the wire's columns: by their dictionary where there is one."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(cells.type) or not len(cells):
+        return _column(cells)
+    whole = cells.unify_dictionaries().combine_chunks()
+    code = whole.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
+    if whole.dictionary.null_count:  # a dictionary may have a null too
+        gone = whole.dictionary.is_null().to_numpy(zero_copy_only=False)
+        code = np.where((code >= 0) & gone[code], np.int32(-1), code)
+    return CodedColumn(_column(pa.chunked_array([whole.dictionary])), code)
 
 
 def _column(cells: pa.ChunkedArray) -> BinaryColumn:
@@ -303,15 +315,17 @@ def _that_count(
     wanted = selection.commits(found.pairs, found.pair, effects.time_ms[found.row])
     kept = np.flatnonzero(counts if wanted is None else counts & wanted)
     row = found.row[kept]
-    if not _in_order(placed.partition[row], effects.offset[row]):
-        order = np.lexsort((effects.offset[row], placed.partition[row]))
+    log_partition, log_offset = placed.partition[row], effects.offset[row]
+    if not _in_order(log_partition, log_offset):
+        order = np.lexsort((log_offset, log_partition))
         kept, row = kept[order], row[order]
-    pair, log_partition = found.pair[kept], placed.partition[row]
-    stretch = _stretches(found.pairs, pair, log_partition, effects.offset[row], records)
+        log_partition, log_offset = log_partition[order], log_offset[order]
+    pair = found.pair[kept]
+    stretch = _stretches(found.pairs, pair, log_partition, log_offset, records)
     return Commits(
-        pair, found.partition[kept], log_partition, effects.offset[row],
+        pair, found.partition[kept], log_partition, log_offset,
         effects.time_ms[row], found.offset[kept], found.value_version[kept] != TOMBSTONE,
-        outcome[kept] == Outcome.COMMITTED, stretch,
+        outcome[kept] == Outcome.COMMITTED, stretch, found.series[kept],
     ), kept  # fmt: skip
 
 
@@ -340,12 +354,12 @@ def _others(
     placed: _Placed, found: OffsetCommits, tally: Tally, selection: Selection
 ) -> list[_Row]:
     """Rows of group records, and of everything that is damaged."""
-    rows = []
+    rows, reads = [], Remembering()
     damaged: dict[int, WireFormatError] = dict(found.errors)
     for row in found.others.tolist():
         raw = placed.raw(row)
         try:
-            record = decode_record(raw.key, raw.value)
+            record = reads.record(raw.key, raw.value)
         except WireFormatError as e:
             damaged[row] = e
             continue

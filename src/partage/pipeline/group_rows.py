@@ -29,7 +29,7 @@ from partage.pipeline.rows import (
 from partage.pipeline.surroundings import Surroundings
 from partage.pipeline.totals import GroupTotals
 from partage.simulation.loads import Traffic
-from partage.wire.group_log import decode_record
+from partage.wire.remembering import Remembering
 
 if TYPE_CHECKING:
     from partage.pipeline.write import RowWriter
@@ -69,6 +69,7 @@ class GroupRows:
         self._traffic: dict[tuple[str, int], Traffic] = {}
         self._totals = GroupTotals(name)
         self._positions: tuple[Place, int] = (Place(-1, -1), 0)
+        self._reads = Remembering()
 
     @property
     def rates(self) -> dict[tuple[str, int], float]:
@@ -116,7 +117,7 @@ class GroupRows:
     def record(self, row: dict[str, Any]) -> None:
         """A group record: the columns of `arriving.RECORD_COLUMNS`."""
         place = Place(row["log_partition"], row["log_offset"])
-        read = decode_record(row["key"], row["value"])
+        read = self._reads.record(row["key"], row["value"])
         record = GroupRecord(place, row["timestamp_ms"], read.type, read.key, read.value)
         self._totals.record(record.kind, place, record.timestamp_ms)
         self._all(self._history.feed(record))

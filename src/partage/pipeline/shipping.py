@@ -67,12 +67,15 @@ def _zipped(path: Path) -> Path:
 
 
 def warm() -> None:
-    """Load the kernel of commits; the first worker of a node makes it, the others wait for it."""
+    """Load the kernels of commits; the first worker of a node makes them, the others wait."""
+    from partage.history.run_kernel import reduce_commits, reduce_stretches
     from partage.wire.commit_kernel import scan_rows
 
-    if not scan_rows.ready:
+    needed = (scan_rows, reduce_commits, reduce_stretches)
+    if not all(one.ready for one in needed):
         with _one_at_a_time():
-            scan_rows.compile()
+            for one in needed:
+                one.compile()
 
 
 @contextmanager

@@ -85,8 +85,9 @@ def cut(files: list[Path], *, slice_rows: int | None = None) -> tuple[Slice, ...
 
 
 def _pieces(group: Slice, wanted: int) -> Iterator[Slice]:
-    step = max(wanted, -(-group.rows // _MOST_CUTS))
-    for first in range(0, group.rows, step):
+    # Each piece is read from the row group's beginning: what is little too large stays whole.
+    step = group.rows if group.rows < 2 * wanted else max(wanted, -(-group.rows // _MOST_CUTS))
+    for first in range(0, group.rows, max(1, step)):
         rows = min(step, group.rows - first)
         yield Slice(group.path, group.row_group, first, rows, group.partition)
 
@@ -156,8 +157,15 @@ def of_kind(found: Any, kind: str) -> bool:
     return bool(types.is_string(found) or types.is_large_string(found) or types.is_null(found))
 
 
-def read_slice(piece: Slice, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.Table]:
+def read_slice(
+    piece: Slice, *, batch_rows: int = BATCH_ROWS, coded: bool = False
+) -> Iterator[pa.Table]:
     """The rows of a slice, some at a time, with the five columns as int64 and binary.
+
+    Args:
+        piece: where they are.
+        batch_rows: as many at a time at most.
+        coded: keys as a dictionary, as the file mostly has them: few differ.
 
     Raises:
         InvalidCaptureError: the file cannot be read there (damaged pages), or has a partition
@@ -170,7 +178,9 @@ def read_slice(piece: Slice, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.Tab
     stored = names if piece.partition is None else names[1:]
     at, end = 0, piece.first + piece.rows
     try:
-        with parquet.ParquetFile(piece.path, page_checksum_verification=True) as file:
+        with parquet.ParquetFile(
+            piece.path, page_checksum_verification=True, read_dictionary=["key"] * coded
+        ) as file:
             for batch in file.iter_batches(batch_rows, [piece.row_group], stored):
                 low, high = max(piece.first - at, 0), min(end - at, batch.num_rows)
                 at += batch.num_rows
@@ -189,14 +199,16 @@ def read_slice(piece: Slice, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.Tab
 
 
 def widened(table: pa.Table) -> pa.Table:
-    """The five columns as int64 and binary, whatever their widths.
+    """The five columns as int64 and binary, whatever their widths; keys may stay a dictionary.
 
     Raises:
         pyarrow.ArrowInvalid: a partition is no int32.
     """
     import pyarrow as pa
 
-    kinds = [pa.int64(), pa.int64(), pa.int64(), pa.binary(), pa.binary()]
+    key = table.schema.field("key").type
+    coded = pa.types.is_dictionary(key) and key.value_type == pa.binary()
+    kinds = [pa.int64(), pa.int64(), pa.int64(), key if coded else pa.binary(), pa.binary()]
     wanted = pa.schema(list(zip(RECORD_COLUMNS, kinds, strict=True)))
     # Kafka's partitions are int32, and so are those of our tables: an error here, not there.
     narrow = pa.schema([wanted.field(0).with_type(pa.int32()), *list(wanted)[1:]])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BinaryColumn", "Bytes", "Ints"]
+__all__ = ["BinaryColumn", "Bytes", "CodedColumn", "Ints"]
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
@@ -79,3 +79,29 @@ class BinaryColumn:
     def bounds(self, rows: Ints) -> tuple[Ints, Ints]:
         """First byte of each of ``rows`` and the one after its last, int64."""
         return self.start[rows].astype(np.int64), self.start[rows + 1].astype(np.int64)
+
+
+@dataclass(frozen=True)
+class CodedColumn:
+    """A binary column as a dictionary has it: few ``names``, and each row's place among them.
+
+    ``code`` int32[n], -1 for null. Names need not differ, nor all be in use, but none is null.
+
+    >>> column = CodedColumn(BinaryColumn.of([b"a", b"b"]), np.array([1, -1, 1], np.int32))
+    >>> len(column), column[0], column[1]
+    (3, b'b', None)
+    """
+
+    names: BinaryColumn
+    code: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.code)
+
+    def __getitem__(self, row: int) -> bytes | None:
+        code = int(self.code[row])
+        return None if code < 0 else self.names[code]
+
+    def spelt(self) -> BinaryColumn:
+        """The same rows, each with its own bytes."""
+        return BinaryColumn.of([self[row] for row in range(len(self))])

@@ -12,11 +12,15 @@ from __future__ import annotations
 
 from partage.kernels import kernel, piece
 
-__all__ = ["LONG", "MIDDLE", "SHORT", "scan_rows"]
+__all__ = ["KEY", "LONG", "MIDDLE", "SHORT", "UNREAD", "scan_rows"]
 
 #: Columns of the three tables that `scan_rows` fills, by width: int16, int32, int64.
-SHORT = ("key_version", "value_version")
-MIDDLE = ("pair", "partition", "leader_epoch", "topic_id", "metadata_length")
+SHORT = ("value_version",)
+MIDDLE = ("key", "leader_epoch", "topic_id", "metadata_length")
+#: What is known of each distinct key: record type (below 0: see `_read_key`), pair, partition.
+KEY = ("key_version", "pair", "partition")
+#: In place of the type: nobody has looked at this key yet.
+UNREAD = -3
 LONG = ("row", "offset", "commit_timestamp", "expire_timestamp", "metadata_at")
 #: A place within a column. It tells the compiler that no index is negative: eight bytes are then
 #: one load, and not eight with a question each.
@@ -25,6 +29,7 @@ _PLACE = (1 << 40) - 1
 _HASH_BITS = (1 << 62) - 1
 _MULTIPLIER = 0x1B873593CC9E2D51
 _READ = "Array(uint8, 1, 'C', readonly=True)"
+_CODES = "Array(int32, 1, 'C', readonly=True)"
 
 
 @piece
@@ -131,6 +136,21 @@ def _stop_of_names(data, at, end):
 
 
 @piece
+def _read_key(data, at, end, code, keys, pair_slots, pair_names, counts):
+    """What is known of a key: its type is -1 if it is no commit's, -2 if it is not plain."""
+    keys[0, code] = -1
+    if end - at < 2 or data[at] != 0 or data[at + 1] > 1:
+        return
+    stop = _stop_of_names(data, at + 2, end)
+    if stop < 0:
+        keys[0, code] = -2
+        return
+    keys[0, code] = data[at + 1]
+    keys[1, code] = _code(data, at + 2, stop, pair_slots, pair_names, counts, 3)
+    keys[2, code] = _int32(data, stop)
+
+
+@piece
 def _value(data, at, end, highest, short, middle, long, made):
     """One value into the columns; place of the topic id, 0 for none, -1 if it is not plain."""
     if at + 20 > end:  # the shortest value there is: version 0, no metadata
@@ -138,12 +158,12 @@ def _value(data, at, end, highest, short, middle, long, made):
     version = _int16(data, at)
     if version < 0 or version > highest:
         return -1
-    short[1, made] = version
+    short[0, made] = version
     long[1, made] = _int64(data, at + 2)
     at += 10
-    middle[2, made] = -1
+    middle[1, made] = -1
     if version >= 3:
-        middle[2, made] = _int32(data, at)
+        middle[1, made] = _int32(data, at)
         at += 4
     if version == 4:
         size = data[at] - 1 if data[at] < 128 else -1
@@ -151,7 +171,7 @@ def _value(data, at, end, highest, short, middle, long, made):
     else:
         size = _int16(data, at)
         at += 2
-    middle[4, made] = size
+    middle[3, made] = size
     long[4, made] = at
     if size < 0:
         return -1
@@ -177,61 +197,77 @@ def _end_of_value(data, at, end, version, long, made):
 @piece
 def _no_value(short, middle, long, made):
     """The columns of a tombstone."""
-    short[1, made] = -1
-    middle[2, made] = -1
-    middle[4, made] = 0
+    short[0, made] = -1
+    middle[1, made] = -1
+    middle[3, made] = 0
     for i in range(1, 5):
         long[i, made] = -1
 
 
+@piece
+def _key_of(data, start, valid, codes, row, key_slots, key_names, counts):
+    """The number of a row's key, that of equal ones; -1 if it is null."""
+    if len(codes) > 0:
+        return codes[row]
+    if len(valid) > 0 and valid[row] == 0:
+        return -1
+    return _code(data, start[row], start[row + 1], key_slots, key_names, counts, 5)
+
+
+@piece
+def _full(counts, pair_slots, id_slots, key_slots):
+    """Whether a table of names is half full."""
+    pairs, ids, keys = 2 * counts[3], 2 * counts[4], 2 * counts[5]
+    return pairs >= len(pair_slots) or ids >= len(id_slots) or keys >= len(key_slots)
+
+
 @kernel(
-    f"int64({_READ}, int64[::1], uint8[::1], {_READ}, int64[::1], uint8[::1], int64, "
-    "int32[::1], int64[:, ::1], int32[::1], int64[:, ::1], int64[::1], "
-    "int16[:, ::1], int32[:, ::1], int64[:, ::1], int64[::1], int64[::1])"
+    f"int64({_READ}, int64[::1], uint8[::1], {_CODES}, {_READ}, int64[::1], uint8[::1], int64, "
+    "int32[::1], int64[:, ::1], int32[:, ::1], int32[::1], int64[:, ::1], int32[::1], "
+    "int64[:, ::1], int64[::1], int16[:, ::1], int32[:, ::1], int64[:, ::1], int64[::1], "
+    "int64[::1])"
 )
 def scan_rows(
-    key_data, key_start, key_valid, value_data, value_start, value_valid, row,
-    pair_slots, pair_names, id_slots, id_names, counts, short, middle, long, others, odd,
+    key_data, key_start, key_valid, codes, value_data, value_start, value_valid, row,
+    key_slots, key_names, keys, pair_slots, pair_names, id_slots, id_names, counts,
+    short, middle, long, others, odd,
 ):  # fmt: skip
     """Rows from ``row`` on, until the end or until a table of names is half full.
 
-    ``counts``: commits, others, odd rows, pairs and topic ids so far. ``short``, ``middle`` and
-    ``long`` are `SHORT`, `MIDDLE`, `LONG`, a row a column. Gives the first row not looked at.
+    A key that has come before is not read again, only its number looked up; where ``codes`` has
+    the numbers already (a dictionary's), not even that. ``counts``: commits, others, odd rows,
+    pairs, topic ids and keys so far. ``short``, ``middle``, ``long`` and ``keys`` are `SHORT`,
+    `MIDDLE`, `LONG` and `KEY`, a row a column. Gives the first row not looked at.
     """
     made, n_others, n_odd = counts[0], counts[1], counts[2]
-    while row < len(key_start) - 1:
-        if 2 * counts[3] >= len(pair_slots) or 2 * counts[4] >= len(id_slots):
-            break
-        at, end = key_start[row], key_start[row + 1]
-        readable = end - at >= 2 and (len(key_valid) == 0 or key_valid[row] != 0)
-        if not readable or key_data[at] != 0 or key_data[at + 1] > 1:
+    while row < len(value_start) - 1 and not _full(counts, pair_slots, id_slots, key_slots):
+        key = _key_of(key_data, key_start, key_valid, codes, row, key_slots, key_names, counts)
+        if key >= 0 and keys[0, key] == -3:
+            at = key if len(codes) > 0 else row
+            _read_key(key_data, key_start[at], key_start[at + 1], key, keys,
+                      pair_slots, pair_names, counts)  # fmt: skip
+        number = keys[0, key] if key >= 0 else -1
+        if number == -1:
             others[n_others] = row
             n_others += 1
             row += 1
             continue
-        number = key_data[at + 1]
-        stop = _stop_of_names(key_data, at + 2, end)
-        id_at = 0
-        if stop < 0:
-            id_at = -1
-        elif len(value_valid) == 0 or value_valid[row] != 0:
-            id_at = _value(
-                value_data, value_start[row], value_start[row + 1], 4 * number,
-                short, middle, long, made,
-            )  # fmt: skip
-        else:
+        id_at = -1
+        if number >= 0 and (len(value_valid) == 0 or value_valid[row] != 0):
+            id_at = _value(value_data, value_start[row], value_start[row + 1], 4 * number,
+                           short, middle, long, made)  # fmt: skip
+        elif number >= 0:
             _no_value(short, middle, long, made)
+            id_at = 0
         if id_at < 0:
             odd[n_odd] = row
             n_odd += 1
             row += 1
             continue
-        short[0, made] = number
-        middle[0, made] = _code(key_data, at + 2, stop, pair_slots, pair_names, counts, 3)
-        middle[1, made] = _int32(key_data, stop)
-        middle[3, made] = -1
+        middle[0, made] = key
+        middle[2, made] = -1
         if id_at > 0:
-            middle[3, made] = _code(value_data, id_at, id_at + 16, id_slots, id_names, counts, 4)
+            middle[2, made] = _code(value_data, id_at, id_at + 16, id_slots, id_names, counts, 4)
         long[0, made] = row
         made += 1
         row += 1

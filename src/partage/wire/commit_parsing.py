@@ -48,6 +48,8 @@ class Parsed:
         topic_ids: 16 bytes each; a commit's ``topic_id`` is a place in it, or -1.
         others: rows of other or unknown record types.
         odd: rows of commits that the engine must look at.
+        keys: each commit's key by its number, and of each key pair and partition; None where
+            nobody has numbered them.
     """
 
     columns: dict[str, NDArray[Any]]
@@ -55,6 +57,7 @@ class Parsed:
     topic_ids: list[bytes]
     others: Ints
     odd: Ints
+    keys: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None
 
 
 def parsed(keys: BinaryColumn, values: BinaryColumn) -> Parsed:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.wire.columns import BinaryColumn, Bytes, Ints
-from partage.wire.commit_kernel import LONG, MIDDLE, SHORT, scan_rows
+from partage.wire.columns import BinaryColumn, Bytes, CodedColumn, Ints
+from partage.wire.commit_kernel import KEY, LONG, MIDDLE, SHORT, UNREAD, scan_rows
 from partage.wire.commit_parsing import COLUMNS, Parsed
 
 __all__ = ["pays", "scanned"]
@@ -32,9 +32,9 @@ class _Names:
         self.table = np.empty((3, _FIRST_NAMES + 1), np.int64)
 
     def grow(self, count: int) -> None:
-        """Room for twice as many."""
-        self.table = np.concatenate([self.table[:, :count], np.empty((3, count + 1), np.int64)], 1)
-        slots = [-1] * (4 * count)
+        """Room for four times as many."""
+        self.table = np.concatenate([self.table[:, :count], _room(np.int64, 4 * count)], 1)
+        slots = [-1] * (8 * count)
         for code, wanted in enumerate(self.table[0, :count].tolist()):
             slot = wanted & (len(slots) - 1)
             while slots[slot] >= 0:
@@ -48,11 +48,36 @@ class _Names:
         return [data[at : at + n].tobytes() for at, n in zip(places, sizes, strict=True)]
 
 
-def scanned(keys: BinaryColumn, values: BinaryColumn) -> Parsed:
+class _Keys(_Names):
+    """Distinct keys, and what each of them says (`KEY`)."""
+
+    def __init__(self, column: BinaryColumn | CodedColumn) -> None:
+        super().__init__()
+        coded = isinstance(column, CodedColumn)
+        self.bytes = column.names if isinstance(column, CodedColumn) else column
+        self.code = np.ascontiguousarray(column.code) if isinstance(column, CodedColumn) else _NONE
+        many = len(self.bytes) if coded else _FIRST_NAMES
+        self.said = np.full((len(KEY), many + 1), UNREAD, np.int32)
+
+    def grow(self, count: int) -> None:
+        """Room for more; a dictionary's keys are all there from the beginning."""
+        super().grow(count)
+        more = np.full((len(KEY), self.table.shape[1] - count), UNREAD, np.int32)
+        self.said = np.concatenate([self.said[:, :count], more], 1)
+
+
+_NONE = np.empty(0, np.int32)
+
+
+def _room(kind: type[Any], count: int) -> NDArray[Any]:
+    return np.empty((3, count), kind)
+
+
+def scanned(keys: BinaryColumn | CodedColumn, values: BinaryColumn) -> Parsed:
     """The commits of two columns of equal length, as `commit_parsing.parsed` gives them."""
     rows = len(keys)
-    pairs, ids = _Names(), _Names()
-    counts = np.zeros(5, np.int64)
+    known, pairs, ids = _Keys(keys), _Names(), _Names()
+    counts = np.zeros(6, np.int64)
     short = np.empty((len(SHORT), rows + 1), np.int16)
     middle = np.empty((len(MIDDLE), rows + 1), np.int32)
     long = np.empty((len(LONG), rows + 1), np.int64)
@@ -60,23 +85,25 @@ def scanned(keys: BinaryColumn, values: BinaryColumn) -> Parsed:
     row = 0
     while True:
         row = scan_rows(
-            *_buffers(keys), *_buffers(values), row,
-            pairs.slots, pairs.table, ids.slots, ids.table, counts,
-            short, middle, long, others, odd, work=rows * _STEPS_SAVED_A_ROW,
+            *_buffers(known.bytes), known.code, *_buffers(values), row,
+            known.slots, known.table, known.said, pairs.slots, pairs.table, ids.slots, ids.table,
+            counts, short, middle, long, others, odd, work=rows * _STEPS_SAVED_A_ROW,
         )  # fmt: skip
         if row == rows:
             break
-        for names, count in ((pairs, int(counts[3])), (ids, int(counts[4]))):
+        for names, count in zip((pairs, ids, known), counts[3:].tolist(), strict=True):
             if 2 * count >= len(names.slots):
                 names.grow(count)
-    made, n_others, n_odd, n_pairs, n_ids = counts.tolist()
+    made, n_others, n_odd, n_pairs, n_ids, _ = counts.tolist()
     columns: dict[str, NDArray[Any]] = {}
     for names_of, table in ((SHORT, short), (MIDDLE, middle), (LONG, long)):
         columns |= {name: table[i, :made] for i, name in enumerate(names_of)}
+    key = columns["key"]
+    columns |= {name: known.said[i][key] for i, name in enumerate(KEY)}
     return Parsed(
-        {name: columns[name] for name in COLUMNS},
-        pairs.found(keys.data, n_pairs), ids.found(values.data, n_ids),
-        others[:n_others].copy(), odd[:n_odd].copy(),
+        {name: columns[name].astype(kind, copy=False) for name, kind in COLUMNS.items()},
+        pairs.found(known.bytes.data, n_pairs), ids.found(values.data, n_ids),
+        others[:n_others].copy(), odd[:n_odd].copy(), (key, known.said[1:]),
     )  # fmt: skip
 
 

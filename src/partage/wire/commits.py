@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import WireFormatError
-from partage.wire.columns import BinaryColumn, Bytes, Ints
+from partage.wire.columns import BinaryColumn, Bytes, CodedColumn, Ints
 from partage.wire.commit_parsing import Parsed, parsed
 from partage.wire.commit_scan import pays, scanned
 from partage.wire.group_log import RECORD_TYPES, DecodedRecord, decode_record
@@ -31,7 +31,8 @@ TOMBSTONE = -1
 class OffsetCommits:
     """The offset commits of two columns, one element a commit in the order of the rows.
 
-    ``row`` is the commit's row in the input; ``pairs[pair]`` its group and topic;
+    ``row`` is the commit's row in the input; ``pairs[pair]`` its group and topic; ``series`` a
+    small number that it shares with the commits of its group, topic and partition alone;
     ``topic_ids[topic_id]`` the topic's id as Kafka prints it, -1 where the commit has none.
     ``value_version`` is `TOMBSTONE` for a null value, whose other columns hold defaults.
     Timestamps are milliseconds; -1 in ``leader_epoch`` and ``expire_timestamp`` means absent.
@@ -56,6 +57,7 @@ class OffsetCommits:
     topic_ids: list[str]
     others: Ints
     errors: dict[int, WireFormatError]
+    series: NDArray[np.int32]
     metadata_at: Ints = field(repr=False)
     metadata_length: NDArray[np.int32] = field(repr=False)
     _values: Bytes = field(repr=False)
@@ -97,9 +99,10 @@ class OffsetCommits:
         return value
 
 
-def decode_offset_commits(keys: BinaryColumn, values: BinaryColumn) -> OffsetCommits:
+def decode_offset_commits(keys: BinaryColumn | CodedColumn, values: BinaryColumn) -> OffsetCommits:
     r"""Decode the offset commits among the records of two columns of equal length.
 
+    A group's commits have the same keys again and again: as a dictionary, they are read once.
     No error is raised for damaged rows: they are in ``errors``.
 
     Raises:
@@ -113,14 +116,19 @@ def decode_offset_commits(keys: BinaryColumn, values: BinaryColumn) -> OffsetCom
     """
     if len(keys) != len(values):
         raise ValueError(f"{len(keys)} keys, but {len(values)} values")
-    plain = (scanned if pays(rows=len(keys)) else parsed)(keys, values)
+    if pays(rows=len(keys)):
+        plain = scanned(keys, values)
+    else:
+        plain = parsed(keys.spelt() if isinstance(keys, CodedColumn) else keys, values)
     return _Finish(keys, values, plain).commits()
 
 
 class _Finish:
     """Names made of their bytes, and the rows that only the engine can read put in their places."""
 
-    def __init__(self, keys: BinaryColumn, values: BinaryColumn, plain: Parsed) -> None:
+    def __init__(
+        self, keys: BinaryColumn | CodedColumn, values: BinaryColumn, plain: Parsed
+    ) -> None:
         self.keys, self.values, self.plain = keys, values, plain
         self.pairs: dict[tuple[str, str], int] = {}
         self.topic_ids: dict[str, int] = {}
@@ -129,8 +137,11 @@ class _Finish:
     def commits(self) -> OffsetCommits:
         """The commits of all rows, in their order."""
         columns = dict(self.plain.columns)
-        columns["pair"] = _renamed(columns["pair"], self.plain.pairs, self._pair_code)
-        columns["topic_id"] = _renamed(columns["topic_id"], self.plain.topic_ids, self._id_code)
+        renamed = _numbers(self.plain.pairs, self._pair_code)
+        columns["pair"] = _renamed(columns["pair"], renamed)
+        columns["topic_id"] = _renamed(
+            columns["topic_id"], _numbers(self.plain.topic_ids, self._id_code)
+        )
         records = self._engines()
         odd: dict[int, DecodedRecord] = {}
         if records:
@@ -143,9 +154,20 @@ class _Finish:
             topic_ids=list(self.topic_ids),
             others=self.plain.others,
             errors=self.errors,
+            series=self._series(columns, renamed, odd=bool(records)),
             _values=self.values.data,
             _odd=odd,
         )
+
+    def _series(
+        self, columns: dict[str, NDArray[Any]], renamed: NDArray[np.int32], *, odd: bool
+    ) -> NDArray[np.int32]:
+        """Numbers of (pair, partition), from distinct keys where they are known."""
+        if self.plain.keys is None or odd:
+            return _paired(columns["pair"], columns["partition"])
+        key, (pair, partition) = self.plain.keys
+        known = np.where((pair >= 0) & (pair < len(renamed) - 1), pair, -1)
+        return _paired(renamed[known], partition)[key]
 
     def _engines(self) -> dict[int, DecodedRecord]:
         """What the engine makes of the rows that are not plain; its errors are noted."""
@@ -198,10 +220,18 @@ class _Finish:
         return -1 if text == ZERO_UUID else self.topic_ids.setdefault(text, len(self.topic_ids))
 
 
-def _renamed(
-    codes: NDArray[Any], names: Sequence[bytes], number_of: Callable[[bytes], int]
-) -> NDArray[np.int32]:
+def _numbers(names: Sequence[bytes], number_of: Callable[[bytes], int]) -> NDArray[np.int32]:
+    """A number for each of some byte strings, and -1 at last, for none."""
+    return np.array([*map(number_of, names), -1], np.int32)
+
+
+def _renamed(codes: NDArray[Any], numbers: NDArray[np.int32]) -> NDArray[np.int32]:
     """Codes of bytes as codes of what they say: different bytes may say the same in Java."""
-    numbers = np.array([*map(number_of, names), -1], np.int32)
-    same = np.array_equal(numbers[:-1], np.arange(len(names)))
+    same = np.array_equal(numbers[:-1], np.arange(len(numbers) - 1))
     return codes if same else numbers[codes]  # -1 stays -1: it is the last one
+
+
+def _paired(pair: NDArray[np.int32], partition: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Small numbers, the same for equal pairs of numbers."""
+    both = (pair.astype(np.int64) << 32) | (partition.astype(np.int64) & 0xFFFFFFFF)
+    return np.unique(both, return_inverse=True)[1].astype(np.int32)

@@ -1,15 +1,37 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
+import pytest
 
-from partage.history.commits import MINUTE_MS, CommitRun, Commits, merged, runs
+from partage import kernels
+from partage.history.commits import (
+    MINUTE_MS,
+    CommitRun,
+    Commits,
+    Standing,
+    merged,
+    runs,
+    stretches,
+)
 from partage.history.records import Place
+from partage.history.run_kernel import reduce_commits, reduce_stretches
 
 # (log offset, time, committed offset or None, topic partition)
 Row = tuple[int, int, "int | None", int]
+
+
+@pytest.fixture(autouse=True, params=["by cost", "compiled", "interpreted"])
+def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every test by sorting, as few commits are counted, and with both forms of the kernel."""
+    if request.param == "interpreted":
+        for one in (reduce_commits, reduce_stretches):
+            monkeypatch.setattr(one, "pays", lambda **_: True)
+    with kernels.form(request.param):
+        yield
 
 
 def reduced(rows: list[Row]) -> list[CommitRun]:
@@ -20,7 +42,7 @@ def reduced(rows: list[Row]) -> list[CommitRun]:
     made = runs(Commits(
         np.zeros(len(rows), np.int32), np.array(partition, np.int32), log_partition,
         np.array(offset), np.array(time_ms), np.array([c or 0 for c in committed]),
-        real, np.array([o % 3 == 0 for o in offset]),
+        real, np.array([o % 3 == 0 for o in offset]), None, np.array(partition, np.int32),
     ))  # fmt: skip
     columns = {name: getattr(made, name).tolist() for name in made.__dataclass_fields__}
     return [
@@ -127,3 +149,33 @@ def test_nothing_is_no_run() -> None:
     none, few = np.zeros(0, np.int64), np.zeros(0, np.int32)
     made = runs(Commits(few, few, none, none, none, none, none.astype(bool), none.astype(bool)))
     assert {len(getattr(made, name)) for name in made.__dataclass_fields__} == {0}
+
+
+def test_minutes_that_go_to_and_fro_are_counted_all_the_same() -> None:
+    """A hundred minutes, each met twice in wild order: one run each, whoever counts."""
+    rng = random.Random(5)
+    minutes = [*range(100), *range(100)]
+    rng.shuffle(minutes)
+    log: list[Row] = [(i, m * MINUTE_MS + i, i, 0) for i, m in enumerate(minutes)]
+    assert sorted(reduced(log)) == sorted(counted(log))
+    assert len(reduced(log)) == 100
+
+
+def test_stretches_change_behind_each_record_of_the_group() -> None:
+    """Two commits of a group share a stretch exactly where no record of it stands between."""
+    rng = random.Random(3)
+    for _ in range(20):
+        places = [(rng.randrange(2), at) for at in rng.sample(range(1_000), 120)]
+        groups = [rng.randrange(3) for _ in places]
+        commits = sorted((*place, g) for place, g in zip(places[:90], groups, strict=False))
+        records = [(*place, g) for place, g in zip(places[90:], groups[90:], strict=True)]
+        rng.shuffle(records)
+        standing = [
+            Standing(*(np.array([row[i] for row in rows], np.int64) for i in (2, 0, 1)))
+            for rows in (commits, records)
+        ]
+        got = stretches(*standing).tolist()
+        for (p, at, g), (q, to, h), a, b in zip(commits, commits[1:], got, got[1:], strict=False):
+            if g == h:
+                between = any(k == g and (p, at) < (r, x) < (q, to) for r, x, k in records)
+                assert (a != b) == between

@@ -14,7 +14,7 @@ from partage import kernels
 from partage.errors import WireFormatError
 from partage.wire import commit_parsing, commit_scan
 from partage.wire import commits as commits_module
-from partage.wire.columns import BinaryColumn
+from partage.wire.columns import BinaryColumn, CodedColumn
 from partage.wire.commits import TOMBSTONE, decode_offset_commits
 from partage.wire.group_log import decode_record, encode_record
 from partage.wire.schema import UNKNOWN_TAGS
@@ -52,6 +52,31 @@ def _agrees(rows):
         assert made.record(commit) == record
         _cells_agree(made, commit, record)
     return made
+
+
+def test_keys_of_a_dictionary_are_read_once_and_say_the_same():
+    """Rows whose keys are places in a dictionary, some null or damaged, give the same columns."""
+    rng = random.Random(11)
+    rows = [(key, value) for *_, key, value in recorded()[:3_000:5]]
+    rows = [(None if rng.random() < 0.05 else _changed(k, rng) if rng.random() < 0.1 else k, v)
+            for k, v in rows]  # fmt: skip
+    names = list(dict.fromkeys(key for key, _ in rows if key is not None))
+    names += names[:3]  # a dictionary may have a name twice
+    places = {name: i for i, name in enumerate(names)}
+    code = np.array([-1 if key is None else places[key] for key, _ in rows], np.int32)
+    values = BinaryColumn.of([value for _, value in rows])
+    coded = decode_offset_commits(CodedColumn(BinaryColumn.of(names), code), values)
+    plain = _agrees(rows)
+    for name in ("row", "pair", "partition", "key_version", "offset", "topic_id", "others"):
+        assert getattr(coded, name).tolist() == getattr(plain, name).tolist(), name
+    assert (coded.pairs, coded.topic_ids) == (plain.pairs, plain.topic_ids)
+    assert {r: str(e) for r, e in coded.errors.items()} == {
+        r: str(e) for r, e in plain.errors.items()
+    }
+    for made in (coded, plain):
+        keys = list(zip(made.pair.tolist(), made.partition.tolist(), strict=True))
+        assert len(set(zip(keys, made.series.tolist(), strict=True))) == len(set(keys))
+        assert len(set(keys)) == len(set(made.series.tolist())) > 20
 
 
 def _cells_agree(made, commit, record):
