@@ -5,7 +5,8 @@ bytes 0-3   b"PGH" and the version of the layout
 the rest    zlib: JSON, in which only plain values and a closed set of classes occur
 ```
 
-Nothing in it is executed, and no class is made that is not in the list. A blob of another version
+Nothing in it is executed, and no class is made that is not in the list. What a value has in it
+twice is written once. A blob of another version
 is refused: the history is then rebuilt from the log, which has everything.
 """
 
@@ -18,6 +19,8 @@ from binascii import Error as Base64Error
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
+
+import numpy as np
 
 from partage.errors import InvalidCaptureError
 from partage.history.causes import Cause
@@ -34,7 +37,7 @@ from partage.history.targets import StreamsInput, TargetInput
 
 __all__ = ["VERSION", "packed", "unpacked"]
 
-VERSION = 1
+VERSION = 2
 _MAGIC = b"PGH"
 #: Bytes that a blob may become: a group of 10,000 members and as many partitions has a tenth.
 _LARGEST = 1 << 30
@@ -46,11 +49,15 @@ _RECORDS: tuple[type, ...] = (
     Waits,
 )  # fmt: skip
 _ROWS: tuple[type, ...] = (CommitRun, Pause)
-_BY_NAME: dict[str, type] = {kind.__name__: kind for kind in (*_RECORDS, *_ROWS)}
 
 
-def packed(value: object) -> bytes:
+def packed(value: object, more: tuple[type, ...] = (), *, level: int = 6) -> bytes:
     """A value as bytes.
+
+    Args:
+        value: plain values, and instances of known dataclasses.
+        more: dataclasses and named tuples that may occur besides those of the history.
+        level: of compression, 1 to 9.
 
     Raises:
         TypeError: it has something that is not in the list of classes (a mistake of ours).
@@ -58,11 +65,12 @@ def packed(value: object) -> bytes:
     >>> unpacked(packed({("t", 1): Place(0, 5)}))
     {('t', 1): Place(partition=0, offset=5)}
     """
-    text = json.dumps(_plain(value), separators=(",", ":"), ensure_ascii=True)
-    return _MAGIC + bytes([VERSION]) + zlib.compress(text.encode("ascii"), 6)
+    plain = _Packing((*_RECORDS, *more)).plain(value)
+    text = json.dumps(plain, separators=(",", ":"), ensure_ascii=True)
+    return _MAGIC + bytes([VERSION]) + zlib.compress(text.encode("ascii"), level)
 
 
-def unpacked(blob: bytes) -> Any:
+def unpacked(blob: bytes, more: tuple[type, ...] = ()) -> Any:
     """What was packed.
 
     Raises:
@@ -80,46 +88,90 @@ def unpacked(blob: bytes) -> Any:
             raise InvalidCaptureError(
                 "stored state: cut off, or too large; rebuild it from the log"
             )
-        return _made(json.loads(text))
-    except (zlib.error, ValueError, KeyError, TypeError, IndexError, RecursionError) as e:
+        return _Making((*_RECORDS, *more)).made(json.loads(text))
+    except (
+        zlib.error, ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError,
+        RecursionError,
+    ) as e:  # fmt: skip
         what = f"stored state: damaged ({type(e).__name__})"
         raise InvalidCaptureError(f"{what}; rebuild it from the log") from None
 
 
-def _plain(value: object) -> Any:
+class _Packing:
     """As JSON: a plain value is itself, everything else an object with one key that says what."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    name = type(value).__name__
-    if isinstance(value, bytes | bytearray):
-        return {"b": b64encode(value).decode("ascii")}
-    if isinstance(value, _ROWS):
-        return {"r": [name, *map(_plain, value)]}  # type: ignore[call-overload]  # rows are tuples
-    if isinstance(value, _RECORDS):
-        names = [f.name for f in fields(value)]  # type: ignore[arg-type]  # all of _RECORDS are dataclasses
-        return {"o": [name, {field: _plain(getattr(value, field)) for field in names}]}
-    if isinstance(value, tuple):
-        return {"t": [_plain(v) for v in value]}
-    if isinstance(value, list):
-        return {"l": [_plain(v) for v in value]}
-    if isinstance(value, Mapping):
-        return {"d": [[_plain(k), _plain(v)] for k, v in value.items()]}
-    raise TypeError(f"{name} cannot be stored")
+
+    def __init__(self, kinds: tuple[type, ...]) -> None:
+        self._rows = {*_ROWS, *(kind for kind in kinds if issubclass(kind, tuple))}
+        self._fields = {k: [f.name for f in fields(k)] for k in kinds if k not in self._rows}
+        #: Records by identity, in the order in which they were complete.
+        self._done: dict[int, int] = {}
+
+    def plain(self, value: object) -> Any:
+        """One value."""
+        kind = type(value)
+        if value is None or kind in (str, int, bool, float):
+            return value
+        if kind in self._fields:
+            return self._record(value)
+        if isinstance(value, tuple):
+            cells = [self.plain(v) for v in value]
+            return {"r": [kind.__name__, *cells]} if kind in self._rows else {"t": cells}
+        if isinstance(value, list):
+            return {"l": [self.plain(v) for v in value]}
+        if isinstance(value, Mapping):
+            return {"d": [[self.plain(k), self.plain(v)] for k, v in value.items()]}
+        if isinstance(value, bytes | bytearray):
+            return {"b": b64encode(value).decode("ascii")}
+        if isinstance(value, frozenset):
+            return {"f": [self.plain(v) for v in sorted(value)]}
+        if isinstance(value, np.ndarray) and value.dtype == np.int32 and value.ndim == 1:
+            return {"n": value.tolist()}
+        if isinstance(value, float):  # of NumPy's
+            return float(value)
+        raise TypeError(f"{kind.__name__} cannot be stored")
+
+    def _record(self, value: object) -> Any:
+        known = self._done.get(id(value))
+        if known is not None:
+            return {"s": known}
+        names = self._fields[type(value)]
+        out = {"o": [type(value).__name__, [self.plain(getattr(value, name)) for name in names]]}
+        self._done[id(value)] = len(self._done)
+        return out
 
 
-def _made(plain: Any) -> Any:
-    if not isinstance(plain, dict):
-        return plain
-    ((what, inner),) = plain.items()
-    return _MAKERS[what](inner)
+class _Making:
+    """Values from JSON; records come out shared where they were."""
 
+    def __init__(self, kinds: tuple[type, ...]) -> None:
+        rows = {*_ROWS, *(kind for kind in kinds if issubclass(kind, tuple))}
+        self._rows = {kind.__name__: kind for kind in rows}
+        self._kinds = {k.__name__: (k, [f.name for f in fields(k)]) for k in kinds if k not in rows}
+        self._done: list[object] = []
+        self._makers: dict[str, Callable[[Any], Any]] = {
+            "o": self._record,
+            "s": lambda inner: self._done[inner],
+            "r": lambda inner: self._rows[inner[0]](*map(self.made, inner[1:])),
+            "t": lambda inner: tuple([self.made(v) for v in inner]),
+            "l": lambda inner: [self.made(v) for v in inner],
+            "d": lambda inner: {self.made(k): self.made(v) for k, v in inner},
+            "f": lambda inner: frozenset([self.made(v) for v in inner]),
+            "n": lambda inner: np.array(inner, np.int32),
+            "b": _bytes,
+        }
 
-def _row(inner: list[Any]) -> Any:
-    return _BY_NAME[inner[0]](*map(_made, inner[1:]))
+    def made(self, plain: Any) -> Any:
+        """One value."""
+        if not isinstance(plain, dict):
+            return plain
+        ((what, inner),) = plain.items()
+        return self._makers[what](inner)
 
-
-def _object(inner: list[Any]) -> Any:
-    return _BY_NAME[inner[0]](**{name: _made(v) for name, v in inner[1].items()})
+    def _record(self, inner: list[Any]) -> Any:
+        kind, names = self._kinds[inner[0]]
+        made = kind(**dict(zip(names, map(self.made, inner[1]), strict=True)))
+        self._done.append(made)
+        return made
 
 
 def _bytes(inner: str) -> bytes:
@@ -127,13 +179,3 @@ def _bytes(inner: str) -> bytes:
         return b64decode(inner, validate=True)
     except Base64Error as e:
         raise ValueError(str(e)) from None
-
-
-_MAKERS: dict[str, Callable[[Any], Any]] = {
-    "b": _bytes,
-    "r": _row,
-    "o": _object,
-    "t": lambda inner: tuple(_made(v) for v in inner),
-    "l": lambda inner: [_made(v) for v in inner],
-    "d": lambda inner: {_made(k): _made(v) for k, v in inner},
-}

@@ -2,7 +2,8 @@
 
 The job that rebuilds histories writes them, the job that lives them again reads what it needs of
 them: a chunk of a group's rebalances, or all of a group's, one chunk after the other. They are
-pickles that a run writes for itself, in a folder of its own that goes with its end.
+blobs (`history.blob`) in a folder of the run that goes with its end: whoever else may write there
+cannot make a worker do anything.
 
 ```
 OUT/running/<run_id>/part-*.scenes    chunks of scenes, and for each group what it needs besides
@@ -11,7 +12,6 @@ OUT/running/<run_id>/part-*.scenes    chunks of scenes, and for each group what 
 
 from __future__ import annotations
 
-import pickle
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,9 @@ from types import TracebackType
 from typing import Any
 from uuid import uuid4
 
+from partage.history.blob import packed, unpacked
 from partage.history.clusters import ClusterHistory
+from partage.simulation.absences import Absence
 from partage.simulation.evidence import Evidence
 from partage.simulation.judging import Judge
 from partage.simulation.lived import Bounds
@@ -32,6 +34,9 @@ __all__ = ["Keeper", "Kept", "forget", "scratch"]
 
 #: Scenes that are read at a time.
 _CHUNK = 64
+
+#: What a scene has in it besides a history's own values.
+_CLASSES = (Absence, Bounds, Evidence, Scene)
 
 #: A scene, and its row of table ``rebalances`` as far as the history knows it.
 Told = tuple[Scene, dict[str, Any]]
@@ -83,7 +88,7 @@ class Kept:
 def _read(path: str, first: int, length: int) -> Any:
     with Path(path).open("rb") as file:
         file.seek(first)
-        return pickle.loads(file.read(length))  # noqa: S301 - this run has written it itself
+        return unpacked(file.read(length), _CLASSES)
 
 
 class Keeper:
@@ -120,7 +125,7 @@ class Keeper:
 
     def _write(self, value: object) -> tuple[int, int]:
         first = self._file.tell()
-        return first, self._file.write(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
+        return first, self._file.write(packed(value, _CLASSES, level=1))
 
 
 def forget(out: str | Path, run_id: str) -> None:

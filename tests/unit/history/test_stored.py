@@ -10,6 +10,7 @@ import pytest
 from captured import clusters, group_records
 from partage.errors import InvalidCaptureError
 from partage.history.blob import VERSION, packed, unpacked
+from partage.history.classic import Generation
 from partage.history.clusters import ClusterHistory
 from partage.history.groups import GroupHistory
 from partage.history.ownership import Ownership
@@ -70,12 +71,16 @@ def test_damaged_blobs_are_refused() -> None:
     draw = random.Random(5)
     foreign = [b"", b"PGH", b"PK\3\4", packed([1, 2]), packed({"classic": 1})]
     bombs = [
-        b"PGH\1" + zlib.compress(text)
+        b"PGH" + bytes([VERSION]) + zlib.compress(text)
         for text in (
             b"{",
             b'{"o":["Nobody",{}]}',
             b'{"x":1}',
             b'{"o":["Place",{"a":1}]}',
+            b'{"o":["Place",[1]]}',
+            b'{"r":["Place",1,2]}',
+            b'{"s":0}',
+            b'{"n":[99999999999]}',
             b"[" * 99_999,
         )
     ]
@@ -83,6 +88,16 @@ def test_damaged_blobs_are_refused() -> None:
     for bad in (*foreign, *bombs, *cut):
         with pytest.raises(InvalidCaptureError, match="rebuild it from the log"):
             GroupHistory.taken_up(bad, ClusterHistory([]))
+
+
+def test_what_is_shared_is_written_once_and_comes_back_shared() -> None:
+    """A value that stands at a hundred places takes the room of one, and is one afterwards."""
+    one = next(found for found in rebuilt("billing")[1] if isinstance(found, Generation))
+    blob = packed([one] * 100)
+    assert len(blob) < len(packed(one)) + 200
+    back = unpacked(blob)
+    assert back == [one] * 100
+    assert all(copy is back[0] for copy in back)
 
 
 def test_only_listed_classes_are_stored() -> None:
