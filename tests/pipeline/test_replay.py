@@ -261,6 +261,14 @@ def test_some_groups_and_some_time(spark, replayed, tmp_path: Path) -> None:
     assert {(r["group"], r["incarnation"], r["generation"]) for r in lived} <= wanted
 
 
+def test_a_pattern_that_no_group_has_is_told(spark, tmp_path: Path) -> None:
+    """A misspelt pattern is an error, and nothing is published."""
+    folder = capture(tmp_path / "c", records().slice(0, 2_000))
+    with pytest.raises(InvalidConfigError, match="no group of the capture is called so"):
+        replay(folder, tmp_path / "out", spark=spark, selection=Selection(("nobody-*",)))
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
 def test_raw_commits(spark, tmp_path: Path) -> None:
     """Table commits has each commit that took effect, as many as table commit_rates counts."""
     folder = capture(tmp_path / "c", records().slice(0, 9_000))

@@ -42,6 +42,25 @@ class Forgets(PlainStrategy):
         raise ZeroDivisionError("forgot")
 
 
+class ForgetsLater(PlainStrategy):
+    """Is told its plan, and cannot be asked for it afterwards."""
+
+    name = "acme:forgets-later"
+
+    def __init__(self) -> None:
+        self.told = 0
+
+    def assign(self, problem: Problem, memory: object = None) -> Plan:
+        self.told = 0
+        return registry.find("range").assign(problem)
+
+    def on_assignment(self, assignment, user_data, generation, memory=None) -> object:
+        self.told += 1
+        if self.told > 2:  # two members were told their part of the plan
+            raise ZeroDivisionError("forgot")
+        return None
+
+
 class WordlessError(Exception):
     """An error that cannot even be told."""
 
@@ -115,6 +134,14 @@ def test_a_plug_in_without_a_plan_or_memory_fails(plugged_in, reading, stranger,
     rows = getattr(thrice(), reading)(stranger.name)
     assert [r.status for r in rows] == [FAILED] * 3
     assert all(told in r.detail for r in rows)
+
+
+def test_a_plug_in_that_cannot_say_what_it_remembers_fails(plugged_in) -> None:
+    """An error before the strategy is asked is told as one of its own, not swallowed."""
+    plugged_in(ForgetsLater())
+    rows = thrice().from_record("acme:forgets-later")
+    assert [r.status for r in rows] == [DONE, FAILED, FAILED]
+    assert rows[1].detail == "ZeroDivisionError: forgot"
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(2), MemoryError()])

@@ -6,12 +6,13 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.text import Text
 
 __all__ = [
+    "err",
     "first_of",
     "has_display",
     "interactive",
@@ -40,7 +41,17 @@ def prepare() -> None:
 
 def out() -> Console:
     """Where tables go. Made anew each time: stdout may have been replaced since."""
-    return Console(highlight=False, emoji=False, markup=False)
+    return Console(highlight=False, emoji=False, markup=False, color_system=_colours())
+
+
+def err() -> Console:
+    """Where everything else goes that is more than a line."""
+    return Console(stderr=True, highlight=False, color_system=_colours())
+
+
+def _colours() -> Literal["auto"] | None:
+    """Who asks for no colours means dim and bold too: rich would still send them."""
+    return None if os.environ.get("NO_COLOR") else "auto"
 
 
 def show(*what: Any) -> None:
@@ -63,7 +74,9 @@ def show(*what: Any) -> None:
 
 def tell(line: str, style: str = "") -> None:
     """A line on stderr, never wrapped, whatever it has in it."""
-    console = Console(stderr=True, highlight=False, emoji=False, markup=False)
+    console = Console(
+        stderr=True, highlight=False, emoji=False, markup=False, color_system=_colours()
+    )
     console.print(Text(_one_line(line), style), soft_wrap=True)
 
 

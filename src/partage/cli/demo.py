@@ -30,7 +30,7 @@ def demo(
 
     The recording ships with Partage: 94,434 records of `__consumer_offsets` that Kafka 4.3.1
     wrote in eight minutes, while some thirty-five groups joined, left, crashed and froze. It
-    takes about a minute; Java 17 must be there, nothing else is started.
+    takes half a minute on two cores; Java 17 must be there, nothing else is started.
 
         partage demo
 

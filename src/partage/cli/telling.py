@@ -1,4 +1,4 @@
-"""What a replay says while it works: bars, lines, JSON lines, or nothing; always on stderr."""
+"""What a long command says on stderr while it works: bars, lines, JSON lines, or nothing."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from partage.cli.consoles import tell
+from partage.cli.consoles import err, tell
 
 if TYPE_CHECKING:
-    from rich.progress import Task
-    from rich.text import Text
+    from rich.console import Console
+    from rich.progress import Progress as Bars
+    from rich.progress import ProgressColumn
 
     from partage.pipeline.progress import Progress
 
@@ -35,20 +36,26 @@ _TELLING = 0.05
 
 
 @contextmanager
-def told(*, quiet: bool = False, as_json: bool = False) -> Iterator[Progress]:
-    """A function for (stage, done, total), and how it is shown."""
-    from rich.console import Console
+def told(
+    stages: Mapping[str, str] = STAGES, *, quiet: bool = False, as_json: bool = False
+) -> Iterator[Progress]:
+    """A function for (stage, done, total), and how it is shown.
 
-    console = Console(stderr=True, highlight=False)
+    Args:
+        stages: what each is called.
+        quiet: say nothing.
+        as_json: a JSON object a line, for programs; they are not quiet.
+    """
+    console = err()
     if as_json:
         yield _json_lines(monotonic)
     elif quiet:
         yield _nothing
     elif console.is_terminal:
-        with _bars(console) as moved:
-            yield moved
+        with _bars(console) as bars:
+            yield _Shown(bars, stages).moved
     else:
-        yield _lines()
+        yield _lines(stages)
 
 
 def time_left(done: int, total: int, seconds: float) -> float | None:
@@ -84,7 +91,7 @@ def _nothing(stage: str, done: int, total: int) -> None:
     """Nobody wants to know."""
 
 
-def _lines() -> Progress:
+def _lines(stages: Mapping[str, str]) -> Progress:
     seen: set[str] = set()
 
     def moved(stage: str, done: int, _total: int) -> None:
@@ -92,52 +99,62 @@ def _lines() -> Progress:
             tell(f"  {done:,} {stage}")
         elif stage not in seen:
             seen.add(stage)
-            tell(f"{STAGES.get(stage, stage)} ...")
+            tell(f"{stages.get(stage, stage)} ...")
 
     return moved
 
 
-@contextmanager
-def _bars(console: Any) -> Iterator[Progress]:
+def _bars(console: Console) -> Bars:
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
-        ProgressColumn,
+        Progress,
         SpinnerColumn,
         TextColumn,
         TimeElapsedColumn,
     )
-    from rich.progress import Progress as Bars
+
+    return Progress(
+        SpinnerColumn(finished_text="[green]✓"), TextColumn("{task.description}"),
+        BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(), _left(),
+        console=console,
+    )  # fmt: skip
+
+
+def _left() -> ProgressColumn:
+    """The time left, of stages that are under way."""
+    from rich.progress import ProgressColumn, Task
     from rich.text import Text
 
     class Left(ProgressColumn):
-        """The time left, of stages that are under way."""
-
         def render(self, task: Task) -> Text:
             left = None
             if not task.finished and task.total:
                 left = time_left(int(task.completed), int(task.total), task.elapsed or 0.0)
             return Text("" if left is None else f"{left:.0f} s left", style="dim")
 
-    columns = (
-        SpinnerColumn(finished_text="[green]✓"), TextColumn("{task.description}"),
-        BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(), Left(),
-    )  # fmt: skip
-    with Bars(*columns, console=console) as bars:
-        tasks: dict[str, Any] = {}
-        last = ""
+    return Left()
 
-        def moved(stage: str, done: int, total: int) -> None:
-            nonlocal last
-            if stage in _COUNTS:
-                known = f"{STAGES.get(last, last)} [dim]({done:,} {stage})[/dim]"
-                bars.update(tasks[last], description=known)
-                return
-            last = stage
-            if stage not in tasks:
-                tasks[stage] = bars.add_task(STAGES.get(stage, stage), total=None)
-            # (1, 1) is the end of a stage, whatever it counted before.
-            if total:
-                bars.update(tasks[stage], completed=done, total=total)
 
-        yield moved
+class _Shown:
+    """Stages as bars, one below the other."""
+
+    def __init__(self, bars: Bars, stages: Mapping[str, str]) -> None:
+        self._bars, self._stages = bars, stages
+        self._tasks: dict[str, Any] = {}
+        self._last = ""
+
+    def moved(self, stage: str, done: int, total: int) -> None:
+        """How far a stage is; or what is known of the one before it."""
+        if stage in _COUNTS:
+            named = self._stages.get(self._last, self._last)
+            known = f"{named} [dim]({done:,} {stage})[/dim]"
+            self._bars.update(self._tasks[self._last], description=known)
+            return
+        self._last = stage
+        if stage not in self._tasks:
+            named = self._stages.get(stage, stage)
+            self._tasks[stage] = self._bars.add_task(named, total=None)
+        # (1, 1) is the end of a stage, whatever it counted before.
+        if total:
+            self._bars.update(self._tasks[stage], completed=done, total=total)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from partage.errors import InvalidConfigError
 from partage.pipeline.decode import decode_job
 from partage.pipeline.decoded_rows import Kind
 from partage.pipeline.doubles import expect_no_doubles
@@ -79,6 +80,7 @@ def run_jobs(spark: SparkSession, source: Capture, run: Run, stages: Stages) -> 
 
     Raises:
         InvalidCaptureError: records are there twice.
+        InvalidConfigError: no group is called as the selection says.
     """
     done = Done(source)
     tasks = max(4, _TASKS_A_CORE * spark.sparkContext.defaultParallelism)
@@ -103,6 +105,7 @@ def run_jobs(spark: SparkSession, source: Capture, run: Run, stages: Stages) -> 
                 around=surroundings(source.folder),
             )  # fmt: skip
             kept = _received(job, done)
+            _expect_groups(done, run.selection)
         stages.counted("rebalances", sum(one.rebalances for one in kept))
         if done.tally.bad:
             with stages.stage("bad records", spark):
@@ -110,6 +113,14 @@ def run_jobs(spark: SparkSession, source: Capture, run: Run, stages: Stages) -> 
         with stages.stage("replay", spark):
             _received(_lives(spark, kept, run, states), done)
     return done
+
+
+def _expect_groups(done: Done, selection: Selection) -> None:
+    """A pattern that no group has is most often misspelt; an empty result would not tell."""
+    if selection.groups and not done.groups:
+        when = "" if selection.to_ms is None else " before --to"
+        what = f"no group of the capture{when} is called so"
+        raise InvalidConfigError("--group", what, ", ".join(selection.groups))
 
 
 def _counted(decoded: DataFrame, done: Done) -> None:

@@ -67,6 +67,7 @@ def coverage(done: Done, groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
     before = sum(g["missing_before"] for g in groups)
     within = sum(g["missing_within"] for g in groups)
     rebalances = sum(g["rebalances"] for g in groups)
+    known = rebalances + before + within
     statuses: dict[str, int] = {}
     for g in groups:
         statuses[g["status"]] = statuses.get(g["status"], 0) + 1
@@ -78,7 +79,7 @@ def coverage(done: Done, groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "rebalances": rebalances,
         "missing_before": before,
         "missing_within": within,
-        "share": rebalances / (rebalances + before + within) if rebalances else None,
+        "share": rebalances / known if known else None,  # of nothing there is no share
         "transactions": "known" if batches is not None else "unknown: no batches.parquet",
         "cluster": INFERRED if done.inferred else "recorded",
         "cluster_states": len(done.states),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,8 @@ from partage.report.run import Figures, Range, Run
 from partage.statuses import FAILED, NOT_YET, RECORDED, REFUSED
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
 
@@ -69,6 +71,28 @@ def _plain(title: str, columns: list[str], *, right: bool = True) -> Table:
         table.add_column(column, justify="right" if right else "left", overflow="fold",
                          no_wrap=not folds, min_width=9 if folds else None)  # fmt: skip
     return table
+
+
+class _Name:
+    """A policy's name, which folds behind ``/ + -`` where the terminal is narrow."""
+
+    def __init__(self, name: str, style: str = "") -> None:
+        self._name, self._style = _clean(name), style
+        self._parts = re.findall(r"[^/+-]*[/+-]|[^/+-]+", self._name)
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[Text]:
+        from rich.text import Text
+
+        lines = [""]
+        for part in self._parts:
+            fits = len(lines[-1]) + len(part) <= options.max_width
+            lines = [*lines[:-1], lines[-1] + part] if fits else [*lines, part]
+        yield Text("\n".join(lines).lstrip("\n"), self._style, overflow="fold")
+
+    def __rich_measure__(self, _: Console, options: ConsoleOptions) -> Measurement:
+        from rich.measure import Measurement
+
+        return Measurement(max(map(len, self._parts), default=0), len(self._name))
 
 
 def _facts(run: Run) -> Table:
@@ -144,7 +168,7 @@ def _groups(run: Run) -> Table:
         cause = next((c.kind for c in group.causes if c.kind != "first"), "")
         table.add_row(
             Text(_clean(group.name)), _short(group.lost), words.count(group.rebalances), cause,
-            best.policy if best else "", Text(_short(best.saved) if best else "", "green"),
+            _Name(best.policy) if best else "", Text(_short(best.saved) if best else "", "green"),
         )  # fmt: skip
     return table
 
@@ -212,7 +236,7 @@ def _policies(run: Run) -> Table:
     table = _plain("policy", columns)
     for name in (RECORDED, *run.policies):
         f = run.figures[name]
-        label = Text(name, "bold" if name == RECORDED else "")
+        label = _Name(name, "bold" if name == RECORDED else "")
         if not f.exists or not f.done:
             what = NOT_YET if not f.exists else FAILED if f.failed else REFUSED
             table.add_row(label, Text(what, "dim"), *("",) * (len(columns) - 1))

@@ -61,15 +61,15 @@ class Decider:
     def recalls(self, one: Consumer, index: Index) -> object:
         """What a member remembers that has just got what it holds; by its contract.
 
-        A strategy that raises here has nothing to remember; `round` tells of it.
+        What a strategy raises here stands in place of a memory: `round` then fails with it.
         """
         part: Assignment = Assignment.from_lists(index, (one.state.id,), [one.held])
         try:
             return self.strategy.on_assignment(part, None, one.generation, None)
         except MemoryError:
             raise
-        except Exception:  # noqa: BLE001 - foreign code may raise anything
-            return None
+        except Exception as e:  # noqa: BLE001 - foreign code may raise anything
+            return _Broken(_failure(e))
 
     def round(
         self,
@@ -97,6 +97,9 @@ class Decider:
         """
         policy, strategy = self.policy, self.strategy
         leads = next((one for one in consumers if one.state.id == leader), None)
+        broken = next((c.memory for c in consumers if isinstance(c.memory, _Broken)), None)
+        if broken is not None:
+            return _nothing(consumers, Round(FAILED, detail=broken.why))
         try:
             told = sent(consumers, policy, strategy, cluster) if group is None else group
             memory = None if leads is None else leads.memory
@@ -114,9 +117,21 @@ class Decider:
             found = Round(FAILED, detail=_failure(e))
         else:
             return Round(DONE, told, before, was, plan, lets_go=again)
-        for one in consumers:  # nobody has anything, and nothing is remembered of it
-            one.held, one.last, one.memory = EMPTY, EMPTY, None
-        return found
+        return _nothing(consumers, found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Broken:
+    """In place of what a member remembers: why its strategy could not tell."""
+
+    why: str
+
+
+def _nothing(consumers: Sequence[Consumer], found: Round) -> Round:
+    """Nobody has anything, and nothing is remembered of it."""
+    for one in consumers:
+        one.held, one.last, one.memory = EMPTY, EMPTY, None
+    return found
 
 
 def _lets_go(group: Group, plan: Plan, cluster: Cluster) -> bool:

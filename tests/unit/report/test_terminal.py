@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from partage.report.data import read_run
-from partage.report.terminal import summary
+from partage.report.terminal import _Name, summary
 from partage.statuses import FAILED, RECORDED, REFUSED
 from published import group, published, rebalance, replayed, tables
 from synthetic_runs import published_run, synthetic
@@ -86,3 +86,19 @@ def test_lines_to_copy_are_never_broken(tmp_path) -> None:
 def test_it_fits_any_terminal(tmp_path, width) -> None:
     """No line is wider than the terminal."""
     assert all(len(line) <= width for line in printed(published(tmp_path), width).splitlines())
+
+
+@pytest.mark.parametrize(
+    ("width", "lines"),
+    [
+        (18, ["cooperative/", "cooperative-", "sticky+static"]),
+        (80, ["cooperative/cooperative-sticky+static"]),
+    ],
+)
+def test_policies_fold_between_words(width, lines) -> None:
+    """A policy's name is folded behind / + or -, never within a word."""
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    console.print(_Name("cooperative/cooperative-sticky+static"))
+    assert [line.rstrip() for line in console.file.getvalue().splitlines()] == lines
