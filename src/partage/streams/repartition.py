@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from partage.errors import InvalidTopologyError
+from partage.javaorder import hash_order, string_hash, string_ranks
 from partage.streams.topology import Subtopology, Topology
 
 __all__ = ["missing_sources", "repartition_counts"]
@@ -38,7 +39,7 @@ def repartition_counts(
     known. Then every co-partitioned group is made equal. A count that the user fixed stays.
 
     Kafka walks sub-topologies in the order of a hash that their topics' settings go into.
-    Here they are walked by number: where a count is taken while another source of the same
+    Here they are walked in the order given: where a count is taken while another source of the same
     writer is still unknown, Kafka's order may give another count.
 
     Args:
@@ -55,7 +56,8 @@ def repartition_counts(
     groups = list(subtopologies)
     known = {topic: count for one in groups for topic, count in one.repartition.items()}
     fixed = {topic for topic, count in known.items() if count is not None}
-    while unknown := sorted(topic for topic, count in known.items() if count is None):
+    walked = [topic for one in groups for topic in _in_map_order(list(one.repartition))]
+    while unknown := [topic for topic in walked if known[topic] is None]:
         progress = False
         for topic in unknown:
             count = _largest_upstream(topic, groups, known, counts)
@@ -72,6 +74,15 @@ def repartition_counts(
     for group in copartitioned:
         _make_equal(group, found, fixed, counts)
     return found
+
+
+def _in_map_order(topics: list[str]) -> list[str]:
+    """A sub-topology's repartition topics as the keys of its hash map are walked.
+
+    It matters where two of them are still unknown and one is upstream of the other.
+    """
+    order = hash_order([string_hash(topic) for topic in topics], rank=lambda: string_ranks(topics))
+    return [topics[place] for place in order]
 
 
 def _largest_upstream(

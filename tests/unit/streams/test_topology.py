@@ -9,6 +9,7 @@ import pytest
 from partage.errors import InvalidProblemError, InvalidTopologyError
 from partage.streams import TaskId
 from partage.streams.layout import Layout
+from partage.streams.repartition import repartition_counts
 from partage.streams.topology import Subtopology, Topology
 
 
@@ -122,3 +123,37 @@ def test_malformed_topologies_are_refused() -> None:
         Subtopology(0, ("a",), repartition={"a": 0})
     with pytest.raises(InvalidTopologyError, match="no partitions"):
         layout([Subtopology(0, ("a",))], {"a": 0})
+
+
+def test_topics_of_one_subtopology_are_resolved_in_javas_order() -> None:
+    """Two unknown topics of one sub-topology, the one upstream of the other: Kafka meets them in
+    the order of a hash map, found by its own class (`tests/parity/test_streams_topics.py`). Walked
+    by name, re-2-0 had 2 partitions, since re-2-1, which its writer reads too, came after it.
+    """
+    found = repartition_counts(
+        [
+            Subtopology(
+                0,
+                ("in-0-0", "in-0-1", "re-0-0", "re-0-1"),
+                ("re-1-0", "re-1-1"),
+                {"re-0-0": None, "re-0-1": None},
+            ),
+            Subtopology(
+                1,
+                ("in-1-0", "re-1-0", "re-1-1"),
+                ("re-0-0", "re-2-1"),
+                {"re-1-0": None, "re-1-1": None},
+            ),
+            Subtopology(
+                2,
+                ("in-2-0", "re-2-0", "re-2-1"),
+                ("re-0-1", "re-2-0"),
+                {"re-2-0": None, "re-2-1": None},
+            ),
+        ],
+        [frozenset({"re-0-1", "in-0-0"})],
+        {"in-0-0": 5, "in-0-1": 2, "in-1-0": 3, "in-2-0": 2},
+    )
+    assert found == {
+        "re-0-0": 3, "re-0-1": 5, "re-1-0": 5, "re-1-1": 5, "re-2-0": 5, "re-2-1": 5,
+    }  # fmt: skip

@@ -62,7 +62,7 @@ public final class StreamsTopics {
                 mine.put(topic.getKey(), config(topic.getKey(), topic.getValue()));
             }
             configs.putAll(mine);
-            groups.add(made.newInstance(texts(group.get("sinks")), texts(group.get("sources")), Map.of(), mine));
+            groups.add(made.newInstance(texts(group.get("sinks")), texts(group.get("sources")), mine, Map.of()));
         }
         Cluster cluster = cluster(request);
         CopartitionedTopicsEnforcer enforcer = new CopartitionedTopicsEnforcer("");
