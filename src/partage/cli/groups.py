@@ -222,7 +222,8 @@ def _whole(look: _Look) -> None:
         lag, load = _sums(look, m)
         table.add_row(
             name(m.instance_id or m.client_id or m.id), name(m.host.lstrip("/")),
-            name(m.rack or "-"), str(len(m.owned)), "-" if lag is None else f"{lag:,}", f"{load:,.1f}",
+            name(m.rack or "-"), str(len(m.owned)), "-" if lag is None else f"{lag:,}",
+            f"{load:,.1f}",
             name(_listed(m.owned)),
         )  # fmt: skip
     show(table)

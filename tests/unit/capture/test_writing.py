@@ -1,0 +1,207 @@
+"""A capture stays whole: killed anywhere it goes on, nothing lost, nothing twice."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from partage.capture import durable, writing
+from partage.capture.manifest import Manifest
+from partage.capture.segments import batches_in
+from partage.capture.unpacking import checksum
+from partage.capture.writing import CaptureWriter
+from partage.errors import InvalidCaptureError, InvalidConfigError
+from partage.pipeline.capture import open_capture
+from wire_samples import ROOT
+
+SEGMENT = ROOT / "tests" / "data" / "segments" / "compressed.log"
+
+
+class Killed(BaseException):
+    """The process is gone: no handler of ours runs behind it."""
+
+
+@pytest.fixture(scope="module")
+def batches():
+    """Four real batches of ten records, of four partitions of a log."""
+    found = list(batches_in(SEGMENT, crc32c=checksum(), told=pytest.fail))
+    assert len(found) == 4
+    return found
+
+
+def capture_once(out, batches):
+    """A capture of the batches, each into a part of its own."""
+    with CaptureWriter(out, part_rows=1) as writer:
+        for p, one in enumerate(batches):
+            writer.state({"ts_ms": p, "brokers": [], "topics": {str(p): {"partitions": []}}})
+            if writer.position(p) <= one.last_offset:
+                writer.add(p, one)
+
+
+def records_of(folder):
+    """What a reader finds: places, by the files that `partage replay` reads."""
+    files = dict.fromkeys(one.path for one in open_capture(folder).slices)
+    rows = [row for file in files for row in pq.read_table(file).to_pylist()]
+    return sorted((row["partition"], row["offset"], row["key"], row["value"]) for row in rows)
+
+
+def test_killed_before_any_step_it_goes_on(batches, tmp_path, monkeypatch):
+    """At every fsync, rename and append of a capture: after it, and the next run, all is there once."""
+    capture_once(tmp_path / "whole", batches)
+    expected = records_of(tmp_path / "whole")
+    steps = 0
+    while True:
+        out = tmp_path / str(steps)
+        with monkeypatch.context() as patched:
+            _dies_at(patched, steps)
+            try:
+                capture_once(out, batches)
+                died = False
+            except Killed:
+                died = True
+        _forget_locks()
+        if not died:
+            break
+        capture_once(out, batches)
+        assert records_of(out) == expected, f"killed at step {steps}"
+        assert len((out / "cluster.jsonl").read_text().splitlines()) >= 4
+        steps += 1
+    assert steps > 40
+
+
+def _dies_at(patched, step):
+    """The process ends before its ``step``-th touch of the disk, and touches it no more."""
+    count = [0]
+
+    def counted(real):
+        def call(*arguments, **named):
+            count[0] += 1
+            if count[0] > step:
+                raise Killed
+            return real(*arguments, **named)
+
+        return call
+
+    patched.setattr(durable.os, "fsync", counted(os.fsync))
+    patched.setattr(Path, "replace", counted(Path.replace))
+    patched.setattr(writing, "appended", counted(durable.appended))
+    # What runs in a process that is gone: nothing.
+    real_exit = CaptureWriter.__exit__
+
+    def gone(self, kind, error, at):
+        if kind is Killed:
+            self._lock.close()
+            return None
+        return real_exit(self, kind, error, at)
+
+    patched.setattr(CaptureWriter, "__exit__", gone)
+
+
+def _forget_locks():
+    """A killed process holds no lock; this one lives on, so its objects have to go."""
+    import gc
+
+    gc.collect()
+
+
+def test_killed_by_sigkill_it_goes_on(tmp_path):
+    """The command itself, killed at random moments: the last run ends with every record once."""
+    rng = random.Random(9)
+    folder = tmp_path / "log" / "__consumer_offsets-0"
+    folder.mkdir(parents=True)
+    # Three hundred times the same batches, each at its own offset.
+    real = SEGMENT.read_bytes()
+    with (folder / "00000000000000000000.log").open("wb") as file:
+        at = 0
+        for _ in range(300):
+            for one in _batches(real):
+                file.write(at.to_bytes(8, "big") + one[8:])
+                at += 10
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from partage.capture.writing import CaptureWriter\n"
+        "from partage.capture.log_dir import capture_log_dirs\n"
+        "with CaptureWriter(Path(sys.argv[2]), part_rows=200) as writer:\n"
+        "    print('begun', flush=True)\n"
+        "    capture_log_dirs([Path(sys.argv[1])], writer)\n"
+    )
+    out = tmp_path / "out"
+    command = [sys.executable, "-c", program, str(folder.parent), str(out)]
+    killed = 0
+    for _ in range(2):
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as running:
+            running.stdout.readline()
+            time.sleep(rng.random())
+            running.send_signal(signal.SIGKILL)
+            killed += running.wait() == -signal.SIGKILL
+    subprocess.run(command, check=True, stdout=subprocess.PIPE)
+    offsets = [row[1] for row in records_of(out)]
+    assert offsets == list(range(at))
+    assert killed
+
+
+def _batches(data):
+    at = 0
+    while at < len(data):
+        size = 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+        yield data[at : at + size]
+        at += size
+
+
+def test_a_part_that_no_manifest_counts_is_not_read(batches, tmp_path):
+    """It is being written, or its writer was killed: replay does not see it."""
+    capture_once(tmp_path, batches)
+    stray = tmp_path / "consumer_offsets.parquet" / "part-00000004.parquet"
+    stray.write_bytes(b"torn")
+    assert len(records_of(tmp_path)) == 40
+
+
+def test_one_writer_at_a_time(tmp_path):
+    """The second is refused; when the first is gone, it may."""
+    with (
+        CaptureWriter(tmp_path / "out"),
+        pytest.raises(InvalidConfigError, match="another capture"),
+    ):
+        CaptureWriter(tmp_path / "out")
+    with CaptureWriter(tmp_path / "out"):
+        pass
+
+
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
+    """A capture that was recorded otherwise is not written into, and nothing of it is removed."""
+    theirs = tmp_path / "consumer_offsets.parquet"
+    theirs.mkdir()
+    (theirs / "part-00000000.parquet").write_bytes(b"theirs")
+    with pytest.raises(InvalidConfigError, match="must be empty"):
+        CaptureWriter(tmp_path)
+    assert (theirs / "part-00000000.parquet").read_bytes() == b"theirs"
+
+
+def test_another_cluster_is_refused(tmp_path):
+    """Two clusters' records in one capture would be one history of nobody."""
+    with CaptureWriter(tmp_path) as writer:
+        writer.of(cluster_id="a")
+    with (
+        CaptureWriter(tmp_path) as writer,
+        pytest.raises(InvalidCaptureError, match="another folder"),
+    ):
+        writer.of(cluster_id="b")
+    assert Manifest.of(tmp_path).cluster_id == "a"
+
+
+def test_a_damaged_manifest_is_named(tmp_path):
+    """Not JSON, or of a format from the future."""
+    (tmp_path / "capture.json").write_text('{"format": 2}')
+    with pytest.raises(InvalidCaptureError, match="format 2"):
+        CaptureWriter(tmp_path)
+    (tmp_path / "capture.json").write_text("{")
+    with pytest.raises(InvalidCaptureError, match="cannot be read"):
+        CaptureWriter(tmp_path)

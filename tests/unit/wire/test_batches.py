@@ -1,0 +1,220 @@
+"""Record batches and the metadata log, against real bytes: the recorded cluster's, and a broker's."""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+import zipfile
+
+import google_crc32c
+import pytest
+
+import jvm
+from partage.capture.unpacking import unpacked
+from partage.errors import WireFormatError
+from partage.wire.batch_records import marker_of, records_of
+from partage.wire.batches import Batch, ChecksumError, OldMagicError, batch_at, batches_of
+from partage.wire.faults import LengthError, TruncatedError, UnsupportedVersionError
+from partage.wire.messages.cluster_metadata import METADATA_RECORDS
+from partage.wire.metadata_log import decode_metadata_record
+from partage.wire.schema import NOT_GIVEN
+from wire_damage import peak_of
+from wire_samples import ROOT
+
+COMPRESSED = ROOT / "tests" / "data" / "segments" / "compressed.log"
+crc32c = google_crc32c.value
+
+
+def varint(value):
+    value = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes(out) + bytes([value])
+
+
+def record(*, ms=0, delta=0, key=b"k", value=b"v", headers=()):
+    body = b"\0" + varint(ms) + varint(delta)
+    for one in (key, value):
+        body += varint(-1) if one is None else varint(len(one)) + one
+    body += varint(len(headers))
+    for name, said in headers:
+        body += varint(len(name)) + name + varint(len(said)) + said
+    return varint(len(body)) + body
+
+
+def batch(payload, *, count=1, attributes=0, base=10, last=0, magic=2, crc=None):
+    rest = struct.pack(">hiqqqhii", attributes, last, 1000, 2000, 7, 1, 5, count) + payload
+    crc = crc32c(rest) if crc is None else crc
+    return struct.pack(">qiibI", base, len(rest) + 9, 3, magic, crc) + rest
+
+
+def test_a_broker_s_batches_of_all_compressions_decode():
+    """gzip, snappy (xerial), lz4 and zstd as Kafka's Java producer and a 4.3.1 broker wrote them."""
+    found = list(batches_of(COMPRESSED.read_bytes(), crc32c=crc32c))
+    assert [b.compression for b in found] == ["gzip", "snappy", "lz4", "zstd"]
+    said = [[(r.key, r.value) for r in records_of(b, unpacked(b))] for b in found]
+    assert all(len(one) == 10 for one in said)
+    assert all(r.startswith(b"value of record ") for one in said for _, r in one if r != b"x")
+
+
+def test_snappy_without_java_s_framing_decodes():
+    """Librdkafka writes a plain block of snappy."""
+    import pyarrow as pa
+
+    payload = record(key=b"a" * 500)
+    made = batch(pa.Codec("snappy").compress(payload, asbytes=True), attributes=2)
+    read = batch_at(made, crc32c=crc32c)
+    assert next(records_of(read, unpacked(read))).key == b"a" * 500
+
+
+def test_a_record_s_offset_time_key_value_and_null():
+    """Deltas count from the header; null and empty differ; headers are passed over."""
+    payload = record(ms=-5, delta=0, key=None, value=b"") + record(
+        ms=7, delta=3, headers=[(b"h", b"x")]
+    )
+    found = list(records_of(batch_at(batch(payload, count=2, last=3), crc32c=crc32c)))
+    assert [tuple(one) for one in found] == [(10, 995, None, b""), (13, 1007, b"k", b"v")]
+
+
+def test_append_time_is_the_batch_s_time():
+    """With LogAppendTime all records carry the largest timestamp."""
+    assert next(records_of(batch_at(batch(record(ms=5), attributes=8)))).timestamp_ms == 2000
+
+
+def test_a_marker_says_what_became_of_the_transaction():
+    """Control records: type in the key, the coordinator's epoch in the value."""
+    payload = record(key=struct.pack(">hh", 0, 0), value=struct.pack(">hi", 0, 12))
+    found = marker_of(batch_at(batch(payload, attributes=48)))
+    assert (found.type, found.coordinator_epoch) == ("ABORT", 12)
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "field"),
+    [
+        (batch(record(), crc=1), ChecksumError, "batch.crc"),
+        (batch(record(), magic=1), OldMagicError, "batch.magic"),
+        (batch(record(), magic=9), UnsupportedVersionError, "batch.magic"),
+        (batch(record(), attributes=5), UnsupportedVersionError, "batch.attributes"),
+        (batch(record(), count=-1), LengthError, "batch.recordsCount"),
+        (batch(record(), count=9), LengthError, "batch.recordsCount"),
+        (batch(record(), count=2**31 - 1, last=2**31 - 1), LengthError, "batch.recordsCount"),
+        (struct.pack(">qiibI", 0, 10, 0, 2, 0) + bytes(40), LengthError, "batch.length"),
+        (struct.pack(">qiibI", 0, -1, 0, 2, 0) + bytes(40), LengthError, "batch.length"),
+    ],
+)
+def test_a_malformed_header_is_refused(data, error, field):
+    """What cannot be is an error that names the field; nothing is read further."""
+    with pytest.raises(error) as raised:
+        batch_at(data, crc32c=crc32c)
+    assert raised.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("payload", "error"),
+    [
+        (b"\xff" * 9, LengthError),  # a varint that does not end
+        (varint(2**31 - 1) + bytes(9), LengthError),  # a record of two gigabytes
+        (varint(9) + bytes(7), LengthError),
+        (record(delta=4), LengthError),  # beyond the batch's last offset
+        (record() + b"\0", LengthError),  # bytes left over
+        (b"\x10\0\0\0" + varint(2**31 - 1) + bytes(8), LengthError),  # a key of two gigabytes
+        (b"\x0e\0\0\0\x01\x01" + varint(60) + bytes(9), LengthError),  # sixty headers in nothing
+        (b"\x06\0\x80\x80" + bytes(9), TruncatedError),
+    ],
+)
+def test_malformed_records_are_refused(payload, error):
+    """Each length is checked before it is believed; the error names the record."""
+    made = batch(payload + bytes(7), count=1) if error is TruncatedError else batch(payload)
+    with pytest.raises(error) as raised:
+        list(records_of(batch_at(made, crc32c=crc32c)))
+    assert raised.value.field.startswith("batch.records[")
+
+
+def test_what_ends_within_a_batch_is_no_error():
+    """A Fetch response and a copied segment may end anywhere."""
+    data = batch(record()) + batch(record(), base=11)
+    whole = len(batch(record()))
+    for cut in range(len(data)):
+        assert len(list(batches_of(data[:cut], crc32c=crc32c))) == cut // whole
+
+
+def test_a_bomb_takes_no_memory():
+    """A kilobyte that claims to be a gigabyte of snappy is refused before memory is taken."""
+    bomb = batch(b"\xff\xff\xff\xff\x03" + bytes(1000), attributes=2)
+    read = batch_at(bomb, crc32c=crc32c)
+    with pytest.raises(WireFormatError):
+        unpacked(read)
+    assert peak_of(lambda: _refused(read), ()) < 1 << 20
+
+
+def _refused(read: Batch) -> None:
+    with pytest.raises(WireFormatError):
+        unpacked(read)
+
+
+@pytest.mark.fuzz
+def test_damaged_batches_raise_nothing_but_wire_format_errors(fuzz_n):
+    """Real batches damaged anywhere: records or a WireFormatError, compressed ones too."""
+    rng = random.Random(848)
+    real = COMPRESSED.read_bytes()
+    plain = batch(
+        b"".join(record(delta=d, headers=[(b"h", b"x")]) for d in range(5)), count=5, last=4
+    )
+    sources = [*(real[at:] for at in _starts(real)), plain, plain]
+    refused = 0
+    for _ in range(fuzz_n // 20):
+        data = bytearray(rng.choice(sources))
+        for _ in range(rng.randint(1, 4)):
+            data[rng.randrange(len(data))] = rng.choice(
+                (0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256))
+            )
+        try:
+            for one in batches_of(bytes(data)):
+                list(records_of(one, unpacked(one)))
+                decode_metadata_record(bytes(data[: rng.randrange(60)]))
+        except WireFormatError as error:
+            refused += 1
+            assert error.field  # noqa: PT017 - many of them, each with its place
+    assert refused
+
+
+def _starts(data):
+    at = 0
+    for one in batches_of(data):
+        yield at
+        at += one.size
+
+
+def test_layouts_of_the_metadata_log_are_kafka_s():
+    """Fields, types, versions, tags and defaults, against the JSON in Kafka's own jar."""
+    jvm.jvm_classpath()
+    jar = jvm.TARGET / "lib" / "kafka-metadata-4.3.1.jar"
+    with zipfile.ZipFile(jar) as packed:
+        for number, ours in METADATA_RECORDS.items():
+            text = packed.read(f"common/metadata/{ours.name}.json").decode()
+            lines = [one for one in text.splitlines() if not one.lstrip().startswith("//")]
+            theirs = json.loads("\n".join(lines))
+            assert theirs["apiKey"] == number
+            assert theirs["validVersions"] == ours.valid
+            assert theirs["flexibleVersions"] == ours.flexible
+            assert [_theirs(one) for one in theirs["fields"]] == [_ours(one) for one in ours.fields]
+
+
+def _theirs(field):
+    default = field.get("default", NOT_GIVEN)
+    return (
+        field["name"], field["type"], field["versions"], field.get("nullableVersions", "none"),
+        field.get("tag"), default if default is NOT_GIVEN else str(default),
+        [_theirs(one) for one in field.get("fields", ())],
+    )  # fmt: skip
+
+
+def _ours(field):
+    default = field.default if field.default is NOT_GIVEN else str(field.default)
+    return (
+        field.name, field.type, field.versions, field.nullable, field.tag, default,
+        [_ours(one) for one in field.fields],
+    )  # fmt: skip
