@@ -1,0 +1,250 @@
+"""The thin sides of the plug-ins: what each client calls, and what comes back, without a broker."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from types import SimpleNamespace
+
+import pytest
+from aiokafka.consumer.group_coordinator import CoordinatorGroupRebalance, GroupCoordinator
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment as AioAssignment
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata as AioMetadata
+from kafka.coordinator.assignors.abstract import RebalanceProtocol
+from kafka.coordinator.consumer import ConsumerCoordinator
+from kafka.protocol.consumer.metadata import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
+
+from partage.clients import aiokafka, kafka_python, plugged
+from partage.clients.sampling import Sampler
+from partage.errors import InvalidConfigError, UnknownStrategyError
+from partage.groups.base import PlainStrategy
+from partage.wire.consumer_protocol import (
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from partage.wire.sticky_userdata import encode_sticky_user_data
+
+
+class Metadata:
+    """What assignors ask of a client's cluster: three partitions on racks a, b, a."""
+
+    _partitions = {"t": {p: SimpleNamespace(replicas=[1 + p % 2]) for p in range(3)}}
+
+    def partitions_for_topic(self, topic):
+        return set(self._partitions[topic]) if topic in self._partitions else None
+
+    def brokers(self):
+        racks = {1: "a", 2: "b"}.items()
+        return [SimpleNamespace(nodeId=i, node_id=i, host="", port=0, rack=r) for i, r in racks]
+
+
+class KafkaPython(ConsumerCoordinator):
+    """Calls an assignor as kafka-python's coordinator does; the methods' names are its own."""
+
+    def __init__(self, kind, *, cooperative=False, owned=()):
+        self.kind = kind
+        self.config = {"group_id": "billing"}
+        self._generation = SimpleNamespace(generation_id=4)
+        self._rebalance_protocol = RebalanceProtocol(int(cooperative))
+        pairs = [SimpleNamespace(topic=t, partition=p) for t, p in owned]
+        self._subscription = SimpleNamespace(assigned_partitions=lambda: pairs)
+
+    def __del__(self):
+        pass
+
+    def group_protocols(self):
+        return self.kind.metadata({"t"})
+
+    def _perform_assignment(self, leader_id, protocol, members):
+        return self.kind.assign(Metadata(), {m[0]: None for m in members})
+
+    def whole(self, members):
+        return self.kind.assign(Metadata(), members)
+
+    def _on_join_complete(self, generation, assignment):
+        self.kind.on_assignment(assignment)
+
+
+class Aio(GroupCoordinator):
+    """Calls an assignor as aiokafka's coordinator does."""
+
+    def __init__(self, kind):
+        self.kind, self.group_id, self.generation = kind, "billing", 4
+        self._subscription = SimpleNamespace()
+
+    def _perform_assignment(self, response):
+        lossy = {m[0]: AioMetadata.decode(m[-1]) for m in response.members}
+        return self.kind.assign(Metadata(), lossy)
+
+    def _on_join_complete(self, generation, assignment):
+        self.kind.on_assignment(assignment)
+
+
+class AioRebalance(CoordinatorGroupRebalance):
+    def __init__(self, coordinator):
+        self._coordinator, self.group_id = coordinator, "billing"
+
+    def perform_group_join(self):
+        return self._coordinator.kind.metadata({"t"})
+
+
+def _static():
+    """Two members whose order by instance id is not that by member id; racks b and a."""
+    return [
+        ("x1", "i-2", encode_subscription(["t"], rack="b", generation=3)),
+        ("x2", "i-1", encode_subscription(["t"], rack="a", generation=3)),
+    ]
+
+
+@pytest.mark.parametrize("client", ["kafka-python 2", "kafka-python 3", "aiokafka"])
+def test_a_leader_sees_static_members_and_racks(client: str) -> None:
+    """What the client cuts off is there again: the plan is Java's for static members and racks."""
+    rows = _static()
+    if client == "aiokafka":
+        sent = Aio(aiokafka.assignor("range"))._perform_assignment(SimpleNamespace(members=rows))
+    elif client == "kafka-python 2":
+        sent = KafkaPython(kafka_python.assignor("range"))._perform_assignment("x1", "range", rows)
+    else:
+        members = [
+            SimpleNamespace(
+                member_id=i, group_instance_id=s, metadata=ConsumerProtocolSubscription.decode(m)
+            )
+            for i, s, m in rows
+        ]
+        sent = KafkaPython(kafka_python.assignor("range")).whole(members)
+    got = {m: decode_assignment(d).partitions for m, d in sent.items()}
+    assert got == {"x2": (("t", 0), ("t", 2)), "x1": (("t", 1),)}
+
+
+def test_kafka_python_sends_java_s_sticky_user_data() -> None:
+    """After an assignment: claims and generation, no two bytes before them, as bytes."""
+    kind = kafka_python.assignor("sticky", rack="a")
+    one = KafkaPython(kind)
+    data = encode_assignment([("t", 2), ("t", 0)])
+    one._on_join_complete(4, ConsumerProtocolAssignment.decode(data))
+    said = decode_subscription(one.group_protocols())
+    assert said.user_data == encode_sticky_user_data([("t", 2), ("t", 0)], 4)
+    assert (said.version, said.generation, said.rack, said.owned) == (3, 4, "a", ())
+
+
+def test_aiokafka_learns_the_generation() -> None:
+    """aiokafka never tells it; the sticky user data have it all the same."""
+    kind = aiokafka.assignor("sticky")
+    one = Aio(kind)
+    data = encode_assignment([("t", 1)])
+    one._on_join_complete(9, AioAssignment.decode(data))
+    said = decode_subscription(AioRebalance(one).perform_group_join())
+    assert said.user_data == encode_sticky_user_data([("t", 1)], 9)
+
+
+def test_kafka_python_2_tells_the_generation_afterwards() -> None:
+    """Without a frame to look at, an assignor named sticky still gets its generation."""
+    kind = kafka_python.assignor("sticky")
+    kind.on_assignment(ConsumerProtocolAssignment.decode(encode_assignment([("t", 1)])))
+    kind.on_generation_assignment(6)
+    assert decode_subscription(kind.metadata(["t"])).user_data == encode_sticky_user_data([("t", 1)], 6)
+
+
+def test_cooperative_members_say_what_they_own() -> None:
+    """kafka-python 3 in COOPERATIVE: owned partitions, sorted; in EAGER none."""
+    owned = [("t", 2), ("t", 0)]
+    kind = kafka_python.assignor("cooperative-sticky")
+    assert kind.supported_protocols() == [RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER]
+    said = decode_subscription(KafkaPython(kind, cooperative=True, owned=owned).group_protocols())
+    assert said.owned == (("t", 0), ("t", 2))
+    said = decode_subscription(
+        KafkaPython(kafka_python.assignor("cooperative-sticky"), owned=owned).group_protocols()
+    )
+    assert said.owned == ()
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "aiokafka"])
+def test_one_class_in_two_consumers_is_an_error(client: str) -> None:
+    """The second consumer is told what to do; the first goes on; two classes are two histories."""
+    ours = kafka_python if client == "kafka-python" else aiokafka
+    kind = ours.assignor("sticky")
+
+    def joins(kind):
+        if client == "aiokafka":
+            made = Aio(kind)
+            return made, AioRebalance(made).perform_group_join
+        made = KafkaPython(kind)
+        return made, made.group_protocols
+
+    first, join = joins(kind)
+    join()
+    second, join_too = joins(kind)
+    with pytest.raises(InvalidConfigError, match=r"call assignor\(\.\.\.\) again"):
+        join_too()
+    join()
+    assert ours.assignor("sticky")._state is not kind._state
+    assert first is not second
+
+
+@pytest.mark.parametrize("name", ["cooperative-sticky", "librdkafka:cooperative-sticky"])
+def test_what_a_client_cannot_do_is_said_at_once(name: str) -> None:
+    """aiokafka gives everything up: a cooperative class of others is an error, unless asked for."""
+    with pytest.raises(InvalidConfigError, match="aiokafka gives all up"):
+        aiokafka.assignor(name)
+    assert aiokafka.assignor(name, eager=True).name == name
+    with pytest.raises(InvalidConfigError, match="share groups"):
+        kafka_python.assignor("server:simple")
+    with pytest.raises(UnknownStrategyError):
+        aiokafka.assignor("stikcy")
+    with pytest.raises(InvalidConfigError, match="no such option"):
+        kafka_python.assignor("range", weights="lag")
+
+
+class Broken(PlainStrategy):
+    name = "broken"
+
+    def assign(self, problem, memory=None):
+        raise ZeroDivisionError("oh")
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "aiokafka"])
+def test_a_broken_strategy_is_named_and_paced(client: str, monkeypatch) -> None:
+    """The client's own kind of error names all three; joining again waits, longer each time."""
+    monkeypatch.setattr(plugged, "time", SimpleNamespace(monotonic=lambda: 100.0))
+    ours = kafka_python if client == "kafka-python" else aiokafka
+    kind = ours.assignor("range")
+    kind._state.consumer.strategy = Broken()
+    leader = KafkaPython(kind) if client == "kafka-python" else Aio(kind)
+    lead = (
+        (lambda: leader._perform_assignment("x1", "broken", _static()))
+        if client == "kafka-python"
+        else (lambda: leader._perform_assignment(SimpleNamespace(members=_static())))
+    )
+    pauses = []
+    for _ in range(6):
+        with pytest.raises(ours.KafkaError, match="broken failed in group billing, generation 4: Zero"):
+            lead()
+        pauses.append(kind._state.pause())
+    assert pauses == [0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
+    with pytest.raises(ours.AssignorError) as caught:
+        lead()
+    assert (caught.value.strategy, caught.value.group, caught.value.generation) == ("broken", "billing", 4)
+    # aiokafka copies the error that it hands to who waits; programs may pickle it.
+    for again in (copy.copy(caught.value), pickle.loads(pickle.dumps(caught.value))):
+        assert str(again) == str(caught.value)
+    if client == "aiokafka":
+        # An event loop must not sleep: the next join fails at once, without a word to the broker.
+        with pytest.raises(aiokafka.AssignorError, match="joins again in"):
+            AioRebalance(leader).perform_group_join()
+
+
+def test_a_sampler_measures_what_was_read_and_what_was_not() -> None:
+    """Throughput since the partition came, lag now; a reader that was set back starts anew."""
+    speed, lag = Sampler("throughput"), Sampler("lag")
+    for one in (speed, lag):
+        one.see(({("t", 0): 100, ("t", 1): 7}, {("t", 0): 150}), now=10.0)
+        one.see(({("t", 0): 300, ("t", 1): 3}, {("t", 0): 450}), now=20.0)
+    assert speed.loads() == {("t", 0): 20.0}
+    assert lag.loads() == {("t", 0): 150.0}
+    speed.see(({}, {}), now=30.0)
+    assert speed.loads() == {}
