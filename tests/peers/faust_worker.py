@@ -30,6 +30,7 @@ app = faust.App(
     topic_allow_declare=False,
     web_port=int(port),
     web_enabled=False,
+    worker_redirect_stdouts=False,
     broker_session_timeout=6.0,
     broker_heartbeat_interval=1.0,
     broker_rebalance_timeout=20.0,

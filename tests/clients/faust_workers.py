@@ -1,0 +1,89 @@
+"""Faust workers as processes: started, killed, and asked what they said."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any
+
+from tests.brokers import free_ports
+
+from peers.asking_faust import ROOT, faust_python
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from typing_extensions import Self
+
+PATIENCE = 240.0
+
+
+class Worker:
+    """One worker of tests/peers/faust_worker.py; ``kind`` is ``stock`` or one of our strategies."""
+
+    def __init__(self, app: str, bootstrap: str, kind: str, log: Path) -> None:
+        self.kind = kind
+        self._log = log
+        (port,) = free_ports(1)
+        script = ROOT / "tests" / "peers" / "faust_worker.py"
+        with log.open("wb") as out:
+            self._process = subprocess.Popen(
+                [faust_python(), script, app, bootstrap, str(port), kind],
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL: no leave request; the group notices by its session timeout."""
+        self._process.kill()
+        self._process.wait()
+
+    def text(self) -> str:
+        """All that it said, logs too."""
+        return self._log.read_text(errors="replace")
+
+    def said(self) -> list[dict[str, Any]]:
+        """The JSON lines, in order; one that is being written is left for the next time."""
+        lines = (one[one.find("{") :] for one in self.text().splitlines() if "{" in one)
+        return [json.loads(one) for one in lines if one.endswith("}")]
+
+    @property
+    def assigned(self) -> dict[str, set[tuple[str, int]]]:
+        """Its last assignment: actives and standbys; nothing before the first."""
+        last = next((one for one in reversed(self.said()) if "assigned" in one), None)
+        if last is None:
+            return {"actives": set(), "standbys": set()}
+        return {role: {(t, p) for t, p in pairs} for role, pairs in last["assigned"].items()}
+
+    @property
+    def recovered(self) -> bool:
+        """Whether its tables are there again since the last assignment."""
+        told = [one for one in self.said() if "assigned" in one or "recovered" in one]
+        return bool(told) and "recovered" in told[-1]
+
+    def counts(self) -> dict[str, int]:
+        """By word the last count that it told."""
+        return {one["word"]: one["count"] for one in self.said() if "word" in one}
+
+    def numbers(self, topic: str, role: str = "actives") -> set[int]:
+        """Partition numbers of a topic that it has in a role."""
+        return {p for t, p in self.assigned[role] if t == topic}
+
+
+def wait_until(what: Callable[[], bool], workers: list[Worker]) -> None:
+    """Until it holds; fails with the end of what the workers said."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        if what():
+            return
+        time.sleep(0.3)
+    ends = [f"{one.kind}: {one.text()[-2500:]}" for one in workers]
+    raise AssertionError("waited in vain\n" + "\n".join(ends))
