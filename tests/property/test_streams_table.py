@@ -1,17 +1,20 @@
 """Which task assignors are stable, converge, and do not care in which order clients come.
 
 Every problem of up to four tasks on up to four clients is tried, all histories among them,
-so that a counterexample is a smallest one: fewest tasks, then fewest clients.
+so that a counterexample is a smallest one: fewest tasks, then fewest clients. With racks, and with
+client tags, it is up to three of each.
 """
 
 from __future__ import annotations
 
+import os
 from itertools import product
 
 import pytest
 
 from partage.streams import (
     Client,
+    PartitionRacks,
     ProcessId,
     Settings,
     TaskId,
@@ -42,76 +45,98 @@ TABLE = {
 }
 
 
-def _problem(owners, clients, standbys, *, order=1):
+#: Tasks and clients with racks or tags: `make test` tries few, `make parity` and `make soak` more.
+MOST_WITH_RACKS = 3 if os.environ.get("PARTAGE_HYPOTHESIS") == "full" else 2
+
+MODES = ("min_traffic", "balance_subtopology", "tags")
+
+
+def _settings(mode, standbys):
+    racks = mode in {"min_traffic", "balance_subtopology"}
+    return Settings(
+        acceptable_recovery_lag=100,
+        num_standby_replicas=standbys,
+        rack_aware_assignment_strategy=mode if racks else "none",
+        # KIP-924's helpers optimise only where both are set; these are high availability's own.
+        rack_aware_assignment_traffic_cost=10 if racks else None,
+        rack_aware_assignment_non_overlap_cost=1 if racks else None,
+        rack_aware_assignment_tags=("zone",) if mode == "tags" else (),
+    )
+
+
+def _racks(tasks):
+    """Partition p lies in rack p, its changelog in rack p + 1, of three racks."""
+    return {
+        t: PartitionRacks(
+            (frozenset({f"r{t.partition % 3}"}),), (frozenset({f"r{(t.partition + 1) % 3}"}),)
+        )
+        for t in tasks
+    }
+
+
+def _client(number, active, standby, lags):
+    """Client n is in rack n and zone n mod 2."""
+    place = {"tags": {"zone": f"z{number % 2}"}, "rack": f"r{number % 3}"}
+    return Client(ProcessId(0, number + 1), 1, active, standby, lags, **place)
+
+
+def _problem(mode, owners, clients, standbys, *, order=1):
     """Tasks that were active on one client each (None: nobody), the rest with full lags."""
     tasks = [TaskId(0, number) for number in range(len(owners))]
     made = [
-        Client(
-            ProcessId(0, client + 1),
-            previous_active=[t for t, owner in zip(tasks, owners, strict=True) if owner == client],
-            lags={
-                t: -2 if owner == client else END for t, owner in zip(tasks, owners, strict=True)
-            },
+        _client(
+            client,
+            [t for t, owner in zip(tasks, owners, strict=True) if owner == client],
+            [],
+            {t: -2 if owner == client else END for t, owner in zip(tasks, owners, strict=True)},
         )
         for client in range(clients)
     ]
-    return _of(made[::order], tasks, standbys)
+    return _of(made[::order], tasks, _settings(mode, standbys))
 
 
-def _of(clients, tasks, standbys):
-    settings = Settings(acceptable_recovery_lag=100, num_standby_replicas=standbys)
-    return TaskProblem(clients, tasks, tasks, settings, with_stores=tasks)
+def _of(clients, tasks, settings):
+    return TaskProblem(clients, tasks, tasks, settings, racks=_racks(tasks), with_stores=tasks)
 
 
-def _after(plan: TaskPlan, standbys: int) -> TaskProblem:
+def _after(plan: TaskPlan) -> TaskProblem:
     """The next rebalance, when everything that was assigned has caught up."""
     problem = plan.problem
-    made = [
-        Client(
-            one.process,
-            previous_active=plan.active_of(one.process),
-            previous_standby=plan.standby_of(one.process),
-            lags={
-                task: -2
-                if task in plan.active_of(one.process)
-                else 0
-                if task in plan.standby_of(one.process)
-                else END
-                for task in problem.tasks
-            },
-        )
-        for one in problem.clients
-    ]
-    return _of(made, problem.tasks, standbys)
+    made = []
+    for one in problem.clients:
+        active, standby = plan.active_of(one.process), plan.standby_of(one.process)
+        lags = {t: -2 if t in active else 0 if t in standby else END for t in problem.tasks}
+        made.append(_client(one.process.lsb - 1, active, standby, lags))
+    return _of(made, problem.tasks, problem.settings)
 
 
-def _holds(assignor, owners, clients, standbys):
+def _holds(assignor, mode, owners, clients, standbys):
     """(stable, converges, indifferent) for one problem."""
-    first = assignor.assign(_problem(owners, clients, standbys))
+    first = assignor.assign(_problem(mode, owners, clients, standbys))
     plans = [first]
     while len(plans) < ROUNDS and (len(plans) == 1 or plans[-1].to_dict() != plans[-2].to_dict()):
-        plans.append(assignor.assign(_after(plans[-1], standbys)))
+        plans.append(assignor.assign(_after(plans[-1])))
     converges = plans[-1].to_dict() == plans[-2].to_dict() and not plans[-1].probing
     # Stable: what asks for nothing more is what comes out again.
     calm = next((n for n, one in enumerate(plans[:-1]) if not one.probing), None)
     stable = calm is None or plans[calm + 1].to_dict() == plans[calm].to_dict()
-    turned = assignor.assign(_problem(owners, clients, standbys, order=-1))
+    turned = assignor.assign(_problem(mode, owners, clients, standbys, order=-1))
     return stable, converges, turned.to_dict() == first.to_dict()
 
 
-def _worlds():
-    for tasks in range(1, 5):
-        for clients in range(1, 5):
+def _worlds(most):
+    for tasks in range(1, most + 1):
+        for clients in range(1, most + 1):
             for owners in product([None, *range(clients)], repeat=tasks):
                 for standbys in (0, 1):
                     yield owners, clients, standbys
 
 
-def _smallest(name):
+def _smallest(name, mode="none", most=4):
     """For each property the first problem where it does not hold."""
     found = [None, None, None]
-    for world in _worlds():
-        for place, good in enumerate(_holds(find_assignor(name), *world)):
+    for world in _worlds(most):
+        for place, good in enumerate(_holds(find_assignor(name), mode, *world)):
             if not good and found[place] is None:
                 found[place] = world
     return tuple(found)
@@ -126,3 +151,14 @@ def test_the_table_names_every_assignor() -> None:
 def test_which_properties_hold_with_a_smallest_counterexample(name: str) -> None:
     """What the table says is what trying them all says, counterexamples included."""
     assert _smallest(name) == TABLE[name]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", TABLE)
+def test_racks_and_tags_change_nothing_of_it(name: str, mode: str) -> None:
+    """With racks and tags the same holds, and what does not hold fails on the same problem."""
+    most = MOST_WITH_RACKS
+    plain = tuple(
+        None if one is not None and max(len(one[0]), one[1]) > most else one for one in TABLE[name]
+    )
+    assert _smallest(name, mode, most) == plain
