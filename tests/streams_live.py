@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -45,6 +46,16 @@ REST = {"d": 1_500}
 TOPICS = {"lines": 4, "ticks": 2, "moves": 2, "out": 2}
 INTERNAL = {"words-changelog": 4, "places-changelog": 2, "places-repartition": 2}
 _RECORDS = 2_500
+_LOGGER = "-Dorg.slf4j.simpleLogger."
+#: Consumers tell, with the time, why they join; everybody else tells of trouble only.
+_LOGS = (
+    f"{_LOGGER}defaultLogLevel=warn",
+    f"{_LOGGER}log.org.apache.kafka.clients.consumer.internals.ConsumerCoordinator=info",
+    f"{_LOGGER}showDateTime=true",
+    f"{_LOGGER}dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSSZ",
+)
+#: What a consumer says when it joins a group for the first time.
+_JOINS = b"need to re-join with the given member-id"
 _CALM_SECONDS = 10.0
 _MOST_SECONDS = 900.0
 
@@ -73,7 +84,7 @@ class Stage:
         return subprocess.Popen(
             [
                 java(), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-                "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+                *_LOGS,
                 "-cp", self._classpath, main, *arguments,
             ],
             stdin=subprocess.PIPE,
@@ -111,27 +122,31 @@ class Stage:
                 _until(said, b"ready")
 
     def start(self, *clients: str) -> None:
-        """Start instances at once; one has come when it asks for its group."""
+        """Start instances at once; one has come when its first thread joins the group."""
+        started = []
         for client in clients:
             self.up[client], said = self._ready[client].pop(0)
             pipe = self.up[client].stdin
             assert pipe is not None
             pipe.write(b"go\n")
             pipe.flush()
-            if not self._began:
-                _until(said, b"REBALANCING")
-                self._began = time.time()
-            self._note("join", client)
+            started.append((client, said))
+        for _, said in started:
+            _until(said, _JOINS)
+        times = [(_first_said(said, _JOINS), client) for client, said in started]
+        self._began = self._began or min(times)[0]
+        for at, client in sorted(times):
+            self._note("join", client, at - self._began)
 
     def kill(self, client: str) -> None:
         """Kill an instance; its disk survives."""
-        self._note("crash", client)
+        self._note("crash", client, self.now)
         killed = self.up.pop(client)
         killed.kill()
         killed.wait()
 
-    def _note(self, what: str, client: str) -> None:
-        self.events.append({"at": round(self.now, 3), "do": what, "client": client})
+    def _note(self, what: str, client: str, at: float) -> None:
+        self.events.append({"at": round(at, 3), "do": what, "client": client})
 
     def settle(self) -> None:
         """Wait until nobody is to rebalance again, and nobody has for ten seconds."""
@@ -185,6 +200,13 @@ def _until(said: Path, word: bytes) -> None:
         _wait(lambda: word in said.read_bytes(), f"{word.decode()}")
     except AssertionError as error:
         raise AssertionError(f"{error}; it said: {said.read_text()[-2000:]}") from None
+
+
+def _first_said(said: Path, words: bytes) -> float:
+    """When a process said that first, in seconds since 1970."""
+    line = next(one for one in said.read_bytes().splitlines() if words in one)
+    told = line.split(b" ", 1)[0].decode()
+    return datetime.strptime(told, "%Y-%m-%dT%H:%M:%S.%f%z").timestamp()
 
 
 @contextlib.contextmanager
