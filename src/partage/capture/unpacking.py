@@ -1,12 +1,13 @@
 """Batches unpacked: the CRC, and the four compressions, by well-kept libraries.
 
 gzip, lz4 (frames) and zstd are read as streams, so that a few bytes that claim to be a terabyte
-take no memory. Snappy comes in two forms: a plain block, as librdkafka and the brokers write it,
+take no memory; gzip by Python's own zlib, since Arrow's does not end on some damaged bytes. Snappy comes in two forms: a plain block, as librdkafka and the brokers write it,
 and Java's stream of blocks behind a header (xerial).
 """
 
 from __future__ import annotations
 
+import zlib
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +58,8 @@ def unpacked(batch: Batch) -> bytes:
     try:
         if batch.compression == "snappy":
             return _snappy(batch.payload, pa)
+        if batch.compression == "gzip":
+            return _gzip(batch.payload)
         with pa.input_stream(pa.py_buffer(batch.payload), compression=batch.compression) as stream:
             return _read(stream, batch.compression)
     except (pa.ArrowException, OSError, ValueError) as e:
@@ -71,6 +74,24 @@ def _read(stream: Any, compression: str) -> bytes:
         if total > LARGEST_PAYLOAD:
             raise _too_large(compression)
         parts.append(part)
+    return b"".join(parts)
+
+
+def _gzip(data: bytes) -> bytes:
+    """One member after the other, as Java's stream reads them."""
+    parts, room = [], LARGEST_PAYLOAD
+    while data:
+        member = zlib.decompressobj(wbits=31)
+        try:
+            parts.append(member.decompress(data, room + 1))
+        except zlib.error as e:
+            raise _damaged("gzip", str(e)) from None
+        room -= len(parts[-1])
+        if room < 0:
+            raise _too_large("gzip")
+        if not member.eof:
+            raise _damaged("gzip", "it ends too early")
+        data = member.unused_data
     return b"".join(parts)
 
 

@@ -136,9 +136,12 @@ def _judged(
     lag = {p: max(0, ends[p] - at) for p, at in group.committed.items() if p in ends}
     if not any(m.topics for m in group.members):
         return _Look(group, lag, rate)
+    # What the coordinator says that they own is what counts, for every strategy alike: what they
+    # sent when they joined is older. The priority of fail-over is in the user data.
+    keep = group.strategy == "failover"
     members = Group([
         Member(m.id, m.topics, rack=m.rack, instance_id=m.instance_id, owned=list(m.owned),
-               generation=m.generation, user_data=m.user_data)
+               generation=1, user_data=m.user_data if keep else None)
         for m in group.members
     ])  # fmt: skip
     owned = {m.id: list(m.owned) for m in group.members}
@@ -200,12 +203,22 @@ def _head(look: _Look) -> None:
     said = [group.state or "?", group.type, group.strategy or "no strategy",
             f"coordinator {group.coordinator}",
             f"{count} member{'s' if count != 1 else ''}",
-            f"lag {sum(look.lag.values()):,}"]  # fmt: skip
+            f"lag {_waiting(look)}"]  # fmt: skip
     line = name(group.id, "bold")
     line.append_text(name(f"  {', '.join(said)}"))
     show(line)
     if group.trouble:
         show(name(f"  {group.trouble}", "yellow"))
+
+
+def _waiting(look: _Look) -> str:
+    """Records that wait for the group; apart from them those of partitions that nobody owns."""
+    owned = {p for m in look.group.members for p in m.owned}
+    mine = sum(lag for p, lag in look.lag.items() if p in owned)
+    others = sum(look.lag.values()) - mine
+    if not owned:
+        return f"{others:,}"
+    return f"{mine:,}" + (f" (and {others:,} in partitions that nobody owns)" if others else "")
 
 
 def _whole(look: _Look) -> None:
