@@ -22,7 +22,7 @@ from partage.wire.schema import Message, versions
 __all__ = ["Remembering"]
 
 _CLASSIC = 2
-_LENGTH, _SIZE = Struct(">h"), Struct(">i")
+_SIZE = Struct(">i").unpack_from
 #: Members that are remembered; of so many, all are forgotten at once. Some megabytes.
 _MOST = 4_096
 _LONGEST = 2_048
@@ -46,10 +46,8 @@ def _layouts() -> dict[int, tuple[ReadStruct, ReadStruct]]:
 
 
 _READERS = _layouts()
-_MEMBERS, (_SENT, _GIVEN) = (
-    VALUES[_CLASSIC].fields[-1].key,
-    [f.key for f in VALUES[_CLASSIC].structs[0].fields[-2:]],
-)
+_MEMBERS = VALUES[_CLASSIC].fields[-1].key
+_PAYLOADS = [f.key for f in VALUES[_CLASSIC].structs[0].fields[-2:]]
 
 
 class Remembering:
@@ -62,8 +60,8 @@ class Remembering:
     """
 
     def __init__(self) -> None:
-        #: Version and bytes of the id -> bytes up to the payloads, and what they say.
-        self._known: dict[tuple[int, bytes], tuple[bytes, dict[str, Any]]] = {}
+        #: By version: bytes of the id -> bytes up to the payloads, and what they say.
+        self._known: dict[int, dict[bytes, tuple[bytes, dict[str, Any]]]] = {}
 
     def record(self, key: bytes | None, value: bytes | None) -> DecodedRecord:
         """One record.
@@ -90,41 +88,54 @@ class Remembering:
             count = reader.int32()
             if not 0 <= count <= reader.left:
                 return None
-            members: list[dict[str, Any]] = []
-            while len(members) < count:
-                members.append(self._member(reader, version, readers[1]))
+            members = self._members(reader, version, count)
         except WireFormatError:
+            return None
+        if members is None:
             return None
         values[_MEMBERS] = tuple(members)
         return version, values
 
-    def _member(self, reader: Reader, version: int, read: ReadStruct) -> dict[str, Any]:
-        data, start = reader.data, reader.position
-        length = _LENGTH.unpack_from(data, start)[0] if start + 2 <= reader.end else 0
-        key = version, data[start : start + 2 + max(length, 0)]
-        known = self._known.get(key)
-        if known is not None and data.startswith(known[0], start):
-            at = start + len(known[0])
-            said = known[1]
-        else:
-            said = read(reader)
-            at = reader.position
-            if at - start <= _LONGEST:
-                if len(self._known) >= _MOST:
-                    self._known.clear()
-                self._known[key] = data[start:at], said
-        reader.position = at
-        sent = _payload(reader)
-        return {**said, _SENT: sent, _GIVEN: _payload(reader)}
+    def _members(self, reader: Reader, version: int, count: int) -> list[dict[str, Any]] | None:
+        """So many members; None where a payload's length is none."""
+        data, end, at = reader.data, reader.end, reader.position
+        known = self._known.setdefault(version, {})
+        out: list[dict[str, Any]] = []
+        for _ in range(count):
+            # A length that is not within the bytes gives a key that nobody has.
+            length = (data[at] << 8) | data[at + 1] if at + 2 <= end else 0
+            before = known.get(data[at : at + 2 + length])
+            if before is not None and data.startswith(before[0], at):
+                at += len(before[0])
+                said = before[1].copy()
+            else:
+                reader.position = at
+                said = self._read(reader, version, known, length)
+                at = reader.position
+            for name in _PAYLOADS:
+                if at + 4 > end:
+                    return None
+                stop = at + 4 + _SIZE(data, at)[0]
+                if not at + 4 <= stop <= end:
+                    return None
+                said[name] = data[at + 4 : stop]
+                at = stop
+            out.append(said)
+        return out
 
-
-def _payload(reader: Reader) -> bytes:
-    """Bytes with an int32 length, not null."""
-    at = reader.position + 4
-    if at > reader.end:
-        return reader.raw(-1)  # says so as the engine does not: which is asked again
-    stop = at + _SIZE.unpack_from(reader.data, at - 4)[0]
-    if not at <= stop <= reader.end:
-        return reader.raw(-1)
-    reader.position = stop
-    return reader.data[at:stop]
+    def _read(
+        self,
+        reader: Reader,
+        version: int,
+        known: dict[bytes, tuple[bytes, dict[str, Any]]],
+        length: int,
+    ) -> dict[str, Any]:
+        """A member up to its payloads, read by the engine and remembered."""
+        start = reader.position
+        said = _READERS[version][1](reader)
+        head = reader.data[start : reader.position]
+        if len(head) <= _LONGEST:
+            if len(known) >= _MOST:
+                known.clear()
+            known[head[: 2 + length]] = head, said.copy()
+        return said
