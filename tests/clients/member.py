@@ -138,7 +138,7 @@ class Threaded(threading.Thread):
                 if got:
                     consumer.commit()
                     say(self.id, "read", records=got)
-            except Exception as e:
+            except Exception as e:  # noqa: BLE001 - whatever it is, the test is told
                 say(self.id, "error", what=f"{type(e).__name__}: {e}")
         consumer.close()
         say(self.id, "closed")
@@ -184,7 +184,7 @@ class Tasked:
         consumer.subscribe(told["topics"], listener=Listener())
         try:
             await consumer.start()
-        except Exception as e:
+        except Exception as e:  # noqa: BLE001 - as below
             say(self.id, "error", what=f"{type(e).__name__}: {e}")
         while not self.closing:
             try:
@@ -192,7 +192,7 @@ class Tasked:
                 if got:
                     await consumer.commit()
                     say(self.id, "read", records=got)
-            except Exception as e:
+            except Exception as e:  # noqa: BLE001 - whatever it is, the test is told
                 say(self.id, "error", what=f"{type(e).__name__}: {e}")
                 await asyncio.sleep(0.01)
         await consumer.stop()

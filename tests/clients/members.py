@@ -1,10 +1,10 @@
 """Members of living groups, driven by tests: processes of Java, kafka-python and aiokafka.
 
-    with Host("java") as java, Host("kafka-python-3.0.12") as python:
-        a = java.start(group="g", topics=["t"], strategies=["sticky"], bootstrap=...)
-        b = python.start(group="g", ...)
-        settle([a, b])           # each partition has one owner
-        a.owns, a.generation
+with Host("java") as java, Host("kafka-python-3.0.12") as python:
+a = java.start(group="g", topics=["t"], strategies=["sticky"], bootstrap=...)
+b = python.start(group="g", ...)
+settle([a, b])           # each partition has one owner
+a.owns, a.generation
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def written(bootstrap: str, group: str) -> list[Written]:
 
 def _generation(key: bytes, value: bytes | None, group: str) -> Written | None:
     record = decode_record(key, value)
-    if record.name != "GroupMetadata" or record.key["group"] != group or not record.value:
+    if record.type != "GROUP_METADATA" or record.key["group"] != group or not record.value:
         return None
     members = record.value["members"]
     if not members or not all(m["assignment"] for m in members):

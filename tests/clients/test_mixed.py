@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
+from tests.clients.members import AIOKAFKA, KAFKA_PYTHON, every, settle
+from tests.clients.records import written
 
 from partage.wire.sticky_userdata import encode_sticky_user_data
-from tests.clients.members import AIOKAFKA, KAFKA_PYTHON, every, settle, wait
-from tests.clients.records import written
 
 pytestmark = pytest.mark.jvm
 
@@ -36,7 +38,8 @@ def test_one_plan_whoever_leads(topics, hosts, leader: str) -> None:
     clients = [leader, *(c for c in ("java", *NEWEST) if c != leader)]
     groups = {f"mixed-{s}-{leader}": s for s in ("range", "roundrobin", "sticky")}
     members = {
-        group: [_start(hosts(leader), topics, group, strategy)] for group, strategy in groups.items()
+        group: [_start(hosts(leader), topics, group, strategy)]
+        for group, strategy in groups.items()
     }
     for mine in members.values():
         settle(mine, every(TOPICS))
@@ -61,7 +64,7 @@ def test_stickiness_and_its_bytes_cross_languages(topics, hosts) -> None:
     settle(rest, every(TOPICS))
     assert all(before[m.id] <= m.owns for m in rest)
     log = written(topics.bootstrap, group)
-    for earlier, later in zip(log, log[1:], strict=False):
+    for earlier, later in itertools.pairwise(log):
         for member, said in later.subscriptions.items():
             if member in earlier.assignments and said.generation == earlier.generation:
                 had = earlier.assignments[member].partitions

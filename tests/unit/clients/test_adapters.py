@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 from aiokafka.consumer.group_coordinator import CoordinatorGroupRebalance, GroupCoordinator
@@ -33,7 +34,7 @@ from partage.wire.sticky_userdata import encode_sticky_user_data
 class Metadata:
     """What assignors ask of a client's cluster: three partitions on racks a, b, a."""
 
-    _partitions = {"t": {p: SimpleNamespace(replicas=[1 + p % 2]) for p in range(3)}}
+    _partitions: ClassVar = {"t": {p: SimpleNamespace(replicas=[1 + p % 2]) for p in range(3)}}
 
     def partitions_for_topic(self, topic):
         return set(self._partitions[topic]) if topic in self._partitions else None
@@ -133,7 +134,7 @@ def test_kafka_python_sends_java_s_sticky_user_data() -> None:
 
 
 def test_aiokafka_learns_the_generation() -> None:
-    """aiokafka never tells it; the sticky user data have it all the same."""
+    """Aiokafka never tells it; the sticky user data have it all the same."""
     kind = aiokafka.assignor("sticky")
     one = Aio(kind)
     data = encode_assignment([("t", 1)])
@@ -147,7 +148,9 @@ def test_kafka_python_2_tells_the_generation_afterwards() -> None:
     kind = kafka_python.assignor("sticky")
     kind.on_assignment(ConsumerProtocolAssignment.decode(encode_assignment([("t", 1)])))
     kind.on_generation_assignment(6)
-    assert decode_subscription(kind.metadata(["t"])).user_data == encode_sticky_user_data([("t", 1)], 6)
+    assert decode_subscription(kind.metadata(["t"])).user_data == encode_sticky_user_data(
+        [("t", 1)], 6
+    )
 
 
 def test_cooperative_members_say_what_they_own() -> None:
@@ -188,7 +191,7 @@ def test_one_class_in_two_consumers_is_an_error(client: str) -> None:
 
 @pytest.mark.parametrize("name", ["cooperative-sticky", "librdkafka:cooperative-sticky"])
 def test_what_a_client_cannot_do_is_said_at_once(name: str) -> None:
-    """aiokafka gives everything up: a cooperative class of others is an error, unless asked for."""
+    """Aiokafka gives everything up: a cooperative class of others is an error, unless asked for."""
     with pytest.raises(InvalidConfigError, match="aiokafka gives all up"):
         aiokafka.assignor(name)
     assert aiokafka.assignor(name, eager=True).name == name
@@ -222,15 +225,21 @@ def test_a_broken_strategy_is_named_and_paced(client: str, monkeypatch) -> None:
     )
     pauses = []
     for _ in range(6):
-        with pytest.raises(ours.KafkaError, match="broken failed in group billing, generation 4: Zero"):
+        with pytest.raises(
+            ours.KafkaError, match="broken failed in group billing, generation 4: Zero"
+        ):
             lead()
         pauses.append(kind._state.pause())
     assert pauses == [0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
     with pytest.raises(ours.AssignorError) as caught:
         lead()
-    assert (caught.value.strategy, caught.value.group, caught.value.generation) == ("broken", "billing", 4)
+    assert (caught.value.strategy, caught.value.group, caught.value.generation) == (
+        "broken",
+        "billing",
+        4,
+    )
     # aiokafka copies the error that it hands to who waits; programs may pickle it.
-    for again in (copy.copy(caught.value), pickle.loads(pickle.dumps(caught.value))):
+    for again in (copy.copy(caught.value), pickle.loads(pickle.dumps(caught.value))):  # noqa: S301 - ours
         assert str(again) == str(caught.value)
     if client == "aiokafka":
         # An event loop must not sleep: the next join fails at once, without a word to the broker.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 import pytest
-from unit.clients.groups_of_ours import Live, sent, view
 
 from partage import kernels
 from partage.clients.shared import Consumer, Joined, configured
@@ -16,6 +15,7 @@ from partage.groups import registry
 from partage.groups.base import PlainStrategy
 from partage.wire.consumer_protocol import decode_assignment, encode_subscription
 from partage.wire.sticky_userdata import encode_sticky_user_data
+from unit.clients.groups_of_ours import Live, sent, view
 
 # Faust's members send what only Faust's workers know; share groups are the broker's.
 EAGER = [n for n in registry.contestants() if not n.startswith("faust") and n != "server:simple"]
@@ -101,7 +101,11 @@ def test_no_trailer_makes_a_reader_stumble() -> None:
 
 def test_garbage_gets_a_fair_share_and_one_warning() -> None:
     """Unreadable claims, claims of what is not there and of a time to come hurt nobody."""
-    for junk in (b"\xff" * 40, encode_sticky_user_data([("t", 99)], 1), encode_sticky_user_data([("t", 0)], 2**31 - 1)):
+    for junk in (
+        b"\xff" * 40,
+        encode_sticky_user_data([("t", 99)], 1),
+        encode_sticky_user_data([("t", 0)], 2**31 - 1),
+    ):
         live = Live(view({"t": 9}))
         for member in "abc":
             live.join(member, "sticky")
@@ -131,14 +135,21 @@ def test_a_subscription_from_the_future_is_read_as_the_newest_known() -> None:
     """Version 9 with fields of tomorrow: what version 3 has counts, the rest is passed over."""
     tomorrow = b"\0\x09" + encode_subscription(["t"], rack="r")[2:] + b"fields of tomorrow"
     one = Consumer(configured("range", {}))
-    answer = one.assign([Joined("new", tomorrow), Joined("old", one.subscription(["t"]))], view({"t": 4}))
-    assert {m: len(decode_assignment(d).partitions) for m, d in answer.sent.items()} == {"new": 2, "old": 2}
+    answer = one.assign(
+        [Joined("new", tomorrow), Joined("old", one.subscription(["t"]))], view({"t": 4})
+    )
+    assert {m: len(decode_assignment(d).partitions) for m, d in answer.sent.items()} == {
+        "new": 2,
+        "old": 2,
+    }
 
 
 def test_bytes_that_are_no_subscription_get_nothing_and_a_warning() -> None:
     """The others go on; a member that cannot be read subscribes to nothing."""
     one = Consumer(configured("roundrobin", {}))
-    answer = one.assign([Joined("junk", b"\x00"), Joined("good", one.subscription(["t"]))], view({"t": 4}))
+    answer = one.assign(
+        [Joined("junk", b"\x00"), Joined("good", one.subscription(["t"]))], view({"t": 4})
+    )
     assert len(decode_assignment(answer.sent["good"]).partitions) == 4
     assert answer.warnings == ("junk subscribes to nothing, or its subscription is unreadable",)
 
@@ -154,8 +165,14 @@ def test_a_strategy_that_raises_is_named_with_group_and_generation() -> None:
 
     one = Consumer(Broken())
     with pytest.raises(AssignorFailedError) as caught:
-        one.assign([Joined("a", one.subscription(["t"]))], view({"t": 1}), group="billing", generation=4)
-    assert (caught.value.strategy, caught.value.group, caught.value.generation) == ("broken", "billing", 4)
+        one.assign(
+            [Joined("a", one.subscription(["t"]))], view({"t": 1}), group="billing", generation=4
+        )
+    assert (caught.value.strategy, caught.value.group, caught.value.generation) == (
+        "broken",
+        "billing",
+        4,
+    )
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
@@ -164,7 +181,9 @@ def test_nothing_is_compiled_where_heartbeats_wait() -> None:
     ready = {k for k in kernels._all if k.ready}
     one = Consumer(configured("sticky", {}))
     topics = {f"t{i}": 400 for i in range(10)}
-    answer = one.assign([Joined(f"c{i}", one.subscription(list(topics))) for i in range(20)], view(topics))
+    answer = one.assign(
+        [Joined(f"c{i}", one.subscription(list(topics))) for i in range(20)], view(topics)
+    )
     assert len(answer.sent) == 20
     assert {k for k in kernels._all if k.ready} == ready
 
