@@ -94,6 +94,8 @@ LIBRARIES = {
     "kernels": {"numba"},
     # Columns of keys come as Arrow's, and go back as such.
     "keys": {"pyarrow"},
+    # The integer programme of small reassignments.
+    "solve": {"highspy"},
     "capture": {"pyarrow", "kafka", "google_crc32c"},
     "clients": {"kafka", "aiokafka", "faust", "mode"},
     "pipeline": {"pyspark", "py4j", "pyarrow", "pandas", "rich"},
@@ -104,7 +106,7 @@ LIBRARIES = {
 }
 
 # Libraries that take long to load. Even their own room asks for them when it needs them.
-SLOW = {"numba", "jinja2", "rich"}
+SLOW = {"numba", "jinja2", "rich", "highspy"}
 # ... except where nothing runs without them.
 AT_HOME = {("cli", "rich"), ("cli", "typer")}
 

@@ -13,9 +13,7 @@ __all__ = ["read_replicas"]
 Sizes = dict[tuple[str, int], dict[int, tuple[int, str]]]
 
 
-def read_replicas(
-    bootstrap: str, settings: Mapping[str, Any]
-) -> tuple[dict[str, Any], Sizes]:
+def read_replicas(bootstrap: str, settings: Mapping[str, Any]) -> tuple[dict[str, Any], Sizes]:
     """Brokers and topics as in ``cluster.jsonl``, and sizes and directories of all replicas.
 
     Args:

@@ -183,9 +183,22 @@ class _Scene:
             "a replica is where it had to leave")  # fmt: skip
         refused = self.is_new & ~task.receives[self.replica]
         say(self.owner[refused], "a replica went to a broker that takes none")
+        say(self._lost_leaders(), "another leader, though its own was to stay")
         over = np.flatnonzero(self.outside[0])
         found.extend(f"broker {cluster.brokers[b].id}: more than it has room for" for b in over)
         return found
+
+
+    def _lost_leaders(self) -> NDArray[np.int64]:
+        """Partitions whose leadership was to stay, did not, and could have."""
+        task, cluster = self.task, self.task.cluster
+        there = np.flatnonzero((task.factor > 0) & (cluster.factor > 0) & ~task.lead_free)
+        old = cluster.start[there]
+        first = cluster.replica[old]
+        could = np.isin(there * self.brokers + first, self.key)
+        other = self.replica[task.start[there]] != first
+        # Who stands in its place leads in its place, unless it is still there.
+        return there[could & other]
 
 
 def _sums(

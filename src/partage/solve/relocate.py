@@ -15,7 +15,7 @@ from partage.solve.relocating import construct, exchange, swap, sweep
 __all__ = ["outside", "relocate"]
 
 #: From rate to rate: smaller steps move fewer bytes, and take longer.
-_RISE = 1.6
+_RISE = 1.25
 _SWAP_STEPS = 40_000_000
 _LAST_SWEEPS = 12
 

@@ -192,18 +192,32 @@ def _newcomer(start, broker, x, low, high, weight, rate, rack, rack_low, rack_hi
     return at
 
 
+@piece
+def _lack(x, low, k):
+    """The most that a broker lacks of a kind."""
+    most = 0
+    for b in range(x.shape[1]):
+        most = max(most, low[k, b] - x[k, b])
+    return most
+
+
 @kernel(f"int64({_STATE})")
 def sweep(
     start, broker, old_start, old, fate, locked, x, low, high, weight, cost, rate, rack,
     rack_low, rack_high, receives, closed,
 ):  # fmt: skip
     """Each replica in turn goes to where the price is lowest; answers how many went."""
-    kinds = len(x)
     moved = 0
+    # No broker gains more by a replica than it lacks; looked at once, since lacks only shrink.
+    lack0, lack1 = _lack(x, low, 0), _lack(x, low, 1)
+    lack2, lack3 = _lack(x, low, 2), _lack(x, low, 3)
     for p in range(len(cost)):
-        hunger = 0.0
-        for k in range(kinds):
-            hunger += rate[k] * weight[k, p]
+        hunger = (
+            rate[0] * min(weight[0, p], lack0)
+            + rate[1] * min(weight[1, p], lack1)
+            + rate[2] * min(weight[2, p], lack2)
+            + rate[3] * min(weight[3, p], lack3)
+        )
         for s in range(start[p], start[p + 1]):
             if locked[s]:
                 continue
@@ -212,11 +226,10 @@ def sweep(
             if _old_fate(old_start, old, fate, p, b) < 0:
                 back = cost[p]
             gain = -_paid(x, low, high, weight, rate, b, p, -1)
-            stays_best = gain + hunger - cost[p] <= 0.0 and back == 0
-            if stays_best and rack_high[start[p + 1] - start[p], rack[b]] > 1:
-                # A breach of the rack rule shows in counts above the limit only.
-                stays_best = False
-            if stays_best and not _crowded(start, broker, rack, rack_high, p, rack[b]):
+            # What cannot pay anywhere is not looked for; a breach of the rack rule always pays.
+            if back == 0 and gain + hunger <= cost[p] and not _crowded(
+                start, broker, rack, rack_high, p, rack[b]
+            ):
                 continue
             at = _better(start, broker, old_start, old, fate, x, low, high, weight, cost, rate,
                          rack, rack_low, rack_high, receives, closed, p, b, back, gain)  # fmt: skip

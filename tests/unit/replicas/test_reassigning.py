@@ -1,0 +1,408 @@
+"""Plans against every plan there is, on tiny clusters; what each task may touch; what is refused."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+
+import partage as pg
+from partage.errors import CertificateError
+from partage.judge.relocation import judge_replicas
+from partage.kernels import form
+from partage.model import NewReplicas
+from partage.reassigning import reassign
+from partage.replicas import tasks
+from partage.replicas.batches import Moves, batches, changed, directories
+from partage.replicas.kafka_json import reassignment, rollback
+from partage.replicas.reading import cluster_from_json, sizes_from_log_dirs
+
+
+def cluster(brokers, *rows, sizes=None, loads=None, **more):
+    """Brokers as ``1:a 2:b`` words, one topic whose partitions' replicas are the rows."""
+    listed = [
+        {"id": int(number), "rack": rack or None, **more.get(f"b{number}", {})}
+        for number, _, rack in (word.partition(":") for word in brokers.split())
+    ]
+    partitions = [
+        {
+            "p": i, "leader": row[0], "replicas": list(row),
+            **({} if sizes is None else {"size": sizes[i]}),
+            **({} if loads is None else {"load": loads[i]}),
+        }
+        for i, row in enumerate(rows)
+    ]  # fmt: skip
+    given = {"brokers": listed, "topics": {"t": {"partitions": partitions}}}
+    return cluster_from_json(given, gone=more.get("gone", ()))
+
+
+def rows(found):
+    """Broker ids of each partition of a plan."""
+    task = found.task
+    return [
+        task.cluster.ids(found.plan.replica[task.start[p] : task.start[p + 1]])
+        for p in range(task.cluster.partitions)
+    ]
+
+
+def random_cluster(rng):
+    """So small that every plan can be looked at."""
+    count = rng.randint(2, 4)
+    racks = rng.choice(["", "ab", "abc"])
+    names = " ".join(f"{i}:{rng.choice(racks) if racks else ''}" for i in range(count))
+    partitions = rng.randint(1, 3)
+    held = [rng.sample(range(count), rng.randint(1, min(count, 3))) for _ in range(partitions)]
+    sized = rng.random() < 0.8
+    sizes = [rng.choice([0, 1, 5, 9, 100]) for _ in held] if sized else None
+    loads = [rng.randint(0, 20) for _ in held] if rng.random() < 0.5 else None
+    return cluster(names, *held, sizes=sizes, loads=loads)
+
+
+def every_plan(task):
+    """All valid plans, leaders first."""
+    brokers = range(len(task.cluster.brokers))
+    for sets in itertools.product(
+        *(itertools.combinations(brokers, int(f)) for f in task.factor.tolist())
+    ):
+        for leads in itertools.product(*(range(len(one)) for one in sets)):
+            flat = [
+                b
+                for one, lead in zip(sets, leads, strict=True)
+                for b in (one[lead], *one[:lead], *one[lead + 1 :])
+            ]
+            yield np.array(flat, np.int32)
+
+
+def tasks_of(rng, one):
+    """A task of any kind; None where it is refused."""
+    made = [
+        lambda: tasks.rebalance(one),
+        lambda: tasks.add_brokers(one, [one.brokers[0].id]),
+        lambda: tasks.drain_brokers(one, [one.brokers[-1].id]),
+        lambda: tasks.change_factor(one, rng.randint(1, len(one.brokers))),
+        lambda: tasks.fix_racks(one),
+        lambda: tasks.elect_leaders(one),
+    ]
+    try:
+        return rng.choice(made)()
+    except pg.NoFeasiblePlanError:
+        return None
+
+
+@pytest.mark.parametrize("how", ["compiled", "interpreted"])
+def test_bounds_hold_for_every_plan_there_is(how) -> None:
+    """No plan that is as good in all figures before is below a bound; most plans are the best."""
+    rng = random.Random(f"tiny {how}")
+    looked, best = 0, 0
+    with form(how):
+        while looked < (25 if how == "compiled" else 8):
+            task = tasks_of(rng, random_cluster(rng))
+            if task is None:
+                continue
+            found = reassign(task)
+            looked += 1
+            assert not found.verdict.breaches
+            figures, bounds = found.verdict.figures, found.verdict.bounds
+            ours = tuple(figures.values())
+            least = ours
+            for other in every_plan(task):
+                told = judge_replicas(task, NewReplicas(other, {}, np.zeros(len(task.alive))))
+                if told.breaches:
+                    continue
+                for name, value in told.figures.items():
+                    assert value >= bounds[name]
+                    if value > figures[name]:
+                        break
+                theirs = tuple(told.figures.values())
+                least = min(least, theirs)
+            if not task.closed.any() and task.lead_free.all():
+                best += ours == least
+            else:
+                best += 1  # these may not do what some plan does
+    assert best >= 0.8 * looked
+
+
+def test_random_prices_never_prove_too_much() -> None:
+    """Whatever prices somebody claims, the bound is true or refused."""
+    rng = random.Random(5)
+    for _ in range(20):
+        task = tasks.rebalance(random_cluster(rng))
+        found = reassign(task, proof=False)
+        prices = np.array([
+            [rng.uniform(-50, 50) if h < 2**60 else -rng.random() for h in row] for row in task.high
+        ])  # fmt: skip
+        plan = NewReplicas(found.plan.replica, {"moved": prices}, found.plan.lead_prices)
+        verdict = judge_replicas(task, plan)
+        assert verdict.bounds["moved"] <= verdict.figures["moved"]
+
+
+def test_the_judge_sees_what_is_wrong() -> None:
+    """A broker twice, a replica that had to stay or to leave, a broker that takes none."""
+    one = cluster("1 2 3", [1, 2], [2, 3])
+    drain = tasks.drain_brokers(one, [1])
+
+    def said(*positions):
+        plan = NewReplicas(np.array(positions, np.int32), {}, np.zeros(3))
+        return " ".join(judge_replicas(drain, plan).breaches)
+
+    assert said(2, 1, 1, 2) == ""
+    assert "t-0: two replicas on a broker" in said(1, 1, 1, 2)
+    assert "t-0: a replica is where it had to leave" in said(0, 1, 1, 2)
+    assert "t-1: a replica that had to stay is gone" in said(2, 1, 0, 2)
+    assert "t-1: a replica went to a broker that takes none" in said(2, 1, 0, 2)
+    for wrong in ([0, 1, 2], [0, 1, 2, 7]):
+        with pytest.raises(CertificateError, match="the plan has"):
+            judge_replicas(drain, NewReplicas(np.array(wrong, np.int32), {}, np.zeros(3)))
+    with pytest.raises(CertificateError, match="no upper limit"):
+        plan = NewReplicas(np.array([2, 1, 1, 2], np.int32), {"moved": np.ones((4, 3))}, np.zeros(3))
+        judge_replicas(drain, plan)
+
+
+def test_drain_moves_what_is_there_and_nothing_else() -> None:
+    """The drained broker's replicas move within their rack; bytes moved are proven necessary."""
+    one = cluster(
+        "1:a 2:b 3:c 4:a", [1, 2, 3], [2, 3, 4], [3, 1, 2], [1, 3, 2], sizes=[10, 20, 30, 40]
+    )
+    found = reassign(tasks.drain_brokers(one, [1]))
+    assert rows(found) == [[4, 2, 3], [2, 3, 4], [3, 4, 2], [4, 3, 2]]
+    assert found.verdict.figures["moved"] == found.verdict.bounds["moved"] == 80
+
+
+def test_replace_takes_over_in_place() -> None:
+    """The heir stands where the old one stood, leadership included; nothing else changes."""
+    one = cluster("1 2 3 4", [1, 2], [2, 1], [3, 2])
+    assert rows(reassign(tasks.replace_broker(one, 1, 4))) == [[4, 2], [2, 4], [3, 2]]
+    with pytest.raises(pg.NoFeasiblePlanError, match=r"distinct brokers.*t-0") as no:
+        reassign(tasks.replace_broker(one, 1, 2))
+    assert no.value.constraint == "distinct brokers"
+
+
+def test_another_factor_moves_nothing() -> None:
+    """Up: old replicas stay, new ones go to racks without; down: those against the rule go first."""
+    one = cluster("1:a 2:a 3:b 4:c", [1, 2], [3, 1], sizes=[5, 7])
+    up = reassign(tasks.change_factor(one, 3))
+    assert [set(row) >= {1} for row in rows(up)] == [True, True]
+    assert {1, 2} <= set(rows(up)[0])
+    assert set(rows(up)[1]) == {3, 1, 4}
+    assert up.verdict.bounds["moved"] == up.verdict.figures["moved"] == 12
+    three = cluster("1:a 2:a 3:b", [1, 2, 3], [3, 2, 1])
+    down = reassign(tasks.change_factor(three, 2, ["t"]))
+    assert all(3 in row and len(row) == 2 for row in rows(down))
+    assert down.verdict.figures["moved"] == 0
+
+
+def test_racks_are_fixed_with_the_fewest_moves() -> None:
+    """Only partitions against the rule move, one replica each."""
+    one = cluster("1:a 2:a 3:b 4:b", [1, 2], [1, 3], [3, 4], sizes=[3, 4, 5])
+    found = reassign(tasks.fix_racks(one))
+    assert found.before["racks"] > found.verdict.figures["racks"] == 0
+    assert found.verdict.figures["moved"] == found.verdict.bounds["moved"] == 8
+    assert rows(found)[1] == [1, 3]
+
+
+def test_leaders_change_without_data() -> None:
+    """Preferred leaders are evened by order alone, over others where it must be."""
+    one = cluster("1 2 3", [1, 2], [1, 2], [1, 2], [2, 3], [2, 3], [2, 3])
+    found = reassign(tasks.elect_leaders(one))
+    leaders = sorted(row[0] for row in rows(found))
+    assert leaders == [1, 1, 2, 2, 3, 3]
+    assert found.verdict.figures["moved"] == 0
+    assert [set(row) for row in rows(found)] == [{1, 2}] * 3 + [{2, 3}] * 3
+    stuck = cluster("1 2", [1], [1], [1], [1])
+    proven = reassign(tasks.elect_leaders(stuck)).verdict
+    assert proven.figures["leaders"] == proven.bounds["leaders"] == 4
+
+
+def test_new_brokers_fill_up_and_others_trade_nothing() -> None:
+    """Replicas go to the new broker only, with bytes at least of its band."""
+    held = [[1 + i % 2, 2 - i % 2] for i in range(12)]
+    one = cluster("1 2 3", *held, sizes=[10] * 12)
+    found = reassign(tasks.add_brokers(one, [3]))
+    task = found.task
+    assert set(found.moves.target.tolist()) == {2}
+    assert len(found.moves.partition) == 8
+    assert found.verdict.optimal
+    assert int(task.low[1, 2]) == 8
+
+
+def test_pinned_and_excluded_topics() -> None:
+    """Pinned ones count and stay; excluded ones are not even counted; neither moves."""
+    given = {
+        "brokers": [{"id": 1}, {"id": 2}],
+        "topics": {
+            name: {"partitions": [{"p": i, "leader": 1, "replicas": [1]} for i in range(4)]}
+            for name in ("free", "kept")
+        },
+    }
+    one = cluster_from_json(given)
+    pinned = reassign(tasks.rebalance(one, tasks.Limits(pinned=["kept"])))
+    assert len(pinned.moves.partition) == 4
+    excluded = reassign(tasks.rebalance(one, tasks.Limits(excluded=["kept"])))
+    assert len(excluded.moves.partition) == 2
+    for found in (pinned, excluded):
+        assert {one.topics[one.topic[p]] for p in found.moves.partition} == {"free"}
+    with pytest.raises(pg.InvalidConfigError, match="pin: no such topic, got 'x'"):
+        tasks.rebalance(one, tasks.Limits(pinned=["x"]))
+    with pytest.raises(pg.NoFeasiblePlanError, match=r"pinned topics.*kept-0"):
+        tasks.drain_brokers(one, [1], tasks.Limits(pinned=["kept"]))
+
+
+def test_capacity_is_a_hard_limit() -> None:
+    """A plan never overfills a broker; where none can do without, the limit is named."""
+    roomy = cluster("1 2 3", [1], [1], [2], sizes=[10, 10, 10], b3={"capacity": 10})
+    found = reassign(tasks.drain_brokers(roomy, [1]))
+    held = [b for row in rows(found) for b in row]
+    assert held.count(3) <= 1
+    full = cluster("1 2", [1], [2], sizes=[10, 10], b1={"capacity": 10}, b2={"capacity": 15})
+    with pytest.raises(pg.NoFeasiblePlanError, match=r"capacity.*20 bytes.*room for 15") as no:
+        reassign(tasks.drain_brokers(full, [1]))
+    assert no.value.constraint == "capacity"
+
+
+def test_a_cluster_of_one() -> None:
+    """Nothing to balance, nothing to drain to, no second replica."""
+    one = cluster("7", [7], [7])
+    assert reassign(tasks.rebalance(one)).verdict.optimal
+    with pytest.raises(pg.NoFeasiblePlanError, match="none is left to hold"):
+        tasks.drain_brokers(one, [7])
+    with pytest.raises(pg.NoFeasiblePlanError, match="2 replicas need 2 brokers, there are 1"):
+        tasks.change_factor(one, 2)
+
+
+def test_more_replicas_than_racks() -> None:
+    """Every rack has one before one has two."""
+    one = cluster("1:a 2:a 3:a 4:b", [1, 2, 3], [2, 3, 1])
+    found = reassign(tasks.rebalance(one))
+    assert all(4 in row for row in rows(found))
+    assert found.verdict.figures["racks"] == 0
+
+
+def test_a_broker_that_is_gone_can_be_drained() -> None:
+    """It is in no metadata, its replicas are; they move to those that are there."""
+    one = cluster("1 2 3", [1, 9], [9, 2], gone=[9])
+    found = reassign(tasks.drain_brokers(one, [9]))
+    assert not any(9 in row for row in rows(found))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"replicas": [1, 9]}, "t-0: broker 9 is unknown"),
+        ({"replicas": [1, 1]}, "t-0: two replicas are on one broker"),
+        ({"replicas": []}, "t-0: has no replicas"),
+        ({"replicas": [1], "adding": [2]}, "t-0: a reassignment of it is in progress"),
+        ({"replicas": [1], "size": -1}, r"topics.t.partitions\[0\].size: must be a whole number"),
+        ({"replicas": [1], "load": "x"}, r"partitions\[0\].load: must be bytes a second"),
+        ({"replicas": [1], "directories": []}, "one path for each of the 1 replicas"),
+        ({"replicas": [True]}, r"replicas\[0\]: must be a whole number"),
+    ],
+)
+def test_clusters_that_cannot_be(given, said) -> None:
+    """What is wrong with which partition, and what to do."""
+    topics = {"t": {"partitions": [{"p": 0, "leader": 1, **given}]}}
+    with pytest.raises(pg.InvalidProblemError, match=said):
+        cluster_from_json({"brokers": [{"id": 1}, {"id": 2}], "topics": topics})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([], "cluster: must be an object"),
+        ({"topics": {}}, "brokers: must be a list"),
+        ({"brokers": [], "topics": {}}, "there is no broker"),
+        ({"brokers": [{"id": 1}, {"id": 1}], "topics": {}}, "the broker is there twice"),
+        ({"brokers": [{"id": 1}], "topics": []}, "topics: must be an object"),
+        ({"brokers": [{"id": 1, "directories": ["d"]}], "topics": {}}, "must be an absolute path"),
+        ({"brokers": [{"id": 1, "capacity": 1.5}], "topics": {}}, "capacity: must be a whole"),
+        ({"brokers": [{"id": 1, "rack": 3}], "topics": {}}, "rack: must be text or null"),
+    ],
+)
+def test_files_that_are_no_cluster(given, said) -> None:
+    """The path of what is wrong."""
+    with pytest.raises(pg.InvalidProblemError, match=said):
+        cluster_from_json(given)
+
+
+def test_sizes_of_some_partitions_only() -> None:
+    """A partition without a size among others that have one would weigh nothing: refused."""
+    topics = {"t": {"partitions": [
+        {"p": 0, "leader": 1, "replicas": [1], "size": 5}, {"p": 1, "leader": 1, "replicas": [1]},
+    ]}}  # fmt: skip
+    with pytest.raises(pg.InvalidProblemError, match="t-1: other partitions have a size"):
+        cluster_from_json({"brokers": [{"id": 1}], "topics": topics})
+
+
+def test_batches_and_the_way_back() -> None:
+    """At most so many replicas a batch, each partition once; the roll-back is what was."""
+    one = cluster("1 2 3 4", *[[1, 2]] * 6, sizes=[10] * 6)
+    found = reassign(tasks.drain_brokers(one, [1]))
+    moves = found.moves
+    split = batches(moves, most=2)
+    assert [len(batch) for batch in split] == [2, 2, 2]
+    assert sorted(p for batch in split for p in batch) == changed(found.task, moves.replica).tolist()
+    there = reassignment(found.task, moves.replica, None, split[0])
+    assert there["version"] == 1
+    assert {row["topic"] for row in there["partitions"]} == {"t"}
+    assert all(1 not in row["replicas"] for row in there["partitions"])
+    back = rollback(one, split[0], directories=False)
+    assert [row["replicas"] for row in back["partitions"]] == [[1, 2], [1, 2]]
+    with pytest.raises(pg.InvalidConfigError, match="at least 1"):
+        batches(moves, most=0)
+    double = cluster("1 2 3 4", [1, 2], [1, 2])
+    both = reassign(tasks.drain_brokers(double, [1, 2])).moves
+    with pytest.raises(pg.InvalidConfigError, match="t-0 alone needs 2"):
+        batches(both, most=1)
+
+
+def test_batches_wait_for_room() -> None:
+    """Old and new copies are there at once: a broker that is nearly full gets one after it gave one."""
+    small = {f"b{i}": {"capacity": 20} for i in (1, 2)}
+    one = cluster("1 2 3", [1], [2], [1], sizes=[10, 10, 10], **small)
+    task = tasks.rebalance(one)
+    moves = Moves(task, np.array([1, 2, 0], np.int32))  # 1 -> 2, 2 -> 3, third stays
+    assert batches(moves) == [[0, 1]]
+    tight = cluster("1 2 3", [1], [2], [1], sizes=[10, 10, 10], b1={"capacity": 20},
+                    b2={"capacity": 15})  # fmt: skip
+    assert batches(Moves(tasks.rebalance(tight), np.array([1, 2, 0], np.int32))) == [[1], [0]]
+    ring = cluster("1 2", [1], [2], sizes=[10, 10], b1={"capacity": 15}, b2={"capacity": 15})
+    with pytest.raises(pg.NoFeasiblePlanError, match=r"capacity.*wait for each other's room"):
+        batches(Moves(tasks.rebalance(ring), np.array([1, 0], np.int32)))
+
+
+def test_directories_fill_evenly() -> None:
+    """Newcomers go to the emptier directory; those that stay keep theirs."""
+    folders = {"directories": ["/d1", "/d2"]}
+    given = {
+        "brokers": [{"id": 1}, {"id": 2, **folders}],
+        "topics": {"t": {"partitions": [
+            {"p": 0, "leader": 2, "replicas": [2], "size": 50, "directories": ["/d2"]},
+            {"p": 1, "leader": 1, "replicas": [1], "size": 30},
+            {"p": 2, "leader": 1, "replicas": [1], "size": 10},
+        ]}},
+    }  # fmt: skip
+    one = cluster_from_json(given)
+    found = reassign(tasks.drain_brokers(one, [1]))
+    folder = directories(found.moves)
+    made = reassignment(found.task, found.plan.replica, folder, [0, 1, 2])["partitions"]
+    assert [row["log_dirs"] for row in made] == [["/d2"], ["/d1"], ["/d1"]]
+
+
+def test_sizes_come_from_kafkas_log_dirs() -> None:
+    """The largest replica is what a copy will be; future directories do not count."""
+    told = {"version": 1, "brokers": [
+        {"broker": b, "logDirs": [{"logDir": "/d", "error": None, "partitions": [
+            {"partition": "t-0", "size": size, "offsetLag": 0, "isFuture": False},
+            {"partition": "t-0", "size": 999, "offsetLag": 0, "isFuture": True}]}]}
+        for b, size in ((1, 40), (2, 44))
+    ]}  # fmt: skip
+    sizes = sizes_from_log_dirs(told)
+    given = {"brokers": [{"id": 1}, {"id": 2}],
+             "topics": {"t": {"partitions": [{"p": 0, "leader": 1, "replicas": [1, 2]}]}}}  # fmt: skip
+    one = cluster_from_json(given, log_dirs=sizes)
+    assert one.size.tolist() == [44]
+    assert one.directories[0] == (("/d", -1),)
+    with pytest.raises(pg.InvalidProblemError, match="must be topic-number"):
+        sizes_from_log_dirs({"brokers": [{"broker": 1, "logDirs": [
+            {"logDir": "/d", "partitions": [{"partition": "t", "size": 1}]}]}]})  # fmt: skip
