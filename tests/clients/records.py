@@ -9,7 +9,11 @@ from kafka import KafkaConsumer, TopicPartition
 
 from partage.groups import registry
 from partage.model import NO_GENERATION, Claims, Cluster, Group, Member, Problem
-from partage.wire.consumer_protocol import decode_assignment, decode_subscription
+from partage.wire.consumer_protocol import (
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+)
 from partage.wire.group_log import decode_record
 
 if TYPE_CHECKING:
@@ -47,7 +51,12 @@ class Written:
             for i, one in self.subscriptions.items()
         ]  # fmt: skip
         problem = Problem(Group(members), Cluster.from_topics(topics))
-        return registry.find(strategy or self.protocol).assign(problem).to_pairs()
+        plan = registry.find(strategy or self.protocol).assign(problem)
+        # The wire keeps a topic's partitions together, by first appearance.
+        return {
+            member: list(decode_assignment(encode_assignment(pairs)).partitions)
+            for member, pairs in plan.to_pairs().items()
+        }
 
 
 def written(bootstrap: str, group: str) -> list[Written]:
