@@ -75,10 +75,10 @@ def test_false_alarms_of_all_families_are_rare() -> None:
 
 def test_the_bound_of_false_alarms_holds_where_it_can_be_seen(monkeypatch) -> None:
     """None among 1,000 proves no rate below 1 in 300. The bound is one formula at every level: at
-    one in five, where alarms are common enough to be counted, 400 topics have fewer than 80.
+    one in five, where alarms are common enough to be counted, 200 topics have no more than 40.
     """
     monkeypatch.setattr(writers, "FALSE_ALARM", 0.2)
-    assert _alarms(400) <= 80
+    assert _alarms(200) <= 40
 
 
 def _alarms(topics: int) -> int:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from partage.errors import InvalidKeysError
 from partage.keys.columns import KeyColumn
 
-__all__ = ["is_arrow", "placed"]
+__all__ = ["column", "is_arrow", "placed"]
 
 Place = Callable[[KeyColumn], tuple[NDArray[np.int32], NDArray[np.bool_] | None]]
 
@@ -48,22 +48,27 @@ def placed(keys: Any, place: Place) -> Any:
             f"are a {type(keys).__name__}: pass one column of it, an Array or a ChunkedArray",
             where="keys",
         )
-    partitions, null = place(_column(keys, pa))
+    partitions, null = place(column(keys, pa))
     return _as_arrow(partitions, null, pa)
 
 
-def _column(keys: Any, pa: Any) -> KeyColumn:
+def column(keys: Any, pa: Any) -> KeyColumn:
+    """Arrow's keys as kernels want them; the buffers are not copied.
+
+    Raises:
+        InvalidKeysError: of another type; says which.
+    """
     kind = keys.type
     types = pa.types
     if isinstance(kind, pa.BaseExtensionType):
-        return _column(keys.storage, pa)
+        return column(keys.storage, pa)
     if types.is_null(kind):
         empty = np.zeros(len(keys) + 1, np.int32)
         return KeyColumn(np.zeros(0, np.uint8), empty, np.ones(len(keys), np.bool_))
     if types.is_run_end_encoded(kind):
         from pyarrow import compute
 
-        return _column(compute.run_end_decode(keys), pa)
+        return column(compute.run_end_decode(keys), pa)
     if types.is_dictionary(kind):
         return _coded(keys, pa)
     if types.is_binary(kind) or types.is_string(kind):
@@ -87,7 +92,7 @@ def _column(keys: Any, pa: Any) -> KeyColumn:
 
 def _coded(keys: Any, pa: Any) -> KeyColumn:
     """A dictionary: its few keys are hashed once, however many records have them."""
-    distinct = _column(keys.dictionary, pa)
+    distinct = column(keys.dictionary, pa)
     null = _null(keys.indices)
     code = keys.indices.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     if distinct.null is not None:  # a key of the dictionary may be the null one

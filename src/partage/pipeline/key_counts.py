@@ -1,57 +1,44 @@
-"""In a worker: batches of keys become counts, so that few rows leave it.
+"""In a worker: batches of records become keys with their counts, and cells of hours.
 
-Keys are counted by dictionary: each distinct key of a batch is hashed once, and what is added
-up by partition, change and hour is added up over codes. What leaves a worker is one row a
-partition (and hour), and one row a distinct key.
+Keys are counted in one table (`partage.keys.distinct`). What leaves a worker is its distinct
+keys by the block, by buckets in which the keys of all workers meet, and one row an hour and
+partition. Where the keys go is asked later, once for each of them: `key_tally`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import InvalidConfigError
-from partage.keys.skew import Moves, moves_of
+from partage.keys import arrow
+from partage.keys.columns import LONGEST_KEY
+from partage.keys.distinct import COUNT, Distinct
 from partage.pipeline.key_bytes import as_bytes, sizes
+from partage.pipeline.key_rows import Kind, packed, row_batch
+from partage.pipeline.key_tally import Tally, placed_at
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from partage.pipeline.key_sources import Columns
 
-__all__ = ["COUNTS_DDL", "Counting", "Kind", "Spec"]
+__all__ = ["Counting", "Spec"]
 
 _Longs = NDArray[np.int64]
 _HOUR_MS = 3_600_000
 #: A record without a time is in no hour: hours before 1970 are not told of.
 _NO_TIME = -1
-#: Distinct keys that a worker holds before they are merged.
-_MERGE_AT = 4_000_000
+#: Memory of the distinct keys that a worker holds before it sends them on.
+_HELD_BYTES = 256 << 20
 #: Distinct keys that an approximate count keeps.
 _SKETCH = 200_000
-#: The hour of what is not counted by the hour: none that a time can have.
-_NO_HOUR = -(1 << 62)
-#: Partition counts up to here are counted in an array, larger ones by sorting.
-_DENSE = 1 << 20
-
-COUNTS_DDL = (
-    "kind int, n int, hour bigint, partition bigint, key binary, records bigint, bytes bigint"
-)
-
-
-class Kind(IntEnum):
-    """What a row of the first job is."""
-
-    PARTITION = 0
-    KEY = 1
-    MOVED = 2  # n -> partition is a change; key is null
-    NULLS = 3
-    DROPPED = 4  # most records that an approximate count may lack for any key
+#: Cells of hour and partition that are held before they are summed.
+_CELLS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -61,6 +48,8 @@ class Spec:
     Attributes:
         counts: partition counts, ascending.
         approximate: whether rare keys may be dropped.
+        buckets: into which keys are parted, so that the counts of a key meet.
+        rows: records that a worker will read, as far as known: whether to compile is decided by it.
     """
 
     columns: Columns
@@ -68,202 +57,190 @@ class Spec:
     counts: tuple[int, ...]
     serializer: str | None = None
     approximate: bool = False
+    buckets: int = 1
+    rows: int = 0
 
     @property
     def changes(self) -> list[tuple[int, int]]:
         """Changes of the partition count that are looked at: from each count to the larger ones."""
         return [(a, b) for i, a in enumerate(self.counts) for b in self.counts[i + 1 :]]
 
+    def tally(self) -> Tally:
+        """An empty one of what is asked."""
+        return Tally(self.counts, self.changes, self.partitioner)
+
 
 @dataclass
 class Counting:
-    """What a worker has counted so far; `add` batches, then `rows`."""
+    """What a worker has counted so far: `add` batches, after each `sent`, then `rows`."""
 
     spec: Spec
     nulls: int = 0
     dropped: int = 0
-    _parts: dict[int, _Longs] = field(default_factory=dict)
-    _sparse: list[tuple[int, _Longs, _Longs, _Longs]] = field(default_factory=list)
+    seen: int = 0
+    _table: Distinct = field(default_factory=Distinct)
+    _rare: Tally | None = None
     _cells: list[Any] = field(default_factory=list)
-    _moves: dict[tuple[int, int], Moves] = field(default_factory=dict)
-    _keys: list[Any] = field(default_factory=list)
-    _held: int = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Count one batch."""
-        columns = self.spec.columns
-        keys, codes = self._coded(batch.column(batch.schema.get_field_index(columns.key)))
-        valid = codes >= 0
-        self.nulls += int((~valid).sum())
-        size = self._sizes(batch, keys, codes)
-        hours = self._hours(batch)
-        if not valid.all():
-            codes, size, hours = codes[valid], size[valid], None if hours is None else hours[valid]
-        records = np.bincount(codes, minlength=len(keys)).astype(np.int64)
-        weighed = np.bincount(codes, size, minlength=len(keys)).astype(np.int64)
-        placed = {n: self._placed(keys, n) for n in self.spec.counts}
-        if hours is None:
-            for n, where in placed.items():
-                self._tally(n, where, (records, weighed))
-        else:
-            self._by_hour(placed, codes, size, hours)
-        for move in moves_of(placed, records, self.spec.changes):
-            at = (move.before, move.after)
-            self._moves[at] = self._moves[at] + move if at in self._moves else move
-        self._keep(keys, records, weighed)
-
-    def _coded(self, column: pa.Array) -> tuple[pa.Array, _Longs]:
-        """Distinct keys as bytes, and for each row its key's number, -1 for null."""
         import pyarrow as pa
-        from pyarrow import types
 
-        name = self.spec.columns.key
-        if not types.is_dictionary(column.type):
-            column = as_bytes(column, self.spec.serializer, name).dictionary_encode()
-        elif not column.dictionary.type.equals(pa.binary()):
-            keys = as_bytes(column.dictionary, self.spec.serializer, name)
-            column = pa.DictionaryArray.from_arrays(column.indices, keys)
-        codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-        keys = column.dictionary
-        if keys.null_count:  # a null may also stand in the dictionary itself
-            empty = np.flatnonzero(~keys.is_valid().to_numpy(zero_copy_only=False))
-            codes[np.isin(codes, empty)] = -1
-        return keys, codes
+        columns = self.spec.columns
+        self.seen += batch.num_rows
+        keys = _plain(batch.column(batch.schema.get_field_index(columns.key)), self.spec)
+        value = None
+        if columns.value is not None:
+            value = sizes(batch.column(batch.schema.get_field_index(columns.value)))
+        if columns.time is not None:
+            self._by_hour(batch, keys)
+        # Compiling takes a second: a short input is sooner done by Arrow's dictionaries.
+        if not pa.types.is_dictionary(keys.type):
+            if COUNT.pays(work=max(self.seen, self.spec.rows)):
+                self._count(keys, value=value)
+                return
+            keys = keys.dictionary_encode()
+        self._count_coded(keys, value)
 
-    def _sizes(self, batch: pa.RecordBatch, keys: pa.Array, codes: _Longs) -> _Longs:
-        own: _Longs = np.append(sizes(keys), 0)[codes]  # the last, 0, is for nulls: code -1
-        value = self.spec.columns.value
-        if value is None:
-            return own
-        values: _Longs = sizes(batch.column(batch.schema.get_field_index(value)))
-        return own + values
+    def _count(
+        self, keys: pa.Array, *, times: _Longs | None = None, value: _Longs | None = None,
+        size: _Longs | None = None,
+    ) -> None:  # fmt: skip
+        """Keys as they come, or with the records of each."""
+        import pyarrow as pa
 
-    def _hours(self, batch: pa.RecordBatch) -> _Longs | None:
-        name = self.spec.columns.time
-        if name is None:
-            return None
-        column = batch.column(batch.schema.get_field_index(name))
-        return _millis(column, name) // _HOUR_MS * _HOUR_MS
+        column = arrow.column(keys, pa).checked(LONGEST_KEY)
+        if column.null is not None and times is None:
+            self.nulls += int(column.null.sum())
+        if value is not None:
+            size = column.lengths + value
+        starts = column.starts.astype(np.int64, copy=False)
+        self._table.count(column.data, starts, null=column.null, times=times, sizes=size)
 
-    def _placed(self, keys: pa.Array, partitions: int) -> NDArray[np.int32]:
-        from partage.keys import partition_for
+    def _count_coded(self, keys: pa.DictionaryArray, value: _Longs | None) -> None:
+        """A dictionary: each of its keys is counted once, with the number of its records."""
+        codes = keys.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        distinct = keys.dictionary
+        valid = codes >= 0
+        if distinct.null_count:  # a null may also stand in the dictionary itself
+            valid &= distinct.is_valid().to_numpy(zero_copy_only=False)[codes]
+        self.nulls += int((~valid).sum())
+        every = bool(valid.all())
+        codes = codes if every else codes[valid]
+        times = np.bincount(codes, minlength=len(distinct))
+        size = None
+        if value is not None:
+            values = value if every else value[valid]
+            size = np.bincount(codes, values, len(distinct)).astype(np.int64)
+            size += sizes(distinct) * times
+        used = times > 0
+        if not used.all():
+            distinct, times = distinct.filter(used), times[used]
+            size = None if size is None else size[used]
+        self._count(distinct, times=times.astype(np.int64), size=size)
 
-        found = partition_for(keys, partitions=partitions, partitioner=self.spec.partitioner)
-        return np.asarray(found.fill_null(0).to_numpy(zero_copy_only=False), np.int32)
-
-    def _by_hour(
-        self, placed: dict[int, NDArray[np.int32]], codes: _Longs, size: _Longs, hours: _Longs
-    ) -> None:
+    def _by_hour(self, batch: pa.RecordBatch, keys: pa.Array) -> None:
         """Cells of hour and partition, only those that have records: a time may be anything."""
         import pyarrow as pa
 
-        for n, where in placed.items():
-            rows = {"hour": hours, "partition": where[codes].astype(np.int64), "bytes": size}
-            rows |= {"n": np.full(len(codes), n, np.int32), "records": np.ones_like(codes)}
-            self._cells.append(_summed(pa.table(rows), ["n", "hour", "partition"]))
-        if sum(len(cells) for cells in self._cells) > _MERGE_AT:
-            self._cells = [_summed(pa.concat_tables(self._cells), ["n", "hour", "partition"])]
+        name = str(self.spec.columns.time)
+        hours = _millis(batch.column(batch.schema.get_field_index(name)), name) // _HOUR_MS
+        inside = (hours >= 0) & keys.is_valid().to_numpy(zero_copy_only=False)
+        known, hour = np.unique(hours[inside], return_inverse=True)
+        for n, where in placed_at(keys, self.spec.counts, self.spec.partitioner).items():
+            cell = hour * n + where[inside]
+            used, records = _counted(cell, len(known) * n)
+            rows = {"n": np.full(len(used), n, np.int32), "hour": known[used // n] * _HOUR_MS,
+                    "partition": used % n, "records": records}  # fmt: skip
+            self._cells.append(pa.table(rows))
+        if sum(len(cells) for cells in self._cells) > _CELLS:
+            self._cells = [_summed(pa.concat_tables(self._cells))]
 
-    def _tally(self, n: int, where: NDArray[Any], weights: tuple[_Longs, _Longs]) -> None:
-        """Add (records, bytes) of some partitions to what is known of them."""
-        if n > _DENSE:
-            used, codes = np.unique(where, return_inverse=True)
-            records, size = (np.bincount(codes, w, len(used)).astype(np.int64) for w in weights)
-            self._sparse.append((n, used.astype(np.int64), records, size))
-            return
-        found = np.stack([np.bincount(where, w, n).astype(np.int64) for w in weights])
-        self._parts[n] = self._parts[n] + found if n in self._parts else found
+    def sent(self) -> Iterator[pa.RecordBatch]:
+        """What must leave the worker before more is counted, so that its memory is bounded."""
+        if self.spec.approximate:
+            if len(self._table) > 4 * _SKETCH:
+                self._drop_rare()
+        elif self._table.nbytes > _HELD_BYTES:
+            yield from packed(self._table, self.spec.buckets)
+            self._table.clear()
 
-    def _keep(self, keys: pa.Array, records: _Longs, weighed: _Longs) -> None:
+    def _drop_rare(self) -> None:
+        """Only the most frequent keys stay; where the others go is counted now."""
         import pyarrow as pa
 
-        used = records > 0
-        table = pa.table({"key": keys.cast(pa.binary()), "records": records, "bytes": weighed})
-        self._keys.append(table if used.all() else table.filter(pa.array(used)))
-        self._held += len(self._keys[-1])
-        if self._held > (_SKETCH * 4 if self.spec.approximate else _MERGE_AT):
-            self._merge()
-
-    def _merge(self) -> None:
-        """One row a distinct key; of an approximate count only the most frequent stay."""
-        import pyarrow as pa
-
-        if not self._keys:
+        counted = self._table.counted()
+        keep = len(self._table) - _SKETCH
+        if keep <= 0:
             return
-        merged = _summed(pa.concat_tables(self._keys), ["key"])
-        if self.spec.approximate and len(merged) > _SKETCH:
-            counts = merged["records"].to_numpy()
-            least = np.partition(counts, len(counts) - _SKETCH)[len(counts) - _SKETCH]
-            self.dropped += int(least)
-            merged = merged.filter(pa.array(counts > least))
-        self._keys, self._held = [merged], len(merged)
+        least = int(np.partition(counted.records, keep)[keep])
+        self.dropped += least
+        buffers = [None, pa.py_buffer(counted.starts), pa.py_buffer(counted.data)]
+        keys = pa.Array.from_buffers(pa.large_binary(), len(counted.records), buffers)
+        if self._rare is None:
+            self._rare = self.spec.tally()
+        often = counted.records > least
+        rare = pa.array(~often)
+        self._rare.add(keys.filter(rare), counted.records[~often], counted.bytes[~often])
+        self._table.clear()
+        self._count(keys.filter(pa.array(often)), times=counted.records[often],
+                    size=counted.bytes[often])  # fmt: skip
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """What was counted, as rows of `COUNTS_DDL`."""
-        self._merge()
-        for n, (records, weighed) in self._parts.items():
-            used = np.flatnonzero(records)
-            yield _batch(Kind.PARTITION, (records[used], weighed[used]), n=n, partition=used)
-        for n, used, records, weighed in self._sparse:
-            yield _batch(Kind.PARTITION, (records, weighed), n=n, partition=used)
-        for cells in self._cells:
-            yield from _cell_batches(cells)
-        for (before, after), move in self._moves.items():
-            yield _batch(Kind.MOVED, _one(move.moved_records), n=before, partition=_one(after)[0])
-        yield _batch(Kind.NULLS, _one(self.nulls))
-        yield _batch(Kind.DROPPED, _one(self.dropped))
-        for table in self._keys:
-            for part in table.to_batches(100_000):
-                sums = part.column(1).to_numpy(), part.column(2).to_numpy()
-                yield _batch(Kind.KEY, sums, key=part.column(0))
+        """All that is left: keys, cells, and what has no key."""
+        import pyarrow as pa
+
+        if self.spec.approximate:
+            self._drop_rare()
+        yield from packed(self._table, self.spec.buckets)
+        if self._rare is not None:
+            yield from self._rare.rows()
+        if self._cells:
+            for n, cells in _by_count(_summed(pa.concat_tables(self._cells))):
+                hour, partition, records = (cells[c].to_numpy() for c in _CELL)
+                yield row_batch(Kind.HOUR, records, n=n, hour=hour, partition=partition)
+        yield row_batch(Kind.NULLS, [self.nulls])
+        yield row_batch(Kind.DROPPED, [self.dropped])
 
 
-def _summed(table: pa.Table, by: list[str]) -> pa.Table:
-    """Records and bytes added up."""
-    sums = [("records", "sum"), ("bytes", "sum")]
-    found = table.group_by(by, use_threads=False).aggregate(sums)
-    return found.rename_columns([*by, "records", "bytes"])
+_CELL = ("hour", "partition", "records")
 
 
-def _cell_batches(cells: pa.Table) -> Iterator[pa.RecordBatch]:
+def _plain(column: pa.Array, spec: Spec) -> pa.Array:
+    """The keys as bytes; a dictionary stays one."""
     import pyarrow as pa
+    from pyarrow import types
 
-    for part in cells.to_batches(100_000):
-        count = part.num_rows
-        columns = dict(zip(part.schema.names, part.columns, strict=True))
-        columns["kind"] = pa.array(np.full(count, int(Kind.PARTITION), np.int32))
-        columns["key"] = pa.nulls(count, pa.binary())
-        names = [column.split()[0] for column in COUNTS_DDL.split(", ")]
-        yield pa.RecordBatch.from_arrays([columns[name] for name in names], names=names)
-
-
-def _one(count: int) -> tuple[_Longs, _Longs]:
-    return np.array([count], np.int64), np.zeros(1, np.int64)
+    name = spec.columns.key
+    if not types.is_dictionary(column.type):
+        return as_bytes(column, spec.serializer, name)
+    keys = as_bytes(column.dictionary, spec.serializer, name)
+    return pa.DictionaryArray.from_arrays(column.indices, keys)
 
 
-def _batch(
-    kind: Kind,
-    sums: tuple[_Longs, _Longs],
-    *,
-    n: int = 0,
-    partition: _Longs | None = None,
-    key: pa.Array | None = None,
-) -> pa.RecordBatch:
+def _counted(cell: _Longs, cells: int) -> tuple[_Longs, _Longs]:
+    """The numbers that there are, and how often."""
+    if cells <= 4 * len(cell) + 1_000:
+        times = np.bincount(cell, minlength=cells)
+        used = np.flatnonzero(times)
+        return used, times[used]
+    used, times = np.unique(cell, return_counts=True)
+    return used, times
+
+
+def _summed(cells: pa.Table) -> pa.Table:
+    found = cells.group_by(["n", "hour", "partition"], use_threads=False)
+    return found.aggregate([("records", "sum")]).rename_columns(
+        ["n", "hour", "partition", "records"]
+    )
+
+
+def _by_count(cells: pa.Table) -> Iterator[tuple[int, pa.Table]]:
     import pyarrow as pa
+    from pyarrow import compute
 
-    records, weighed = sums
-    count = len(records)
-    arrays = [
-        pa.array(np.full(count, int(kind), np.int32)),
-        pa.array(np.full(count, n, np.int32)),
-        pa.array(np.full(count, _NO_HOUR, np.int64)),
-        pa.nulls(count, pa.int64()) if partition is None else pa.array(partition, pa.int64()),
-        pa.nulls(count, pa.binary()) if key is None else key,
-        pa.array(records, pa.int64()),
-        pa.array(weighed, pa.int64()),
-    ]
-    names = [part.split()[0] for part in COUNTS_DDL.split(", ")]
-    return pa.RecordBatch.from_arrays(arrays, names=names)
+    for n in compute.unique(cells["n"]).to_pylist():
+        yield n, cells.filter(compute.equal(cells["n"], pa.scalar(n, pa.int32())))
 
 
 def _millis(column: pa.Array, name: str) -> _Longs:

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Columns", "KeySource", "Piece", "open_source", "read_piece"]
 
-#: Rows that a worker holds at a time.
-BATCH_ROWS = 1 << 20
+#: Rows that a worker holds at a time: their keys fit into a processor's cache.
+_BATCH_ROWS = 1 << 17
+#: Bytes of a dictionary page at which writers give up and write plain values (their default), and
+#: the most bytes that a record's number in such a dictionary takes.
+_DICTIONARY_PAGE, _CODE_BYTES = 1_200_000, 3
 _SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json",
              ".ndjson": "json"}  # fmt: skip
 _PACKED = (".gz", ".bz2", ".zst", ".lz4", ".snappy")
@@ -48,11 +51,18 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Row group of a Parquet file."""
+    """Row group of a Parquet file.
+
+    Attributes:
+        coded: whether its keys are numbers in a dictionary throughout, and so best read as that.
+            A writer whose dictionary grew too large went on with plain values; to make a
+            dictionary of these costs ten times what reading them does.
+    """
 
     path: str
     row_group: int
     rows: int
+    coded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +147,14 @@ def _pieces(file: Path, columns: Columns) -> Iterator[Piece]:
     try:
         with parquet.ParquetFile(file) as opened:
             _expect(opened.schema_arrow, columns, str(file))
-            for group in range(opened.metadata.num_row_groups):
-                yield Piece(str(file.absolute()), group, opened.metadata.row_group(group).num_rows)
+            whole = opened.metadata
+            names = [whole.schema.column(i).path for i in range(whole.num_columns)]
+            for number in range(whole.num_row_groups):
+                group = whole.row_group(number)
+                keys = group.column(names.index(columns.key))
+                most = _DICTIONARY_PAGE + _CODE_BYTES * group.num_rows
+                coded = keys.has_dictionary_page and keys.total_uncompressed_size <= most
+                yield Piece(str(file.absolute()), number, group.num_rows, coded)
     except (pa.ArrowException, OSError) as e:
         raise InvalidConfigError("INPUT", f"cannot be read as Parquet ({e})", str(file)) from None
 
@@ -169,9 +185,10 @@ def read_piece(piece: Piece, columns: Columns) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
     from pyarrow import parquet
 
+    coded = [columns.key] if piece.coded else []
     try:
-        with parquet.ParquetFile(piece.path, read_dictionary=[columns.key]) as file:
-            yield from file.iter_batches(BATCH_ROWS, [piece.row_group], columns.names)
+        with parquet.ParquetFile(piece.path, read_dictionary=coded) as file:
+            yield from file.iter_batches(_BATCH_ROWS, [piece.row_group], columns.names)
     except (pa.ArrowException, OSError) as e:
         where = f"{piece.path}, row group {piece.row_group}"
         raise InvalidConfigError("INPUT", f"cannot be read ({e})", where) from None

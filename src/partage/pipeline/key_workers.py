@@ -1,33 +1,24 @@
-"""In the workers of `partage keys`: reading, merging, and what is told of the merged keys."""
+"""In the workers of `partage keys`: reading and counting, then meeting, then what is told."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from partage.keys.distinct import Distinct
 from partage.pipeline.key_counts import Counting, Spec
+from partage.pipeline.key_rows import Kind, packed, row_batch, unpacked
 from partage.pipeline.key_sources import Piece, read_piece
+from partage.pipeline.key_tally import placed_at
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "LOADS_DDL",
-    "MERGED_DDL",
-    "TOLD_DDL",
-    "Told",
-    "count_batches",
-    "loads_in",
-    "merge",
-    "read_and_count",
-    "told_of",
-]
+__all__ = ["LOADS_DDL", "count_batches", "loads_in", "met", "read_and_count"]
 
-MERGED_DDL = "key binary, records bigint, bytes bigint"
-TOLD_DDL = "what int, a int, b int, key binary, records bigint, bytes bigint"
 LOADS_DDL = "n int, partition int, records bigint"
 
 
@@ -41,6 +32,7 @@ def read_and_count(
             for piece in pieces[number::tasks]:
                 for rows in read_piece(piece, spec.columns):
                     counting.add(rows)
+                    yield from counting.sent()
     yield from counting.rows()
 
 
@@ -50,74 +42,75 @@ def count_batches(spec: Spec, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
     for batch in batches:
         if batch.num_rows:
             counting.add(batch)
+            yield from counting.sent()
     yield from counting.rows()
 
 
-def merge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Runs in a worker: Arrow adds up, which is several times faster than rows in the JVM."""
+def met(
+    spec: Spec, top: int, batches: Iterable[pa.RecordBatch], *, keep: bool
+) -> Iterator[pa.RecordBatch]:
+    """Runs in a worker: buckets of keys, each key's counts added up, and what is told of them.
+
+    Args:
+        spec: what is asked.
+        top: how many of the hottest keys are told.
+        batches: rows of `read_and_count`; what is no keys is passed on.
+        keep: whether the keys themselves are told as well.
+    """
+    table = Distinct()
+    for rows in batches:
+        is_keys = rows.column(0).to_numpy() == int(Kind.KEYS)
+        for keys, records, size in unpacked(rows.filter(is_keys)):
+            table.count(*_buffers(keys), times=records, sizes=size)
+        if not is_keys.all():
+            yield rows.filter(~is_keys)
+    yield row_batch(Kind.DISTINCT, [len(table)])
+    yield from _hottest(table, top)
+    tally = spec.tally()
+    for rows in packed(table, 1):
+        for keys, records, size in unpacked(rows):
+            tally.add(keys, records, size)
+        if keep:
+            yield rows
+    yield from tally.rows()
+
+
+def _buffers(keys: pa.LargeBinaryArray) -> tuple[np.ndarray, np.ndarray]:
+    _, starts, data = keys.buffers()
+    bytes_ = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    return bytes_, np.frombuffer(starts, np.int64)[: len(keys) + 1].copy()
+
+
+def _hottest(table: Distinct, top: int) -> Iterator[pa.RecordBatch]:
+    """The first by records; of those that the last place may go to, the first by their bytes."""
+    places, (lengths, _, records, size) = table.heads()
+    if not len(places):
+        return
+    nth = max(0, len(places) - top)
+    least = np.partition(records, nth)[nth]
+    above = np.flatnonzero(records > least)
+    tied = np.flatnonzero(records == least)
+    left = min(top, len(places)) - len(above)
+    if left < len(tied):
+        tied = _first_by_bytes(table, places[tied], lengths[tied], left, tied)
+    hot = np.concatenate([above, tied])
+    data, starts = table.keys_at(places[hot], lengths[hot])
+    keys = [data[a:b].tobytes() for a, b in pairwise(starts.tolist())]
+    yield row_batch(Kind.HOT, records[hot], size[hot], keys=keys)
+
+
+def _first_by_bytes(
+    table: Distinct, places: np.ndarray, lengths: np.ndarray, count: int, numbers: np.ndarray
+) -> np.ndarray:
     import pyarrow as pa
+    from pyarrow import compute
 
-    held = list(batches)
-    if held:
-        table = pa.Table.from_batches(held).group_by("key", use_threads=False)
-        sums = table.aggregate([("records", "sum"), ("bytes", "sum")])
-        yield from sums.rename_columns(["key", "records", "bytes"]).to_batches(100_000)
-
-
-class Told(IntEnum):
-    """What a row of the second job is."""
-
-    HOT = 0
-    MOVED = 1  # keys that the change from a to b moves
-    KEYS = 2  # distinct keys
-
-
-def _hottest(hot: pa.Table | None, batch: pa.RecordBatch, top: int) -> pa.Table:
-    """Of the keys so far and of a batch the first by records; ties are decided by key."""
-    import pyarrow as pa
-
-    fresh = pa.Table.from_batches([batch])
-    both = fresh if hot is None else pa.concat_tables([hot, fresh])
-    if len(both) > top:  # only those that the last place may go to are sorted by their bytes
-        records = both["records"].to_numpy()
-        least = np.partition(records, len(records) - top)[len(records) - top]
-        above, tied = (
-            both.filter(pa.array(records > least)),
-            both.filter(pa.array(records == least)),
-        )
-        left = tied.sort_by("key").slice(0, top - len(above))
-        both = pa.concat_tables([above, left])
-    return both.combine_chunks()
-
-
-def told_of(spec: Spec, top: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Runs in a worker: the hottest of its keys, how many each change moves, how many there are."""
-    import pyarrow as pa
-
-    keys, moved = 0, dict.fromkeys(spec.changes, 0)
-    hot: pa.Table | None = None
-    for batch in batches:
-        keys += batch.num_rows
-        hot = _hottest(hot, batch, top)
-        if not spec.approximate:
-            placed = {n: _place(spec, batch.column(0), n) for n in spec.counts}
-            for before, after in moved:
-                moved[before, after] += int((placed[before] != placed[after]).sum())
-    rows = [
-        *((Told.HOT, 0, 0, *row.values()) for row in (hot.to_pylist() if hot else ())),
-        *((Told.MOVED, a, b, None, count, 0) for (a, b), count in moved.items()),
-        (Told.KEYS, 0, 0, None, keys, 0),
-    ]
-    kinds = (pa.int32(), pa.int32(), pa.int32(), pa.binary(), pa.int64(), pa.int64())
-    columns = [pa.array(c, t) for c, t in zip(zip(*rows, strict=True), kinds, strict=True)]
-    yield pa.RecordBatch.from_arrays(columns, names=[c.split()[0] for c in TOLD_DDL.split(", ")])
-
-
-def _place(spec: Spec, keys: pa.Array, partitions: int) -> Any:
-    from partage.keys import partition_for
-
-    found = partition_for(keys, partitions=partitions, partitioner=spec.partitioner)
-    return found.to_numpy(zero_copy_only=False)
+    data, starts = table.keys_at(places, lengths)
+    buffers = [None, pa.py_buffer(starts), pa.py_buffer(data)]
+    keys = pa.table({"key": pa.Array.from_buffers(pa.large_binary(), len(places), buffers)})
+    first = compute.select_k_unstable(keys, count, [("key", "ascending")])
+    found: np.ndarray = numbers[first.to_numpy()]
+    return found
 
 
 def loads_in(
@@ -127,10 +120,11 @@ def loads_in(
     import pyarrow as pa
 
     loads = {n: np.zeros(n, np.int64) for n in counts}
-    for batch in batches:
-        records = batch.column(1).to_numpy()
-        for n in counts:
-            loads[n] += np.bincount(_place(spec, batch.column(0), n), records, n).astype(np.int64)
+    for rows in batches:
+        for keys, records, _ in unpacked(rows):
+            for n in counts:
+                where = placed_at(keys, [n], spec.partitioner)[n]
+                loads[n] += np.bincount(where, records, n).astype(np.int64)
     for n, load in loads.items():
         used = np.flatnonzero(load)
         yield pa.RecordBatch.from_arrays(

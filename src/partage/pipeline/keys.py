@@ -1,8 +1,8 @@
 """`partage keys`: how the keys of an input spread over partitions. The table of contents.
 
-Two jobs. The first reads, hashes and counts where the data is (`key_counts`), and returns
-what is small: records by partition, count and hour. Its distinct keys go through one
-shuffle; the second job sums them and finds the hottest, the moved, and the smallest count.
+One job of two stages. In the first the workers read and count keys where the data is
+(`key_counts`). Distinct keys then meet by buckets, packed by the megabyte (`key_rows`); in the
+second stage each is placed once: loads, what changes move, the hottest (`key_tally`).
 """
 
 from __future__ import annotations
@@ -19,19 +19,10 @@ from partage.errors import InvalidConfigError
 from partage.keys.skew import Load, Moves, load_of
 from partage.pipeline.failures import jvm_watched
 from partage.pipeline.key_bytes import SERIALIZERS
-from partage.pipeline.key_counts import COUNTS_DDL, Kind, Spec
+from partage.pipeline.key_counts import Spec
+from partage.pipeline.key_rows import ROWS_DDL, Kind
 from partage.pipeline.key_sources import KeySource, open_source
-from partage.pipeline.key_workers import (
-    LOADS_DDL,
-    MERGED_DDL,
-    TOLD_DDL,
-    Told,
-    count_batches,
-    loads_in,
-    merge,
-    read_and_count,
-    told_of,
-)
+from partage.pipeline.key_workers import LOADS_DDL, count_batches, loads_in, met, read_and_count
 from partage.pipeline.progress import Progress, Stages
 from partage.pipeline.told_by_workers import told_by_workers
 
@@ -44,8 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["HotKey", "KeysFound", "analyse_keys"]
 
 MOST_PARTITIONS = 2**31 - 1
-#: Tasks that read: each more of them sends its distinct keys through the JVM once more.
-_TASKS_PER_CORE = 1
+#: Fewer records than this are read by one task a million: a worker's start costs more.
+_ROWS_A_TASK = 1_000_000
 #: Partition counts tried in one pass over the distinct keys when the smallest is looked for.
 _TRIED_AT_ONCE = 64
 #: The largest partition count that is tried for a limit on the hottest partition.
@@ -159,6 +150,11 @@ class _Limits:
     share: float | None
     rate: float | None
 
+    @property
+    def any(self) -> bool:
+        """Whether there is a limit."""
+        return self.share is not None or self.rate is not None
+
     def share_of(self, found: KeysFound) -> float | None:
         """Both as a share: a rate by the records of the busiest hour, as if keys were the same."""
         if self.rate is None or not found.hours:
@@ -205,109 +201,98 @@ def _analysed(
     stages: Stages,
 ) -> KeysFound:
     found = KeysFound()
-    counted = _counted(spark, source, spec).persist()
+    tasks = _tasks(spark, source)
+    spec = replace(spec, columns=source.columns, buckets=tasks, rows=(source.rows or 0) // tasks)
+    keep = limits.any and not spec.approximate
+    rows = _counted(spark, source, spec, tasks).repartitionById(tasks, "bucket")
+    rows = rows.mapInArrow(partial(met, spec, top, keep=keep), ROWS_DDL)
+    if keep:
+        rows = rows.persist()
     try:
         with stages.stage("count", spark):
-            small = counted.where(f"kind <> {int(Kind.KEY)}").toArrow()
-        _fill(found, small, spec)
+            _fill(found, rows.where(f"kind <> {int(Kind.KEYS)}").toArrow(), spec, top)
         found.max_share = limits.share_of(found)
         with stages.stage("keys", spark):
-            _keys(found, _merged(spark, counted), spec, top)
+            if keep and found.max_share is not None:
+                _smallest(found, rows.where(f"kind = {int(Kind.KEYS)}"), spec)
     finally:
-        counted.unpersist()
+        if keep:
+            rows.unpersist()
     return found
 
 
-def _keys(found: KeysFound, merged: DataFrame, spec: Spec, top: int) -> None:
-    """The second job, and a few more over the same keys where a limit was asked for."""
-    limited = found.max_share is not None and not spec.approximate
-    if limited:
-        merged = merged.persist()
-    try:
-        rows = merged.mapInArrow(partial(told_of, spec, top), TOLD_DDL).toArrow().to_pylist()
-        _fill_keys(found, rows, spec, top)
-        if limited:
-            _smallest(found, merged, spec)
-    finally:
-        if limited:
-            merged.unpersist()
+def _tasks(spark: SparkSession, source: KeySource) -> int:
+    """As many as there are cores: each more of them sends its distinct keys once more."""
+    cores = max(1, spark.sparkContext.defaultParallelism)
+    if source.rows is None:
+        return cores
+    return max(1, min(cores, len(source.pieces), -(-source.rows // _ROWS_A_TASK)))
 
 
-def _counted(spark: SparkSession, source: KeySource, spec: Spec) -> DataFrame:
+def _counted(spark: SparkSession, source: KeySource, spec: Spec, tasks: int) -> DataFrame:
     if source.pieces:
-        tasks = max(1, _TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
-        count = min(tasks, len(source.pieces))
-        work = partial(read_and_count, spec, source.pieces, count)
-        return spark.range(0, count, 1, count).mapInArrow(work, COUNTS_DDL)
-    frame = source.frame(spark)
-    return frame.mapInArrow(partial(count_batches, Spec(source.columns, *_rest(spec))), COUNTS_DDL)
+        work = partial(read_and_count, spec, source.pieces, tasks)
+        return spark.range(0, tasks, 1, tasks).mapInArrow(work, ROWS_DDL)
+    return source.frame(spark).mapInArrow(partial(count_batches, spec), ROWS_DDL)
 
 
-def _rest(spec: Spec) -> tuple[Any, ...]:
-    return spec.partitioner, spec.counts, spec.serializer, spec.approximate
-
-
-def _fill(found: KeysFound, small: pa.Table, spec: Spec) -> None:
-    """What the first job returned, summed over its tasks."""
-    keys = ["kind", "n", "hour", "partition"]
-    sums = small.group_by(keys).aggregate([("records", "sum"), ("bytes", "sum")])
+def _fill(found: KeysFound, told: pa.Table, spec: Spec, top: int) -> None:
+    """What the job returned, summed over its tasks."""
+    hot = told.filter(np.asarray(told["kind"]) == int(Kind.HOT))
+    small = told.drop_columns("keys").group_by(["kind", "n", "hour", "partition"])
+    sums = small.aggregate([("records", "sum"), ("bytes", "sum")])
     columns = {name: sums[name].fill_null(-1).to_numpy() for name in sums.column_names}
-    kind, n = columns["kind"], columns["n"]
-    records, size = columns["records_sum"], columns["bytes_sum"]
-    found.nulls = int(records[kind == Kind.NULLS].sum())
-    found.low_by = int(records[kind == Kind.DROPPED].sum())
+    kind = columns["kind"]
+
+    def rows_of(wanted: Kind, n: int | None = None) -> dict[str, Any]:
+        mine = kind == int(wanted)
+        mine = mine if n is None else mine & (columns["n"] == n)
+        return {name: column[mine] for name, column in columns.items()}
+
+    found.nulls = int(rows_of(Kind.NULLS)["records_sum"].sum())
+    found.low_by = int(rows_of(Kind.DROPPED)["records_sum"].sum())
     for count in spec.counts:
-        mine = (kind == Kind.PARTITION) & (n == count)
-        rows = {"hour": columns["hour"], "partition": columns["partition"]}
-        rows |= {"records": records, "bytes": size}
-        _fill_count(found, count, {name: column[mine] for name, column in rows.items()})
-    found.records = found.nulls + next(iter(found.loads.values())).records
-    moved = {(int(a), int(b)): int(r) for a, b, r in zip(
-        n[kind == Kind.MOVED], columns["partition"][kind == Kind.MOVED],
-        records[kind == Kind.MOVED], strict=True)}  # fmt: skip
-    keyed = found.records - found.nulls
-    found.moves = [Moves(a, b, -1, -1, keyed, moved.get((a, b), 0)) for a, b in spec.changes]
+        _fill_count(found, count, rows_of(Kind.PARTITION, count))
+        _fill_hours(found, count, rows_of(Kind.HOUR, count))
+    keyed = next(iter(found.loads.values())).records
+    found.records = found.nulls + keyed
+    if not spec.approximate:
+        found.distinct = int(rows_of(Kind.DISTINCT)["records_sum"].sum())
+    moved = rows_of(Kind.MOVED)
+    pairs = zip(moved["n"].tolist(), moved["partition"].tolist(), strict=True)
+    at = {pair: i for i, pair in enumerate(pairs)}
+    for pair in spec.changes:
+        records, keys = (int(moved[c][at[pair]]) if pair in at else 0
+                         for c in ("records_sum", "bytes_sum"))  # fmt: skip
+        known = (-1, -1) if found.distinct is None else (found.distinct, keys)
+        found.moves.append(Moves(*pair, *known, keyed, records))
+    _fill_hottest(found, hot.to_pylist(), top)
+
+
+def _fill_hottest(found: KeysFound, rows: list[dict[str, Any]], top: int) -> None:
+    keyed = max(1, found.records - found.nulls)
+    hot = sorted((-r["records"], r["keys"], r["bytes"]) for r in rows)
+    found.hottest = [HotKey(key, -less, size, -less / keyed) for less, key, size in hot[:top]]
+    found.floor = found.hottest[0].share if found.hottest else 0.0
 
 
 def _fill_count(found: KeysFound, count: int, rows: dict[str, Any]) -> None:
-    hour, partition, records, size = (rows[c] for c in ("hour", "partition", "records", "bytes"))
-    numbers, at = np.unique(partition, return_inverse=True)
-    by_partition = np.bincount(at, records, len(numbers)).astype(np.int64)
-    weighed = np.bincount(at, size, len(numbers)).astype(np.int64)
-    found.loads[count] = load_of(numbers, by_partition, count)
-    found.bytes[count] = (int(weighed.max(initial=0)), float(weighed.sum()) / count)
+    """Buckets of keys are summed already: each partition has one row."""
+    order = np.argsort(rows["partition"])
+    numbers, records, size = (rows[c][order] for c in ("partition", "records_sum", "bytes_sum"))
+    found.loads[count] = load_of(numbers, records, count)
+    found.bytes[count] = (int(size.max(initial=0)), float(size.sum()) / count)
+    found.by_partition[count] = (numbers, records, size)
+
+
+def _fill_hours(found: KeysFound, count: int, rows: dict[str, Any]) -> None:
+    hour, partition, records = (rows[c] for c in ("hour", "partition", "records_sum"))
     order = np.lexsort((partition, hour))
-    order = order[hour[order] >= 0]
     firsts = np.flatnonzero(np.diff(hour[order], prepend=-1))
     for mine in np.split(order, firsts[1:]) if len(order) else []:
         worst = mine[np.argmax(records[mine])]
         cell = (int(hour[mine[0]]), int(partition[worst]), int(records[worst]))
         found.hours.append((count, *cell, int(records[mine].sum())))
-    found.by_partition[count] = (numbers, by_partition, weighed)
-
-
-def _merged(spark: SparkSession, counted: DataFrame) -> DataFrame:
-    """One row a distinct key, each key's counts come together in one task."""
-    keys = counted.where(f"kind = {int(Kind.KEY)}").select("key", "records", "bytes")
-    tasks = max(2, 2 * spark.sparkContext.defaultParallelism)
-    return keys.repartition(tasks, "key").mapInArrow(merge, MERGED_DDL)
-
-
-def _fill_keys(found: KeysFound, rows: list[dict[str, Any]], spec: Spec, top: int) -> None:
-    keyed = max(1, found.records - found.nulls)
-    hot = sorted((-r["records"], r["key"], r["bytes"]) for r in rows if r["what"] == Told.HOT)
-    found.hottest = [HotKey(key, -less, size, -less / keyed) for less, key, size in hot[:top]]
-    found.floor = found.hottest[0].share if found.hottest else 0.0
-    if spec.approximate:
-        return
-    found.distinct = sum(r["records"] for r in rows if r["what"] == Told.KEYS)
-    moved = dict.fromkeys(spec.changes, 0)
-    for r in rows:
-        if r["what"] == Told.MOVED:
-            moved[r["a"], r["b"]] += r["records"]
-    found.moves = [
-        replace(m, keys=found.distinct, moved_keys=moved[m.before, m.after]) for m in found.moves
-    ]
 
 
 def _smallest(found: KeysFound, merged: DataFrame, spec: Spec) -> None:

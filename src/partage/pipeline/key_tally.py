@@ -1,0 +1,87 @@
+"""Distinct keys with their records become loads: by partition count, and what changes move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import lcm
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.keys.skew import Moves, moves_of
+from partage.pipeline.key_rows import Kind, row_batch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Tally", "placed_at"]
+
+_Longs = NDArray[np.int64]
+#: Partition counts up to here are counted in an array, larger ones by sorting.
+_DENSE = 1 << 20
+_MOST = (1 << 31) - 1
+
+
+def placed_at(keys: pa.Array, counts: Sequence[int], partitioner: str) -> dict[int, Any]:
+    """Partition count -> int32[k], where each key goes; null keys anywhere.
+
+    Every client folds a hash by a remainder, so that a partition of a multiple of n tells the
+    one of n: where the counts have a small multiple in common, keys are hashed once.
+    """
+    from partage.keys import partition_for
+
+    def at(partitions: int) -> NDArray[np.uint32]:
+        found = partition_for(keys, partitions=partitions, partitioner=partitioner)
+        where: NDArray[np.uint32] = found.fill_null(0).to_numpy(zero_copy_only=False)
+        return where.view(np.uint32)
+
+    common = lcm(*counts)
+    if common > _MOST:
+        return {n: at(n).view(np.int32) for n in counts}
+    whole = at(common)
+    # By a scalar a division is done for many at once, a remainder is not.
+    return {n: (whole - whole // np.uint32(n) * np.uint32(n)).view(np.int32) for n in counts}
+
+
+class Tally:
+    """Loads at each of some partition counts, and what the changes between them move."""
+
+    def __init__(
+        self, counts: Sequence[int], changes: list[tuple[int, int]], partitioner: str
+    ) -> None:
+        self.counts, self.changes, self.partitioner = counts, changes, partitioner
+        self._dense: dict[int, _Longs] = {}
+        self._sparse: list[tuple[int, _Longs, _Longs, _Longs]] = []
+        self._moves: dict[tuple[int, int], Moves] = {}
+
+    def add(self, keys: pa.Array, records: _Longs, size: _Longs) -> None:
+        """Keys, no two of them the same, with their records and the bytes of these."""
+        placed = placed_at(keys, self.counts, self.partitioner)
+        for n, where in placed.items():
+            self._add(n, where, (records, size))
+        for move in moves_of(placed, records, self.changes):
+            at = (move.before, move.after)
+            self._moves[at] = self._moves[at] + move if at in self._moves else move
+
+    def _add(self, n: int, where: NDArray[np.int32], weights: tuple[_Longs, _Longs]) -> None:
+        if n > _DENSE:
+            used, codes = np.unique(where, return_inverse=True)
+            records, size = (np.bincount(codes, w, len(used)).astype(np.int64) for w in weights)
+            self._sparse.append((n, used.astype(np.int64), records, size))
+            return
+        found = np.stack([np.bincount(where, w, n).astype(np.int64) for w in weights])
+        self._dense[n] = self._dense[n] + found if n in self._dense else found
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """As rows."""
+        for n, (records, size) in self._dense.items():
+            used = np.flatnonzero(records)
+            yield row_batch(Kind.PARTITION, records[used], size[used], n=n, partition=used)
+        for n, used, records, size in self._sparse:
+            yield row_batch(Kind.PARTITION, records, size, n=n, partition=used)
+        for (before, after), move in self._moves.items():
+            yield row_batch(
+                Kind.MOVED, [move.moved_records], [move.moved_keys], n=before,
+                partition=np.array([after]),
+            )  # fmt: skip

@@ -1,0 +1,88 @@
+"""The table of distinct keys: a Counter, whatever the keys, in both forms of its kernels."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from partage.kernels import form
+from partage.keys.distinct import Distinct
+
+FORMS = pytest.mark.parametrize("chosen", ["compiled", "interpreted"])
+
+
+def _column(keys: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
+    starts = np.concatenate([[0], np.cumsum([len(key) for key in keys])]).astype(np.int64)
+    return np.frombuffer(b"".join(keys), np.uint8), starts
+
+
+def _counted(table: Distinct) -> dict[bytes, tuple[int, int]]:
+    found = table.counted()
+    keys = [found.data[a:b].tobytes() for a, b in pairwise(found.starts.tolist())]
+    assert len(set(keys)) == len(keys) == len(table)
+    return dict(zip(keys, zip(found.records.tolist(), found.bytes.tolist(), strict=True),
+                    strict=True))  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def keys() -> list[bytes]:
+    """9,000 keys of 0 to 31 bytes over 2,000 distinct ones, many alike but for one byte or zeros."""
+    rng = random.Random(3)
+    lengths = (0, 1, 3, 7, 8, 9, 15, 16, 17, 24, 31)
+    some = [rng.randbytes(rng.choice(lengths)) for _ in range(1_000)]
+    some += [bytes(n) for n in range(20)] + [key + b"\0" for key in some[:500]]
+    some += [key[:-1] + bytes([key[-1] ^ 128]) for key in some if key]
+    return [rng.choice(some) for _ in range(9_000)]
+
+
+@FORMS
+def test_it_counts_what_a_counter_counts(keys: list[bytes], chosen) -> None:
+    """Records and bytes of each distinct key, over several batches and while the table grows."""
+    with form(chosen):
+        table = Distinct()
+        for first in range(0, len(keys), 3_500):
+            table.count(*_column(keys[first : first + 3_500]))
+        counts = Counter(keys)
+        assert _counted(table) == {key: (n, n * len(key)) for key, n in counts.items()}
+        table.clear()
+        assert len(table) == 0
+        table.count(*_column([b"12345678"]))
+        assert _counted(table) == {b"12345678": (1, 8)}
+
+
+@FORMS
+def test_nulls_times_and_sizes(chosen) -> None:
+    """Null keys are not counted; a key may come with its records and their bytes."""
+    with form(chosen):
+        table = Distinct()
+        null = np.array([False, True, False])
+        times, sizes = np.array([5, 7, 2]), np.array([50, 70, 9])
+        table.count(*_column([b"a", b"a", b"bc"]), null=null, times=times, sizes=sizes)
+        assert _counted(table) == {b"a": (5, 50), b"bc": (2, 9)}
+
+
+def test_both_forms_hash_alike(keys: list[bytes]) -> None:
+    """Workers that compile and workers that do not put a key into the same bucket."""
+    hashes = []
+    for chosen in ("compiled", "interpreted"):
+        with form(chosen):
+            table = Distinct()
+            table.count(*_column(keys))
+            hashes.append(table.heads()[1][1].tolist())
+    assert hashes[0] == hashes[1]
+    assert len(set(hashes[0])) == len(hashes[0])
+
+
+def test_a_key_of_megabytes_among_small_ones() -> None:
+    """A long key takes the room that it needs, and no other loses a byte."""
+    long = [bytes([i]) * (2_000_000 + i) for i in range(3)]
+    with form("compiled"):
+        table = Distinct()
+        table.count(*_column([b"a", *long, b"b", long[1], b"a"]))
+        counted = _counted(table)
+    assert counted == {b"a": (2, 2), b"b": (1, 1), long[0]: (1, 2_000_000),
+                       long[1]: (2, 4_000_002), long[2]: (1, 2_000_002)}  # fmt: skip
