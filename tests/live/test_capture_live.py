@@ -32,6 +32,14 @@ def captured(bootstrap, out):
     return out
 
 
+def topic(broker, name, partitions):
+    """A topic, by the client that is here anyway: no JVM has to start."""
+    from kafka.admin import NewTopic
+
+    with ClusterConnection(broker.bootstrap, {}) as connection:
+        connection.admin.create_topics([NewTopic(name, partitions, 1)])
+
+
 def rows(folder, table):
     return pq.read_table(folder / f"{table}.parquet").to_pylist()
 
@@ -58,8 +66,8 @@ def transactional(broker):
     from kafka import KafkaProducer
     from kafka.structs import OffsetAndMetadata, TopicPartition
 
-    broker.create_topic("captured-in", partitions=3)
-    broker.create_topic("captured-out", partitions=1)
+    topic(broker, "captured-in", 3)
+    topic(broker, "captured-out", 1)
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id="captured-tx")
     producer.init_transactions()
     for offset, commits in ((5, True), (99, False), (7, True), (1_000, False)):
@@ -114,7 +122,7 @@ def test_following_and_killed_it_loses_nothing(broker, tmp_path):
     from kafka import KafkaConsumer
     from kafka.structs import OffsetAndMetadata, TopicPartition
 
-    broker.create_topic("followed", partitions=2)
+    topic(broker, "followed", 2)
     done = threading.Event()
 
     def commits():
@@ -243,7 +251,7 @@ def test_an_account_that_may_only_read(guarded_broker, tmp_path):
     from kafka import KafkaConsumer
     from kafka.structs import OffsetAndMetadata, TopicPartition
 
-    guarded_broker.create_topic("guarded", partitions=1)
+    topic(guarded_broker, "guarded", 1)
     consumer = KafkaConsumer(bootstrap_servers=guarded_broker.bootstrap, group_id="guarded")
     consumer.assign([TopicPartition("guarded", 0)])
     consumer.commit({TopicPartition("guarded", 0): OffsetAndMetadata(3, "", -1)})

@@ -1,7 +1,8 @@
 """Batches unpacked: the CRC, and the four compressions, by well-kept libraries.
 
-gzip, lz4 (frames) and zstd are read as streams, so that a few bytes that claim to be a terabyte
-take no memory; gzip by Python's own zlib, since Arrow's does not end on some damaged bytes. Snappy comes in two forms: a plain block, as librdkafka and the brokers write it,
+gzip, lz4 (frames) and zstd are read piece by piece: a few bytes that claim to be a terabyte take
+no memory. gzip is read by Python's own zlib, since Arrow's does not end on some damaged bytes.
+Snappy comes in two forms: a plain block, as librdkafka and the brokers write it,
 and Java's stream of blocks behind a header (xerial).
 """
 
