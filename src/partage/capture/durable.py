@@ -27,7 +27,11 @@ def published(path: Path, write: Callable[[Path], None]) -> None:
 def put_json(path: Path, value: Mapping[str, Any]) -> None:
     """A small file of JSON, replaced as a whole."""
     text = json.dumps(value, indent=1, sort_keys=True) + "\n"
-    published(path, lambda aside: aside.write_text(text, "utf-8") and None)
+
+    def write(aside: Path) -> None:
+        aside.write_text(text, "utf-8")
+
+    published(path, write)
 
 
 def appended(path: Path, line: str) -> None:

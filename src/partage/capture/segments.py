@@ -37,6 +37,7 @@ def batches_in(
         size = path.stat().st_size
         position = 0
         while position < size:
+            data = b""
             try:
                 data = _bytes_of_batch(file, position, size)
                 batch = batch_at(data, crc32c=crc32c)

@@ -12,6 +12,7 @@ from partage.pipeline.schemas import TABLES
 from partage.statuses import FROM_OWN, READINGS, RECORDED
 
 if TYPE_CHECKING:
+    from partage.pipeline.capture import Capture
     from partage.pipeline.jobs import Done
     from partage.pipeline.lives_totals import LivesTotals
     from partage.pipeline.tally import Tally
@@ -63,7 +64,7 @@ def account(records: int | None, tally: Tally, written: Sequence[Receipt]) -> di
 
 def coverage(done: Done, groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """How much of the history the log still has."""
-    tally, batches = done.tally, done.capture.batches
+    tally = done.tally
     before = sum(g["missing_before"] for g in groups)
     within = sum(g["missing_within"] for g in groups)
     rebalances = sum(g["rebalances"] for g in groups)
@@ -80,11 +81,20 @@ def coverage(done: Done, groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "missing_before": before,
         "missing_within": within,
         "share": rebalances / known if known else None,  # of nothing there is no share
-        "transactions": "known" if batches is not None else "unknown: no batches.parquet",
+        "transactions": _transactions(done.capture),
         "cluster": INFERRED if done.inferred else "recorded",
         "cluster_states": len(done.states),
         "log_partitions": _log_partitions(tally),
     }
+
+
+def _transactions(capture: Capture) -> str:
+    """Whether it is known what became of transactional commits, and when."""
+    if capture.batches is not None:
+        return "known"
+    if str(capture.folder).startswith("kafka://"):
+        return "unknown: read_committed, and no markers"
+    return "unknown: no batches.parquet"
 
 
 #: Where there is no cluster.jsonl: what the report is to say of it.

@@ -82,7 +82,13 @@ def notes(run: Run) -> list[str]:
             f"{words.plural(missing, 'rebalance')} happened that the log no longer has: "
             "all sums are of what is left."
         )
-    if str(cover.get("transactions", "")).startswith("unknown"):
+    transactions = str(cover.get("transactions", ""))
+    if transactions.startswith("unknown: read_committed"):
+        found.append(
+            "Records were read by Spark's Kafka source, which has no transaction markers: aborted "
+            "commits are left out, and the times of those within transactions are approximate."
+        )
+    elif transactions.startswith("unknown"):
         found.append(
             "There is no batches.parquet: which commits were aborted, and when those of a "
             "transaction took effect, is not known. Their times are approximate."

@@ -1,0 +1,87 @@
+"""`partage replay kafka://...` by Spark's own Kafka source, against a real broker."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from partage.errors import InvalidCaptureError
+from partage.pipeline.kafka_source import KafkaTable, open_kafka
+from partage.pipeline.tally import Tally
+
+JARS = (
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    "org.apache.kafka:kafka-clients:3.9.1",
+    "org.apache.commons:commons-pool2:2.12.1",
+)
+
+
+def test_an_address_is_checked_before_anything_starts():
+    """No port, no host, a topic behind it: said at once."""
+    for wrong in ("kafka://", "kafka://host", "kafka://host:1/topic"):
+        with pytest.raises(InvalidCaptureError, match="kafka://host:port"):
+            open_kafka(wrong)
+
+
+def test_secrets_are_not_in_the_repr():
+    """A table is in errors and logs; the client's properties are not."""
+    table = KafkaTable("kafka://h:1", "kafka", "h:1", {"sasl.jaas.config": "s3cret"})
+    assert "s3cret" not in repr(table)
+
+
+def test_rows_beyond_the_ends_are_refused():
+    """What was read is compared with the offsets that were asked for."""
+    table = KafkaTable("kafka://h:1", "kafka", "h:1", {}, {0: 3}, {0: 9})
+    tally = Tally()
+    tally.ranges = {0: [[3, 8, 6]]}
+    table.expect_all(tally)
+    tally.ranges = {0: [[3, 9, 7]]}
+    with pytest.raises(InvalidCaptureError, match="outside"):
+        table.expect_all(tally)
+
+
+def test_a_partition_that_came_back_empty_is_refused(monkeypatch):
+    """Spark leaves internal topics out without an error: an empty answer is looked at again."""
+    table = KafkaTable("kafka://h:1", "kafka", "h:1", {}, {0: 0, 1: 0}, {0: 9, 1: 0})
+    monkeypatch.setattr(KafkaTable, "_has_records", lambda _table, partition: partition == 0)
+    with pytest.raises(InvalidCaptureError, match="partition 0 came back empty"):
+        table.expect_all(Tally())
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+@pytest.mark.jvm
+def test_spark_reads_the_group_log_of_a_broker(broker, tmp_path):
+    """All records of the internal topic, aborted ones left out, and the run adds up."""
+    from kafka import KafkaConsumer
+    from kafka.structs import OffsetAndMetadata, TopicPartition
+
+    if shutil.which("mvn") is None:
+        pytest.skip("no Maven: the connector's jars cannot be had")
+    broker.create_topic("sparked", partitions=1)
+    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id="sparked")
+    consumer.assign([TopicPartition("sparked", 0)])
+    for at in range(20):
+        consumer.commit({TopicPartition("sparked", 0): OffsetAndMetadata(at, "", -1)})
+    consumer.close()
+    for jar in JARS:
+        subprocess.run(
+            ["mvn", "-q", "-B", "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy",
+             f"-Dartifact={jar}", f"-DoutputDirectory={tmp_path / 'jars'}"], check=True,
+        )  # fmt: skip
+    jars = ",".join(str(one) for one in (tmp_path / "jars").iterdir())
+    done = subprocess.run(
+        [sys.executable, "-m", "partage", "replay", f"kafka://{broker.bootstrap}", "--json",
+         "--out", str(tmp_path / "run"), "--conf", f"spark.jars={jars}", "-p", "eager/range"],
+        capture_output=True, text=True, check=False, env=dict(os.environ),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["accounting"]["offset_commits"] >= 20
+    assert summary["coverage"]["transactions"].startswith("unknown")
