@@ -276,3 +276,17 @@ def test_an_account_that_may_only_read(guarded_broker, tmp_path):
     assert done.returncode == 0, done.stderr
     assert READER not in done.stdout + done.stderr + (tmp_path / "out" / "capture.json").read_text()
     assert committed_by(tmp_path / "out", "guarded") == {("guarded", 0): 3}
+
+
+def test_an_old_broker_is_one_line(monkeypatch):
+    """A broker before 0.11 has no record batches: said so, by the version that is needed."""
+    from kafka.errors import IncompatibleBrokerVersion
+
+    from partage.capture import connection
+    from partage.errors import ClusterUnreachableError
+
+    made = connection.ClusterConnection.__new__(connection.ClusterConnection)
+    made._bootstrap, made._settings = "h:9092", {}
+    made.admin = type("Admin", (), {"close": staticmethod(lambda: None)})
+    with pytest.raises(ClusterUnreachableError, match=r"too old: Partage needs 0\.11"), made:
+        raise IncompatibleBrokerVersion("Fetch v4")

@@ -43,7 +43,8 @@ class Fetched(NamedTuple):
 
 
 class ClusterConnection:
-    """An open connection to a cluster; closes at the end of a ``with`` block.
+    """An open connection to a cluster; closes at the end of a ``with`` block, which turns an
+    error of kafka-python into a `ClusterUnreachableError`.
 
     Args:
         bootstrap: ``host:port,...``.
@@ -62,6 +63,7 @@ class ClusterConnection:
             from kafka.net.compat import KafkaNetClient
         except ImportError:
             raise MissingExtraError("kafka-python", extra="capture") from None
+        self._bootstrap, self._settings = bootstrap, settings
         heard = _listen()
         opened: list[Any] = []
 
@@ -94,6 +96,11 @@ class ClusterConnection:
         at: TracebackType | None,
     ) -> None:
         self.admin.close()
+        from kafka.errors import KafkaError
+
+        # What nobody below could do anything about, in our words: one line for a person.
+        if isinstance(error, KafkaError):
+            raise unreachable(self._bootstrap, self._settings, error, "") from None
 
     def ask(self, request: Any, node: int | None = None) -> Any:
         """One request's response, of one broker or of any."""

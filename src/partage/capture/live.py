@@ -173,6 +173,8 @@ class LiveCapture:
         for one in found:
             self._take(one)
         for node, e in failures.items():
+            if "Incompatible" in type(e).__name__:
+                raise e  # a broker before 0.11: waiting does not make it younger
             self._say(f"broker {node} does not answer: {reason(e)}")
         if failures or not found:
             self._stop.wait(0.2)
