@@ -14,6 +14,7 @@ pytestmark = pytest.mark.jvm
 
 TOPICS = {"mixed-a": 6, "mixed-b": 4}
 NEWEST = (KAFKA_PYTHON[-1], AIOKAFKA[-1])
+OLDER = (*KAFKA_PYTHON[:-1], AIOKAFKA[0])
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +75,29 @@ def test_stickiness_and_its_bytes_cross_languages(topics, hosts) -> None:
         one.close()
 
 
-@pytest.mark.parametrize("old", ["own:range", "own:roundrobin"])
-@pytest.mark.parametrize("client", NEWEST)
+@pytest.mark.parametrize("leader", OLDER)
+def test_every_version_sits_and_leads_in_one_sticky_group(topics, hosts, leader: str) -> None:
+    """kafka-python 2.0.2 and 2.3.3 and aiokafka 0.10.0 on Kafka 4.3.1, each of them leading once."""
+    group = f"versions-{leader}"
+    first = _start(hosts(leader), topics, group, "sticky")
+    settle([first], every(TOPICS))
+    mine = [first, *(_start(hosts(c), topics, group, "sticky") for c in OLDER if c != leader)]
+    settle(mine, every(TOPICS))
+    leaders = _as_java_would(topics, group)
+    assert leaders[max(leaders)] == first.member
+    for one in mine:
+        one.close()
+
+
+@pytest.mark.parametrize(
+    ("client", "old"),
+    [
+        (NEWEST[0], "own:range"),
+        pytest.param(NEWEST[0], "own:roundrobin", marks=pytest.mark.soak),
+        pytest.param(NEWEST[1], "own:range", marks=pytest.mark.soak),
+        pytest.param(NEWEST[1], "own:roundrobin", marks=pytest.mark.soak),
+    ],
+)
 def test_rolling_upgrade_without_a_stop(topics, hosts, client: str, old: str) -> None:
     """Old and ours listed, old first: members change one by one, and all partitions stay owned."""
     group = f"upgrade-{client}-{old.split(':')[1]}"

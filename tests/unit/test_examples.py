@@ -11,6 +11,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 SAYS = {
     "flight_keys.py": "key UA alone is 17.4%: no count goes below that",
     "hot_consumer.py": "proven: no plan has a smaller spread than",
+    "learnt_weights.py": "moved by twenty rebalances with loads that waver by a tenth: 0",
     "own_strategy.py": "breaches: []",
     "rolling_change.py": "c3 restarts with ['sticky']: the group speaks sticky",
     "streams_standby.py": "1 standbys: the worst task is away for 51 s",
