@@ -202,7 +202,7 @@ def test_a_life_in_rounds_is_carried_by_user_data(name) -> None:
         now = second.owner[topic, p]
         if member != "b":
             assert now == member
-        else:
+        elif name != "faust":  # Faust's own passes over a standby that has its fill
             assert p in heirs[now].standbys[topic]
     sent = read_faust_subscription(second.group[0].user_data)
     assert sent.actives == first.plan.told["a"].actives
