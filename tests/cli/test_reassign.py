@@ -1,0 +1,145 @@
+"""`partage place` and `partage reassign`: tables, JSON, files, the page, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from partage.cli.app import app
+
+SAMPLE = Path(__file__).parents[2] / "src" / "partage" / "sample"
+
+
+def run(*words, code=0):
+    """What a command prints on stdout, or on stderr when it fails."""
+    done = CliRunner().invoke(app, [*map(str, words)])
+    assert done.exit_code == code, done.output
+    return done.stdout if code == 0 else done.stderr
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Four brokers on two racks, the first of which holds too much."""
+    partitions = [
+        {"p": i, "leader": 1, "replicas": [1, 2 + 2 * (i % 2)], "size": 1000 + i, "load": 5}
+        for i in range(12)
+    ]
+    given = {
+        "brokers": [{"id": i, "rack": "ab"[i % 2]} for i in (1, 2, 3, 4)],
+        "topics": {"<b>t</b>": {"partitions": partitions}},
+    }
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps(given), "utf-8")
+    return path
+
+
+def test_a_plan_with_its_files(file, tmp_path) -> None:
+    """Tables with bounds on stdout; batches, their way back, an election and a page in files."""
+    out, page = tmp_path / "plan", tmp_path / "page.html"
+    told = run("reassign", "rebalance", file, "--out", out, "--page", page, "-k", 3,
+               "--throttle", 1000)  # fmt: skip
+    assert "no plan below" in told
+    assert "at 1.0 kB/s a broker: at least" in told
+    plan = json.loads((out / "plan.json").read_text())
+    assert plan["figures"]["replicas"] == plan["figures"]["leaders"] == 0
+    assert plan["bytes_moved"] == plan["figures"]["moved"] == sum(m["bytes"] for m in plan["moves"])
+    assert [b["after"]["replicas"] for b in plan["brokers"]] == [6, 6, 6, 6]
+    batches = sorted(out.glob("batch-*.json"))
+    assert len(batches) == len(plan["batches"]) >= 2
+    backs = [json.loads(one.read_text()) for one in sorted(out.glob("rollback-*.json"))]
+    for there, back in zip(batches, backs, strict=True):
+        made = json.loads(there.read_text())
+        assert list(made) == ["version", "partitions"]
+        keys = [(r["topic"], r["partition"]) for r in made["partitions"]]
+        assert keys == [(r["topic"], r["partition"]) for r in back["partitions"]]
+    html = page.read_text("utf-8")
+    assert "<b>t</b>" not in html
+    assert "http://" not in html
+    assert "&lt;b&gt;t" in html
+    assert "is not empty" in run("reassign", "rebalance", file, "--out", out, code=1)
+
+
+@pytest.mark.parametrize(
+    ("words", "check"),
+    [
+        (["drain-broker", "-b", 4], lambda p: p["brokers"][3]["after"]["replicas"] == 0),
+        (["add-broker", "-b", 3], lambda p: {m["to"] for m in p["moves"]} == {3}),
+        (["replace-broker", "-b", 1, "--by", 3], lambda p: p["replicas_moved"] == 12),
+        (["change-rf", "-r", 3], lambda p: p["replicas_moved"] == 12),
+        (["fix-racks"], lambda p: p["replicas_moved"] == 0),
+        (["elect-leaders"], lambda p: p["replicas_moved"] == 0 and p["partitions_changed"] > 0),
+    ],
+)
+def test_every_command(file, words, check) -> None:
+    """Each does its own thing; its JSON has figures, bounds, brokers, moves."""
+    plan = json.loads(run("reassign", words[0], file, *words[1:], "--json"))
+    assert check(plan)
+    assert all(plan["figures"][name] >= bound for name, bound in plan["bounds"].items())
+
+
+def test_a_capture_and_kafkas_sizes(tmp_path) -> None:
+    """A capture's folder is read at its last line; sizes come from what kafka-log-dirs prints."""
+    told = run("reassign", "rebalance", SAMPLE)
+    assert "replicas copied" in told
+    partitions = [{"partition": "t-0", "size": 70, "offsetLag": 0, "isFuture": False}]
+    folder = {"logDir": "/d", "error": None, "partitions": partitions}
+    dirs = tmp_path / "dirs.txt"
+    printed = {"version": 1, "brokers": [{"broker": 1, "logDirs": [folder]}]}
+    dirs.write_text("Received log directory information\n" + json.dumps(printed) + "\n")
+    small = tmp_path / "small.json"
+    small.write_text(json.dumps({
+        "brokers": [{"id": 1}, {"id": 2}],
+        "topics": {"t": {"partitions": [{"p": 0, "leader": 1, "replicas": [1]}]}},
+    }))  # fmt: skip
+    plan = json.loads(run("reassign", "drain-broker", small, "-b", 1, "--log-dirs", dirs, "--json"))
+    assert plan["bytes_moved"] == 70
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["drain-broker", "-b", 9, "-b", 9], "the broker is there twice"),
+        (["add-broker", "-b", 9], "no such broker; there are 1, 2, 3, 4, got 9"),
+        (["rebalance", "--pin", "x"], "pin: no such topic, got 'x'"),
+        (["change-rf", "-r", 5], r"no feasible plan (replication factor): 5 replicas need"),
+        (["change-rf", "-r", 2, "--topic", "x"], "topic: no such topic, got 'x'"),
+        (["rebalance", "--tolerance", "bytes=-1"], "tolerance.bytes: must be a fraction"),
+        (["rebalance", "--throttle", 0], "--throttle: must be at least 1"),
+        (["rebalance", "-k", 0], "max-moves: must be at least 1"),
+        (["replace-broker", "-b", 1, "--by", 1], "cannot take over from itself"),
+    ],
+)
+def test_what_is_refused(file, words, said) -> None:
+    """One line: what, which, and what would be right."""
+    assert said in run("reassign", words[0], file, *words[1:], code=1)
+
+
+def test_files_that_are_none(tmp_path) -> None:
+    """A missing file, no JSON, a key twice, a reassignment under way."""
+    assert "No such file" in run("reassign", "rebalance", tmp_path / "no.json", code=1)
+    bad = tmp_path / "bad.json"
+    for text, said in (
+        ("{", "is no JSON"),
+        ('{"a": 1, "a": 2}', "a key is there twice"),
+        ('{"brokers": [{"id": 1}], "topics": {"t": {"partitions": [{"p": 0, "replicas": [1],'
+         ' "adding": [2]}]}}}', "a reassignment of it is in progress"),
+    ):  # fmt: skip
+        bad.write_text(text)
+        assert said in run("reassign", "rebalance", bad, code=1)
+
+
+def test_placement() -> None:
+    """A line a partition, or the JSON that Kafka's tool takes; partitions added to a topic too."""
+    told = run("place", "0,1,2,3,4", "-p", 2, "-r", 3, "-s", "rack-aware", "--start-index", 0)
+    assert told.splitlines()[:2] == ["topic-0: 0, 1, 2", "topic-1: 1, 2, 3"]
+    made = json.loads(run("place", "1:a,2:b", "-p", 1, "-r", 2, "--topic", "t", "--json"))
+    assert sorted(made["partitions"][0]["replicas"]) == [1, 2]
+    more = json.loads(run("place", SAMPLE, "--topic", "LegacyERP", "--add", "-p", 2, "--json"))
+    assert [row["partition"] for row in more["partitions"]][0] > 0
+    assert "larger than available brokers: 2" in run(
+        "place", "1,2", "-r", 3, "-s", "rack-aware", code=1
+    )
+    assert "needs a cluster" in run("place", "1,2", "--add", code=1)
