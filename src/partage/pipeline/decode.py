@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["OUT_COLUMNS", "Kind", "decode_job"]
 
-
 _Row = dict[str, Any]
 
 #: Value version from which on offset commits carry the topic's id; zero stands for none.
@@ -99,7 +98,8 @@ def _task(
 ) -> Iterator[pa.RecordBatch]:
     """Runs in a worker: numbers of slices in, rows out."""
     mine = (slices[n] for batch in numbers for n in batch.column(0).to_pylist())
-    yield from _decoded_all((table for one in mine for table in read_slice(one, coded=True)), job)
+    tables = (table for one in mine for table in read_slice(one, coded=job.many))
+    yield from _decoded_all(tables, job)
 
 
 def _table_task(
