@@ -169,6 +169,21 @@ def test_client_modules_use_one_client_library_each() -> None:
             assert len(used) <= 1, f"{file} imports {used}"
 
 
+def test_the_core_of_the_plug_ins_is_pure() -> None:
+    """clients/shared goes from bytes to bytes: no client, no clock, no thread, no log."""
+    files = [one for one in sources() if one.parent == PACKAGE / "clients" / "shared"]
+    assert files
+    wrong = [
+        str(one)
+        for file in files
+        for one in imports_of(file)
+        if one.library in IMPURE_MODULES | LIBRARIES["clients"]
+    ]
+    for file in files:
+        wrong += _impure_names(file)
+    assert not wrong, "\n".join(wrong)
+
+
 @pytest.mark.parametrize("room", sorted(PURE & set(rooms())))
 def test_pure_rooms_have_no_clock_no_chance_no_files(room: str) -> None:
     """Same input, same plan, on any machine, at any hour, under any hash seed."""

@@ -78,7 +78,7 @@ class Plugged:
             AssignorFailedError: the strategy raised; the consumer joins again after a pause
                 that doubles each time, so that the group does not spin.
         """
-        looked = self.look() if self.look is not None else None
+        looked = self._looked(group)
         try:
             answer = self.consumer.assign(
                 members, view, group=group, generation=generation, looked=looked
@@ -94,6 +94,16 @@ class Plugged:
         for one in answer.warnings:
             log.warning("group %s generation %d, %s: %s", group, generation, self.name, one)
         return answer
+
+    def _looked(self, group: str) -> Mapping[Partition, float] | None:
+        """The leader's own look; one that fails costs its weights, not the rebalance."""
+        if self.look is None:
+            return None
+        try:
+            return dict(self.look())
+        except Exception as e:  # noqa: BLE001 - foreign code, inside a rebalance
+            log.warning("group %s: the look at loads failed (%s: %s)", group, type(e).__name__, e)
+            return None
 
     def measured(self) -> Mapping[Partition, float]:
         """Loads of this consumer's partitions, as far as they are known."""

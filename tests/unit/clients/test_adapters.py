@@ -257,3 +257,22 @@ def test_a_sampler_measures_what_was_read_and_what_was_not() -> None:
     assert lag.loads() == {("t", 0): 150.0}
     speed.see(({}, {}), now=30.0)
     assert speed.loads() == {}
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_leader_s_own_look_decides_weights_and_may_fail(fails: bool, caplog) -> None:
+    """Loads by (topic, partition) from a function of the user's; one that raises costs a warning."""
+
+    def look():
+        if fails:
+            raise OSError("no broker")
+        return {("t", 0): 10.0, ("t", 1): 1.0, ("t", 2): 1.0}
+
+    kind = kafka_python.assignor("optimal", weights=look)
+    rows = [(m, None, encode_subscription(["t"])) for m in ("x1", "x2")]
+    sent = KafkaPython(kind)._perform_assignment("x1", "optimal", rows)
+    heavy = [decode_assignment(d).partitions for d in sent.values()]
+    assert sorted(p for mine in heavy for _, p in mine) == [0, 1, 2]
+    assert ("the look at loads failed" in caplog.text) is fails
+    if not fails:
+        assert (("t", 0),) in heavy
