@@ -183,6 +183,28 @@ class ClusterConnection:
         ]  # fmt: skip
         return found, failures
 
+    def bounds(
+        self, topic: str, partitions: Sequence[int]
+    ) -> tuple[dict[int, int], dict[int, int]]:
+        """First offset and end (high watermark) of partitions.
+
+        Raises:
+            ClusterUnreachableError: they cannot be had.
+        """
+        from kafka.errors import KafkaError
+        from kafka.protocol.consumer import OffsetSpec
+        from kafka.structs import TopicPartition
+
+        found = []
+        for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST):
+            asked = {TopicPartition(topic, p): spec for p in partitions}
+            try:
+                told = self.admin.list_partition_offsets(asked)
+            except KafkaError as e:
+                raise unreachable(self._bootstrap, self._settings, e, "") from None
+            found.append({tp.partition: int(one.offset) for tp, one in told.items()})
+        return found[0], found[1]
+
     def quorum_leader(self) -> int | None:
         """The leader of the controllers' quorum; None where that may not be asked."""
         from kafka.errors import KafkaError
@@ -234,7 +256,8 @@ class _Listener(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         for one in record.args if isinstance(record.args, tuple) else ():
             # That time is up is what the caller hears anyway.
-            if isinstance(one, Exception) and "Timeout" not in type(one).__name__:
+            known = "SASL" in self.last.upper()  # a broker that refuses a login hangs up next
+            if isinstance(one, Exception) and "Timeout" not in type(one).__name__ and not known:
                 self.last = reason(one)
 
     def close(self) -> None:
@@ -299,4 +322,6 @@ def unreachable(
             return ClusterUnreachableError(bootstrap, why, hint)
     protocol = settings.get("security_protocol", "PLAINTEXT")
     hint = f"is it a broker, and is security.protocol={protocol} right for this port?"
+    if str(protocol).startswith("SASL"):
+        hint += " And user name and password in sasl.jaas.config, and sasl.mechanism?"
     return ClusterUnreachableError(bootstrap, why, hint)

@@ -238,14 +238,13 @@ class LiveCapture:
         """The log has been cut: at its beginning (records are gone) or at its end (a leader that
         was not in sync). Go on where it begins, or ends.
         """
-        from kafka.errors import KafkaError
-
         position = self._writer.position(partition)
         try:
-            first, end = self._bounds(partition)
-        except (KafkaError, KeyError) as e:
-            self._say(f"partition {partition}: its offsets cannot be had: {reason(e)}")
+            starts, ends = self._connection.bounds(OFFSETS_TOPIC, [partition])
+        except ClusterUnreachableError as e:
+            self._say(f"partition {partition}: its offsets cannot be had: {e.reason}")
             return
+        first, end = starts[partition], ends[partition]
         if position < first:
             why, to = f"offsets {position} to {first - 1} are gone", first
         elif position > end:
@@ -254,18 +253,6 @@ class LiveCapture:
             return  # it has grown meanwhile
         self._say(f"partition {partition}: {why}")
         self._writer.skip_to(partition, to, why)
-
-    def _bounds(self, partition: int) -> tuple[int, int]:
-        """First offset and end of a partition's log."""
-        from kafka.protocol.consumer import OffsetSpec
-        from kafka.structs import TopicPartition
-
-        where = TopicPartition(OFFSETS_TOPIC, partition)
-        found = []
-        for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST):
-            told = self._connection.admin.list_partition_offsets({where: spec})
-            found.append(int(told[where].offset))
-        return found[0], found[1]
 
     def _behind(self, ends: Mapping[int, int]) -> int:
         """Offsets still to read."""

@@ -5,6 +5,7 @@ Exact where polling is not: every change is there, with the time at which the co
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from partage.wire.metadata_log import MetadataRecord
@@ -31,6 +32,18 @@ class MetadataImage:
         self._topics: dict[str, str] = {}
         self._partitions: dict[str, dict[int, dict[str, Any]]] = {}
         self._held: list[MetadataRecord] | None = None
+        #: What is done with a record, by its type; the others change nothing of a state.
+        self._takes: dict[str, Callable[[dict[str, Any]], None]] = {
+            "RegisterBrokerRecord": self._register_broker,
+            "UnregisterBrokerRecord": self._unregister_broker,
+            "FenceBrokerRecord": self._fence_broker,
+            "UnfenceBrokerRecord": self._unfence_broker,
+            "BrokerRegistrationChangeRecord": self._broker_registration_change,
+            "TopicRecord": self._topic,
+            "RemoveTopicRecord": self._remove_topic,
+            "PartitionRecord": self._partition,
+            "PartitionChangeRecord": self._partition_change,
+        }
 
     @property
     def in_transaction(self) -> bool:
@@ -54,51 +67,51 @@ class MetadataImage:
         return False
 
     def _apply(self, record: MetadataRecord) -> bool:
-        take = getattr(self, f"_{record.type}", None) if record.type else None
+        take = self._takes.get(record.type)
         if take is None:
             return False
         take(record.value)
         return True
 
-    def _RegisterBrokerRecord(self, value: dict[str, Any]) -> None:  # noqa: N802 - Kafka's names
+    def _register_broker(self, value: dict[str, Any]) -> None:
         first = next(iter(value["endPoints"]), {"host": "", "port": -1})
         self._brokers[value["brokerId"]] = {
             "rack": value["rack"], "host": first["host"], "port": first["port"],
             "fenced": value["fenced"],
         }  # fmt: skip
 
-    def _UnregisterBrokerRecord(self, value: dict[str, Any]) -> None:  # noqa: N802
+    def _unregister_broker(self, value: dict[str, Any]) -> None:
         self._brokers.pop(value["brokerId"], None)
 
     def _fence(self, broker: int, *, fenced: bool) -> None:
         if broker in self._brokers:
             self._brokers[broker]["fenced"] = fenced
 
-    def _FenceBrokerRecord(self, value: dict[str, Any]) -> None:  # noqa: N802
+    def _fence_broker(self, value: dict[str, Any]) -> None:
         self._fence(value["id"], fenced=True)
 
-    def _UnfenceBrokerRecord(self, value: dict[str, Any]) -> None:  # noqa: N802
+    def _unfence_broker(self, value: dict[str, Any]) -> None:
         self._fence(value["id"], fenced=False)
 
-    def _BrokerRegistrationChangeRecord(self, value: dict[str, Any]) -> None:  # noqa: N802
+    def _broker_registration_change(self, value: dict[str, Any]) -> None:
         change = value.get("fenced", 0)
         if change:
             self._fence(value["brokerId"], fenced=change > 0)
 
-    def _TopicRecord(self, value: dict[str, Any]) -> None:  # noqa: N802
+    def _topic(self, value: dict[str, Any]) -> None:
         self._topics[value["topicId"]] = value["name"]
         self._partitions[value["topicId"]] = {}
 
-    def _RemoveTopicRecord(self, value: dict[str, Any]) -> None:  # noqa: N802
+    def _remove_topic(self, value: dict[str, Any]) -> None:
         self._topics.pop(value["topicId"], None)
         self._partitions.pop(value["topicId"], None)
 
-    def _PartitionRecord(self, value: dict[str, Any]) -> None:  # noqa: N802
+    def _partition(self, value: dict[str, Any]) -> None:
         self._partitions.setdefault(value["topicId"], {})[value["partitionId"]] = {
             "leader": value["leader"], "replicas": value["replicas"], "isr": value["isr"],
         }  # fmt: skip
 
-    def _PartitionChangeRecord(self, value: dict[str, Any]) -> None:  # noqa: N802
+    def _partition_change(self, value: dict[str, Any]) -> None:
         found = self._partitions.get(value["topicId"], {}).get(value["partitionId"])
         if found is None:
             return  # of a topic that this log does not begin with

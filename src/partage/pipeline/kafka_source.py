@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from partage.capture.connection import ClusterConnection, reason
+from partage.capture.connection import ClusterConnection
 from partage.capture.properties import Properties
 from partage.capture.security import connection_settings
 from partage.capture.states import state_of
@@ -140,10 +140,6 @@ def open_kafka(where: str, properties: Mapping[str, str] | None = None) -> Kafka
         NotAuthorizedError: the account may not read the topic.
         MissingExtraError: the extra ``capture`` is not installed.
     """
-    from kafka.errors import KafkaError
-    from kafka.protocol.consumer import OffsetSpec
-    from kafka.structs import TopicPartition
-
     bootstrap = where.removeprefix(PREFIX).strip("/")
     if not bootstrap or "/" in bootstrap or ":" not in bootstrap:
         raise InvalidCaptureError(f"{where}: must be kafka://host:port, with commas for more")
@@ -158,17 +154,7 @@ def open_kafka(where: str, properties: Mapping[str, str] | None = None) -> Kafka
         if topic.error_code:
             raise InvalidCaptureError(f"{where}: the cluster has no topic {TOPIC}")
         numbers = sorted(p.partition_index for p in topic.partitions)
-        try:
-            bounds = [
-                connection.admin.list_partition_offsets(
-                    {TopicPartition(TOPIC, p): spec for p in numbers}
-                )
-                for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST)
-            ]
-        except KafkaError as e:
-            what = f"{where}: the offsets of {TOPIC} cannot be had ({reason(e)})"
-            raise InvalidCaptureError(what) from None
-    starts, ends = ({tp.partition: int(o.offset) for tp, o in one.items()} for one in bounds)
+        starts, ends = connection.bounds(TOPIC, numbers)
     if all(ends[p] <= starts[p] for p in numbers):
         raise InvalidCaptureError(f"{where}: {TOPIC} is empty: no group has committed yet")
     return KafkaTable(where, "kafka", bootstrap, given, starts, ends, (state,))
