@@ -19,6 +19,7 @@ import os
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 OWN = {
     "own:range": ("range", "RangePartitionAssignor"),
@@ -76,7 +77,7 @@ def made(client, wanted):
 
             registry._ours.cache_clear()
             registry._OURS["broken"] = "member_strategies:Broken"
-            sys.modules["member_strategies"] = type("M", (), {"Broken": broken})()
+            sys.modules["member_strategies"] = SimpleNamespace(Broken=broken)
             out.append(ours.assignor("broken"))
         else:
             out.append(ours.assignor(name, **options))
