@@ -174,7 +174,7 @@ class _Call:
         """Partitions of a column, and where there is none."""
         count = len(keys)
         named = self._named(count)
-        sizes = self._sizes_of(count)
+        first = self.done
         self.done += count
         one = self.one
         if one.explicit == "only":
@@ -187,7 +187,8 @@ class _Call:
             open_ = (named < 0) if open_ is None and one.rule is None else open_
             open_ = None if open_ is None else open_ & (named < 0)
         if open_ is not None and self.state is not None:
-            chosen, self.state = one.choose(self.state, sizes[open_], self.partitions)
+            sizes = self._sizes_of(first, count)[open_]
+            chosen, self.state = one.choose(self.state, sizes, self.partitions)
             placed[open_] = chosen
             open_ = None
         return placed, open_
@@ -199,10 +200,10 @@ class _Call:
         left_over = self.one.rule.left_over(part)
         return self.one.rule.of_all(part, self.partitions), left_over
 
-    def _sizes_of(self, count: int) -> NDArray[np.int64]:
+    def _sizes_of(self, first: int, count: int) -> NDArray[np.int64]:
         if isinstance(self.sizes, int):
             return np.full(count, self.sizes, np.int64)
-        return self.sizes[self.done : self.done + count]
+        return self.sizes[first : first + count]
 
     def _named(self, count: int) -> Int32Array | None:
         if self.explicit is None:

@@ -3,8 +3,9 @@
 A column is bytes and where each key starts in them, as Arrow lays it out: no Python object a key.
 It is walked in chunks that stay in the processor's cache. In each chunk:
 
-* keys of one length, as ids and codes mostly are, are turned into lanes: the first word of
-  every key, then the second, and so on, so that one instruction works on many keys;
+* keys of one length, as ids and codes mostly are, go through lanes: one instruction works on
+  many keys at once, where need be after the first words of all, then the second ones and so on
+  were put side by side;
 * others go through a loop key by key, compiled;
 * where compiling does not pay (a small column, no numba), keys of one length at a time go
   through NumPy, and a handful of keys through plain Python.
@@ -63,7 +64,8 @@ class Hash:
         of_key: one key's hash, 0 <= h < 2**32.
         of_rows: uint32[n] of uint8[n, L], all keys of one length, by NumPy.
         lanes: the same by a kernel, into its second argument; None where `each` is faster.
-        lane_kernel: that kernel, to be asked whether it pays.
+        lane_kernel: of a length that kernel, to be asked whether it pays; None where keys of
+            this length are for `each`.
         each: kernel (data, starts, out): any lengths, one key after the other.
     """
 
@@ -71,7 +73,7 @@ class Hash:
     of_key: Callable[[bytes], int]
     of_rows: Callable[[UInt8Array], UInt32Array]
     lanes: Callable[[UInt8Array, UInt32Array], None] | None
-    lane_kernel: Kernel | None
+    lane_kernel: Callable[[int], Kernel | None] | None
     each: Each
 
     def __reduce__(self) -> str | tuple[object, ...]:
@@ -132,23 +134,25 @@ def _hash_chunk(
     length, left = divmod(end - begin, len(out))
     chunks = -(-count // len(out))
     work = (end - begin) * chunks // 4
+    lanes = hash_.lane_kernel(length) if hash_.lane_kernel is not None else None
     alike = (
-        hash_.lanes is not None
+        lanes is not None
         and not left
-        and 0 <= length <= LONGEST_IN_LANES
+        and length >= 0
         and begin >= 0
         and end <= len(data)
         and len(out) >= _A_HANDFUL
         # Where all steps are equal and the ends are right, none of them has wrapped around.
         and bool((starts[1:] - starts[:-1] == length).all())
     )
-    if alike and hash_.lanes is not None and hash_.lane_kernel is not None:
+    if alike and hash_.lanes is not None and lanes is not None:
         rows = data[begin:end].reshape(len(out), length)
-        if hash_.lane_kernel.pays(work=work // _LANE_WORDS_A_STEP):
+        if lanes.pays(work=work // _LANE_WORDS_A_STEP):
             hash_.lanes(rows, out)
-        else:
+            return
+        if length <= LONGEST_IN_LANES:
             out[:] = hash_.of_rows(rows)
-        return
+            return
     wide = starts.astype(np.int64)
     lengths = np.diff(wide)
     if begin < 0 or end > len(data) or int(lengths.min()) < 0:

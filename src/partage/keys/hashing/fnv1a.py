@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from partage.kernels import kernel
-from partage.keys.hashing.base import Hash, Int64Array, UInt8Array, UInt32Array
+from partage.kernels import Kernel, kernel
+from partage.keys.hashing.base import (
+    LONGEST_IN_LANES,
+    Hash,
+    Int64Array,
+    UInt8Array,
+    UInt32Array,
+)
 
 __all__ = ["FNV1A", "fnv1a"]
 
@@ -50,6 +56,10 @@ def _by_lanes(rows: UInt8Array, out: UInt32Array) -> None:
     _lanes(np.array(rows.T, order="C"), out, work=rows.size)
 
 
+def _lane_kernel(length: int) -> Kernel | None:
+    return _lanes if length <= LONGEST_IN_LANES else None
+
+
 @kernel("void(Array(uint8, 1, 'C', readonly=True), int64[::1], uint32[::1])")
 def _each(data: UInt8Array, starts: Int64Array, out: UInt32Array) -> None:
     """Hashes of keys of any lengths; four keys at a time hide the wait for the multiplication."""
@@ -92,4 +102,4 @@ def _each(data: UInt8Array, starts: Int64Array, out: UInt32Array) -> None:
         out[i] = h
 
 
-FNV1A = Hash("fnv1a", fnv1a, _of_rows, _by_lanes, _lanes, _each)
+FNV1A = Hash("fnv1a", fnv1a, _of_rows, _by_lanes, _lane_kernel, _each)

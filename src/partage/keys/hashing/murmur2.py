@@ -11,14 +11,24 @@ import struct
 
 import numpy as np
 
-from partage.kernels import kernel, piece
-from partage.keys.hashing.base import Hash, Int64Array, UInt8Array, UInt32Array
+from partage.kernels import Kernel, kernel, piece
+from partage.keys.hashing.base import (
+    LONGEST_IN_LANES,
+    Hash,
+    Int64Array,
+    UInt8Array,
+    UInt32Array,
+)
 
 __all__ = ["MURMUR2", "murmur2"]
 
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
+#: Words that lie in the processor's nearest cache, and the longest key of which four fit there.
+_STIRRED = 1 << 13
+#: Keys begin at any byte.
+_WORDS = "Array(uint32, 1, 'C', readonly=True, aligned=False)"
 
 
 def murmur2(key: bytes) -> int:
@@ -98,9 +108,94 @@ def _mixed_lanes(words: UInt32Array, tail: UInt32Array, length: int, out: UInt32
         out[i] = h ^ (h >> 15)
 
 
+@piece
+def _stirred(word: int) -> int:
+    k: int = (word * 0x5BD1E995) & 0xFFFFFFFF
+    return ((k ^ (k >> 24)) * 0x5BD1E995) & 0xFFFFFFFF
+
+
+@piece
+def _settled(h: int) -> int:
+    h = ((h ^ (h >> 13)) * 0x5BD1E995) & 0xFFFFFFFF
+    return h ^ (h >> 15)
+
+
+@kernel(f"void({_WORDS}, uint32[::1])")
+def _of_16_bytes(words: UInt32Array, out: UInt32Array) -> None:
+    """Hashes of keys of four words: with nothing left to count, many at once."""
+    for i in range(len(out)):
+        a = _stirred(words[4 * i])
+        b = _stirred(words[4 * i + 1])
+        c = _stirred(words[4 * i + 2])
+        d = _stirred(words[4 * i + 3])
+        h = (((0x9747B28C ^ 16) * 0x5BD1E995) & 0xFFFFFFFF) ^ a
+        h = ((h * 0x5BD1E995) & 0xFFFFFFFF) ^ b
+        h = ((h * 0x5BD1E995) & 0xFFFFFFFF) ^ c
+        h = ((h * 0x5BD1E995) & 0xFFFFFFFF) ^ d
+        out[i] = _settled(h)
+
+
+@kernel(f"void({_WORDS}, int64, uint32[::1], uint32[::1])")
+def _of_words(words: UInt32Array, width: int, stirred: UInt32Array, out: UInt32Array) -> None:
+    """Hashes of keys of ``width`` words each; ``stirred`` has room for four keys or more.
+
+    Two of three multiplications know nothing of the words before: those of some keys are done
+    first, many at once. The third waits for the one before it, so four keys go side by side.
+    """
+    top = 0x7FFFFFFFFFFFFFFF
+    count = len(out)
+    seed = (0x9747B28C ^ (4 * width)) & 0xFFFFFFFF
+    at_once = (len(stirred) // width) & ~3
+    done = 0
+    while done < count:
+        some = min(at_once, count - done)
+        first = (done * width) & top
+        for j in range(some * width):
+            stirred[j] = _stirred(words[first + j])
+        i = 0
+        while i < some:
+            # Fewer than four are left: the last one is done again in place of those not there.
+            b = min(i + 1, some - 1)
+            c = min(i + 2, some - 1)
+            d = min(i + 3, some - 1)
+            ha = seed
+            hb = seed
+            hc = seed
+            hd = seed
+            for w in range(width):
+                ha = ((ha * 0x5BD1E995) & 0xFFFFFFFF) ^ stirred[(i * width + w) & top]
+                hb = ((hb * 0x5BD1E995) & 0xFFFFFFFF) ^ stirred[(b * width + w) & top]
+                hc = ((hc * 0x5BD1E995) & 0xFFFFFFFF) ^ stirred[(c * width + w) & top]
+                hd = ((hd * 0x5BD1E995) & 0xFFFFFFFF) ^ stirred[(d * width + w) & top]
+            out[(done + i) & top] = _settled(ha)
+            out[(done + b) & top] = _settled(hb)
+            out[(done + c) & top] = _settled(hc)
+            out[(done + d) & top] = _settled(hd)
+            i += 4
+        done += some
+
+
+def _lane_kernel(length: int) -> Kernel | None:
+    """Which kernel takes keys of one length; None: they gain nothing by being alike."""
+    if length == 16:
+        return _of_16_bytes
+    if length % 4 == 0 and 0 < length <= _STIRRED:
+        return _of_words
+    return _mixed_lanes if length <= LONGEST_IN_LANES else None
+
+
 def _by_lanes(rows: UInt8Array, out: UInt32Array) -> None:
-    words, tail = _words_and_tail(rows)
-    _mixed_lanes(words, tail, rows.shape[1], out, work=rows.size)
+    length = rows.shape[1]
+    chosen = _lane_kernel(length)
+    if chosen is _mixed_lanes:
+        words, tail = _words_and_tail(rows)
+        _mixed_lanes(words, tail, length, out, work=rows.size)
+        return
+    words = rows.reshape(-1).view("<u4")
+    if chosen is _of_16_bytes:
+        _of_16_bytes(words, out, work=rows.size)
+    else:
+        _of_words(words, length // 4, np.empty(_STIRRED, np.uint32), out, work=rows.size)
 
 
 @piece
@@ -166,4 +261,4 @@ def _each(data: UInt8Array, starts: Int64Array, out: UInt32Array) -> None:
         out[i] = _ended((0x9747B28C ^ (b - a)) & 0xFFFFFFFF, data, a, b)
 
 
-MURMUR2 = Hash("murmur2", murmur2, _of_rows, _by_lanes, _mixed_lanes, _each)
+MURMUR2 = Hash("murmur2", murmur2, _of_rows, _by_lanes, _lane_kernel, _each)
