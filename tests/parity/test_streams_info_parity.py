@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import random
 
 import pytest
@@ -33,8 +34,11 @@ def _text(data):
 
 
 def _in_order(shown):
-    """Kafka's maps come in no order; ours are sorted."""
-    shown = dict(shown)
+    """Kafka's maps come in no order; ours are sorted.
+
+    Half a surrogate pair is a character to both, but Java prints it as a question mark.
+    """
+    shown = json.loads(json.dumps(shown, ensure_ascii=False).encode("utf-8", "replace"))
     for name in ("offsets", "prev", "standby"):
         if name in shown:
             shown[name] = sorted(
