@@ -134,24 +134,12 @@ def _hash_chunk(
     length, left = divmod(end - begin, len(out))
     chunks = -(-count // len(out))
     work = (end - begin) * chunks // 4
-    lanes = hash_.lane_kernel(length) if hash_.lane_kernel is not None else None
-    alike = (
-        lanes is not None
-        and not left
-        and length >= 0
-        and begin >= 0
-        and end <= len(data)
-        and len(out) >= _A_HANDFUL
-        # Where all steps are equal and the ends are right, none of them has wrapped around.
-        and bool((starts[1:] - starts[:-1] == length).all())
-    )
-    if alike and hash_.lanes is not None and lanes is not None:
+    fits = not left and begin >= 0 <= length and end <= len(data) and len(out) >= _A_HANDFUL
+    fits = fits and hash_.lanes is not None
+    # Where all steps are equal and the ends are right, none of them has wrapped around.
+    if fits and bool((starts[1:] - starts[:-1] == length).all()):
         rows = data[begin:end].reshape(len(out), length)
-        if lanes.pays(work=work // _LANE_WORDS_A_STEP):
-            hash_.lanes(rows, out)
-            return
-        if length <= LONGEST_IN_LANES:
-            out[:] = hash_.of_rows(rows)
+        if _by_lanes(hash_, rows, out, work=work // _LANE_WORDS_A_STEP):
             return
     wide = starts.astype(np.int64)
     lengths = np.diff(wide)
@@ -164,6 +152,21 @@ def _hash_chunk(
         hash_.each(data, wide, out, work=end - begin)
     else:
         _hash_plainly(hash_, data, wide, lengths, out)
+
+
+def _by_lanes(hash_: Hash, rows: UInt8Array, out: UInt32Array, *, work: int) -> bool:
+    """Hash keys of one length, unless they are sooner done one after the other."""
+    length = rows.shape[1]
+    chosen = hash_.lane_kernel(length) if hash_.lane_kernel is not None else None
+    if chosen is None or hash_.lanes is None:
+        return False
+    if chosen.pays(work=work):
+        hash_.lanes(rows, out)
+    elif length <= LONGEST_IN_LANES:
+        out[:] = hash_.of_rows(rows)
+    else:
+        return False
+    return True
 
 
 def _hash_plainly(
