@@ -21,7 +21,7 @@ __all__ = ["Reassignment", "reassign"]
 
 #: Evaluations of every partition against every broker, in search of a bound.
 _ROUNDS = 150
-_ROUNDS_LARGE = 60
+_ROUNDS_LARGE = 24
 _LARGE = 20_000_000
 
 

@@ -34,7 +34,10 @@ def read_replicas(bootstrap: str, settings: Mapping[str, Any]) -> tuple[dict[str
         topics = {
             t.name: {
                 "partitions": [
-                    {"p": p.partition_index, "leader": p.leader_id, "replicas": list(p.replica_nodes)}
+                    {
+                        "p": p.partition_index, "leader": p.leader_id,
+                        "replicas": list(p.replica_nodes),
+                    }
                     for p in sorted(t.partitions, key=lambda p: p.partition_index)
                 ]
             }

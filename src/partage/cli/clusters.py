@@ -47,7 +47,6 @@ def described(
     path = Path(source)
     if not path.exists() and ":" in source and "/" not in source:
         from partage.capture.replicas import read_replicas
-
         from partage.cli.capture import settings_of
 
         settings = settings_of(command_config, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -24,7 +24,7 @@ Source = Annotated[
     str,
     typer.Argument(
         metavar="CLUSTER",
-        help="A capture's folder, a cluster.jsonl or .json file, or host:port of a running cluster.",
+        help="A capture's folder, a cluster.jsonl or .json file, or a running cluster's host:port.",
     ),
 ]
 To = Annotated[
@@ -85,10 +85,9 @@ def _limits(
     given: dict[str, float] = {}
     for one in tolerance or ():
         kind, equals, value = one.partition("=")
+        known = equals and kind in {"replicas", "leaders", "bytes", "load"}
         try:
-            if kind not in {"replicas", "leaders", "bytes", "load"} or not equals:
-                raise ValueError(kind)
-            given[kind] = float(value)
+            given[kind] = float(value if known else "")
         except ValueError:
             what = f"{one!r}: KIND=FRACTION, of replicas, leaders, bytes, load"
             raise typer.BadParameter(what, param_hint="--tolerance") from None
@@ -134,9 +133,9 @@ def _rebalance(  # noqa: PLR0917 - options have names
 ) -> None:  # fmt: skip
     """Balance replicas, leaders, bytes and load, with the fewest bytes moved.
 
-        partage reassign rebalance capture --out plan
+    partage reassign rebalance capture --out plan
 
-        partage reassign rebalance broker:9092 --throttle 50000000 --max-moves 100 --out plan
+    partage reassign rebalance broker:9092 --throttle 50000000 --max-moves 100 --out plan
     """
     from partage.replicas import tasks
 

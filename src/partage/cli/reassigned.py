@@ -33,9 +33,7 @@ class Answer:
     directory: NDArray[np.int32] | None
 
 
-def answer(
-    found: Reassignment, what: str, *, most: int | None, throttle: int | None
-) -> Answer:
+def answer(found: Reassignment, what: str, *, most: int | None, throttle: int | None) -> Answer:
     """A plan as plain data: figures with bounds, brokers, racks, moves, network, batches."""
     from partage.replicas.batches import batches, directories
     from partage.replicas.tables import (
@@ -106,9 +104,7 @@ def _write(path: Path, what: dict[str, Any]) -> None:
     os.replace(draft, path)  # noqa: PTH105 - Path.replace is the same and returns a path
 
 
-def show_answer(
-    told: dict[str, Any], *, as_json: bool, to: Path | None, page: Path | None
-) -> None:
+def show_answer(told: dict[str, Any], *, as_json: bool, to: Path | None, page: Path | None) -> None:
     """The tables, or all of it as JSON."""
     if as_json:
         write_json(told, indent=1)
@@ -140,9 +136,7 @@ def _brokers(told: dict[str, Any]) -> Table:
     for row in told["racks"] if many else rows:
         first = row["rack"] or "-" if many else row["id"]
         second = row["brokers"] if many else row["rack"] or "-"
-        cells = [
-            _cell(kind, row[when][kind]) for kind in kinds for when in ("before", "after")
-        ]
+        cells = [_cell(kind, row[when][kind]) for kind in kinds for when in ("before", "after")]
         table.add_row(name(str(first)), name(str(second)), *map(name, cells))
     return table
 

@@ -86,7 +86,9 @@ def judge_replicas(task: ReplicaTask, plan: NewReplicas) -> ReplicaVerdict:
         bounds["moved"] = _whole(_bound(scene, plan.prices["moved"], kind=-1), max(divisor, 1))
     for name, bound in bounds.items():
         if bound > figures[name] and not scene.breaches:
-            raise CertificateError(f"{name}: {bound} claimed necessary, the plan has {figures[name]}")
+            raise CertificateError(
+                f"{name}: {bound} claimed necessary, the plan has {figures[name]}"
+            )
     return ReplicaVerdict(tuple(scene.breaches), figures, bounds)
 
 
@@ -188,7 +190,6 @@ class _Scene:
         found.extend(f"broker {cluster.brokers[b].id}: more than it has room for" for b in over)
         return found
 
-
     def _lost_leaders(self) -> NDArray[np.int64]:
         """Partitions whose leadership was to stay, did not, and could have."""
         task, cluster = self.task, self.task.cluster
@@ -201,9 +202,7 @@ class _Scene:
         return there[could & other]
 
 
-def _sums(
-    broker: NDArray[np.int32], weight: NDArray[np.int64], brokers: int
-) -> NDArray[np.int64]:
+def _sums(broker: NDArray[np.int32], weight: NDArray[np.int64], brokers: int) -> NDArray[np.int64]:
     out = np.zeros(brokers, np.int64)
     np.add.at(out, broker, weight)
     return out
@@ -303,4 +302,6 @@ def _lead_bound(task: ReplicaTask, prices: NDArray[np.float64]) -> float:
     anyone = float(prices.min(initial=0.0))
     there = task.counted & (task.factor > 0)
     total = float(np.where(stays, fixed, anyone)[there].sum())
-    return total - float(np.where(prices > 0, prices * task.lead_high, prices * task.lead_low).sum())
+    return total - float(
+        np.where(prices > 0, prices * task.lead_high, prices * task.lead_low).sum()
+    )

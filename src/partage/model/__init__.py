@@ -3,7 +3,8 @@
 Which file answers what: `index` numbers topics and partitions, `cluster` says which exist
 and where, `group` what the members sent, `assignment` who has what, `problem` puts a
 group on a cluster in numbers, `racks` what reading across
-racks costs, `replicas` a cluster with its replicas, `rack_rule` what spread and share mean, `certificate` what a plan claims of itself, `reading` makes all this from JSON.
+racks costs, `replicas` a cluster with its replicas, `rack_rule` what spread and share mean,
+`certificate` what a plan claims of itself, `reading` makes all this from JSON.
 """
 
 from __future__ import annotations

@@ -18,7 +18,9 @@ __all__ = ["even_shares", "rack_limits"]
 _ROUNDS = 200
 
 
-def rack_limits(factor: int, sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def rack_limits(
+    factor: int, sizes: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """How many of ``factor`` replicas each rack is to hold: at least, at most.
 
     Args:
@@ -61,7 +63,8 @@ def even_shares(
             held[i] = _level(others, low * weight, high * weight, sizes, float(factor * weight))
         if np.allclose(before, held, rtol=1e-12, atol=1e-9):
             break
-    return held.sum(axis=0) / np.maximum(sizes, 1)
+    shares: NDArray[np.float64] = held.sum(axis=0) / np.maximum(sizes, 1)
+    return shares
 
 
 def _level(

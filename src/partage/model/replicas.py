@@ -1,4 +1,4 @@
-"""A cluster with its replicas in arrays, and what is asked of it: the input of every reassignment."""
+"""A cluster with its replicas in arrays, and what is asked of it: a reassignment's input."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class ReplicaCluster:
 
     Attributes:
         topics: names; topic: int32[P], number: int32[P]: partition i is number[i] of topic[i].
-        start: int64[P + 1], replica: int32[R] (CSR): positions in ``brokers``, preferred leader first.
+        start: int64[P + 1], replica: int32[R] (CSR): positions in ``brokers``, the preferred
+            leader first.
         leader: int32[P], position in ``brokers``, -1 for none.
         size: int64[P], bytes of one replica; None if unknown.
         load: int64[P], bytes written a second; None if unknown.
@@ -100,7 +101,7 @@ class ReplicaTask:
     Attributes:
         cluster: as it is.
         factor: int64[P], replicas wanted of each partition.
-        fate: int8[R], of each replica: FREE, STAY (pinned, or none of this task's business) or LEAVE.
+        fate: int8[R], of each replica: FREE, STAY (pinned, or not this task's business), LEAVE.
         receives: bool[B], brokers to which replicas may be moved; others may keep what they have.
         closed: bool[P], replicas are moved only as far as the rack rule or LEAVE demands.
         cost: int64[P], bytes of a move; 1 each where sizes are not known.
@@ -144,7 +145,7 @@ class NewReplicas:
     """An answer to a `ReplicaTask`, with what it claims.
 
     Attributes:
-        replica: int32[sum of factors], brokers' positions by ``task.start``, preferred leader first.
+        replica: int32[sum of factors], brokers' positions by ``task.start``, leaders first.
         prices: figure -> float64[4, B], from which a bound follows (`partage.judge`).
         lead_prices: float64[B], the same for leaders.
         solver: who found it, and what its own bound of the bytes is (None: it has none).

@@ -76,7 +76,8 @@ def place_along(
 
 
 @kernel(
-    "void(int32[::1], int32[::1], int64, int64, int64, int64, int64[::1], int64[::1], int32[:, ::1])"
+    "void(int32[::1], int32[::1], int64, int64, int64, int64, int64[::1], int64[::1],"
+    " int32[:, ::1])"
 )
 def _over_racks(
     line: Any, rack: Any, racks: int, start: int, shift: int, first: int,

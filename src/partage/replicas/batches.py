@@ -134,9 +134,7 @@ def batches(moves: Moves, *, most: int | None = None) -> list[list[int]]:
     return done
 
 
-def _counted(
-    to_do: list[int], count: NDArray[np.int64], most: int | None
-) -> Iterator[list[int]]:
+def _counted(to_do: list[int], count: NDArray[np.int64], most: int | None) -> Iterator[list[int]]:
     batch: list[int] = []
     moved = 0
     for p in to_do:
@@ -215,7 +213,11 @@ def directories(moves: Moves) -> NDArray[np.int32] | None:
     brokers = len(cluster.brokers)
     old_owner = np.repeat(np.arange(cluster.partitions, dtype=np.int64), cluster.factor)
     was = dict(
-        zip((old_owner * brokers + cluster.replica).tolist(), cluster.directory.tolist(), strict=True)
+        zip(
+            (old_owner * brokers + cluster.replica).tolist(),
+            cluster.directory.tolist(),
+            strict=True,
+        )
     )
     owner = np.repeat(np.arange(cluster.partitions, dtype=np.int64), task.factor)
     size = cluster.size if cluster.size is not None else np.ones(cluster.partitions, np.int64)
@@ -236,7 +238,8 @@ def directories(moves: Moves) -> NDArray[np.int32] | None:
         d = min(
             range(len(rooms)),
             key=lambda j, b=b, bytes_=bytes_, rooms=rooms, relative=relative: (
-                (used[b][j] - bytes_) / (rooms[j] if relative else 1), j
+                (used[b][j] - bytes_) / (rooms[j] if relative else 1),
+                j,
             ),
         )
         used[b][d] -= bytes_

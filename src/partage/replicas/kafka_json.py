@@ -64,9 +64,7 @@ def election(cluster: ReplicaCluster, partitions: Iterable[int]) -> dict[str, An
     }
 
 
-def topic_assignment(
-    topic: str, rows: Iterable[Iterable[int]], first: int = 0
-) -> dict[str, Any]:
+def topic_assignment(topic: str, rows: Iterable[Iterable[int]], first: int = 0) -> dict[str, Any]:
     """A placement in the same form: broker ids of each partition.
 
     >>> topic_assignment("t", [[1, 2]])["partitions"]
@@ -81,7 +79,9 @@ def topic_assignment(
     }
 
 
-def _row(cluster: ReplicaCluster, p: int, at: np.ndarray[Any, np.dtype[np.int32]]) -> dict[str, Any]:
+def _row(
+    cluster: ReplicaCluster, p: int, at: np.ndarray[Any, np.dtype[np.int32]]
+) -> dict[str, Any]:
     return {
         "topic": cluster.topics[cluster.topic[p]],
         "partition": int(cluster.number[p]),

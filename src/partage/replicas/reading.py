@@ -44,7 +44,9 @@ def cluster_from_json(
     brokers = _Brokers(given.get("brokers"), gone)
     topics = given.get("topics")
     if not isinstance(topics, Mapping):
-        raise InvalidProblemError("must be an object: name -> partitions", path="topics", value=topics)
+        raise InvalidProblemError(
+            "must be an object: name -> partitions", path="topics", value=topics
+        )
     rows = _Rows(brokers, log_dirs or {})
     for name in sorted(topics):
         rows.take(name, topics[name])
@@ -127,9 +129,7 @@ class _Brokers:
             room = sum(size for _, size in folders)
         self._add(Broker(number, rack, fenced=fenced), room, tuple(folders))
 
-    def _add(
-        self, broker: Broker, capacity: int, directories: tuple[tuple[str, int], ...]
-    ) -> None:
+    def _add(self, broker: Broker, capacity: int, directories: tuple[tuple[str, int], ...]) -> None:
         self.listed.append(broker)
         self.capacity.append(capacity)
         self.directories.append(directories)
@@ -155,7 +155,9 @@ class _Rows:
         path = f"topics.{name}"
         self.topics.append(name)
         seen: set[int] = set()
-        for i, row in enumerate(_list(_mapping(value, path).get("partitions"), f"{path}.partitions")):
+        for i, row in enumerate(
+            _list(_mapping(value, path).get("partitions"), f"{path}.partitions")
+        ):
             where = f"{path}.partitions[{i}]"
             number = _int(_mapping(row, where).get("p"), f"{where}.p", _INT32)
             if number in seen:
@@ -182,7 +184,9 @@ class _Rows:
             broker = _int(one, f"{where}.replicas[{j}]", _INT32)
             at = self.brokers.at.get(broker)
             if at is None:
-                what = f"broker {broker} is unknown: it is not among brokers (drain it, if it is gone)"
+                what = (
+                    f"broker {broker} is unknown: it is not among brokers (drain it, if it is gone)"
+                )
                 raise InvalidProblemError(what, path=f"{name}-{number}", value=ids)
             self.replica.append(at)
             told = held.get(broker)
@@ -254,11 +258,17 @@ def _list(value: object, path: str) -> Sequence[Any]:
 
 def _int(value: object, path: str, below: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < below:
-        raise InvalidProblemError(f"must be a whole number from 0 below {below}", path=path, value=value)
+        raise InvalidProblemError(
+            f"must be a whole number from 0 below {below}", path=path, value=value
+        )
     return value
 
 
 def _rate(value: object, path: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < _MOST_BYTES:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not 0 <= value < _MOST_BYTES
+    ):
         raise InvalidProblemError("must be bytes a second, from 0", path=path, value=value)
     return round(value)

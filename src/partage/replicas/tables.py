@@ -111,7 +111,9 @@ def batch_rows(
         sent = np.bincount(givers[at], weights=moves.bytes[at], minlength=brokers)
         got = np.bincount(moves.target[at], weights=moves.bytes[at], minlength=brokers)
         row: dict[str, Any] = {
-            "partitions": len(batch), "replicas": int(at.sum()), "bytes": int(moves.bytes[at].sum()),
+            "partitions": len(batch),
+            "replicas": int(at.sum()),
+            "bytes": int(moves.bytes[at].sum()),
         }  # fmt: skip
         if throttle is not None:
             row["seconds"] = float(max(sent.max(initial=0), got.max(initial=0))) / throttle

@@ -39,10 +39,10 @@ class Limits:
 
     def of(self, kind: str) -> float:
         """The tolerance of a kind."""
-        value = self.tolerance.get(kind, _TOLERANCE[kind])
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e6:
+        value = float(self.tolerance.get(kind, _TOLERANCE[kind]))
+        if not 0 <= value < 1e6:
             raise InvalidConfigError(f"tolerance.{kind}", "must be a fraction from 0", value)
-        return float(value)
+        return value
 
 
 def rebalance(cluster: ReplicaCluster, limits: Limits | None = None) -> ReplicaTask:
@@ -98,7 +98,7 @@ def change_factor(
         NoFeasiblePlanError: there are fewer brokers.
     """
     making = _Making(cluster, limits)
-    if isinstance(factor, bool) or not isinstance(factor, int) or factor < 1:
+    if factor < 1:
         raise InvalidConfigError("replication-factor", "must be at least 1", factor)
     alive = int((making.alive & making.receives).sum())
     if factor > alive:

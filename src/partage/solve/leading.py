@@ -1,10 +1,11 @@
-"""Who of a partition's replicas is to lead, so that brokers lead about as many. Sets stay as they are.
+"""Who of a partition's replicas is to lead, so that brokers lead about as many. Sets stay.
 
 A broker that leads too many hands one on, perhaps over others that hand one on in turn: the
 shortest such way is looked for, and where there is none, the brokers that were reached prove it.
 """
 
 # ruff: noqa: ANN001, ANN202, PLR0917 - a kernel's types stand in its signature
+# mypy: allow-untyped-defs, allow-untyped-calls
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def _even(
     start, broker, owner, free, lead, count, low, high, listed, list_start, parent, queue, sign,
     prices,
 ):  # fmt: skip
-    """sign 1: who leads too many hands on; -1: who leads too few is handed. Answers hand-overs.
+    """Sign 1: who leads too many hands on; -1: who leads too few is handed. Answers hand-overs.
 
     ``listed``: replicas by broker; ``parent``, ``queue``: scratch, by broker.
     """

@@ -1,4 +1,4 @@
-"""Where replicas go: plans by keeping, giving out and stepping, at rates that rise (arrays in, out)."""
+"""Where replicas go: plans by keeping, giving out and stepping, at rates that rise."""
 
 from __future__ import annotations
 
@@ -112,9 +112,7 @@ class _Relocation:
         task, cluster = self.task, self.task.cluster
         order = np.argsort(-task.cost, kind="stable").astype(np.int64)
         widest = int(max(task.factor.max(initial=0), cluster.factor.max(initial=0)))
-        nowhere = construct(
-            *self.state(), order, np.zeros(widest + 1, np.int64), work=self.work
-        )
+        nowhere = construct(*self.state(), order, np.zeros(widest + 1, np.int64), work=self.work)
         if nowhere >= 0:
             raise NoFeasiblePlanError(*_why_nowhere(task, int(nowhere)))
 
@@ -131,9 +129,7 @@ class _Relocation:
             if not outside(self.task, self.x)[k].any():
                 continue
             listed, start = self._listed(self.task.weight[k])
-            done += swap(
-                *self.state(), self.owner, listed, start, k, _SWAP_STEPS, work=_SWAP_STEPS
-            )
+            done += swap(*self.state(), self.owner, listed, start, k, _SWAP_STEPS, work=_SWAP_STEPS)
         return done
 
     def _exchanges(self) -> int:

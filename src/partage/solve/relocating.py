@@ -8,10 +8,12 @@ the cheapest replicas move first, and only as many as it takes.
 The arrays, by name (P partitions, B brokers, S replicas of the new plan):
 ``start[P + 1]``, ``broker[S]``: the plan; ``old_start``, ``old``, ``fate``: what was, and what may
 become of it; ``locked[S]``: replicas that stay; ``x[K, B]``: what brokers hold, ``low``, ``high``:
-the bands; ``weight[K, P]``, ``cost[P]``; ``rate[K + 1]``, the last for each breach of the rack rule.
+the bands; ``weight[K, P]``, ``cost[P]``; ``rate[K + 1]``, the last for a breach of the rack rule.
 """
 
-# ruff: noqa: ANN001, ANN202, PLR0917 - a kernel's types stand in its signature
+# Types stand in the kernels' signatures; each gets the whole state.
+# ruff: noqa: ANN001, ANN201, ANN202, ARG001, PLR0917, SIM110 - see above
+# mypy: allow-untyped-defs, allow-untyped-calls
 
 from __future__ import annotations
 
@@ -227,8 +229,10 @@ def sweep(
                 back = cost[p]
             gain = -_paid(x, low, high, weight, rate, b, p, -1)
             # What cannot pay anywhere is not looked for; a breach of the rack rule always pays.
-            if back == 0 and gain + hunger <= cost[p] and not _crowded(
-                start, broker, rack, rack_high, p, rack[b]
+            if (
+                back == 0
+                and gain + hunger <= cost[p]
+                and not _crowded(start, broker, rack, rack_high, p, rack[b])
             ):
                 continue
             at = _better(start, broker, old_start, old, fate, x, low, high, weight, cost, rate,

@@ -6,6 +6,7 @@ rises, where it leaves a broker below its band the price falls.
 """
 
 # ruff: noqa: ANN001, ANN202, PLR0917 - a kernel's types stand in its signature
+# mypy: allow-untyped-defs, allow-untyped-calls
 
 from __future__ import annotations
 
@@ -17,24 +18,26 @@ from partage.model import ReplicaTask
 
 __all__ = ["climb"]
 
+#: A bound so close is not looked for further; rounds without a better one until steps shrink.
+_CLOSE, _PATIENCE = 0.002, 8
+
 
 @kernel(
     "float64(int64[::1], int64[::1], int32[::1], int8[::1], int64[:, ::1], int64[::1],"
     " float64[:, ::1], int32[::1], int64[:, ::1], int64[:, ::1], uint8[::1], float64,"
-    " float64[::1], int64[::1], float64[:, ::1], int32[:, ::1], int64[::1], float64[:, ::1],"
-    " int64, int64)"
+    " float64[::1], int64[::1], float64[:, ::1], int32[:, ::1], int64[::1], float64[:, ::1])"
 )
 def _cheapest(
     start, old_start, old, fate, weight, cost, prices, rack, rack_low, rack_high, receives,
-    per_byte, least, taken, ranked, ranked_at, fill, x, first, stride,
+    per_byte, least, taken, ranked, ranked_at, fill, x,
 ):  # fmt: skip
     """Sum over partitions of the cheapest valid choice of brokers; ``x`` gets what it puts where.
 
-    Scratch: ``least[B]``, ``taken[racks]``, ``ranked[racks, F + 1]`` with ``ranked_at``, ``fill[racks]``.
+    Scratch: ``least[B]``, ``taken[racks]``, ``fill[racks]``, ``ranked[racks, F + 1]``, ``ranked_at``.
     """
     brokers, racks, kinds = len(rack), len(taken), len(weight)
     total = 0.0
-    for p in range(first, len(cost), stride):
+    for p in range(len(cost)):
         factor = start[p + 1] - start[p]
         if factor == 0:
             continue
@@ -109,7 +112,6 @@ def _cheapest(
     return total
 
 
-
 def climb(
     task: ReplicaTask,
     allowed: NDArray[np.int64],
@@ -129,20 +131,32 @@ def climb(
     """
     kind = -1 if figure == "moved" else int(figure)
     search = _Search(task, allowed, kind)
-    prices = np.zeros(task.low.shape)
-    best, best_prices = -np.inf, prices.copy()
-    stride, boldness, since = search.stride, 1.0, 0
-    for turn in range(rounds):
-        if stride > 1 and turn > rounds * 3 // 4:
-            stride, boldness = 1, 0.5
-            prices, best = best_prices.copy(), -np.inf
-            since = 0
-        value, x = search.value(prices, stride)
-        if turn == 0 or value > best:
+    begun = search.beginning()
+    starts = [begun, np.zeros_like(begun)] if begun.any() else [begun]
+    best, best_prices = -np.inf, begun
+    for start in starts:
+        value, prices = _uphill(search, start, reached, rounds // len(starts))
+        if value > best:
+            best, best_prices = value, prices
+        if reached - best <= _CLOSE * max(1.0, abs(reached)):
+            break
+    return best_prices
+
+
+def _uphill(
+    search: _Search, start: NDArray[np.float64], reached: float, rounds: int
+) -> tuple[float, NDArray[np.float64]]:
+    """Polyak's steps: as long as what is missing says, shorter when they lead nowhere."""
+    prices = start
+    best, best_prices = -np.inf, start.copy()
+    boldness, since = 1.0, 0
+    for _ in range(rounds):
+        value, x = search.value(prices)
+        if value > best:
             best, best_prices, since = value, prices.copy(), 0
         else:
             since += 1
-            if since >= 5:
+            if since >= _PATIENCE:
                 boldness, since = boldness / 2, 0
         if reached - best <= 1e-7 * max(1.0, abs(reached)):
             break
@@ -150,9 +164,9 @@ def climb(
         size = float((uphill * uphill).sum())
         if size == 0.0:
             break
-        step = boldness * max(reached * 1.0 - value, 1e-3 * abs(reached)) / size
+        step = boldness * max(reached - value, 1e-3 * abs(reached)) / size
         prices = search.kept(prices + step * uphill * search.scale)
-    return best_prices
+    return best, best_prices
 
 
 class _Search:
@@ -165,9 +179,6 @@ class _Search:
             np.zeros((racks, widest)), np.zeros((racks, widest), np.int32),
             np.zeros(racks, np.int64),
         )  # fmt: skip
-        work = len(task.cost) * len(cluster.brokers)
-        #: So many partitions stand for all while the way is looked for.
-        self.stride = max(1, work // 4_000_000)
         # A unit of each kind is worth about as much as another: one mean replica.
         mean = np.maximum(task.weight.mean(axis=1), 1e-9)
         worth = float(task.cost.mean()) if kind < 0 else float(mean[kind])
@@ -183,9 +194,38 @@ class _Search:
             np.clip(prices[self.kind], -1.0, 1.0, out=prices[self.kind])
         return prices
 
-    def value(
-        self, prices: NDArray[np.float64], stride: int
-    ) -> tuple[float, NDArray[np.float64]]:
+    def beginning(self) -> NDArray[np.float64]:
+        """Prices to begin with: the best of some that are right where one kind alone is tight."""
+        task, cluster = self.task, self.task.cluster
+        nothing = np.zeros(task.low.shape)
+        if self.kind >= 0:
+            return nothing
+        owner = np.repeat(np.arange(cluster.partitions), cluster.factor)
+        was = np.array([
+            np.bincount(cluster.replica, weights=row[owner], minlength=len(cluster.brokers))
+            for row in task.weight
+        ])  # fmt: skip
+        over, under = was > task.high, was < task.low
+        best, best_value = nothing, self.value(nothing)[0]
+        for k in (2, 1):
+            worth = 1.0
+            if k == 1:
+                # Of as many of the cheapest replicas as are too many: what the dearest costs.
+                costs = np.sort(task.cost[owner][over[k][cluster.replica]])
+                many = int(np.maximum(was[k] - task.high[k], 0).sum())
+                if not len(costs):
+                    costs, many = np.sort(task.cost), len(task.cost) // 20
+                worth = float(costs[min(many, len(costs) - 1)]) if len(costs) else 0.0
+            start = best
+            for above, below in ((0.0, 1.0), (0.5, 0.5), (1.0, 0.0)):
+                tried = start.copy()
+                tried[k] += worth * (above * over[k] - below * under[k]) * 0.999
+                value = self.value(self.kept(tried))[0]
+                if value > best_value:
+                    best, best_value = tried, value
+        return best
+
+    def value(self, prices: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """The bound, and what the cheapest choices put on each broker."""
         task, cluster = self.task, self.task.cluster
         x = np.zeros(task.low.shape)
@@ -193,11 +233,8 @@ class _Search:
             task.start, cluster.start, cluster.replica, task.fate, task.weight, task.cost,
             prices, cluster.rack, task.rack_low, task.rack_high,
             task.receives.view(np.uint8), 0.0 if self.kind >= 0 else 1.0,
-            *self.scratch, x, 0, stride, work=10 * len(task.cost) // stride * len(prices[0]),
+            *self.scratch, x, work=10 * len(task.cost) * len(prices[0]),
         )  # fmt: skip
-        if stride > 1:
-            share = len(task.cost) / len(range(0, len(task.cost), stride))
-            total, x = total * share, x * share
         value = total - float(np.where(prices > 0, prices * self.high, prices * self.low).sum())
         for k, outside in enumerate(self.allowed.tolist()):
             if outside and k != self.kind:
@@ -209,7 +246,5 @@ class _Search:
         over, under = x - self.high, x - self.low
         over[self.unbounded] = 0.0
         at_rest = np.where(over > 0, over, np.where(under < 0, under, 0.0))
-        out: NDArray[np.float64] = np.where(
-            prices > 0, over, np.where(prices < 0, under, at_rest)
-        )
+        out: NDArray[np.float64] = np.where(prices > 0, over, np.where(prices < 0, under, at_rest))
         return out

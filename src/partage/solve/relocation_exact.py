@@ -7,16 +7,13 @@ beside the one that the judge can verify.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partage.model import ReplicaTask
 from partage.model.replicas import LEAVE, STAY
-
-if TYPE_CHECKING:
-    import highspy
 
 __all__ = ["LARGEST", "exact"]
 
@@ -48,7 +45,7 @@ def exact(
     made = _Programme(task, allowed, margin)
     if len(made.partition) > LARGEST or not len(made.partition):
         return None
-    highs = highspy.Highs()
+    highs = highspy.Highs()  # type: ignore[no-untyped-call]  # it has no types
     for option, value in (
         ("output_flag", False), ("threads", 1), ("random_seed", 1), ("mip_rel_gap", 1e-9),
         ("mip_abs_gap", 1e-9), ("mip_max_nodes", _NODES), ("mip_feasibility_tolerance", 1e-9),
@@ -137,7 +134,7 @@ class _Programme:
             at = np.arange(first, len(self.partition) + self.slacks)
             self._row(-np.inf, float(self.allowed[k]) / scale + 1e-9, at)
 
-    def model(self, highspy: Any) -> highspy.HighsLp:
+    def model(self, highspy: Any) -> Any:
         """What HiGHS takes."""
         binaries = len(self.partition)
         columns = binaries + self.slacks

@@ -155,8 +155,8 @@ def test_the_judge_sees_what_is_wrong() -> None:
     for wrong in ([0, 1, 2], [0, 1, 2, 7]):
         with pytest.raises(CertificateError, match="the plan has"):
             judge_replicas(drain, NewReplicas(np.array(wrong, np.int32), {}, np.zeros(3)))
+    plan = NewReplicas(np.array([2, 1, 1, 2], np.int32), {"moved": np.ones((4, 3))}, np.zeros(3))
     with pytest.raises(CertificateError, match="no upper limit"):
-        plan = NewReplicas(np.array([2, 1, 1, 2], np.int32), {"moved": np.ones((4, 3))}, np.zeros(3))
         judge_replicas(drain, plan)
 
 
@@ -341,7 +341,9 @@ def test_batches_and_the_way_back() -> None:
     moves = found.moves
     split = batches(moves, most=2)
     assert [len(batch) for batch in split] == [2, 2, 2]
-    assert sorted(p for batch in split for p in batch) == changed(found.task, moves.replica).tolist()
+    assert (
+        sorted(p for batch in split for p in batch) == changed(found.task, moves.replica).tolist()
+    )
     there = reassignment(found.task, moves.replica, None, split[0])
     assert there["version"] == 1
     assert {row["topic"] for row in there["partitions"]} == {"t"}
