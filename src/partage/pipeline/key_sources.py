@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Columns", "KeySource", "Piece", "open_source", "read_piece"]
 
-#: Rows that a worker holds at a time: their keys fit into a processor's cache.
-_BATCH_ROWS = 1 << 17
+#: Rows that a worker holds at a time: their keys fit into a processor's cache. Fewer where the
+#: columns of so many have more bytes than this.
+_BATCH_ROWS, _BATCH_BYTES = 1 << 17, 64 << 20
 #: Bytes of a dictionary page at which writers give up and write plain values (their default), and
 #: the most bytes that a record's number in such a dictionary takes.
 _DICTIONARY_PAGE, _CODE_BYTES = 1_200_000, 3
@@ -57,12 +58,14 @@ class Piece:
         coded: whether its keys are numbers in a dictionary throughout, and so best read as that.
             A writer whose dictionary grew too large went on with plain values; to make a
             dictionary of these costs ten times what reading them does.
+        at_once: rows that are read at a time.
     """
 
     path: str
     row_group: int
     rows: int
     coded: bool = False
+    at_once: int = _BATCH_ROWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +154,13 @@ def _pieces(file: Path, columns: Columns) -> Iterator[Piece]:
             names = [whole.schema.column(i).path for i in range(whole.num_columns)]
             for number in range(whole.num_row_groups):
                 group = whole.row_group(number)
-                keys = group.column(names.index(columns.key))
+                keys, *others = (group.column(names.index(name)) for name in columns.names)
                 most = _DICTIONARY_PAGE + _CODE_BYTES * group.num_rows
                 coded = keys.has_dictionary_page and keys.total_uncompressed_size <= most
-                yield Piece(str(file.absolute()), number, group.num_rows, coded)
+                size = sum(column.total_uncompressed_size for column in (keys, *others))
+                fit = group.num_rows * _BATCH_BYTES // max(1, size)
+                at_once = max(1, min(_BATCH_ROWS, fit))
+                yield Piece(str(file.absolute()), number, group.num_rows, coded, at_once)
     except (pa.ArrowException, OSError) as e:
         raise InvalidConfigError("INPUT", f"cannot be read as Parquet ({e})", str(file)) from None
 
@@ -188,7 +194,7 @@ def read_piece(piece: Piece, columns: Columns) -> Iterator[pa.RecordBatch]:
     coded = [columns.key] if piece.coded else []
     try:
         with parquet.ParquetFile(piece.path, read_dictionary=coded) as file:
-            yield from file.iter_batches(_BATCH_ROWS, [piece.row_group], columns.names)
+            yield from file.iter_batches(piece.at_once, [piece.row_group], columns.names)
     except (pa.ArrowException, OSError) as e:
         where = f"{piece.path}, row group {piece.row_group}"
         raise InvalidConfigError("INPUT", f"cannot be read ({e})", where) from None
