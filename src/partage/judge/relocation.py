@@ -199,7 +199,8 @@ class _Scene:
         could = np.isin(there * self.brokers + first, self.key)
         other = self.replica[task.start[there]] != first
         # Who stands in its place leads in its place, unless it is still there.
-        return there[could & other]
+        lost: NDArray[np.int64] = there[could & other]
+        return lost
 
 
 def _sums(broker: NDArray[np.int32], weight: NDArray[np.int64], brokers: int) -> NDArray[np.int64]:

@@ -101,7 +101,7 @@ def batches(moves: Moves, *, most: int | None = None) -> list[list[int]]:
         InvalidConfigError: a partition needs more moves than a batch may have.
         NoFeasiblePlanError: there is no room to begin: every move waits for another ("capacity").
     """
-    if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
+    if most is not None and most < 1:
         raise InvalidConfigError("max-moves", "must be at least 1", most)
     task, cluster = moves.task, moves.task.cluster
     to_do = changed(task, moves.replica).tolist()
@@ -235,13 +235,11 @@ def directories(moves: Moves) -> NDArray[np.int32] | None:
     for bytes_, i, b in sorted(arriving):
         rooms = [room for _, room in cluster.directories[b]]
         relative = all(room > 0 for room in rooms)
-        d = min(
-            range(len(rooms)),
-            key=lambda j, b=b, bytes_=bytes_, rooms=rooms, relative=relative: (
-                (used[b][j] - bytes_) / (rooms[j] if relative else 1),
-                j,
-            ),
-        )
+        scores = [
+            (held - bytes_) / (room if relative else 1)
+            for held, room in zip(used[b], rooms, strict=True)
+        ]
+        d = scores.index(min(scores))
         used[b][d] -= bytes_
         out[i] = d
     return out

@@ -12,10 +12,23 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.kernels import kernel
+from partage.kernels import kernel, piece
 from partage.model import ReplicaTask
 
 __all__ = ["lead"]
+
+
+@piece
+def _hand_on(owner, broker, lead, count, parent, b, sign):
+    """The way that ends in b: each broker on it hands a partition to its neighbour."""
+    while parent[b] >= 0:
+        slot = parent[b]
+        p = owner[slot]
+        giver, getter = broker[lead[p]], broker[slot]
+        count[giver] -= 1
+        count[getter] += 1
+        lead[p] = slot
+        b = giver if sign > 0 else getter
 
 
 @kernel(
@@ -74,25 +87,7 @@ def _even(
                     prices[queue[i]] = sign
                 break
             handed += 1
-            if sign > 0:
-                b = found
-                while parent[b] >= 0:
-                    slot = parent[b]
-                    p = owner[slot]
-                    giver = broker[lead[p]]
-                    count[giver] -= 1
-                    count[b] += 1
-                    lead[p] = slot
-                    b = giver
-            else:
-                c = found
-                while parent[c] >= 0:
-                    slot = parent[c]
-                    p = owner[slot]
-                    count[c] -= 1
-                    c = broker[slot]
-                    count[c] += 1
-                    lead[p] = slot
+            _hand_on(owner, broker, lead, count, parent, found, sign)
     return handed
 
 
@@ -127,7 +122,8 @@ def lead(
             listed, list_start, *scratch, sign, prices[which], work=len(ordered),
         )  # fmt: skip
     _to_the_front(task.start, ordered, leading, work=len(ordered))
-    return ordered, prices.sum(axis=0)
+    both: NDArray[np.float64] = prices.sum(axis=0)
+    return ordered, both
 
 
 def _in_places(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from partage.errors import NoFeasiblePlanError
 from partage.model import ReplicaTask
 from partage.model.replicas import KINDS, LEAVE
-from partage.solve.relocating import construct, exchange, swap, sweep
+from partage.solve.relocating import exchange, swap, sweep
+from partage.solve.relocation_start import construct
 
 __all__ = ["outside", "relocate"]
 

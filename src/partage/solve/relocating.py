@@ -1,4 +1,4 @@
-"""Replicas on brokers: a first plan, and steps that make it better. Kernels over arrays.
+"""Replicas on brokers: steps that make a plan better. Kernels over arrays.
 
 A plan's price is the bytes that it moves, plus what each broker is outside its band in each kind,
 times a rate a kind. Steps are taken as long as they lower that price. The rates begin low, when
@@ -12,16 +12,16 @@ the bands; ``weight[K, P]``, ``cost[P]``; ``rate[K + 1]``, the last for a breach
 """
 
 # Types stand in the kernels' signatures; each gets the whole state.
-# ruff: noqa: ANN001, ANN201, ANN202, ARG001, PLR0917, SIM110 - see above
+# ruff: noqa: ANN001, ANN201, ANN202, PLR0917, SIM110 - see above
 # mypy: allow-untyped-defs, allow-untyped-calls
 
 from __future__ import annotations
 
 from partage.kernels import kernel, piece
 
-__all__ = ["construct", "exchange", "swap", "sweep"]
+__all__ = ["STATE", "exchange", "has", "paid", "rack_change", "shift", "swap", "sweep"]
 
-_STATE = (
+STATE = (
     "int64[::1], int32[::1], int64[::1], int32[::1], int8[::1], uint8[::1], int64[:, ::1],"
     " int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], float64[::1], int32[::1],"
     " int64[:, ::1], int64[:, ::1], uint8[::1], uint8[::1]"
@@ -40,7 +40,7 @@ def _outside(x, low, high, k, b, change):
 
 
 @piece
-def _paid(x, low, high, weight, rate, b, p, sign):
+def paid(x, low, high, weight, rate, b, p, sign):
     """By how much a broker's price rises when it gets (1) or loses (-1) a replica of p."""
     total = 0.0
     for k in range(len(x)):
@@ -61,7 +61,8 @@ def _old_fate(old_start, old, fate, p, b):
 
 
 @piece
-def _has(start, broker, p, b):
+def has(start, broker, p, b):
+    """Whether p has a replica on b."""
     for s in range(start[p], start[p + 1]):
         if broker[s] == b:
             return True
@@ -78,7 +79,7 @@ def _breach(count, low, high):
 
 
 @piece
-def _rack_change(start, broker, rack, rack_low, rack_high, p, out, into):
+def rack_change(start, broker, rack, rack_low, rack_high, p, out, into):
     """By how much the breach of the rack rule changes when a replica of p changes racks."""
     if out == into:
         return 0
@@ -102,96 +103,10 @@ def _rack_change(start, broker, rack, rack_low, rack_high, p, out, into):
 
 
 @piece
-def _shift(x, weight, p, b, sign):
+def shift(x, weight, p, b, sign):
+    """A broker gets (1) or loses (-1) a replica of p."""
     for k in range(len(x)):
         x[k, b] += sign * weight[k, p]
-
-
-@piece
-def _fill(x, high, b):
-    """A number below one by which brokers in their bands still differ: the emptier the better."""
-    total = 0.0
-    for k in range(len(x)):
-        if high[k, b] > 0:
-            total += x[k, b] / high[k, b]
-    return total
-
-
-@kernel(f"int64({_STATE}, int64[::1], int64[::1])")
-def construct(
-    start, broker, old_start, old, fate, locked, x, low, high, weight, cost, rate, rack,
-    rack_low, rack_high, receives, closed, order, scratch,
-):  # fmt: skip
-    """The first plan: what may stay stays; answers -1, or the partition that has nowhere to go."""
-    for i in range(len(order)):
-        p = order[i]
-        begin, factor = start[p], start[p + 1] - start[p]
-        kept = 0
-        for o in range(old_start[p], old_start[p + 1]):
-            if fate[o] != 2:
-                scratch[kept] = o
-                kept += 1
-        while kept > factor:
-            kept = _drop(old, fate, x, low, high, weight, rate, rack, rack_high, factor, p,
-                         scratch, kept)  # fmt: skip
-        for j in range(factor):
-            broker[begin + j] = -1
-        for j in range(kept):
-            b = old[scratch[j]]
-            broker[begin + j] = b
-            locked[begin + j] = fate[scratch[j]] == 1
-            _shift(x, weight, p, b, 1)
-    for i in range(len(order)):
-        p = order[i]
-        for s in range(start[p], start[p + 1]):
-            if broker[s] < 0:
-                b = _newcomer(start, broker, x, low, high, weight, rate, rack, rack_low,
-                              rack_high, receives, p)  # fmt: skip
-                if b < 0:
-                    return p
-                broker[s] = b
-                _shift(x, weight, p, b, 1)
-    return -1
-
-
-@piece
-def _drop(old, fate, x, low, high, weight, rate, rack, rack_high, factor, p, scratch, kept):
-    """Leave out the replica that is missed least; one that must stay never."""
-    best, at = 1e300, -1
-    for j in range(kept):
-        if fate[scratch[j]] == 1:
-            continue
-        b = old[scratch[j]]
-        same = 0
-        for other in range(kept):
-            if rack[old[scratch[other]]] == rack[b]:
-                same += 1
-        price = _paid(x, low, high, weight, rate, b, p, -1) - 1e-6 * _fill(x, high, b)
-        price += 1e-7 * j
-        if same > rack_high[factor, rack[b]]:
-            price -= rate[len(x)]
-        price -= 1e-3 * rate[len(x)] * same
-        if price < best:
-            best, at = price, j
-    if at < 0:
-        at = kept - 1
-    for j in range(at, kept - 1):
-        scratch[j] = scratch[j + 1]
-    return kept - 1
-
-
-@piece
-def _newcomer(start, broker, x, low, high, weight, rate, rack, rack_low, rack_high, receives, p):
-    best, at = 1e300, -1
-    for b in range(len(rack)):
-        if receives[b] == 0 or _has(start, broker, p, b):
-            continue
-        price = _paid(x, low, high, weight, rate, b, p, 1) + 1e-6 * _fill(x, high, b)
-        breach = _rack_change(start, broker, rack, rack_low, rack_high, p, -1, rack[b])
-        price += rate[len(x)] * breach
-        if price < best:
-            best, at = price, b
-    return at
 
 
 @piece
@@ -203,7 +118,7 @@ def _lack(x, low, k):
     return most
 
 
-@kernel(f"int64({_STATE})")
+@kernel(f"int64({STATE})")
 def sweep(
     start, broker, old_start, old, fate, locked, x, low, high, weight, cost, rate, rack,
     rack_low, rack_high, receives, closed,
@@ -227,7 +142,7 @@ def sweep(
             back = 0
             if _old_fate(old_start, old, fate, p, b) < 0:
                 back = cost[p]
-            gain = -_paid(x, low, high, weight, rate, b, p, -1)
+            gain = -paid(x, low, high, weight, rate, b, p, -1)
             # What cannot pay anywhere is not looked for; a breach of the rack rule always pays.
             if (
                 back == 0
@@ -239,8 +154,8 @@ def sweep(
                          rack, rack_low, rack_high, receives, closed, p, b, back, gain)  # fmt: skip
             if at >= 0:
                 broker[s] = at
-                _shift(x, weight, p, b, -1)
-                _shift(x, weight, p, at, 1)
+                shift(x, weight, p, b, -1)
+                shift(x, weight, p, at, 1)
                 moved += 1
     return moved
 
@@ -272,14 +187,14 @@ def _better(
         if was < 0:
             price += cost[p]
         if rack[c] != rack[b]:
-            breach = _rack_change(start, broker, rack, rack_low, rack_high, p, rack[b], rack[c])
+            breach = rack_change(start, broker, rack, rack_low, rack_high, p, rack[b], rack[c])
             if closed[p] and back == 0 and was < 0 and breach >= 0:
                 continue
             price += rate[len(x)] * breach
         elif closed[p] and back == 0 and was < 0:
             continue
-        price += _paid(x, low, high, weight, rate, c, p, 1)
-        if price < best and not _has(start, broker, p, c):
+        price += paid(x, low, high, weight, rate, c, p, 1)
+        if price < best and not has(start, broker, p, c):
             best, at = price, c
     return at
 
@@ -316,11 +231,11 @@ def _swap_price(
             after = _outside(x, low, high, k, b, change) + _outside(x, low, high, k, c, -change)
             now = _outside(x, low, high, k, b, 0) + _outside(x, low, high, k, c, 0)
             price += rate[k] * (after - now)
-    if price >= 0.0 or _has(start, broker, p, c) or _has(start, broker, q, b):
+    if price >= 0.0 or has(start, broker, p, c) or has(start, broker, q, b):
         return 1e300
     if rack[b] != rack[c]:
-        breach = _rack_change(start, broker, rack, rack_low, rack_high, p, rack[b], rack[c])
-        breach += _rack_change(start, broker, rack, rack_low, rack_high, q, rack[c], rack[b])
+        breach = rack_change(start, broker, rack, rack_low, rack_high, p, rack[b], rack[c])
+        breach += rack_change(start, broker, rack, rack_low, rack_high, q, rack[c], rack[b])
         price += rate[len(x)] * breach
     return price
 
@@ -329,10 +244,10 @@ def _swap_price(
 def _exchanged(broker, x, weight, s, p, t, q):
     b, c = broker[s], broker[t]
     broker[s], broker[t] = c, b
-    _shift(x, weight, p, b, -1)
-    _shift(x, weight, q, b, 1)
-    _shift(x, weight, q, c, -1)
-    _shift(x, weight, p, c, 1)
+    shift(x, weight, p, b, -1)
+    shift(x, weight, q, b, 1)
+    shift(x, weight, q, c, -1)
+    shift(x, weight, p, c, 1)
 
 
 @piece
@@ -347,7 +262,7 @@ def _first_above(weight, k, owner, listed, begin, end, wanted):
     return begin
 
 
-@kernel(f"int64({_STATE}, int64[::1], int64[::1], int64[::1], int64, int64)")
+@kernel(f"int64({STATE}, int64[::1], int64[::1], int64[::1], int64, int64)")
 def swap(
     start, broker, old_start, old, fate, locked, x, low, high, weight, cost, rate, rack,
     rack_low, rack_high, receives, closed, owner, listed, list_start, k, most,
@@ -397,7 +312,7 @@ def swap(
     return done
 
 
-@kernel(f"int64({_STATE}, int64[::1], int64[::1], int64[::1], int64)")
+@kernel(f"int64({STATE}, int64[::1], int64[::1], int64[::1], int64)")
 def exchange(
     start, broker, old_start, old, fate, locked, x, low, high, weight, cost, rate, rack,
     rack_low, rack_high, receives, closed, owner, listed, list_start, few,
@@ -415,7 +330,7 @@ def exchange(
         best, best_t = -1e-6 * (1.0 + cost[p]), -1
         for o in range(old_start[p], old_start[p + 1]):
             b = old[o]
-            if fate[o] == 2 or _has(start, broker, p, b):
+            if fate[o] == 2 or has(start, broker, p, b):
                 continue
             begin = list_start[b]
             end = list_start[b + 1]

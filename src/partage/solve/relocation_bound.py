@@ -13,13 +13,58 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.kernels import kernel
+from partage.kernels import kernel, piece
 from partage.model import ReplicaTask
 
 __all__ = ["climb"]
 
 #: A bound so close is not looked for further; rounds without a better one until steps shrink.
 _CLOSE, _PATIENCE = 0.002, 8
+
+
+@piece
+def _ask(old_start, old, fate, weight, cost, prices, receives, per_byte, least, p):
+    """What each broker costs p, into ``least``; whether some replica must stay."""
+    brokers = len(least)
+    w0, w1, w2, w3 = weight[0, p], weight[1, p], weight[2, p], weight[3, p]
+    moving = per_byte * cost[p]
+    for b in range(brokers):
+        asked = prices[0, b] * w0 + prices[1, b] * w1 + prices[2, b] * w2 + prices[3, b] * w3
+        least[b] = asked + moving if receives[b] else 1e290
+    forced = False
+    for o in range(old_start[p], old_start[p + 1]):
+        b = old[o]
+        if fate[o] == 2:
+            least[b] = 1e290
+        else:
+            least[b] = prices[0, b] * w0 + prices[1, b] * w1 + prices[2, b] * w2 + prices[3, b] * w3
+            if fate[o] == 1:
+                least[b] = -1e250
+                forced = True
+    return forced
+
+
+@piece
+def _take(rack_low, ranked, taken, fill, factor, forced):
+    """How many of each rack's cheapest brokers, into ``taken``: the rule first, then the price."""
+    racks = len(taken)
+    for r in range(racks):
+        taken[r] = 0
+    left = factor
+    if not forced:
+        for r in range(racks):
+            while taken[r] < rack_low[factor, r] and taken[r] < fill[r] and left > 0:
+                taken[r] += 1
+                left -= 1
+    while left > 0:
+        best, at = 1e290, -1
+        for r in range(racks):
+            if taken[r] < fill[r] and ranked[r, taken[r]] < best:
+                best, at = ranked[r, taken[r]], r
+        if at < 0:
+            break
+        taken[at] += 1
+        left -= 1
 
 
 @kernel(
@@ -33,7 +78,7 @@ def _cheapest(
 ):  # fmt: skip
     """Sum over partitions of the cheapest valid choice of brokers; ``x`` gets what it puts where.
 
-    Scratch: ``least[B]``, ``taken[racks]``, ``fill[racks]``, ``ranked[racks, F + 1]``, ``ranked_at``.
+    Scratch: ``least[B]``, ``taken`` and ``fill[racks]``, ``ranked`` and its brokers by rack.
     """
     brokers, racks, kinds = len(rack), len(taken), len(weight)
     total = 0.0
@@ -41,23 +86,7 @@ def _cheapest(
         factor = start[p + 1] - start[p]
         if factor == 0:
             continue
-        w0, w1, w2, w3 = weight[0, p], weight[1, p], weight[2, p], weight[3, p]
-        moving = per_byte * cost[p]
-        for b in range(brokers):
-            asked = prices[0, b] * w0 + prices[1, b] * w1 + prices[2, b] * w2 + prices[3, b] * w3
-            least[b] = asked + moving if receives[b] else 1e290
-        forced = False
-        for o in range(old_start[p], old_start[p + 1]):
-            b = old[o]
-            if fate[o] == 2:
-                least[b] = 1e290
-            else:
-                least[b] = (
-                    prices[0, b] * w0 + prices[1, b] * w1 + prices[2, b] * w2 + prices[3, b] * w3
-                )
-                if fate[o] == 1:
-                    least[b] = -1e250
-                    forced = True
+        forced = _ask(old_start, old, fate, weight, cost, prices, receives, per_byte, least, p)
         for r in range(racks):
             fill[r] = 0
         for b in range(brokers):
@@ -81,23 +110,7 @@ def _cheapest(
                 at -= 1
             ranked[r, at] = price
             ranked_at[r, at] = b
-        for r in range(racks):
-            taken[r] = 0
-        left = factor
-        if not forced:
-            for r in range(racks):
-                while taken[r] < rack_low[factor, r] and taken[r] < fill[r] and left > 0:
-                    taken[r] += 1
-                    left -= 1
-        while left > 0:
-            best, at = 1e290, -1
-            for r in range(racks):
-                if taken[r] < fill[r] and ranked[r, taken[r]] < best:
-                    best, at = ranked[r, taken[r]], r
-            if at < 0:
-                break
-            taken[at] += 1
-            left -= 1
+        _take(rack_low, ranked, taken, fill, factor, forced)
         for r in range(racks):
             for i in range(taken[r]):
                 b = ranked_at[r, i]
