@@ -127,7 +127,7 @@ def lead(
 
 
 def _in_places(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np.int32]:
-    out = replica.copy()
+    out: NDArray[np.int32] = replica.copy()
     _place(
         task.start, out, task.cluster.start, task.cluster.replica, replica.copy(), work=8 * len(out)
     )

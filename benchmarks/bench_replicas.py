@@ -1,0 +1,77 @@
+"""Reassignments of random clusters: CPU seconds of plan, bound and check, what moves, the gap.
+
+16,667 partitions x 3 on 40 brokers (50,001 replicas), and with `large` 200,000 x 3 on 300 brokers.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+
+import numpy as np
+
+from partage.kernels import form
+from partage.model import Broker, ReplicaCluster
+from partage.reassigning import reassign
+from partage.replicas import tasks
+
+
+def made(brokers: int, partitions: int, racks: int, *, empty: int = 0, spread: bool = True):
+    """Exponential sizes and loads; replicas over racks or anywhere, on all but the last brokers."""
+    rng = np.random.default_rng(0)
+    filled = brokers - empty
+    if spread:
+        of_rack = np.argsort(rng.random((partitions, racks)), axis=1)[:, :3]
+        replica = of_rack + racks * rng.integers(0, filled // racks, (partitions, 3))
+    else:
+        replica = np.argsort(rng.random((partitions, filled)), axis=1)[:, :3]
+    replica = replica.astype(np.int32)
+    number = np.arange(partitions, dtype=np.int32)
+    return ReplicaCluster(
+        topics=tuple(f"t{i}" for i in range(partitions // 10 + 1)),
+        topic=number // 10,
+        number=number % 10,
+        start=np.arange(partitions + 1, dtype=np.int64) * 3,
+        replica=replica.ravel().copy(),
+        leader=replica[:, 0].copy(),
+        size=np.maximum(1, rng.exponential(1e9, partitions)).astype(np.int64),
+        load=rng.exponential(1e5, partitions).astype(np.int64),
+        brokers=tuple(Broker(i, f"r{i % racks}") for i in range(brokers)),
+        capacity=np.full(brokers, -1, np.int64),
+        directories=((),) * brokers,
+        directory=np.full(3 * partitions, -1, np.int32),
+    )
+
+
+def told(name: str, task) -> None:
+    """One line."""
+    start = time.process_time()
+    found = reassign(task)
+    seconds = time.process_time() - start
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    figures = found.verdict.figures
+    print(
+        f"{name}: {seconds:.1f} s CPU, {len(found.moves.partition):,} replicas, "
+        f"{figures['moved'] / 1e9:,.1f} GB, gap {found.verdict.gap:.3%}, {memory:,.0f} MB",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """All of them; the first line is the kernels' compilation."""
+    with form("compiled"):
+        told("(first)", tasks.rebalance(made(6, 60, 3)))
+        told("40 anywhere", tasks.rebalance(made(40, 16_667, 10, spread=False)))
+        told("40 over racks", tasks.rebalance(made(40, 16_667, 10)))
+        grown = made(42, 16_667, 3, empty=3)
+        told("42, 3 empty", tasks.rebalance(grown))
+        told("add 3", tasks.add_brokers(grown, [39, 40, 41]))
+        told("drain", tasks.drain_brokers(grown, [3]))
+        if "large" in sys.argv:
+            told("300 over racks", tasks.rebalance(made(300, 200_000, 10)))
+            told("303, 3 empty", tasks.rebalance(made(303, 200_000, 3, empty=3)))
+
+
+if __name__ == "__main__":
+    main()
