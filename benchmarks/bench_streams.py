@@ -117,7 +117,7 @@ def main():
     if asked.full:
         sizes += [(30_000, 200, "ha"), (100_000, 200, "ha")]
     if asked.rack:
-        sizes = [(100, 10, "harack"), (200, 20, "harack"), (300, 30, "harack")]
+        sizes = [(100, 10, "harack"), (200, 20, "harack"), (300, 30, "harack"), (500, 50, "harack")]
         sizes += [(1_000, 100, "harack")] if asked.full else []
     heads = ("ours s", "of CPU", "Java s", "of CPU", "ratio")
     print(f"{'assignor':10} {'tasks':>8} {'clients':>8}", *(f"{head:>9}" for head in heads))

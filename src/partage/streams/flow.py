@@ -125,7 +125,8 @@ class FlowGraph:
             scratch[0],
             scratch[1],
             scratch[2],
-            work=nodes * len(self.end),
+            # A search goes over the edges once a node, and there may be a cycle for every node.
+            work=nodes * nodes * len(self.end),
         )
         return cancelled
 
