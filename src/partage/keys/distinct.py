@@ -250,6 +250,7 @@ class Distinct:
         self._store = np.zeros(8 * _FIRST, np.int64)
         self._used = np.array([0, 1], np.int64)  # keys, words: a slot of 0 is an empty one
         self._block = np.zeros(2 * _BLOCK, np.int64)
+        self._work = 0
 
     def __len__(self) -> int:
         return int(self._used[0])
@@ -285,12 +286,14 @@ class Distinct:
         count = len(starts) - 1
         nulls = _NO_BYTES if null is None else null.view(np.uint8)
         wide: _Longs = np.ndarray(max(0, len(data) - 7), "<i8", data, 0, (1,))
+        # All work so far: many small batches are worth a compiled table as one large one is.
+        self._work += 40 * count + 10 * (int(starts[-1] - starts[0]) // 8)
         done = 0
         while True:
             done += _count(
                 data, wide, starts[done:], nulls[done:], _rest(times, done), _rest(sizes, done),
                 self._slots, self._store, self._used, self._block,
-                work=40 * (count - done),
+                work=self._work,
             )  # fmt: skip
             if done >= count:
                 return

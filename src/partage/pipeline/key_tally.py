@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from math import lcm
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from partage.kernels import form
 from partage.keys.skew import Moves, moves_of
 from partage.pipeline.key_rows import Kind, row_batch
 
@@ -21,6 +23,8 @@ _Longs = NDArray[np.int64]
 #: Partition counts up to here are counted in an array, larger ones by sorting.
 _DENSE = 1 << 20
 _MOST = (1 << 31) - 1
+#: Bytes of keys that take longer by plain Python than numba takes to start.
+_COMPILED_FROM = 32 << 20
 
 
 def placed_at(keys: pa.Array, counts: Sequence[int], partitioner: str) -> dict[int, Any]:
@@ -54,10 +58,14 @@ class Tally:
         self._dense: dict[int, _Longs] = {}
         self._sparse: list[tuple[int, _Longs, _Longs, _Longs]] = []
         self._moves: dict[tuple[int, int], Moves] = {}
+        self._bytes = 0
 
     def add(self, keys: pa.Array, records: _Longs, size: _Longs) -> None:
         """Keys, no two of them the same, with their records and the bytes of these."""
-        placed = placed_at(keys, self.counts, self.partitioner)
+        # Blocks are small: whether to compile is asked of all of them together.
+        self._bytes += keys.nbytes
+        with form("compiled") if self._bytes > _COMPILED_FROM else nullcontext():
+            placed = placed_at(keys, self.counts, self.partitioner)
         for n, where in placed.items():
             self._add(n, where, (records, size))
         for move in moves_of(placed, records, self.changes):

@@ -181,11 +181,11 @@ def _hash_plainly(
     values, firsts, counts = np.unique(lengths[order], return_index=True, return_counts=True)
     for length, first, many in zip(values.tolist(), firsts.tolist(), counts.tolist(), strict=True):
         which = order[first : first + many]
-        if many < _A_HANDFUL:
+        at_once = max(1, _GATHERED_AT_ONCE // max(1, length))
+        if min(many, at_once) < _A_HANDFUL:
             for i in which.tolist():
                 out[i] = hash_.of_key(data[starts[i] : starts[i] + length].tobytes())
             continue
-        at_once = max(1, _GATHERED_AT_ONCE // max(1, length))
         for part in range(0, many, at_once):
             some = which[part : part + at_once]
             rows = data[starts[some][:, None] + np.arange(length)]
