@@ -26,13 +26,13 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, Literal
 
 import numpy as np
 
-__all__ = ["Kernel", "form", "kernel", "never_compiling", "piece", "warm_up"]
+__all__ = ["Kernel", "compiling_told", "form", "kernel", "never_compiling", "piece", "warm_up"]
 
 #: Measured on the 2-core machine of November 2026 (CPython 3.11, numba 0.6x).
 _SECONDS_TO_IMPORT_NUMBA = 0.8
@@ -42,7 +42,10 @@ _SECONDS_A_STEP_INTERPRETED = 0.25e-6
 Form = Literal["by cost", "compiled", "interpreted"]
 _form: ContextVar[Form] = ContextVar("partage_kernel_form", default="by cost")
 _may_compile: ContextVar[bool] = ContextVar("partage_may_compile", default=True)
+_tell: ContextVar[Callable[[str], None] | None] = ContextVar("partage_kernel_tell", default=None)
 _all: list[Kernel] = []
+_pieces: dict[Any, Any] = {}
+_pieces_lock = threading.Lock()
 
 
 class Kernel:
@@ -128,17 +131,24 @@ def piece(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _with_pieces(function: Callable[..., Any], made: dict[str, Any], **options: Any) -> Any:
-    """The function with every piece that it may call replaced by the compiled one."""
+def _with_pieces(function: Callable[..., Any], **options: Any) -> Any:
+    """The function with every piece that it may call replaced by the compiled one.
+
+    A piece is compiled once, however many kernels call it: a quarter of the first start.
+    """
     import types
 
     import numba
 
     names = function.__globals__
+    made: dict[str, Any] = {}
     for name in function.__code__.co_names:
-        if getattr(names.get(name), "is_piece", False) and name not in made:
-            made[name] = None  # no endless descent; numba itself refuses a recursion
-            made[name] = numba.njit(**options)(_with_pieces(names[name], made, **options))
+        one: Any = names.get(name)
+        if getattr(one, "is_piece", False):
+            if one not in _pieces:
+                _pieces[one] = None  # no endless descent; numba itself refuses a recursion
+                _pieces[one] = numba.njit(**options)(_with_pieces(one, **options))
+            made[name] = _pieces[one]
     if not made:
         return function
     twin = types.FunctionType(function.__code__, {**names, **made}, function.__name__)
@@ -155,13 +165,47 @@ def _compiled(function: Callable[..., Any], signature: str) -> Callable[..., Any
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]  # made at run time
         return None  # what "off" means: plain Python, over memoryviews as ever
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
-    function = _with_pieces(function, {}, **options)
-    try:
-        made: Callable[..., Any] = numba.njit(signature, cache=True, **options)(function)
-    except (RuntimeError, OSError):
-        # The cache cannot be written (a read-only installation, a zip): compile without it.
-        made = numba.njit(signature, **options)(function)
+    with _pieces_lock:
+        function = _with_pieces(function, **options)
+    with _told(function.__name__):
+        try:
+            made: Callable[..., Any] = numba.njit(signature, cache=True, **options)(function)
+        except (RuntimeError, OSError):
+            # The cache cannot be written (a read-only installation, a zip): compile without it.
+            made = numba.njit(signature, **options)(function)
     return made
+
+
+@contextmanager
+def _told(name: str) -> Iterator[None]:
+    """While a kernel is read or compiled: whoever wants to know of compilations is told."""
+    tell = _tell.get()
+    if tell is None:
+        yield
+        return
+    with _listening(tell, name):
+        yield
+
+
+def _listening(tell: Callable[[str], None], name: str) -> AbstractContextManager[Any]:
+    # Numba's own event: it comes when something is compiled, and not when it is read from disk.
+    from numba.core import event
+
+    class Once(event.Listener):
+        def __init__(self) -> None:
+            self.said = False
+
+        def on_start(self, event: Any) -> None:
+            del event
+            if not self.said:
+                self.said = True
+                tell(name)
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    listening: AbstractContextManager[Any] = event.install_listener("numba:compile", Once())
+    return listening
 
 
 class _Unaligned:
@@ -207,6 +251,19 @@ def never_compiling() -> Iterator[None]:
         yield
     finally:
         _may_compile.reset(token)
+
+
+@contextmanager
+def compiling_told(tell: Callable[[str], None]) -> Iterator[None]:
+    """Inside a with block ``tell`` gets the name of each kernel that has to be compiled first.
+
+    That takes seconds, once for an installation: who waits should know what for.
+    """
+    token = _tell.set(tell)
+    try:
+        yield
+    finally:
+        _tell.reset(token)
 
 
 def warm_up() -> threading.Thread:

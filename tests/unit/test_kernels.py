@@ -88,3 +88,36 @@ def test_a_source_that_cannot_be_cached_is_compiled_without_a_cache():
     """Numba raises for a function without a file (or an unwritable folder); we do not."""
     pytest.importorskip("numba", reason="numba (the extra `fast`) is not installed")
     assert run(LOOP + "    double.compile()(values); print(values)") == "[0 2 4 6 8]"
+
+
+def test_who_waits_for_a_compilation_is_told_and_who_reads_from_disk_is_not(tmp_path):
+    """One name a kernel before it is compiled, its pieces included; from the cache there is none."""
+    pytest.importorskip("numba", reason="numba (the extra `fast`) is not installed")
+    (tmp_path / "doubling.py").write_text(
+        textwrap.dedent("""
+        from partage import kernels
+        @kernels.piece
+        def doubled(value):
+            return value * 2
+        def twice(values):
+            for i in range(len(values)):
+                values[i] = doubled(values[i])
+        first = kernels.Kernel(twice, "void(int64[::1])")
+        second = kernels.Kernel(twice, "void(int64[::1])")
+    """)
+    )
+    said = run(f"""
+        import sys
+        sys.path.insert(0, {str(tmp_path)!r})
+        import numpy as np
+        from doubling import first, kernels, second
+        said, values = [], np.arange(3)
+        with kernels.form("compiled"):
+            with kernels.compiling_told(lambda name: said.append((name, first.ready))):
+                first(values, work=1)
+                first(values, work=1)
+            with kernels.compiling_told(lambda name: said.append("again " + name)):
+                second(values, work=1)
+        print(said, values)
+    """)
+    assert said == "[('twice', False)] [ 0  8 16]"

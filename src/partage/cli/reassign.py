@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -102,17 +103,33 @@ def _cluster(
     return read_cluster(source, log_dirs=log_dirs, gone=gone, command_config=config)
 
 
+def _compiling() -> Callable[[str], None]:
+    """One line before the first kernel is compiled, whichever it is."""
+    from partage.cli.consoles import tell
+
+    said: list[str] = []
+
+    def told(kernel: str) -> None:
+        if not said:
+            tell("compiling kernels, once for this installation: 5 to 30 s ...")
+        said.append(kernel)
+
+    return told
+
+
 def _finish(
     task: ReplicaTask, what: str, *, to: Path | None, page: Path | None, as_json: bool,
     most: int | None, throttle: int | None, proof: bool,
 ) -> None:  # fmt: skip
     from partage.cli.reassigned import answer, show_answer, write_answer
     from partage.errors import InvalidConfigError
+    from partage.kernels import compiling_told
     from partage.reassigning import reassign as planned
 
     if throttle is not None and throttle < 1:
         raise InvalidConfigError("--throttle", "must be at least 1 byte a second", throttle)
-    found = planned(task, proof=proof)
+    with compiling_told(_compiling()):
+        found = planned(task, proof=proof)
     data = answer(found, what, most=most, throttle=throttle)
     if to is not None:
         write_answer(found, data, to)
