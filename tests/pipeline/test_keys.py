@@ -161,6 +161,15 @@ def test_bad_input(spark: object, written: Path, columns, settings, told: str) -
         analyse_keys(str(written), columns, counts, spark=spark, **settings)
 
 
+@pytest.mark.parametrize("kind", ["kafka", "delta"])
+def test_a_connector_that_spark_lacks(spark: object, tmp_path: Path, kind: str) -> None:
+    """A topic and a Delta table without their connectors: one line that tells how to get them."""
+    (tmp_path / "_delta_log").mkdir()
+    where = "kafka://127.0.0.1:1/orders" if kind == "kafka" else str(tmp_path)
+    with pytest.raises(InvalidConfigError, match=rf"connector\? .*--packages .*{kind}"):
+        analyse_keys(where, Columns("key"), [6], spark=spark)
+
+
 def test_only_nulls(spark: object, tmp_path: Path) -> None:
     """A column of nulls has no keys, and that is said and no error."""
     path = tmp_path / "nulls.parquet"

@@ -27,6 +27,14 @@ _BATCH_ROWS, _BATCH_BYTES = 1 << 17, 64 << 20
 _DICTIONARY_PAGE, _CODE_BYTES = 1_200_000, 3
 _SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json",
              ".ndjson": "json"}  # fmt: skip
+#: What Spark's wheel lacks, and how a session that we start gets it.
+_CONNECTORS = {
+    kind: f"; does it have the connector? PYSPARK_SUBMIT_ARGS='--packages {package} pyspark-shell'"
+    for kind, package in (
+        ("kafka", "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"),
+        ("delta", "io.delta:delta-spark_2.13:VERSION"),
+    )
+}
 _PACKED = (".gz", ".bz2", ".zst", ".lz4", ".snappy")
 
 
@@ -201,14 +209,17 @@ def read_piece(piece: Piece, columns: Columns) -> Iterator[pa.RecordBatch]:
 
 
 def _frame(spark: SparkSession, source: KeySource) -> DataFrame:
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
         found = _read(spark, source)
         names = found.columns
-    except PySparkException as e:
-        said = str(e).strip().splitlines()[0]
-        raise InvalidConfigError("INPUT", f"Spark cannot read it ({said})", source.where) from None
+    except (PySparkException, Py4JJavaError) as e:  # the second where a connector is no class
+        lines = [line.strip() for line in str(e).splitlines() if line.strip()]
+        said = next((line for line in lines if "Exception: " in line), lines[0])[:200]
+        told = f"Spark cannot read it ({said}){_CONNECTORS.get(source.kind, '')}"
+        raise InvalidConfigError("INPUT", told, source.where) from None
     options = {source.columns.key: "--key", source.columns.value: "--value",
                source.columns.time: "--time"}  # fmt: skip
     for name in source.columns.names:
