@@ -1,8 +1,8 @@
 """Placement beside Kafka's own classes in the same run: best of thirty, milliseconds.
 
 StripedReplicaPlacer of 4.3.1 and AdminUtils of 3.9.1, warmed up by their earlier runs, and
-`pg.place` on the same brokers: with its kernel compiled as Java's is by then, and as a process that places
-once and never compiles has it. Needs jvm/target (tools/jvm.sh).
+`pg.place` on the same brokers: with its kernel compiled as Java's is by then, and as a process
+that places once and never compiles has it. Needs jvm/target (tools/jvm.sh).
 """
 
 from __future__ import annotations

@@ -39,6 +39,7 @@ def answer(found: Reassignment, what: str, *, most: int | None, throttle: int | 
     from partage.replicas.tables import (
         batch_rows,
         broker_rows,
+        disk_rows,
         move_rows,
         network_rows,
         rack_rows,
@@ -49,6 +50,7 @@ def answer(found: Reassignment, what: str, *, most: int | None, throttle: int | 
     brokers = broker_rows(task, found.plan.replica)
     rows = batch_rows(moves, split, throttle)
     sized = task.cluster.size is not None
+    directory = directories(moves)
     told = {
         "command": what,
         "partitions": task.cluster.partitions,
@@ -67,11 +69,12 @@ def answer(found: Reassignment, what: str, *, most: int | None, throttle: int | 
         "seconds": sum(row["seconds"] for row in rows) if throttle is not None and sized else None,
         "brokers": brokers,
         "racks": rack_rows(brokers),
+        "disks": disk_rows(moves, directory),
         "network": network_rows(moves),
         "batches": rows,
         "moves": move_rows(moves),
     }
-    return Answer(told, split, directories(moves))
+    return Answer(told, split, directory)
 
 
 def write_answer(found: Reassignment, data: Answer, to: Path) -> None:
@@ -187,6 +190,12 @@ def _sentences(told: dict[str, Any]) -> list[Any]:
         lines.append(f"found by {told['solver']}, whose own bound is {told['solver_bound']:,.0f}")
     if told["seconds"] is not None:
         lines.append(f"at {amount(told['throttle'])}/s a broker: at least {told['seconds']:,.0f} s")
+    for row in told["disks"][:_MOST_BROKERS]:
+        was, now = (
+            amount(row[when]) if told["bytes_moved"] is not None else f"{row[when]:,} replicas"
+            for when in ("before", "after")
+        )
+        lines.append(f"broker {row['broker']}, {row['path']}: {was} before, {now} after")
     pairs = [
         f"{pair['from'] or '-'} to {pair['to'] or '-'} "
         + (amount(pair["bytes"]) if told["bytes_moved"] is not None else f"{pair['replicas']:,}")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from partage.model import ReplicaTask
 from partage.replicas.batches import Moves
 
-__all__ = ["batch_rows", "broker_rows", "move_rows", "network_rows", "rack_rows"]
+__all__ = ["batch_rows", "broker_rows", "disk_rows", "move_rows", "network_rows", "rack_rows"]
 
 _COLUMNS = ("replicas", "leaders", "bytes", "load")
 
@@ -54,6 +54,42 @@ def rack_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             for name, value in row[when].items():
                 mine[when][name] = mine[when].get(name, 0) + value
     return [out[rack] for rack in sorted(out, key=lambda rack: (rack is None, rack or ""))]
+
+
+def disk_rows(moves: Moves, directory: NDArray[np.int32] | None) -> list[dict[str, Any]]:
+    """Each log directory of brokers that have several: bytes (replicas, without sizes) on it.
+
+    Args:
+        moves: of the plan.
+        directory: of each new replica, from `directories`; None: no broker has told several.
+    """
+    if directory is None:
+        return []
+    task, cluster = moves.task, moves.task.cluster
+    width = max(map(len, cluster.directories))
+    held = []
+    for factor, replica, place in (
+        (cluster.factor, cluster.replica, cluster.directory),
+        (task.factor, moves.replica, directory),
+    ):
+        weight = np.ones(len(factor), np.int64) if cluster.size is None else cluster.size
+        known = place >= 0
+        at = replica[known].astype(np.int64) * width + place[known]
+        sums = np.zeros(len(cluster.brokers) * width, np.int64)
+        np.add.at(sums, at, np.repeat(weight, factor)[known])
+        held.append(sums.reshape(-1, width))
+    return [
+        {
+            "broker": cluster.brokers[b].id,
+            "path": path,
+            "capacity": room if room >= 0 else None,
+            "before": int(held[0][b, d]),
+            "after": int(held[1][b, d]),
+        }
+        for b, mine in enumerate(cluster.directories)
+        if len(mine) > 1
+        for d, (path, room) in enumerate(mine)
+    ]
 
 
 def move_rows(moves: Moves) -> list[dict[str, Any]]:

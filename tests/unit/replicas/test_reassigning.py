@@ -18,6 +18,7 @@ from partage.replicas import tasks
 from partage.replicas.batches import Moves, batches, changed, directories
 from partage.replicas.kafka_json import reassignment, rollback
 from partage.replicas.reading import cluster_from_json, sizes_from_log_dirs
+from partage.replicas.tables import disk_rows
 
 
 def cluster(brokers, *rows, sizes=None, loads=None, **more):
@@ -389,6 +390,11 @@ def test_directories_fill_evenly() -> None:
     folder = directories(found.moves)
     made = reassignment(found.task, found.plan.replica, folder, [0, 1, 2])["partitions"]
     assert [row["log_dirs"] for row in made] == [["/d2"], ["/d1"], ["/d1"]]
+    disks = [
+        (r["broker"], r["path"], r["before"], r["after"]) for r in disk_rows(found.moves, folder)
+    ]
+    assert disks == [(2, "/d1", 0, 40), (2, "/d2", 50, 50)]
+    assert disk_rows(found.moves, None) == []
 
 
 def test_sizes_come_from_kafkas_log_dirs() -> None:
