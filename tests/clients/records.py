@@ -60,7 +60,11 @@ class Written:
 
 
 def written(bootstrap: str, group: str) -> list[Written]:
-    """Every generation of a group in the log, oldest first; those without assignments left out."""
+    """Every generation of a group in the log, oldest first; those without assignments left out.
+
+    A Python client may lead before it has seen the topics: it gives nobody anything, and joins
+    again once it has. Such a generation is no decision, unless it is the last one.
+    """
     consumer = KafkaConsumer(bootstrap_servers=bootstrap, exclude_internal_topics=False)
     try:
         parts = [TopicPartition(LOG, p) for p in sorted(consumer.partitions_for_topic(LOG) or ())]
@@ -71,7 +75,7 @@ def written(bootstrap: str, group: str) -> list[Written]:
         while any(consumer.position(p) < ends[p] for p in parts):
             for batch in consumer.poll(timeout_ms=500).values():
                 found += [one for r in batch if (one := _generation(r.key, r.value, group))]
-        return found
+        return [one for one in found if any(one.owners().values()) or one is found[-1]]
     finally:
         consumer.close()
 

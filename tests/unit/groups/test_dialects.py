@@ -144,7 +144,8 @@ def test_plans_that_other_clients_made_come_out_as_recorded() -> None:
     for group in group_records():
         for found in generations(group):
             asked = verdict(found, clusters())
-            if asked.agrees is not None and asked.judged_by != found.first.strategy:
+            other = asked.judged_by not in (found.first.strategy, "streams:high-availability")
+            if asked.agrees is not None and other:
                 judged[asked.judged_by, asked.agrees] += 1
     assert judged == {
         ("librdkafka:range", True): 11,
