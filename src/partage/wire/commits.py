@@ -228,7 +228,9 @@ def _numbers(names: Sequence[bytes], number_of: Callable[[bytes], int]) -> NDArr
 def _renamed(codes: NDArray[Any], numbers: NDArray[np.int32]) -> NDArray[np.int32]:
     """Codes of bytes as codes of what they say: different bytes may say the same in Java."""
     same = np.array_equal(numbers[:-1], np.arange(len(numbers) - 1))
-    return codes if same else numbers[codes]  # -1 stays -1: it is the last one
+    # -1 stays -1: it is the last one.
+    renamed: NDArray[np.int32] = codes if same else numbers[codes]
+    return renamed
 
 
 def _paired(pair: NDArray[np.int32], partition: NDArray[np.int32]) -> NDArray[np.int32]:
