@@ -228,12 +228,11 @@ def _numbers(names: Sequence[bytes], number_of: Callable[[bytes], int]) -> NDArr
 def _renamed(codes: NDArray[Any], numbers: NDArray[np.int32]) -> NDArray[np.int32]:
     """Codes of bytes as codes of what they say: different bytes may say the same in Java."""
     same = np.array_equal(numbers[:-1], np.arange(len(numbers) - 1))
-    # -1 stays -1: it is the last one.
-    renamed: NDArray[np.int32] = codes if same else numbers[codes]
-    return renamed
+    return codes if same else numbers[codes]  # -1 stays -1: it is the last one
 
 
 def _paired(pair: NDArray[np.int32], partition: NDArray[np.int32]) -> NDArray[np.int32]:
     """Small numbers, the same for equal pairs of numbers."""
     both = (pair.astype(np.int64) << 32) | (partition.astype(np.int64) & 0xFFFFFFFF)
-    return np.unique(both, return_inverse=True)[1].astype(np.int32)
+    codes: NDArray[np.int32] = np.unique(both, return_inverse=True)[1].astype(np.int32)
+    return codes
