@@ -34,6 +34,8 @@ autodoc_typehints = "signature"
 autodoc_default_options = {"members": True}
 # Half a gigabyte that the text of a docstring does not need, and what tests alone install.
 autodoc_mock_imports = ["hypothesis", "numba", "pandas", "pyarrow", "pyspark", "jinja2"]
+# Faust lives in an environment of its own.
+autodoc_mock_imports += ["faust", "mode"]
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 # As entries of the class: an attribute may have a line of its own beside its annotation.
