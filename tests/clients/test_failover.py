@@ -33,7 +33,9 @@ def _records(broker, topic: str, count: int) -> None:
     broker.produce(topic, [(i % 3, None, f"record {i}") for i in range(count)])
 
 
-@pytest.mark.parametrize("client", [KAFKA_PYTHON[-1], AIOKAFKA[-1]])
+@pytest.mark.parametrize(
+    "client", [KAFKA_PYTHON[-1], pytest.param(AIOKAFKA[-1], marks=pytest.mark.soak)]
+)
 def test_the_active_is_killed_and_the_next_works(broker, hosts, client: str, capsys) -> None:
     """Three members, 30 > 20 > 10: after SIGKILL the next has all within the session timeout and a bit."""
     topic = f"failover-{client}"
@@ -63,7 +65,9 @@ def test_the_active_is_killed_and_the_next_works(broker, hosts, client: str, cap
 
 
 @pytest.mark.parametrize("preemption", [True, False])
-@pytest.mark.parametrize("client", [KAFKA_PYTHON[-1], AIOKAFKA[-1]])
+@pytest.mark.parametrize(
+    "client", [KAFKA_PYTHON[-1], pytest.param(AIOKAFKA[-1], marks=pytest.mark.soak)]
+)
 def test_a_higher_priority_takes_over_or_not_by_option(broker, hosts, client, preemption) -> None:
     """It comes to a group at work: with preemption it has everything, without nothing moves."""
     topic = f"return-{client}-{preemption}"

@@ -57,7 +57,10 @@ def counted(workers, times):
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [("faust", "stock"), ("faust:copartitioned", "faust:copartitioned")],
+    [
+        ("faust", "stock"),
+        pytest.param("faust:copartitioned", "faust:copartitioned", marks=pytest.mark.soak),
+    ],
 )
 def test_workers_share_a_table_and_one_that_is_killed_is_replaced(
     broker, app, tmp_path, first, second

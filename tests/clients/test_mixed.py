@@ -75,7 +75,9 @@ def test_stickiness_and_its_bytes_cross_languages(topics, hosts) -> None:
         one.close()
 
 
-@pytest.mark.parametrize("leader", OLDER)
+@pytest.mark.parametrize(
+    "leader", [OLDER[0], *(pytest.param(one, marks=pytest.mark.soak) for one in OLDER[1:])]
+)
 def test_every_version_sits_and_leads_in_one_sticky_group(topics, hosts, leader: str) -> None:
     """kafka-python 2.0.2 and 2.3.3 and aiokafka 0.10.0 on Kafka 4.3.1, each of them leading once."""
     group = f"versions-{leader}"
