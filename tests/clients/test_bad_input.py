@@ -18,7 +18,7 @@ def _start(host, broker, group, topic, *strategies, **more):
     )
 
 
-@pytest.mark.parametrize("client", NEWEST)
+@pytest.mark.parametrize("client", [pytest.param(NEWEST[0], marks=pytest.mark.soak), *NEWEST[1:]])
 def test_garbage_gets_a_fair_share_and_one_warning(broker, hosts, client: str) -> None:
     """User data that nobody can read: thirds for all, the others keep theirs, one warning."""
     topic = f"garbage-{client}"
