@@ -78,9 +78,12 @@ class Counting:
     nulls: int = 0
     dropped: int = 0
     seen: int = 0
-    _table: Distinct = field(default_factory=Distinct)
+    _table: Distinct = field(init=False)
     _rare: Tally | None = None
     _cells: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._table = Distinct(sized=self.spec.columns.value is not None)
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Count one batch."""

@@ -78,8 +78,8 @@ def row_batch(
 def packed(table: Distinct, buckets: int) -> Iterator[pa.RecordBatch]:
     """All keys of the table as rows; equal keys of all tables go into one bucket."""
     places, (lengths, hashes, records, size) = table.heads()
-    # High bits: the low ones chose the slot, and would fill few slots of the next table.
-    bucket = (hashes >> 40) % buckets
+    # By low bits: the high ones choose the slot, and would fill few slots of the next table.
+    bucket = hashes % buckets
     order = np.argsort(bucket.astype(np.uint16 if buckets <= 1 << 16 else np.int64), kind="stable")
     ends = np.cumsum(np.bincount(bucket, minlength=buckets)).tolist()
     for number, (first, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):

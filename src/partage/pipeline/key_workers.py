@@ -57,7 +57,7 @@ def met(
         batches: rows of `read_and_count`; what is no keys is passed on.
         keep: whether the keys themselves are told as well.
     """
-    table = Distinct()
+    table = Distinct(sized=True)
     for rows in batches:
         is_keys = rows.column(0).to_numpy() == int(Kind.KEYS)
         for keys, records, size in unpacked(rows.filter(is_keys)):

@@ -1,0 +1,225 @@
+# ruff: noqa: PLR0917 - kernels take arrays by place, and have many
+"""Kernels of the table of distinct keys (`partage.keys.distinct`): looking up, adding, reading out.
+
+A slot has 31 bits of a key's hash above the 32 bits of where the key lies; 0 is an empty one. Its
+number is the hash's highest bits: a table that grows is copied from front to end, without a look
+at the keys. An entry of the store is a word with the same hash and the key's length, the key's
+records, their bytes where these are asked for, then the key's own bytes by the word, zeros at the
+end. Equal means equal bytes, never equal hashes.
+
+Numbers with the highest bit set are unsigned to numba, and so is what they meet: the words of keys
+and hashes wrap there, and are masked for Python. Places and counts are signed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.kernels import kernel, piece
+
+__all__ = ["count", "headed", "slotted", "unpadded"]
+
+_Longs = NDArray[np.int64]
+_Words = NDArray[np.uint64]
+_Bytes = NDArray[np.uint8]
+
+_UNALIGNED = "Array(uint64, 1, 'A', readonly=True, aligned=False)"
+
+
+@piece
+def _last_word(data: _Bytes, wide: _Words, at: int, end: int) -> int:
+    """The one to seven bytes that are left over, as an unsigned word."""
+    top = 0x7FFFFFFFFFFFFFFF
+    word = 0xFFFFFFFFFFFFFFFF
+    if at < len(wide):
+        unused = 64 - 8 * (end - at)
+        word &= wide[at & top]
+        return ((word << unused) & 0xFFFFFFFFFFFFFFFF) >> unused
+    word ^= word
+    last = end - 1
+    while last >= at:
+        word = word << 8 | data[last & top]
+        last -= 1
+    return word
+
+
+@piece
+def _hashed(data: _Bytes, wide: _Words, at: int, end: int) -> int:
+    """31 bits. Keys that differ by zeros at the end alone may be alike: seven of them at most."""
+    top = 0x7FFFFFFFFFFFFFFF
+    h = 0xA0761D6478BD642F
+    while at + 8 <= end:
+        h = ((h ^ wide[at & top]) * 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
+        h ^= h >> 32
+        at += 8
+    if at < end:
+        h = ((h ^ _last_word(data, wide, at, end)) * 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
+        h ^= h >> 32
+    mixed: int = ((h * 0xD6E8FEB86659FD93) & 0xFFFFFFFFFFFFFFFF) >> 33
+    return mixed
+
+
+@piece
+def _is_there(
+    data: _Bytes, wide: _Words, at: int, end: int, words: _Words, word: int
+) -> bool:  # fmt: skip
+    """Whether a key of the same length has the same bytes as the one whose words begin here."""
+    top = 0x7FFFFFFFFFFFFFFF
+    while at + 8 <= end:
+        if wide[at & top] != words[word & top]:
+            return False
+        at += 8
+        word += 1
+    return at == end or _last_word(data, wide, at, end) == words[word & top]
+
+
+@piece
+def _sought(
+    data: _Bytes, wide: _Words, at: int, end: int, tag: int,
+    slots: _Longs, store: _Longs, words: _Words, used: _Longs,
+) -> int:  # fmt: skip
+    """The place of the key, which is put there if it is new."""
+    top = 0x7FFFFFFFFFFFFFFF
+    mask = len(slots) - 1
+    slot = tag >> used[2]
+    head = tag << 32 | (end - at)
+    while slots[slot & top] != 0:
+        if slots[slot & top] >> 32 == tag:
+            place: int = slots[slot & top] & 0xFFFFFFFF
+            if store[place & top] == head and _is_there(
+                data, wide, at, end, words, place + used[3]
+            ):
+                return place
+        slot = (slot + 1) & mask
+    new: int = used[1]
+    slots[slot & top] = tag << 32 | new
+    store[new & top] = head
+    word = new + 1
+    while word < new + used[3]:
+        store[word & top] = 0
+        word += 1
+    while at + 8 <= end:
+        words[word & top] = wide[at & top]
+        at += 8
+        word += 1
+    if at < end:
+        words[word & top] = _last_word(data, wide, at, end)
+        word += 1
+    used[0] += 1
+    used[1] = word
+    return new
+
+
+@piece
+def _looked_up(
+    data: _Bytes, wide: _Words, starts: _Longs, slots: _Longs, store: _Longs, used: _Longs,
+    block: _Longs,
+) -> None:  # fmt: skip
+    """Of a block of keys the hashes, then what their slots hold, then the places' first words.
+
+    Loads that wait for no other: the memory answers many of them at a time.
+    """
+    top = 0x7FFFFFFFFFFFFFFF
+    shift = used[2]
+    half = len(block) // 2
+    for i in range(len(starts) - 1):
+        block[i & top] = _hashed(data, wide, starts[i & top], starts[(i + 1) & top])
+    for i in range(len(starts) - 1):
+        block[(i + half) & top] = slots[(block[i & top] >> shift) & top]
+    for i in range(len(starts) - 1):
+        # Where the slot is another key's, or none's, the place is 0, and its word is too.
+        found = block[(i + half) & top]
+        place = (found & 0xFFFFFFFF) * (found >> 32 == block[i & top])
+        head = block[i & top] << 32 | (starts[(i + 1) & top] - starts[i & top])
+        block[(i + half) & top] = place * (store[place & top] == head)
+
+
+@kernel(
+    f"int64(Array(uint8, 1, 'C', readonly=True), {_UNALIGNED}, int64[::1], uint8[::1], int64[::1],"
+    "int64[::1], int64[::1], int64[::1], uint64[::1], int64[::1], int64[::1])"
+)
+def count(
+    data: _Bytes, wide: _Words, starts: _Longs, null: _Bytes, times: _Longs, sizes: _Longs,
+    slots: _Longs, store: _Longs, words: _Words, used: _Longs, block: _Longs,
+) -> int:  # fmt: skip
+    """Count keys until all are, or the table has no room for a block more; how many were.
+
+    Args:
+        data: uint8, bytes of the keys.
+        wide: uint64, the eight bytes that begin at each of them.
+        starts: int64[n + 1].
+        null: uint8[n], or none: which are not counted.
+        times: int64[n], or none: records of each.
+        sizes: int64[n], or none: bytes of the records of each, for a table that has them.
+        slots: int64, a power of two of them.
+        store: int64, of which ``words`` is the same memory.
+        words: uint64.
+        used: int64[4]: keys, end of the store, bits of a hash that are no slot's, words of a head.
+        block: int64, two for each key that is looked up at a time.
+    """
+    top = 0x7FFFFFFFFFFFFFFF
+    keys = len(starts) - 1
+    half = len(block) // 2
+    done = 0
+    while done < keys:
+        stop = min(keys, done + half)
+        need = used[1] + (starts[stop] - starts[done]) // 8 + 5 * half
+        if (used[0] + half) * 2 > len(slots) or need > len(store):
+            return done
+        _looked_up(data, wide, starts[done : stop + 1], slots, store, used, block)
+        for i in range(done, stop):
+            if len(null) > 0 and null[i & top] != 0:
+                continue
+            at = starts[i & top]
+            end = starts[(i + 1) & top]
+            place = block[(i - done + half) & top]
+            if place == 0 or not _is_there(data, wide, at, end, words, place + used[3]):
+                place = _sought(
+                    data, wide, at, end, block[(i - done) & top], slots, store, words, used
+                )
+            records = times[i & top] if len(times) > 0 else 1
+            store[(place + 1) & top] += records
+            if used[3] > 2:
+                size = sizes[i & top] if len(sizes) > 0 else records * (end - at)
+                store[(place + 2) & top] += size
+        done = stop
+    return done
+
+
+@kernel("void(int64[::1], int64[::1], int64)")
+def slotted(old: _Longs, slots: _Longs, shift: int) -> None:
+    """Fill empty slots with those of a smaller table."""
+    mask = len(slots) - 1
+    for i in range(len(old)):
+        if old[i] != 0:
+            slot = (old[i] >> 32) >> shift
+            while slots[slot] != 0:
+                slot = (slot + 1) & mask
+            slots[slot] = old[i]
+
+
+@kernel("void(int64[::1], int64, int64[::1], int64[:,::1])")
+def headed(store: _Longs, head: int, places: _Longs, heads: NDArray[np.int64]) -> None:
+    """Where each key lies, and its length, hash, records and bytes, a row each."""
+    place = 8
+    for number in range(len(places)):
+        length = store[place] & 0xFFFFFFFF
+        places[number] = place
+        heads[0, number] = length
+        heads[1, number] = store[place] >> 32
+        heads[2, number] = store[place + 1]
+        heads[3, number] = store[place + 2] if head > 2 else store[place + 1] * length
+        place += head + (length + 7) // 8
+
+
+@kernel("void(int64[::1], int64, int64[::1], int64[::1], Array(int64, 1, 'A', aligned=False))")
+def unpadded(places: _Longs, head: int, store: _Longs, starts: _Longs, out: _Longs) -> None:
+    """Bytes of some keys, one after the other: each begins on the zeros that filled up the last."""
+    for i in range(len(places)):
+        word = places[i] + head
+        at = starts[i]
+        while at < starts[i + 1]:
+            out[at] = store[word]
+            at += 8
+            word += 1
