@@ -1,24 +1,28 @@
 """A real Kafka Streams application on a real broker, lived through and recorded.
 
-    python -m tests.streams_live tests/data/streams/lived.json.xz
+    python -m tests.streams_live tests/data/streams/another.json.xz --seed 7
 
 Three instances with one standby; one is killed, one with an empty disk is added and restores so
 slowly that it is looked at more than once, the killed one comes back, and the leader is killed.
-What the leaders saw and decided is written down by Kafka's own classes with a listener in them
-(jvm/.../live/LeaderLog.java). ``tests/simulation/test_streams_lived.py`` plays it again.
+The seed decides who has how many threads, who is killed, heartbeats, time-outs and how long
+everything takes. What the leaders saw and decided is written down by Kafka's own classes with a
+listener in them (jvm/.../live/LeaderLog.java). ``tests/simulation/test_streams_lived.py`` plays it
+again: a file in tests/data/streams is a test.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import lzma
 import os
+import random
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -32,20 +36,9 @@ if TYPE_CHECKING:
     from tests.brokers import Brokers
 
 NAME = "counts"
-SETTINGS = {
-    "num.standby.replicas": 1,
-    "max.warmup.replicas": 1,
-    "acceptable.recovery.lag": 100,
-    "probing.rebalance.interval.ms": 60_000,
-    "session.timeout.ms": 30_000,
-    "heartbeat.interval.ms": 2_000,
-}
-THREADS = {"a": 1, "b": 2, "c": 1, "d": 1}
-#: Milliseconds that an instance rests after every 50 restored records.
-REST = {"d": 1_500}
+BROKER = {"group.initial.rebalance.delay.ms": 3_000}
 TOPICS = {"lines": 4, "ticks": 2, "moves": 2, "out": 2}
 INTERNAL = {"words-changelog": 4, "places-changelog": 2, "places-repartition": 2}
-_RECORDS = 2_500
 _LOGGER = "-Dorg.slf4j.simpleLogger."
 #: Consumers tell, with the time, why they join; everybody else tells of trouble only.
 _LOGS = (
@@ -56,21 +49,66 @@ _LOGS = (
 )
 #: What a consumer says when it joins a group for the first time.
 _JOINS = b"need to re-join with the given member-id"
-_CALM_SECONDS = 10.0
 _MOST_SECONDS = 900.0
+
+
+@dataclass(frozen=True)
+class Script:
+    """What the seed decides.
+
+    Attributes:
+        settings: of the application.
+        threads: of each instance, in the order in which three of them start and one is added.
+        rest: milliseconds that the added instance rests after every 50 restored records.
+        killed: who dies first.
+        records: in every partition before it does.
+        calm: seconds of calm before the next thing happens.
+    """
+
+    settings: dict[str, int]
+    threads: dict[str, int]
+    rest: int
+    killed: str
+    records: int
+    calm: float
+
+    @classmethod
+    def of(cls, seed: int) -> Script:
+        """The same script for the same seed."""
+        draw = random.Random(seed)
+        settings = {
+            "num.standby.replicas": 1,
+            "max.warmup.replicas": draw.choice([1, 2]),
+            "acceptable.recovery.lag": draw.choice([50, 100, 400]),
+            "probing.rebalance.interval.ms": 60_000,
+            "session.timeout.ms": draw.choice([15_000, 20_000, 30_000]),
+            "heartbeat.interval.ms": draw.choice([1_300, 1_700, 2_000, 2_700]),
+        }
+        threads = dict.fromkeys("abcd", 1)
+        threads[draw.choice("abcd")] = 2
+        killed = draw.choice("bc")
+        return cls(
+            settings,
+            threads,
+            draw.randrange(200, 1_500),
+            killed,
+            draw.randrange(1_000, 3_000),
+            draw.uniform(5, 15),
+        )
 
 
 class Stage:
     """The application with its instances, and the clock of the recording."""
 
-    def __init__(self, cluster: Brokers, folder: Path) -> None:
-        self.cluster, self.folder = cluster, folder
+    def __init__(self, cluster: Brokers, folder: Path, script: Script) -> None:
+        self.cluster, self.folder, self.script = cluster, folder, script
         jars = jvm_classpath().partition(os.pathsep)[2]
         self._classpath = os.pathsep.join([str(folder / "classes"), jars, cluster.classpath])
         self.up: dict[str, subprocess.Popen[bytes]] = {}
         self.events: list[dict[str, Any]] = []
         self._ready: dict[str, list[tuple[subprocess.Popen[bytes], Path]]] = {}
         self._began = 0.0
+        self._logs: dict[Path, str] = {}
         # Another test may build the classes anew while these instances load theirs.
         shutil.copytree(TARGET / "classes", folder / "classes")
 
@@ -96,23 +134,24 @@ class Stage:
         """Have processes ready: a JVM takes its time, which is none of the group's."""
         for client in clients:
             number = len(list(self.folder.glob("said-*")))
+            self._logs[self.folder / f"leader-{number}"] = client
             said = self.folder / f"said-{number}"
             told = {
                 "bootstrap.servers": self.cluster.bootstrap,
                 "application.id": NAME,
                 "client.id": client,
                 "state.dir": str(self.folder / f"state-{client}"),
-                "num.stream.threads": THREADS[client],
+                "num.stream.threads": self.script.threads[client],
                 "auto.offset.reset": "earliest",
                 "commit.interval.ms": 1000,
                 "restore.consumer.max.poll.records": 50,
-                **SETTINGS,
+                **self.script.settings,
             }
             with said.open("wb") as out:
                 process = self.java(
                     "io.partage.live.StreamsInstance",
                     str(self.folder / f"leader-{number}"),
-                    str(REST.get(client, 0)),
+                    str(self.script.rest if client == "d" else 0),
                     *(f"{key}={value}" for key, value in told.items()),
                     out=out,
                 )
@@ -149,7 +188,7 @@ class Stage:
         self.events.append({"at": round(at, 3), "do": what, "client": client})
 
     def settle(self) -> None:
-        """Wait until nobody is to rebalance again, and nobody has for ten seconds."""
+        """Wait until nobody is to rebalance again, and nobody has for a while."""
         _wait(self._is_settled, "the group to settle")
 
     def _is_settled(self) -> bool:
@@ -161,7 +200,7 @@ class Stage:
         missing = given < 4 + 2 + 2 + 2
         there = {name.split("-StreamThread")[0] for name in last["members"]}
         heard = last["at"] > self.events[-1]["at"] and there == set(self.up) - {"feed"}
-        return heard and not missing and self.now > last["at"] + _CALM_SECONDS
+        return heard and not missing and self.now > last["at"] + self.script.calm
 
     def end(self) -> None:
         """Kill everybody who is left."""
@@ -175,8 +214,9 @@ class Stage:
     def rebalances(self) -> list[dict[str, Any]]:
         """What the leaders have written so far, times in seconds."""
         lines = [
-            json.loads(line)
-            for file in sorted(self.folder.glob("leader-*"))
+            {**json.loads(line), "leader": client}
+            for file, client in self._logs.items()
+            if file.exists()
             for line in file.read_text().splitlines(keepends=True)
             if line.endswith("\n")
         ]
@@ -210,11 +250,12 @@ def _first_said(said: Path, words: bytes) -> float:
 
 
 @contextlib.contextmanager
-def stage() -> Iterator[Stage]:
+def stage(script: Script) -> Iterator[Stage]:
     """A broker with the topics of the application, and nobody up yet."""
+    broker = {key: str(value) for key, value in BROKER.items()}
     with (
         tempfile.TemporaryDirectory(prefix="partage-streams-") as folder,
-        brokers() as cluster,
+        brokers(properties=broker) as cluster,
     ):
         for topic, count in TOPICS.items():
             cluster.create_topic(topic, count)
@@ -222,56 +263,61 @@ def stage() -> Iterator[Stage]:
         for topic, count in INTERNAL.items():
             compact = {"cleanup.policy": "compact"} if "changelog" in topic else {}
             cluster.create_topic(f"{NAME}-{topic}", count, configs=compact)
-        made = Stage(cluster, Path(folder))
+        made = Stage(cluster, Path(folder), script)
         try:
             yield made
         finally:
             made.end()
 
 
-def live() -> dict[str, Any]:
-    """Live through all of it; some six minutes."""
-    with stage() as on:
-        on.prepare("a", "b", "c", "d", "c")
+def live(seed: int) -> dict[str, Any]:
+    """Live through all of it; ten to twenty minutes."""
+    script = Script.of(seed)
+    with stage(script) as on:
+        on.prepare("a", "b", "c", "d", script.killed)
         on.start("a", "b", "c")
         on.settle()
         with (on.folder / "fed").open("wb") as out:
             feed = on.java(
                 "io.partage.live.Feed",
                 on.cluster.bootstrap,
-                *(f"{one}:{TOPICS[one]}:{_RECORDS}:1" for one in ("lines", "moves", "ticks")),
+                *(f"{one}:{TOPICS[one]}:{script.records}:1" for one in ("lines", "moves", "ticks")),
                 out=out,
             )
         on.up["feed"] = feed
         _until(on.folder / "fed", b"filled")
-        time.sleep(30)
-        on.kill("c")
+        time.sleep(3 * script.calm)
+        on.kill(script.killed)
         on.settle()
         on.start("d")
         on.settle()
-        on.start("c")
+        on.start(script.killed)
         on.settle()
-        on.kill("a")
+        on.kill(on.rebalances()[-1]["leader"])
         on.settle()
         return {
             "kafka": "4.3.1",
+            "seed": seed,
             "name": NAME,
-            "settings": SETTINGS,
-            "threads": THREADS,
+            "settings": script.settings | BROKER,
+            "threads": script.threads,
             "seconds": round(on.now, 3),
             "events": on.events,
             "rebalances": on.rebalances(),
         }
 
 
-def main(path: str) -> None:
+def main() -> None:
     """Write a recording."""
-    text = json.dumps(live(), separators=(",", ":"))
-    file = Path(path)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(lzma.compress(text.encode(), preset=9))
-    print(f"{path}: {file.stat().st_size} bytes")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("path", type=Path)
+    parser.add_argument("--seed", type=int, default=random.randrange(10_000))
+    asked = parser.parse_args()
+    text = json.dumps(live(asked.seed), separators=(",", ":"))
+    asked.path.parent.mkdir(parents=True, exist_ok=True)
+    asked.path.write_bytes(lzma.compress(text.encode(), preset=9))
+    print(f"{asked.path}: seed {asked.seed}, {asked.path.stat().st_size} bytes")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

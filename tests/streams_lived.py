@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from partage.simulation.streams import Application, Told, read
+from partage.simulation.streams import Application, Event, Told, read
 from partage.streams import HighAvailability, ProcessId, TaskId, TaskPlan, TaskProblem
 from partage.wire.streams.assignment_bytes import decode_assignment_info
 from partage.wire.streams.subscription_bytes import decode_subscription_info
 
+#: Of recordings that do not name it: the broker did not wait, and made one rebalance of what came
+#: within the milliseconds that requests took.
+_BROKER = {"group.initial.rebalance.delay.ms": 50}
 #: By client: tasks, as text.
 Rows = dict[str, list[str]]
 
@@ -29,12 +32,12 @@ class Decided:
 
 
 def application(recording: dict[str, Any]) -> Application:
-    """The application with the events of the recording; the first to join is there at once."""
+    """The application with the events of the recording; nobody is there before them."""
     name = recording["name"]
     processes = {client: process for process, client in _clients(recording).items()}
     first, *events = recording["events"]
     assert (first["at"], first["do"]) == (0.0, "join")
-    return read(
+    made = read(
         {
             "name": name,
             "seconds": recording["seconds"],
@@ -48,10 +51,14 @@ def application(recording: dict[str, Any]) -> Application:
                 client: {"threads": threads, "process": processes[client]}
                 for client, threads in recording["threads"].items()
             },
-            "settings": recording["settings"],
+            "settings": {**_BROKER, **recording["settings"]},
             "events": events,
         }
     )
+    # A description has to have somebody from the beginning; a recording begins with nobody.
+    clients = {key: replace(one, starts=False) for key, one in made.clients.items()}
+    comes = Event(0, "join", (first["client"],))
+    return replace(made, clients=clients, events=(comes, *made.events))
 
 
 def told(recording: dict[str, Any]) -> list[Told]:
@@ -60,11 +67,14 @@ def told(recording: dict[str, Any]) -> list[Told]:
     found = []
     for line in recording["rebalances"]:
         sums: dict[str, dict[TaskId, int]] = {}
-        for member in line["members"].values():
+        tellers: dict[tuple[str, TaskId], int] = {}
+        for name, member in line["members"].items():
             info = decode_subscription_info(base64.b64decode(member["subscription"]))
             said = info.task_offset_sums.to_dict()
             mine = sums.setdefault(str(ProcessId.from_bytes(info.process)), {})
             mine |= {TaskId(*task): total for task, total in said.items()}
+            client, thread = name.split("-consumer-")[0].split("-StreamThread-")
+            tellers |= {(client, TaskId(*task)): int(thread) - 1 for task in said}
         ends: dict[TaskId, int] = {}
         lags: dict[tuple[str, TaskId], int] = {}
         for process, client in line["clients"].items():
@@ -73,7 +83,7 @@ def told(recording: dict[str, Any]) -> list[Told]:
                 lags[names[process], task] = lag
                 if lag >= 0:
                     ends[task] = lag + sums[process].get(task, 0)
-        found.append(Told(ends, lags))
+        found.append(Told(ends, lags, line.get("leader"), tellers))
     return found
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.streams_lived import Listener
 
-from partage.simulation.streams import Cell, Measures, Played, played_cell, read
+from partage.simulation.streams import Cell, Measures, Played, play, played_cell, read
 
 MB = 1_000_000
 
@@ -51,19 +52,20 @@ def test_nothing_happens_where_nothing_changes() -> None:
 
 
 def test_a_crash_without_standbys() -> None:
-    """45 s until it is missed, 3 s to rebalance, 120 s for two tasks of 600 MB, 3 s to hand back."""
+    """45 s until it is missed, 3 s to a heartbeat, 120 s for two tasks of 600 MB, 0.1 s to hand back."""
     played, measures = _play(_app(events=CRASH))
     assert _life(played, "0_1") == [
         ("b", "running", 0, 600_000),
         ("a", "restoring", 648_000, 768_000),
-        ("b", "warm-up", 723_000, 1_326_001),
-        ("a", "running", 768_000, 1_326_001),
-        # Given up by a at once, taken over with the next rebalance: b keeps it warm meanwhile.
-        ("b", "standby", 1_326_001, 1_329_001),
-        ("b", "running", 1_329_001, 3_600_000),
+        # Probing is due 600.001 s after; b hears of it with its heartbeat, 201 after that of 723 s.
+        ("b", "warm-up", 723_000, 1_326_000),
+        ("a", "running", 768_000, 1_326_000),
+        # Given up by a, taken over with the next rebalance: both join again within a poll.
+        ("b", "standby", 1_326_000, 1_326_100),
+        ("b", "running", 1_326_100, 3_600_000),
     ]
-    assert measures.unavailable_seconds == {"0_0": 0, "0_1": 171, "0_2": 0, "0_3": 171}
-    assert (measures.total_unavailable, measures.worst_unavailable) == (342, 171)
+    assert measures.unavailable_seconds == {"0_0": 0, "0_1": 168.1, "0_2": 0, "0_3": 168.1}
+    assert (measures.total_unavailable, measures.worst_unavailable) == (336.2, 168.1)
     # Two tasks by a, and the same two by b.
     assert measures.restored_bytes == 4 * 600 * MB
     assert [one.causes for one in played.rebalances] == [
@@ -71,14 +73,14 @@ def test_a_crash_without_standbys() -> None:
     ]  # fmt: skip
     assert (measures.rebalances, measures.probing, measures.moved) == (4, 1, 4)
     # Active tasks: a alone until 720 s, then 4 against 0, then 2 against 0 while two change hands.
-    assert measures.spread == round((4 * 606_001 + 2 * 3_000) / 3_600_000, 3)
+    assert measures.spread == round((4 * 606_000 + 2 * 100) / 3_600_000, 3)
     assert measures.final_spread == 0
 
 
 def test_what_a_standby_buys() -> None:
-    """With one standby the crash costs 48 s, and the way back 3 s; nothing else is awaited."""
+    """With one standby the crash costs 48 s, and the way back 0.1 s; nothing else is awaited."""
     played, measures = _play(_app(events=CRASH), num_standby_replicas="1")
-    assert measures.unavailable_seconds == {"0_0": 0, "0_1": 51, "0_2": 0, "0_3": 51}
+    assert measures.unavailable_seconds == {"0_0": 0, "0_1": 48.1, "0_2": 0, "0_3": 48.1}
     # b comes back empty and restores all four tasks.
     assert measures.restored_bytes == 4 * 600 * MB
     assert ("a", "standby", 0, 648_000) in _life(played, "0_1")
@@ -112,12 +114,12 @@ def test_lags_rise_with_writes_and_fall_with_the_rate() -> None:
         seconds=60,
     )
     _, measures = _play(app)
-    # From 3.001 s to 60 s at 10 MB/s, not caught up: 569.99 MB, rounded to what was played.
-    assert measures.restored_bytes == 569_990_000
+    # From a's heartbeat at 3 s to 60 s at 10 MB/s, not caught up.
+    assert measures.restored_bytes == 570 * MB
     app["seconds"] = 120
     _, measures = _play(app)
-    # Position at the join 6,060,020 records: (606.002 MB) / (8 MB/s) = 75.75025 s to catch up.
-    caught_up = 3.001 + 75.751
+    # Position at that moment 6,060,000 records: (606 MB) / (8 MB/s) = 75.75 s to catch up.
+    caught_up = 3 + 75.75
     assert measures.restored_bytes == pytest.approx(757.5 * MB, abs=0.02 * MB)
     assert measures.followed_bytes == pytest.approx(2 * MB * (120 - caught_up), abs=0.02 * MB)
 
@@ -143,18 +145,22 @@ def test_a_rolling_restart_goes_round() -> None:
         "a": [(0, 300_000), (360_000, 3_600_000)],
         "b": [(0, 900_000), (960_000, 3_600_000)],
     }
-    # Back after 60 s, 15 s into the other's restoring; 3 s to join, 3 s to get its tasks back.
-    assert set(measures.unavailable_seconds.values()) == {66}
+    # a is back at 360 s, a moment before b's heartbeat at 363 s (they count from 348 s), and gets
+    # its tasks 0.1 s later. b, last heard of at 897.1 s, is missed at 942.1 s and back at 960 s, just
+    # before a's heartbeat at 960.1 s (from 945.1 s). Either is 15 s into the other's restoring.
+    away = measures.unavailable_seconds
+    assert away == {"0_0": 63.1, "0_1": 60.2, "0_2": 63.1, "0_3": 60.2}
     assert measures.restored_bytes == 2 * 15 * 10 * MB
 
 
 def test_a_scale_out_warms_up_before_it_takes_over() -> None:
-    """Two clients more: two warm-ups at a time by default, and tasks are away for 3 s only."""
+    """Two clients more: two warm-ups at a time by default, and tasks are away for 0.1 s."""
     app = _app(events=[{"at": 300, "do": "scaleOut", "like": "a", "count": 2}])
     played, measures = _play(app)
     assert sorted(played.present) == ["a", "a-2", "a-3", "b"]
     assert all(len(one.warmups) <= 2 for one in played.rebalances)
-    assert set(measures.unavailable_seconds.values()) <= {0.0, 3.0}
+    # All who are to join again do so at once here, nobody has to be waited for.
+    assert set(measures.unavailable_seconds.values()) == {0.0, 0.1}
     assert measures.final_spread == 0
 
 
@@ -194,3 +200,61 @@ def test_an_empty_start_restores_everything() -> None:
     """Without any state at the beginning all tasks restore: two of 600 MB on each client."""
     _, measures = _play(_app(start="empty"))
     assert set(measures.unavailable_seconds.values()) == {120}
+
+
+def test_who_joins_when_and_with_what() -> None:
+    """A task goes from a to b: a joins again before it opened what it got, b after, c with a heartbeat."""
+    app = read(
+        _app(
+            subtopologies=[{"sources": {"lines": 5}, "stores": {"words": {"records": 1000}}}],
+            clients={"a": {}, "b": {}, "c": {}, "d": {}},
+            settings={"num.standby.replicas": 1},
+            events=[{"at": 600, "do": "leave", "client": "d"}],
+        )
+    )
+    listener = Listener()
+    _, left, after = play(app, listener).rebalances
+    assert [str(task) for task in left.withheld] == ["0_4"]
+    standby = {name: [str(task) for task in tasks] for name, tasks in left.standby.items()}
+    assert standby == {"a": ["0_1", "0_4"], "b": ["0_2"], "c": ["0_0", "0_3"]}
+    # a and b would be there within a poll; c hears of it three seconds after the last rebalance.
+    assert [(one.began_ms, one.at_ms) for one in (left, after)] == [
+        (600_000, 603_000), (603_000, 606_000),
+    ]  # fmt: skip
+    told = {
+        client.process: {str(task) for task in client.previous_standby}
+        for client in listener.problems[2].clients
+    }
+    a, b, c, _ = (client.process for client in app.clients.values())
+    assert told[a] == {"0_4"}  # which it has just given up, and 0_1 not yet
+    assert told[b] == {"0_0", "0_4", "0_2"}
+    assert told[c] == {"0_1", "0_0", "0_3"}
+
+
+def test_an_empty_group_waits_for_more_members() -> None:
+    """The broker waits three seconds for the first, and as long again if others came meanwhile."""
+    went = [{"at": 100, "do": "leave", "client": one} for one in "ab"]
+    back = [{"at": at, "do": "join", "client": one} for at, one in ((200, "a"), (202, "b"))]
+    played, _ = _play(_app(events=[*went, *back]))
+    last = played.rebalances[-1]
+    assert (last.began_ms, last.at_ms, last.causes) == (
+        200_000, 206_000, ("a joined", "b joined"),
+    )  # fmt: skip
+    played, _ = _play(_app(events=[*went, back[0]]))
+    assert played.rebalances[-1].at_ms == 203_000
+    played, _ = _play(_app(events=[*went, *back]), group_initial_rebalance_delay_ms="0")
+    assert [one.at_ms for one in played.rebalances[-2:]] == [203_000, 203_100]
+
+
+def test_a_client_cleans_up_at_the_interval_of_its_delay() -> None:
+    """What it gave up is looked for every ten minutes since its start, and deleted if it is as old."""
+    app = _app(
+        seconds=4000,
+        events=[{"at": 700, "do": "leave", "client": "b", "backSeconds": 300}],
+    )
+    played, measures = _play(app)
+    # a gives two tasks back to b at 1002 s; it looks at 1200 s, too early, and at 1800 s.
+    given_up = played.rebalances[-2].at_ms / 1000
+    spare = measures.standby_bytes * 4000
+    assert given_up == 1002
+    assert spare == pytest.approx(2 * 600 * MB * (1800 - given_up), rel=0.03)

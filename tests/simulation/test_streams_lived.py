@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import random
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ from tests.streams_lived import Decided, Listener, Rows, application, decided, t
 from partage.simulation.streams import Played, play
 
 RECORDINGS = sorted((Path(__file__).resolve().parents[1] / "data" / "streams").glob("*.json.xz"))
-#: Seconds by which the simulation's clock may be off: the machine was busy, the model is not.
-_OFF = 15.0
+#: Seconds that requests, polls and work may take in reality, and not in the simulation.
+_OFF = 1.5
 
 
 def _again(recording: dict[str, Any]) -> tuple[Played, Listener]:
@@ -60,8 +61,21 @@ def _compare(recording: dict[str, Any]) -> None:
     for number, (ours, theirs) in enumerate(zip(simulated, lived, strict=False)):
         assert ours == theirs, f"rebalance {number}"
     assert len(simulated) == len(lived)
-    for ours_at, line in zip(played.rebalances, recording["rebalances"], strict=True):
-        assert ours_at.at_ms / 1000 == pytest.approx(line["at"], abs=_OFF)
+    _compare_times(played, recording)
+
+
+def _compare_times(played: Played, recording: dict[str, Any]) -> None:
+    """A rebalance comes as long after the one before, or after the event, up to one heartbeat.
+
+    Whether a heartbeat is just before or just after a deadline is a race.
+    """
+    off = _OFF + recording["settings"]["heartbeat.interval.ms"] / 1000
+    before = theirs_before = 0.0
+    for ours, line in zip(played.rebalances, recording["rebalances"], strict=True):
+        now, theirs = ours.at_ms / 1000, line["at"]
+        apart = min(abs(now - theirs), abs((now - before) - (theirs - theirs_before)))
+        assert apart < off, (now, theirs, ours.causes)
+        before, theirs_before = now, theirs
 
 
 @pytest.mark.parametrize("file", RECORDINGS, ids=lambda file: file.name.split(".")[0])
@@ -87,7 +101,7 @@ def test_the_recordings_are_worth_it() -> None:
         for file in RECORDINGS
         for one in decided(json.loads(lzma.decompress(file.read_bytes())))
     ]
-    assert len(lines) >= 7
+    assert len(lines) >= 36
     assert any(one.probing for one in lines)
     assert any(one.withheld for one in lines)
     assert any(
@@ -103,4 +117,4 @@ def test_a_real_application_lives_as_simulated() -> None:
     """The same with an application that lives now: some minutes of brokers, JVMs and kills."""
     from tests.streams_live import live
 
-    _compare(live())
+    _compare(live(random.randrange(10_000)))

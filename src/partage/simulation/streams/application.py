@@ -93,9 +93,11 @@ class Runtime:
 
     Attributes:
         session_timeout_ms: from a client's last word until the group misses it.
-        heartbeat_interval_ms: from a rebalance's cause until all members have joined it and
-            have their assignments.
-        state_cleanup_delay_ms: how long a client keeps the state of a task that it gave up.
+        heartbeat_interval_ms: between a member's heartbeats, by which it hears of a rebalance.
+        poll_ms: that a thread is busy at most before it looks whether it has to join again.
+        group_initial_rebalance_delay_ms: that an empty group waits for more members.
+        state_cleanup_delay_ms: how long a client keeps the state of a task that it gave up, at
+            least; it looks after that at the same interval.
         streams_session_timeout_ms: as the first, of a streams group (KIP-1071).
         streams_heartbeat_interval_ms: between a member's heartbeats in a streams group.
         streams_initial_rebalance_delay_ms: that an empty streams group waits for more members.
@@ -104,6 +106,8 @@ class Runtime:
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000
+    poll_ms: int = 100
+    group_initial_rebalance_delay_ms: int = 3_000
     state_cleanup_delay_ms: int = 600_000
     streams_session_timeout_ms: int = 45_000
     streams_heartbeat_interval_ms: int = 5_000

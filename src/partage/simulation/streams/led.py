@@ -6,12 +6,18 @@ from collections.abc import Sequence
 
 from partage.errors import UnsupportedProblemError
 from partage.simulation.streams.application import Application
+from partage.simulation.streams.gathering import Gathering
 from partage.simulation.streams.played import Rebalanced
-from partage.simulation.streams.stage import Stage
 from partage.simulation.streams.told import Told
-from partage.simulation.streams.world import Instance
 from partage.streams import Application as Seen
-from partage.streams import GroupAssignment, TaskAssignor, TaskPlan, rebalance
+from partage.streams import (
+    GroupAssignment,
+    StreamsMember,
+    TaskAssignor,
+    TaskId,
+    TaskPlan,
+    rebalance,
+)
 from partage.streams.release_0_10_2 import Release0102
 from partage.streams.release_0_11 import Release011
 from partage.streams.settings import LONG_MAX
@@ -22,17 +28,14 @@ __all__ = ["Led"]
 _STOP_THE_WORLD = (Release0102, Release011)
 
 
-class Led(Stage):
+class Led(Gathering):
     """A classic group, whose leader assigns."""
 
     def __init__(
         self, application: Application, assignor: TaskAssignor, told: Sequence[Told]
     ) -> None:
-        super().__init__(application, application.runtime.session_timeout_ms)
+        super().__init__(application, eager=isinstance(assignor, _STOP_THE_WORLD))
         self._assignor, self._told = assignor, told
-        self._causes: list[str] = []
-        self._began = 0
-        self._round = 0
         self._racks = {
             (topic, number): racks
             for topic, rows in application.racks.items()
@@ -40,47 +43,15 @@ class Led(Stage):
             if racks
         }
 
-    def open(self) -> None:
-        """The first rebalance."""
-        self._causes, self._round = ["start"], 1
-        self._rebalance()
-
-    def came(self, instance: Instance) -> None:
-        """Whoever joins asks for a rebalance."""
-        self._ask(f"{instance.name} joined")
-
-    def lost(self, name: str, consumers: Sequence[str], how: str) -> None:
-        """So does the coordinator for those who are gone."""
-        del consumers
-        self._ask(f"{name} {how}")
-
-    def asked(self, name: str) -> None:
-        """It rejoins."""
-        self._ask(f"{name} asked")
-
-    def _ask(self, cause: str) -> None:
-        """Somebody asks for a rebalance; one that is under way takes it along."""
-        self._causes.append(cause)
-        if len(self._causes) > 1:
-            return
-        self._began = self.loop.now_ms
-        self._round += 1
-        if isinstance(self._assignor, _STOP_THE_WORLD):
-            self.world.stopped = True
-        self.plan(self._began + self.app.runtime.heartbeat_interval_ms, self._rebalance)
-
-    def _rebalance(self) -> None:
-        if self.missing:
-            # Those who do not answer have to be given up first.
-            self.plan(max(due for due, _ in self.missing.values()), self._rebalance)
-            return
-        causes, self._causes = tuple(self._causes), []
-        self.world.stopped = False
-        if not self.world.up:
-            return
+    def gathered(self, said: dict[str, StreamsMember], causes: tuple[str, ...]) -> None:
+        """Everybody has joined: the leader assigns, and all have what it gives them."""
+        number = len(self.played.rebalances)
+        told = self._told[number] if number < len(self._told) else None
         leader = next(iter(self.world.up.values()))
-        if len(self.played.rebalances) < len(self._told):
-            self.world.tell(self._told[len(self.played.rebalances)])
+        if told is not None:
+            self.world.tell(told)
+            said = self._as_told(said, told)
+            leader = self.world.up.get(told.leader or "", leader)
         answer = rebalance(
             Seen(
                 self.app.topology,
@@ -89,16 +60,30 @@ class Led(Stage):
                 end_offsets=self.world.ends() if self.world.factor > 0 else None,
                 racks=self._racks,
             ),
-            self.world.members(),
+            [said[one] for instance in self.world.up.values() for one in instance.consumers],
             leader=leader.process,
             now_ms=self.loop.now_ms,
             assignor=self._assignor,
         )
         if answer.plan is None:
             raise UnsupportedProblemError(f"{self._assignor.name}: {answer.error}")
+        had = {one: set(member.owned) for one, member in said.items()}
         self._take_over(answer, answer.plan)
         self._note(answer, answer.plan, causes)
-        self._look_again(answer, leader)
+        self._look_again(answer, had)
+
+    def _as_told(self, said: dict[str, StreamsMember], told: Told) -> dict[str, StreamsMember]:
+        """The same copies with the lags that were seen; spare ones from the thread that told."""
+        found: dict[str, StreamsMember] = {}
+        for instance in self.world.up.values():
+            rows: dict[str, list[TaskId]] = {one: [] for one in instance.consumers}
+            for one in instance.consumers:
+                for task in said[one].offset_sums:
+                    spare = task not in instance.active and task not in instance.standby
+                    thread = told.tellers.get((instance.name, task)) if spare else None
+                    rows[one if thread is None else instance.consumers[thread]].append(task)
+            found |= {one: self.world.says(instance, one, rows[one]) for one in rows}
+        return found
 
     def _take_over(self, answer: GroupAssignment, plan: TaskPlan) -> None:
         problem = plan.problem
@@ -125,7 +110,7 @@ class Led(Stage):
         names = [name_of[one.process] for one in clients]
         self.played.rebalances.append(
             Rebalanced(
-                self._began,
+                self.began_ms,
                 self.loop.now_ms,
                 causes,
                 dict(
@@ -140,22 +125,18 @@ class Led(Stage):
             )
         )
 
-    def _look_again(self, answer: GroupAssignment, leader: Instance) -> None:
-        due = {
-            answer.consumers[consumer].next_rebalance_ms: instance
-            for instance in self.world.up.values()
-            for consumer in instance.consumers
-        }
-        mark = self._round
-        if 0 in due:
-            self._ask("follow-up")
-            return
-
-        def probe() -> None:
-            if self._round == mark and self.world.up.get(leader.name) is leader:
-                self._ask("probing")
-
-        for when in due:
-            if when < LONG_MAX:
+    def _look_again(self, answer: GroupAssignment, had: dict[str, set[tuple[str, int]]]) -> None:
+        """Who gave something up joins again with what it has; who waits for a task soon after."""
+        given = answer.consumers
+        quick = [one for one in given if had[one] - set(given[one].partitions)]
+        if quick and not self.eager:
+            self.join_at_once(quick)
+        for instance in self.world.up.values():
+            instance.unopened.clear()
+        for consumer, its in given.items():
+            if its.next_rebalance_ms == 0:
+                self.join_after(self.app.runtime.poll_ms, consumer, "follow-up")
+            elif its.next_rebalance_ms < LONG_MAX:
                 # Due when the clock has passed that time, not when it has reached it.
-                self.plan(when + 1, probe)
+                wait = its.next_rebalance_ms + 1 - self.loop.now_ms
+                self.join_after(wait, consumer, "probing")

@@ -37,7 +37,11 @@ _OF_ASSIGNORS = tuple(
     _KAFKA_NAMES.get(one.name, one.name.replace("_", ".")) for one in fields(Settings)
 )
 #: Settings of time that may be 0.
-_MAY_BE_NONE = {"streams.initial.rebalance.delay.ms", "streams.assignment.interval.ms"}
+_MAY_BE_NONE = {
+    "group.initial.rebalance.delay.ms",
+    "streams.initial.rebalance.delay.ms",
+    "streams.assignment.interval.ms",
+}
 _OF_TIME = {one.name.replace("_", "."): one for one in fields(Runtime)}
 
 

@@ -72,6 +72,11 @@ class Stage(ABC):
     def asked(self, name: str) -> None:
         """A client asks for a rebalance, whatever its reason is."""
 
+    def heard(self, consumer: str) -> int:
+        """When the group last heard of a consumer that is gone."""
+        del consumer
+        return self.loop.now_ms
+
     # -- the clock -----------------------------------------------------------------------------
 
     def plan(self, at_ms: int, action: Callable[[], None], *, rank: int = 0) -> None:
@@ -147,7 +152,8 @@ class Stage(ABC):
             for thread in range(client.threads)
         )
         before = self._down.pop(client.name, None)
-        made = Instance(client, before.process if before else client.process, consumers)
+        process = before.process if before else client.process
+        made = Instance(client, process, consumers, self.loop.now_ms)
         if before:
             made.disk = before.disk
             self.keep_for_a_while(made, list(made.disk))
@@ -170,9 +176,10 @@ class Stage(ABC):
         if event.kind == "leave" or event.leaves:
             self.lost(name, gone.consumers, "left")
         else:
-            missed = now + self._session_timeout_ms
-            self.missing |= dict.fromkeys(gone.consumers, (missed, name))
-            self.plan(missed, self._miss, rank=-1)
+            for consumer in gone.consumers:
+                missed = self.heard(consumer) + self._session_timeout_ms
+                self.missing[consumer] = (missed, name)
+                self.plan(missed, self._miss, rank=-1)
         if event.back_ms is not None:
             self.plan(now + event.back_ms, lambda: self._join(name))
 
@@ -187,9 +194,10 @@ class Stage(ABC):
             self.lost(name, consumers, "was missed")
 
     def keep_for_a_while(self, instance: Instance, tasks: list[TaskId]) -> None:
-        """State of tasks that a client gave up goes after the cleanup delay."""
+        """State of tasks that a client gave up goes when it cleans up, after the cleanup delay."""
         now = self.loop.now_ms
         instance.closed |= dict.fromkeys(tasks, now)
+        delay = self.app.runtime.state_cleanup_delay_ms
 
         def clean() -> None:
             for task in tasks:
@@ -197,4 +205,6 @@ class Stage(ABC):
                     del instance.closed[task], instance.disk[task]
 
         if tasks:
-            self.plan(now + self.app.runtime.state_cleanup_delay_ms, clean)
+            # It looks at that interval from its start, for what is older than the interval.
+            looks = (now + delay - instance.since_ms) // delay + 1
+            self.plan(instance.since_ms + looks * delay, clean)

@@ -28,21 +28,25 @@ class Instance:
         client: as the application has it.
         process: its id; one that lost its disk has another.
         consumers: ids of its threads' consumers.
+        since_ms: when it started.
         disk: state that it has, of whatever task.
         active: tasks that it is to run -> consumer.
         standby: tasks that it keeps warm -> consumer.
         warmups: the standbys among them that are to become active.
         closed: tasks whose state it keeps without need -> since when.
+        unopened: tasks that it was just given and has no state of: nothing is on its disk yet.
     """
 
     client: Client
     process: ProcessId
     consumers: tuple[str, ...]
+    since_ms: int = 0
     disk: dict[TaskId, Copy] = field(default_factory=dict)
     active: dict[TaskId, str] = field(default_factory=dict)
     standby: dict[TaskId, str] = field(default_factory=dict)
     warmups: set[TaskId] = field(default_factory=set)
     closed: dict[TaskId, int] = field(default_factory=dict)
+    unopened: set[TaskId] = field(default_factory=set)
 
     @property
     def name(self) -> str:
@@ -195,6 +199,7 @@ class World:
             if task in self._ends and task not in instance.disk:
                 copy = Copy(0.0, self._application.state_of(task).record_bytes)
                 instance.disk[task] = copy
+                instance.unopened.add(task)
                 self._measure(task, copy)
         left = [task for task in had if task in instance.disk and task not in {**active, **standby}]
         instance.closed |= dict.fromkeys(left, self._now)
@@ -228,35 +233,27 @@ class World:
         found = {one: 0 for every in changelogs.values() for one in every}
         return found | {changelogs[task][0]: math.floor(end) for task, end in self._ends.items()}
 
-    def members(self) -> list[StreamsMember]:
-        """What every consumer says when it joins; the first one tells of state without a task."""
-        return [
-            StreamsMember(
-                consumer,
-                instance.process,
-                [
-                    one
-                    for task, its in instance.active.items()
-                    if its == consumer
-                    for one in self._layout.partitions_of[task]
-                ],
-                self._sums(instance, consumer),
-                tags=instance.client.tags,
-                rack=instance.client.rack,
-            )
-            for instance in self.up.values()
-            for consumer in instance.consumers
-        ]
+    def says(self, instance: Instance, consumer: str, tasks: Iterable[TaskId]) -> StreamsMember:
+        """What a consumer says when it joins, of the state that it has of some tasks."""
+        return StreamsMember(
+            consumer,
+            instance.process,
+            [
+                one
+                for task, its in instance.active.items()
+                if its == consumer
+                for one in self._layout.partitions_of[task]
+            ],
+            {task: self._sum(instance, task) for task in tasks},
+            tags=instance.client.tags,
+            rack=instance.client.rack,
+        )
 
-    def _sums(self, instance: Instance, consumer: str) -> dict[TaskId, int]:
-        sums = {}
-        for task, copy in instance.disk.items():
-            its = instance.active.get(task, instance.standby.get(task, instance.consumers[0]))
-            if its == consumer:
-                restored = task in instance.active and not copy.behind
-                restored = restored and (instance.name, task) not in self._restoring
-                sums[task] = LATEST_OFFSET if restored else math.floor(copy.position)
-        return sums
+    def _sum(self, instance: Instance, task: TaskId) -> int:
+        copy = instance.disk[task]
+        restored = task in instance.active and not copy.behind
+        restored = restored and (instance.name, task) not in self._restoring
+        return LATEST_OFFSET if restored else math.floor(copy.position)
 
     def seen(self) -> dict[tuple[str, TaskId], Kind]:
         """What every client does with each of its tasks."""

@@ -1,0 +1,186 @@
+"""Who joins a classic group's rebalance, and when: its coordinator, and members' heartbeats."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+
+from partage.simulation.streams.application import Application
+from partage.simulation.streams.stage import Stage
+from partage.simulation.streams.world import Instance
+from partage.streams import StreamsMember
+
+__all__ = ["Gathering"]
+
+#: ``max.poll.interval.ms``: the most that an empty group waits for more members.
+_REBALANCE_TIMEOUT_MS = 300_000
+
+
+class Gathering(Stage):
+    """A group that rebalances when all of its members have joined.
+
+    A rebalance begins when somebody joins, asks or is lost. The others hear of it with their
+    next heartbeat, and join; their heartbeats are counted from when they got their last
+    assignment. What a member says is what it has when it joins, not when all have.
+
+    A member that is to give something up says so and joins again at once, before it has opened
+    what it was given in its place; one that waits for a task that another gives up joins again
+    when it next looks, with everything opened.
+
+    Source: ``ClassicGroup``, ``ConsumerCoordinator.onJoinComplete``, ``StreamThread.runLoop``,
+    ``TaskManager.taskOffsetSums`` 4.3.1.
+
+    Attributes:
+        eager: whether members give up everything before a rebalance.
+        began_ms: when the last rebalance began.
+    """
+
+    def __init__(self, application: Application, *, eager: bool) -> None:
+        super().__init__(application, application.runtime.session_timeout_ms)
+        self.eager = eager
+        self.began_ms = 0
+        #: Members as the coordinator knows them -> since when their heartbeats are counted.
+        self._since: dict[str, int] = {}
+        self._said: dict[str, StreamsMember] = {}
+        self._causes: list[str] = []
+        self._round = 0
+        self._held = self._newcomers = False
+
+    @abstractmethod
+    def gathered(self, said: dict[str, StreamsMember], causes: tuple[str, ...]) -> None:
+        """Everybody has joined."""
+
+    # -- what happens to the group -------------------------------------------------------------
+
+    def open(self) -> None:
+        """Those who are there at the beginning have joined already."""
+        if self.world.up:
+            self._ask("start", *self.world.up.values())
+
+    def came(self, instance: Instance) -> None:
+        """Whoever comes joins; an empty group waits for more."""
+        if self._held:
+            self._newcomers = True
+        elif not self._since:
+            self._hold(_REBALANCE_TIMEOUT_MS)
+        self._ask(f"{instance.name} joined", instance)
+
+    def lost(self, name: str, consumers: Sequence[str], how: str) -> None:
+        """The coordinator asks in the place of those who are gone."""
+        for one in consumers:
+            self._since.pop(one, None)
+            self._said.pop(one, None)
+        self._ask(f"{name} {how}")
+
+    def asked(self, name: str) -> None:
+        """It joins again."""
+        self._ask(f"{name} asked", self.world.up[name])
+
+    def heard(self, consumer: str) -> int:
+        """A member that dies was heard of with its last heartbeat."""
+        since = self._since[consumer]
+        interval = self.app.runtime.heartbeat_interval_ms
+        return since + (self.loop.now_ms - since) // interval * interval
+
+    def _hold(self, left_ms: int) -> None:
+        """Wait for more members; for as long again while some come, up to a limit."""
+        self._held, self._newcomers = True, False
+        wait = min(self.app.runtime.group_initial_rebalance_delay_ms, left_ms)
+
+        def over() -> None:
+            if self._newcomers and left_ms > wait:
+                self._hold(left_ms - wait)
+                return
+            self._held = False
+            self._end_if_all_joined()
+
+        self.plan(self.loop.now_ms + wait, over, rank=1)
+
+    # -- joining -------------------------------------------------------------------------------
+
+    def join_at_once(self, consumers: Iterable[str]) -> None:
+        """Members give something up, and join again with what they have now."""
+        for one in consumers:
+            self._begin_round("follow-up")
+            self._say(self._up[one], one)
+        # It takes them a moment, in which others join too.
+        self.plan(self.loop.now_ms + self.app.runtime.poll_ms, self._end_if_all_joined)
+
+    def join_after(self, wait_ms: int, consumer: str, cause: str) -> None:
+        """A member joins again some time from now, unless it has another assignment by then."""
+        mark = len(self.played.rebalances)
+
+        def join() -> None:
+            awaited = consumer in self._up and consumer not in self._said
+            if awaited and len(self.played.rebalances) == mark:
+                self._begin_round(cause)
+                self._say(self._up[consumer], consumer)
+                self._end_if_all_joined()
+
+        self.plan(self.loop.now_ms + wait_ms, join)
+
+    def _ask(self, cause: str, *instances: Instance) -> None:
+        """Somebody asks for a rebalance; one that is under way takes it along."""
+        self._begin_round(cause)
+        for instance in instances:
+            for one in instance.consumers:
+                self._say(instance, one)
+        self._end_if_all_joined()
+
+    def _begin_round(self, cause: str) -> None:
+        under_way = bool(self._causes)
+        if cause not in self._causes:
+            self._causes.append(cause)
+        if under_way:
+            return
+        self.began_ms = self.loop.now_ms
+        self._round += 1
+        self.world.stopped = self.eager
+        for one in self._up:
+            if one in self._since:
+                self._hear(one, self._round)
+
+    def _hear(self, consumer: str, mark: int) -> None:
+        """It hears of the rebalance with its next heartbeat."""
+        interval = self.app.runtime.heartbeat_interval_ms
+        since = self._since[consumer]
+        beats = (self.loop.now_ms - since) // interval + 1
+
+        def join() -> None:
+            awaited = consumer in self._up and consumer not in self._said
+            if awaited and self._causes and self._round == mark:
+                self._say(self._up[consumer], consumer)
+                self._end_if_all_joined()
+
+        self.plan(since + beats * interval, join)
+
+    def _say(self, instance: Instance, consumer: str) -> None:
+        self._since.setdefault(consumer, self.loop.now_ms)
+        tasks = instance.disk.keys() - instance.unopened
+        others = {*instance.active, *instance.standby}
+        mine = {
+            task
+            for task in tasks & others
+            if consumer in {instance.active.get(task), instance.standby.get(task)}
+        }
+        # The first thread to join locks the directories of what no thread has.
+        if not any(one in self._said for one in instance.consumers if one != consumer):
+            mine |= tasks - others
+        self._said[consumer] = self.world.says(instance, consumer, sorted(mine))
+
+    @property
+    def _up(self) -> dict[str, Instance]:
+        return {one: each for each in self.world.up.values() for one in each.consumers}
+
+    def _end_if_all_joined(self) -> None:
+        # Those who do not answer have to be given up first.
+        if not self._causes or self._held or self.missing:
+            return
+        if not self._up.keys() <= self._said.keys():
+            return
+        causes, self._causes = tuple(self._causes), []
+        said, self._said = self._said, {}
+        self.world.stopped = False
+        self._since = dict.fromkeys(self._up, self.loop.now_ms)
+        if self._since:
+            self.gathered(said, causes)
