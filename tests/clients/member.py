@@ -118,31 +118,61 @@ class Threaded(threading.Thread):
         self.told, self.id, self.closing = told, told["id"], threading.Event()
 
     def run(self):
-        from kafka import ConsumerRebalanceListener, KafkaConsumer
+        from kafka import ConsumerRebalanceListener
+        from kafka.coordinator.base import MemberState
+
+        told, last = self.told, {}
 
         class Listener(ConsumerRebalanceListener):
             def on_partitions_revoked(self, revoked):
+                last.clear()
                 say(told["id"], "revoked", partitions=pairs(revoked))
 
             def on_partitions_assigned(self, assigned):
-                say(told["id"], "assigned", partitions=pairs(assigned), **where(consumer))
+                last.clear()
+                last.update(where(consumer))
+                say(told["id"], "assigned", partitions=pairs(assigned), **last)
 
-        told = self.told
-        consumer = KafkaConsumer(
-            partition_assignment_strategy=made("kafka", told["assignors"]), **told["options"]
-        )
-        consumer.subscribe(told["topics"], listener=Listener())
+        consumer = self.made()
+        if consumer is not None:
+            consumer.subscribe(told["topics"], listener=Listener())
         while not self.closing.is_set():
             try:
                 # kafka-python 3 joins anew when a poll ends in the middle of a rebalance.
                 got = rows(consumer.poll(timeout_ms=1000))
+                # It does not call who is given nothing, or keeps what it had.
+                now = where(consumer)
+                if consumer._coordinator.state is MemberState.STABLE and now != last:
+                    last.clear()
+                    last.update(now)
+                    say(self.id, "assigned", partitions=[], **now)
                 if got:
-                    consumer.commit()
+                    # Told before it is committed: at least once.
                     say(self.id, "read", records=got)
+                    consumer.commit()
             except Exception as e:  # noqa: BLE001 - whatever it is, the test is told
                 say(self.id, "error", what=f"{type(e).__name__}: {e}")
-        consumer.close()
+        try:
+            if consumer is not None:
+                consumer.close()
+        except Exception as e:  # noqa: BLE001 - as above
+            say(self.id, "error", what=f"close: {type(e).__name__}: {e}")
         say(self.id, "closed")
+
+    def made(self):
+        """The consumer; where no broker answers, once more."""
+        from kafka import KafkaConsumer
+
+        while not self.closing.is_set():
+            try:
+                return KafkaConsumer(
+                    partition_assignment_strategy=made("kafka", self.told["assignors"]),
+                    **self.told["options"],
+                )
+            except Exception as e:  # noqa: BLE001 - whatever it is, the test is told
+                say(self.id, "error", what=f"{type(e).__name__}: {e}")
+                time.sleep(0.5)
+        return None
 
     def close(self):
         self.closing.set()
@@ -179,24 +209,32 @@ class Tasked:
             async def on_partitions_assigned(self, assigned):
                 say(told["id"], "assigned", partitions=pairs(assigned), **where(consumer))
 
-        consumer = AIOKafkaConsumer(
-            partition_assignment_strategy=made("aiokafka", told["assignors"]), **told["options"]
-        )
-        consumer.subscribe(told["topics"], listener=Listener())
-        try:
-            await consumer.start()
-        except Exception as e:  # noqa: BLE001 - as below
-            say(self.id, "error", what=f"{type(e).__name__}: {e}")
+        started = False
+        while not (started or self.closing):
+            consumer = AIOKafkaConsumer(
+                partition_assignment_strategy=made("aiokafka", told["assignors"]), **told["options"]
+            )
+            consumer.subscribe(told["topics"], listener=Listener())
+            try:
+                await consumer.start()
+                started = True
+            except Exception as e:  # noqa: BLE001 - as below
+                say(self.id, "error", what=f"{type(e).__name__}: {e}")
+                await consumer.stop()
+                await asyncio.sleep(0.5)
         while not self.closing:
             try:
                 got = rows(await consumer.getmany(timeout_ms=100))
                 if got:
-                    await consumer.commit()
                     say(self.id, "read", records=got)
+                    await consumer.commit()
             except Exception as e:  # noqa: BLE001 - whatever it is, the test is told
                 say(self.id, "error", what=f"{type(e).__name__}: {e}")
                 await asyncio.sleep(0.01)
-        await consumer.stop()
+        try:
+            await consumer.stop()
+        except Exception as e:  # noqa: BLE001 - as above
+            say(self.id, "error", what=f"close: {type(e).__name__}: {e}")
         say(self.id, "closed")
 
     def close(self):

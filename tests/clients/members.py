@@ -13,6 +13,7 @@ import functools
 import itertools
 import json
 import os
+import signal
 import subprocess
 import threading
 import time
@@ -60,12 +61,15 @@ class One:
     id: str
     group: str
     events: list[dict[str, Any]] = field(default_factory=list)
+    _newest: dict[str, tuple[int, dict[str, Any]]] = field(default_factory=dict)
 
     def take(self, event: dict[str, Any]) -> None:
+        self._newest[event["event"]] = (len(self.events), event)
         self.events.append(event)
 
     def _last(self, *kinds: str) -> dict[str, Any]:
-        return next((e for e in reversed(self.events) if e["event"] in kinds), {})
+        found = [self._newest[kind] for kind in kinds if kind in self._newest]
+        return max(found, key=lambda one: one[0])[1] if found else {}
 
     @property
     def owns(self) -> set[tuple[str, int]]:
@@ -164,11 +168,21 @@ class Host:
     def _listen(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
+            if not line.endswith("\n"):
+                break  # it was killed in the middle of a word
             event = json.loads(line)
             if event["id"]:
                 self.members[event["id"]].take(event)
             else:
                 self.logs.append(event)
+
+    def pause(self) -> None:
+        """SIGSTOP: it stands still, and believes that nothing has happened when it goes on."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self.process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """SIGKILL, by its id."""

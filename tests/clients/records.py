@@ -74,13 +74,14 @@ def written(bootstrap: str, group: str) -> list[Written]:
         found = []
         while any(consumer.position(p) < ends[p] for p in parts):
             for batch in consumer.poll(timeout_ms=500).values():
-                found += [one for r in batch if (one := _generation(r.key, r.value, group))]
+                found += [one for r in batch if (one := generation_of(r.key, r.value, group))]
         return [one for one in found if any(one.owners().values()) or one is found[-1]]
     finally:
         consumer.close()
 
 
-def _generation(key: bytes, value: bytes | None, group: str) -> Written | None:
+def generation_of(key: bytes, value: bytes | None, group: str) -> Written | None:
+    """What a record of the log tells of a generation of a group; None if it is no such record."""
     record = decode_record(key, value)
     if record.type != "GROUP_METADATA" or record.key["group"] != group or not record.value:
         return None

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 from partage.clients.caller import Call, caller
-from partage.clients.plugged import Plugged, plugged
+from partage.clients.plugged import Plugged, plugged, view_of
 from partage.clients.sampling import Offsets
 from partage.clients.shared import ClusterView, Joined
 from partage.errors import AssignorFailedError, InvalidConfigError, MissingExtraError
@@ -104,18 +105,13 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka is 
             AssignorError: the strategy raised; names it, the group and the generation.
         """
         call = cls._bound(caller(GroupCoordinator))
-        joined = _joined(members, {} if call is None else call.local)
-        topics = {topic for one in joined for topic in one.subscription().topics}
         group, generation = "?", NO_GENERATION
         if call is not None:
             group, generation = call.owner.group_id, int(call.owner.generation)
-        try:
-            view = _view(cluster, topics)
-            answer = cls._state.assign(joined, view, group=group, generation=generation)
-        except AssignorFailedError as e:
-            why = e.__cause__ if isinstance(e.__cause__, Exception) else e
-            raise AssignorError(e.strategy, e.group, e.generation, why) from e
-        return dict(answer.sent)
+        return cls._state.sent(
+            _joined(members, {} if call is None else call.local), partial(_view, cluster),
+            group=group, generation=generation, error=AssignorError,
+        )  # fmt: skip
 
     @classmethod
     def on_assignment(cls, assignment: Any) -> None:
@@ -152,15 +148,8 @@ def _joined(members: Mapping[str, Any], received: Mapping[str, Any]) -> list[Joi
 
 
 def _view(cluster: Any, topics: Iterable[str]) -> ClusterView:
-    """Replicas stand in the client's own tables; without them there are no racks."""
-    tables = getattr(cluster, "_partitions", {})
-    seen: dict[str, dict[int, list[int]]] = {}
-    for topic in topics:
-        numbers = cluster.partitions_for_topic(topic)
-        if numbers:
-            rows = tables.get(topic, {})
-            seen[topic] = {p: list(getattr(rows.get(p), "replicas", ())) for p in numbers}
-    return ClusterView(seen, {int(one.nodeId): one.rack for one in cluster.brokers()})
+    racks = {int(one.nodeId): one.rack for one in cluster.brokers()}
+    return view_of(cluster, topics, lambda row: getattr(row, "replicas", ()), racks)
 
 
 def _offsets_of(subscription: weakref.ref[Any]) -> Any:

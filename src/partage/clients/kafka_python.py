@@ -12,10 +12,11 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 from partage.clients.caller import Call, caller
-from partage.clients.plugged import Plugged, plugged
+from partage.clients.plugged import Plugged, plugged, view_of
 from partage.clients.sampling import Offsets
 from partage.clients.shared import ClusterView, Joined
 from partage.errors import AssignorFailedError, MissingExtraError
@@ -114,19 +115,14 @@ class Assignor(abstract.AbstractPartitionAssignor):  # type: ignore[misc]  # kaf
             AssignorError: the strategy raised; names it, the group and the generation.
         """
         call = cls._bound(caller(ConsumerCoordinator))
-        joined = _joined(members, {} if call is None else call.local)
-        topics = {topic for one in joined for topic in one.subscription().topics}
         group, generation = "?", NO_GENERATION
         if call is not None:
             group = str(call.owner.config["group_id"])
             generation = int(call.owner._generation.generation_id)
-        try:
-            view = _view(cluster, topics)
-            answer = cls._state.assign(joined, view, group=group, generation=generation)
-        except AssignorFailedError as e:
-            why = e.__cause__ if isinstance(e.__cause__, Exception) else e
-            raise AssignorError(e.strategy, e.group, e.generation, why) from e
-        return dict(answer.sent)
+        return cls._state.sent(
+            _joined(members, {} if call is None else call.local), partial(_view, cluster),
+            group=group, generation=generation, error=AssignorError,
+        )  # fmt: skip
 
     @classmethod
     def on_assignment(cls, assignment: Any, generation: int | None = None) -> None:
@@ -187,16 +183,8 @@ def _decoded(one: Any) -> ConsumerSubscription:
 
 
 def _view(cluster: Any, topics: Iterable[str]) -> ClusterView:
-    """Replicas stand in the client's own tables; without them there are no racks."""
-    tables = getattr(cluster, "_partitions", {})
-    seen: dict[str, dict[int, list[int]]] = {}
-    for topic in topics:
-        numbers = cluster.partitions_for_topic(topic)
-        if numbers:
-            rows = tables.get(topic, {})
-            seen[topic] = {p: _replicas(rows.get(p)) for p in numbers}
     racks = {int(one[0]): one[3] for one in map(_broker, cluster.brokers())}
-    return ClusterView(seen, racks)
+    return view_of(cluster, topics, _replicas, racks)
 
 
 def _replicas(partition: Any) -> list[int]:

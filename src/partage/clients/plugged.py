@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from partage.clients.shared.loads import TOLERANCE, Loads
 from partage.errors import AssignorFailedError, InvalidConfigError
 from partage.groups.api import RebalanceProtocol, Strategy
 
-__all__ = ["Look", "Plugged", "plugged"]
+__all__ = ["Look", "Plugged", "plugged", "view_of"]
 
 log = logging.getLogger("partage.clients")
 
@@ -95,6 +95,35 @@ class Plugged:
             log.warning("group %s generation %d, %s: %s", group, generation, self.name, one)
         return answer
 
+    def sent(
+        self,
+        members: Sequence[Joined],
+        seen: Callable[[Iterable[str]], ClusterView],
+        *,
+        group: str,
+        generation: int,
+        error: type[AssignorFailedError],
+    ) -> dict[str, bytes]:
+        """As `assign`: the bytes for each member, and a failure as the client's own kind of error.
+
+        Args:
+            members: in the order of the coordinator's answer.
+            seen: the client's view of the topics that the members subscribe to.
+            group: for errors and warnings, as the generation.
+            generation: that is being decided.
+            error: what the client hands to its user; it is raised in place of ours.
+
+        Raises:
+            AssignorFailedError: of that kind; names the strategy, the group, the generation.
+        """
+        topics = {topic for one in members for topic in one.subscription().topics}
+        try:
+            answer = self.assign(members, seen(topics), group=group, generation=generation)
+        except AssignorFailedError as e:
+            why = e.__cause__ if isinstance(e.__cause__, Exception) else e
+            raise error(e.strategy, e.group, e.generation, why) from e
+        return dict(answer.sent)
+
     def _looked(self, group: str) -> Mapping[Partition, float] | None:
         """The leader's own look; one that fails costs its weights, not the rebalance."""
         if self.look is None:
@@ -108,6 +137,31 @@ class Plugged:
     def measured(self) -> Mapping[Partition, float]:
         """Loads of this consumer's partitions, as far as they are known."""
         return {} if self.sampler is None else self.sampler.loads()
+
+
+def view_of(
+    cluster: Any,
+    topics: Iterable[str],
+    replicas: Callable[[Any], Sequence[int]],
+    racks: Mapping[int, str | None],
+) -> ClusterView:
+    """A client's metadata of some topics; those that it has not seen yet are left out.
+
+    Args:
+        cluster: the client's ``ClusterMetadata``. Replicas stand in its own tables; without them
+            there are no racks.
+        topics: that somebody subscribes to.
+        replicas: of a row of these tables, or of None.
+        racks: of brokers.
+    """
+    tables = getattr(cluster, "_partitions", {})
+    seen: dict[str, dict[int, list[int]]] = {}
+    for topic in topics:
+        numbers = cluster.partitions_for_topic(topic)
+        if numbers:
+            rows = tables.get(topic, {})
+            seen[topic] = {p: list(replicas(rows.get(p))) for p in numbers}
+    return ClusterView(seen, racks)
 
 
 def plugged(

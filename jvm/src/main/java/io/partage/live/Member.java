@@ -16,11 +16,13 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicBoolean;
+import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.RetriableException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
@@ -79,14 +81,24 @@ public final class Member implements Runnable, ConsumerRebalanceListener {
             while (!closing.get()) {
                 ConsumerRecords<byte[], byte[]> records = consumer.poll(Duration.ofMillis(100));
                 if (!records.isEmpty()) {
-                    consumer.commitSync();
+                    // Told before it is committed: at least once.
                     read(records);
+                    commit();
                 }
             }
         } catch (RuntimeException thrown) {
             say(event("error").put("what", thrown.toString()));
         }
         say(event("closed"));
+    }
+
+    /** What cannot be committed, since the group or its coordinator has moved on, is read again. */
+    private void commit() {
+        try {
+            consumer.commitSync();
+        } catch (CommitFailedException | RetriableException thrown) {
+            say(event("error").put("what", thrown.toString()));
+        }
     }
 
     private void read(ConsumerRecords<byte[], byte[]> records) {
