@@ -65,7 +65,7 @@ class Script:
         calm: seconds of calm before the next thing happens.
     """
 
-    settings: dict[str, int]
+    settings: dict[str, int | str]
     threads: dict[str, int]
     rest: int
     killed: str
@@ -76,7 +76,7 @@ class Script:
     def of(cls, seed: int) -> Script:
         """The same script for the same seed."""
         draw = random.Random(seed)
-        settings = {
+        settings: dict[str, int | str] = {
             "num.standby.replicas": 1,
             "max.warmup.replicas": draw.choice([1, 2]),
             "acceptable.recovery.lag": draw.choice([50, 100, 400]),

@@ -26,6 +26,7 @@ class Decided:
     standby: Rows
     probing: bool
     withheld: list[str]
+    threads: dict[str, list[list[str]]]
     had: Rows
     had_standby: Rows
     lags: dict[str, dict[str, int]]
@@ -73,8 +74,8 @@ def told(recording: dict[str, Any]) -> list[Told]:
             said = info.task_offset_sums.to_dict()
             mine = sums.setdefault(str(ProcessId.from_bytes(info.process)), {})
             mine |= {TaskId(*task): total for task, total in said.items()}
-            client, thread = name.split("-consumer-")[0].split("-StreamThread-")
-            tellers |= {(client, TaskId(*task)): int(thread) - 1 for task in said}
+            client, thread = _thread(name)
+            tellers |= {(client, TaskId(*task)): thread for task in said}
         ends: dict[TaskId, int] = {}
         lags: dict[tuple[str, TaskId], int] = {}
         for process, client in line["clients"].items():
@@ -97,9 +98,14 @@ def decided(recording: dict[str, Any]) -> list[Decided]:
     found = []
     for line in recording["rebalances"]:
         given = set()
-        for member in line["members"].values():
+        threads: dict[str, list[list[str]]] = {}
+        for name, member in sorted(line["members"].items()):
             info = decode_assignment_info(base64.b64decode(member["assignment"]))
             given |= {str(TaskId(*task)) for task in info.active}
+            threads.setdefault(_thread(name)[0], []).extend(
+                sorted(str(TaskId(*task)) for task in tasks)
+                for tasks in (info.active, info.standby)
+            )
         active = rows(line, "active")
         found.append(
             Decided(
@@ -107,6 +113,7 @@ def decided(recording: dict[str, Any]) -> list[Decided]:
                 rows(line, "standby"),
                 line["probing"],
                 sorted({task for tasks in active.values() for task in tasks} - given),
+                threads,
                 rows(line, "had"),
                 rows(line, "hadStandby"),
                 {names[process]: dict(one["lags"]) for process, one in line["clients"].items()},
@@ -135,5 +142,11 @@ def _clients(recording: dict[str, Any]) -> dict[str, str]:
     for line in recording["rebalances"]:
         for name, member in line["members"].items():
             info = decode_subscription_info(base64.b64decode(member["subscription"]))
-            found[str(ProcessId.from_bytes(info.process))] = name.split("-StreamThread")[0]
+            found[str(ProcessId.from_bytes(info.process))] = _thread(name)[0]
     return found
+
+
+def _thread(consumer: str) -> tuple[str, int]:
+    """Client and number of the thread that a consumer's name tells."""
+    client, thread = consumer.split("-consumer-", maxsplit=1)[0].split("-StreamThread-")
+    return client, int(thread) - 1

@@ -20,7 +20,7 @@ from partage.simulation.streams import Played, play
 
 RECORDINGS = sorted((Path(__file__).resolve().parents[1] / "data" / "streams").glob("*.json.xz"))
 #: Seconds that requests, polls and work may take in reality, and not in the simulation.
-_OFF = 1.5
+_OFF = 3.0
 
 
 def _again(recording: dict[str, Any]) -> tuple[Played, Listener]:
@@ -40,6 +40,10 @@ def _decided(played: Played, listener: Listener) -> list[Decided]:
                 _rows(one.standby),
                 one.probing,
                 [str(task) for task in one.withheld],
+                {
+                    name: [sorted(map(str, tasks)) for both in threads for tasks in both]
+                    for name, threads in one.given.items()
+                },
                 _rows({name: client.previous_active for name, client in had.items()}),
                 _rows({name: client.previous_standby for name, client in had.items()}),
                 {
@@ -101,7 +105,7 @@ def test_the_recordings_are_worth_it() -> None:
         for file in RECORDINGS
         for one in decided(json.loads(lzma.decompress(file.read_bytes())))
     ]
-    assert len(lines) >= 36
+    assert len(lines) >= 58
     assert any(one.probing for one in lines)
     assert any(one.withheld for one in lines)
     assert any(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from partage.simulation.streams.application import Application
 from partage.simulation.streams.stage import Stage
 from partage.simulation.streams.world import Instance
-from partage.streams import StreamsMember
+from partage.streams import StreamsMember, TaskId
 
 __all__ = ["Gathering"]
 
@@ -98,11 +98,23 @@ class Gathering(Stage):
 
     # -- joining -------------------------------------------------------------------------------
 
-    def join_at_once(self, consumers: Iterable[str]) -> None:
-        """Members give something up, and join again with what they have now."""
-        for one in consumers:
+    def join_at_once(self, left: Mapping[str, Collection[TaskId]]) -> None:
+        """Members give something up, and join again with what they have now.
+
+        Args:
+            left: each of these members -> stateful tasks that it has just closed.
+        """
+        locked = {
+            (instance.name, task): one
+            for instance in self.world.up.values()
+            for task, one in instance.teller.items()
+            if one in left
+        }
+        for one, tasks in left.items():
+            locked |= {(self._up[one].name, task): one for task in tasks}
+        for one, tasks in left.items():
             self._begin_round("follow-up")
-            self._say(self._up[one], one)
+            self._say(self._up[one], one, tasks, locked)
         # It takes them a moment, in which others join too.
         self.plan(self.loop.now_ms + self.app.runtime.poll_ms, self._end_if_all_joined)
 
@@ -154,18 +166,34 @@ class Gathering(Stage):
 
         self.plan(since + beats * interval, join)
 
-    def _say(self, instance: Instance, consumer: str) -> None:
+    def _say(
+        self,
+        instance: Instance,
+        consumer: str,
+        left: Collection[TaskId] = (),
+        locked: Mapping[tuple[str, TaskId], str] | None = None,
+    ) -> None:
+        """A member joins: it tells of its tasks, and of what it can lock on its client's disk.
+
+        Of what no thread has the first to join locks all, but for what another one that joins
+        at the same moment has locked already, or has just closed. What it has just closed
+        itself it tells of even if another thread is to have it, which tells of it too.
+        """
         self._since.setdefault(consumer, self.loop.now_ms)
         tasks = instance.disk.keys() - instance.unopened
-        others = {*instance.active, *instance.standby}
-        mine = {
+        owner = {**instance.active, **instance.standby}
+        mine = {task for task in tasks if owner.get(task) == consumer or task in left}
+        told = {
             task
-            for task in tasks & others
-            if consumer in {instance.active.get(task), instance.standby.get(task)}
+            for one in instance.consumers
+            if one in self._said
+            for task in self._said[one].offset_sums
         }
-        # The first thread to join locks the directories of what no thread has.
-        if not any(one in self._said for one in instance.consumers if one != consumer):
-            mine |= tasks - others
+        mine |= {
+            task
+            for task in tasks - owner.keys() - told
+            if (locked or {}).get((instance.name, task), consumer) == consumer
+        }
         self._said[consumer] = self.world.says(instance, consumer, sorted(mine))
 
     @property

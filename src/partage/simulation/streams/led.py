@@ -52,6 +52,7 @@ class Led(Gathering):
             self.world.tell(told)
             said = self._as_told(said, told)
             leader = self.world.up.get(told.leader or "", leader)
+        self._remember_tellers(said)
         answer = rebalance(
             Seen(
                 self.app.topology,
@@ -67,10 +68,14 @@ class Led(Gathering):
         )
         if answer.plan is None:
             raise UnsupportedProblemError(f"{self._assignor.name}: {answer.error}")
-        had = {one: set(member.owned) for one, member in said.items()}
-        self._take_over(answer, answer.plan)
+        left = self._take_over(answer, answer.plan)
         self._note(answer, answer.plan, causes)
-        self._look_again(answer, had)
+        quick = {
+            one: left[one]
+            for one, member in said.items()
+            if set(member.owned) - set(answer.consumers[one].partitions)
+        }
+        self._look_again(answer, {} if self.eager else quick)
 
     def _as_told(self, said: dict[str, StreamsMember], told: Told) -> dict[str, StreamsMember]:
         """The same copies with the lags that were seen; spare ones from the thread that told."""
@@ -79,13 +84,26 @@ class Led(Gathering):
             rows: dict[str, list[TaskId]] = {one: [] for one in instance.consumers}
             for one in instance.consumers:
                 for task in said[one].offset_sums:
-                    spare = task not in instance.active and task not in instance.standby
-                    thread = told.tellers.get((instance.name, task)) if spare else None
-                    rows[one if thread is None else instance.consumers[thread]].append(task)
+                    thread = told.tellers.get((instance.name, task))
+                    if thread is None or task in {**instance.active, **instance.standby}:
+                        rows[one].append(task)
+                    else:
+                        rows[instance.consumers[thread]].append(task)
             found |= {one: self.world.says(instance, one, rows[one]) for one in rows}
         return found
 
-    def _take_over(self, answer: GroupAssignment, plan: TaskPlan) -> None:
+    def _remember_tellers(self, said: dict[str, StreamsMember]) -> None:
+        for instance in self.world.up.values():
+            instance.teller = {
+                task: one
+                for one in instance.consumers
+                for task in said[one].offset_sums
+                if task not in instance.active and task not in instance.standby
+            }
+
+    def _take_over(self, answer: GroupAssignment, plan: TaskPlan) -> dict[str, set[TaskId]]:
+        """Everybody has its tasks; answers what each member has closed."""
+        closed: dict[str, set[TaskId]] = {one: set() for one in answer.consumers}
         problem = plan.problem
         warmups = {
             (problem.clients[client].process, problem.tasks[task]) for client, task in plan.warmups
@@ -101,8 +119,12 @@ class Led(Gathering):
                 if task in self.app.layout.changelogs_of
             }
             mine = {task for task in standby if (instance.process, task) in warmups}
+            for task, one in (*instance.active.items(), *instance.standby.items()):
+                if task in instance.disk and one not in {active.get(task), standby.get(task)}:
+                    closed[one].add(task)
             left = self.world.give(instance, active, standby, mine)
             self.keep_for_a_while(instance, left)
+        return closed
 
     def _note(self, answer: GroupAssignment, plan: TaskPlan, causes: tuple[str, ...]) -> None:
         name_of = {one.process: name for name, one in self.world.up.items()}
@@ -122,18 +144,23 @@ class Led(Gathering):
                 tuple((names[client], tasks[task]) for client, task in plan.warmups),
                 tuple(sorted(t for one in answer.consumers.values() for t in one.withheld)),
                 plan.probing,
+                {
+                    name: tuple(
+                        (tuple(answer.consumers[c].active), tuple(answer.consumers[c].standby))
+                        for c in instance.consumers
+                    )
+                    for name, instance in self.world.up.items()
+                },
             )
         )
 
-    def _look_again(self, answer: GroupAssignment, had: dict[str, set[tuple[str, int]]]) -> None:
+    def _look_again(self, answer: GroupAssignment, quick: dict[str, set[TaskId]]) -> None:
         """Who gave something up joins again with what it has; who waits for a task soon after."""
-        given = answer.consumers
-        quick = [one for one in given if had[one] - set(given[one].partitions)]
-        if quick and not self.eager:
+        if quick:
             self.join_at_once(quick)
         for instance in self.world.up.values():
             instance.unopened.clear()
-        for consumer, its in given.items():
+        for consumer, its in answer.consumers.items():
             if its.next_rebalance_ms == 0:
                 self.join_after(self.app.runtime.poll_ms, consumer, "follow-up")
             elif its.next_rebalance_ms < LONG_MAX:

@@ -39,6 +39,8 @@ class Rebalanced:
         warmups: (client, task) of the warm-ups among them.
         withheld: tasks that somebody else had to give up first.
         probing: whether lags are looked at again after the probing interval.
+        given: in a classic group, of each client's threads in order: active tasks, without
+            those withheld, and standbys.
     """
 
     began_ms: int
@@ -49,6 +51,9 @@ class Rebalanced:
     warmups: tuple[tuple[str, TaskId], ...] = ()
     withheld: tuple[TaskId, ...] = ()
     probing: bool = False
+    given: Mapping[str, tuple[tuple[tuple[TaskId, ...], tuple[TaskId, ...]], ...]] = field(
+        default_factory=dict
+    )
 
 
 @dataclass

@@ -35,6 +35,7 @@ class Instance:
         warmups: the standbys among them that are to become active.
         closed: tasks whose state it keeps without need -> since when.
         unopened: tasks that it was just given and has no state of: nothing is on its disk yet.
+        teller: task that no thread has -> the consumer that told of its state last.
     """
 
     client: Client
@@ -47,6 +48,7 @@ class Instance:
     warmups: set[TaskId] = field(default_factory=set)
     closed: dict[TaskId, int] = field(default_factory=dict)
     unopened: set[TaskId] = field(default_factory=set)
+    teller: dict[TaskId, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
