@@ -99,7 +99,7 @@ def _give(cluster, used, out, p, i, size, alive):  # noqa: PLR0917 - a step of `
 
 def figures(task, replica):
     """Replicas and bytes moved, what is outside bands, and the fullest broker against the mean."""
-    plan = NewReplicas(replica.astype(np.int32), {}, np.zeros(len(task.alive)))
+    plan = NewReplicas(replica.astype(np.int32))
     told = judge_replicas(task, plan).figures
     cluster = task.cluster
     old, new = cluster.replica.reshape(-1, 3), replica.reshape(-1, 3)

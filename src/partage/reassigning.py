@@ -8,14 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import NoFeasiblePlanError, PlanInvariantError
-from partage.judge.relocation import ReplicaVerdict, judge_replicas
+from partage.judge.relocation import OVERFULL, ReplicaVerdict, judge_replicas
+from partage.judge.relocation_bounds import figure_bound
+from partage.judge.relocation_least import least_of
 from partage.model import NewReplicas, ReplicaTask
-from partage.model.replicas import KINDS
-from partage.replicas.batches import Moves
+from partage.model.replicas import RANKS
+from partage.replicas.moves import Moves
 from partage.solve.leading import lead
 from partage.solve.relocate import outside, relocate
 from partage.solve.relocation_bound import climb
 from partage.solve.relocation_exact import LARGEST, exact
+from partage.solve.shelving import disk_prices, shelve
 
 __all__ = ["Reassignment", "reassign"]
 
@@ -44,7 +47,7 @@ class Reassignment:
     @property
     def moves(self) -> Moves:
         """What is moved."""
-        return Moves(self.task, self.plan.replica)
+        return Moves(self.task, self.plan.replica, self.plan.disk)
 
 
 def reassign(task: ReplicaTask, *, proof: bool = True) -> Reassignment:
@@ -58,17 +61,28 @@ def reassign(task: ReplicaTask, *, proof: bool = True) -> Reassignment:
         NoFeasiblePlanError: which constraint is in the way, by name.
         PlanInvariantError: the plan breaks a rule: a mistake of ours, never shown.
     """
-    replica, lead_prices = lead(task, relocate(task))
-    bare = judge_replicas(task, NewReplicas(replica, {}, lead_prices))
-    if bare.figures["capacity"]:
-        raise NoFeasiblePlanError("capacity", _too_full(task, replica))
-    if bare.breaches:
-        raise PlanInvariantError(bare.breaches)
-    plan = NewReplicas(replica, _prices(task, bare) if proof else {}, lead_prices)
-    verdict = judge_replicas(task, plan)
-    if proof and not verdict.optimal:
-        plan, verdict = _exactly(task, plan, verdict)
+    bare = _arranged(task, relocate(task))
+    verdict = judge_replicas(task, bare)
+    if verdict.figures["capacity"]:
+        raise NoFeasiblePlanError("capacity", _too_full(task, bare.replica))
+    full = [one for one in verdict.breaches if one.endswith(OVERFULL)]
+    if full and len(full) == len(verdict.breaches):
+        raise NoFeasiblePlanError("capacity", f"{full[0]}; no plan was found without")
+    if verdict.breaches:
+        raise PlanInvariantError(verdict.breaches)
+    plan = bare
+    if proof:
+        plan = _priced(task, bare, verdict)
+        verdict = judge_replicas(task, plan)
+        if not verdict.optimal:
+            plan, verdict = _exactly(task, plan, verdict)
     return Reassignment(task, plan, verdict, _before(task))
+
+
+def _arranged(task: ReplicaTask, replica: NDArray[np.int32]) -> NewReplicas:
+    """Sets of brokers with their leaders and disks: a plan without claims."""
+    ordered, lead_prices = lead(task, replica)
+    return NewReplicas(ordered, {}, lead_prices, shelve(task, ordered))
 
 
 def _exactly(
@@ -76,39 +90,62 @@ def _exactly(
 ) -> tuple[NewReplicas, ReplicaVerdict]:
     """The plan of an integer programme, where it is small enough and no worse in any figure."""
     cells = int(task.receives.sum()) * len(task.cost)
-    if task.closed[task.factor > 0].any() or cells > 2 * LARGEST:
+    if cells > 2 * LARGEST:
         return plan, verdict
-    allowed = np.array([verdict.figures[kind] for kind in KINDS], np.int64)
+    newcomers = least_of(task).newcomers
     bound = None
     # Rounding may put a broker a byte outside; the second try keeps a margin.
     for margin in (0.0, 1e-6):
-        found = exact(task, allowed, plan.replica, margin)
+        found = exact(task, verdict.figures, plan.replica, newcomers, margin)
         if found is None:
             break
         bound = found[1] if bound is None else bound
-        replica, lead_prices = lead(task, found[0])
-        better = NewReplicas(replica, plan.prices, lead_prices, "HiGHS", bound)
-        told = judge_replicas(task, NewReplicas(replica, {}, lead_prices))
+        bare = _arranged(task, found[0])
+        better = replace(bare, prices=plan.prices, disk_prices=plan.disk_prices,
+                         solver="HiGHS", solver_bound=bound)  # fmt: skip
+        told = judge_replicas(task, bare)
         if not told.breaches and list(told.figures.values()) <= list(verdict.figures.values()):
             return better, judge_replicas(task, better)
     return replace(plan, solver_bound=bound), verdict
 
 
-def _prices(task: ReplicaTask, reached: ReplicaVerdict) -> dict[str, NDArray[np.float64]]:
-    """Prices for each figure that is not plainly at its bound."""
+def _priced(task: ReplicaTask, plan: NewReplicas, reached: ReplicaVerdict) -> NewReplicas:
+    """The plan with prices for each figure that is not plainly at its bound."""
     cells = len(task.cost) * len(task.cluster.brokers)
     rounds = _ROUNDS if cells < _LARGE else _ROUNDS_LARGE
-    allowed = np.array([reached.figures[kind] for kind in KINDS], np.int64)
-    prices = {}
-    for k, kind in enumerate(KINDS):
-        if reached.figures[kind]:
-            prices[kind] = climb(
-                task, allowed, figure=str(k), reached=float(reached.figures[kind]), rounds=rounds
-            )
-    if reached.figures["moved"]:
-        moved = float(reached.figures["moved"])
-        prices["moved"] = climb(task, allowed, figure="moved", reached=moved, rounds=rounds)
-    return prices
+    figures = reached.figures
+    prices = {
+        name: climb(task, figures, name=name, rounds=rounds)
+        for name in (*RANKS, "moved")
+        if figures.get(name) and not name.endswith("leaders") and not name.startswith("disk")
+    }
+    made = replace(plan, prices=prices)
+    if task.disks is None or plan.disk is None:
+        return made
+    for name in figures:
+        if figures[name] and (name.startswith("disk") or name == "moved"):
+            tried = disk_prices(task, plan.replica, plan.disk, name)
+            made = _best_disk_prices(task, made, name, figures, tried[: 9 if cells < _LARGE else 1])
+    return made
+
+
+def _best_disk_prices(
+    task: ReplicaTask,
+    plan: NewReplicas,
+    name: str,
+    figures: dict[str, int],
+    tried: list[NDArray[np.float64]],
+) -> NewReplicas:
+    """The prices of disks that prove most, beside those of brokers and racks, or none."""
+    found = least_of(task)
+    least = found if figures["racks"] <= int(found.breach.sum()) else None
+    best, most = plan, figure_bound(task, plan, name, figures, least)
+    for one in tried:
+        priced = replace(plan, disk_prices={**plan.disk_prices, name: one})
+        bound = figure_bound(task, priced, name, figures, least)
+        if bound > most:
+            best, most = priced, bound
+    return best
 
 
 def _before(task: ReplicaTask) -> dict[str, int]:
@@ -116,15 +153,15 @@ def _before(task: ReplicaTask) -> dict[str, int]:
     cluster = task.cluster
     if not np.array_equal(task.factor, cluster.factor):
         return {}
-    verdict = judge_replicas(task, NewReplicas(cluster.replica, {}, np.zeros(len(task.alive))))
-    return verdict.figures
+    disk = None if task.disks is None else task.disks.old
+    return judge_replicas(task, NewReplicas(cluster.replica, disk=disk)).figures
 
 
 def _too_full(task: ReplicaTask, replica: NDArray[np.int32]) -> str:
     """Which broker is too full, and whether any plan could do without."""
     cluster = task.cluster
     x = np.zeros(task.low.shape, np.int64)
-    owner = np.repeat(np.arange(cluster.partitions), task.factor)
+    owner = task.owner
     np.add.at(x[0], replica, task.weight[0][owner])
     over = outside(task, x)[0]
     b = int(over.argmax())

@@ -12,7 +12,7 @@ from partage.cli.failing import FAILED_JUDGE, guarded
 
 if TYPE_CHECKING:
     from partage.model import ReplicaCluster, ReplicaTask
-    from partage.replicas.tasks import Limits
+    from partage.replicas.bands import Limits
 
 __all__ = ["reassign"]
 
@@ -56,8 +56,9 @@ Exclude = Annotated[
 Tolerance = Annotated[
     list[str] | None,
     typer.Option("--tolerance", "-t", metavar="KIND=FRACTION", show_default=False,
-                 help="replicas, leaders, bytes or load: how far off its share a broker may be. "
-                 "Without it 0, 0, 0.1, 0.1."),
+                 help="replicas, leaders, bytes or load: how far off its share a broker may be; "
+                 "rack-bytes, disk-bytes, ...: a rack, a disk. Without it 0, 0, 0.1, 0.1; of racks "
+                 "0, 0, 0.05, 0.05; of disks 0.1."),
 ]  # fmt: skip
 MaxMoves = Annotated[
     int | None,
@@ -81,16 +82,16 @@ Ids = Annotated[list[int], typer.Option("--broker", "-b", metavar="ID", help="Re
 def _limits(
     pin: list[str] | None, exclude: list[str] | None, tolerance: list[str] | None
 ) -> Limits:
-    from partage.replicas.tasks import Limits
+    from partage.replicas.bands import TOLERANCE, Limits
 
     given: dict[str, float] = {}
     for one in tolerance or ():
         kind, equals, value = one.partition("=")
-        known = equals and kind in {"replicas", "leaders", "bytes", "load"}
+        known = equals and kind in TOLERANCE
         try:
             given[kind] = float(value if known else "")
         except ValueError:
-            what = f"{one!r}: KIND=FRACTION, of replicas, leaders, bytes, load"
+            what = f"{one!r}: KIND=FRACTION, of {', '.join(TOLERANCE)}"
             raise typer.BadParameter(what, param_hint="--tolerance") from None
     return Limits(tuple(pin or ()), tuple(exclude or ()), given)
 

@@ -35,7 +35,8 @@ class Answer:
 
 def answer(found: Reassignment, what: str, *, most: int | None, throttle: int | None) -> Answer:
     """A plan as plain data: figures with bounds, brokers, racks, moves, network, batches."""
-    from partage.replicas.batches import batches, directories
+    from partage.replicas.batches import batches
+    from partage.replicas.moves import directories
     from partage.replicas.tables import (
         batch_rows,
         broker_rows,
@@ -64,11 +65,13 @@ def answer(found: Reassignment, what: str, *, most: int | None, throttle: int | 
         "solver_bound": found.plan.solver_bound,
         "replicas_moved": len(moves.partition),
         "bytes_moved": int(moves.bytes.sum()) if sized else None,
+        "replicas_between_disks": len(moves.within.partition),
+        "bytes_between_disks": int(moves.within.bytes.sum()) if sized else None,
         "partitions_changed": sum(map(len, split)),
         "throttle": throttle,
         "seconds": sum(row["seconds"] for row in rows) if throttle is not None and sized else None,
         "brokers": brokers,
-        "racks": rack_rows(brokers),
+        "racks": rack_rows(task, brokers),
         "disks": disk_rows(moves, directory),
         "network": network_rows(moves),
         "batches": rows,
@@ -144,15 +147,12 @@ def _brokers(told: dict[str, Any]) -> Table:
     return table
 
 
-_WORDS = {
-    "racks": "against the rack rule",
-    "capacity": "over capacity",
-    "replicas": "replicas outside bands",
-    "leaders": "leaders outside bands",
-    "bytes": "bytes outside bands",
-    "load": "load outside bands",
-    "moved": "moved",
-}
+_FIRST = {"racks": "against the rack rule", "capacity": "over capacity", "moved": "moved"}
+
+
+def _words(figure: str) -> str:
+    """What a figure is called in the table."""
+    return _FIRST.get(figure, f"{figure} outside bands")
 
 
 def _figures(told: dict[str, Any]) -> Table:
@@ -161,13 +161,14 @@ def _figures(told: dict[str, Any]) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False, collapse_padding=True)
     for title in ("", "before", "after", "no plan below"):
         table.add_column(title, justify="right" if title else "left", no_wrap=True)
-    for key, words in _WORDS.items():
+    for key in told["figures"]:
         if key == "capacity" and not told["figures"][key]:
             continue
         kind = "bytes" if key == "capacity" or (key == "moved" and told["unit"] == "bytes") else key
+        kind = kind.rpartition(" ")[2]
         before = told["before"].get(key) if key != "moved" else None
         table.add_row(
-            name(words),
+            name(_words(key)),
             name("" if before is None else _cell(kind, before)),
             name(_cell(kind, told["figures"][key])),
             name(_cell(kind, told["bounds"][key])),
@@ -182,6 +183,11 @@ def _sentences(told: dict[str, Any]) -> list[Any]:
         copied += f", {amount(told['bytes_moved'])}"
     lines.append(f"{copied}; {told['partitions_changed']:,} partitions changed, "
                  f"{len(told['batches'])} batches")  # fmt: skip
+    if told["replicas_between_disks"]:
+        inner = f"{told['replicas_between_disks']:,} replicas copied between disks of their brokers"
+        if told["bytes_between_disks"] is not None:
+            inner += f", {amount(told['bytes_between_disks'])}"
+        lines.append(f"{inner}: no network bytes, but part of what is moved")
     if told["optimal"]:
         lines.append("proven: no plan is better")
     else:

@@ -1,30 +1,27 @@
 """Is a reassignment valid, what does it reach, and how much better could any other be?
 
-Bounds. Let every broker ask a price for each unit of each kind that it holds (a negative price is
-a reward). What a plan pays for its moves plus these prices is, partition by partition, at least
-the cheapest choice of brokers that the partition may have. Of the prices, brokers within their
-bands give back at most the price times the upper end of the band (the lower, if it is negative).
-What the plan pays for moves alone is therefore at least the sum of the cheapest choices less what
-can be given back. If the plan may be outside the bands by so much in all, the dearest price times
-that goes off too. For how far a kind must be outside itself the same holds with free moves and
-prices from -1 to 1. Any prices make a true bound; the solver's job is to find good ones.
+Here is what a plan breaks and what it reaches; `relocation_bounds` proves what no plan goes below.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import CertificateError
+from partage.judge.relocation_bounds import figure_bound, lead_bound
+from partage.judge.relocation_least import Least, least_of
 from partage.model import NewReplicas, ReplicaTask
-from partage.model.replicas import KINDS, LEAVE, STAY
+from partage.model.replicas import KINDS, LEAVE, RANKS, STAY
 
-__all__ = ["ReplicaVerdict", "judge_replicas"]
+__all__ = ["OVERFULL", "ReplicaVerdict", "judge_replicas"]
 
-_CELLS = 2_000_000
-_UNBOUNDED = np.iinfo(np.int64).max // 4
+#: How a breach ends that says where there is no room.
+OVERFULL = "more than it has room for"
+
 _MOST_BREACHES = 100
 
 
@@ -35,8 +32,9 @@ class ReplicaVerdict:
     Attributes:
         breaches: rules that it breaks, in words; empty when it is valid.
         figures: by name, in order of importance: "racks" (replicas against the rack rule), how far
-            brokers are outside their bands in "capacity", "replicas", "leaders", "bytes", "load",
-            summed, and "moved": bytes (replicas, where sizes are unknown).
+            brokers, racks and disks are outside their bands, summed (`RANKS`; racks and disks
+            where they are known), and "moved": bytes (replicas, where sizes are unknown) copied
+            between brokers or disks.
         bounds: the same names: no valid plan that is as good in all before has less.
     """
 
@@ -66,30 +64,49 @@ def judge_replicas(task: ReplicaTask, plan: NewReplicas) -> ReplicaVerdict:
     Raises:
         CertificateError: the arrays are no plan of this task, or a bound exceeds what was reached.
     """
-    if plan.replica.shape != (int(task.start[-1]),):
-        raise CertificateError(f"the plan has {plan.replica.shape} replicas, not {task.start[-1]}")
-    brokers = len(task.cluster.brokers)
-    if len(plan.replica) and not 0 <= plan.replica.min() <= plan.replica.max() < brokers:
-        raise CertificateError("the plan has a broker that there is not")
-    scene = _Scene(task, plan.replica)
-    figures = scene.figures()
+    _shapes(task, plan)
+    scene = _Scene(task, plan)
+    figures, breaches = scene.figures(), scene.breaches()
     bounds = dict.fromkeys(figures, 0)
-    bounds["racks"] = scene.least_breaches()
-    for k, kind in enumerate(KINDS):
-        if figures[kind] and kind in plan.prices:
-            bounds[kind] = _whole(_bound(scene, plan.prices[kind], kind=k), 1)
-    if figures["leaders"]:
-        bounds["leaders"] = _whole(_lead_bound(task, plan.lead_prices), 1)
-    if "moved" in plan.prices:
-        # Sums of whole numbers with a common divisor are multiples of it.
-        divisor = int(np.gcd.reduce(task.cost)) if len(task.cost) else 1
-        bounds["moved"] = _whole(_bound(scene, plan.prices["moved"], kind=-1), max(divisor, 1))
+    bounds["racks"] = int(scene.least.breach.sum())
+    kept = figures["racks"] <= bounds["racks"]
+    for name, value in figures.items():
+        if not value or name == "racks":
+            continue
+        if name in {"leaders", "rack leaders"}:
+            if name in plan.lead_prices:
+                bounds[name] = _whole(lead_bound(task, plan.lead_prices[name], name, figures), 1)
+        elif name in plan.prices or name in plan.disk_prices:
+            # Sums of whole numbers with a common divisor are multiples of it.
+            divisor = int(np.gcd.reduce(task.cost)) if name == "moved" and len(task.cost) else 1
+            bound = figure_bound(task, plan, name, figures, scene.least if kept else None)
+            bounds[name] = _whole(bound, max(divisor, 1))
     for name, bound in bounds.items():
-        if bound > figures[name] and not scene.breaches:
+        if bound > figures[name] and not breaches:
             raise CertificateError(
                 f"{name}: {bound} claimed necessary, the plan has {figures[name]}"
             )
-    return ReplicaVerdict(tuple(scene.breaches), figures, bounds)
+    return ReplicaVerdict(tuple(breaches), figures, bounds)
+
+
+def _shapes(task: ReplicaTask, plan: NewReplicas) -> None:
+    """The arrays are those of a plan, whatever it says."""
+    brokers = len(task.cluster.brokers)
+    if plan.replica.shape != (int(task.start[-1]),):
+        raise CertificateError(f"the plan has {plan.replica.shape} replicas, not {task.start[-1]}")
+    if len(plan.replica) and not 0 <= plan.replica.min() <= plan.replica.max() < brokers:
+        raise CertificateError("the plan has a broker that there is not")
+    disks = task.disks
+    if (disks is None) != (plan.disk is None):
+        raise CertificateError("disks are in the plan where the task knows none, or the reverse")
+    if disks is None or plan.disk is None:
+        return
+    if plan.disk.shape != plan.replica.shape:
+        raise CertificateError(f"the plan has {plan.disk.shape} disks, not {task.start[-1]}")
+    low, high = disks.start[plan.replica], disks.start[plan.replica + 1]
+    fits = np.where(high > low, (plan.disk >= low) & (plan.disk < high), plan.disk == -1)
+    if not fits.all():
+        raise CertificateError("the plan has a disk that the broker does not have")
 
 
 def _whole(bound: float, divisor: int) -> int:
@@ -101,73 +118,107 @@ def _whole(bound: float, divisor: int) -> int:
 class _Scene:
     """A plan beside what was."""
 
-    def __init__(self, task: ReplicaTask, replica: NDArray[np.int32]) -> None:
-        self.task, self.replica = task, replica
-        cluster = task.cluster
-        self.brokers = len(cluster.brokers)
-        partitions = np.arange(cluster.partitions, dtype=np.int64)
-        self.owner = np.repeat(partitions, task.factor)
-        self.old_owner = np.repeat(partitions, cluster.factor)
-        self.key = self.owner * self.brokers + replica
-        self.old_key = self.old_owner * self.brokers + cluster.replica
+    def __init__(self, task: ReplicaTask, plan: NewReplicas) -> None:
+        self.task, self.replica, self.disk = task, plan.replica, plan.disk
+        self.brokers = len(task.cluster.brokers)
+        self.key = task.owner * self.brokers + plan.replica
+        self.old_key = task.old_owner * self.brokers + task.cluster.replica
         self.is_new = ~np.isin(self.key, self.old_key)
-        self.outside = self._outside()
-        self.rack_breach = self._rack_breach()
-        self.breaches = self._breaches()
 
-    def held(self) -> NDArray[np.int64]:
-        """int64[4, B]: what each broker holds."""
-        return np.array([
-            np.bincount(self.replica, weights=None, minlength=self.brokers)
-            if (row == 1).all()
-            else _sums(self.replica, row[self.owner], self.brokers)
-            for row in self.task.weight
-        ]).astype(np.int64)  # fmt: skip
+    @cached_property
+    def least(self) -> Least:
+        """How little each partition can break the rack rule, and with how few newcomers."""
+        return least_of(self.task)
 
-    def _outside(self) -> NDArray[np.int64]:
-        held, task = self.held(), self.task
+    @cached_property
+    def shifted(self) -> NDArray[np.bool_]:
+        """bool[S]: the replica stays on its broker, and goes to another disk of it."""
+        disks = self.task.disks
+        if disks is None or self.disk is None:
+            return np.zeros(len(self.key), bool)
+        order = np.argsort(self.old_key)
+        at = np.searchsorted(self.old_key[order], self.key)
+        was = disks.old[order[np.minimum(at, len(order) - 1)]] if len(order) else self.disk
+        out: NDArray[np.bool_] = ~self.is_new & (was != self.disk)
+        return out
+
+    def _sums(self, at: NDArray[np.int32], row: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+        out = np.zeros(size, np.int64)
+        np.add.at(out, at, row[self.task.owner])
+        return out
+
+    @cached_property
+    def outside(self) -> NDArray[np.int64]:
+        """int64[4, B + Z]: how far brokers and racks are outside their bands."""
+        task = self.task
+        held = np.zeros(task.low.shape, np.int64)
+        for k, row in enumerate(task.weight):
+            held[k, : self.brokers] = self._sums(self.replica, row, self.brokers)
+            if task.zones:
+                np.add.at(held[k, self.brokers :], task.cluster.rack, held[k, : self.brokers])
         out: NDArray[np.int64] = np.maximum(np.maximum(held - task.high, task.low - held), 0)
         return out
+
+    def _led(self) -> NDArray[np.int64]:
+        """int64[B + Z]: the same of leaders."""
+        task = self.task
+        there = (task.factor > 0) & task.counted
+        led = np.zeros(len(task.lead_low), np.int64)
+        led[: self.brokers] = np.bincount(
+            self.replica[task.start[:-1][there]], minlength=self.brokers
+        )
+        if task.zones:
+            np.add.at(led[self.brokers :], task.cluster.rack, led[: self.brokers])
+        out: NDArray[np.int64] = np.maximum(
+            np.maximum(led - task.lead_high, task.lead_low - led), 0
+        )
+        return out
+
+    def _disks(self) -> dict[str, int]:
+        disks = self.task.disks
+        if disks is None or self.disk is None:
+            return {}
+        out, on = {}, self.disk >= 0
+        for k, kind in enumerate(KINDS):
+            row = self.task.weight[k][self.task.owner]
+            if not k or not self.task.weight[k].any():
+                continue
+            held = np.zeros(self.brokers, np.int64)
+            np.add.at(held, self.replica, row)
+            mine = np.zeros(len(disks.part), np.int64)
+            np.add.at(mine, self.disk[on], row[on])
+            low, high = disks.band(k, held)
+            out[f"disk {kind}"] = int(np.maximum(np.maximum(mine - high, low - mine), 0).sum())
+        return out
+
+    def figures(self) -> dict[str, int]:
+        """See `ReplicaVerdict`."""
+        task, led = self.task, self._led()
+        found = {"leaders": int(led[: self.brokers].sum()), **self._disks()}
+        for k, kind in enumerate(KINDS):
+            found[kind] = int(self.outside[k, : self.brokers].sum())
+            if task.zones and k:
+                found[f"rack {kind}"] = int(self.outside[k, self.brokers :].sum())
+        if task.zones:
+            found["rack leaders"] = int(led[self.brokers :].sum())
+        copied = task.cost[task.owner[self.is_new | self.shifted]]
+        return {
+            "racks": int(self._rack_breach().sum()),
+            **{name: found[name] for name in RANKS if name in found},
+            "moved": int(copied.sum()),
+        }
 
     def _rack_breach(self) -> NDArray[np.int64]:
         """int64[P]: replicas of each partition against the rack rule."""
         task, racks = self.task, self.task.rack_low.shape[1]
         count = np.zeros((task.cluster.partitions, racks), np.int32)
-        np.add.at(count, (self.owner, task.cluster.rack[self.replica]), 1)
+        np.add.at(count, (task.owner, task.cluster.rack[self.replica]), 1)
         low, high = task.rack_low[task.factor], task.rack_high[task.factor]
         out: NDArray[np.int64] = np.maximum(np.maximum(count - high, low - count), 0).sum(axis=1)
         return out
 
-    def figures(self) -> dict[str, int]:
-        """See `ReplicaVerdict`."""
-        task = self.task
-        there = (task.factor > 0) & task.counted
-        leaders = np.bincount(self.replica[task.start[:-1][there]], minlength=self.brokers)
-        off = np.maximum(np.maximum(leaders - task.lead_high, task.lead_low - leaders), 0)
-        outside = dict(zip(KINDS, self.outside.sum(axis=1).tolist(), strict=True))
-        return {
-            "racks": int(self.rack_breach.sum()),
-            "capacity": outside["capacity"],
-            "replicas": outside["replicas"],
-            "leaders": int(off.sum()),
-            "bytes": outside["bytes"],
-            "load": outside["load"],
-            "moved": int(task.cost[self.owner[self.is_new]].sum()),
-        }
-
-    def least_breaches(self) -> int:
-        """No plan breaks the rack rule less: replicas that must stay may break it already."""
-        task, cluster = self.task, self.task.cluster
-        racks = task.rack_low.shape[1]
-        fixed = task.fate == STAY
-        count = np.zeros((cluster.partitions, racks), np.int32)
-        np.add.at(count, (self.old_owner[fixed], cluster.rack[cluster.replica[fixed]]), 1)
-        low, high = task.rack_low[task.factor], task.rack_high[task.factor]
-        over = np.maximum(count - high, 0).sum(axis=1)
-        lacking = np.maximum(low - count, 0).sum(axis=1)
-        return int((over + np.maximum(lacking - (task.factor - count.sum(axis=1)), 0)).sum())
-
-    def _breaches(self) -> list[str]:
+    def breaches(self) -> list[str]:
+        """Rules that the plan breaks, in words."""
         task, cluster = self.task, self.task.cluster
         found: list[str] = []
 
@@ -175,19 +226,48 @@ class _Scene:
             names = [cluster.name(int(p)) for p in np.unique(which)[:_MOST_BREACHES]]
             found.extend(f"{name}: {what}" for name in names)
 
+        brokers = max(self.brokers, 1)
         ordered = np.sort(self.key)
-        say(ordered[1:][np.diff(ordered) == 0] // max(self.brokers, 1), "two replicas on a broker")
+        say(ordered[1:][np.diff(ordered) == 0] // brokers, "two replicas on a broker")
         staying = self.old_key[task.fate == STAY]
-        say(staying[~np.isin(staying, self.key)] // max(self.brokers, 1),
-            "a replica that had to stay is gone")  # fmt: skip
+        say(staying[~np.isin(staying, self.key)] // brokers, "a replica that had to stay is gone")
         leaving = self.old_key[task.fate == LEAVE]
-        say(leaving[np.isin(leaving, self.key)] // max(self.brokers, 1),
-            "a replica is where it had to leave")  # fmt: skip
+        say(leaving[np.isin(leaving, self.key)] // brokers, "a replica is where it had to leave")
         refused = self.is_new & ~task.receives[self.replica]
-        say(self.owner[refused], "a replica went to a broker that takes none")
+        say(task.owner[refused], "a replica went to a broker that takes none")
+        say(self._needless(), "more replicas are moved than the rack rule demands")
         say(self._lost_leaders(), "another leader, though its own was to stay")
-        over = np.flatnonzero(self.outside[0])
-        found.extend(f"broker {cluster.brokers[b].id}: more than it has room for" for b in over)
+        over = np.flatnonzero(self.outside[0, : self.brokers])
+        found.extend(f"broker {cluster.brokers[b].id}: {OVERFULL}" for b in over)
+        return found + self._disk_breaches()
+
+    def _needless(self) -> NDArray[np.int64]:
+        """Closed partitions of which more are moved than must be."""
+        task = self.task
+        if not task.closed.any():
+            return np.zeros(0, np.int64)
+        new = np.bincount(task.owner[self.is_new], minlength=len(task.factor))
+        return np.flatnonzero(task.closed & (new > self.least.newcomers))
+
+    def _disk_breaches(self) -> list[str]:
+        task, disks = self.task, self.task.disks
+        if disks is None or self.disk is None:
+            return []
+        bound = np.isin(self.key, self.old_key[~disks.free]) & self.shifted
+        found = [
+            f"{task.cluster.name(int(p))}: a replica went to another disk, though it was to stay"
+            for p in np.unique(task.owner[bound])[:_MOST_BREACHES]
+        ]
+        on = self.disk >= 0
+        held = np.zeros(len(disks.part), np.int64)
+        np.add.at(held, self.disk[on], task.weight[0][task.owner[on]])
+        got = np.zeros(len(disks.part), bool)
+        got[self.disk[on & (self.is_new | self.shifted)]] = True
+        # A disk that is too full already is nobody's plan's fault until it gets more.
+        for d in np.flatnonzero(got & (disks.room >= 0) & (held > disks.room)).tolist():
+            b = int(disks.broker[d])
+            path = task.cluster.directories[b][d - int(disks.start[b])][0]
+            found.append(f"broker {task.cluster.brokers[b].id}, {path}: {OVERFULL}")
         return found
 
     def _lost_leaders(self) -> NDArray[np.int64]:
@@ -201,108 +281,3 @@ class _Scene:
         # Who stands in its place leads in its place, unless it is still there.
         lost: NDArray[np.int64] = there[could & other]
         return lost
-
-
-def _sums(broker: NDArray[np.int32], weight: NDArray[np.int64], brokers: int) -> NDArray[np.int64]:
-    out = np.zeros(brokers, np.int64)
-    np.add.at(out, broker, weight)
-    return out
-
-
-def _bound(scene: _Scene, prices: NDArray[np.float64], *, kind: int) -> float:
-    """The bound of what is moved (kind -1), or of how far a kind is outside."""
-    task = scene.task
-    if prices.shape != task.low.shape or not np.isfinite(prices).all():
-        raise CertificateError(f"prices must be {task.low.shape} finite numbers")
-    if kind >= 0 and np.abs(prices[kind]).max(initial=0.0) > 1.0:
-        raise CertificateError("a price is beyond what a unit outside the band costs")
-    unbounded = task.high >= _UNBOUNDED
-    if (prices[unbounded] > 0).any():
-        raise CertificateError("a price where there is no upper limit")
-    high = np.where(unbounded, 0, task.high)
-    total = -float(np.where(prices > 0, prices * high, prices * task.low).sum())
-    for k in range(len(KINDS)):
-        if k != kind:
-            total -= float(np.abs(prices[k]).max(initial=0.0)) * float(scene.outside[k].sum())
-    return total + _cheapest(scene, prices, moves_cost=kind < 0)
-
-
-def _cheapest(scene: _Scene, prices: NDArray[np.float64], *, moves_cost: bool) -> float:
-    task = scene.task
-    size = max(1, _CELLS // max(scene.brokers, 1))
-    total = 0.0
-    for begin in range(0, len(task.factor), size):
-        part = np.arange(begin, min(begin + size, len(task.factor)))
-        price, forced = _prices_of(scene, part, prices, moves_cost=moves_cost)
-        factors = task.factor[part]
-        for factor in np.unique(factors[factors > 0]).tolist():
-            mine = factors == factor
-            total += float(_least(task, price[mine], forced[mine], factor).sum())
-    return total
-
-
-def _prices_of(
-    scene: _Scene, part: NDArray[np.int64], prices: NDArray[np.float64], *, moves_cost: bool
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """What each broker costs each partition, infinite where it must not go; and who must stay."""
-    task, cluster = scene.task, scene.task.cluster
-    asked = task.weight[:, part].T.astype(np.float64) @ prices
-    cost = task.cost[part].astype(np.float64) * moves_cost
-    out = np.where(task.receives, asked + cost[:, None], np.inf)
-    forced = np.zeros(out.shape, bool)
-    begin, end = int(cluster.start[part[0]]), int(cluster.start[part[-1] + 1])
-    row = scene.old_owner[begin:end] - part[0]
-    at, fate = cluster.replica[begin:end], task.fate[begin:end]
-    out[row, at] = np.where(fate == LEAVE, np.inf, asked[row, at])
-    stay = fate == STAY
-    forced[row[stay], at[stay]] = True
-    return out, forced
-
-
-def _least(
-    task: ReplicaTask, price: NDArray[np.float64], forced: NDArray[np.bool_], factor: int
-) -> NDArray[np.float64]:
-    """float64[n]: the cheapest choice of ``factor`` brokers that follows the rules."""
-    low, high = task.rack_low[factor], task.rack_high[factor]
-    sure = np.zeros(len(price))
-    extra = []
-    for r in np.flatnonzero(high):
-        mine = np.sort(price[:, task.cluster.rack == r], axis=1)
-        sure += mine[:, : low[r]].sum(axis=1)
-        extra.append(mine[:, low[r] : high[r]])
-    more = factor - int(low.sum())
-    rest = np.sort(np.concatenate(extra, axis=1), axis=1)[:, :more] if extra else price[:, :0]
-    out: NDArray[np.float64] = sure + rest.sum(axis=1)
-    # Where something must stay, or the rule cannot be kept, the rule is left out of the bound.
-    loose = forced.any(axis=1) | ~np.isfinite(out)
-    if loose.any():
-        kept = np.where(forced[loose], price[loose], 0.0).sum(axis=1)
-        others = np.sort(np.where(forced[loose], np.inf, price[loose]), axis=1)
-        wanted = factor - forced[loose].sum(axis=1)
-        others = np.where(np.arange(others.shape[1]) < wanted[:, None], others, 0.0)
-        out[loose] = kept + others.sum(axis=1)
-    if not np.isfinite(out).all():
-        raise CertificateError("a partition has fewer brokers than it is to have replicas")
-    return out
-
-
-def _lead_bound(task: ReplicaTask, prices: NDArray[np.float64]) -> float:
-    """How far leaders must be outside: of every partition, the cheapest that may lead it."""
-    cluster = task.cluster
-    if prices.shape != task.lead_low.shape or np.abs(prices).max(initial=0.0) > 1.0:
-        raise CertificateError("prices of leaders must be from -1 to 1, one a broker")
-    stays = np.ones(cluster.partitions, bool)
-    owner = np.repeat(np.arange(cluster.partitions), cluster.factor)
-    stays[owner[task.fate != STAY]] = False
-    stays &= (cluster.factor == task.factor) & task.counted & (task.factor > 0)
-    cheapest = np.full(cluster.partitions, np.inf)
-    np.minimum.at(cheapest, owner, prices[cluster.replica])
-    first = np.minimum(cluster.start[:-1], max(len(cluster.replica) - 1, 0))
-    at_first = prices[cluster.replica[first]] if len(cluster.replica) else cheapest
-    fixed = np.where(task.lead_free, cheapest, at_first)
-    anyone = float(prices.min(initial=0.0))
-    there = task.counted & (task.factor > 0)
-    total = float(np.where(stays, fixed, anyone)[there].sum())
-    return total - float(
-        np.where(prices > 0, prices * task.lead_high, prices * task.lead_low).sum()
-    )

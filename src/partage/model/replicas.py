@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from partage.model.cluster import Broker
 
 __all__ = [
-    "FREE", "KINDS", "LEAVE", "STAY", "NewReplicas", "ReplicaCluster", "ReplicaTask",
+    "FREE", "KINDS", "LEAVE", "RANKS", "STAY", "Disks", "NewReplicas", "ReplicaCluster",
+    "ReplicaTask",
 ]  # fmt: skip
 
 Int64Array = NDArray[np.int64]
@@ -19,6 +20,12 @@ Int32Array = NDArray[np.int32]
 
 #: What brokers hold besides leaders, in order of importance: room first, which is a hard limit.
 KINDS = ("capacity", "replicas", "bytes", "load")
+#: Balance in order of importance: of each kind first the brokers, then the racks; disks follow,
+#: since what a broker's disks hold can be evened without another broker.
+RANKS = (
+    "capacity", "replicas", "rack replicas", "leaders", "rack leaders", "bytes", "rack bytes",
+    "load", "rack load", "disk replicas", "disk bytes", "disk load",
+)  # fmt: skip
 #: What may become of a replica.
 FREE, STAY, LEAVE = 0, 1, 2
 
@@ -95,6 +102,48 @@ class ReplicaCluster:
 
 
 @dataclass(frozen=True, eq=False)
+class Disks:
+    """Log directories of brokers that have several, all of whose replicas are known to be in one.
+
+    They are numbered through (D in all), those of a broker side by side. A disk is balanced when
+    it holds its part of what its broker holds, whatever that comes to.
+
+    Attributes:
+        start: int64[B + 1]: a broker's disks; none where it is not known what is where.
+        part: float64[D], of what the broker holds; the parts of a broker add up to 1.
+        tolerance: float64[4], of each of `KINDS`, by how much a disk may be off its part.
+        room: int64[D], bytes, -1 if unknown: a hard limit.
+        old: int32[R], the disk of each old replica, -1 where its broker has none.
+        free: bool[R], the replica may go from disk to disk of its broker.
+    """
+
+    start: Int64Array
+    part: NDArray[np.float64]
+    tolerance: NDArray[np.float64]
+    room: Int64Array
+    old: Int32Array
+    free: NDArray[np.bool_]
+
+    @cached_property
+    def broker(self) -> Int32Array:
+        """int32[D]: whose each is."""
+        brokers = np.arange(len(self.start) - 1, dtype=np.int32)
+        return np.repeat(brokers, np.diff(self.start))
+
+    def band(self, k: int, held: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """int64[D] twice: within which disks are balanced while brokers hold so much of a kind.
+
+        >>> disks = Disks(np.array([0, 2]), np.array([.5, .5]), np.array([0, .1, .1, .1]),
+        ...               np.array([-1, -1]), np.zeros(0, np.int32), np.zeros(0, bool))
+        >>> [side.tolist() for side in disks.band(2, np.array([100]))]
+        [[45, 45], [55, 55]]
+        """
+        part = self.part * held[self.broker]
+        low = np.floor(part * (1 - min(float(self.tolerance[k]), 1.0)) + 1e-6).astype(np.int64)
+        return low, np.ceil(part * (1 + self.tolerance[k]) - 1e-6).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
 class ReplicaTask:
     """What a reassignment may do and is to reach; see docs/replicas.md for what balance means.
 
@@ -104,15 +153,17 @@ class ReplicaTask:
         fate: int8[R], of each replica: FREE, STAY (pinned, or not this task's business), LEAVE.
         receives: bool[B], brokers to which replicas may be moved; others may keep what they have.
         closed: bool[P], replicas are moved only as far as the rack rule or LEAVE demands.
-        cost: int64[P], bytes of a move; 1 each where sizes are not known.
+        cost: int64[P], bytes of a move, between brokers or disks; 1 each where sizes are unknown.
         weight: int64[4, P], what a replica weighs in each of `KINDS`; 0 where it is not counted.
-        low, high: int64[4, B], within which a broker is balanced.
-        lead_low, lead_high: int64[B], the same for leaders.
+        low, high: int64[4, B + Z], within which a broker is balanced, and after the brokers the
+            racks, all that a rack's brokers hold; Z is 0 where there is one rack or none is known.
+        lead_low, lead_high: int64[B + Z], the same for leaders.
         lead_free: bool[P], leadership may change although the leader stays.
         counted: bool[P], partitions that count for balance (topics that are not excluded).
         rack_low, rack_high: int64[F + 1, racks], replicas of a partition that each rack is to
             hold, by replication factor (the rack rule).
         alive: bool[B], brokers that are to hold anything in the end.
+        disks: log directories, None where no broker has told several.
     """
 
     cluster: ReplicaCluster
@@ -131,6 +182,7 @@ class ReplicaTask:
     rack_low: Int64Array
     rack_high: Int64Array
     alive: NDArray[np.bool_]
+    disks: Disks | None = None
 
     @cached_property
     def start(self) -> Int64Array:
@@ -139,6 +191,21 @@ class ReplicaTask:
         np.cumsum(self.factor, out=out[1:])
         return out
 
+    @property
+    def zones(self) -> int:
+        """How many racks have bands of their own: Z above."""
+        return int(self.low.shape[1]) - len(self.alive)
+
+    @cached_property
+    def old_owner(self) -> Int64Array:
+        """int64[R]: whose each old replica is."""
+        return np.repeat(np.arange(len(self.factor), dtype=np.int64), self.cluster.factor)
+
+    @cached_property
+    def owner(self) -> Int64Array:
+        """int64[sum of factors]: whose each new replica is."""
+        return np.repeat(np.arange(len(self.factor), dtype=np.int64), self.factor)
+
 
 @dataclass(frozen=True, eq=False)
 class NewReplicas:
@@ -146,13 +213,19 @@ class NewReplicas:
 
     Attributes:
         replica: int32[sum of factors], brokers' positions by ``task.start``, leaders first.
-        prices: figure -> float64[4, B], from which a bound follows (`partage.judge`).
-        lead_prices: float64[B], the same for leaders.
+        prices: figure -> float64[4, B + Z], from which a bound follows (`partage.judge`).
+        lead_prices: figure ("leaders", "rack leaders") -> float64[B + Z], the same for leaders.
+        disk: int32, of each replica the disk by `Disks`, -1 where its broker has none; None:
+            the task knows no disks.
+        disk_prices: figure -> float64[2, 4, D], at least 0: what a unit above a disk's band costs,
+            and one below.
         solver: who found it, and what its own bound of the bytes is (None: it has none).
     """
 
     replica: Int32Array
-    prices: dict[str, NDArray[np.float64]]
-    lead_prices: NDArray[np.float64]
+    prices: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    lead_prices: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    disk: Int32Array | None = None
+    disk_prices: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     solver: str = "local search"
     solver_bound: float | None = None

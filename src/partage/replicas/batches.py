@@ -3,73 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import InvalidConfigError, NoFeasiblePlanError
 from partage.model import ReplicaTask
+from partage.replicas.moves import Moves
 
-__all__ = ["Moves", "batches", "changed", "directories"]
-
-
-@dataclass(frozen=True, eq=False)
-class Moves:
-    """What a plan moves, one row a new replica.
-
-    Attributes:
-        task: what was asked; replica: int32, the plan.
-        partition: int64[n]; target: int32[n], the broker that gets it; source: int32[n], the
-            one it leaves, -1 where a replica is added; bytes: int64[n].
-    """
-
-    task: ReplicaTask
-    replica: NDArray[np.int32]
-
-    @cached_property
-    def _old_owner(self) -> NDArray[np.int64]:
-        cluster = self.task.cluster
-        return np.repeat(np.arange(cluster.partitions, dtype=np.int64), cluster.factor)
-
-    @cached_property
-    def _rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-        task, brokers = self.task, len(self.task.cluster.brokers)
-        owner = np.repeat(np.arange(task.cluster.partitions, dtype=np.int64), task.factor)
-        key, old = owner * brokers + self.replica, self._old_owner * brokers + task.cluster.replica
-        new = np.flatnonzero(~np.isin(key, old))
-        left = np.sort(old[~np.isin(old, key)])
-        source = np.full(len(new), -1, np.int32)
-        # The i-th newcomer of a partition takes the place of the i-th that left.
-        first = np.searchsorted(owner[new], owner[new])
-        nth = np.arange(len(new)) - first
-        begin = np.searchsorted(left, owner[new] * brokers)
-        end = np.searchsorted(left, (owner[new] + 1) * brokers)
-        has = begin + nth < end
-        source[has] = left[(begin + nth)[has]] % brokers
-        return owner[new], self.replica[new], source
-
-    @property
-    def partition(self) -> NDArray[np.int64]:
-        """See the class."""
-        return self._rows[0]
-
-    @property
-    def target(self) -> NDArray[np.int32]:
-        """See the class."""
-        return self._rows[1]
-
-    @property
-    def source(self) -> NDArray[np.int32]:
-        """See the class."""
-        return self._rows[2]
-
-    @cached_property
-    def bytes(self) -> NDArray[np.int64]:
-        """See the class; 0 where sizes are unknown."""
-        size = self.task.cluster.size
-        return np.zeros(len(self.partition), np.int64) if size is None else size[self.partition]
+__all__ = ["batches", "changed"]
 
 
 def changed(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -104,7 +46,7 @@ def batches(moves: Moves, *, most: int | None = None) -> list[list[int]]:
     if most is not None and most < 1:
         raise InvalidConfigError("max-moves", "must be at least 1", most)
     task, cluster = moves.task, moves.task.cluster
-    to_do = changed(task, moves.replica).tolist()
+    to_do = np.union1d(changed(task, moves.replica), moves.within.partition).tolist()
     count = np.bincount(moves.partition, minlength=cluster.partitions)
     if most is not None and to_do and int(count[to_do].max()) > most:
         p = max(to_do, key=lambda one: int(count[one]))
@@ -173,23 +115,30 @@ def _one_batch(
 
 
 def _room(moves: Moves) -> list[int | None]:
-    cluster = moves.task.cluster
-    if cluster.size is None:
-        return [None] * len(cluster.brokers)
-    used = np.zeros(len(cluster.brokers), np.int64)
-    owner = np.repeat(np.arange(cluster.partitions), cluster.factor)
-    np.add.at(used, cluster.replica, cluster.size[owner])
+    """Of each broker, then of each disk: bytes that are free; None where its room is unknown."""
+    cluster, disks = moves.task.cluster, moves.task.disks
+    rooms, places = cluster.capacity, cluster.replica
+    used = np.zeros(len(rooms), np.int64)
+    if cluster.size is not None:
+        np.add.at(used, places, cluster.size[moves.task.old_owner])
+        if disks is not None:
+            on = disks.old >= 0
+            held = np.zeros(len(disks.part), np.int64)
+            np.add.at(held, disks.old[on], cluster.size[moves.task.old_owner[on]])
+            rooms, used = np.concatenate([rooms, disks.room]), np.concatenate([used, held])
     return [
-        None if room < 0 else room - held
-        for room, held in zip(cluster.capacity.tolist(), used.tolist(), strict=True)
+        None if room < 0 or cluster.size is None else room - held
+        for room, held in zip(rooms.tolist(), used.tolist(), strict=True)
     ]
 
 
 def _by_partition(
     moves: Moves,
 ) -> tuple[dict[int, list[tuple[int, int]]], dict[int, list[tuple[int, int]]]]:
+    """Of each partition the places (brokers, then disks) that get so many bytes, or give them."""
     into: dict[int, list[tuple[int, int]]] = {}
     out: dict[int, list[tuple[int, int]]] = {}
+    brokers = len(moves.task.cluster.brokers)
     for p, target, source, size in zip(
         moves.partition.tolist(), moves.target.tolist(), moves.source.tolist(),
         moves.bytes.tolist(), strict=True,
@@ -197,49 +146,9 @@ def _by_partition(
         into.setdefault(p, []).append((target, size))
         if source >= 0:
             out.setdefault(p, []).append((source, size))
+    for p, source, target, size in zip(*(side.tolist() for side in moves.on_disks), strict=True):
+        if target >= 0:
+            into.setdefault(p, []).append((brokers + target, size))
+        if source >= 0:
+            out.setdefault(p, []).append((brokers + source, size))
     return into, out
-
-
-def directories(moves: Moves) -> NDArray[np.int32] | None:
-    """int32: a directory for each replica of the plan (place on its broker), -1 for any.
-
-    Those that stay keep theirs; newcomers go, largest first, to the directory that is fullest
-    last: relative to its room where all rooms of the broker are known, else by bytes. None
-    where no broker has told several directories.
-    """
-    task, cluster = moves.task, moves.task.cluster
-    if not any(len(mine) > 1 for mine in cluster.directories):
-        return None
-    brokers = len(cluster.brokers)
-    old_owner = np.repeat(np.arange(cluster.partitions, dtype=np.int64), cluster.factor)
-    was = dict(
-        zip(
-            (old_owner * brokers + cluster.replica).tolist(),
-            cluster.directory.tolist(),
-            strict=True,
-        )
-    )
-    owner = np.repeat(np.arange(cluster.partitions, dtype=np.int64), task.factor)
-    size = cluster.size if cluster.size is not None else np.ones(cluster.partitions, np.int64)
-    out = np.full(len(moves.replica), -1, np.int32)
-    used = [[0] * len(mine) for mine in cluster.directories]
-    arriving = []
-    for i, key in enumerate((owner * brokers + moves.replica).tolist()):
-        b, p = key % brokers, key // brokers
-        if key in was:
-            out[i] = was[key]
-            if was[key] >= 0:
-                used[b][was[key]] += int(size[p])
-        elif len(cluster.directories[b]) > 1:
-            arriving.append((-int(size[p]), i, b))
-    for bytes_, i, b in sorted(arriving):
-        rooms = [room for _, room in cluster.directories[b]]
-        relative = all(room > 0 for room in rooms)
-        scores = [
-            (held - bytes_) / (room if relative else 1)
-            for held, room in zip(used[b], rooms, strict=True)
-        ]
-        d = scores.index(min(scores))
-        used[b][d] -= bytes_
-        out[i] = d
-    return out

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.model import ReplicaTask
-from partage.replicas.batches import Moves
+from partage.replicas.moves import Moves
 
 __all__ = ["batch_rows", "broker_rows", "disk_rows", "move_rows", "network_rows", "rack_rows"]
 
@@ -23,12 +23,7 @@ def broker_rows(task: ReplicaTask, replica: NDArray[np.int32]) -> list[dict[str,
     """
     before = _held(task, task.cluster.start, task.cluster.factor, task.cluster.replica)
     after = _held(task, task.start, task.factor, replica)
-    bands = {
-        "replicas": (task.low[1], task.high[1]),
-        "leaders": (task.lead_low, task.lead_high),
-        "bytes": (task.low[2], task.high[2]),
-        "load": (task.low[3], task.high[3]),
-    }
+    bands = _bands_of(task)
     known = _known(task)
     return [
         {
@@ -42,8 +37,20 @@ def broker_rows(task: ReplicaTask, replica: NDArray[np.int32]) -> list[dict[str,
     ]
 
 
-def rack_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each rack before and after: the sums over its brokers, from `broker_rows`."""
+def _bands_of(task: ReplicaTask) -> dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    return {
+        "replicas": (task.low[1], task.high[1]),
+        "leaders": (task.lead_low, task.lead_high),
+        "bytes": (task.low[2], task.high[2]),
+        "load": (task.low[3], task.high[3]),
+    }
+
+
+def rack_rows(task: ReplicaTask, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each rack before and after: the sums over its brokers, from `broker_rows`; and its bands.
+
+    Without racks, or with one alone, there are no bands.
+    """
     out: dict[str | None, dict[str, Any]] = {}
     for row in rows:
         mine = out.setdefault(
@@ -53,11 +60,20 @@ def rack_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         for when in ("before", "after"):
             for name, value in row[when].items():
                 mine[when][name] = mine[when].get(name, 0) + value
+    if task.zones:
+        bands, brokers = _bands_of(task), len(task.alive)
+        for r, rack in enumerate(task.cluster.racks):
+            out[rack]["band"] = {
+                name: [int(bands[name][0][brokers + r]), int(bands[name][1][brokers + r])]
+                for name in _known(task)
+            }
     return [out[rack] for rack in sorted(out, key=lambda rack: (rack is None, rack or ""))]
 
 
 def disk_rows(moves: Moves, directory: NDArray[np.int32] | None) -> list[dict[str, Any]]:
     """Each log directory of brokers that have several: bytes (replicas, without sizes) on it.
+
+    Its band follows what its broker holds after the plan; None where not all is known to be where.
 
     Args:
         moves: of the plan.
@@ -68,16 +84,17 @@ def disk_rows(moves: Moves, directory: NDArray[np.int32] | None) -> list[dict[st
     task, cluster = moves.task, moves.task.cluster
     width = max(map(len, cluster.directories))
     held = []
-    for factor, replica, place in (
-        (cluster.factor, cluster.replica, cluster.directory),
-        (task.factor, moves.replica, directory),
+    for owner, replica, place in (
+        (task.old_owner, cluster.replica, cluster.directory),
+        (task.owner, moves.replica, directory),
     ):
-        weight = np.ones(len(factor), np.int64) if cluster.size is None else cluster.size
+        weight = np.ones(len(task.factor), np.int64) if cluster.size is None else cluster.size
         known = place >= 0
         at = replica[known].astype(np.int64) * width + place[known]
         sums = np.zeros(len(cluster.brokers) * width, np.int64)
-        np.add.at(sums, at, np.repeat(weight, factor)[known])
+        np.add.at(sums, at, weight[owner][known])
         held.append(sums.reshape(-1, width))
+    bands = _disk_bands(moves)
     return [
         {
             "broker": cluster.brokers[b].id,
@@ -85,6 +102,7 @@ def disk_rows(moves: Moves, directory: NDArray[np.int32] | None) -> list[dict[st
             "capacity": room if room >= 0 else None,
             "before": int(held[0][b, d]),
             "after": int(held[1][b, d]),
+            "band": bands.get((b, d)),
         }
         for b, mine in enumerate(cluster.directories)
         if len(mine) > 1
@@ -92,16 +110,50 @@ def disk_rows(moves: Moves, directory: NDArray[np.int32] | None) -> list[dict[st
     ]
 
 
+def _disk_bands(moves: Moves) -> dict[tuple[int, int], list[int]]:
+    """Of a broker's place and a disk's place on it: the band of bytes (replicas, without sizes)."""
+    task, disks = moves.task, moves.task.disks
+    if disks is None:
+        return {}
+    k = 1 if task.cluster.size is None else 2
+    held = np.zeros(len(task.alive), np.int64)
+    np.add.at(held, moves.replica, task.weight[k][task.owner])
+    low, high = disks.band(k, held)
+    return {
+        (b, d - int(disks.start[b])): [int(low[d]), int(high[d])]
+        for d, b in enumerate(disks.broker.tolist())
+    }
+
+
 def move_rows(moves: Moves) -> list[dict[str, Any]]:
-    """One row a replica that is copied: where to, what leaves for it, how many bytes."""
-    cluster = moves.task.cluster
-    return [
+    """One row a replica that is copied: where to, what leaves for it, how many bytes.
+
+    One that goes from disk to disk has one broker, and two directories.
+    """
+    cluster, within = moves.task.cluster, moves.within
+    sized = cluster.size is not None
+    inner = [
+        {
+            "topic": cluster.topics[cluster.topic[p]],
+            "partition": int(cluster.number[p]),
+            "to": cluster.brokers[b].id,
+            "from": cluster.brokers[b].id,
+            "to_dir": cluster.directories[b][target][0],
+            "from_dir": cluster.directories[b][source][0],
+            **({"bytes": size} if sized else {}),
+        }
+        for p, b, source, target, size in zip(
+            within.partition.tolist(), within.broker.tolist(), within.source.tolist(),
+            within.target.tolist(), within.bytes.tolist(), strict=True,
+        )
+    ]  # fmt: skip
+    return inner + [
         {
             "topic": cluster.topics[cluster.topic[p]],
             "partition": int(cluster.number[p]),
             "to": cluster.brokers[target].id,
             "from": cluster.brokers[source].id if source >= 0 else None,
-            **({"bytes": size} if cluster.size is not None else {}),
+            **({"bytes": size} if sized else {}),
         }
         for p, target, source, size in zip(
             moves.partition.tolist(), moves.target.tolist(), moves.source.tolist(),
@@ -134,13 +186,15 @@ def batch_rows(
     """Each batch: partitions, replicas copied, bytes, and at a throttle its seconds.
 
     Kafka's throttle holds for each broker, what it sends and what it gets apart: a batch takes
-    as long as its busiest broker.
+    as long as its busiest broker. Copies between the disks of one broker are no network bytes, and
+    have a throttle of their own; they count in neither.
     """
     brokers = len(moves.task.cluster.brokers)
     of_batch = np.full(moves.task.cluster.partitions, -1, np.int64)
     for i, batch in enumerate(batches):
         of_batch[list(batch)] = i
     mine, givers = of_batch[moves.partition], _givers(moves)
+    inner = of_batch[moves.within.partition]
     rows = []
     for i, batch in enumerate(batches):
         at = mine == i
@@ -150,6 +204,8 @@ def batch_rows(
             "partitions": len(batch),
             "replicas": int(at.sum()),
             "bytes": int(moves.bytes[at].sum()),
+            "between_disks": int((inner == i).sum()),
+            "bytes_between_disks": int(moves.within.bytes[inner == i].sum()),
         }  # fmt: skip
         if throttle is not None:
             row["seconds"] = float(max(sent.max(initial=0), got.max(initial=0))) / throttle

@@ -2,52 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import InvalidConfigError, NoFeasiblePlanError
-from partage.model import ReplicaCluster, ReplicaTask, even_shares, rack_limits
+from partage.model import ReplicaCluster, ReplicaTask, rack_limits
 from partage.model.replicas import FREE, LEAVE, STAY
+from partage.replicas.bands import Bands, Limits, disks_of
 
 __all__ = [
     "Limits", "add_brokers", "change_factor", "drain_brokers", "elect_leaders", "fix_racks",
     "rebalance", "replace_broker",
 ]  # fmt: skip
 
-_UNBOUNDED = np.iinfo(np.int64).max // 2
-_TOLERANCE: dict[str, float] = {"replicas": 0.0, "leaders": 0.0, "bytes": 0.1, "load": 0.1}
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a plan must keep to, whatever is asked.
-
-    Attributes:
-        pinned: topics whose replicas stay where they are; they count for balance.
-        excluded: topics that are left out altogether: not moved, not counted.
-        tolerance: by how much a broker may be off its share and still be balanced, by kind
-            (replicas, leaders, bytes, load), as a fraction. With 0, whole numbers: between
-            the share rounded down and up. Default: 0 for numbers, 0.1 for bytes and load.
-    """
-
-    pinned: Collection[str] = ()
-    excluded: Collection[str] = ()
-    tolerance: Mapping[str, float] = field(default_factory=dict)
-
-    def of(self, kind: str) -> float:
-        """The tolerance of a kind."""
-        value = float(self.tolerance.get(kind, _TOLERANCE[kind]))
-        if not 0 <= value < 1e6:
-            raise InvalidConfigError(f"tolerance.{kind}", "must be a fraction from 0", value)
-        return value
-
 
 def rebalance(cluster: ReplicaCluster, limits: Limits | None = None) -> ReplicaTask:
     """Every replica may go anywhere: balance, with the fewest bytes moved."""
-    return _Making(cluster, limits).task()
+    making = _Making(cluster, limits)
+    making.between_disks = True
+    return making.task()
 
 
 def add_brokers(
@@ -146,6 +121,7 @@ class _Making:
         self.counted = ~self.of_topics(self.limits.excluded, "exclude")
         self.movable = self.counted & ~self.of_topics(self.limits.pinned, "pin")
         self.lead_free = self.movable.copy()
+        self.between_disks = False
 
     def of_topics(self, names: Collection[str], what: str) -> NDArray[np.bool_]:
         """bool[P]: partitions of these topics, each of which must be there."""
@@ -197,20 +173,22 @@ class _Making:
         self._enough_brokers()
         self.fate[~np.repeat(self.movable, cluster.factor) & (self.fate == FREE)] = STAY
         self.closed |= ~self.movable
-        racks = int(cluster.rack.max(initial=0)) + 1
-        sizes = np.bincount(cluster.rack[self.alive], minlength=racks).astype(np.int64)
+        bands = Bands(cluster, self.limits, self.factor, self.counted, self.alive)
         widest = int(max(self.factor.max(initial=0), cluster.factor.max(initial=0)))
-        widest = min(widest, int(sizes.sum()))
-        limits = [rack_limits(f, sizes) for f in range(widest + 1)]
+        widest = min(widest, int(bands.sizes.sum()))
+        limits = [rack_limits(f, bands.sizes) for f in range(widest + 1)]
         size = cluster.size if cluster.size is not None else np.ones(cluster.partitions, np.int64)
-        weight, low, high = self._bands(sizes)
-        leads = self._lead_band()
+        weight = bands.weight()
+        low, high = bands.held(weight)
+        lead_low, lead_high = bands.led()
+        free = np.repeat(self.movable, cluster.factor) & self.between_disks
         return ReplicaTask(
             cluster=cluster, factor=self.factor, fate=self.fate, receives=self.receives,
             closed=self.closed, cost=size.astype(np.int64), weight=weight, low=low, high=high,
-            lead_low=leads[0], lead_high=leads[1], lead_free=self.lead_free,
+            lead_low=lead_low, lead_high=lead_high, lead_free=self.lead_free,
             counted=self.counted, rack_low=np.array([one[0] for one in limits]),
             rack_high=np.array([one[1] for one in limits]), alive=self.alive,
+            disks=disks_of(cluster, self.limits, free & (self.fate != LEAVE)),
         )  # fmt: skip
 
     def _enough_brokers(self) -> None:
@@ -223,44 +201,3 @@ class _Making:
                 f"{self.cluster.name(p)} has {self.factor[p]} replicas, and only {alive} "
                 f"{'broker is' if alive == 1 else 'brokers are'} left to hold them",
             )
-
-    def _bands(
-        self, sizes: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        cluster = self.cluster
-        brokers, counted = len(cluster.brokers), self.counted.astype(np.int64)
-        weight = np.zeros((4, cluster.partitions), np.int64)
-        low = np.zeros((4, brokers), np.int64)
-        high = np.full((4, brokers), _UNBOUNDED, np.int64)
-        weight[1] = counted
-        if cluster.size is not None:
-            weight[2] = cluster.size * counted
-            if (cluster.capacity >= 0).any():
-                weight[0] = cluster.size
-                high[0] = np.where(cluster.capacity >= 0, cluster.capacity, _UNBOUNDED)
-        if cluster.load is not None:
-            weight[3] = cluster.load * counted
-        factors = np.unique(self.factor[self.factor > 0])
-        for k, kind in ((1, "replicas"), (2, "bytes"), (3, "load")):
-            if not weight[k].any():
-                continue
-            of_factor = np.array([float(weight[k][self.factor == f].sum()) for f in factors])
-            share = even_shares(factors, of_factor, sizes)[cluster.rack]
-            share[~self.alive] = 0.0
-            low[k], high[k] = _band(share, self.limits.of(kind))
-        return weight, low, high
-
-    def _lead_band(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        leads = self.alive & np.array([not b.fenced for b in self.cluster.brokers], bool)
-        count = int((self.counted & (self.factor > 0)).sum())
-        share = np.where(leads, count / max(int(leads.sum()), 1), 0.0)
-        return _band(share, self.limits.of("leaders"))
-
-
-def _band(
-    share: NDArray[np.float64], tolerance: float
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The whole numbers around a share; a share that is whole but for rounding is whole."""
-    low = np.floor(share * (1 - min(tolerance, 1.0)) + 1e-6)
-    high = np.ceil(share * (1 + tolerance) - 1e-6)
-    return low.astype(np.int64), high.astype(np.int64)

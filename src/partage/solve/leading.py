@@ -19,81 +19,106 @@ __all__ = ["lead"]
 
 
 @piece
-def _hand_on(owner, broker, lead, count, parent, b, sign):
+def _hand_on(owner, broker, lead, count, rack, sums, parent, b, sign):
     """The way that ends in b: each broker on it hands a partition to its neighbour."""
-    while parent[b] >= 0:
+    while parent[b] != -1:
         slot = parent[b]
+        if slot < 0:  # another broker of the rack gives instead
+            b = -3 - slot
+            continue
         p = owner[slot]
         giver, getter = broker[lead[p]], broker[slot]
         count[giver] -= 1
         count[getter] += 1
+        sums[rack[giver]] -= 1
+        sums[rack[getter]] += 1
         lead[p] = slot
         b = giver if sign > 0 else getter
 
 
+@piece
+def _through(count, low, high, rack, parent, queue, tail, c, sign):
+    """In a rack that can take none, c can if another of its brokers gives: those are reached."""
+    for b in range(len(count)):
+        gives = (count[b] > low[b]) if sign > 0 else (count[b] < high[b])
+        if gives and rack[b] == rack[c] and parent[b] == -2:
+            parent[b] = -3 - c
+            queue[tail] = b
+            tail += 1
+    return tail
+
+
 @kernel(
     "int64(int64[::1], int32[::1], int64[::1], uint8[::1], int64[::1], int64[::1], int64[::1],"
-    " int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64, float64[::1])"
+    " int64[::1], int32[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1],"
+    " int64[::1], int64[::1], int64, uint8[::1], uint8[::1])"
 )
 def _even(
-    start, broker, owner, free, lead, count, low, high, listed, list_start, parent, queue, sign,
-    prices,
+    start, broker, owner, free, lead, count, low, high, rack, sums, least, most, listed,
+    list_start, parent, queue, sign, reached, full,
 ):  # fmt: skip
-    """Sign 1: who leads too many hands on; -1: who leads too few is handed. Answers hand-overs.
+    """Sign 1: a rack that leads too many hands on; -1: one that leads too few is handed.
 
-    ``listed``: replicas by broker; ``parent``, ``queue``: scratch, by broker.
+    Brokers stay between ``low`` and ``high``, racks (``sums``) are to come between ``least`` and
+    ``most``. ``listed``: replicas by broker; ``parent``, ``queue``: scratch, by broker. Where no
+    way is left, ``reached`` are the brokers that prove it, ``full`` their racks. Answers how many
+    were handed on.
     """
     handed = 0
-    for root in range(len(count)):
-        while (count[root] > high[root]) if sign > 0 else (count[root] < low[root]):
+    for r in range(len(sums)):
+        while (sums[r] > most[r]) if sign > 0 else (sums[r] < least[r]):
+            head, tail, found = 0, 0, -1
             for b in range(len(count)):
                 parent[b] = -2
-            parent[root] = -1
-            queue[0] = root
-            head, tail, found = 0, 1, -1
+                if rack[b] == r and ((count[b] > low[b]) if sign > 0 else (count[b] < high[b])):
+                    parent[b] = -1
+                    queue[tail] = b
+                    tail += 1
             while head < tail and found < 0:
                 b = queue[head]
                 head += 1
                 for i in range(list_start[b], list_start[b + 1]):
                     slot = listed[i]
                     p = owner[slot]
-                    if free[p] == 0:
+                    if free[p] == 0 or (sign > 0 and lead[p] != slot):
                         continue
-                    if sign > 0:
-                        if lead[p] != slot:
+                    begin, end = start[p], start[p + 1]
+                    if sign < 0:
+                        begin, end = lead[p], lead[p] + 1
+                    for s in range(begin, end):
+                        c = broker[s]
+                        if parent[c] != -2:
                             continue
-                        for s in range(start[p], start[p + 1]):
-                            c = broker[s]
-                            if parent[c] == -2:
-                                parent[c] = s
-                                queue[tail] = c
-                                tail += 1
-                                if count[c] < high[c]:
-                                    found = c
-                                    break
-                        if found >= 0:
+                        parent[c] = s if sign > 0 else slot
+                        queue[tail] = c
+                        tail += 1
+                        if (count[c] >= high[c]) if sign > 0 else (count[c] <= low[c]):
+                            continue
+                        q = rack[c]
+                        if (sums[q] < most[q]) if sign > 0 else (sums[q] > least[q]):
+                            found = c
                             break
-                    else:
-                        c = broker[lead[p]]
-                        if parent[c] == -2:
-                            parent[c] = slot
-                            queue[tail] = c
-                            tail += 1
-                            if count[c] > low[c]:
-                                found = c
-                                break
+                        full[q] = 2
+                        tail = _through(count, low, high, rack, parent, queue, tail, c, sign)
+                    if found >= 0:
+                        break
             if found < 0:
+                full[r] = 2
                 for i in range(tail):
-                    prices[queue[i]] = sign
+                    reached[queue[i]] = 1
+            for q in range(len(full)):
+                if full[q] == 2:
+                    full[q] = 1 if found < 0 else 0
+            if found < 0:
                 break
             handed += 1
-            _hand_on(owner, broker, lead, count, parent, found, sign)
+            _hand_on(owner, broker, lead, count, rack, sums, parent, found, sign)
     return handed
 
 
 def lead(
     task: ReplicaTask, replica: NDArray[np.int32]
-) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+) -> tuple[NDArray[np.int32], dict[str, NDArray[np.float64]]]:
     """Replicas in order, leaders first, and prices that prove how even leadership can be.
 
     Args:
@@ -102,28 +127,60 @@ def lead(
 
     Returns:
         The same with those that were there in their places, newcomers in the places of those
-        that left, and each partition's leader first; float64[B].
+        that left, and each partition's leader first; figure -> float64[B + Z].
     """
-    cluster = task.cluster
     ordered = _in_places(task, replica)
-    owner = np.repeat(np.arange(cluster.partitions, dtype=np.int64), task.factor)
-    brokers = len(cluster.brokers)
-    listed = np.argsort(ordered, kind="stable").astype(np.int64)
-    list_start = np.searchsorted(ordered[listed], np.arange(brokers + 1)).astype(np.int64)
-    leading = task.start[:-1].copy()
-    there = (task.factor > 0) & task.counted
-    count = np.bincount(ordered[leading[there]], minlength=brokers).astype(np.int64)
-    free = (task.lead_free & task.counted).view(np.uint8)
-    prices = np.zeros((2, brokers))
-    scratch = np.zeros(brokers, np.int64), np.zeros(brokers, np.int64)
-    for which, sign in enumerate((1, -1)):
+    leading = _Leading(task, ordered)
+    brokers, zones = len(task.alive), task.zones
+    low, high = task.lead_low, task.lead_high
+    alone = np.arange(brokers, dtype=np.int32)
+    nothing, anything = np.zeros(brokers, np.int64), np.full(brokers, len(ordered) + 1, np.int64)
+    prices = {"leaders": np.zeros(brokers + zones)}
+    for sign in (1, -1):
+        found = leading.even((nothing - 1, anything), alone, (low[:brokers], high[:brokers]), sign)
+        prices["leaders"][:brokers] += sign * found[0]
+    if zones:
+        prices["rack leaders"] = np.zeros(brokers + zones)
+        rack = task.cluster.rack
+        # Brokers stay as even as they are, wherever that is.
+        within = np.minimum(low[:brokers], leading.count), np.maximum(high[:brokers], leading.count)
+        for sign in (1, -1):
+            reached, full = leading.even(within, rack, (low[brokers:], high[brokers:]), sign)
+            prices["rack leaders"][:brokers] += sign * (reached - full[rack])
+            prices["rack leaders"][brokers:] += sign * full
+    _to_the_front(task.start, ordered, leading.slot, work=len(ordered))
+    return ordered, prices
+
+
+class _Leading:
+    """Who leads what, under way."""
+
+    def __init__(self, task: ReplicaTask, ordered: NDArray[np.int32]) -> None:
+        self.task, self.ordered = task, ordered
+        self.brokers = len(task.alive)
+        self.listed = np.argsort(ordered, kind="stable").astype(np.int64)
+        places = np.arange(self.brokers + 1)
+        self.list_start = np.searchsorted(ordered[self.listed], places).astype(np.int64)
+        self.slot = task.start[:-1].copy()
+        there = (task.factor > 0) & task.counted
+        self.count = np.bincount(ordered[self.slot[there]], minlength=self.brokers).astype(np.int64)
+        self.free = (task.lead_free & task.counted).view(np.uint8)
+
+    def even(
+        self, within: tuple[NDArray[np.int64], NDArray[np.int64]], rack: NDArray[np.int32],
+        bands: tuple[NDArray[np.int64], NDArray[np.int64]], sign: int,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip
+        """See `_even`: brokers reached, and their racks, where no way was left."""
+        sums = np.zeros(len(bands[0]), np.int64)
+        np.add.at(sums, rack, self.count)
+        reached, full = np.zeros(self.brokers, np.uint8), np.zeros(len(sums), np.uint8)
+        scratch = np.zeros(self.brokers, np.int64), np.zeros(self.brokers, np.int64)
         _even(
-            task.start, ordered, owner, free, leading, count, task.lead_low, task.lead_high,
-            listed, list_start, *scratch, sign, prices[which], work=len(ordered),
+            self.task.start, self.ordered, self.task.owner, self.free, self.slot, self.count,
+            within[0].copy(), within[1].copy(), rack, sums, bands[0].copy(), bands[1].copy(),
+            self.listed, self.list_start, *scratch, sign, reached, full, work=len(self.ordered),
         )  # fmt: skip
-    _to_the_front(task.start, ordered, leading, work=len(ordered))
-    both: NDArray[np.float64] = prices.sum(axis=0)
-    return ordered, both
+        return reached.astype(np.float64), full.astype(np.float64)
 
 
 def _in_places(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np.int32]:

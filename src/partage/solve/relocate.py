@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from partage.errors import NoFeasiblePlanError
 from partage.model import ReplicaTask
 from partage.model.replicas import KINDS, LEAVE
-from partage.solve.relocating import exchange, swap, sweep
+from partage.solve.relocating import sweep
 from partage.solve.relocation_start import construct
+from partage.solve.relocation_swaps import exchange, swap
 
 __all__ = ["outside", "relocate"]
 
@@ -22,7 +23,7 @@ _LAST_SWEEPS = 12
 
 
 def outside(task: ReplicaTask, x: NDArray[np.int64]) -> NDArray[np.int64]:
-    """int64[4, B]: how far each broker is outside its band."""
+    """int64[4, B + Z]: how far each broker and rack is outside its band."""
     out: NDArray[np.int64] = np.maximum(np.maximum(x - task.high, task.low - x), 0)
     return out
 
@@ -46,8 +47,8 @@ class _Relocation:
         self.broker = np.full(count, -1, np.int32)
         self.locked = np.zeros(count, np.uint8)
         self.x = np.zeros(task.low.shape, np.int64)
-        self.rate = np.zeros(len(KINDS) + 1)
-        self.owner = np.repeat(np.arange(cluster.partitions, dtype=np.int64), task.factor)
+        self.rate = np.zeros(2 * len(KINDS) + 1)
+        self.owner = task.owner
         self.work = 20 * count * len(cluster.brokers)
 
     def state(self) -> tuple[Any, ...]:
@@ -97,16 +98,16 @@ class _Relocation:
         for i in range(steps + 1):
             level = least * 0.4 * (dearest / (least * 0.4)) ** (i / steps)
             share = min(1.0, level / dearest)
-            rates.append(np.array([
+            rates.append(_both(np.array([
                 100.0, level, 2.0, 2.0 * share ** 0.5 * worth, total * 8,
-            ]))  # fmt: skip
+            ])))  # fmt: skip
         # In the end one byte outside costs more than any move, and each kind more than the next.
         byte = max(1e6, 4.0 * most)
         load = 0.02 * byte * mean[2] / mean[3] if mean[3] > 1e-9 else 0.0
         replica = 1e3 * max(byte * float(task.weight[2].max(initial=0)), dearest)
         if mean[2] <= 1e-9:  # no sizes: what is moved is counted
             load = 1e3 * dearest
-        rates.append(np.array([1e6 * byte, replica, byte, load, 1e6 * replica]))
+        rates.append(_both(np.array([1e6 * byte, replica, byte, load, 1e6 * replica])))
         if task.closed.all():
             return rates[-1:]
         return rates
@@ -129,7 +130,7 @@ class _Relocation:
     def _swaps(self) -> int:
         done = 0
         for k in (0, 2, 3, 1):
-            if not outside(self.task, self.x)[k].any():
+            if not outside(self.task, self.x)[k, : len(self.task.alive)].any():
                 continue
             listed, start = self._listed(self.task.weight[k])
             done += swap(*self.state(), self.owner, listed, start, k, _SWAP_STEPS, work=_SWAP_STEPS)
@@ -138,6 +139,11 @@ class _Relocation:
     def _exchanges(self) -> int:
         listed, start = self._listed(self.task.cost)
         return int(exchange(*self.state(), self.owner, listed, start, 8, work=self.work))
+
+
+def _both(rate: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Racks' rates beside those of the brokers, which come first and so are dearer."""
+    return np.concatenate([rate, 0.3 * rate[:-1]])
 
 
 def _why_nowhere(task: ReplicaTask, p: int) -> tuple[str, str]:

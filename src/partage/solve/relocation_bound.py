@@ -10,11 +10,14 @@ rises, where it leaves a broker below its band the price falls.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
 from partage.kernels import kernel, piece
 from partage.model import ReplicaTask
+from partage.model.replicas import KINDS, RANKS
 
 __all__ = ["climb"]
 
@@ -126,24 +129,18 @@ def _cheapest(
 
 
 def climb(
-    task: ReplicaTask,
-    allowed: NDArray[np.int64],
-    *,
-    figure: str,
-    reached: float,
-    rounds: int,
+    task: ReplicaTask, figures: Mapping[str, int], *, name: str, rounds: int
 ) -> NDArray[np.float64]:
-    """float64[4, B]: prices that prove much of a figure.
+    """float64[4, B + Z]: prices that prove much of a figure.
 
     Args:
         task: what is asked.
-        allowed: int64[4], how far outside their bands the plan's brokers are in each kind.
-        figure: "moved", or the place of a kind whose distance outside the bands is bounded.
-        reached: the plan's figure, which the bound cannot exceed.
+        figures: what the plan reaches: how far it is outside its bands in each, and the bound
+            of ``name`` cannot exceed it.
+        name: of the figure whose bound is looked for.
         rounds: evaluations, at most; each looks at every partition and broker.
     """
-    kind = -1 if figure == "moved" else int(figure)
-    search = _Search(task, allowed, kind)
+    search, reached = _Search(task, figures, name), float(figures[name])
     begun = search.beginning()
     starts = [begun, np.zeros_like(begun)] if begun.any() else [begun]
     best, best_prices = -np.inf, begun
@@ -183,41 +180,59 @@ def _uphill(
 
 
 class _Search:
-    def __init__(self, task: ReplicaTask, allowed: NDArray[np.int64], kind: int) -> None:
-        self.task, self.allowed, self.kind = task, allowed, kind
+    def __init__(self, task: ReplicaTask, figures: Mapping[str, int], name: str) -> None:
+        self.task, self.figures, self.name = task, figures, name
         cluster = task.cluster
+        self.brokers = len(cluster.brokers)
         racks, widest = task.rack_low.shape[1], len(task.rack_low)
         self.scratch = (
-            np.zeros(len(cluster.brokers)), np.zeros(racks, np.int64),
+            np.zeros(self.brokers), np.zeros(racks, np.int64),
             np.zeros((racks, widest)), np.zeros((racks, widest), np.int32),
             np.zeros(racks, np.int64),
         )  # fmt: skip
         # A unit of each kind is worth about as much as another: one mean replica.
         mean = np.maximum(task.weight.mean(axis=1), 1e-9)
-        worth = float(task.cost.mean()) if kind < 0 else float(mean[kind])
+        self.moves = name == "moved"
+        own = KINDS.index(name.removeprefix("rack ")) if not self.moves else -1
+        worth = float(task.cost.mean()) if self.moves else float(mean[own])
         self.scale: NDArray[np.float64] = (max(worth, 1e-9) ** 0.5 / mean)[:, None]
         self.unbounded = task.high >= np.iinfo(np.int64).max // 4
         self.high = np.where(self.unbounded, 0, task.high).astype(np.float64)
         self.low = task.low.astype(np.float64)
+        # Who may ask a price: kinds of brokers and racks that are not after the figure.
+        mine = len(RANKS) if self.moves else RANKS.index(name)
+        self.parts = [
+            (k, part, figure, RANKS.index(figure))
+            for k, kind in enumerate(KINDS)
+            for part, figure in (
+                (slice(None, self.brokers), kind), (slice(self.brokers, None), f"rack {kind}")
+            )
+            if figure in figures
+        ]  # fmt: skip
+        self.asks = np.zeros(task.low.shape, bool)
+        self.most = np.full(task.low.shape, np.inf)
+        for k, part, _, rank in self.parts:
+            self.asks[k, part] = rank <= mine
+            if rank == mine:
+                self.most[k, part] = 1.0
 
     def kept(self, prices: NDArray[np.float64]) -> NDArray[np.float64]:
         """Prices that are allowed: none above zero where there is no upper limit, and so on."""
         prices[self.unbounded & (prices > 0)] = 0.0
-        if self.kind >= 0:
-            np.clip(prices[self.kind], -1.0, 1.0, out=prices[self.kind])
-        return prices
+        prices[~self.asks] = 0.0
+        return np.clip(prices, -self.most, self.most)
 
     def beginning(self) -> NDArray[np.float64]:
         """Prices to begin with: the best of some that are right where one kind alone is tight."""
         task, cluster = self.task, self.task.cluster
         nothing = np.zeros(task.low.shape)
-        if self.kind >= 0:
+        if not self.moves:
             return nothing
-        owner = np.repeat(np.arange(cluster.partitions), cluster.factor)
-        was = np.array([
-            np.bincount(cluster.replica, weights=row[owner], minlength=len(cluster.brokers))
+        owner = task.old_owner
+        was = self._with_racks(np.array([
+            np.bincount(cluster.replica, weights=row[owner], minlength=self.brokers)
             for row in task.weight
-        ])  # fmt: skip
+        ]))  # fmt: skip
         over, under = was > task.high, was < task.low
         best, best_value = nothing, self.value(nothing)[0]
         for k in (2, 1):
@@ -225,7 +240,7 @@ class _Search:
             if k == 1:
                 # Of as many of the cheapest replicas as are too many: what the dearest costs.
                 costs = np.sort(task.cost[owner][over[k][cluster.replica]])
-                many = int(np.maximum(was[k] - task.high[k], 0).sum())
+                many = int(np.maximum(was[k] - task.high[k], 0)[: self.brokers].sum())
                 if not len(costs):
                     costs, many = np.sort(task.cost), len(task.cost) // 20
                 worth = float(costs[min(many, len(costs) - 1)]) if len(costs) else 0.0
@@ -241,18 +256,27 @@ class _Search:
     def value(self, prices: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """The bound, and what the cheapest choices put on each broker."""
         task, cluster = self.task, self.task.cluster
-        x = np.zeros(task.low.shape)
+        x = np.zeros((len(KINDS), self.brokers))
+        whole = prices[:, : self.brokers].copy()
+        if task.zones:
+            whole += prices[:, self.brokers :][:, cluster.rack]
         total = _cheapest(
             task.start, cluster.start, cluster.replica, task.fate, task.weight, task.cost,
-            prices, cluster.rack, task.rack_low, task.rack_high,
-            task.receives.view(np.uint8), 0.0 if self.kind >= 0 else 1.0,
-            *self.scratch, x, work=10 * len(task.cost) * len(prices[0]),
+            whole, cluster.rack, task.rack_low, task.rack_high,
+            task.receives.view(np.uint8), 1.0 if self.moves else 0.0,
+            *self.scratch, x, work=10 * len(task.cost) * self.brokers,
         )  # fmt: skip
         value = total - float(np.where(prices > 0, prices * self.high, prices * self.low).sum())
-        for k, outside in enumerate(self.allowed.tolist()):
-            if outside and k != self.kind:
-                value -= float(np.abs(prices[k]).max()) * outside
-        return value, x
+        for k, part, figure, _ in self.parts:
+            if self.figures[figure] and figure != self.name:
+                value -= float(np.abs(prices[k, part]).max(initial=0.0)) * self.figures[figure]
+        return value, self._with_racks(x)
+
+    def _with_racks(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """float64[4, B + Z]: what brokers hold, and after them their racks."""
+        rack = self.task.cluster.rack
+        sums = [np.bincount(rack, weights=row)[: self.task.zones] for row in x]
+        return np.concatenate([x, np.array(sums).reshape(len(x), -1)], axis=1)
 
     def uphill(self, prices: NDArray[np.float64], x: NDArray[np.float64]) -> NDArray[np.float64]:
         """The direction in which the bound rises."""

@@ -7,13 +7,14 @@ beside the one that the judge can verify.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partage.model import ReplicaTask
-from partage.model.replicas import LEAVE, STAY
+from partage.model.replicas import KINDS, LEAVE, STAY
 
 __all__ = ["LARGEST", "exact"]
 
@@ -25,14 +26,19 @@ _UNBOUNDED = np.iinfo(np.int64).max // 4
 
 
 def exact(
-    task: ReplicaTask, allowed: NDArray[np.int64], start: NDArray[np.int32], margin: float = 0.0
+    task: ReplicaTask,
+    figures: Mapping[str, int],
+    start: NDArray[np.int32],
+    newcomers: NDArray[np.int64],
+    margin: float = 0.0,
 ) -> tuple[NDArray[np.int32], float] | None:
     """A plan that moves least, and how much HiGHS proves to be necessary.
 
     Args:
         task: what is asked.
-        allowed: int64[4], how far outside the bands the plan may be in each kind.
+        figures: how far outside the bands the plan may be in each.
         start: int32, a plan, by ``task.start``.
+        newcomers: int64[P], of a closed partition the most replicas that are moved.
         margin: of a mean replica, by which bands are narrowed against rounding.
 
     Returns:
@@ -43,7 +49,7 @@ def exact(
         import highspy
     except ImportError:
         return None
-    made = _Programme(task, allowed, margin)
+    made = _Programme(task, figures, newcomers, margin)
     if len(made.partition) > LARGEST or not len(made.partition):
         return None
     highs = highspy.Highs()  # type: ignore[no-untyped-call]  # it has no types
@@ -68,8 +74,11 @@ def exact(
 class _Programme:
     """Columns: (partition, broker) pairs, then slacks; rows are gathered one by one."""
 
-    def __init__(self, task: ReplicaTask, allowed: NDArray[np.int64], margin: float) -> None:
-        self.task, self.allowed, self.margin = task, allowed, margin
+    def __init__(
+        self, task: ReplicaTask, figures: Mapping[str, int], newcomers: NDArray[np.int64],
+        margin: float,
+    ) -> None:  # fmt: skip
+        self.task, self.margin = task, margin
         cluster = task.cluster
         brokers = len(cluster.brokers)
         owner = np.repeat(np.arange(cluster.partitions), cluster.factor)
@@ -87,8 +96,14 @@ class _Programme:
             mine = np.flatnonzero(self.partition == p)
             self._row(float(task.factor[p]), float(task.factor[p]), mine)
             self._racks(int(p), mine)
-        for k in range(len(task.low)):
-            self._band(k)
+            if task.closed[p]:
+                self._row(0.0, float(newcomers[p]), mine[self.fate[mine] == -1])
+        for k, kind in enumerate(KINDS):
+            self._bands(k, range(brokers), self.broker, figures[kind])
+            if task.zones and k:
+                zones = range(brokers, brokers + task.zones)
+                at = brokers + task.cluster.rack[self.broker]
+                self._bands(k, zones, at, figures[f"rack {kind}"])
 
     def _row(
         self, low: float, high: float, at: NDArray[np.int64],
@@ -108,15 +123,16 @@ class _Programme:
             low, high = task.rack_low[factor, r], task.rack_high[factor, r]
             self._row(float(low), float(high), mine[rack == r])
 
-    def _band(self, k: int) -> None:
+    def _bands(self, k: int, those: range, at: NDArray[Any], allowed: int) -> None:
+        """Rows of a kind for brokers, or for racks; ``at`` says where each pair counts."""
         task = self.task
         weight = task.weight[k]
         if not weight.any():
             return
         scale = float(weight.mean()) or 1.0
         first = len(self.partition) + self.slacks
-        for b in range(len(task.cluster.brokers)):
-            mine = np.flatnonzero((self.broker == b) & (weight[self.partition] > 0))
+        for b in those:
+            mine = np.flatnonzero((at == b) & (weight[self.partition] > 0))
             value = weight[self.partition[mine]] / scale
             low = float(task.low[k, b]) / scale + self.margin
             high = float(task.high[k, b]) / scale - self.margin
@@ -124,7 +140,7 @@ class _Programme:
                 high = np.inf
             if low > high:
                 low = high = (low + high) / 2
-            if self.allowed[k]:
+            if allowed:
                 slack = np.array([len(self.partition) + self.slacks])
                 self.slacks += 1
                 both = np.concatenate([mine, slack])
@@ -132,9 +148,9 @@ class _Programme:
                 self._row(-np.inf, high, both, np.append(value, -1.0))
             elif len(mine) or low > 0:
                 self._row(low, high, mine, value)
-        if self.allowed[k]:
-            at = np.arange(first, len(self.partition) + self.slacks)
-            self._row(-np.inf, float(self.allowed[k]) / scale + 1e-9, at)
+        if allowed:
+            slacks = np.arange(first, len(self.partition) + self.slacks)
+            self._row(-np.inf, float(allowed) / scale + 1e-9, slacks)
 
     def model(self, highspy: Any) -> Any:
         """What HiGHS takes."""

@@ -11,7 +11,7 @@ a piece there touches this file too.
 from __future__ import annotations
 
 from partage.kernels import kernel, piece
-from partage.solve.relocating import STATE, has, paid, rack_change, shift
+from partage.solve.relocating import STATE, has, paid, rack_change, rack_paid, shift
 
 __all__ = ["construct"]
 
@@ -49,7 +49,7 @@ def construct(
             b = old[scratch[j]]
             broker[begin + j] = b
             locked[begin + j] = fate[scratch[j]] == 1
-            shift(x, weight, p, b, 1)
+            shift(x, weight, rack, p, b, 1)
     for i in range(len(order)):
         p = order[i]
         for s in range(start[p], start[p + 1]):
@@ -59,7 +59,7 @@ def construct(
                 if b < 0:
                     return p
                 broker[s] = b
-                shift(x, weight, p, b, 1)
+                shift(x, weight, rack, p, b, 1)
     return -1
 
 
@@ -76,6 +76,7 @@ def _drop(old, fate, x, low, high, weight, rate, rack, rack_high, factor, p, scr
             if rack[old[scratch[other]]] == rack[b]:
                 same += 1
         price = paid(x, low, high, weight, rate, b, p, -1) - 1e-6 * _fill(x, high, b)
+        price += rack_paid(x, low, high, weight, rate, rack, rack[b], p, -1)
         price += 1e-7 * j
         if same > rack_high[factor, rack[b]]:
             price -= rate[len(x)]
@@ -96,6 +97,7 @@ def _newcomer(start, broker, x, low, high, weight, rate, rack, rack_low, rack_hi
         if receives[b] == 0 or has(start, broker, p, b):
             continue
         price = paid(x, low, high, weight, rate, b, p, 1) + 1e-6 * _fill(x, high, b)
+        price += rack_paid(x, low, high, weight, rate, rack, rack[b], p, 1)
         breach = rack_change(start, broker, rack, rack_low, rack_high, p, -1, rack[b])
         price += rate[len(x)] * breach
         if price < best:

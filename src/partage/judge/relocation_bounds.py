@@ -1,0 +1,266 @@
+"""What no plan goes below, from prices that anybody may claim.
+
+Let every broker, rack and disk ask a price for each unit of each kind that it holds (a negative
+price is a reward). What a plan pays for its moves plus these prices is, partition by partition, at
+least the cheapest choice of brokers and disks that the partition may have. Of the prices, brokers
+and racks within their bands give back at most the price times the upper end of the band (the
+lower, if it is negative). A disk's band follows what its broker holds, so that the price of a
+disk is a price of all its broker's disks, and nothing but the rounding to whole numbers is given
+back. What the plan pays for moves alone is therefore at least the sum of the cheapest choices less
+what can be given back. If the plan may be outside the bands by so much in all, the dearest price
+times that goes off too. For how far a kind must be outside itself the same holds with free moves
+and prices from -1 to 1, and with prices of those kinds alone that come before it: of the others
+another plan may have any amount. Any prices make a true bound; the solver's job is to find good
+ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.errors import CertificateError
+from partage.judge.relocation_least import Least
+from partage.model import NewReplicas, ReplicaTask
+from partage.model.replicas import KINDS, LEAVE, RANKS, STAY, Disks
+
+__all__ = ["figure_bound", "lead_bound"]
+
+_CELLS = 2_000_000
+_UNBOUNDED = np.iinfo(np.int64).max // 4
+
+Floats = NDArray[np.float64]
+
+
+def figure_bound(
+    task: ReplicaTask,
+    plan: NewReplicas,
+    name: str,
+    figures: Mapping[str, int],
+    least: Least | None,
+) -> float:
+    """No plan that is as good in all figures before ``name`` has less of it.
+
+    Args:
+        task: what is asked.
+        plan: whose prices are claimed.
+        name: of a figure, leaders aside.
+        figures: what the plan reaches.
+        least: how little partitions can break the rack rule, where the plan breaks it no more
+            than that; None: the rule is left out of the bound.
+
+    Raises:
+        CertificateError: the prices are none that prove anything.
+    """
+    brokers = len(task.alive)
+    prices = plan.prices.get(name, np.zeros(task.low.shape))
+    if prices.shape != task.low.shape or not np.isfinite(prices).all():
+        raise CertificateError(f"prices must be {task.low.shape} finite numbers")
+    unbounded = task.high >= _UNBOUNDED
+    if (prices[unbounded] > 0).any():
+        raise CertificateError("a price where there is no upper limit")
+    high = np.where(unbounded, 0, task.high)
+    total = -float(np.where(prices > 0, prices * high, prices * task.low).sum())
+    for k, kind in enumerate(KINDS):
+        total -= _allowance(name, kind, prices[k, :brokers], figures)
+        total -= _allowance(name, f"rack {kind}", prices[k, brokers:], figures)
+    asked: Floats | None = None
+    if name in plan.disk_prices and task.disks is not None:
+        claimed = plan.disk_prices[name]
+        asked, given_back = _asked_by_disks(task, task.disks, name, claimed, figures)
+        total -= given_back
+    whole = prices[:, :brokers].copy()
+    if task.zones:
+        whole += prices[:, brokers:][:, task.cluster.rack]
+    return total + _Choices(task, whole, asked, least, moves_cost=name == "moved").cheapest()
+
+
+def _allowance(name: str, of: str, prices: Floats, figures: Mapping[str, int]) -> float:
+    """What being outside bands by as much as the plan is may be worth; checks who may ask."""
+    dearest = float(np.abs(prices).max(initial=0.0))
+    if not dearest:
+        return 0.0
+    if of not in figures:
+        raise CertificateError(f"a price of {of}, which is no figure of this task")
+    mine = len(RANKS) if name == "moved" else RANKS.index(name)
+    theirs = RANKS.index(of)
+    if theirs > mine:
+        raise CertificateError(
+            f"{name}: a price of {of}, of which another plan may have any amount"
+        )
+    if theirs == mine:
+        if dearest > 1.0:
+            raise CertificateError("a price is beyond what a unit outside the band costs")
+        return 0.0
+    return dearest * figures[of]
+
+
+def _asked_by_disks(
+    task: ReplicaTask, disks: Disks, name: str, claimed: Floats, figures: Mapping[str, int]
+) -> tuple[Floats, float]:
+    """float64[4, D]: what a disk asks for a unit, and what is given back."""
+    shape = (2, len(KINDS), len(disks.part))
+    if claimed.shape != shape or not np.isfinite(claimed).all() or (claimed < 0).any():
+        raise CertificateError(f"prices of disks must be {shape} finite numbers from 0")
+    if claimed[:, 0].any():
+        raise CertificateError("room has no price on a disk")
+    asked = claimed[0] - claimed[1]
+    given_back = 0.0
+    steady = ~task.receives
+    steady[task.cluster.replica[task.fate != STAY]] = False
+    fixed = steady[disks.broker]
+    for k, kind in enumerate(KINDS[1:], 1):
+        given_back += _allowance(name, f"disk {kind}", claimed[:, k], figures)
+        above, below = claimed[0, k], claimed[1, k]
+        # Where nothing comes or goes the band is known, and nothing is lost by rounding.
+        held = np.zeros(len(task.alive), np.int64)
+        np.add.at(held, task.cluster.replica, task.weight[k][task.old_owner])
+        low, high = disks.band(k, held)
+        given_back += float((above * high - below * low)[fixed].sum())
+        given_back += float((above + below)[~fixed].sum())
+        tolerance = float(disks.tolerance[k])
+        slope = disks.part * (
+            below * (1 - min(tolerance, 1.0)) - above * (1 + tolerance)
+        )  # a byte on any disk of the broker moves all their bands
+        sums = np.bincount(disks.broker[~fixed], weights=slope[~fixed], minlength=len(steady))
+        asked[k] += np.where(fixed, 0.0, sums[disks.broker])
+    return asked, given_back
+
+
+class _Choices:
+    """The cheapest choice of each partition, when brokers and disks ask such prices."""
+
+    def __init__(
+        self, task: ReplicaTask, prices: Floats, asked: Floats | None, least: Least | None,
+        *, moves_cost: bool,
+    ) -> None:  # fmt: skip
+        self.task, self.prices, self.asked = task, prices, asked
+        self.least, self.moves_cost = least, moves_cost
+
+    def cheapest(self) -> float:
+        """Summed over all partitions."""
+        task = self.task
+        size = max(1, _CELLS // max(len(task.alive), 1))
+        total = 0.0
+        for begin in range(0, len(task.factor), size):
+            part = np.arange(begin, min(begin + size, len(task.factor)))
+            price, old, forced = self._prices_of(part)
+            factors = task.factor[part]
+            for factor in np.unique(factors[factors > 0]).tolist():
+                mine = factors == factor
+                total += self._least(part[mine], price[mine], old[mine], forced[mine], factor)
+        return total
+
+    def _prices_of(
+        self, part: NDArray[np.int64]
+    ) -> tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]:
+        """What each broker costs each partition, infinite where it must not go.
+
+        And which replicas may stay, and which must.
+        """
+        task, cluster = self.task, self.task.cluster
+        weight = task.weight[:, part].T.astype(np.float64)
+        asked = weight @ self.prices
+        begin, end = int(cluster.start[part[0]]), int(cluster.start[part[-1] + 1])
+        row = task.old_owner[begin:end] - part[0]
+        at, fate = cluster.replica[begin:end], task.fate[begin:end]
+        cost = task.cost[part].astype(np.float64) * self.moves_cost
+        kept = asked[row, at]
+        if self.asked is not None and task.disks is not None:
+            disks = task.disks
+            each = weight @ self.asked
+            some = np.flatnonzero(np.diff(disks.start))
+            asked[:, some] += np.minimum.reduceat(each, disks.start[some], axis=1)
+            was = disks.old[begin:end]
+            here = np.where(was >= 0, each[row, np.maximum(was, 0)], 0.0)
+            elsewhere = asked[row, at] - kept + cost[row]
+            kept += np.where(disks.free[begin:end], np.minimum(here, elsewhere), here)
+        out = np.where(task.receives, asked + cost[:, None], np.inf)
+        out[row, at] = np.where(fate == LEAVE, np.inf, kept)
+        old, forced = np.zeros(out.shape, bool), np.zeros(out.shape, bool)
+        old[row, at] = fate != LEAVE
+        forced[row, at] = fate == STAY
+        return out, old, forced
+
+    def _least(
+        self, part: NDArray[np.int64], price: Floats, old: NDArray[np.bool_],
+        forced: NDArray[np.bool_], factor: int,
+    ) -> float:  # fmt: skip
+        """The cheapest choices of ``factor`` brokers that follow the rules."""
+        out = self._by_racks(price, factor)
+        # Where something must stay, or the rule cannot be kept, the rule is left out of the bound.
+        loose = forced.any(axis=1) | ~np.isfinite(out)
+        if self.least is None:
+            loose[:] = True
+        else:
+            loose |= self.least.breach[part] > 0
+        out[loose] = _cheapest_of(price[loose], forced[loose], factor - forced[loose].sum(axis=1))
+        if self.least is not None:
+            closed = self.task.closed[part]
+            new = self.least.newcomers[part][closed]
+            among = price[closed], forced[closed], old[closed]
+            kept = _cheapest_of(
+                np.where(among[2], among[0], np.inf), among[1], factor - new - among[1].sum(axis=1)
+            )
+            come = np.where(among[2], np.inf, among[0])
+            out[closed] = np.maximum(out[closed], kept + _cheapest_of(come, None, new))
+        if not np.isfinite(out).all():
+            raise CertificateError("a partition has fewer brokers than it is to have replicas")
+        return float(out.sum())
+
+    def _by_racks(self, price: Floats, factor: int) -> Floats:
+        task = self.task
+        low, high = task.rack_low[factor], task.rack_high[factor]
+        sure = np.zeros(len(price))
+        extra = []
+        for r in np.flatnonzero(high):
+            mine = np.sort(price[:, task.cluster.rack == r], axis=1)
+            sure += mine[:, : low[r]].sum(axis=1)
+            extra.append(mine[:, low[r] : high[r]])
+        more = factor - int(low.sum())
+        rest = np.sort(np.concatenate(extra, axis=1), axis=1)[:, :more] if extra else price[:, :0]
+        out: Floats = sure + rest.sum(axis=1)
+        return out
+
+
+def _cheapest_of(
+    price: Floats, forced: NDArray[np.bool_] | None, wanted: NDArray[np.int64]
+) -> Floats:
+    """float64[n]: those that are forced, and so many of the cheapest others."""
+    kept = np.zeros(len(price))
+    if forced is not None:
+        kept = np.where(forced, price, 0.0).sum(axis=1)
+        price = np.where(forced, np.inf, price)
+    others = np.sort(price, axis=1)
+    out: Floats = kept + np.where(np.arange(others.shape[1]) < wanted[:, None], others, 0.0).sum(
+        axis=1
+    )
+    return out
+
+
+def lead_bound(task: ReplicaTask, prices: Floats, name: str, figures: Mapping[str, int]) -> float:
+    """How far leaders must be outside: of every partition, the cheapest that may lead it."""
+    cluster, brokers = task.cluster, len(task.alive)
+    if prices.shape != task.lead_low.shape or not np.isfinite(prices).all():
+        raise CertificateError(f"prices of leaders must be {task.lead_low.shape} finite numbers")
+    total = -_allowance(name, "leaders", prices[:brokers], figures)
+    total -= _allowance(name, "rack leaders", prices[brokers:], figures)
+    whole = prices[:brokers].copy()
+    if task.zones:
+        whole += prices[brokers:][cluster.rack]
+    stays = np.ones(cluster.partitions, bool)
+    stays[task.old_owner[task.fate != STAY]] = False
+    stays &= (cluster.factor == task.factor) & task.counted & (task.factor > 0)
+    cheapest = np.full(cluster.partitions, np.inf)
+    np.minimum.at(cheapest, task.old_owner, whole[cluster.replica])
+    first = np.minimum(cluster.start[:-1], max(len(cluster.replica) - 1, 0))
+    at_first = whole[cluster.replica[first]] if len(cluster.replica) else cheapest
+    fixed = np.where(task.lead_free, cheapest, at_first)
+    anyone = float(whole.min(initial=0.0))
+    there = task.counted & (task.factor > 0)
+    total += float(np.where(stays, fixed, anyone)[there].sum())
+    return total - float(
+        np.where(prices > 0, prices * task.lead_high, prices * task.lead_low).sum()
+    )

@@ -1,0 +1,161 @@
+"""Within which brokers, racks and disks are balanced: shares, and how far off them one may be."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.errors import InvalidConfigError
+from partage.model import ReplicaCluster, even_shares
+from partage.model.replicas import KINDS, Disks
+
+__all__ = ["TOLERANCE", "Bands", "Limits", "disks_of"]
+
+_UNBOUNDED = np.iinfo(np.int64).max // 2
+#: A rack's sum varies less than what one broker holds; whole numbers on disks would be moved
+#: for nobody's good.
+TOLERANCE: dict[str, float] = {
+    "replicas": 0.0, "leaders": 0.0, "bytes": 0.1, "load": 0.1,
+    "rack-replicas": 0.0, "rack-leaders": 0.0, "rack-bytes": 0.05, "rack-load": 0.05,
+    "disk-replicas": 0.1, "disk-bytes": 0.1, "disk-load": 0.1,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a plan must keep to, whatever is asked.
+
+    Attributes:
+        pinned: topics whose replicas stay where they are; they count for balance.
+        excluded: topics that are left out altogether: not moved, not counted.
+        tolerance: by how much a broker may be off its share and still be balanced, by kind
+            (replicas, leaders, bytes, load; "rack-" and "disk-" in front: a rack, a disk), as a
+            fraction. With 0, whole numbers: between the share rounded down and up. Default: 0
+            for numbers, 0.1 for bytes and load; of a rack half of that; of a disk 0.1.
+    """
+
+    pinned: Collection[str] = ()
+    excluded: Collection[str] = ()
+    tolerance: Mapping[str, float] = field(default_factory=dict)
+
+    def of(self, kind: str) -> float:
+        """The tolerance of a kind."""
+        value = float(self.tolerance.get(kind, TOLERANCE[kind]))
+        if not 0 <= value < 1e6:
+            raise InvalidConfigError(f"tolerance.{kind}", "must be a fraction from 0", value)
+        return value
+
+
+@dataclass(frozen=True, eq=False)
+class Bands:
+    """The bands of a cluster in which so many replicas of each partition are wanted.
+
+    Attributes:
+        cluster: as it is.
+        limits: tolerances.
+        factor: int64[P]; counted: bool[P]; alive: bool[B], see `ReplicaTask`.
+    """
+
+    cluster: ReplicaCluster
+    limits: Limits
+    factor: NDArray[np.int64]
+    counted: NDArray[np.bool_]
+    alive: NDArray[np.bool_]
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """int64[racks]: brokers of each that are to hold anything."""
+        racks = int(self.cluster.rack.max(initial=0)) + 1
+        return np.bincount(self.cluster.rack[self.alive], minlength=racks).astype(np.int64)
+
+    @property
+    def zones(self) -> int:
+        """Racks that have bands: none where no broker has a rack, or all have the same."""
+        known = any(b.rack is not None for b in self.cluster.brokers)
+        return len(self.sizes) if known and len(self.sizes) > 1 else 0
+
+    def weight(self) -> NDArray[np.int64]:
+        """int64[4, P]: what a replica weighs in each of `KINDS`."""
+        cluster, counted = self.cluster, self.counted.astype(np.int64)
+        weight = np.zeros((len(KINDS), cluster.partitions), np.int64)
+        weight[1] = counted
+        if cluster.size is not None:
+            weight[2] = cluster.size * counted
+            rooms = any(room >= 0 for mine in cluster.directories for _, room in mine)
+            if rooms or (cluster.capacity >= 0).any():
+                weight[0] = cluster.size
+        if cluster.load is not None:
+            weight[3] = cluster.load * counted
+        return weight
+
+    def held(self, weight: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """int64[4, B + Z] twice: the bands of what brokers, then racks, hold."""
+        cluster, sizes, zones = self.cluster, self.sizes, self.zones
+        brokers = len(cluster.brokers)
+        low = np.zeros((len(KINDS), brokers + zones), np.int64)
+        high = np.full((len(KINDS), brokers + zones), _UNBOUNDED, np.int64)
+        if weight[0].any():
+            high[0, :brokers] = np.where(cluster.capacity >= 0, cluster.capacity, _UNBOUNDED)
+        factors = np.unique(self.factor[self.factor > 0])
+        for k, kind in enumerate(KINDS):
+            if k == 0 or not weight[k].any():
+                continue
+            of_factor = np.array([float(weight[k][self.factor == f].sum()) for f in factors])
+            share = even_shares(factors, of_factor, sizes)
+            each = np.where(self.alive, share[cluster.rack], 0.0)
+            low[k, :brokers], high[k, :brokers] = _band(each, self.limits.of(kind))
+            rack = (share * sizes)[:zones]
+            low[k, brokers:], high[k, brokers:] = _band(rack, self.limits.of(f"rack-{kind}"))
+        return low, high
+
+    def led(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """int64[B + Z] twice: the bands of leaders."""
+        cluster = self.cluster
+        leads = self.alive & np.array([not b.fenced for b in cluster.brokers], bool)
+        count = int((self.counted & (self.factor > 0)).sum())
+        share = np.where(leads, count / max(int(leads.sum()), 1), 0.0).astype(np.float64)
+        racks = np.zeros(len(self.sizes))
+        np.add.at(racks, cluster.rack, share)
+        each = _band(share, self.limits.of("leaders"))
+        sums = _band(racks[: self.zones], self.limits.of("rack-leaders"))
+        return np.concatenate([each[0], sums[0]]), np.concatenate([each[1], sums[1]])
+
+
+def disks_of(cluster: ReplicaCluster, limits: Limits, free: NDArray[np.bool_]) -> Disks | None:
+    """Disks of the brokers of which everything is known; None where there are none.
+
+    Args:
+        cluster: as it is.
+        limits: tolerances.
+        free: bool[R], replicas that may go from disk to disk.
+    """
+    brokers = len(cluster.brokers)
+    unknown = np.bincount(cluster.replica[cluster.directory < 0], minlength=brokers)
+    count = np.array([len(mine) for mine in cluster.directories], np.int64)
+    count[(count < 2) | (unknown > 0)] = 0
+    if not count.any():
+        return None
+    start = np.zeros(brokers + 1, np.int64)
+    np.cumsum(count, out=start[1:])
+    part, room = np.zeros(int(start[-1])), np.full(int(start[-1]), -1, np.int64)
+    for b in np.flatnonzero(count).tolist():
+        rooms = np.array([one for _, one in cluster.directories[b]], np.int64)
+        mine = slice(int(start[b]), int(start[b + 1]))
+        room[mine] = rooms
+        part[mine] = rooms / rooms.sum() if (rooms > 0).all() else 1 / len(rooms)
+    known = count[cluster.replica] > 0
+    old = np.where(known, start[cluster.replica] + cluster.directory, -1).astype(np.int32)
+    tolerance = np.array([0.0, *(limits.of(f"disk-{kind}") for kind in KINDS[1:])])
+    return Disks(start, part, tolerance, room, old, free & known)
+
+
+def _band(
+    share: NDArray[np.float64], tolerance: float
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The whole numbers around a share; a share that is whole but for rounding is whole."""
+    low = np.floor(share * (1 - min(tolerance, 1.0)) + 1e-6)
+    high = np.ceil(share * (1 + tolerance) - 1e-6)
+    return low.astype(np.int64), high.astype(np.int64)

@@ -1,0 +1,167 @@
+"""What a plan moves: between brokers, between the disks of one, and where it all ends up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.model import ReplicaTask
+
+__all__ = ["Moves", "Within", "directories"]
+
+
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """What a plan moves, one row a new replica.
+
+    Attributes:
+        task: what was asked; replica: int32, the plan.
+        disk: int32, the plan's disks; None where none are known.
+        partition: int64[n]; target: int32[n], the broker that gets it; source: int32[n], the
+            one it leaves, -1 where a replica is added; bytes: int64[n].
+    """
+
+    task: ReplicaTask
+    replica: NDArray[np.int32]
+    disk: NDArray[np.int32] | None = None
+
+    @cached_property
+    def _keys(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Partition and broker in one number: of the new replicas, and of the old."""
+        task, brokers = self.task, len(self.task.cluster.brokers)
+        new, old = task.owner * brokers, task.old_owner * brokers
+        return new + self.replica, old + task.cluster.replica
+
+    @cached_property
+    def _rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
+        task, brokers = self.task, len(self.task.cluster.brokers)
+        owner, (key, old) = task.owner, self._keys
+        new = np.flatnonzero(~np.isin(key, old))
+        left = np.sort(old[~np.isin(old, key)])
+        source = np.full(len(new), -1, np.int32)
+        # The i-th newcomer of a partition takes the place of the i-th that left.
+        first = np.searchsorted(owner[new], owner[new])
+        nth = np.arange(len(new)) - first
+        begin = np.searchsorted(left, owner[new] * brokers)
+        end = np.searchsorted(left, (owner[new] + 1) * brokers)
+        has = begin + nth < end
+        source[has] = left[(begin + nth)[has]] % brokers
+        return owner[new], self.replica[new], source
+
+    @property
+    def partition(self) -> NDArray[np.int64]:
+        """See the class."""
+        return self._rows[0]
+
+    @property
+    def target(self) -> NDArray[np.int32]:
+        """See the class."""
+        return self._rows[1]
+
+    @property
+    def source(self) -> NDArray[np.int32]:
+        """See the class."""
+        return self._rows[2]
+
+    @cached_property
+    def bytes(self) -> NDArray[np.int64]:
+        """See the class; 0 where sizes are unknown."""
+        size = self.task.cluster.size
+        return np.zeros(len(self.partition), np.int64) if size is None else size[self.partition]
+
+    @cached_property
+    def within(self) -> Within:
+        """Replicas that stay on their brokers, and go to another disk there."""
+        task, disks = self.task, self.task.disks
+        nothing = np.zeros(0, np.int64)
+        if disks is None or self.disk is None:
+            return Within(nothing, nothing.astype(np.int32), nothing, nothing, nothing)
+        key, old = self._keys
+        order = np.argsort(old)
+        at = np.searchsorted(old[order], key)
+        at = order[np.minimum(at, len(order) - 1)] if len(order) else np.zeros(len(key), np.int64)
+        rows = np.flatnonzero((old[at] == key) & (disks.old[at] != self.disk)) if len(old) else at
+        p, b = task.owner[rows], self.replica[rows]
+        source, target = disks.old[at[rows]].astype(np.int64), self.disk[rows].astype(np.int64)
+        size = task.cluster.size
+        bytes_ = np.zeros(len(p), np.int64) if size is None else size[p]
+        return Within(p, b, source - disks.start[b], target - disks.start[b], bytes_)
+
+    @property
+    def on_disks(self) -> tuple[NDArray[np.int64], ...]:
+        """int64 each: partition, disk that gives and disk that gets (-1: none), bytes."""
+        task, disks = self.task, self.task.disks
+        if disks is None or self.disk is None:
+            return (np.zeros(0, np.int64),) * 4
+        key, old = self._keys
+        new, left = np.flatnonzero(~np.isin(key, old)), np.flatnonzero(~np.isin(old, key))
+        inner, size = self.within, task.cluster.size
+        p = np.concatenate([task.owner[new], task.old_owner[left], inner.partition])
+        source = np.concatenate([
+            np.full(len(new), -1), disks.old[left], inner.source + disks.start[inner.broker]
+        ])  # fmt: skip
+        target = np.concatenate([
+            self.disk[new], np.full(len(left), -1), inner.target + disks.start[inner.broker]
+        ])  # fmt: skip
+        return p, source, target, np.zeros(len(p), np.int64) if size is None else size[p]
+
+
+@dataclass(frozen=True, eq=False)
+class Within:
+    """Moves between the disks of one broker, one row each.
+
+    Attributes:
+        partition: int64[n]; broker: int32[n]; source, target: int64[n], places of the disks on
+            their broker; bytes: int64[n], 0 where sizes are unknown.
+    """
+
+    partition: NDArray[np.int64]
+    broker: NDArray[np.int32]
+    source: NDArray[np.int64]
+    target: NDArray[np.int64]
+    bytes: NDArray[np.int64]
+
+
+def directories(moves: Moves) -> NDArray[np.int32] | None:
+    """int32: a directory for each replica of the plan (place on its broker), -1 for any.
+
+    The plan's, where it is known what is where. On other brokers those that stay keep theirs;
+    newcomers go, largest first, to the directory that is fullest last: relative to its room where
+    all rooms of the broker are known, else by bytes. None where no broker has told several.
+    """
+    task, cluster = moves.task, moves.task.cluster
+    if not any(len(mine) > 1 for mine in cluster.directories):
+        return None
+    brokers = len(cluster.brokers)
+    keys = (task.old_owner * brokers + cluster.replica).tolist()
+    was = dict(zip(keys, cluster.directory.tolist(), strict=True))
+    owner = task.owner
+    size = cluster.size if cluster.size is not None else np.ones(cluster.partitions, np.int64)
+    out = np.full(len(moves.replica), -1, np.int32)
+    used = [[0] * len(mine) for mine in cluster.directories]
+    arriving = []
+    for i, key in enumerate((owner * brokers + moves.replica).tolist()):
+        b, p = key % brokers, key // brokers
+        if key in was:
+            out[i] = was[key]
+            if was[key] >= 0:
+                used[b][was[key]] += int(size[p])
+        elif len(cluster.directories[b]) > 1:
+            arriving.append((-int(size[p]), i, b))
+    for bytes_, i, b in sorted(arriving):
+        rooms = [room for _, room in cluster.directories[b]]
+        relative = all(room > 0 for room in rooms)
+        scores = [
+            (held - bytes_) / (room if relative else 1)
+            for held, room in zip(used[b], rooms, strict=True)
+        ]
+        d = scores.index(min(scores))
+        used[b][d] -= bytes_
+        out[i] = d
+    if task.disks is not None and moves.disk is not None:
+        known = moves.disk >= 0
+        out[known] = moves.disk[known] - task.disks.start[moves.replica[known]]
+    return out
