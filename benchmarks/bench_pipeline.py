@@ -27,7 +27,6 @@ from pyarrow import compute
 
 from partage import kernels
 from partage.history.clusters import ClusterHistory
-from partage.history.commits import CommitRun
 from partage.history.transactions import Transactions
 from partage.pipeline.arriving import arriving
 from partage.pipeline.decode import decoded
@@ -100,15 +99,12 @@ def histories(found: pyarrow.Table, capture: Path) -> None:
     ])  # fmt: skip
     with tempfile.TemporaryDirectory() as out, TableWriters(out, "run", "0") as writers:
         rows: GroupRows | None = None
-        for name, one in arriving(ordered.to_batches(max_chunksize=100_000)):
-            if rows is None or rows.name != name:
+        for some in arriving(ordered.to_batches(max_chunksize=100_000)):
+            if rows is None or rows.name != some.group:
                 if rows is not None:
                     rows.finish()
-                rows = GroupRows(name, clusters, writers)
-            if isinstance(one, CommitRun):
-                rows.commits(one)
-            else:
-                rows.record(one)
+                rows = GroupRows(some.group, clusters, writers)
+            rows.feed(some)
         if rows is not None:
             rows.finish()
         writers.finish()

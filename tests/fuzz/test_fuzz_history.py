@@ -21,6 +21,9 @@ class Writers:
     def add(self, table: str, row: dict) -> None:
         self.rows.setdefault(table, []).append(row)
 
+    def add_columns(self, table: str, columns: dict, count: int) -> None:
+        assert all(len(cells) == count for cells in columns.values()), table
+
     def check(self) -> None:
         from partage.pipeline.write import _table
 
@@ -57,6 +60,8 @@ def test_fuzz_damaged_values_that_still_decode_are_replayed(fuzz_n: int) -> None
     """Records whose bytes were changed, but which are still records, never end a run."""
     from partage.history.clusters import ClusterHistory
     from partage.history.groups import GroupHistory
+    from partage.history.records import Place
+    from partage.history.server_records import GroupRecord
     from partage.history.verdicts import verdict
     from partage.pipeline.group_rows import GroupRows
     from partage.simulation.living import live
@@ -79,10 +84,12 @@ def test_fuzz_damaged_values_that_still_decode_are_replayed(fuzz_n: int) -> None
                 changed["value"] = damaged(rng, row["value"])
                 tried += 1
             try:
-                decode_record(changed["key"], changed["value"])
+                made = decode_record(changed["key"], changed["value"])
             except WireFormatError:
                 continue  # the decode job has put it into bad_records
-            group.feed(changed)
+            place = Place(row["log_partition"], row["log_offset"])
+            record = (place, row["timestamp_ms"], made.type, made.key, made.value)
+            group.record(GroupRecord(*record))
         state = group._history.stored()
         GroupHistory.taken_up(state, clusters)
         json.dumps(group.finish())

@@ -9,13 +9,16 @@ import pyarrow as pa
 import pytest
 
 from captures import records
+from partage import kernels
 from partage.errors import WireFormatError
 from partage.history.transactions import Transactions
-from partage.pipeline import decode as decode_module
+from partage.pipeline import other_records as other_records_module
 from partage.pipeline.decode import Kind, decoded
 from partage.pipeline.tally import Tally
 from partage.wire.group_log import decode_record
 from partage.wire.remembering import Remembering
+
+CLASSIC = b"\0\2"
 
 
 def damaged(rows: list[dict], seed: int) -> list[dict]:
@@ -56,14 +59,15 @@ def one_by_one(rows: list[dict]) -> tuple[Counter, list[tuple], list[tuple], Cou
     return types, bad, groups, commits
 
 
-@pytest.mark.parametrize("chunks", [1, 7])
-def test_columns_give_what_record_after_record_gives(chunks: int) -> None:
+@pytest.mark.parametrize(("chunks", "form"), [(1, "compiled"), (7, "by cost")])
+def test_columns_give_what_record_after_record_gives(chunks: int, form: kernels.Form) -> None:
     """Counts, bad records with their reasons, group records and commits are the engine's own."""
     rng = random.Random(chunks)
     rows = damaged(records().slice(0, 5_000).to_pylist(), chunks)
     rng.shuffle(rows)
     parts = [pa.Table.from_pylist(rows[i::chunks], records().schema) for i in range(chunks)]
-    out = [r for b in decoded(pa.concat_tables(parts), Transactions()) for r in b.to_pylist()]
+    with kernels.form(form):
+        out = [r for b in decoded(pa.concat_tables(parts), Transactions()) for r in b.to_pylist()]
     (tally,) = (Tally.of_json(r["text"]) for r in out if r["kind"] == Kind.TALLY)
     types, bad, groups, commits = one_by_one(rows)
     assert tally.types == types
@@ -101,8 +105,9 @@ def test_no_run_stands_on_both_sides_of_a_record_of_its_group() -> None:
         assert not any(r["log_offset"] < one < r["last_log_offset"] for one in at)
 
 
-def test_no_commit_becomes_an_object(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Group records are read one by one, and no commit is."""
+@pytest.mark.parametrize("form", ["compiled", "interpreted"])
+def test_no_commit_becomes_an_object(monkeypatch: pytest.MonkeyPatch, form: kernels.Form) -> None:
+    """No commit is read by the engine, and no plain record of a classic group; others are."""
     asked = []
 
     def seen(key, value):
@@ -114,13 +119,20 @@ def test_no_commit_becomes_an_object(monkeypatch: pytest.MonkeyPatch) -> None:
             asked.append(key)
             return super().record(key, value)
 
-    monkeypatch.setattr(decode_module, "Remembering", Seen)
+    monkeypatch.setattr(other_records_module, "Remembering", Seen)
     monkeypatch.setattr("partage.wire.commits.decode_record", seen)
     table = records().slice(0, 5_000)
-    out = [r for b in decoded(table, Transactions()) for r in b.to_pylist()]
-    of_groups = sum(r["kind"] == Kind.GROUP_RECORD for r in out)
-    assert 0 < len(asked) == of_groups < 1_000
-    assert not [key for key in asked if key[:2] in (b"\0\0", b"\0\1")]
+    with kernels.form(form):
+        out = [r for b in decoded(table, Transactions()) for r in b.to_pylist()]
+    of_groups = [r["key"] for r in out if r["kind"] == Kind.GROUP_RECORD and r["value"]]
+    read = [key for key in asked if key[:2] != CLASSIC]
+    assert read
+    assert not [key for key in asked if key[:2] in {b"\0\0", b"\0\1"}]
+    classic = sum(key[:2] == CLASSIC for key in of_groups)
+    assert classic > 20
+    tombstones = sum(r["kind"] == Kind.GROUP_RECORD and not r["value"] for r in out)
+    by_column = classic if form == "compiled" else 0
+    assert len(asked) == len(of_groups) - by_column + tombstones
 
 
 def test_nothing_but_rows_without_a_place() -> None:

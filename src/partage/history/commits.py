@@ -21,9 +21,9 @@ __all__ = [
     "MINUTE_MS",
     "CommitRun",
     "Commits",
-    "Minutes",
     "Runs",
     "Standing",
+    "Stretch",
     "merged",
     "runs",
     "stretches",
@@ -36,8 +36,6 @@ _LONGEST_WAIT = (1 << 63) - 1
 _NEAR_MS = 1 << 60
 #: What sorting takes longer for a commit than the kernel, as steps of the interpreter (`kernels`).
 _STEPS_SAVED = 2
-#: Minutes of one partition that are kept open at a time.
-_OPEN_MINUTES = 2
 
 Int32Array = NDArray[np.int32]
 Int64Array = NDArray[np.int64]
@@ -282,6 +280,46 @@ class CommitRun(NamedTuple):
         return self[:4]
 
 
+class Stretch(NamedTuple):
+    """Commits of one partition between two records of its group, or some of them.
+
+    What rebalances need to know of commits; runs are folded into it (`history.folding`).
+
+    Attributes:
+        first_ms, first_offset: of the first commit; without ``commits`` of no meaning, like the
+            last ones.
+        waited_ms, waits: time between neighbouring commits, added up, and how many there were.
+        forgotten, forgets: whether a tombstone came before the first commit, or after the last.
+        latest_ms: the highest time of the last commit of a run.
+        progress: how far offsets went on; where they went back, nothing was worked off.
+    """
+
+    topic: str
+    partition: int
+    commits: int = 0
+    first_ms: int = 0
+    last_ms: int = 0
+    first_offset: int = 0
+    last_offset: int = 0
+    waited_ms: int = 0
+    waits: int = 0
+    forgotten: bool = False
+    forgets: bool = False
+    latest_ms: int = 0
+    progress: int = 0
+
+    @classmethod
+    def of(cls, run: CommitRun) -> Stretch:
+        """One run by itself."""
+        if run.first_offset is None or run.last_offset is None or not run.commits:
+            return cls(run.topic, run.partition)
+        return cls(
+            run.topic, run.partition, run.commits, run.first_ms, run.last_ms, run.first_offset,
+            run.last_offset, max(0, run.last_ms - run.first_ms), run.commits - 1, False, False,
+            run.last_ms, max(0, run.last_offset - run.first_offset),
+        )  # fmt: skip
+
+
 def _joined(a: CommitRun, b: CommitRun) -> CommitRun:
     """Two runs of one key, the second one later in the log; tombstones wait for nobody."""
     gap = max(0, b.first_ms - a.last_ms) if a.commits and b.commits else None
@@ -333,41 +371,3 @@ def _waited(before: CommitRun | None, run: CommitRun) -> CommitRun:
     wait = min(max(0, run.first_ms - before.last_ms), _LONGEST_WAIT)
     known = run.largest_gap_ms
     return run if known is not None and known >= wait else run._replace(largest_gap_ms=wait)
-
-
-class Minutes:
-    """Runs in log order, cut at group records, as one run for each partition and minute.
-
-    What `merged` does for runs ordered by minute; this one takes those of all partitions of a
-    group as they come, and keeps two minutes a partition: clocks of coordinators differ a little.
-
-    >>> minutes, run = Minutes(), CommitRun.of("g", "t", 0, 59_000, 7)
-    >>> [minutes.feed(run), minutes.feed(CommitRun.of("g", "t", 0, 59_500, 8))]
-    [[], []]
-    >>> [(r.commits, r.largest_gap_ms) for r in minutes.finish()]
-    [(2, 500)]
-    """
-
-    def __init__(self) -> None:
-        self._open: dict[tuple[str, str, int], dict[int, CommitRun]] = {}
-        self._before: dict[tuple[str, str, int], CommitRun] = {}
-
-    def feed(self, run: CommitRun) -> list[CommitRun]:
-        """Minutes that are over by now."""
-        held = self._open.setdefault(run.key[:3], {})
-        known = held.get(run.minute_ms)
-        held[run.minute_ms] = run if known is None else _joined(known, run)
-        over = [] if len(held) <= _OPEN_MINUTES else [min(held)]
-        return [self._closed(held.pop(minute)) for minute in over]
-
-    def finish(self) -> Iterator[CommitRun]:
-        """The minutes that are still open."""
-        for held in self._open.values():
-            for minute in sorted(held):
-                yield self._closed(held[minute])
-        self._open = {}
-
-    def _closed(self, run: CommitRun) -> CommitRun:
-        before = self._before.get(run.key[:3])
-        self._before[run.key[:3]] = run
-        return _waited(before, run)

@@ -14,7 +14,7 @@ from partage.errors import InvalidCaptureError
 from partage.history.blob import packed, unpacked
 from partage.history.classic import ClassicGroup, ClassicRecord, Generation, Life
 from partage.history.clusters import ClusterHistory
-from partage.history.commits import CommitRun
+from partage.history.commits import CommitRun, Stretch
 from partage.history.coordinators import CoordinatorMoves, Move
 from partage.history.events import RECORDED, Event
 from partage.history.held import Held
@@ -144,15 +144,19 @@ class GroupHistory:
         if self._at is not None and record.place < self._at:
             raise ValueError(f"{record.place} comes after {self._at}")
         self._at = record.place
-        yield from self._moved(record.place)
+        yield from self.moved(record.place)
         for found in self._fed(record):
             yield self._linked(found)
         yield from self._begun()
 
     def commits(self, run: CommitRun) -> Iterator[Found]:
         """Commits of one partition; the pauses that end with them."""
-        yield from self._moved(run.first_place)
-        for pause in self._pauses.commits(run):
+        yield from self.moved(run.first_place)
+        yield from self.stretch(Stretch.of(run))
+
+    def stretch(self, commits: Stretch) -> Iterator[Pause]:
+        """Commits of one partition that no record of the group cuts, in place of their runs."""
+        for pause in self._pauses.stretch(commits):
             yield pause._replace(rewind=None) if self._made_anew(pause) else pause
 
     def finish(self) -> Iterator[Found]:
@@ -170,7 +174,8 @@ class GroupHistory:
         topics = {self._clusters.at(t).topic(pause.topic) for t in (pause.last_ms, pause.first_ms)}
         return len(topics - {-1}) > 1
 
-    def _moved(self, place: Place) -> Iterator[Event]:
+    def moved(self, place: Place) -> Iterator[Event]:
+        """Moves of the coordinator up to a place of the log, that of some commits."""
         number = self._opened.number if self._opened is not None else 0
         for move in self._moves.until(place):
             words = f"leader epoch {move.before} to {move.epoch}"
@@ -182,7 +187,9 @@ class GroupHistory:
         yield from self._judge_gone(record)
         if kind == "classic":
             yield from self._close_server()
-            state = None if record.value is None else classic_state(record.value)
+            state = record.state
+            if state is None and record.value is not None:
+                state = classic_state(record.value)
             yield from self._classic.feed(ClassicRecord(record.place, record.timestamp_ms, state))
             return
         epoch = None
@@ -249,8 +256,11 @@ class GroupHistory:
 
     def _goes_on(self, record: GroupRecord) -> bool:
         """Whether a classic record takes the epoch of the group that went on as generation."""
-        state = record.value if record.kind == "classic" else None
-        return state is not None and state["generation"] >= self._number > 0
+        if record.kind != "classic":
+            return False
+        if record.state is not None:
+            return record.state.generation >= self._number > 0
+        return record.value is not None and record.value["generation"] >= self._number > 0
 
     def _ended(self) -> Iterator[Found]:
         if self._server is not None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from partage.history.commits import CommitRun
+from partage.history.commits import CommitRun, Stretch
 
 __all__ = ["Pause", "PauseTracker", "Waits"]
 
@@ -122,28 +122,34 @@ class PauseTracker:
         return given_up
 
     def commits(self, run: CommitRun) -> list[Pause]:
+        """A run of commits of one partition that stands here; the pauses that end with it."""
+        return self.stretch(Stretch.of(run))
+
+    def stretch(self, found: Stretch) -> list[Pause]:
         """Commits of one partition that stand here; the pauses that end with them."""
-        state = self.partitions.setdefault((run.topic, run.partition), Waits())
-        if not run.commits:  # tombstones: what was committed before is forgotten
+        state = self.partitions.setdefault((found.topic, found.partition), Waits())
+        if found.forgotten or not found.commits:  # tombstones: what was before is forgotten
             state.last_offset = None
+        if not found.commits:
             return []
-        ended = [self._ended(pause, run, state) for pause in state.waiting]
+        ended = [self._ended(pause, found, state) for pause in state.waiting]
         state.waiting = []
-        state.waited_ms += max(0, run.last_ms - run.first_ms)
-        state.waits += run.commits - 1
-        if state.fresh and state.last_ms is not None and run.first_ms >= state.last_ms:
-            state.waited_ms += run.first_ms - state.last_ms
+        state.waited_ms += found.waited_ms
+        state.waits += found.waits
+        if state.fresh and state.last_ms is not None and found.first_ms >= state.last_ms:
+            state.waited_ms += found.first_ms - state.last_ms
             state.waits += 1
-        state.last_ms, state.last_offset = run.last_ms, run.last_offset
+        state.last_ms = found.last_ms
+        state.last_offset = None if found.forgets else found.last_offset
         state.fresh = True
         return ended
 
-    def _ended(self, pause: Pause, run: CommitRun, state: Waits) -> Pause:
+    def _ended(self, pause: Pause, found: Stretch, state: Waits) -> Pause:
         rewind = None
-        if state.last_offset is not None and run.first_offset is not None:
-            rewind = max(0, state.last_offset - run.first_offset)
+        if state.last_offset is not None:
+            rewind = max(0, state.last_offset - found.first_offset)
             rewind = rewind if rewind <= _MOST_REWOUND else None
-        return pause._replace(first_ms=run.first_ms, rewind=rewind)
+        return pause._replace(first_ms=found.first_ms, rewind=rewind)
 
     def last_ms(self, topic: str, partition: int) -> int | None:
         """Time of a partition's newest commit so far; None if there was none."""

@@ -21,6 +21,7 @@ __all__ = [
     "Place",
     "Subscription",
     "classic_state",
+    "payloads_of",
     "subscription_hash",
 ]
 
@@ -97,6 +98,10 @@ class MemberState:
         return self.id if self.instance is None else self.instance
 
 
+#: Subscription, assignment, its version and user data, and what was wrong with either.
+Said = tuple["Subscription | None", Pairs, int, "bytes | None", "str | None"]
+
+
 @dataclass(frozen=True, slots=True)
 class ClassicState:
     """A classic group as one GROUP_METADATA record has it (key version 2).
@@ -133,15 +138,9 @@ def classic_state(value: Mapping[str, Any]) -> ClassicState:
 
 
 def _member(value: Mapping[str, Any], *, readable: bool) -> MemberState:
-    subscription: Subscription | None = None
-    assigned: Pairs = ()
-    version, user_data, damage = -1, None, None
+    said: Said = (None, (), -1, None, None)
     if readable:
-        try:
-            subscription = _read_once(_subscription, _raw(value["subscription"]))
-            assigned, version, user_data = _read_once(_assignment, _raw(value["assignment"]))
-        except WireFormatError as e:
-            damage = str(e)
+        said = payloads_of(_raw(value["subscription"]), _raw(value["assignment"]))
     session = value["sessionTimeout"]
     return MemberState(
         value["memberId"],
@@ -151,12 +150,18 @@ def _member(value: Mapping[str, Any], *, readable: bool) -> MemberState:
         # Before value version 1 the rebalance timeout was the session timeout.
         max(value.get("rebalanceTimeout", session), -1),
         session,
-        subscription,
-        assigned,
-        version,
-        user_data,
-        damage,
+        *said,
     )
+
+
+def payloads_of(sent: bytes, got: bytes) -> Said:
+    """What a member's subscription and assignment say, as `MemberState` has it; never an error."""
+    subscription: Subscription | None = None
+    try:
+        subscription = _read_once(_subscription, sent)
+        return (subscription, *_read_once(_assignment, got), None)
+    except WireFormatError as e:
+        return subscription, (), -1, None, str(e)
 
 
 def _read_once(read: Callable[[bytes], _T], raw: bytes) -> _T:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from partage.history.records import Place
+from partage.history.records import ClassicState, Place
 
 __all__ = ["KINDS", "ById", "GroupRecord", "ids_and_numbers"]
 
@@ -30,6 +30,7 @@ class GroupRecord:
         type: Kafka's name of the record type, as in `partage.wire.group_log.RECORD_TYPES`.
         key, value: as `partage.wire.group_log` decodes them, or as its JSON has them;
             value is None for a tombstone.
+        state: of a classic group, where it has been made of columns; then ``value`` is None.
 
     >>> GroupRecord(Place(0, 1), 5, "SHARE_GROUP_METADATA", {"groupId": "g"}, None).kind
     'share'
@@ -40,6 +41,7 @@ class GroupRecord:
     type: str
     key: Mapping[str, Any]
     value: Mapping[str, Any] | None
+    state: ClassicState | None = None
 
     @property
     def kind(self) -> str:

@@ -6,13 +6,15 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from partage.history.commits import Runs
+from partage.pipeline.placed import Placed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["OUT_COLUMNS", "Kind", "batch_of_rows", "batch_of_runs"]
+__all__ = ["OUT_COLUMNS", "Kind", "batch_of_records", "batch_of_rows", "batch_of_runs"]
 
 
 class Kind(IntEnum):
@@ -70,10 +72,26 @@ def _batch(columns: dict[str, pa.Array], count: int) -> pa.RecordBatch:
 
 
 def batch_of_rows(rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    """Rows one by one: of group records, bad records, tallies."""
+    """Rows one by one: of bad records, tallies."""
     import pyarrow as pa
 
     columns = {n: pa.array([row.get(n) for row in rows], kind) for n, kind in _types().items()}
+    return _batch(columns, len(rows))
+
+
+def batch_of_records(placed: Placed, rows: NDArray[np.int64], groups: list[str]) -> pa.RecordBatch:
+    """Group records by the column: ``rows`` of the placed ones, and the group of each."""
+    import pyarrow as pa
+
+    taken = pa.array(rows)
+    key, value = (cells.take(taken).cast(pa.binary()).combine_chunks() for cells in placed.cells)
+    columns = {
+        "kind": pa.array(np.full(len(rows), int(Kind.GROUP_RECORD), np.int32)),
+        "group": pa.array(groups, pa.string()), "key": key, "value": value,
+        "log_partition": pa.array(placed.partition[rows]),
+        "log_offset": pa.array(placed.offset[rows]),
+        "timestamp_ms": pa.array(placed.timestamp_ms[rows]),
+    }  # fmt: skip
     return _batch(columns, len(rows))
 
 

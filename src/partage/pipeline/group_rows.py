@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from partage.history.classic import Generation, Life
 from partage.history.clusters import ClusterHistory
-from partage.history.commits import CommitRun, Minutes
 from partage.history.events import Event, events_of
+from partage.history.folding import Folding, MinuteColumns, RunColumns
 from partage.history.groups import Found, GroupHistory
 from partage.history.ownership import Ownership
 from partage.history.pauses import Pause
 from partage.history.problems import why_not
 from partage.history.records import Place
 from partage.history.server_records import GroupRecord
-from partage.pipeline.decode import Kind
+from partage.pipeline.arriving import Arrived
+from partage.pipeline.minute_rows import commit_columns
 from partage.pipeline.rebalance_rows import RebalanceRows
 from partage.pipeline.rows import (
-    commit_row,
     event_row,
     interval_row,
     member_row,
     pause_row,
     rebalance_row,
-    run_of,
 )
 from partage.pipeline.surroundings import Surroundings
 from partage.pipeline.totals import GroupTotals
 from partage.simulation.loads import Traffic
-from partage.wire.remembering import Remembering
 
 if TYPE_CHECKING:
     from partage.pipeline.write import RowWriter
@@ -65,11 +66,10 @@ class GroupRows:
         self._history = GroupHistory(clusters, known.session_timeout_ms, known.moves)
         self._ownership = Ownership(self._history.book.id_of)
         self._rebalances = RebalanceRows()
-        self._minutes = Minutes()
+        self._folding = Folding()
         self._traffic: dict[tuple[str, int], Traffic] = {}
         self._totals = GroupTotals(name)
         self._positions: tuple[Place, int] = (Place(-1, -1), 0)
-        self._reads = Remembering()
 
     @property
     def rates(self) -> dict[tuple[str, int], float]:
@@ -77,19 +77,19 @@ class GroupRows:
         rates = {key: one.per_second for key, one in self._traffic.items()}
         return {key: rate for key, rate in rates.items() if rate is not None}
 
-    def feed(self, row: dict[str, Any]) -> None:
-        """One row in log order: a group record, or a run of commits that no record cuts."""
-        if row["kind"] == Kind.GROUP_RECORD:
-            self.record(row)
-        else:
-            self.commits(run_of(row))
+    def feed(self, some: Arrived) -> None:
+        """Rows in log order: group records, and runs of commits that no record cuts."""
+        if len(some.runs):
+            self._commits(some.runs, some.records)
+        for record in some.records:
+            self.record(record)
 
     def finish(self) -> dict[str, Any]:
         """Write what is still open; the group's totals."""
         self._all(self._history.finish())
         for interval in self._ownership.finish():
             self._write("ownership", interval_row(interval))
-        self._write_commits(self._minutes.finish())
+        self._write_commits(self._folding.finish())
         for row in self._rebalances.finish():
             self._write("rebalances", row)
         self._totals.missing(self._history.missing_before, self._history.missing_within)
@@ -100,26 +100,45 @@ class GroupRows:
     def _write(self, table: str, row: dict[str, Any]) -> None:
         self._writers.add(table, {"group": self.name, **row})
 
-    def commits(self, run: CommitRun) -> None:
-        """A run of commits that no record of the group cuts."""
-        self._all(self._history.commits(run))
-        if run.first_offset is not None and run.last_offset is not None:
-            traffic = self._traffic.setdefault((run.topic, run.partition), Traffic())
-            traffic.add(run.first_ms, run.last_ms, run.first_offset, run.last_offset)
-        self._write_commits(self._minutes.feed(run))
+    def _commits(self, runs: RunColumns, records: Iterator[GroupRecord]) -> None:
+        """Runs, and the records that stand between them."""
+        self._totals.commit_place(Place(*runs.place[:, 0].tolist()))
+        ends, before = self._ends(runs), 0
+        stretches, minutes = self._folding.feed(runs)
+        told = -1
+        for number, stretch in stretches:
+            if number > told:
+                for record in islice(records, number - before):
+                    self.record(record)
+                before = told = number
+                for place in ends.get(number, ()):
+                    self._all(self._history.moved(place))
+            self._all(self._history.stretch(stretch))
+            traffic = self._traffic.setdefault((stretch.topic, stretch.partition), Traffic())
+            traffic.stretch(stretch)
+        self._write_commits(minutes)
 
-    def _write_commits(self, minutes: Iterable[CommitRun]) -> None:
-        for run in minutes:
-            self._totals.commits += run.commits
-            self._totals.commit_place(run.first_place)
-            self._write("commit_rates", commit_row(run))
+    @staticmethod
+    def _ends(runs: RunColumns) -> dict[int, list[Place]]:
+        """The last places of each stretch, one a log partition."""
+        stretch, partition = runs.column("stretch"), runs.place[0]
+        last = np.append((stretch[1:] != stretch[:-1]) | (partition[1:] != partition[:-1]), True)
+        out: dict[int, list[Place]] = {}
+        for number, *place in zip(
+            stretch[last].tolist(), *runs.place[:, last].tolist(), strict=True
+        ):
+            out.setdefault(number, []).append(Place(*place))
+        return out
 
-    def record(self, row: dict[str, Any]) -> None:
-        """A group record: the columns of `arriving.RECORD_COLUMNS`."""
-        place = Place(row["log_partition"], row["log_offset"])
-        read = self._reads.record(row["key"], row["value"])
-        record = GroupRecord(place, row["timestamp_ms"], read.type, read.key, read.value)
-        self._totals.record(record.kind, place, record.timestamp_ms)
+    def _write_commits(self, minutes: MinuteColumns) -> None:
+        if len(minutes):
+            self._totals.commits += int(minutes.column("commits").sum())
+            columns = commit_columns(minutes, self.name)
+            self._writers.add_columns("commit_rates", columns, len(minutes))
+
+    def record(self, record: GroupRecord) -> None:
+        """One group record."""
+        self._totals.record(record.kind, record.place, record.timestamp_ms)
         self._all(self._history.feed(record))
 
     def _all(self, found: Iterable[Found]) -> None:

@@ -15,7 +15,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from partage.history.clusters import ClusterHistory
-from partage.history.commits import MINUTE_MS, CommitRun
+from partage.history.commits import MINUTE_MS
 from partage.pipeline.arriving import arriving
 from partage.pipeline.decoded_rows import Kind
 from partage.pipeline.group_rows import GroupRows
@@ -82,15 +82,12 @@ def _task(
     lines: list[tuple[str, str]] = []
     with TableWriters(out, run_id, task_name()) as writers, Keeper(out, run_id, task_name()) as k:
         group: _Group | None = None
-        for name, found in arriving(batches):
-            if group is None or name != group.rows.name:
+        for found in arriving(batches):
+            if group is None or found.group != group.rows.name:
                 if group is not None:
                     lines += group.finish(k)
-                group = _Group(name, clusters, selection, writers, around)
-            if isinstance(found, CommitRun):
-                group.rows.commits(found)
-            else:
-                group.rows.record(found)
+                group = _Group(found.group, clusters, selection, writers, around)
+            group.rows.feed(found)
         if group is not None:
             lines += group.finish(k)
         files = [("file", json.dumps(asdict(r))) for r in writers.finish()]
@@ -124,14 +121,23 @@ class _Group:
         if self._selection.from_ms is None or self._wanted(table, key, row):
             self._writers.add(table, row)
 
+    def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
+        """Whole minutes of commits: those about the span of time that was asked for."""
+        import pyarrow as pa
+
+        if self._selection.from_ms is not None:
+            begins = self._selection.from_ms - MINUTE_MS + 1
+            wanted = columns["minute_ms"].to_numpy() >= begins
+            columns = {name: cells.filter(pa.array(wanted)) for name, cells in columns.items()}
+            count = int(wanted.sum())
+        self._writers.add_columns(table, columns, count)
+
     def _wanted(self, table: str, key: tuple[int, int], row: Mapping[str, Any]) -> bool:
         """Whether a row is about the span of time that was asked for."""
         if table == "groups":
             return True
         if table == "ownership":
             return row["to_ms"] is None or self._selection.started(row["to_ms"])
-        if table == "commit_rates":
-            return self._selection.started(row["minute_ms"] + MINUTE_MS - 1)
         time_ms = row["time_ms"] if table == "events" else self._times.get(key)
         return time_ms is None or self._selection.started(time_ms)
 

@@ -6,44 +6,20 @@ from typing import Any
 
 from partage.history.classic import Generation
 from partage.history.clients import client_of
-from partage.history.commits import CommitRun
 from partage.history.dialects import leader_client
 from partage.history.events import Event, change_of
 from partage.history.ownership import Interval
 from partage.history.pauses import Pause
-from partage.history.records import ClassicState, MemberState, Pairs, Place, subscription_hash
+from partage.history.records import ClassicState, MemberState, Pairs, subscription_hash
 from partage.history.second_steps import filled_in
 
 __all__ = [
-    "commit_row",
     "event_row",
     "interval_row",
     "member_row",
     "pause_row",
     "rebalance_row",
-    "run_of",
 ]
-
-
-def run_of(row: dict[str, Any]) -> CommitRun:
-    """A row of the decode job as a run of commits."""
-    return CommitRun(
-        row["group"], row["topic"], row["topic_partition"], row["minute_ms"],
-        Place(row["log_partition"], row["log_offset"]),
-        Place(row["last_partition"], row["last_log_offset"]),
-        row["first_ms"], row["last_ms"], row["first_offset"], row["last_offset"],
-        row["commits"], row["transactional"], row["tombstones"], row["largest_gap_ms"],
-    )  # fmt: skip
-
-
-def commit_row(run: CommitRun) -> dict[str, Any]:
-    """A row of table ``commit_rates``."""
-    return {
-        "topic": run.topic, "partition": run.partition, "minute_ms": run.minute_ms,
-        "first_offset": run.first_offset, "last_offset": run.last_offset,
-        "commits": run.commits, "transactional": run.transactional,
-        "tombstones": run.tombstones, "largest_gap_ms": run.largest_gap_ms,
-    }  # fmt: skip
 
 
 def event_row(event: Event, position: int) -> dict[str, Any]:

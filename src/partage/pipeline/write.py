@@ -53,10 +53,13 @@ class Receipt:
 
 
 class RowWriter(Protocol):
-    """Takes rows of tables."""
+    """Takes rows of tables; columns that are not given are null."""
 
     def add(self, table: str, row: Mapping[str, Any]) -> None:
         """One row, without its run id."""
+
+    def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
+        """So many rows by the column, as Arrow's arrays, without their run id."""
 
 
 class TableWriters:
@@ -72,6 +75,7 @@ class TableWriters:
         self._out, self.run_id = Path(out), run_id
         self._name = f"part-{task}-{uuid4().hex[:8]}.parquet"
         self._rows: dict[str, list[Mapping[str, Any]]] = {}
+        self._tables: dict[str, list[pa.Table]] = {}
         self._open: dict[str, Any] = {}
         self._counts: dict[str, int] = {}
 
@@ -98,10 +102,24 @@ class TableWriters:
         """Many rows at once, of the table's own schema, run id included."""
         self._write(table, rows)
 
+    def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
+        """So many rows by the column, as Arrow's arrays, without their run id."""
+        import pyarrow as pa
+
+        wanted, given = schema(table), {"run_id": pa.repeat(pa.scalar(self.run_id), count)}
+        given |= columns
+        cells = [given[f.name] if f.name in given else pa.nulls(count, f.type) for f in wanted]
+        waiting = self._tables.setdefault(table, [])
+        waiting.append(pa.Table.from_arrays(cells, schema=wanted))
+        if sum(one.num_rows for one in waiting) >= _BUFFER_ROWS:
+            self._flush_tables(table)
+
     def finish(self) -> list[Receipt]:
         """Close the files and say what was written."""
         for table in list(self._rows):
             self._flush(table)
+        for table in list(self._tables):
+            self._flush_tables(table)
         receipts = []
         for table, writer in self._open.items():
             writer.close()
@@ -117,6 +135,12 @@ class TableWriters:
         rows = self._rows.pop(table)
         if rows:
             self._write(table, _table(table, rows, self.run_id))
+
+    def _flush_tables(self, table: str) -> None:
+        """What came in small pieces is one row group."""
+        import pyarrow as pa
+
+        self._write(table, pa.concat_tables(self._tables.pop(table)).combine_chunks())
 
     def _write(self, table: str, rows: pa.Table) -> None:
         if table not in self._open:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.history.commits import CommitRun
+from partage.history.commits import CommitRun, Stretch
 from partage.model.index import Index
 
 __all__ = [
@@ -57,6 +57,13 @@ class Traffic:
         self.records += max(0, last_offset - first_offset)
         self.last_ms = max(self.last_ms, last_ms)
         self.last_offset = last_offset
+
+    def stretch(self, found: Stretch) -> None:
+        """Runs of commits that have been folded into one."""
+        if found.commits:
+            self.add(found.first_ms, found.latest_ms, found.first_offset, found.first_offset)
+            self.records += found.progress
+            self.last_offset = found.last_offset
 
     @property
     def per_second(self) -> float | None:

@@ -2,7 +2,7 @@
 
 The layouts are those of record types 0 and 1 (`wire.messages`). What is not plain (a long varint,
 unknown tags, lying lengths) is only noted, for the engine to look at. Names become codes by a hash
-table over the columns' own bytes: each distinct name is made a string once, by the caller.
+table over the columns' own bytes (`kernel_pieces`).
 """
 
 # ruff: noqa: ANN001, ANN201, ANN202, PLR0917 - a kernel's types stand in its signature
@@ -11,6 +11,7 @@ table over the columns' own bytes: each distinct name is made a string once, by 
 from __future__ import annotations
 
 from partage.kernels import kernel, piece
+from partage.wire.kernel_pieces import code_of, int16_at, int32_at, int64_at
 
 __all__ = ["KEY", "LONG", "MIDDLE", "SHORT", "UNREAD", "scan_rows"]
 
@@ -22,104 +23,8 @@ KEY = ("key_version", "pair", "partition")
 #: In place of the type: nobody has looked at this key yet.
 UNREAD = -3
 LONG = ("row", "offset", "commit_timestamp", "expire_timestamp", "metadata_at")
-#: A place within a column. It tells the compiler that no index is negative: eight bytes are then
-#: one load, and not eight with a question each.
-_PLACE = (1 << 40) - 1
-#: A hash has 62 bits, so that it is the same number compiled and interpreted.
-_HASH_BITS = (1 << 62) - 1
-_MULTIPLIER = 0x1B873593CC9E2D51
 _READ = "Array(uint8, 1, 'C', readonly=True)"
 _CODES = "Array(int32, 1, 'C', readonly=True)"
-
-
-@piece
-def _int16(data, at):
-    at = at & _PLACE
-    high = data[at]
-    return ((high - ((high & 128) << 1)) << 8) | data[at + 1]
-
-
-@piece
-def _int32(data, at):
-    at = at & _PLACE
-    high = data[at]
-    return (
-        ((high - ((high & 128) << 1)) << 24)
-        | (data[at + 1] << 16)
-        | (data[at + 2] << 8)
-        | data[at + 3]
-    )
-
-
-@piece
-def _int64(data, at):
-    at = at & _PLACE
-    high = data[at]
-    return (
-        ((high - ((high & 128) << 1)) << 56)
-        | (data[at + 1] << 48)
-        | (data[at + 2] << 40)
-        | (data[at + 3] << 32)
-        | (data[at + 4] << 24)
-        | (data[at + 5] << 16)
-        | (data[at + 6] << 8)
-        | data[at + 7]
-    )
-
-
-@piece
-def _hash(data, at, stop):
-    """62 bits of the bytes within [at, stop); the last eight are taken once more if need be."""
-    out = stop - at
-    whole = out >= 8
-    while at + 8 <= stop:
-        out = ((out ^ (_int64(data, at) & _HASH_BITS)) * _MULTIPLIER) & _HASH_BITS
-        out ^= (out >> 29) ^ (data[at] >> 6)
-        at += 8
-    if at < stop and whole:
-        out = ((out ^ (_int64(data, stop - 8) & _HASH_BITS)) * _MULTIPLIER) & _HASH_BITS
-        return out ^ (out >> 29)
-    while at < stop:
-        out = ((out ^ data[at]) * _MULTIPLIER) & _HASH_BITS
-        out ^= out >> 29
-        at += 1
-    return out
-
-
-@piece
-def _same(data, at, other, size):
-    done = 0
-    while done + 8 <= size:
-        if _int64(data, at + done) != _int64(data, other + done):
-            return False
-        done += 8
-    if done < size and size >= 8:
-        return _int64(data, at + size - 8) == _int64(data, other + size - 8)
-    while done < size:
-        if data[at + done] != data[other + done]:
-            return False
-        done += 1
-    return True
-
-
-@piece
-def _code(data, at, stop, slots, names, counts, which):
-    """The code of the bytes within [at, stop): that of equal ones met before, else a new one."""
-    size = stop - at
-    wanted = _hash(data, at, stop)
-    slot = wanted & (len(slots) - 1)
-    code = slots[slot]
-    while code >= 0:
-        alike = names[0, code] == wanted and names[2, code] == size
-        if alike and _same(data, at, names[1, code], size):
-            return code
-        slot = (slot + 1) & (len(slots) - 1)
-        code = slots[slot]
-    code = counts[which]
-    counts[which] = code + 1
-    slots[slot] = code
-    names[0, code], names[1, code], names[2, code] = wanted, at, size
-    return code
 
 
 @piece
@@ -128,7 +33,7 @@ def _stop_of_names(data, at, end):
     for _ in range(2):
         if at + 2 > end:
             return -1
-        length = _int16(data, at)
+        length = int16_at(data, at)
         if length < 0:
             return -1
         at += 2 + length
@@ -146,8 +51,8 @@ def _read_key(data, at, end, code, keys, pair_slots, pair_names, counts):
         keys[0, code] = -2
         return
     keys[0, code] = data[at + 1]
-    keys[1, code] = _code(data, at + 2, stop, pair_slots, pair_names, counts, 3)
-    keys[2, code] = _int32(data, stop)
+    keys[1, code] = code_of(data, at + 2, stop, pair_slots, pair_names, counts, 3)
+    keys[2, code] = int32_at(data, stop)
 
 
 @piece
@@ -155,21 +60,21 @@ def _value(data, at, end, highest, short, middle, long, made):
     """One value into the columns; place of the topic id, 0 for none, -1 if it is not plain."""
     if at + 20 > end:  # the shortest value there is: version 0, no metadata
         return -1
-    version = _int16(data, at)
+    version = int16_at(data, at)
     if version < 0 or version > highest:
         return -1
     short[0, made] = version
-    long[1, made] = _int64(data, at + 2)
+    long[1, made] = int64_at(data, at + 2)
     at += 10
     middle[1, made] = -1
     if version >= 3:
-        middle[1, made] = _int32(data, at)
+        middle[1, made] = int32_at(data, at)
         at += 4
     if version == 4:
         size = data[at] - 1 if data[at] < 128 else -1
         at += 1
     else:
-        size = _int16(data, at)
+        size = int16_at(data, at)
         at += 2
     middle[3, made] = size
     long[4, made] = at
@@ -183,8 +88,8 @@ def _end_of_value(data, at, end, version, long, made):
     """What follows the metadata; as `_value`."""
     if at + 8 + (8 if version == 1 else 1 if version == 4 else 0) > end:
         return -1
-    long[2, made] = _int64(data, at)
-    long[3, made] = _int64(data, at + 8) if version == 1 else -1
+    long[2, made] = int64_at(data, at)
+    long[3, made] = int64_at(data, at + 8) if version == 1 else -1
     at += 8
     if version < 4 or data[at] == 0:
         return 0
@@ -211,7 +116,7 @@ def _key_of(data, start, valid, codes, row, key_slots, key_names, counts):
         return codes[row]
     if len(valid) > 0 and valid[row] == 0:
         return -1
-    return _code(data, start[row], start[row + 1], key_slots, key_names, counts, 5)
+    return code_of(data, start[row], start[row + 1], key_slots, key_names, counts, 5)
 
 
 @piece
@@ -267,7 +172,7 @@ def scan_rows(
         middle[0, made] = key
         middle[2, made] = -1
         if id_at > 0:
-            middle[2, made] = _code(value_data, id_at, id_at + 16, id_slots, id_names, counts, 4)
+            middle[2, made] = code_of(value_data, id_at, id_at + 16, id_slots, id_names, counts, 4)
         long[0, made] = row
         made += 1
         row += 1

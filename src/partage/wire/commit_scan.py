@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 from partage.wire.columns import BinaryColumn, Bytes, CodedColumn, Ints
 from partage.wire.commit_kernel import KEY, LONG, MIDDLE, SHORT, UNREAD, scan_rows
 from partage.wire.commit_parsing import COLUMNS, Parsed
+from partage.wire.name_table import FIRST_NAMES, NameTable
 
 __all__ = ["pays", "scanned"]
 
 #: What NumPy takes longer for a row than the kernel, as steps of the interpreter (`kernels`).
 _STEPS_SAVED_A_ROW = 2
-#: Names that a table has room for at first; it doubles.
-_FIRST_NAMES = 1 << 10
 
 
 def pays(*, rows: int) -> bool:
@@ -24,31 +23,7 @@ def pays(*, rows: int) -> bool:
     return scan_rows.pays(work=rows * _STEPS_SAVED_A_ROW)
 
 
-class _Names:
-    """Distinct byte strings within a column: hash slots, and hash, place and size of each."""
-
-    def __init__(self) -> None:
-        self.slots = np.full(2 * _FIRST_NAMES, -1, np.int32)
-        self.table = np.empty((3, _FIRST_NAMES + 1), np.int64)
-
-    def grow(self, count: int) -> None:
-        """Room for four times as many."""
-        self.table = np.concatenate([self.table[:, :count], _room(np.int64, 4 * count)], 1)
-        slots = [-1] * (8 * count)
-        for code, wanted in enumerate(self.table[0, :count].tolist()):
-            slot = wanted & (len(slots) - 1)
-            while slots[slot] >= 0:
-                slot = (slot + 1) & (len(slots) - 1)
-            slots[slot] = code
-        self.slots = np.array(slots, np.int32)
-
-    def found(self, data: Bytes, count: int) -> list[bytes]:
-        """The strings, by code."""
-        places, sizes = self.table[1, :count].tolist(), self.table[2, :count].tolist()
-        return [data[at : at + n].tobytes() for at, n in zip(places, sizes, strict=True)]
-
-
-class _Keys(_Names):
+class _Keys(NameTable):
     """Distinct keys, and what each of them says (`KEY`)."""
 
     def __init__(self, column: BinaryColumn | CodedColumn) -> None:
@@ -56,27 +31,23 @@ class _Keys(_Names):
         coded = isinstance(column, CodedColumn)
         self.bytes = column.names if isinstance(column, CodedColumn) else column
         self.code = np.ascontiguousarray(column.code) if isinstance(column, CodedColumn) else _NONE
-        many = len(self.bytes) if coded else _FIRST_NAMES
+        many = len(self.bytes) if coded else FIRST_NAMES
         self.said = np.full((len(KEY), many + 1), UNREAD, np.int32)
 
     def grow(self, count: int) -> None:
         """Room for more; a dictionary's keys are all there from the beginning."""
         super().grow(count)
-        more = np.full((len(KEY), self.table.shape[1] - count), UNREAD, np.int32)
+        more = np.full((len(KEY), len(self.table) - count), UNREAD, np.int32)
         self.said = np.concatenate([self.said[:, :count], more], 1)
 
 
 _NONE = np.empty(0, np.int32)
 
 
-def _room(kind: type[Any], count: int) -> NDArray[Any]:
-    return np.empty((3, count), kind)
-
-
 def scanned(keys: BinaryColumn | CodedColumn, values: BinaryColumn) -> Parsed:
     """The commits of two columns of equal length, as `commit_parsing.parsed` gives them."""
     rows = len(keys)
-    known, pairs, ids = _Keys(keys), _Names(), _Names()
+    known, pairs, ids = _Keys(keys), NameTable(), NameTable()
     counts = np.zeros(6, np.int64)
     short = np.empty((len(SHORT), rows + 1), np.int16)
     middle = np.empty((len(MIDDLE), rows + 1), np.int32)

@@ -11,6 +11,7 @@ from pyarrow import parquet
 
 from captured import SAMPLE, clusters
 from partage.history.transactions import Transactions
+from partage.pipeline.arriving import arriving
 from partage.pipeline.decode import decoded
 from partage.pipeline.decoded_rows import Kind
 from partage.pipeline.group_rows import GroupRows
@@ -27,22 +28,27 @@ class Rows:
     def add(self, table: str, row: dict) -> None:
         self.tables[table].append(row)
 
+    def add_columns(self, table: str, columns: dict, count: int) -> None:
+        rows = pa.table(columns).to_pylist()
+        assert len(rows) == count
+        self.tables[table] += rows
+
 
 @cache
 def made() -> dict[str, list[dict]]:
     table = parquet.read_table(SAMPLE / "consumer_offsets.parquet")
     table = table.set_column(0, "partition", table["partition"].cast(pa.int64()))
     batches = Transactions(parquet.read_table(SAMPLE / "batches.parquet").to_pylist())
-    groups: dict[str, list[dict]] = {}
-    for batch in decoded(table, batches):
-        for row in batch.to_pylist():
-            if row["kind"] in (Kind.GROUP_RECORD, Kind.COMMIT_RUN):
-                groups.setdefault(row["group"], []).append(row)
-    out = Rows()
-    for group, rows in groups.items():
-        one = GroupRows(group, clusters(), out, surroundings(SAMPLE))
-        for row in sorted(rows, key=lambda r: (r["log_partition"], r["log_offset"], r["kind"])):
-            one.feed(row)
+    rows = pa.Table.from_batches(decoded(table, batches))
+    rows = rows.filter(pa.array(rows["kind"].to_numpy() <= Kind.COMMIT_RUN))
+    order = ("group", "log_partition", "log_offset", "kind")
+    rows = rows.sort_by([(name, "ascending") for name in order])
+    out, groups = Rows(), {}
+    for some in arriving(rows.to_batches(max_chunksize=5_000)):
+        if some.group not in groups:
+            groups[some.group] = GroupRows(some.group, clusters(), out, surroundings(SAMPLE))
+        groups[some.group].feed(some)
+    for one in groups.values():
         one.finish()
     return out.tables
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from partage import kernels
 from partage.errors import WireFormatError
-from partage.wire import commit_parsing, commit_scan
+from partage.wire import commit_parsing
 from partage.wire import commits as commits_module
 from partage.wire.columns import BinaryColumn, CodedColumn
 from partage.wire.commits import TOMBSTONE, decode_offset_commits
@@ -177,7 +177,7 @@ def test_null_empty_and_short_keys_are_other_rows():
 def test_chunks_do_not_show(monkeypatch):
     """Numbers of commits, pairs and errors do not depend on the size of a chunk."""
     monkeypatch.setattr(commit_parsing, "ROWS_AT_ONCE", 7)
-    monkeypatch.setattr(commit_scan, "_FIRST_NAMES", 4)
+    monkeypatch.setattr("partage.wire.name_table.FIRST_NAMES", 4)
     rng = random.Random(3)
     rows = [(key, value) for *_, key, value in recorded()[:400]]
     _agrees([row if rng.random() < 0.8 else (row[0], _changed(row[1], rng)) for row in rows])
