@@ -72,6 +72,8 @@ def made(client, wanted):
             out.append(getattr(home, attribute))
         elif name == "garbage":
             out.append(garbage(ours.assignor(**options)))
+        elif name == "future":
+            out.append(future(ours.assignor(**options)))
         elif name == "broken":
             from partage.groups import registry
 
@@ -85,7 +87,7 @@ def made(client, wanted):
 
 
 def garbage(kind):
-    """An assignor whose member sends what nobody can read, in a version from the future."""
+    """An assignor whose member sends user data that nobody can read."""
     from partage.wire.consumer_protocol import decode_subscription, encode_subscription
 
     sent = kind.metadata.__func__
@@ -94,9 +96,19 @@ def garbage(kind):
     def metadata(cls, topics):
         said = decode_subscription(sent(cls, topics))
         junk = b"\x00\x00\x00\x01\x7f\xff\xff\xff" + bytes(range(200))
-        data = encode_subscription(said.topics, user_data=junk, generation=said.generation)
-        future = kind.future if hasattr(kind, "future") else 3
-        return future.to_bytes(2, "big") + data[2:] + b"fields of tomorrow" * (future > 3)
+        return encode_subscription(said.topics, user_data=junk, generation=said.generation)
+
+    kind.metadata = metadata
+    return kind
+
+
+def future(kind):
+    """An assignor whose member speaks version 9 of the protocol, with fields of tomorrow."""
+    sent = kind.metadata.__func__
+
+    @classmethod
+    def metadata(cls, topics):
+        return b"\x00\x09" + sent(cls, topics)[2:] + b"fields of tomorrow"
 
     kind.metadata = metadata
     return kind

@@ -133,7 +133,7 @@ class Host:
         bootstrap: str,
         group: str,
         topics: Sequence[str],
-        strategies: Sequence[str | tuple[str, dict[str, Any]]],
+        strategies: Sequence[str | tuple[str, dict[str, Any]]] = (),
         session: int = 30000,
         instance: str | None = None,
         **properties: Any,
@@ -147,13 +147,18 @@ class Host:
             "metadata_max_age_ms": 2000, "enable_auto_commit": False,
             **({"group_instance_id": instance} if instance else {}), **properties,
         }  # fmt: skip
+        if properties.get("group_protocol") == "consumer":
+            # KIP-848: the broker says how often, and who gets what.
+            for name in ("session_timeout_ms", "heartbeat_interval_ms"):
+                del shared[name]
         listed = [(s, {}) if isinstance(s, str) else s for s in strategies]
         told: dict[str, Any] = {"do": "start", "id": one.id, "topics": list(topics)}
         if self.client == "java":
             more = {k: v for _, options in listed for k, v in options.items()}
             values = {k.replace("_", "."): v for k, v in (shared | more).items()}
             classes = ",".join(JAVA_CLASSES[name] for name, _ in listed)
-            values["partition.assignment.strategy"] = classes
+            if classes:
+                values["partition.assignment.strategy"] = classes
             told["properties"] = {k: _java(v) for k, v in values.items()}
         else:
             told |= {"assignors": listed, "options": shared}

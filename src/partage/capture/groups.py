@@ -47,7 +47,8 @@ class LiveGroup:
     """A group of consumers, and how far it is.
 
     Attributes:
-        type: ``classic`` or ``consumer`` (KIP-848).
+        type: ``classic``, ``consumer`` (KIP-848) or ``share`` (KIP-932), whose members share
+            partitions and have no committed offsets.
         state: Kafka's word for it.
         strategy: what its assignor is called; "" for none.
         coordinator: the broker's id.
@@ -109,8 +110,8 @@ def _listed(
         for one in told.groups:
             kind = str(getattr(one, "group_type", None) or "classic").lower()
             fits = patterns is None or any(fnmatchcase(one.group_id, p) for p in patterns)
-            consumes = kind == "consumer" or one.protocol_type in {"consumer", ""}
-            if fits and consumes and kind in {"classic", "consumer"}:
+            consumes = kind in _BY_SERVER or one.protocol_type in {"consumer", ""}
+            if fits and consumes and kind in {"classic", *_BY_SERVER}:
                 found[node, kind].append(one.group_id)
     return found
 
@@ -118,12 +119,12 @@ def _listed(
 def _described(
     connection: ClusterConnection, node: int, kind: str, ids: Sequence[str]
 ) -> list[LiveGroup]:
-    if kind == "consumer":
-        request = _consumer_group_describe()(
+    if kind in _BY_SERVER:
+        request = _describe_request(_BY_SERVER[kind])(
             group_ids=list(ids), include_authorized_operations=False
         )
         told = connection.ask(request, node)
-        return [_consumer_group(one, node) for one in told.groups]
+        return [_server_group(one, kind, node) for one in told.groups]
     from kafka.protocol.admin import DescribeGroupsRequest
 
     told = connection.ask(
@@ -133,21 +134,22 @@ def _described(
 
 
 @cache
-def _consumer_group_describe() -> Any:
-    """The request of KIP-848, which kafka-python 3.0 does not have yet: its response is known to
-    the client's registry by being declared.
+def _describe_request(name: str) -> Any:
+    """A request that kafka-python 3.0 does not have yet (KIP-848, KIP-932): its response is known
+    to the client's registry by being declared.
     """
     from kafka.protocol.api_message import ApiMessage
 
     place = "partage.capture.messages"
     # Their names are their files' names.
-    names = ("ConsumerGroupDescribeRequest", "ConsumerGroupDescribeResponse")
-    made = [type(ApiMessage)(one, (ApiMessage,), {"__slots__": ()}, load_json=place)
-            for one in names]  # fmt: skip
+    made = [type(ApiMessage)(name + one, (ApiMessage,), {"__slots__": ()}, load_json=place)
+            for one in ("Request", "Response")]  # fmt: skip
     _KEPT.extend(made)  # the registry holds weak references
     return made[0]
 
 
+#: Types of groups whose coordinator assigns, and what asks for them.
+_BY_SERVER = {"consumer": "ConsumerGroupDescribe", "share": "ShareGroupDescribe"}
 _KEPT: list[Any] = []
 
 
@@ -172,18 +174,18 @@ def _classic_group(one: Any, node: int) -> LiveGroup:
                      tuple(members), trouble=trouble)  # fmt: skip
 
 
-def _consumer_group(one: Any, node: int) -> LiveGroup:
+def _server_group(one: Any, kind: str, node: int) -> LiveGroup:
     if one.error_code:
-        return LiveGroup(one.group_id, "consumer", "", "", node, trouble=failed(one.error_code))
+        return LiveGroup(one.group_id, kind, "", "", node, trouble=failed(one.error_code))
     members = tuple(
         LiveMember(
-            m.member_id, m.client_id, m.client_host, m.instance_id, m.rack_id,
+            m.member_id, m.client_id, m.client_host, getattr(m, "instance_id", None), m.rack_id,
             tuple(m.subscribed_topic_names),
             tuple((t.topic_name, p) for t in m.assignment.topic_partitions for p in t.partitions),
             m.member_epoch,
         ) for m in one.members
     )  # fmt: skip
-    return LiveGroup(one.group_id, "consumer", one.group_state, f"server:{one.assignor_name}",
+    return LiveGroup(one.group_id, kind, one.group_state, f"server:{one.assignor_name}",
                      node, members)  # fmt: skip
 
 
@@ -192,6 +194,8 @@ def _with_offsets(connection: ClusterConnection, group: LiveGroup) -> LiveGroup:
 
     from kafka.errors import KafkaError
 
+    if group.type == "share":
+        return group  # it has none: each record is acknowledged by itself
     try:
         told = connection.admin.list_group_offsets(group.id)[group.id]
     except KafkaError as e:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Event
-from typing import Any, NoReturn
+from typing import Any
 
 from partage.capture.connection import ClusterConnection, Fetched, failed, reason
 from partage.capture.states import state_of
@@ -18,7 +18,7 @@ from partage.errors import (
     NotAuthorizedError,
     WireFormatError,
 )
-from partage.wire.batches import ChecksumError, OldMagicError, batches_of
+from partage.wire.batches import batches_of, end_of_batch
 
 __all__ = ["OFFSETS_TOPIC", "LiveCapture", "Pace"]
 
@@ -74,6 +74,8 @@ class LiveCapture:
         self._progress = progress
         self._leaders: dict[int, int] = {}
         self._ends: dict[int, int] = {}
+        self._heard: dict[int, float] = {}
+        self._damaged_at: set[tuple[int, int]] = set()
         self._quorum_may_be_asked = True
         self._round = 0
         self._said = ""
@@ -84,15 +86,16 @@ class LiveCapture:
         Raises:
             NotAuthorizedError: the account may not read the topic.
             InvalidCaptureError: the topic is not there, is another one, or is damaged.
-            ClusterUnreachableError: nobody answers for longer than the pace's patience.
+            ClusterUnreachableError: a partition cannot be read for longer than the pace's patience;
+                what was read of the others is in the capture.
             OSError: the folder cannot be written.
         """
         self._look()
         if not self._leaders:
             self._wait_for_topic(follow=follow)
         self._writer.config(self._connection.broker_config(next(iter(self._leaders.values()), 0)))
-        wanted: dict[int, int] | None = None
-        looked = rolled = heard = time.monotonic()
+        wanted: dict[int, int] = {}  # the ends as they are first seen: the log grows meanwhile
+        began = looked = rolled = time.monotonic()
         while not self._stop.is_set():
             now = time.monotonic()
             if now - looked >= self._pace.metadata:
@@ -101,14 +104,13 @@ class LiveCapture:
             if now - rolled >= self._pace.roll and self._writer.pending:
                 self._writer.roll()
                 rolled = now
-            if self._read():
-                heard = time.monotonic()
-            if wanted is None and self._ends.keys() >= self._leaders.keys():
-                wanted = dict(self._ends)  # the ends at the beginning: the log grows meanwhile
-            if not follow and wanted is not None and not self._behind(wanted):
-                break
-            if not follow and time.monotonic() - heard > self._pace.patience:
-                self._give_up()
+            self._read()
+            wanted = {**self._ends, **wanted}
+            if not follow:
+                left = [p for p in self._leaders if self._left(p, wanted)]
+                if not left:
+                    break
+                self._give_up_on(left, began)
             self._progress(self._writer.records, self._behind(self._ends))
         self._look_again()
         self._writer.roll()
@@ -163,8 +165,8 @@ class LiveCapture:
 
     # --- records ---------------------------------------------------------------------------
 
-    def _read(self) -> bool:
-        """One Fetch from each leader; whether anybody answered."""
+    def _read(self) -> None:
+        """One Fetch from each leader."""
         self._round += 1
         found, failures = self._connection.fetch(
             self._asked(), OFFSETS_TOPIC,
@@ -179,7 +181,9 @@ class LiveCapture:
         if failures or not found:
             self._stop.wait(0.2)
             self._look_again()
-        return bool(found)
+        leaderless = sorted(p for p, leader in self._leaders.items() if leader < 0)
+        if leaderless:
+            self._say(f"partitions {leaderless} have no leader")
 
     def _asked(self) -> dict[int, list[tuple[int, int]]]:
         """Leader -> (partition, offset), each round from another partition on: a broker fills its
@@ -207,6 +211,7 @@ class LiveCapture:
             self._look_again()
             return
         self._ends[p] = one.high_watermark
+        self._heard[p] = time.monotonic()
         first = self._writer.position(p)
         if first < one.log_start:
             self._writer.skip_to(p, one.log_start, f"offsets {first} to {one.log_start - 1} "
@@ -214,10 +219,8 @@ class LiveCapture:
         try:
             for batch in batches_of(one.records, crc32c=checksum()):
                 self._add(p, batch)
-        except (ChecksumError, OldMagicError) as e:
-            self._damaged(p, e)
         except WireFormatError as e:
-            self._damaged(p, e)
+            self._damaged(p, e, one.records)
 
     def _add(self, partition: int, batch: Any) -> None:
         try:
@@ -227,12 +230,21 @@ class LiveCapture:
             self._say(f"partition {partition}: {what}")
             self._writer.skip_to(partition, batch.last_offset + 1, what)
 
-    def _damaged(self, partition: int, error: WireFormatError) -> NoReturn:
+    def _damaged(self, partition: int, error: WireFormatError, data: bytes) -> None:
+        """A batch that is damaged, or from before Kafka 0.11: once more, then go on behind it."""
         at = self._writer.position(partition)
-        raise InvalidCaptureError(
-            f"partition {partition} of {OFFSETS_TOPIC} at offset {at}: {error}; run again; if it "
-            "stays, the broker's disk is damaged or the log was written before Kafka 0.11"
-        ) from None
+        if (partition, at) not in self._damaged_at:
+            self._damaged_at.add((partition, at))
+            return
+        behind = end_of_batch(data, at)
+        if behind is None:
+            raise InvalidCaptureError(
+                f"partition {partition} of {OFFSETS_TOPIC} at offset {at}: {error}; its length "
+                "cannot be right either: is the broker's disk damaged?"
+            ) from None
+        what = f"offsets {at} to {behind - 1} cannot be read ({error}); passed over"
+        self._say(f"partition {partition}: {what}")
+        self._writer.skip_to(partition, behind, what)
 
     def _out_of_range(self, partition: int) -> None:
         """The log has been cut: at its beginning (records are gone) or at its end (a leader that
@@ -249,6 +261,9 @@ class LiveCapture:
             why, to = f"offsets {position} to {first - 1} are gone", first
         elif position > end:
             why, to = f"the log was cut back from {position} to {end}: an unclean leader?", end
+            self._say(f"partition {partition}: {why}")
+            self._writer.cut(partition, to, why)
+            return
         else:
             return  # it has grown meanwhile
         self._say(f"partition {partition}: {why}")
@@ -264,7 +279,21 @@ class LiveCapture:
             self._said = what
             self._trouble(what)
 
-    def _give_up(self) -> NoReturn:
-        why = self._said or "no broker answers"
-        hint = "what was read is in the capture; run again to go on"
+    def _left(self, partition: int, wanted: Mapping[int, int]) -> bool:
+        """Whether a partition has records of the beginning still to read, or did not answer."""
+        return partition not in wanted or self._writer.position(partition) < wanted[partition]
+
+    def _give_up_on(self, partitions: Sequence[int], began: float) -> None:
+        """Whoever does not answer for too long: the others are read, and it is said.
+
+        Raises:
+            ClusterUnreachableError: they have not answered for longer than the patience.
+        """
+        now = time.monotonic()
+        if any(now - self._heard.get(p, began) <= self._pace.patience for p in partitions):
+            return
+        which = ", ".join(map(str, partitions[:20])) + (" ..." if len(partitions) > 20 else "")
+        self._writer.trouble(f"partitions {which} could not be read to their end: {self._said}")
+        why = f"partitions {which} of {OFFSETS_TOPIC} cannot be read ({self._said or 'no answer'})"
+        hint = "what was read of the others is in the capture; run again to go on"
         raise ClusterUnreachableError("its brokers", why, hint)

@@ -2,13 +2,16 @@
 
 The folders are those of a broker's ``log.dirs``, or copies: ``__consumer_offsets-7/*.log``,
 ``__cluster_metadata-0/*.log`` and ``*.checkpoint``, ``meta.properties``. Copies of several brokers
-may be given; each partition is read from the copy that goes furthest.
+may be given. A partition is read from all its copies: each of them may have been cleaned further
+than another, end earlier, or be damaged, and what one has counts. The metadata log is not cleaned:
+the copy that goes furthest is read.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from heapq import merge
 from pathlib import Path
 
 from partage.capture.metadata_image import MetadataImage
@@ -52,9 +55,9 @@ def capture_log_dirs(folders: Sequence[Path], writer: CaptureWriter) -> None:
     cluster_id = _cluster_id(folders)
     writer.of(cluster_id=cluster_id)
     if metadata:
-        _read_metadata(max(metadata, key=_size), writer, cluster_id)
+        _read_metadata(max(metadata, key=_reach), writer, cluster_id)
     for number, copies in sorted(partitions.items()):
-        _read_partition(number, max(copies, key=_end), writer)
+        _read_partition(number, copies, writer)
     writer.roll()
 
 
@@ -85,14 +88,15 @@ def _files(folder: Path) -> list[Path]:
     return [*snapshots, *_segments(folder)]
 
 
-def _size(folder: Path) -> int:
-    return sum(one.stat().st_size for one in _files(folder))
-
-
-def _end(folder: Path) -> tuple[int, int]:
-    """How far a copy goes: the first offset of its last segment, and that one's size."""
-    last = _segments(folder)[-1]
-    return int(last.stem), last.stat().st_size
+def _reach(folder: Path) -> tuple[int, int]:
+    """How far a copy goes, and from where: the last batch's offset, and the first segment's."""
+    segments = _segments(folder)
+    last = -1
+    for path in segments[-1:]:
+        for batch in batches_in(path, crc32c=checksum(), told=lambda _: None):
+            last = batch.last_offset
+    snapshots = [int(one.name[:20]) for one in _files(folder) if _CHECKPOINT.fullmatch(one.name)]
+    return max([last, *snapshots]), -int(segments[0].stem) if segments else 0
 
 
 def _cluster_id(folders: Sequence[Path]) -> str | None:
@@ -109,21 +113,31 @@ def _cluster_id(folders: Sequence[Path]) -> str | None:
     return next(iter(found), None)
 
 
-def _read_partition(number: int, folder: Path, writer: CaptureWriter) -> None:
-    def told(what: str) -> None:
-        writer.trouble(f"{folder.name}: {what}")
-
+def _read_partition(number: int, copies: Sequence[Path], writer: CaptureWriter) -> None:
+    """All copies at once, in the order of the log; a batch that several have, from the one that
+    has most of its records.
+    """
     expected = writer.position(number)
-    segments = _segments(folder)
-    first = int(segments[0].stem)
+    first = min(int(_segments(folder)[0].stem) for folder in copies)
     if first > expected:
         writer.skip_to(number, first, f"the log begins at offset {first}: what was before is gone")
-    for path in segments:
+    read = [_batches(folder, writer, alone=len(copies) == 1) for folder in copies]
+    for batch, told in merge(*read, key=lambda one: (one[0].base_offset, -one[0].records)):
+        try:
+            writer.add(number, batch)
+        except WireFormatError as e:
+            told(f"batch of offset {batch.base_offset}: {e}; passed over")
+
+
+def _batches(folder: Path, writer: CaptureWriter, *, alone: bool) -> Iterator[tuple[Batch, Told]]:
+    """The batches of one copy, and who is told what is wrong with one of them."""
+
+    def told(what: str) -> None:
+        writer.trouble(f"{folder.name if alone else folder}: {what}")
+
+    for path in _segments(folder):
         for batch in batches_in(path, crc32c=checksum(), told=told):
-            try:
-                writer.add(number, batch)
-            except WireFormatError as e:
-                told(f"{path.name}: batch of offset {batch.base_offset}: {e}; passed over")
+            yield batch, told
 
 
 def _read_metadata(folder: Path, writer: CaptureWriter, cluster_id: str | None) -> None:
@@ -133,6 +147,12 @@ def _read_metadata(folder: Path, writer: CaptureWriter, cluster_id: str | None) 
         writer.trouble(f"{folder.name}: {what}")
 
     image, segments = MetadataImage(), _segments(folder)
+    known = writer.last_state_ms  # of a capture that goes on: its lines are not written again
+
+    def seen(ts_ms: int) -> None:
+        if known is None or ts_ms > known:
+            writer.state(image.state(ts_ms, cluster_id))
+
     start = int(segments[0].stem) if segments else None
     snapshot = _snapshot(folder, start)
     if start != 0 and snapshot is None:
@@ -145,13 +165,13 @@ def _read_metadata(folder: Path, writer: CaptureWriter, cluster_id: str | None) 
             _apply(batch, image, told)
             last = batch
         if last is not None:
-            writer.state(image.state(last.max_timestamp_ms, cluster_id))
+            seen(last.max_timestamp_ms)
     for path in segments:
         for batch in batches_in(path, crc32c=checksum(), told=told):
             if batch.last_offset < through:
                 continue
             if _apply(batch, image, told):
-                writer.state(image.state(batch.max_timestamp_ms, cluster_id))
+                seen(batch.max_timestamp_ms)
 
 
 def _snapshot(folder: Path, start: int | None) -> Path | None:

@@ -35,6 +35,8 @@ class Manifest:
         positions: log partition -> the next offset.
         records, batches: rows in all parts.
         troubles: what was skipped or missing, a sentence each; the first hundred.
+        cut: log partition -> the offset from which on the parts hold what the log no longer has;
+            empty but while the parts are being rewritten.
     """
 
     cluster_id: str | None = None
@@ -44,6 +46,7 @@ class Manifest:
     records: int = 0
     batches: int = 0
     troubles: list[str] = field(default_factory=list)
+    cut: dict[int, int] = field(default_factory=dict)
 
     @staticmethod
     def of(folder: Path) -> Manifest | None:
@@ -64,6 +67,7 @@ class Manifest:
                 found["cluster_id"], found["topic_id"], int(found["parts"]),
                 {int(p): int(o) for p, o in found["positions"].items()},
                 int(found["records"]), int(found["batches"]), [str(t) for t in found["troubles"]],
+                {int(p): int(o) for p, o in found.get("cut", {}).items()},
             )  # fmt: skip
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
             what = f"{path}: cannot be read ({type(e).__name__}: {e})"
@@ -72,7 +76,8 @@ class Manifest:
     def put(self, folder: Path) -> None:
         """Replace the file: from then on the capture is what this says."""
         told: dict[str, Any] = asdict(self)
-        told["positions"] = {str(p): o for p, o in sorted(self.positions.items())}
+        for name in ("positions", "cut"):
+            told[name] = {str(p): o for p, o in sorted(told[name].items())}
         put_json(folder / MANIFEST, {"format": _FORMAT, "topic": "__consumer_offsets", **told})
 
     def trouble(self, what: str) -> None:

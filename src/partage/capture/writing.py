@@ -52,6 +52,10 @@ class CaptureWriter:
         InvalidConfigError: the folder cannot be used, or somebody else writes into it.
         InvalidCaptureError: it holds a capture of another origin.
         MissingExtraError: pyarrow is not installed.
+
+    Attributes:
+        last_state_ms: time of the last line of ``cluster.jsonl`` when it was opened; None before
+            there is one.
     """
 
     def __init__(self, out: Path, *, part_rows: int = PART_ROWS) -> None:
@@ -81,6 +85,8 @@ class CaptureWriter:
         self.manifest = self._manifest()
         self._next = dict(self.manifest.positions)
         self._clear_up()
+        self._without_cut()
+        self.last_state_ms: int | None = None
         self._last = self._last_state()
 
     def __enter__(self) -> Self:
@@ -111,8 +117,12 @@ class CaptureWriter:
         path = self.folder / _STATES
         last = without_torn_line(path)
         try:
-            return None if last is None else _content(json.loads(last))
-        except (ValueError, AttributeError, RecursionError):
+            if last is None:
+                return None
+            state = json.loads(last)
+            self.last_state_ms = int(state["ts_ms"])
+            return _content(state)
+        except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
             what = f"{path}: the last line is not JSON; capture into a new folder"
             raise InvalidCaptureError(what) from None
 
@@ -157,6 +167,32 @@ class CaptureWriter:
         self._next[partition] = offset
         self._changed = True
 
+    def cut(self, partition: int, offset: int, why: str) -> None:
+        """The log ends at ``offset`` now, and other records will come there: go back, and drop what
+        was taken from there on. A kill on the way leaves a manifest that says so, and the next
+        capture does it.
+        """
+        self.roll()
+        self.manifest.trouble(f"partition {partition}: {why}")
+        self.manifest.cut = {partition: offset}
+        self._next[partition] = offset
+        self.manifest.positions = dict(self._next)
+        self.manifest.put(self.folder)
+        self._without_cut()
+
+    def _without_cut(self) -> None:
+        """Rewrite the parts without what the log no longer has; the same however often."""
+        if not self.manifest.cut:
+            return
+        rows = [0, 0]
+        for number in range(self.manifest.parts):
+            for at, (name, column) in enumerate(((_RECORDS, "offset"), (_BATCHES, "last_offset"))):
+                path = self.folder / name / f"part-{number:08d}.parquet"
+                rows[at] += _kept_rows(path, column, self.manifest.cut)
+        self.manifest.records, self.manifest.batches = rows
+        self.manifest.cut = {}
+        self.manifest.put(self.folder)
+
     def trouble(self, what: str) -> None:
         """Remember what was skipped or missing."""
         self.manifest.trouble(what)
@@ -199,8 +235,9 @@ class CaptureWriter:
         return True
 
     def config(self, configs: Mapping[str, str]) -> None:
-        """Settings of the broker, for ``cluster-config.json``."""
-        put_json(self.folder / _CONFIG, {"configs": dict(configs)})
+        """Settings of the broker, for ``cluster-config.json``; none leave those that are there."""
+        if configs or not (self.folder / _CONFIG).exists():
+            put_json(self.folder / _CONFIG, {"configs": dict(configs)})
 
     def roll(self) -> None:
         """Everything taken so far is on the disk and counts when this returns."""
@@ -220,15 +257,10 @@ class CaptureWriter:
             self._changed = False
 
     def _part(self, tables: tuple[pa.Table, pa.Table]) -> None:
-        from pyarrow import parquet
-
         for name, table in zip((_RECORDS, _BATCHES), tables, strict=True):
             path = self.folder / name / f"part-{self.manifest.parts:08d}.parquet"
 
-            def write(aside: Path, rows: pa.Table = table) -> None:
-                parquet.write_table(rows, aside, compression="zstd", write_page_checksum=True)
-
-            published(path, write)
+            _put_table(path, table)
 
     def _put_states(self, first_ms: int | None = None) -> None:
         path = self.folder / _STATES
@@ -240,6 +272,31 @@ class CaptureWriter:
         for state in self._states:
             appended(path, json.dumps(state, separators=(",", ":")))
         self._states = []
+
+
+def _put_table(path: Path, table: pa.Table) -> None:
+    from pyarrow import parquet
+
+    def write(aside: Path) -> None:
+        parquet.write_table(table, aside, compression="zstd", write_page_checksum=True)
+
+    published(path, write)
+
+
+def _kept_rows(path: Path, column: str, cut: Mapping[int, int]) -> int:
+    """Rows of a part that stay, the part rewritten where some do not."""
+    from pyarrow import compute, parquet
+
+    table = parquet.ParquetFile(path).read()
+    stays = None
+    for partition, offset in cut.items():
+        other = compute.not_equal(table["partition"], partition)
+        one = compute.or_(other, compute.less(table[column], offset))
+        stays = one if stays is None else compute.and_(stays, one)
+    kept = table if stays is None else table.filter(stays)
+    if kept.num_rows < table.num_rows:
+        _put_table(path, kept)
+    return int(kept.num_rows)
 
 
 def _content(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -77,8 +77,9 @@ def groups(  # noqa: PLR0917 - typer's options are parameters
 
     **lag**: records between the committed offset and the end of the partition. **load**: records
     a second that arrive, measured between two looks. **optimum**: the most even plan that there
-    is, and the fewest moves to it, proven. Members keep what they have: nothing is changed, no
-    group is joined; the account needs DESCRIBE on groups and topics.
+    is, and the fewest moves to it, proven; not for share groups, where several members have one
+    partition and nothing is committed by offset. Members keep what they have: nothing is changed,
+    no group is joined; the account needs DESCRIBE on groups and topics.
     """
     from partage.capture.connection import ClusterConnection
 
@@ -134,7 +135,7 @@ def _judged(
     from partage.model import Assignment, Group, Member
 
     lag = {p: max(0, ends[p] - at) for p, at in group.committed.items() if p in ends}
-    if not any(m.topics for m in group.members):
+    if group.type == "share" or not any(m.topics for m in group.members):
         return _Look(group, lag, rate)
     # What the coordinator says that they own is what counts, for every strategy alike: what they
     # sent when they joined is older. The priority of fail-over is in the user data.
@@ -171,7 +172,8 @@ def _plain(look: _Look) -> dict[str, Any]:
         })  # fmt: skip
     return {
         "group": group.id, "type": group.type, "state": group.state, "strategy": group.strategy,
-        "coordinator": group.coordinator, "lag": sum(look.lag.values()),
+        "coordinator": group.coordinator,
+        "lag": None if group.type == "share" else sum(look.lag.values()),
         "trouble": group.trouble or None, "members": members,
         "now": look.now.to_dict() if look.now else None,
         "strategies": [
@@ -202,8 +204,9 @@ def _head(look: _Look) -> None:
     count = len(group.members)
     said = [group.state or "?", group.type, group.strategy or "no strategy",
             f"coordinator {group.coordinator}",
-            f"{count} member{'s' if count != 1 else ''}",
-            f"lag {_waiting(look)}"]  # fmt: skip
+            f"{count} member{'s' if count != 1 else ''}"]  # fmt: skip
+    if group.type != "share":
+        said.append(f"lag {_waiting(look)}")
     line = name(group.id, "bold")
     line.append_text(name(f"  {', '.join(said)}"))
     show(line)

@@ -31,6 +31,7 @@ __all__ = [
     "OldMagicError",
     "batch_at",
     "batches_of",
+    "end_of_batch",
 ]
 
 COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -43,6 +44,8 @@ PREFIX_BYTES: Final = 12
 _HEADER = Struct(">qiibIhiqqqhii")
 _PREFIX = Struct(">qi")
 _MAGIC_AT = 16
+_LAST_DELTA = Struct(">i")
+_LAST_DELTA_AT = 23
 _CRC_FROM = 21
 # A record has at least so many bytes: length, attributes, three deltas, two lengths, headers.
 _SMALLEST_RECORD = 7
@@ -183,3 +186,29 @@ def batches_of(
     while (batch := batch_at(data, position, crc32c=crc32c)) is not None:
         yield batch
         position += batch.size
+
+
+def end_of_batch(data: bytes | memoryview, offset: int) -> int | None:
+    """The offset behind the first batch that has not ended before ``offset``, damaged or not.
+
+    It is told by the headers alone, so that what follows a damaged batch can be read. None where
+    they cannot be true either.
+
+    >>> end_of_batch(b"", 0) is None
+    True
+    """
+    position = 0
+    while len(data) - position >= HEADER_BYTES:
+        base, length = _PREFIX.unpack_from(data, position)
+        size = length + PREFIX_BYTES
+        magic = data[position + _MAGIC_AT]
+        if magic not in {0, 1, 2} or size <= _MAGIC_AT or base < 0:
+            return None
+        # A message of magic 0 or 1 is one record, or wraps some: its offset is the last one's.
+        delta = _LAST_DELTA.unpack_from(data, position + _LAST_DELTA_AT)[0] if magic == 2 else 0
+        if delta < 0 or base + delta >= 1 << 62:
+            return None
+        if base + delta >= offset:
+            return int(base + delta + 1)
+        position += size
+    return None

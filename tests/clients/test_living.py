@@ -1,0 +1,175 @@
+"""What groups live through besides joins: loads, static members, co-operation, upgrades, the future."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from tests.brokers import brokers
+from tests.clients.members import AIOKAFKA, KAFKA_PYTHON, Host, every, settle, wait
+from tests.clients.records import written
+
+pytestmark = [pytest.mark.jvm, pytest.mark.soak]
+
+NEWEST = (KAFKA_PYTHON[-1], AIOKAFKA[-1])
+
+
+def _start(host, broker, topic, *strategies, **more):
+    """A member of the group that has its topic's name."""
+    return host.start(
+        bootstrap=broker.bootstrap, group=topic, topics=[topic], strategies=strategies, **more
+    )
+
+
+def _hottest(mine, rates: list[int]) -> float:
+    """The share of all load that the busiest member has."""
+    return max(sum(rates[p] for _, p in m.owns) for m in mine) / sum(rates)
+
+
+def _feed(broker, topic: str, rates: list[int], seconds: float) -> None:
+    """So many records a quarter of a second into each partition."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        broker.produce(topic, [(p, None, "x") for p, n in enumerate(rates) for _ in range(n)])
+        time.sleep(0.25)
+
+
+@pytest.mark.parametrize("client", NEWEST)
+def test_weights_that_members_measure_cool_the_hottest(broker, client: str, capsys) -> None:
+    """One of nine partitions has 39 % of the load: by counts somebody has it and two others, by the
+    members' own measure it is alone.
+    """
+    topic, rates = f"weighed-{client}", [26, 5, 5, 5, 5, 5, 5, 5, 5]
+    broker.create_topic(topic, len(rates))
+    wanted = ("optimal", {"weights": "throughput"})
+    with Host(client) as host, Host(client) as other:
+        mine = [_start(one, broker, topic, wanted) for one in (host, other, other)]
+        settle(mine, every({topic: len(rates)}))
+        before = _hottest(mine, rates)
+        _feed(broker, topic, rates, 8.0)
+        mine[2].close()
+        mine[2] = _start(other, broker, topic, wanted)
+        settle(mine, every({topic: len(rates)}))
+        # Who came had measured nothing yet; what its partitions weigh came with the plan.
+        _feed(broker, topic, rates, 8.0)
+        mine[1].close()
+        mine[1] = _start(other, broker, topic, wanted)
+        settle(mine, every({topic: len(rates)}))
+        after = _hottest(mine, rates)
+    with capsys.disabled():
+        print(f"\n{client}: hottest member {before:.2f} by counts, {after:.2f} by measured loads")
+    assert before >= 0.5
+    assert after < 0.45
+
+
+def test_static_members_come_back_to_what_they_had(broker) -> None:
+    """Killed and started again under its instance id, within the session timeout: its partitions are
+    its own again, the others keep theirs, and the log knows each by its instance.
+    """
+    topic = "static"
+    broker.create_topic(topic, 9)
+    clients = ("java", *NEWEST, KAFKA_PYTHON[1])
+    running = {client: Host(client) for client in clients}
+    try:
+        mine = {
+            c: _start(h, broker, topic, "sticky", instance=f"at-{c}", session=45_000)
+            for c, h in running.items()
+        }
+        settle(mine.values(), every({topic: 9}))
+        before = {c: m.owns for c, m in mine.items()}
+        for client in clients[1:]:
+            running[client].kill()
+            running[client] = Host(client)
+            mine[client] = _start(
+                running[client], broker, topic, "sticky", instance=f"at-{client}", session=45_000
+            )
+            wait(lambda c=client: mine[c].owns == before[c], f"{client} has its own again")
+        assert {c: m.owns for c, m in mine.items()} == before
+        last = written(broker.bootstrap, topic)[-1]
+        assert set(last.instances.values()) == {f"at-{c}" for c in clients}
+    finally:
+        for host in running.values():
+            host.kill()
+
+
+def test_kafka_python_3_cooperates_with_java(broker) -> None:
+    """Nobody gives up what it keeps: a member that comes takes its share and no more is revoked."""
+    topic = "cooperating"
+    broker.create_topic(topic, 8)
+    with Host("java") as javas, Host(KAFKA_PYTHON[-1]) as pythons:
+        mine = [_start(host, broker, topic, "cooperative-sticky") for host in (javas, pythons)]
+        settle(mine, every({topic: 8}))
+        before = [m.owns for m in mine]
+        told = [len(m.events) for m in mine]
+        mine.append(_start(pythons, broker, topic, "cooperative-sticky"))
+        settle(mine, every({topic: 8}))
+        assert sorted(len(m.owns) for m in mine) == [2, 3, 3]
+        for one, had, seen in zip(mine, before, told, strict=False):
+            given_up = {
+                tuple(p)
+                for e in one.events[seen:]
+                if e["event"] == "revoked"
+                for p in e["partitions"]
+            }
+            assert given_up == had - one.owns
+        log = written(broker.bootstrap, topic)
+        assert any(said.owned for said in log[-1].subscriptions.values())
+        for one in log:
+            assert one.owners() == one.decided({topic: 8})
+
+
+@pytest.mark.parametrize("client", NEWEST)
+def test_rolling_upgrade_from_the_client_s_own_sticky(broker, client: str) -> None:
+    """The name is the same, so members change one by one, and one round is enough."""
+    topic = f"own-sticky-{client}"
+    broker.create_topic(topic, 6)
+    with Host(client) as host:
+        mine = [_start(host, broker, topic, "own:sticky") for _ in range(3)]
+        settle(mine, every({topic: 6}))
+        for number in range(3):
+            mine.append(_start(host, broker, topic, "sticky"))
+            mine.pop(0).close()
+            settle(mine, every({topic: 6}))
+            assert not [e for m in mine for e in m.errors], number
+        last = written(broker.bootstrap, topic)[-1]
+        assert last.owners() == last.decided({topic: 6})
+
+
+@pytest.mark.parametrize("leader", ["java", *NEWEST])
+def test_a_version_from_the_future_has_its_share(broker, leader: str) -> None:
+    """Version 9 with fields of tomorrow: what version 3 has is read, whoever leads; nobody fails."""
+    topic = f"future-{leader}"
+    broker.create_topic(topic, 6)
+    with Host(leader) as host, Host(NEWEST[0]) as other:
+        first = _start(host, broker, topic, "sticky")
+        settle([first], every({topic: 6}))
+        mine = [first, _start(other, broker, topic, ("future", {"name": "sticky"}))]
+        settle(mine, every({topic: 6}))
+        assert [len(m.owns) for m in mine] == [3, 3]
+        mine.append(_start(other, broker, topic, "sticky"))
+        settle(mine, every({topic: 6}))
+        assert [len(m.owns) for m in mine] == [2, 2, 2]
+        assert not [e for m in mine for e in m.errors]
+        log = written(broker.bootstrap, topic)
+        assert log[-1].leader == first.member
+        assert max(s.version for s in log[-1].subscriptions.values()) == 9
+
+
+def test_all_clients_and_a_capture_on_kafka_3_9(tmp_path) -> None:
+    """An older broker: one sticky group of all clients, and the capture has what they say."""
+    from hurt.history import captured, generations
+
+    topic = "older"
+    with brokers(version="3.9.1") as broker:
+        broker.create_topic(topic, 12)
+        running = [Host(client) for client in ("java", *KAFKA_PYTHON, *AIOKAFKA)]
+        try:
+            mine = [_start(host, broker, topic, "sticky") for host in running]
+            settle(mine, every({topic: 12}))
+            assert [len(m.owns) for m in mine] == [2] * 6
+            log = generations(captured(broker.bootstrap, tmp_path / "out"), topic)
+        finally:
+            for host in running:
+                host.kill()
+    assert {m.member: m.owns for m in mine} == {i: set(p) for i, p in log[-1].owners().items()}
+    assert all(one.owners() == one.decided({topic: 12}) for one in log)

@@ -1,0 +1,189 @@
+"""`partage capture` and `partage groups` where a broker asks who is there: TLS, SCRAM, ACLs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.brokers import brokers, free_ports
+
+pytestmark = [pytest.mark.soak, pytest.mark.jvm]
+
+COMMAND = [sys.executable, "-m", "partage"]
+READER, NOBODY, STORE = "reader-secret-123", "nobody-secret-456", "store-secret-789"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+ACL = "org.apache.kafka.tools.AclCommand"
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory) -> Path:
+    """An authority, the broker's certificate of it for 127.0.0.1, another authority; PEM and JKS."""
+    home = tmp_path_factory.mktemp("tls")
+    for name in ("ca", "stranger"):
+        _run("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj",
+             f"/CN={name}", "-keyout", f"{home}/{name}.key", "-out", f"{home}/{name}.pem")  # fmt: skip
+    _run("openssl", "req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=broker",
+         "-keyout", f"{home}/own.key", "-out", f"{home}/own.csr")  # fmt: skip
+    (home / "names").write_text("subjectAltName=IP:127.0.0.1\n")
+    _run("openssl", "x509", "-req", "-in", f"{home}/own.csr", "-CA", f"{home}/ca.pem", "-CAkey",
+         f"{home}/ca.key", "-CAcreateserial", "-days", "2", "-extfile", f"{home}/names",
+         "-out", f"{home}/own.pem")  # fmt: skip
+    (home / "broker.pem").write_text(
+        (home / "own.key").read_text() + (home / "own.pem").read_text()
+    )
+    _run("keytool", "-importcert", "-noprompt", "-alias", "ca", "-file", f"{home}/ca.pem",
+         "-keystore", f"{home}/trust.jks", "-storetype", "JKS", "-storepass", STORE)  # fmt: skip
+    return home
+
+
+@pytest.fixture(scope="module")
+def guarded(certificates):
+    """A broker with a SASL_SSL listener (SCRAM-SHA-512), an authorizer, and two accounts; plain text
+    is its administrator. The account ``reader`` may READ and DESCRIBE the group log, no more.
+    """
+    controller, plain, secure = free_ports(3)
+    properties = {
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{controller},"
+        f"SECURE://127.0.0.1:{secure}",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL",
+        "listener.name.secure.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "listener.name.secure.scram-sha-512.sasl.jaas.config": f"{SCRAM};",
+        "listener.name.secure.ssl.keystore.type": "PEM",
+        "listener.name.secure.ssl.keystore.location": str(certificates / "broker.pem"),
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    with brokers(properties=properties) as cluster:
+        cluster.secure = f"127.0.0.1:{secure}"
+        for user, password in (("reader", READER), ("nobody", NOBODY)):
+            _account(cluster, user, password)
+        cluster.create_topic("orders", 3)
+        _commit(cluster.bootstrap)
+        _allow(cluster, "--operation", "Read", "--topic", "__consumer_offsets")
+        yield cluster
+
+
+def _account(cluster, user: str, password: str) -> None:
+    done = cluster.run_tool(
+        "kafka.admin.ConfigCommand", "--bootstrap-server", cluster.bootstrap, "--alter",
+        "--add-config", f"SCRAM-SHA-512=[password={password}]",
+        "--entity-type", "users", "--entity-name", user,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _allow(cluster, *what: str) -> None:
+    done = cluster.run_tool(
+        ACL,
+        "--bootstrap-server",
+        cluster.bootstrap,
+        "--add",
+        "--allow-principal",
+        "User:reader",
+        *what,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _commit(bootstrap: str) -> None:
+    from kafka import KafkaConsumer
+    from kafka.structs import OffsetAndMetadata, TopicPartition
+
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, group_id="billing")
+    consumer.assign([TopicPartition("orders", 0)])
+    consumer.commit({TopicPartition("orders", 0): OffsetAndMetadata(3, "", -1)})
+    consumer.close()
+
+
+def _client(folder: Path, certificates: Path, **other: str) -> str:
+    """A client.properties file of the reader, by Kafka's names with ``_`` for dots."""
+    user, password = other.pop("user", "reader"), other.pop("password", READER)
+    lines = {
+        "security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": f'{SCRAM} username="{user}" password="{password}";',
+        "ssl.truststore.type": "PEM", "ssl.truststore.location": str(certificates / "ca.pem"),
+        **{name.replace("_", "."): value for name, value in other.items()},
+    }  # fmt: skip
+    path = folder / "client.properties"
+    path.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+    return str(path)
+
+
+def _asked(*words: str) -> subprocess.CompletedProcess[str]:
+    """A command; whatever comes of it, no secret is in what it says, and no traceback."""
+    done = subprocess.run(
+        [*COMMAND, *words], capture_output=True, text=True, timeout=240, check=False,
+        env={**os.environ, "PARTAGE_DEBUG": ""},
+    )  # fmt: skip
+    said = done.stdout + done.stderr
+    assert not [one for one in (READER, NOBODY, STORE, "wrong-secret") if one in said]
+    assert "Traceback" not in said
+    return done
+
+
+@pytest.mark.parametrize("store", ["PEM", "JKS"])
+def test_a_capture_through_tls_and_scram(guarded, certificates, tmp_path, store: str) -> None:
+    """An account that may READ the group log, and nothing else, records it; so it goes on, too."""
+    other = {} if store == "PEM" else {
+        "ssl_truststore_type": "JKS", "ssl_truststore_password": STORE,
+        "ssl_truststore_location": str(certificates / "trust.jks"),
+    }  # fmt: skip
+    config = _client(tmp_path, certificates, **other)
+    out = tmp_path / "out"
+    asked = ["capture", "-b", guarded.secure, "-o", str(out), "--command-config", config, "--json"]
+    done = _asked(*asked)
+    assert done.returncode == 0, done.stderr
+    first = json.loads(done.stdout)
+    assert first["records"] > 0
+    assert first["troubles"] == []
+    _commit(guarded.bootstrap)
+    again = _asked(*asked)
+    assert json.loads(again.stdout)["records"] > first["records"]
+    assert not [f for f in out.rglob("*") if f.is_file() and READER.encode() in f.read_bytes()]
+
+
+@pytest.mark.parametrize(
+    ("other", "hint"),
+    [
+        ({"password": "wrong-secret"}, "sasl.jaas.config"),
+        ({"user": "nobody", "password": NOBODY}, "READ and DESCRIBE"),
+        ({"security_protocol": "SASL_PLAINTEXT"}, "security.protocol"),
+        ({"sasl_mechanism": "SCRAM-SHA-256"}, "sasl.mechanism"),
+        ({"stranger": "yes"}, "ssl.truststore.location"),
+    ],
+)
+def test_what_is_wrong_is_one_line(guarded, certificates, tmp_path, other, hint: str) -> None:
+    """Wrong password, no permission, no TLS, another mechanism, a certificate of nobody we trust."""
+    if other.pop("stranger", ""):
+        other = {"ssl_truststore_location": str(certificates / "stranger.pem")}
+    config = _client(tmp_path, certificates, **other)
+    for words in (["capture", "-o", str(tmp_path / "out")], ["groups"]):
+        if words == ["groups"] and "READ" in hint:
+            continue  # groups need other rights: below
+        done = _asked(*words, "-b", guarded.secure, "--command-config", config)
+        assert done.returncode == 1
+        assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+        assert hint in done.stderr
+
+
+def test_groups_with_what_an_account_may_see(guarded, certificates, tmp_path) -> None:
+    """Without DESCRIBE on groups there is none to see, or it is said; with it the group is told."""
+    config = _client(tmp_path, certificates)
+    asked = ["groups", "-b", guarded.secure, "--command-config", config, "--every", "0.1", "--json"]
+    before = _asked(*asked)
+    assert before.returncode == 1 or json.loads(before.stdout)["groups"] == []
+    _allow(guarded, "--operation", "Describe", "--group", "*", "--topic", "orders")
+    done = _asked(*asked)
+    assert done.returncode == 0, done.stderr
+    (group,) = json.loads(done.stdout)["groups"]
+    assert group["group"] == "billing"
