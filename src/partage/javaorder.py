@@ -32,6 +32,8 @@ __all__ = [
     "string_order_key",
     "string_ranks",
     "table_for_capacity",
+    "timeline_order",
+    "timeline_slots",
     "topic_partition_hash",
     "uuid_hash",
 ]
@@ -39,6 +41,8 @@ __all__ = [
 DEFAULT_TABLE = 16
 _TREE_TABLE = 64
 _LARGEST_TABLE = 1 << 30
+#: By which ``BaseHashTable.findSlot`` of Kafka 4.3.1 multiplies: Knuth's golden ratio.
+_GOLDEN = -7046029254386353131
 _CROWD_FOR_PUT = 8
 _CROWD_FOR_COMPUTE = 7
 #: By load alone a table has grown to 64 slots when it has so many keys.
@@ -177,6 +181,35 @@ def hash_order(
         order: list[int] = np.argsort(column & mask, kind="stable").tolist()
         return order
     return sorted(range(len(spread)), key=lambda i: spread[i] & mask)
+
+
+def timeline_order(hashes: Sequence[int], slots: int) -> list[int]:
+    """Positions of ``hashes`` in the order in which Kafka's coordinator walks its members.
+
+    Its ``TimelineHashMap`` takes the highest bits of a product as slot, and walks a slot from
+    the newest key to the oldest.
+
+    Args:
+        hashes: of distinct keys in order of insertion.
+        slots: of the table, a power of two from 2; see `timeline_slots`.
+
+    >>> timeline_order([string_hash(f"consumer{i}") for i in (1, 2, 3, 4)], 8)
+    [3, 0, 2, 1]
+    """
+    bits = slots.bit_length() - 1
+    where = [(h * _GOLDEN & 0xFFFFFFFFFFFFFFFF) >> (64 - bits) for h in hashes]
+    return sorted(range(len(where)), key=lambda place: (where[place], -place))
+
+
+def timeline_slots(size: int, slots: int = 2) -> int:
+    """Slots of a ``TimelineHashMap`` with ``slots`` before, once ``size`` keys were all put again.
+
+    >>> [timeline_slots(size) for size in (1, 2, 4, 5)]
+    [2, 4, 4, 8]
+    """
+    while (size + 1) * 3 > slots * 4:
+        slots *= 2
+    return slots
 
 
 def hash_set_order(

@@ -131,3 +131,22 @@ def test_compute_if_absent_puts_the_last_of_a_bucket_first():
     """The claims [Aa, BB] are walked as BB, Aa: the keys share a hash."""
     order = javaorder.hash_set_order(["Aa", "BB"], HASH["string"], compute_if_absent=True)
     assert order == ["BB", "Aa"]
+
+
+@pytest.mark.parametrize(
+    ("put", "walked"),
+    [
+        ("1w6nu6nxc5idi 1k9fgraeylizn 1l6caw6e8kq6b rlzh38kdqnje -1vaz1wsv41xix", "1 2 4 3 0"),
+        (
+            "n4y0jn2rf0je -14k25tfex7yig -1noxdqnqmd1wk ej8g106srf2o -66coc0gstm25 mk1orkrh0tos"
+            " 1s1fh1nxl7rv4 1edr8x7cu7ap",
+            "5 2 1 7 4 3 6 0",
+        ),
+    ],
+)
+def test_a_timeline_map_is_walked_as_kafka_walks_it(put: str, walked: str) -> None:
+    """``TimelineHashMap`` of kafka-server-common 4.3.1, every key put twice, printed these orders."""
+    names = put.split()
+    slots = javaorder.timeline_slots(len(names))
+    order = javaorder.timeline_order([javaorder.string_hash(name) for name in names], slots)
+    assert order == [int(place) for place in walked.split()]

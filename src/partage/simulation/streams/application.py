@@ -48,6 +48,8 @@ class Client:
         tags: client tags.
         restore_bytes_per_second: that it can restore, all its tasks together.
         starts: whether it is there from the beginning.
+        consumers: ids of its threads' consumers each time that it starts; Kafka draws them, and
+            a coordinator that assigns goes by their hashes. Without them they are numbered.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Client:
     tags: Mapping[str, str] = field(default_factory=dict)
     restore_bytes_per_second: float = 50_000_000.0
     starts: bool = True
+    consumers: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ class Rebalanced:
         warmups: (client, task) of the warm-ups among them.
         withheld: tasks that somebody else had to give up first.
         probing: whether lags are looked at again after the probing interval.
-        given: in a classic group, of each client's threads in order: active tasks, without
+        given: of each client's threads in order: active tasks, in a classic group without
             those withheld, and standbys.
     """
 

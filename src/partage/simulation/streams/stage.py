@@ -147,10 +147,9 @@ class Stage(ABC):
 
     def _enter(self, client: Client) -> None:
         self._started[client.name] += 1
-        consumers = tuple(
-            f"{client.name}-{self._started[client.name]}-{thread}"
-            for thread in range(client.threads)
-        )
+        times = self._started[client.name]
+        numbered = tuple(f"{client.name}-{times}-{thread}" for thread in range(client.threads))
+        consumers = (*client.consumers, *[numbered] * times)[times - 1]
         before = self._down.pop(client.name, None)
         process = before.process if before else client.process
         made = Instance(client, process, consumers, self.loop.now_ms)
