@@ -17,15 +17,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet
 from pyarrow import compute
 
 from partage import kernels
+from partage.history.classic_states import ClassicStates
 from partage.history.clusters import ClusterHistory
 from partage.history.transactions import Transactions
 from partage.pipeline.arriving import arriving
@@ -35,6 +37,7 @@ from partage.pipeline.group_rows import GroupRows
 from partage.pipeline.slices import cut, read_slice
 from partage.pipeline.write import TableWriters
 from partage.testing.histories import Size, write_capture
+from partage.wire.classic_columns import classic_columns
 from partage.wire.columns import BinaryColumn
 from partage.wire.commits import decode_offset_commits
 from partage.wire.group_log import decode_record, encode_record
@@ -87,7 +90,6 @@ def one_core(capture: Path) -> None:
         count = sum(piece.rows for piece in every)
         seconds = best(lambda: histories(runs, capture), 3)
         told("records, runs to tables, in a group's order", count, seconds, "records")
-    group_records()
 
 
 def histories(found: pyarrow.Table, capture: Path) -> None:
@@ -113,32 +115,92 @@ def histories(found: pyarrow.Table, capture: Path) -> None:
 _LOG_ORDER = ("log_partition", "log_offset", "kind", "topic", "topic_partition", "minute_ms")
 
 
-def group_records() -> None:
-    """Group records of 20 members, decoded one by one."""
-    record = next(_generation(20))
-    count = 2_000
-    seconds = best(lambda: [decode_record(*record) for _ in range(count)])
-    told("group records of 20 members", count, seconds, "records")
+#: What a bench of groups writes: generation by generation, in three shapes.
+SHAPES = {
+    "members stay": "nothing changes but the generation",
+    "payloads change": "cooperative: claims and generation of each subscription are new",
+    "all new": "nobody was there in the generation before",
+}
 
 
-def _generation(members: int) -> Iterator[tuple[bytes, bytes | None]]:
+def group_records(count: int = 2_000, members: int = 20) -> None:
+    """Group records: Kafka's serde, our engine, ours by the column, and states made of these."""
+    for shape, words in SHAPES.items():
+        rows = [_generation(members, g, shape) for g in range(count)]
+        print(f"group records of {members} members, {shape} ({words}), "
+              f"{sum(len(v) for _, v in rows) // count:,} bytes")  # fmt: skip
+        _serde(rows)
+        few = rows[:300]
+        seconds = best(lambda few=few: [decode_record(*row) for row in few], 3)
+        told("  engine, to values", len(few), seconds, "records")
+        values = BinaryColumn.of([value for _, value in rows])
+        with kernels.form("compiled"):
+            seconds = best(lambda values=values: _columns(values), 9)
+            told("  ours, Arrow buffers to columns", count, seconds, "records")
+            seconds = best(lambda values=values: _states(values), 5)
+            told("  ours, to states of Python", count, seconds, "records")
+
+
+def _columns(values: BinaryColumn) -> int:
+    every = np.arange(len(values))
+    found = sum(len(some) for some in classic_columns(values, every))
+    if found != len(values):
+        raise SystemExit(f"{found} of {len(values)} records were read by the column")
+    return found
+
+
+def _states(values: BinaryColumn) -> None:
+    states = ClassicStates()
+    for some in classic_columns(values, np.arange(len(values))):
+        for _ in states.of(some):
+            pass
+
+
+def _serde(rows: list[tuple[bytes, bytes]]) -> None:
+    """Kafka's own, on the same bytes."""
+    target = Path(__file__).resolve().parents[1] / "jvm" / "target"
+    if not (target / "classes" / "io" / "partage" / "parity" / "GroupTimings.class").exists():
+        print("  Java: skipped, run tools/jvm.sh first")
+        return
+    with tempfile.NamedTemporaryFile() as file:
+        for row in rows:
+            for part in row:
+                file.write(len(part).to_bytes(4, "big") + part)
+        file.flush()
+        path = os.pathsep.join([str(target / "classes"), str(target / "lib" / "*")])
+        command = ["java", "-Xmx1g", "-XX:+UseSerialGC", "-cp", path,
+                   "io.partage.parity.GroupTimings", file.name, "25"]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    said = json.loads(done.stdout)
+    told("  Java's serde 4.3.1, to objects", said["records"], said["serde"] / 1e9, "records")
+    told("  the same, payloads too", said["records"], said["payloads"] / 1e9, "records")
+
+
+def _generation(members: int, number: int, shape: str) -> tuple[bytes, bytes]:
     from partage.wire.consumer_protocol import encode_assignment, encode_subscription
 
+    changes = shape == "payloads change"
+    mark = number if shape == "all new" else 0
     rows = [
         {
-            "memberId": f"consumer-orders-{i}-0123456789abcdef", "groupInstanceId": None,
-            "clientId": "consumer-orders", "clientHost": "/10.0.0.1",
-            "rebalanceTimeout": 300_000, "sessionTimeout": 45_000,
-            "subscription": encode_subscription(["orders", "payments"]),
+            "memberId": f"consumer-orders-{i}-{mark:08x}-89ab-4cde-8123-456789abcdef",
+            "groupInstanceId": None, "clientId": f"consumer-orders-{i}",
+            "clientHost": f"/10.0.{mark % 256}.{i}", "rebalanceTimeout": 300_000,
+            "sessionTimeout": 45_000,
+            "subscription": encode_subscription(
+                ["orders", "payments"], owned=[("orders", i), ("payments", i)] * changes,
+                generation=number if changes else None,
+            ),
             "assignment": encode_assignment([("orders", i), ("payments", i)]),
         }
         for i in range(members)
     ]  # fmt: skip
     value = {
-        "protocolType": "consumer", "generation": 1, "protocol": "range",
-        "leader": rows[0]["memberId"], "currentStateTimestamp": 1, "members": rows,
+        "protocolType": "consumer", "generation": number, "protocol": "range",
+        "leader": rows[0]["memberId"], "currentStateTimestamp": number, "members": rows,
     }  # fmt: skip
-    yield encode_record(2, {"group": "orders"}, version=3, value=value)
+    key, made = encode_record(2, {"group": "orders"}, version=3, value=value)
+    return key, made or b""
 
 
 def replayed(
@@ -256,6 +318,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=float, nargs="*", default=[1.0, 4.0])
     parser.add_argument("--cores", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--lives", type=int, default=300_000, help="records of the lives' history")
+    parser.add_argument("--only", choices=["groups", "core", "sizes", "lives"], help="one part")
     asked = parser.parse_args()
     import numba
     import pyspark
@@ -264,12 +327,17 @@ def main() -> None:
           f"pyspark {pyspark.__version__}, pyarrow {pyarrow.__version__}, "
           f"numba {numba.__version__}, "
           f"load {os.getloadavg()[0]:.1f}")  # fmt: skip
+    parts = [asked.only] if asked.only else ["groups", "core", "sizes", "lives"]
     with tempfile.TemporaryDirectory(prefix="partage-bench-") as name:
         folder = Path(name)
-        write_capture(Size(1_000_000, commits_a_rebalance=MANY, groups=200), folder / "one")
-        one_core(folder / "one")
-        sizes(folder, asked.sizes, asked.cores)
-        if asked.lives:
+        if "groups" in parts:
+            group_records()
+        if "core" in parts:
+            write_capture(Size(1_000_000, commits_a_rebalance=MANY, groups=200), folder / "one")
+            one_core(folder / "one")
+        if "sizes" in parts:
+            sizes(folder, asked.sizes, asked.cores)
+        if "lives" in parts and asked.lives:
             lives(folder, asked.lives, asked.cores)
 
 

@@ -14,7 +14,7 @@ Rules for a kernel:
 * arithmetic that shall wrap is masked, so that both forms wrap alike;
 * a kernel over foreign bytes checks its own bounds;
 * no ``parallel``, no global state;
-* it calls no function but those of its own module that are declared as a `piece`.
+* it calls no function but those that are declared as a `piece`.
 
 Live clients must not compile on a poll thread or an event loop (it froze heartbeats for
 seconds): inside `never_compiling` a kernel that is not ready yet runs interpreted, and
@@ -23,8 +23,10 @@ seconds): inside `never_compiling` a kernel that is not ready yet runs interpret
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -122,10 +124,10 @@ def kernel(signature: str) -> Callable[[Callable[..., Any]], Kernel]:
 
 
 def piece(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare a part of kernels: a function that kernels of the same module may call.
+    """Declare a part of kernels: a function that kernels may call.
 
-    Interpreted it is what it is; `_compiled` puts its compiled form in its place. (Numba's
-    cache looks at the kernel's own file only, hence the same module.)
+    Interpreted it is what it is; `_compiled` puts its compiled form in its place. It may stand in
+    another module, which imports it by its name: see `_stamp`.
     """
     function.__dict__["is_piece"] = True
     return function
@@ -156,6 +158,29 @@ def _with_pieces(function: Callable[..., Any], **options: Any) -> Any:
     return twin
 
 
+def _modules(function: Callable[..., Any], seen: set[str]) -> set[str]:
+    """The modules of a function and of all pieces that it may call."""
+    seen.add(function.__module__)
+    names = function.__globals__
+    for name in function.__code__.co_names:
+        one: Any = names.get(name)
+        if getattr(one, "is_piece", False) and one is not function:
+            _modules(one, seen)
+    return seen
+
+
+def _stamp(function: Callable[..., Any]) -> str:
+    """What tells apart kernels whose pieces differ; empty where all stand in one file.
+
+    Numba's cache looks at the file of the kernel alone: with other pieces it needs another name.
+    """
+    others = sorted(_modules(function, set()) - {function.__module__})
+    if not others:
+        return ""
+    texts = (inspect.getsource(sys.modules[one]) for one in others)
+    return f"_{zlib.crc32(''.join(texts).encode()):08x}"
+
+
 def _compiled(function: Callable[..., Any], signature: str) -> Callable[..., Any] | None:
     try:
         import numba
@@ -165,8 +190,10 @@ def _compiled(function: Callable[..., Any], signature: str) -> Callable[..., Any
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]  # made at run time
         return None  # what "off" means: plain Python, over memoryviews as ever
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
+    stamp = _stamp(function)
     with _pieces_lock:
         function = _with_pieces(function, **options)
+    function.__qualname__ += stamp if stamp not in function.__qualname__ else ""
     with _told(function.__name__):
         try:
             made: Callable[..., Any] = numba.njit(signature, cache=True, **options)(function)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from partage.pipeline.capture import Capture
 
-__all__ = ["OUT_COLUMNS", "Kind", "decode_job"]
+__all__ = ["OUT_COLUMNS", "Kind", "decode_job", "worth_compiling"]
 
 #: Value version from which on offset commits carry the topic's id; zero stands for none.
 _WITH_TOPIC_ID = 4
@@ -70,10 +70,8 @@ def decode_job(
         rows = capture.table.rows(spark)
         work = partial(_table_task, tuple(capture.batches or ()), selection, raw)
         return rows.mapInArrow(work, ddl)
-    # Importing Numba and loading a kernel takes a second: each worker must earn it back.
     parallelism = max(1, spark.sparkContext.defaultParallelism)
-    share = (capture.records or 0) // parallelism
-    many = share >= _COMPILED_FROM
+    many = worth_compiling(capture.records or 0, parallelism)
     numbers = spark.range(0, count, 1, tasks_of(capture.slices, parallelism))
     job = _Job(tuple(capture.batches or ()), selection, raw, many)
     return numbers.mapInArrow(partial(_task, capture.slices, job), ddl)
@@ -81,6 +79,11 @@ def decode_job(
 
 #: Records of a worker from which on the compiled kernel is sooner done than NumPy.
 _COMPILED_FROM = 1_000_000
+
+
+def worth_compiling(records: int, parallelism: int) -> bool:
+    """Importing Numba and loading kernels takes a second, which each worker must earn back."""
+    return records // max(1, parallelism) >= _COMPILED_FROM
 
 
 @dataclass(frozen=True)

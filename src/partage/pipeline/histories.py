@@ -21,6 +21,7 @@ from partage.pipeline.decoded_rows import Kind
 from partage.pipeline.group_rows import GroupRows
 from partage.pipeline.kept import Keeper, Told
 from partage.pipeline.selection import Selection
+from partage.pipeline.shipping import warm
 from partage.pipeline.surroundings import Surroundings
 from partage.pipeline.write import TableWriters, task_name
 from partage.simulation.evidence import Evidence
@@ -51,11 +52,12 @@ def histories_job(
     run_id: str,
     tasks: int,
     around: Surroundings | None = None,
+    many: bool = False,
 ) -> DataFrame:
     """Receipts of files; a line of totals, and where its history is kept, for each group."""
     groups = decoded.where(f"kind in ({int(Kind.GROUP_RECORD)}, {int(Kind.COMMIT_RUN)})")
     ordered = groups.repartition(tasks, "group").sortWithinPartitions(*_ORDER)
-    work = partial(_task, states, selection, around=around, out=out, run_id=run_id)
+    work = partial(_task, states, selection, around=around, many=many, out=out, run_id=run_id)
     return ordered.mapInArrow(work, RECEIPT_DDL)
 
 
@@ -74,10 +76,13 @@ def _task(
     batches: Iterable[pa.RecordBatch],
     *,
     around: Surroundings | None,
+    many: bool,
     out: str,
     run_id: str,
 ) -> Iterator[pa.RecordBatch]:
     """Runs in a worker: rows of many groups in order, receipts out."""
+    if many:
+        warm()
     clusters = clusters_of(states.value)
     lines: list[tuple[str, str]] = []
     with TableWriters(out, run_id, task_name()) as writers, Keeper(out, run_id, task_name()) as k:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from partage.errors import InvalidConfigError
-from partage.pipeline.decode import decode_job
+from partage.pipeline.decode import decode_job, worth_compiling
 from partage.pipeline.decoded_rows import Kind
 from partage.pipeline.doubles import expect_no_doubles
 from partage.pipeline.histories import bad_records_job, histories_job
@@ -103,6 +103,7 @@ def run_jobs(spark: SparkSession, source: Capture, run: Run, stages: Stages) -> 
             job = histories_job(
                 decoded, states, run.selection, out=out, run_id=run.id, tasks=tasks,
                 around=surroundings(source.folder),
+                many=worth_compiling(done.tally.rows, spark.sparkContext.defaultParallelism),
             )  # fmt: skip
             kept = _received(job, done)
             _expect_groups(done, run.selection)

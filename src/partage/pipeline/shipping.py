@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import os
 import shutil
 import tempfile
@@ -19,7 +20,7 @@ import partage
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-__all__ = ["in_this_process", "shipped", "warm"]
+__all__ = ["in_this_process", "settle", "shipped", "warm"]
 
 #: What no node needs: the sample is for the demo, templates and commands are the driver's.
 _LEFT_OUT = ("sample", "report", "cli")
@@ -67,15 +68,32 @@ def _zipped(path: Path) -> Path:
 
 
 def warm() -> None:
-    """Load the kernels of commits; the first worker of a node makes them, the others wait."""
+    """Load the kernels of both jobs; the first worker of a node makes them, the others wait."""
+    from partage.history.fold_kernel import close_minutes, fold_minutes, fold_stretches
     from partage.history.run_kernel import reduce_commits, reduce_stretches
     from partage.wire.commit_kernel import scan_rows
+    from partage.wire.group_kernel import scan_groups
+    from partage.wire.payload_kernel import scan_payloads
 
-    needed = (scan_rows, reduce_commits, reduce_stretches)
+    needed = (
+        scan_rows, reduce_commits, reduce_stretches, scan_groups, scan_payloads,
+        fold_minutes, fold_stretches, close_minutes,
+    )  # fmt: skip
     if not all(one.ready for one in needed):
         with _one_at_a_time():
             for one in needed:
                 one.compile()
+    settle()
+
+
+@lru_cache(maxsize=1)
+def settle() -> None:
+    """Once a process, when all is imported: what is there now stays, and is not looked at again.
+
+    Spark's worker collects garbage after each task; with Numba loaded that took 0.1 s each time.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @contextmanager
