@@ -5,8 +5,9 @@ order of its steps. So the steps here are those of ``Graph`` of kafka-streams 4.
 flow is given (or found by breadth-first search), then negative cycles are cancelled one by
 one, each the first that Bellman and Ford meet in the order of node numbers.
 
-Two things differ, and change nothing: a node whose distance did not change since its edges
-were looked at is passed over, and a round without any change ends the search.
+Three things differ, and change nothing: a node whose distance did not change since its edges
+were looked at is passed over, a round without any change ends the search, and edges without
+room are left out of a search, the others looked at in runs to neighbouring nodes.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from partage.kernels import kernel, piece
 __all__ = ["FlowGraph"]
 
 Int64Array = NDArray[np.int64]
+
+#: Edges to neighbouring nodes that are worth a look at all of them together.
+_RUN = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,8 +115,11 @@ class FlowGraph:
 
     def cheapen(self) -> int:
         """Cancel negative cycles until there is none; how many there were."""
-        nodes = len(self.start) - 1
+        nodes, edges = len(self.start) - 1, len(self.end)
         scratch = np.zeros((3, nodes), np.int64)
+        usable = np.zeros((4, edges), np.int64)
+        # A search goes over the edges once a node, and there may be a cycle for every node.
+        work = nodes * nodes * edges
         cancelled: int = _cheapen(
             self.start,
             self.origin,
@@ -125,8 +132,14 @@ class FlowGraph:
             scratch[0],
             scratch[1],
             scratch[2],
-            # A search goes over the edges once a node, and there may be a cycle for every node.
-            work=nodes * nodes * len(self.end),
+            np.zeros(nodes + 1, np.int64),
+            usable[0],
+            usable[1],
+            usable[2],
+            usable[3],
+            # Looking at a run first pays where that is compiled to a few instructions.
+            _RUN if _cheapen.pays(work=work) else edges + 1,
+            work=work,
         )
         return cancelled
 
@@ -196,9 +209,91 @@ def _fill(  # noqa: PLR0917 - a kernel takes arrays by place
         total += least
 
 
+@piece
+def _list_usable(  # noqa: PLR0917 - a piece of kernels takes arrays by place
+    start: Any,
+    end: Any,
+    cost: Any,
+    residual: Any,
+    first: Any,
+    usable_end: Any,
+    usable_cost: Any,
+    usable_edge: Any,
+    run: Any,
+) -> None:
+    """List the edges with room, by node, and where the run of each one to neighbours ends."""
+    nodes = len(start) - 1
+    at = 0
+    for node in range(nodes):
+        first[node] = at
+        for edge in range(start[node], start[node + 1]):
+            if residual[edge] != 0:
+                usable_end[at] = end[edge]
+                usable_cost[at] = cost[edge]
+                usable_edge[at] = edge
+                at += 1
+    first[nodes] = at
+    for node in range(nodes):
+        at = first[node + 1] - 1
+        while at >= first[node]:
+            run[at] = at + 1
+            if at + 1 < first[node + 1] and usable_end[at + 1] == usable_end[at] + 1:
+                run[at] = run[at + 1]
+            at -= 1
+
+
+@piece
+def _search(  # noqa: PLR0917 - a piece of kernels takes arrays by place
+    distance: Any,
+    parent: Any,
+    stale: Any,
+    first: Any,
+    usable_end: Any,
+    usable_cost: Any,
+    usable_edge: Any,
+    run: Any,
+    least_run: Any,
+) -> int:
+    """The node that still came closer in the last round, -1 if there is no negative cycle."""
+    nodes = len(first) - 1
+    # Kafka's extra source comes first, reaches every node at no cost, and counts as a node.
+    for turn in range(nodes + 1):
+        changed = 0
+        for node in range(nodes):
+            if stale[node] == 0:
+                continue
+            stale[node] = 0
+            mine = distance[node]
+            at, last = first[node], first[node + 1]
+            while at < last:
+                stop = run[at]
+                if stop - at >= least_run:
+                    there = usable_end[at]
+                    closer = 0
+                    for step in range(stop - at):
+                        closer |= mine + usable_cost[at + step] < distance[there + step]
+                    if closer == 0:
+                        at = stop
+                        continue
+                while at < stop:
+                    there = usable_end[at]
+                    if distance[there] > mine + usable_cost[at]:
+                        distance[there] = mine + usable_cost[at]
+                        parent[there] = usable_edge[at]
+                        stale[there] = 1
+                        changed = 1
+                        if turn == nodes:
+                            return int(there)
+                    at += 1
+        if changed == 0:
+            return -1
+    return -1
+
+
 @kernel(
     "int64(int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1],"
-    " int64[::1], int64[::1], int64[::1], int64[::1])"
+    " int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1],"
+    " int64[::1], int64[::1], int64)"
 )
 def _cheapen(  # noqa: PLR0917 - a kernel takes arrays by place
     start: Any,
@@ -212,43 +307,28 @@ def _cheapen(  # noqa: PLR0917 - a kernel takes arrays by place
     distance: Any,
     parent: Any,
     stale: Any,
+    first: Any,
+    usable_end: Any,
+    usable_cost: Any,
+    usable_edge: Any,
+    run: Any,
+    least_run: int,
 ) -> int:
     nodes = len(start) - 1
     cancelled = 0
     while True:
-        # Kafka's extra source comes first, reaches every node at no cost, and counts as a node.
+        _list_usable(start, end, cost, residual, first, usable_end, usable_cost, usable_edge, run)
         for node in range(nodes):
             distance[node] = 0
             parent[node] = -1
             stale[node] = 1
-        found = -1
-        turn = 0
-        while found < 0 and turn <= nodes:
-            changed = 0
-            for node in range(nodes):
-                if stale[node] == 0:
-                    continue
-                stale[node] = 0
-                for edge in range(start[node], start[node + 1]):
-                    if residual[edge] == 0:
-                        continue
-                    there = end[edge]
-                    if distance[there] > distance[node] + cost[edge]:
-                        distance[there] = distance[node] + cost[edge]
-                        parent[there] = edge
-                        stale[there] = 1
-                        changed = 1
-                        if turn == nodes:
-                            found = there
-                            break
-                if found >= 0:
-                    break
-            if changed == 0:
-                return cancelled
-            turn += 1
-        for node in range(nodes):
-            stale[node] = 0
-        node = found
+        node = _search(
+            distance, parent, stale, first, usable_end, usable_cost, usable_edge, run, least_run
+        )
+        if node < 0:
+            return cancelled
+        for other in range(nodes):
+            stale[other] = 0
         while stale[node] == 0:
             stale[node] = 1
             node = origin[parent[node]]
