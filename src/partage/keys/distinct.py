@@ -109,7 +109,8 @@ class Distinct:
         count = len(starts) - 1
         nulls = _NO_BYTES if null is None else null.view(np.uint8)
         wide: NDArray[np.uint64] = np.ndarray(max(0, len(data) - 7), "<u8", data, 0, (1,))
-        # All work so far: many small batches are worth a compiled table as one large one is.
+        # All work so far, and all kernels by the same: many small batches are worth a compiled
+        # table as one large one is, and what was counted compiled is not read out by Python.
         self._work += 40 * count + 10 * (int(starts[-1] - starts[0]) // 8)
         done = 0
         while True:
@@ -128,7 +129,7 @@ class Distinct:
         if (known + _BLOCK) * 2 > len(self._slots):
             slots = np.zeros(4 * len(self._slots), np.int64)
             self._used[2] -= 2
-            kernels.slotted(self._slots, slots, int(self._used[2]), work=10 * len(self._slots))
+            kernels.slotted(self._slots, slots, int(self._used[2]), work=self._work)
             self._slots = slots
         need = end + more // 8 + 5 * _BLOCK
         if need > len(self._store):
@@ -144,7 +145,7 @@ class Distinct:
         The hash has 31 bits and is the same in every table.
         """
         places, heads = np.empty(len(self), np.int64), np.empty((4, len(self)), np.int64)
-        kernels.headed(self._store, self._head, places, heads, work=10 * len(self))
+        kernels.headed(self._store, self._head, places, heads, work=self._work)
         return places, heads
 
     def keys_at(self, places: _Longs, lengths: _Longs) -> tuple[_Bytes, _Longs]:
@@ -153,7 +154,7 @@ class Distinct:
         np.cumsum(lengths, out=starts[1:])
         data = np.zeros(int(starts[-1]) + 8, np.uint8)
         wide: _Longs = np.ndarray(len(data) - 7, "<i8", data, 0, (1,))
-        kernels.unpadded(places, self._head, self._store, starts, wide, work=len(data) // 4)
+        kernels.unpadded(places, self._head, self._store, starts, wide, work=self._work)
         return data[: int(starts[-1])], starts
 
     def counted(self) -> KeysCounted:

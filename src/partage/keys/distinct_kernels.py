@@ -31,12 +31,12 @@ _UNALIGNED = "Array(uint64, 1, 'A', readonly=True, aligned=False)"
 def _last_word(data: _Bytes, wide: _Words, at: int, end: int) -> int:
     """The one to seven bytes that are left over, as an unsigned word."""
     top = 0x7FFFFFFFFFFFFFFF
-    word = 0xFFFFFFFFFFFFFFFF
     if at < len(wide):
         unused = 64 - 8 * (end - at)
-        word &= wide[at & top]
-        return ((word << unused) & 0xFFFFFFFFFFFFFFFF) >> unused
-    word ^= word
+        whole: int = wide[at & top]
+        return ((whole << unused) & 0xFFFFFFFFFFFFFFFF) >> unused
+    word = 0xFFFFFFFFFFFFFFFF
+    word ^= word  # an unsigned zero
     last = end - 1
     while last >= at:
         word = word << 8 | data[last & top]

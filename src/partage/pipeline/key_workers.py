@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -34,6 +37,17 @@ def read_and_count(
                     counting.add(rows)
                     yield from counting.sent()
     yield from counting.rows()
+    _settle("numba" in sys.modules)
+
+
+@cache
+def _settle(compiled: bool) -> None:  # noqa: ARG001, FBT001 - once for each, in a process
+    """What a worker has loaded is no garbage, now or ever.
+
+    PySpark's workers look for garbage after each task: a tenth of a second once numba is there.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def count_batches(spec: Spec, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -73,6 +87,7 @@ def met(
         if keep:
             yield rows
     yield from tally.rows()
+    _settle("numba" in sys.modules)
 
 
 def _buffers(keys: pa.LargeBinaryArray) -> tuple[np.ndarray, np.ndarray]:

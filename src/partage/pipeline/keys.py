@@ -138,7 +138,8 @@ def analyse_keys(
     with ExitStack() as opened:
         with stages.stage("start Spark"):
             opened.enter_context(jvm_watched())
-            running = opened.enter_context(session(spark))
+            # Where workers read, Java carries blocks of bytes: little to compile well.
+            running = opened.enter_context(session(spark, brief=bool(source.pieces)))
             opened.enter_context(told_by_workers())
         return _analysed(running, source, spec, top=top, limits=limits, stages=stages)
 
