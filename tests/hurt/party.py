@@ -20,6 +20,7 @@ PYTHON = (*KAFKA_PYTHON, *AIOKAFKA)
 # What kafka-python 3 and Java can; the others give everything up before they join.
 _COOPERATIVE = {"java", KAFKA_PYTHON[-1]}
 _priorities = itertools.count(1)
+_numbers = itertools.count(1)
 
 
 def members_of(strategy: str) -> Sequence[str]:
@@ -32,6 +33,8 @@ def listed(client: str, strategy: str) -> tuple[str, dict[str, Any]]:
     if strategy == "failover":
         key = "assignment_consumer_priority" if client == "java" else "priority"
         return strategy, {key: next(_priorities)}
+    if strategy == "optimal":
+        return strategy, {"weights": "throughput"}
     eager = strategy == "cooperative-sticky" and client not in _COOPERATIVE
     return strategy, {"eager": True} if eager else {}
 
@@ -63,8 +66,11 @@ class Party:
         return members_of(self.strategy)
 
     def join(self, host: Host) -> None:
-        """A member more, in a client's process."""
+        """A member more, in a client's process; every fourth one is static, where its client can."""
+        number = next(_numbers)
+        static = number % 4 == 0 and host.client != KAFKA_PYTHON[0]
         one = host.start(
+            instance=f"at-{number}" if static else None,
             bootstrap=self.bootstrap, group=self.group, topics=[self.topic], session=self.session,
             strategies=[listed(host.client, self.strategy)],
             # Idle members should cost little: it is the machine that must not be what fails.

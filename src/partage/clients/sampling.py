@@ -1,13 +1,19 @@
-"""A consumer's own measure of its partitions: how fast they are read, how far it is behind.
+"""A consumer's own measure of its partitions: how fast they fill, how far it is behind.
 
 A thread of its own looks at numbers that the client keeps anyway, every few seconds, asks nobody
 and changes nothing; it ends when the consumer is gone.
+
+How fast a partition fills is told by the end of its log, which the client learns with every fetch,
+and by the last minute: a reader at its limit reads evenly whatever comes, and a group that was
+quiet for a week must see what is hot now. Where the end is not known it is what was read.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -15,7 +21,7 @@ from partage.weights import lags, rates
 
 __all__ = ["MEASURES", "Offsets", "Sampler"]
 
-#: What can be measured: records read per second, or records not read yet.
+#: What can be measured: records that arrive per second, or records not read yet.
 MEASURES: Final = ("throughput", "lag")
 
 Partition = tuple[str, int]
@@ -23,21 +29,28 @@ Partition = tuple[str, int]
 Offsets = tuple[Mapping[Partition, int], Mapping[Partition, int]]
 
 _SECONDS = 2.0
+_WINDOW = 60.0
 
 
 class Sampler:
     """Loads of the partitions that a consumer has now.
 
+    Args:
+        measure: of `MEASURES`.
+        seconds: between two looks.
+        window: over which what arrives is counted, in seconds; a partition that has not been
+            here so long counts since it came.
+
     >>> Sampler("lag").loads()
     {}
     """
 
-    def __init__(self, measure: str, *, seconds: float = _SECONDS) -> None:
+    def __init__(self, measure: str, *, seconds: float = _SECONDS, window: float = _WINDOW) -> None:
         self.measure = measure
         self.seconds = seconds
-        self._first: dict[Partition, tuple[float, int]] = {}
-        self._last: dict[Partition, tuple[float, int]] = {}
-        self._ends: dict[Partition, int] = {}
+        self.window = window
+        self._looks: deque[tuple[float, Offsets]] = deque()
+        self._since: dict[Partition, float] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
@@ -50,30 +63,43 @@ class Sampler:
 
     def see(self, offsets: Offsets, now: float) -> None:
         """Take one look's numbers; partitions that are gone are forgotten."""
-        positions, ends = offsets
+        positions, ends = dict(offsets[0]), dict(offsets[1])
         with self._lock:
-            self._ends = dict(ends)
-            self._first = {p: at for p, at in self._first.items() if p in positions}
-            self._last = {p: (now, offset) for p, offset in positions.items()}
-            for one, at in self._last.items():
-                # A reader that was set back starts anew.
-                if one not in self._first or self._first[one][1] > at[1]:
-                    self._first[one] = at
+            before = self._looks[-1][1][0] if self._looks else {}
+            # A reader that was set back starts anew.
+            same = {p for p, at in positions.items() if p in before and before[p] <= at}
+            self._since = {p: self._since.get(p, now) if p in same else now for p in positions}
+            self._looks.append((now, (positions, ends)))
+            # One look from before the window stays, or there would be less than a window.
+            while len(self._looks) > 2 and self._looks[1][0] <= now - self.window:
+                self._looks.popleft()
 
     def loads(self) -> dict[Partition, float]:
-        """Records per second since the partition came, or records not read, by partition."""
+        """Records per second that arrive, or records not read, by partition."""
         with self._lock:
+            if not self._looks:
+                return {}
+            now, (positions, ends) = self._looks[-1]
             if self.measure == "lag":
-                return lags({p: at[1] for p, at in self._last.items()}, self._ends)
+                return lags(positions, ends)
+            left = dict(self._since)
             out: dict[Partition, float] = {}
-            for one, (when, offset) in self._last.items():
-                since, first = self._first[one]
-                out |= rates({one: first}, {one: offset}, when - since)
+            for when, (had, ended) in self._looks:
+                for one in [p for p, since in left.items() if since <= when]:
+                    del left[one]
+                    known = one in ended and one in ends
+                    first, last = (ended, ends) if known else (had, positions)
+                    out |= rates({one: first[one]}, {one: last[one]}, now - when)
             return out
 
     def _run(self, read: Callable[[], Offsets | None]) -> None:
-        while (offsets := read()) is not None:
-            self.see(offsets, time.monotonic())
-            # The consumer must be free to go meanwhile.
-            del offsets
+        while True:
+            # The client changes what is read here while it is read: the next look may succeed.
+            with contextlib.suppress(Exception):
+                offsets = read()
+                if offsets is None:
+                    return
+                self.see(offsets, time.monotonic())
+                # The consumer must be free to go meanwhile.
+                del offsets
             time.sleep(self.seconds)

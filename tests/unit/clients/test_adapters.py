@@ -247,16 +247,59 @@ def test_a_broken_strategy_is_named_and_paced(client: str, monkeypatch) -> None:
             AioRebalance(leader).perform_group_join()
 
 
-def test_a_sampler_measures_what_was_read_and_what_was_not() -> None:
-    """Throughput since the partition came, lag now; a reader that was set back starts anew."""
+def test_a_sampler_measures_what_comes_and_what_was_not_read() -> None:
+    """What arrives by the ends of the log, where they are known, else what was read; lag now; a
+    reader that was set back starts anew; partitions that are gone are forgotten.
+    """
     speed, lag = Sampler("throughput"), Sampler("lag")
     for one in (speed, lag):
-        one.see(({("t", 0): 100, ("t", 1): 7}, {("t", 0): 150}), now=10.0)
-        one.see(({("t", 0): 300, ("t", 1): 3}, {("t", 0): 450}), now=20.0)
-    assert speed.loads() == {("t", 0): 20.0}
+        one.see(({("t", 0): 100, ("t", 1): 7, ("t", 2): 5}, {("t", 0): 150}), now=10.0)
+        one.see(({("t", 0): 300, ("t", 1): 3, ("t", 2): 25}, {("t", 0): 450}), now=20.0)
+    assert speed.loads() == {("t", 0): 30.0, ("t", 2): 2.0}
     assert lag.loads() == {("t", 0): 150.0}
     speed.see(({}, {}), now=30.0)
     assert speed.loads() == {}
+    speed.see(({("t", 0): 900}, {("t", 0): 990}), now=40.0)
+    assert speed.loads() == {}
+
+
+def test_a_sampler_sees_what_is_hot_now() -> None:
+    """A week at an even rate, then a minute in which one partition has all: that minute counts."""
+    sampler = Sampler("throughput", window=60.0)
+    now, ends = 0.0, [0, 0]
+
+    def look() -> None:
+        at = {("t", p): end for p, end in enumerate(ends)}
+        sampler.see((at, at), now=now)
+
+    for _ in range(5000):
+        look()
+        now, ends = now + 120.0, [end + 12_000 for end in ends]
+    for _ in range(31):
+        look()
+        now, ends[0] = now + 2.0, ends[0] + 2_000
+    loads = sampler.loads()
+    assert loads["t", 0] == pytest.approx(1000, rel=0.1)
+    assert loads["t", 1] == 0
+    assert len(sampler._looks) < 40
+
+
+def test_a_sampler_outlives_a_look_that_fails() -> None:
+    """The client changes its tables while they are read: the next look counts."""
+    sampler, looks = (
+        Sampler("lag", seconds=0.01),
+        iter([ValueError("changed"), ({("t", 0): 1}, {("t", 0): 4}), None]),
+    )
+
+    def read():
+        one = next(looks)
+        if isinstance(one, Exception):
+            raise one
+        return one
+
+    sampler.watch(read)
+    sampler._thread.join(timeout=10)
+    assert sampler.loads() == {("t", 0): 3.0}
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -13,7 +13,11 @@ from partage.clients.shared.loads import Loads
 from partage.errors import AssignorFailedError, InvalidConfigError
 from partage.groups import registry
 from partage.groups.base import PlainStrategy
-from partage.wire.consumer_protocol import decode_assignment, encode_subscription
+from partage.wire.consumer_protocol import (
+    ConsumerSubscription,
+    decode_assignment,
+    encode_subscription,
+)
 from partage.wire.sticky_userdata import encode_sticky_user_data
 from unit.clients.groups_of_ours import Live, sent, view
 
@@ -119,6 +123,32 @@ def test_garbage_gets_a_fair_share_and_one_warning() -> None:
         assert len(live.answer.warnings) == 1
         live.rebalance()
         assert live.answer.warnings == ()
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        encode_subscription(["t"], owned=[("t", p) for p in range(6)], generation=2**31 - 1),
+        ConsumerSubscription(("t",), b"\x7f\xff\xff\xff", tuple(("t", p) for p in range(6))),
+        ConsumerSubscription(("t",), b"\x01", (("t", 9),)),
+        encode_subscription(["t"], owned=[("t", 0)], generation=1, user_data=b"\xff" * 50),
+    ],
+)
+def test_garbage_in_a_cooperative_group_hurts_nobody(junk) -> None:
+    """Generations of a time to come, in the subscription or in the user data, and bytes that say
+    nothing: the others keep what they had but for its fair share, and one warning names it.
+    """
+    lead = Consumer(configured("cooperative-sticky", {}))
+    mine = {"a": range(3), "b": range(3, 6)}
+    good = [
+        Joined(m, encode_subscription(["t"], owned=[("t", p) for p in has], generation=4,
+                                      user_data=(4).to_bytes(4, "big"))) for m, has in mine.items()
+    ]  # fmt: skip
+    answer = lead.assign([*good, Joined("z", junk)], view({"t": 6}), group="g", generation=5)
+    kept = {m: {p for _, p in decode_assignment(d).partitions} for m, d in answer.sent.items()}
+    assert all(len(kept[m]) == 2 and kept[m] <= set(has) for m, has in mine.items())
+    assert len(answer.warnings) == 1
+    assert answer.warnings[0].startswith("z ")
 
 
 class _Says(PlainStrategy):

@@ -12,11 +12,13 @@ from collections.abc import Iterable
 
 from partage.clients.shared.cluster import ClusterView
 from partage.groups.api import Strategy
-from partage.groups.sticky import Sticky
+from partage.groups.sticky import CooperativeSticky, Sticky
 from partage.model import NO_GENERATION, Claims, Member
 from partage.wire.sticky_userdata import decode_sticky_user_data
 
 __all__ = ["believable"]
+
+_GENERATION_BYTES = 4
 
 
 def believable(
@@ -33,11 +35,32 @@ def believable(
     """
     if strategy.name == Sticky.name:
         return _by_user_data(member, view, generation)
-    wrong = _wrong(member.owned, member.generation, view, generation)
-    if wrong is None:
-        return member, None
-    said = f"{member.id} {wrong}: it is taken for a newcomer"
-    return member.replaced(owned=Claims.of(()), generation=NO_GENERATION), said
+    cooperates = strategy.name == CooperativeSticky.name
+    of = _generation(member) if cooperates else member.generation
+    wrong = _wrong(member.owned, of, view, generation)
+    if wrong is not None:
+        said = f"{member.id} {wrong}: it is taken for a newcomer"
+        newcomer = member.replaced(owned=Claims.of(()), generation=NO_GENERATION)
+        return newcomer.replaced(user_data=None) if cooperates else newcomer, said
+    # Kafka's cooperative members send their generation, four bytes, and nothing else.
+    if cooperates and member.user_data and len(member.user_data) != _GENERATION_BYTES:
+        return member, _says_nothing(member)
+    return member, None
+
+
+def _generation(member: Member) -> int:
+    """The one that counts for a cooperative member's claims: its subscription's, or where that has
+    none (before version 2) the one in its user data.
+    """
+    data = member.user_data
+    if member.generation >= 0 or not data or len(data) < _GENERATION_BYTES:
+        return member.generation
+    return int.from_bytes(data[:_GENERATION_BYTES], "big", signed=True)
+
+
+def _says_nothing(member: Member) -> str:
+    size = len(member.user_data or b"")
+    return f"{member.id} sent {size} bytes of user data that say nothing: it claims nothing by them"
 
 
 def _by_user_data(member: Member, view: ClusterView, generation: int) -> tuple[Member, str | None]:
@@ -47,9 +70,7 @@ def _by_user_data(member: Member, view: ClusterView, generation: int) -> tuple[M
         said = f"{member.id} {wrong}: it is taken for a newcomer"
         return member.replaced(user_data=None, generation=NO_GENERATION), said
     if member.user_data and not claims and of == NO_GENERATION and not _empty(member.user_data):
-        size = len(member.user_data)
-        said = f"{member.id} sent {size} bytes of user data that say nothing: it claims nothing"
-        return member, said
+        return member, _says_nothing(member)
     return member, None
 
 

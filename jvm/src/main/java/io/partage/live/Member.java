@@ -22,6 +22,7 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.errors.RetriableException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
@@ -96,7 +97,7 @@ public final class Member implements Runnable, ConsumerRebalanceListener {
     private void commit() {
         try {
             consumer.commitSync();
-        } catch (CommitFailedException | RetriableException thrown) {
+        } catch (CommitFailedException | RebalanceInProgressException | RetriableException thrown) {
             say(event("error").put("what", thrown.toString()));
         }
     }
