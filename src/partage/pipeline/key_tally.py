@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from partage.kernels import form
 from partage.keys.skew import Moves, moves_of
+from partage.keys.tallying import TALLIED, tallied
 from partage.pipeline.key_rows import Kind, row_batch
 
 if TYPE_CHECKING:
@@ -33,19 +34,20 @@ def placed_at(keys: pa.Array, counts: Sequence[int], partitioner: str) -> dict[i
     Every client folds a hash by a remainder, so that a partition of a multiple of n tells the
     one of n: where the counts have a small multiple in common, keys are hashed once.
     """
-    from partage.keys import partition_for
-
-    def at(partitions: int) -> NDArray[np.uint32]:
-        found = partition_for(keys, partitions=partitions, partitioner=partitioner)
-        where: NDArray[np.uint32] = found.fill_null(0).to_numpy(zero_copy_only=False)
-        return where.view(np.uint32)
-
     common = lcm(*counts)
     if common > _MOST:
-        return {n: at(n).view(np.int32) for n in counts}
-    whole = at(common)
+        return {n: _at(keys, n, partitioner).view(np.int32) for n in counts}
+    whole = _at(keys, common, partitioner)
     # By a scalar a division is done for many at once, a remainder is not.
     return {n: (whole - whole // np.uint32(n) * np.uint32(n)).view(np.int32) for n in counts}
+
+
+def _at(keys: pa.Array, partitions: int, partitioner: str) -> NDArray[np.uint32]:
+    from partage.keys import partition_for
+
+    found = partition_for(keys, partitions=partitions, partitioner=partitioner)
+    where: NDArray[np.int32] = found.fill_null(0).to_numpy(zero_copy_only=False)
+    return where.view(np.uint32)
 
 
 class Tally:
@@ -58,19 +60,39 @@ class Tally:
         self._dense: dict[int, _Longs] = {}
         self._sparse: list[tuple[int, _Longs, _Longs, _Longs]] = []
         self._moves: dict[tuple[int, int], Moves] = {}
-        self._bytes = 0
+        self._bytes = self._steps = 0
+        self._common = lcm(*counts)
+        self._may_compile = max(counts) <= _DENSE and self._common <= _MOST
 
     def add(self, keys: pa.Array, records: _Longs, size: _Longs) -> None:
         """Keys, no two of them the same, with their records and the bytes of these."""
         # Blocks are small: whether to compile is asked of all of them together.
         self._bytes += keys.nbytes
+        self._steps += len(keys)
         with form("compiled") if self._bytes > _COMPILED_FROM else nullcontext():
+            if self._may_compile and TALLIED.pays(work=self._steps):
+                self._add_compiled(keys, records, size)
+                return
             placed = placed_at(keys, self.counts, self.partitioner)
         for n, where in placed.items():
             self._add(n, where, (records, size))
         for move in moves_of(placed, records, self.changes):
             at = (move.before, move.after)
             self._moves[at] = self._moves[at] + move if at in self._moves else move
+
+    def _add_compiled(self, keys: pa.Array, records: _Longs, size: _Longs) -> None:
+        """The same in one pass over the keys."""
+        whole = _at(keys, self._common, self.partitioner)
+        loads, moved = tallied(whole, records, size, self.counts, work=self._steps)
+        for n, load in zip(self.counts, loads, strict=True):
+            self._dense[n] = self._dense[n] + load if n in self._dense else load
+        number = {n: i for i, n in enumerate(self.counts)}
+        for before, after in self.changes:
+            at = number[before], number[after]
+            move = Moves(before, after, len(keys), int(moved[0][at]), int(records.sum()),
+                         int(moved[1][at]))  # fmt: skip
+            known = self._moves.get((before, after))
+            self._moves[before, after] = move if known is None else known + move
 
     def _add(self, n: int, where: NDArray[np.int32], weights: tuple[_Longs, _Longs]) -> None:
         if n > _DENSE:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LOADS_DDL", "count_batches", "loads_in", "met", "read_and_count"]
 
+#: Distinct keys that are placed at a time: what is made of them stays in the cache.
+_AT_ONCE = 1 << 15
 LOADS_DDL = "n int, partition int, records bigint"
 
 
@@ -79,13 +81,14 @@ def met(
         if not is_keys.all():
             yield rows.filter(~is_keys)
     yield row_batch(Kind.DISTINCT, [len(table)])
-    yield from _hottest(table, top)
+    places, heads = table.heads()
+    yield from _hottest(table, places, heads, top)
     tally = spec.tally()
-    for rows in packed(table, 1):
-        for keys, records, size in unpacked(rows):
-            tally.add(keys, records, size)
-        if keep:
-            yield rows
+    for first in range(0, len(places), _AT_ONCE):
+        some = slice(first, first + _AT_ONCE)
+        tally.add(_keys_at(table, places[some], heads[0, some]), heads[2, some], heads[3, some])
+    if keep:
+        yield from packed(table, 1)
     yield from tally.rows()
     _settle("numba" in sys.modules)
 
@@ -96,9 +99,19 @@ def _buffers(keys: pa.LargeBinaryArray) -> tuple[np.ndarray, np.ndarray]:
     return bytes_, np.frombuffer(starts, np.int64)[: len(keys) + 1].copy()
 
 
-def _hottest(table: Distinct, top: int) -> Iterator[pa.RecordBatch]:
+def _keys_at(table: Distinct, places: np.ndarray, lengths: np.ndarray) -> pa.LargeBinaryArray:
+    import pyarrow as pa
+
+    data, starts = table.keys_at(places, lengths)
+    buffers = [None, pa.py_buffer(starts), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_binary(), len(places), buffers)
+
+
+def _hottest(
+    table: Distinct, places: np.ndarray, heads: np.ndarray, top: int
+) -> Iterator[pa.RecordBatch]:
     """The first by records; of those that the last place may go to, the first by their bytes."""
-    places, (lengths, _, records, size) = table.heads()
+    lengths, _, records, size = heads
     if not len(places):
         return
     nth = max(0, len(places) - top)
@@ -120,9 +133,7 @@ def _first_by_bytes(
     import pyarrow as pa
     from pyarrow import compute
 
-    data, starts = table.keys_at(places, lengths)
-    buffers = [None, pa.py_buffer(starts), pa.py_buffer(data)]
-    keys = pa.table({"key": pa.Array.from_buffers(pa.large_binary(), len(places), buffers)})
+    keys = pa.table({"key": _keys_at(table, places, lengths)})
     first = compute.select_k_unstable(keys, count, [("key", "ascending")])
     found: np.ndarray = numbers[first.to_numpy()]
     return found
