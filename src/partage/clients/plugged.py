@@ -202,7 +202,8 @@ def plugged(
 def _keeps_through_rebalances(strategy: Strategy) -> bool:
     """Whether under EAGER it would be another one: cooperative, and exact to somebody's class.
 
-    Our own cooperative strategies tell claims behind their user data (`shared.extras`).
+    Our own cooperative strategies tell claims behind their user data
+    (`partage.wire.member_extras`).
     """
     if RebalanceProtocol.EAGER not in strategy.protocols:
         return True

@@ -6,13 +6,25 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from partage.groups.api import Strategy
+from partage.groups.optimal.learnt import configured_by_loads
+from partage.groups.optimal.settings import LEARNT_TOLERANCE
 from partage.history.clients import JAVA, client_of
 from partage.history.ownership import assigned_pairs
 from partage.history.records import CONSUMER, ClassicState, MemberState
 from partage.model import Assignment, Claims, Cluster, Group, Index, Member
 from partage.model.index import Int32Array
+from partage.wire.member_extras import split
 
-__all__ = ["all_java", "group_as_sent", "recorded_assignment", "surviving", "why_not"]
+__all__ = [
+    "all_java",
+    "given_up",
+    "group_as_sent",
+    "recorded_assignment",
+    "surviving",
+    "why_not",
+    "with_learnt_loads",
+]
 
 #: The protocol name of Kafka Streams' assignor: tasks, not partitions, are assigned.
 _STREAMS = "stream"
@@ -64,14 +76,38 @@ def _member(m: MemberState) -> Member:
     if sent is None:  # `why_not` has said so before
         return Member(m.id, instance_id=m.instance)
     pairs = [(topic, p) for topic, numbers in sent.owned for p in numbers]
+    generation, (data, extras) = sent.generation, split(sent.user_data)
+    if extras is not None and extras.claims and not pairs:
+        pairs, generation = list(extras.claims), extras.generation
     return Member(
         m.id,
         sent.topics,
         rack=sent.rack,
         instance_id=m.instance,
         owned=pairs,
-        generation=sent.generation,
-        user_data=sent.user_data,
+        generation=generation,
+        user_data=data,
+    )
+
+
+def given_up(state: ClassicState) -> frozenset[tuple[str, int]]:
+    """What members of ours had and gave up before they joined; see `partage.wire.member_extras`."""
+    sent = [split(m.subscription.user_data)[1] for m in state.members if m.subscription is not None]
+    return frozenset(one for extras in sent if extras is not None for one in extras.claims)
+
+
+def with_learnt_loads(strategy: Strategy, state: ClassicState, cluster: Cluster) -> Strategy:
+    """The strategy with the loads that its leader planned with: they went with the assignments."""
+    given = [split(m.assignment_user_data)[1] for m in state.members]
+    loads = {
+        one: load for extras in given if extras is not None for one, load in extras.held.items()
+    }
+    if not loads:
+        return strategy
+    topics = {t for m in state.members if m.subscription for t in m.subscription.topics}
+    counts = {topic: len(cluster.partitions_of(topic)) for topic in sorted(topics)}
+    return configured_by_loads(
+        strategy, loads, {t: n for t, n in counts.items() if n}, LEARNT_TOLERANCE
     )
 
 

@@ -14,6 +14,7 @@ from itertools import combinations, islice
 from partage.errors import PartageError
 from partage.groups import registry
 from partage.groups.api import Strategy
+from partage.groups.handing_over import handed_over
 from partage.groups.ordering import string_hashes
 from partage.history.agreement import Named, explain, named, recorded_named
 from partage.history.classic import Generation
@@ -22,7 +23,7 @@ from partage.history.coordinator import ASSIGNORS, ByIds, decided, recorded_ids
 from partage.history.dialects import judges
 from partage.history.neighbours import clusters_near
 from partage.history.ownership import assigned_pairs
-from partage.history.problems import all_java, group_as_sent, why_not
+from partage.history.problems import all_java, given_up, group_as_sent, why_not, with_learnt_loads
 from partage.history.records import CONSUMER
 from partage.history.stream_rounds import STREAM
 from partage.history.stream_targets import ByRole, decided_tasks, recorded_tasks
@@ -89,8 +90,11 @@ def verdict(found: Generation, clusters: ClusterHistory) -> Verdict:
 
 
 def _judged(found: Generation, strategy: Strategy, clusters: ClusterHistory) -> Verdict:
+    free = given_up(found.first)
+
     def decide(group: Group, cluster: Cluster) -> Named:
-        return named(strategy.assign(Problem(group, cluster)))
+        asked = with_learnt_loads(strategy, found.first, cluster)
+        return named(handed_over(asked.assign(Problem(group, cluster)), free))
 
     at = found.timestamp_ms
     try:

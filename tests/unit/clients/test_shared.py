@@ -8,7 +8,7 @@ import pytest
 
 from partage import kernels
 from partage.clients.shared import Consumer, Joined, configured
-from partage.clients.shared.extras import Extras, split, with_extras
+from partage.wire.member_extras import Extras, split, with_extras
 from partage.clients.shared.loads import Loads
 from partage.errors import AssignorFailedError, InvalidConfigError
 from partage.groups import registry

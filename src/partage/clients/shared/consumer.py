@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from partage.clients.shared.cluster import ClusterView
-from partage.clients.shared.extras import Extras, split, with_extras
 from partage.clients.shared.garbage import believable
 from partage.clients.shared.loads import Loads
-from partage.clients.shared.settling import handed_over
 from partage.errors import AssignorFailedError, WireFormatError
 from partage.groups.api import RebalanceProtocol, Strategy
+from partage.groups.handing_over import handed_over
 from partage.kernels import never_compiling
 from partage.model import NO_GENERATION, Assignment, Claims, Group, Member, Plan, Problem
 from partage.model.index import MOST_PARTITIONS, Index
@@ -21,6 +20,7 @@ from partage.wire.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
+from partage.wire.member_extras import Extras, split, with_extras
 
 __all__ = ["Answer", "Consumer", "Joined"]
 
@@ -66,7 +66,8 @@ class Consumer:
 
     Members follow Kafka's ``ConsumerCoordinator`` (4.3.1): a subscription of version 3 with
     the generation and rack, and the owned partitions where the group is COOPERATIVE. Where
-    it is EAGER, strategies that only we have get them behind their user data (`extras`).
+    it is EAGER, strategies that only we have get them behind their user data
+    (`partage.wire.member_extras`).
 
     Attributes:
         strategy: configured.

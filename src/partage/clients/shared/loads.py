@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from partage.clients.shared.cluster import ClusterView
 from partage.groups.api import Strategy
-from partage.groups.optimal.settings import PREFIX
+from partage.groups.optimal.learnt import configured_by_loads
+from partage.groups.optimal.settings import LEARNT_TOLERANCE as TOLERANCE
 from partage.model import Member
 from partage.weights import hold
 
 __all__ = ["TOLERANCE", "Loads"]
 
-#: Of a mean member's load: what an evener plan must gain to be worth a move, if nobody says.
-TOLERANCE = 0.05
+_SMALLEST = 0.001
 
 Partition = tuple[str, int]
 Reported = tuple[Member, Mapping[Partition, float], Mapping[Partition, float]]
@@ -63,24 +63,14 @@ class Loads:
         # A partition that nobody had meanwhile: what this leader counted with, if it knows.
         before = {**self.weights, **before}
         now = {**measured, **looked}
-        self.weights = {one: load for one, load in hold(before, now).items() if _there(view, *one)}
-        if not self.weights:
-            return strategy
-        config: dict[str, object] = {f"{PREFIX}weights": _by_topic(self.weights, view)}
-        if self.tolerance is not None:
-            config[f"{PREFIX}tolerance"] = self.tolerance
-        return strategy.configure(config)
+        # As they travel, in thousandths: whoever reads the log comes to the same plan.
+        self.weights = {
+            one: max(round(load, 3), _SMALLEST)
+            for one, load in hold(before, now).items() if _there(view, *one)
+        }  # fmt: skip
+        counts = {topic: max(numbers) + 1 for topic, numbers in view.topics.items() if numbers}
+        return configured_by_loads(strategy, self.weights, counts, self.tolerance)
 
 
 def _there(view: ClusterView, topic: str, number: int) -> bool:
     return topic in view.topics and number in view.topics[topic]
-
-
-def _by_topic(weights: Mapping[Partition, float], view: ClusterView) -> dict[str, Sequence[float]]:
-    """Lists by partition number; who is not known weighs the mean of all."""
-    mean = sum(weights.values()) / len(weights)
-    return {
-        topic: [weights.get((topic, p), mean) for p in range(max(partitions) + 1)]
-        for topic, partitions in view.topics.items()
-        if partitions
-    }

@@ -16,6 +16,9 @@ from partage.groups.api import Setting
 __all__ = ["OPTIONS", "PREFIX", "ByTopic", "Settings"]
 
 PREFIX = "assignment.optimal."
+#: Tolerance, of a mean member's load, where loads are learnt and nobody says: what an evener plan
+#: must gain to be worth a move.
+LEARNT_TOLERANCE = 0.05
 
 #: A number for all partitions of a topic, or one for each of its partition numbers.
 ByTopic = Mapping[str, "float | tuple[float, ...]"]
