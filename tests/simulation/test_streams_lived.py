@@ -105,7 +105,7 @@ def test_the_recordings_are_worth_it() -> None:
         for file in RECORDINGS
         for one in decided(json.loads(lzma.decompress(file.read_bytes())))
     ]
-    assert len(lines) >= 58
+    assert len(lines) >= 88
     assert any(one.probing for one in lines)
     assert any(one.withheld for one in lines)
     assert any(

@@ -11,6 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, islice
 
+from partage.history.stream_racks import (
+    Changelogs,
+    rack_strategies,
+    racks_matter,
+    shared_changelogs,
+)
 from partage.history.stream_rounds import Shown, StreamRound, SubtopologyKey
 from partage.model import Cluster
 from partage.streams import Settings, TaskId
@@ -25,6 +31,7 @@ __all__ = ["Assumption", "assumptions", "counts_of", "stateful_tasks"]
 
 #: Assumptions that are tried at most; the first nearly always fits.
 _MOST_TRIED = 96
+_MOST_TRIED_WITH_RACKS = 48
 _MOST_NAMED = 8
 _MOST_UNSURE = 3
 _FIRST_WITH_SUMS, _LAST_BEFORE_PROBING = 7, 2
@@ -38,6 +45,7 @@ class Assumption:
         behind: stateful tasks of which whoever does not run them lags too far.
         ends_known: False: the leader could not read the ends of changelogs.
         everywhere: whether ``behind`` is all there are.
+        changelogs: topics of each sub-topology, where racks are heeded.
         longer: by how much changelogs are longer than is known; it matters among the consumers
             of one client, who get the least lagging of the tasks that they know.
     """
@@ -49,6 +57,12 @@ class Assumption:
     ends_known: bool = True
     everywhere: bool = False
     longer: Mapping[TaskId, int] = field(default_factory=dict)
+    changelogs: Changelogs = field(default_factory=dict)
+
+    @property
+    def heeds_racks(self) -> bool:
+        """Whether the application is assumed to."""
+        return self.settings.rack_aware_assignment_strategy != "none"
 
     def is_exact(self, now: StreamRound) -> bool:
         """Whether the assignor equals the class that such members run: not from 2.0 to 2.5."""
@@ -69,6 +83,14 @@ class Assumption:
         if settings.rack_aware_assignment_tags:
             tags = ",".join(settings.rack_aware_assignment_tags)
             words.append(f"rack.aware.assignment.tags {tags}")
+        if self.heeds_racks:
+            words.append(
+                f"rack.aware.assignment.strategy {settings.rack_aware_assignment_strategy}"
+            )
+            words += [
+                f"{', '.join(names)} of sub-topology {key[0]}"
+                for key, names in self.changelogs.items()
+            ]
         if not self.ends_known:
             words.append("the ends of changelogs could not be read")
         elif self.behind and self.everywhere:
@@ -89,8 +111,32 @@ def _some(names: Iterable[str]) -> str:
 
 
 def assumptions(now: StreamRound, seen: Shown, cluster: Cluster) -> Iterator[Assumption]:
-    """What may have been, the likeliest first."""
-    return islice(_every_assumption(now, seen, cluster), _MOST_TRIED)
+    """What may have been, the likeliest first; with racks heeded last."""
+    plain = list(islice(_every_assumption(now, seen, cluster), _MOST_TRIED))
+    yield from plain
+    if racks_matter(now, seen, cluster):
+        yield from islice(_with_racks(now, seen, cluster, plain), _MOST_TRIED_WITH_RACKS)
+
+
+def _with_racks(
+    now: StreamRound, seen: Shown, cluster: Cluster, plain: Sequence[Assumption]
+) -> Iterator[Assumption]:
+    """The same with each strategy, costs left to the assignor, and changelogs where they count."""
+    shared = {
+        stateful: list(shared_changelogs(now, seen, stateful, cluster))
+        for stateful in {one.stateful for one in plain}
+    }
+    for one in plain:
+        if not isinstance(one.assignor, HighAvailability | LegacySticky):
+            continue
+        for strategy in rack_strategies():
+            settings = replace(one.settings, rack_aware_assignment_strategy=strategy)
+            heeding = replace(one, settings=settings)
+            if one.settings.num_standby_replicas and one.stateful:
+                for changelogs in shared[one.stateful]:
+                    yield replace(heeding, changelogs=changelogs)
+            else:
+                yield heeding
 
 
 def _every_assumption(now: StreamRound, seen: Shown, cluster: Cluster) -> Iterator[Assumption]:

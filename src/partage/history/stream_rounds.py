@@ -82,8 +82,16 @@ class Shown:
     ends: Mapping[TaskId, int]
     unread: frozenset[str] = frozenset()
 
-    def topology(self, stateful: Iterable[SubtopologyKey]) -> Topology:
-        """The topology as far as task assignors look at it, one changelog a sub-topology.
+    def topology(
+        self,
+        stateful: Iterable[SubtopologyKey],
+        changelogs: Mapping[SubtopologyKey, tuple[str, ...]] | None = None,
+    ) -> Topology:
+        """The topology as far as task assignors look at it.
+
+        Args:
+            stateful: sub-topologies with changelogs.
+            changelogs: of each; without them each has one.
 
         Raises:
             InvalidTopologyError: two sub-topologies read one topic.
@@ -93,7 +101,9 @@ class Shown:
             Subtopology(
                 key[0],
                 tuple(sorted(topics)),
-                changelogs=(changelog(key),) if key in with_state else (),
+                changelogs=(changelogs or {}).get(key, (changelog(key),))
+                if key in with_state
+                else (),
                 topology=key[1],
             )
             for key, topics in self.sources.items()

@@ -19,6 +19,7 @@ from partage.history.classic import Generation
 from partage.history.clusters import ClusterHistory
 from partage.history.neighbours import clusters_near
 from partage.history.stream_assumed import Assumption, assumptions, counts_of, stateful_tasks
+from partage.history.stream_racks import racks_of
 from partage.history.stream_rounds import Shown, StreamRound, changelog, shown, stream_round
 from partage.model import Cluster
 from partage.streams import Application, GroupAssignment, TaskId, rebalance
@@ -215,16 +216,25 @@ class _Question:
         counts = self._counts
         ends: dict[TopicPartition, int] = {}
         for task in stateful_tasks(self.seen, one.stateful, counts):
-            log = changelog((task.subtopology, task.topology))
-            counts[log] = max(counts.get(log, 0), task.partition + 1)
+            key = (task.subtopology, task.topology)
+            first, *others = one.changelogs.get(key, (changelog(key),))
+            for log in (first, *others):
+                counts[log] = max(counts.get(log, 0), task.partition + 1)
+                ends[log, task.partition] = 0
             further = one.longer.get(task, 0) + (_FAR if task in one.behind else 0)
-            ends[log, task.partition] = min(LONG_MAX, self.seen.ends.get(task, 0) + further)
+            ends[first, task.partition] = min(LONG_MAX, self.seen.ends.get(task, 0) + further)
         known = ends if one.ends_known else None
         if self.now.leader is None:
             return None
         try:
             return rebalance(
-                Application(self.seen.topology(one.stateful), counts, one.settings, known),
+                Application(
+                    self.seen.topology(one.stateful, one.changelogs),
+                    counts,
+                    one.settings,
+                    known,
+                    racks=racks_of(self.cluster, counts) if one.heeds_racks else {},
+                ),
                 self.now.members,
                 leader=self.now.leader,
                 now_ms=self.at_ms,
