@@ -18,8 +18,10 @@ from partage.errors import PartageError
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from types import TracebackType
 
     from tests.clients.records import Written
+    from typing_extensions import Self
 
     from hurt.party import Party
 
@@ -51,6 +53,18 @@ class Recorder:
         self._process.wait()
         self.killed += 1
         self._start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._process.kill()
+        self._process.wait()
 
     def stop(self) -> str:
         """In good order; answers what is wrong with how it ended."""

@@ -12,6 +12,7 @@ from tests.brokers import brokers
 from tests.clients.members import AIOKAFKA, KAFKA_PYTHON
 
 from hurt import faults
+from hurt.fausts import Fausts
 from hurt.history import (
     Recorder,
     captured,
@@ -127,37 +128,48 @@ def test_for_a_thousand_rebalances(tmp_path: Path, capsys) -> None:
     """
     with brokers(3, racks=("a", "b", "c")) as cluster:
         parties = _parties(cluster, STRATEGIES, session=6000)
-        with World(cluster, parties, CLIENTS, random.Random(SEED)) as world:
-            recorder = Recorder(cluster.bootstrap, tmp_path / "followed")
+        followed = tmp_path / "followed"
+        with (
+            World(cluster, parties, CLIENTS, random.Random(SEED)) as world,
+            Recorder(cluster.bootstrap, followed) as recorder,
+            Fausts(cluster, tmp_path) as workers,
+            Ledger(cluster.bootstrap, parties, every=0.5) as ledger,
+        ):
             for party in parties:
                 for _ in range(4):
                     world.join(party)
-            with Ledger(cluster.bootstrap, parties, every=0.5) as ledger:
-                world.settle()
-                counted = 0
-                while counted < REBALANCES and len(world.violations) < MOST_VIOLATIONS:
-                    end = time.monotonic() + 60
-                    world.live(until=lambda end=end: time.monotonic() > end)
-                    recorder.kill()
-                    counted = sum(party.settled for party in parties)
-                    with capsys.disabled():
-                        print(f"\n{counted} rebalances, {_told(world, ledger)}", end="", flush=True)
-                world.calm()
-                _all_read(ledger, parties, world.violations)
+            world.settle()
+            counted = 0
+            while counted < REBALANCES and len(world.violations) < MOST_VIOLATIONS:
+                end = time.monotonic() + 60
+                world.live(until=lambda end=end: time.monotonic() > end)
+                recorder.kill()
+                counted = sum(party.settled for party in parties)
+                with capsys.disabled():
+                    print(f"\n{counted} rebalances, {_told(world, ledger)}", end="", flush=True)
+            world.calm()
+            workers.close()
+            _all_read(ledger, parties, world.violations)
             write_down(parties, tmp_path / "said.jsonl")
+            world.violations += workers.violations
             world.violations += [said] if (said := recorder.stop()) else []
             whole = captured(cluster.bootstrap, tmp_path / "whole")
-    if not _prefix(rows(tmp_path / "followed"), rows(whole)):
+    if not _prefix(rows(followed), rows(whole)):
         world.violations.append("what was followed is not what the log has")
     logged = 0
-    tables = replayed(tmp_path / "followed", tmp_path / "run")
+    tables = replayed(followed, tmp_path / "run")
     for party in parties:
         log = generations(whole, party.group)
         logged += len(log)
         world.violations += party.broken() + told_otherwise(party, log)
         world.violations += replayed_otherwise(party, tables)
+    of_faust = len(generations(whole, workers.app))
+    again = sum(len(one.read) for party in parties for one in party.all) - ledger.records
     with capsys.disabled():
-        print(f"\n{counted} rebalances ({logged} in the log), {_told(world, ledger)}; {world.looks} "
-              f"looks, capture killed {recorder.killed} times; {dict(world.warnings())}")  # fmt: skip
+        print(
+            f"\n{counted} rebalances ({logged} in the log, and {of_faust} of Faust, {workers.killed} workers "
+            f"killed), {_told(world, ledger)}; {world.looks} looks, {again} records read again, "
+            f"capture killed {recorder.killed} times; warnings {dict(world.warnings())}"
+        )
     assert not world.violations, "\n".join(world.violations)
     assert logged >= counted >= REBALANCES
