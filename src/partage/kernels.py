@@ -149,13 +149,37 @@ def _with_pieces(function: Callable[..., Any], **options: Any) -> Any:
         if getattr(one, "is_piece", False):
             if one not in _pieces:
                 _pieces[one] = None  # no endless descent; numba itself refuses a recursion
-                _pieces[one] = numba.njit(**options)(_with_pieces(one, **options))
+                _pieces[one] = _plain(
+                    numba.njit(**options, no_cpython_wrapper=True)(_with_pieces(one, **options))
+                )
             made[name] = _pieces[one]
     if not made:
         return function
     twin = types.FunctionType(function.__code__, {**names, **made}, function.__name__)
     twin.__module__, twin.__qualname__ = function.__module__, function.__qualname__
     return twin
+
+
+def _plain(piece: Any) -> Any:
+    """The piece, compiled once and not once for every number that it is called with.
+
+    To Numba ``1``, an int32 and an int64 are three types; a quarter of all compiling was that.
+    """
+    from numba import types
+
+    chosen = piece.get_call_template
+
+    def with_int64(given: Any, named: Any) -> Any:
+        return chosen([_widest(types, one) for one in given], named)
+
+    piece.get_call_template = with_int64
+    return piece
+
+
+def _widest(types: Any, one: Any) -> Any:
+    one = types.unliteral(one)
+    number = isinstance(one, (types.Integer, types.Boolean)) and one != types.uint64
+    return types.int64 if number else one
 
 
 def _modules(function: Callable[..., Any], seen: set[str]) -> set[str]:
@@ -189,7 +213,9 @@ def _compiled(function: Callable[..., Any], signature: str) -> Callable[..., Any
     # No kernel owns an array: without counting references a kernel of many pieces is twice as fast.
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]  # made at run time
         return None  # what "off" means: plain Python, over memoryviews as ever
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
+    options: dict[str, Any] = {
+        "nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True,
+    }  # fmt: skip
     stamp = _stamp(function)
     with _pieces_lock:
         function = _with_pieces(function, **options)
