@@ -34,6 +34,7 @@ from partage.pipeline.arriving import arriving
 from partage.pipeline.decode import decoded
 from partage.pipeline.decoded_rows import Kind
 from partage.pipeline.group_rows import GroupRows
+from partage.pipeline.shipping import settle
 from partage.pipeline.slices import cut, read_slice
 from partage.pipeline.write import TableWriters
 from partage.testing.histories import Size, write_capture
@@ -327,6 +328,7 @@ def main() -> None:
           f"pyspark {pyspark.__version__}, pyarrow {pyarrow.__version__}, "
           f"numba {numba.__version__}, "
           f"load {os.getloadavg()[0]:.1f}")  # fmt: skip
+    settle()  # as workers do
     parts = [asked.only] if asked.only else ["groups", "core", "sizes", "lives"]
     with tempfile.TemporaryDirectory(prefix="partage-bench-") as name:
         folder = Path(name)

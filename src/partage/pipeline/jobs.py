@@ -127,7 +127,9 @@ def _expect_groups(done: Done, selection: Selection) -> None:
 def _counted(decoded: DataFrame, done: Done) -> None:
     """Tallies of all slices, and files of raw commits."""
     told = decoded.where(f"kind in ({int(Kind.TALLY)}, {int(Kind.RECEIPT)})")
-    for row in told.select("kind", "text").toLocalIterator():
+    # All at once: an iterator of Spark's computes one part after the other, on one core. A tally
+    # of so many thousand records is a few kilobytes.
+    for row in told.select("kind", "text").collect():
         if row.kind == Kind.TALLY:
             done.tally.add(Tally.of_json(row.text))
         else:

@@ -25,8 +25,9 @@ __all__ = ["ClassicColumns", "Payloads", "Texts", "classic_columns", "pays"]
 #: Bytes of values that are read at a time, if they are not of one record: what is made of them
 #: then fits into the processor's cache.
 _BYTES_AT_ONCE = 1 << 20
-#: Bytes for each of which a table expects a name; where there are more it grows.
-_BYTES_A_NAME = 128
+#: Bytes for each of which a table expects a member, or a text; where there are more it grows.
+_BYTES_A_MEMBER = 96
+_BYTES_A_TEXT = 40
 #: What the engine takes longer for a record than the kernel, as steps of the interpreter.
 _STEPS_SAVED_A_RECORD = 200
 
@@ -157,9 +158,9 @@ class _Scan:
 
     def __init__(self, data: Bytes, size: int) -> None:
         self.data, self.size = data, size
-        names = size // _BYTES_A_NAME
-        self.texts, self.whole = NameTable(names), NameTable(names)
-        self.sent, self.got = NameTable(names), NameTable(names)
+        members = size // _BYTES_A_MEMBER
+        self.texts, self.whole = NameTable(size // _BYTES_A_TEXT), NameTable(members)
+        self.sent, self.got = NameTable(members), NameTable(members)
         self.counts = np.zeros(len(COUNTS), np.int64)
 
     def made(self, start: Ints, rows: Ints) -> ClassicColumns:

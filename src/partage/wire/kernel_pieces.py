@@ -4,14 +4,14 @@ A name becomes a code by a hash table over the column's own bytes: each distinct
 string once, by the caller. Whoever calls these has looked that the bytes are there.
 """
 
-# ruff: noqa: ANN001, ANN201, PLR0917 - a kernel's types stand in its signature
+# ruff: noqa: ANN001, ANN201, ANN202, PLR0917 - a kernel's types stand in its signature
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
 
 from __future__ import annotations
 
-from partage.kernels import piece
+from partage.kernels import kernel, piece
 
-__all__ = ["code_of", "hash_of", "int16_at", "int32_at", "int64_at", "same_bytes"]
+__all__ = ["code_of", "fill_slots", "hash_of", "int16_at", "int32_at", "int64_at", "same_bytes"]
 
 #: A place within a column. It tells the compiler that no index is negative: eight bytes are then
 #: one load, and not eight with a question each.
@@ -60,20 +60,38 @@ def int64_at(data, at):
 
 
 @piece
+def _stirred(out, word):
+    """62 bits of a hash and 62 bits of a word."""
+    out = ((out ^ (word & _HASH_BITS)) * _MULTIPLIER) & _HASH_BITS
+    return out ^ (out >> 29)
+
+
+@piece
 def hash_of(data, at, stop):
-    """62 bits of the bytes within [at, stop); the last eight are taken once more if need be."""
-    out = stop - at
-    whole = out >= 8
+    """62 bits of the bytes within [at, stop); the last eight are taken once more if need be.
+
+    Long ones go through four sums at a time, which wait for nothing of each other.
+    """
+    size = stop - at
+    out = size
+    if size >= 32:
+        second, third, fourth = 1, 2, 3
+        while at + 32 <= stop:
+            out = _stirred(out, int64_at(data, at)) ^ (data[at] >> 6)
+            second = _stirred(second, int64_at(data, at + 8)) ^ (data[at + 8] >> 6)
+            third = _stirred(third, int64_at(data, at + 16)) ^ (data[at + 16] >> 6)
+            fourth = _stirred(fourth, int64_at(data, at + 24)) ^ (data[at + 24] >> 6)
+            at += 32
+        out = _stirred(_stirred(_stirred(out, second), third), fourth)
     while at + 8 <= stop:
-        out = ((out ^ (int64_at(data, at) & _HASH_BITS)) * _MULTIPLIER) & _HASH_BITS
-        out ^= (out >> 29) ^ (data[at] >> 6)
+        out = _stirred(out, int64_at(data, at)) ^ (data[at] >> 6)
         at += 8
-    if at < stop and whole:
-        out = ((out ^ (int64_at(data, stop - 8) & _HASH_BITS)) * _MULTIPLIER) & _HASH_BITS
-        return out ^ (out >> 29)
+    if at < stop and size >= 8:
+        return _stirred(out, int64_at(data, stop - 8))
+    if at + 4 <= stop:
+        return _stirred(_stirred(out, int32_at(data, at)), int32_at(data, stop - 4))
     while at < stop:
-        out = ((out ^ data[at]) * _MULTIPLIER) & _HASH_BITS
-        out ^= out >> 29
+        out = _stirred(out, data[at])
         at += 1
     return out
 
@@ -113,3 +131,13 @@ def code_of(data, at, stop, slots, names, counts, which):
     slots[slot] = code
     names[code, 0], names[code, 1], names[code, 2] = wanted, at, size
     return code
+
+
+@kernel("void(int64[:, ::1], int64, int32[::1])")
+def fill_slots(names, count, slots):
+    """Puts so many names, by their hashes, into a table of empty slots."""
+    for code in range(count):
+        slot = names[code, 0] & (len(slots) - 1)
+        while slots[slot] >= 0:
+            slot = (slot + 1) & (len(slots) - 1)
+        slots[slot] = code

@@ -6,11 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.wire.columns import Bytes
+from partage.wire.kernel_pieces import fill_slots
 
 __all__ = ["FIRST_NAMES", "NameTable"]
 
 #: Names that a table has room for at first, unless more are expected; it doubles.
 FIRST_NAMES = 1 << 10
+_STEPS_A_NAME = 8
 
 
 class NameTable:
@@ -27,15 +29,10 @@ class NameTable:
 
     def grow(self, count: int) -> None:
         """Room for four times as many."""
-        slots = [-1] * (1 << (8 * count - 1).bit_length())
-        more = np.empty((len(slots) // 2 + 1 - count, 3), np.int64)
+        self.slots = np.full(1 << (8 * count - 1).bit_length(), -1, np.int32)
+        more = np.empty((len(self.slots) // 2 + 1 - count, 3), np.int64)
         self.table = np.concatenate([self.table[:count], more])
-        for code, wanted in enumerate(self.table[:count, 0].tolist()):
-            slot = wanted & (len(slots) - 1)
-            while slots[slot] >= 0:
-                slot = (slot + 1) & (len(slots) - 1)
-            slots[slot] = code
-        self.slots = np.array(slots, np.int32)
+        fill_slots(self.table, count, self.slots, work=count * _STEPS_A_NAME)
 
     def found(self, data: Bytes, count: int) -> list[bytes]:
         """The strings, by code."""

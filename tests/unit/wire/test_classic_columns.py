@@ -129,7 +129,8 @@ def test_the_same_bytes_in_two_versions_are_two_members():
 def test_tables_grow_within_a_record(monkeypatch):
     """More members, topics and payloads than there is room for at first, in one record."""
     monkeypatch.setattr("partage.wire.name_table.FIRST_NAMES", 16)
-    monkeypatch.setattr(module, "_BYTES_A_NAME", 1 << 30)
+    for name in ("_BYTES_A_MEMBER", "_BYTES_A_TEXT"):
+        monkeypatch.setattr(module, name, 1 << 30)
     members = [_member(f"m{i}", assigned=[(f"t{i}-{k}", k) for k in range(3)]) for i in range(900)]
     _agree([_record(3, 1, members), _record(3, 2, members[::2]), _record(4, 3, members)])
 
