@@ -79,16 +79,11 @@ def _by_client(target: dict[str, list[list[str]]], client_of: dict[str, tuple[st
 def application(recording: dict[str, Any]) -> Application:
     """The application with the events of the recording; nobody is there before them."""
     name, record = recording["name"], wrote(recording)
-    starts: dict[str, list[list[tuple[float, str]]]] = {}
-    for at, member, client, thread in record.joined:
-        lives = starts.setdefault(client, [])
-        if not lives or len(lives[-1]) == recording["threads"][client]:
-            lives.append([])
-        lives[-1].append((at, f"{thread} {member}"))
+    lives = _lives(record, recording["threads"])
     joins = [
-        {"at": min(at for at, _ in life), "do": "join", "client": client}
-        for client, lives in starts.items()
-        for life in lives
+        {"at": life[0][0], "do": "join", "client": client}
+        for client, its in lives.items()
+        for life in its
     ]
     settings = {
         f"streams.{key}": value
@@ -119,11 +114,24 @@ def application(recording: dict[str, Any]) -> Application:
             one,
             starts=False,
             consumers=tuple(
-                tuple(text.split()[1] for text in sorted(text for _, text in life))
-                for life in starts[client]
+                tuple(member for _, _, member in sorted(life, key=lambda one: one[1]))
+                for life in lives[client]
             ),
         )
         for client, one in made.clients.items()
     }
     comes = Event(round(first["at"] * 1000), "join", (first["client"],))
     return replace(made, clients=clients, events=(comes, *made.events))
+
+
+def _lives(
+    record: Record, threads: dict[str, int]
+) -> dict[str, list[list[tuple[float, int, str]]]]:
+    """Of each client, each time that it starts: when its members joined, thread, and id."""
+    found: dict[str, list[list[tuple[float, int, str]]]] = {}
+    for at, member, client, thread in record.joined:
+        its = found.setdefault(client, [])
+        if not its or len(its[-1]) == threads[client]:
+            its.append([])
+        its[-1].append((at, thread, member))
+    return found

@@ -164,11 +164,45 @@ def test_a_scale_out_warms_up_before_it_takes_over() -> None:
     assert measures.final_spread == 0
 
 
-def test_before_2_4_every_rebalance_stops_the_whole_group() -> None:
-    """Under the assignor of 0.11 a client that joins stops every task for the rebalance."""
-    app = _app(events=[{"at": 300, "do": "scaleOut", "like": "a"}])
-    played, _ = _play(app, "streams:0.11")
-    assert ("a", "stopped", 300_000, 303_000) in _life(played, "0_0")
+def test_before_2_4_who_joins_a_rebalance_stops_until_it_is_over() -> None:
+    """Under the assignor of 0.11 a member gives up everything when it hears of a rebalance."""
+    app = _app(events=[{"at": 301, "do": "rebalance", "client": "a"}])
+    played, measures = _play(app, "streams:0.11")
+    # a asks and stops; b hears of it with its heartbeat at 303 s, which ends the rebalance.
+    assert ("a", "stopped", 301_000, 303_000) in _life(played, "0_0")
+    assert _life(played, "0_1") == [("b", "running", 0, 3_600_000)]
+    assert measures.unavailable_seconds == {"0_0": 2, "0_1": 0, "0_2": 2, "0_3": 0}
+    # While a dead member is awaited, everybody stands still after his own heartbeat.
+    crash = {"at": 400, "do": "crash", "client": "b"}
+    ask = {"at": 410, "do": "rebalance", "client": "a"}
+    played, _ = _play(_app(events=[crash, ask]), "streams:0.11")
+    assert ("a", "stopped", 410_000, 444_000) in _life(played, "0_0")
+    # Since 2.4 nobody stops.
+    played, _ = _play(app)
+    assert _life(played, "0_0") == [("a", "running", 0, 3_600_000)]
+
+
+def test_lags_of_brokers_add_up_to_the_worst() -> None:
+    """Two times of trouble overlap: the end of the one is not the end of the other."""
+    leave = {"at": 600, "do": "leave", "client": "b"}
+    long = {"at": 610, "do": "brokerLag", "seconds": 100, "factor": 0.5}
+    short = {"at": 620, "do": "brokerLag", "seconds": 10, "factor": 0}
+    _, measures = _play(_app(events=[leave, long, short]))
+    # 1,200 MB from 603 s: 7 s at 10 MB/s, 10 at 5, 10 at nothing, 80 at 5, the other 680 MB at 10.
+    assert measures.worst_unavailable == 3 + 7 + 10 + 10 + 80 + 68
+
+
+def test_a_rolling_restart_takes_those_who_are_up() -> None:
+    """Who is gone takes no turn, who came since does, wherever it stands in the file."""
+    clients = {name: {} for name in "axb"}
+    events = [
+        {"at": 1000, "do": "rollingRestart", "downSeconds": 10, "everySeconds": 100},
+        {"at": 500, "do": "scaleOut", "like": "a"},
+        {"at": 400, "do": "leave", "client": "x"},
+    ]
+    played, _ = _play(_app(clients=clients, events=events))
+    went = {name: times[0][1] for name, times in played.present.items()}
+    assert went == {"a": 1_000_000, "x": 400_000, "b": 1_100_000, "a-2": 1_200_000}
 
 
 def test_traffic_across_racks() -> None:

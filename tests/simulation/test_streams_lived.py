@@ -10,22 +10,22 @@ from __future__ import annotations
 import json
 import lzma
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.streams_lived import Decided, Listener, Rows, application, decided, told
 
-from partage.simulation.streams import Played, play
+from partage.simulation.streams import Application, Played, play
 
-RECORDINGS = sorted((Path(__file__).resolve().parents[1] / "data" / "streams").glob("*.json.xz"))
-#: Seconds that requests, polls and work may take in reality, and not in the simulation.
-_OFF = 3.0
-
-
-def _again(recording: dict[str, Any]) -> tuple[Played, Listener]:
-    listener = Listener()
-    return play(application(recording), listener, told(recording)), listener
+FOLDER = Path(__file__).resolve().parents[1] / "data" / "streams"
+RECORDINGS = sorted(file.name.removesuffix(".json.xz") for file in FOLDER.glob("*.json.xz"))
+#: Seconds that requests and work may take in reality, and not in the simulation: `lived` was
+#: recorded on a quiet machine, others with forty programs on two cores.
+_QUIET, _BUSY = {"lived": 1.1}, 3.5
+#: Less than that may come of what the model rounds up: a poll, and members' heartbeats.
+_EARLY = 0.3
 
 
 def _decided(played: Played, listener: Listener) -> list[Decided]:
@@ -59,52 +59,72 @@ def _rows(given: Any) -> Rows:
     return {name: sorted(map(str, tasks)) for name, tasks in given.items()}
 
 
-def _compare(recording: dict[str, Any]) -> None:
-    lived, (played, listener) = decided(recording), _again(recording)
+def _compare(recording: dict[str, Any], app: Application, slow: float = _BUSY) -> None:
+    lived, listener = decided(recording), Listener()
+    played = play(app, listener, told(recording))
     simulated = _decided(played, listener)
     for number, (ours, theirs) in enumerate(zip(simulated, lived, strict=False)):
         assert ours == theirs, f"rebalance {number}"
     assert len(simulated) == len(lived)
-    _compare_times(played, recording)
+    _compare_times(played, recording, slow)
 
 
-def _compare_times(played: Played, recording: dict[str, Any]) -> None:
-    """A rebalance comes as long after the one before, or after the event, up to one heartbeat.
+def _compare_times(played: Played, recording: dict[str, Any], slow: float) -> None:
+    """A rebalance comes as long after the one before, or after the event since, as in reality.
 
-    Whether a heartbeat is just before or just after a deadline is a race.
+    Whether a heartbeat is just before or just after a deadline or an event is a race, and a
+    follow-up has no such race: its members' heartbeats begin with the rebalance.
     """
-    off = _OFF + recording["settings"]["heartbeat.interval.ms"] / 1000
+    heartbeat = recording["settings"]["heartbeat.interval.ms"] / 1000
+    events = [one["at"] for one in recording["events"]]
     before = theirs_before = 0.0
     for ours, line in zip(played.rebalances, recording["rebalances"], strict=True):
         now, theirs = ours.at_ms / 1000, line["at"]
-        apart = min(abs(now - theirs), abs((now - before) - (theirs - theirs_before)))
-        assert apart < off, (now, theirs, ours.causes)
+        late = (theirs - theirs_before) - (now - before)
+        if any(theirs_before < one <= theirs for one in events):
+            late = theirs - now
+        early = _EARLY if "follow-up" in ours.causes else heartbeat + _EARLY
+        assert -early < late < slow, (now, theirs, ours.causes)
         before, theirs_before = now, theirs
 
 
-@pytest.mark.parametrize("file", RECORDINGS, ids=lambda file: file.name.split(".")[0])
-def test_the_simulation_decides_what_a_real_application_decided(file: Path) -> None:
-    """Every rebalance of a recording, in order: what was known of each client, and the plan."""
-    recording = json.loads(lzma.decompress(file.read_bytes()))
-    _compare(recording)
+def _read(name: str) -> dict[str, Any]:
+    return json.loads(lzma.decompress((FOLDER / f"{name}.json.xz").read_bytes()))
 
 
-@pytest.mark.parametrize("file", RECORDINGS, ids=lambda file: file.name.split(".")[0])
-def test_without_its_lags_a_recording_does_not_come_out(file: Path) -> None:
-    """The comparison can fail: a world in which every copy has caught up makes other plans."""
-    recording = json.loads(lzma.decompress(file.read_bytes()))
-    played = play(application(recording), Listener())
-    plans = [(_rows(one.active), _rows(one.standby)) for one in played.rebalances]
-    assert plans != [(one.active, one.standby) for one in decided(recording)]
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_the_simulation_decides_what_a_real_application_decided(name: str) -> None:
+    """Every rebalance of a recording, in order and in time: what was known, and the plan."""
+    recording = _read(name)
+    _compare(recording, application(recording), _QUIET.get(name, _BUSY))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"heartbeat_interval_ms": 4_000},
+        {"heartbeat_interval_ms": 500},
+        {"session_timeout_ms": 35_000},
+        {"poll_ms": 2_000},
+        {"state_cleanup_delay_ms": 60_000},
+        {"group_initial_rebalance_delay_ms": 0},
+        {"probing_rebalance_interval_ms": 63_000},
+    ],
+    ids="-".join,
+)
+def test_another_clock_does_not_give_the_recording(changed: dict[str, int]) -> None:
+    """The comparison can fail: one time of the model changed, and `lived` does not come out."""
+    recording = _read("lived")
+    app = application(recording)
+    part = "settings" if "probing" in next(iter(changed)) else "runtime"
+    app = replace(app, **{part: replace(getattr(app, part), **changed)})
+    with pytest.raises(AssertionError):
+        _compare(recording, app, _QUIET["lived"])
 
 
 def test_the_recordings_are_worth_it() -> None:
     """Probing, tasks withheld, and copies that lag by more than is acceptable happen in them."""
-    lines = [
-        one
-        for file in RECORDINGS
-        for one in decided(json.loads(lzma.decompress(file.read_bytes())))
-    ]
+    lines = [one for name in RECORDINGS for one in decided(_read(name))]
     assert len(lines) >= 88
     assert any(one.probing for one in lines)
     assert any(one.withheld for one in lines)
@@ -121,4 +141,5 @@ def test_a_real_application_lives_as_simulated() -> None:
     """The same with an application that lives now: some minutes of brokers, JVMs and kills."""
     from tests.streams_live import live
 
-    _compare(live(random.randrange(10_000)))
+    recording = live(random.randrange(10_000))
+    _compare(recording, application(recording))

@@ -69,7 +69,7 @@ class Event:
     Attributes:
         at_ms: when.
         kind: what; see `EVENTS`.
-        clients: whom it happens to, in this order.
+        clients: whom it happens to, in this order; a rolling restart, to all who are up then.
         disk: whether state survives a crash.
         back_ms: time until they come back, None: they do not.
         every_ms: from one client's restart to the next one's.

@@ -31,7 +31,7 @@ class Gathering(Stage):
     ``TaskManager.taskOffsetSums`` 4.3.1.
 
     Attributes:
-        eager: whether members give up everything before a rebalance.
+        eager: whether members give up everything when they join a rebalance.
         began_ms: when the last rebalance began.
     """
 
@@ -147,7 +147,6 @@ class Gathering(Stage):
             return
         self.began_ms = self.loop.now_ms
         self._round += 1
-        self.world.stopped = self.eager
         for one in self._up:
             if one in self._since:
                 self._hear(one, self._round)
@@ -195,6 +194,8 @@ class Gathering(Stage):
             if (locked or {}).get((instance.name, task), consumer) == consumer
         }
         self._said[consumer] = self.world.says(instance, consumer, sorted(mine))
+        if self.eager:
+            self.world.stopped.add(consumer)
 
     @property
     def _up(self) -> dict[str, Instance]:
@@ -208,7 +209,7 @@ class Gathering(Stage):
             return
         causes, self._causes = tuple(self._causes), []
         said, self._said = self._said, {}
-        self.world.stopped = False
+        self.world.stopped.clear()
         self._since = dict.fromkeys(self._up, self.loop.now_ms)
         if self._since:
             self.gathered(said, causes)

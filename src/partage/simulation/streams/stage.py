@@ -43,6 +43,7 @@ class Stage(ABC):
         self._settled = 0
         self._started = dict.fromkeys(application.clients, 0)
         self._lost_disks = 0
+        self._lagging: list[float] = []
 
     def run(self) -> Played:
         """Play all of it."""
@@ -121,9 +122,14 @@ class Stage(ABC):
     def _happen(self, event: Event) -> None:
         now = self.loop.now_ms
         if event.kind == "brokerLag":
-            self.world.factor = event.factor
-            self.plan(now + event.for_ms, self._brokers_recover)
-        for place, name in enumerate(event.clients):
+            self._lagging.append(event.factor)
+            self.world.factor = min(self._lagging)
+            self.plan(now + event.for_ms, lambda: self._brokers_recover(event.factor))
+        clients = event.clients
+        if event.kind == "rollingRestart":
+            # Who is there when it begins, the one that has been there longest first.
+            clients = tuple(self.world.up)
+        for place, name in enumerate(clients):
             if event.kind in {"join", "scaleOut"}:
                 self._join(name)
             elif event.kind == "rebalance":
@@ -137,8 +143,9 @@ class Stage(ABC):
             else:
                 self._go(name, event)
 
-    def _brokers_recover(self) -> None:
-        self.world.factor = 1.0
+    def _brokers_recover(self, factor: float) -> None:
+        self._lagging.remove(factor)
+        self.world.factor = min(self._lagging, default=1.0)
 
     def _join(self, name: str) -> None:
         if name not in self.world.up:

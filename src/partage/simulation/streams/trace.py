@@ -88,7 +88,6 @@ def _event(one: Mapping[str, Any], where: str, every: dict[str, Client], length_
     if kind == "rollingRestart":
         return replace(
             event,
-            clients=tuple(every),
             back_ms=millis(one.get("downSeconds", 30), f"{where}.downSeconds", 0.001, DAY),
             every_ms=millis(one.get("everySeconds", 300), f"{where}.everySeconds", 0, DAY),
         )

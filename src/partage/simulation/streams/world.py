@@ -66,14 +66,14 @@ class World:
         up: instances by name, the one that has been there longest first.
         running: task -> the instance that runs it, with all its state.
         factor: share of the restore rate that brokers give.
-        stopped: whether a rebalance stops all of the group.
+        stopped: consumers that gave up everything for a rebalance.
     """
 
     def __init__(self, application: Application, played: Played) -> None:
         self.up: dict[str, Instance] = {}
         self.running: dict[TaskId, Instance] = {}
         self.factor = 1.0
-        self.stopped = False
+        self.stopped: set[str] = set()
         self._application, self._played = application, played
         self._layout = application.layout
         self._now = 0
@@ -147,21 +147,22 @@ class World:
         self.running = {
             task: instance
             for task, instance in self.running.items()
-            if self.up.get(instance.name) is instance and task in instance.active
+            if self.up.get(instance.name) is instance
+            and task in instance.active
+            and instance.active[task] not in self.stopped
         }
-        if self.stopped:
-            self.running = {}
-        else:
-            for instance in self.up.values():
-                self._start(instance)
+        for instance in self.up.values():
+            self._start(instance)
         waits = [wait for one in self.up.values() for wait in self._waits(one)]
         # Never at once: what a rounding leaves is made up in the next millisecond.
         return self._now + max(1, math.ceil(min(waits) - NOTHING)) if waits else None
 
     def _start(self, instance: Instance) -> None:
-        for task in instance.active:
+        for task, consumer in instance.active.items():
             copy = instance.disk.get(task)
             if self.running.get(task) is instance or (copy is not None and copy.behind):
+                continue
+            if consumer in self.stopped:
                 continue
             self.running[task] = instance
             if copy is not None:
@@ -261,11 +262,10 @@ class World:
         """What every client does with each of its tasks."""
         found: dict[tuple[str, TaskId], Kind] = {}
         for name, instance in self.up.items():
-            for task in instance.active:
+            for task, consumer in instance.active.items():
                 runs = self.running.get(task) is instance
-                found[name, task] = (
-                    "running" if runs else "stopped" if self.stopped else "restoring"
-                )
+                stopped = consumer in self.stopped
+                found[name, task] = "running" if runs else "stopped" if stopped else "restoring"
             for task in instance.standby:
                 found[name, task] = "warm-up" if task in instance.warmups else "standby"
         return found
