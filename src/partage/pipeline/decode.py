@@ -218,35 +218,45 @@ def _that_count(
 
     They are cut at their group's records: see `history.commits.stretches`.
     """
-    outcome = effects.outcome[found.row]
+    at = _whole(found.row, len(placed.partition))
+    outcome = effects.outcome[at]
     counts = (outcome == Outcome.PLAIN) | (outcome == Outcome.COMMITTED)
-    wanted = selection.commits(found.pairs, found.pair, effects.time_ms[found.row])
-    kept = np.flatnonzero(counts if wanted is None else counts & wanted)
-    row = found.row[kept]
+    wanted = selection.commits(found.pairs, found.pair, effects.time_ms[at])
+    number = np.flatnonzero(counts if wanted is None else counts & wanted)
+    kept = _whole(number, len(found))
+    row = at if isinstance(kept, slice) else found.row[kept]
     log_partition, log_offset = placed.partition[row], effects.offset[row]
     if not in_order(log_partition, log_offset):
         order = np.lexsort((log_offset, log_partition))
-        kept, row = kept[order], row[order]
+        kept = number = number[order]
+        row = found.row[kept]
         log_partition, log_offset = log_partition[order], log_offset[order]
     pair = found.pair[kept]
-    stretch = _stretches(
-        found.pairs, Standing(pair.astype(np.int64), log_partition, log_offset), placed, others
-    )
+    stretch = _stretches(found.pairs, (pair, log_partition, log_offset), placed, others)
     return Commits(
         pair, found.partition[kept], log_partition, log_offset,
         effects.time_ms[row], found.offset[kept], found.value_version[kept] != TOMBSTONE,
         outcome[kept] == Outcome.COMMITTED, stretch, found.series[kept],
-    ), kept  # fmt: skip
+    ), number  # fmt: skip
+
+
+def _whole(rows: NDArray[np.int64], count: int) -> NDArray[np.int64] | slice:
+    """Ascending rows of so many; of all of them, as in most logs, a view costs nothing."""
+    return slice(None) if len(rows) == count else rows
 
 
 def _stretches(
-    pairs: list[tuple[str, str]], commits: Standing, placed: Placed, others: Others
+    pairs: list[tuple[str, str]],
+    commits: tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]],
+    placed: Placed,
+    others: Others,
 ) -> NDArray[np.int64] | None:
-    """Which commits (their group a place in ``pairs``) stand between the same two records of it."""
-    if not len(others.rows) or not len(commits.group):
+    """Which commits (pair and place of each) stand between the same two records of their group."""
+    pair, *place = commits
+    if not len(others.rows) or not len(pair):
         return None
     number: dict[str, int] = {}
     group_of = np.array([number.setdefault(g, len(number)) for g, _ in pairs], np.int64)
     mine = np.array([number.setdefault(g, len(number)) for g in others.groups], np.int64)
     at = placed.partition[others.rows], placed.offset[others.rows]
-    return stretches(commits._replace(group=group_of[commits.group]), Standing(mine, *at))
+    return stretches(Standing(group_of[pair], *place), Standing(mine, *at))
