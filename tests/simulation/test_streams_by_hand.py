@@ -292,3 +292,19 @@ def test_a_client_cleans_up_at_the_interval_of_its_delay() -> None:
     spare = measures.standby_bytes * 4000
     assert given_up == 1002
     assert spare == pytest.approx(2 * 600 * MB * (1800 - given_up), rel=0.03)
+
+
+def test_by_its_document_kip_441_rebalances_when_a_move_is_available() -> None:
+    """A warm-up of 50 minutes: what was shipped probes each minute, the document's check says no."""
+    clients = {"a": {"restoreBytesPerSecond": 10 * MB}, "b": {"restoreBytesPerSecond": 400_000}}
+    app = _app(clients=clients, events=CRASH, seconds=4000)
+    config = {"probing_rebalance_interval_ms": "60000"}
+    played, _ = _play(app, "kip-441-document", **config)
+    # b, back since 723 s, is within 10,000 records at 3718 s: the check says yes at 3723.001 s, and
+    # b hears of it with its heartbeat.
+    assert [(one.at_ms, one.causes) for one in played.rebalances[2:]] == [
+        (723_000, ("b joined",)), (3_726_000, ("probing",)), (3_726_100, ("follow-up",)),
+    ]  # fmt: skip
+    shipped, measures = _play(app, "high-availability", **config)
+    assert measures.probing == 48
+    assert shipped.rebalances[-1].active == played.rebalances[-1].active

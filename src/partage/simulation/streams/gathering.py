@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from partage.simulation.streams.application import Application
 from partage.simulation.streams.stage import Stage
@@ -118,13 +118,32 @@ class Gathering(Stage):
         # It takes them a moment, in which others join too.
         self.plan(self.loop.now_ms + self.app.runtime.poll_ms, self._end_if_all_joined)
 
-    def join_after(self, wait_ms: int, consumer: str, cause: str) -> None:
-        """A member joins again some time from now, unless it has another assignment by then."""
+    def join_after(
+        self,
+        wait_ms: int,
+        consumer: str,
+        cause: str,
+        wanted: Callable[[], bool] = lambda: True,
+        again_ms: int = 0,
+    ) -> None:
+        """A member joins again some time from now, unless it has another assignment by then.
+
+        Args:
+            wait_ms: the time.
+            consumer: the member.
+            cause: that it has.
+            wanted: asked at that time; if it answers no, it is asked again later.
+            again_ms: how much later.
+        """
         mark = len(self.played.rebalances)
 
         def join() -> None:
             awaited = consumer in self._up and consumer not in self._said
-            if awaited and len(self.played.rebalances) == mark:
+            if not awaited or len(self.played.rebalances) != mark:
+                return
+            if not wanted():
+                self.join_after(again_ms, consumer, cause, wanted, again_ms)
+            else:
                 self._begin_round(cause)
                 self._say(self._up[consumer], consumer)
                 self._end_if_all_joined()

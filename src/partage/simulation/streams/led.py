@@ -9,6 +9,7 @@ from partage.simulation.streams.application import Application
 from partage.simulation.streams.gathering import Gathering
 from partage.simulation.streams.played import Rebalanced
 from partage.simulation.streams.told import Told
+from partage.simulation.streams.world import Instance
 from partage.streams import Application as Seen
 from partage.streams import (
     GroupAssignment,
@@ -18,6 +19,7 @@ from partage.streams import (
     TaskPlan,
     rebalance,
 )
+from partage.streams.kip441_document import Kip441Document
 from partage.streams.release_0_10_2 import Release0102
 from partage.streams.release_0_11 import Release011
 from partage.streams.settings import LONG_MAX
@@ -53,19 +55,8 @@ class Led(Gathering):
             said = self._as_told(said, told)
             leader = self.world.up.get(told.leader or "", leader)
         self._remember_tellers(said)
-        answer = rebalance(
-            Seen(
-                self.app.topology,
-                self.app.all_counts,
-                self.app.settings,
-                end_offsets=self.world.ends() if self.world.factor > 0 else None,
-                racks=self._racks,
-            ),
-            [said[one] for instance in self.world.up.values() for one in instance.consumers],
-            leader=leader.process,
-            now_ms=self.loop.now_ms,
-            assignor=self._assignor,
-        )
+        members = [said[one] for each in self.world.up.values() for one in each.consumers]
+        answer = self._asked_of_leader(members, leader)
         if answer.plan is None:
             raise UnsupportedProblemError(f"{self._assignor.name}: {answer.error}")
         left = self._take_over(answer, answer.plan)
@@ -76,6 +67,21 @@ class Led(Gathering):
             if set(member.owned) - set(answer.consumers[one].partitions)
         }
         self._look_again(answer, {} if self.eager else quick)
+
+    def _asked_of_leader(self, members: list[StreamsMember], leader: Instance) -> GroupAssignment:
+        return rebalance(
+            Seen(
+                self.app.topology,
+                self.app.all_counts,
+                self.app.settings,
+                end_offsets=self.world.ends() if self.world.factor > 0 else None,
+                racks=self._racks,
+            ),
+            members,
+            leader=leader.process,
+            now_ms=self.loop.now_ms,
+            assignor=self._assignor,
+        )
 
     def _as_told(self, said: dict[str, StreamsMember], told: Told) -> dict[str, StreamsMember]:
         """The same copies with the lags that were seen; spare ones from the thread that told."""
@@ -166,4 +172,26 @@ class Led(Gathering):
             elif its.next_rebalance_ms < LONG_MAX:
                 # Due when the clock has passed that time, not when it has reached it.
                 wait = its.next_rebalance_ms + 1 - self.loop.now_ms
-                self.join_after(wait, consumer, "probing")
+                interval = self.app.settings.probing_rebalance_interval_ms
+                self.join_after(wait, consumer, "probing", self._is_worth_it, interval)
+
+    def _is_worth_it(self) -> bool:
+        """Whether a probing rebalance follows: by KIP-441's document, if a move is available."""
+        document = self._assignor
+        if not isinstance(document, Kip441Document):
+            return True
+        up = self.world.up.values()
+        members = [
+            self.world.says(instance, one, instance.disk if place == 0 else ())
+            for instance in up
+            for place, one in enumerate(instance.consumers)
+        ]
+        plan = self._asked_of_leader(members, next(iter(up))).plan
+        if plan is None:
+            return True
+        number = {client.process: place for place, client in enumerate(plan.problem.clients)}
+        runs = {task: number[one.process] for one in up for task in one.active}
+        stateful = [plan.problem.tasks[task] for task in plan.problem.stateful]
+        if any(task not in runs for task in stateful):
+            return False  # who ran it is dead, and will be missed
+        return document.check(plan.problem, [runs[task] for task in stateful])
