@@ -1,7 +1,8 @@
-"""What a group's coordinator wrote down, and what Kafka's own classes would have decided."""
+"""What a group's coordinator wrote down, and what our strategies, or Kafka's classes, decide on it."""
 
 from __future__ import annotations
 
+import base64
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ from partage.wire.group_log import decode_record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from tests.jvm import JvmOracle
 
     from partage.wire.consumer_protocol import ConsumerAssignment, ConsumerSubscription
 
@@ -51,12 +54,30 @@ class Written:
             for i, one in self.subscriptions.items()
         ]  # fmt: skip
         problem = Problem(Group(members), Cluster.from_topics(topics))
-        plan = registry.find(strategy or self.protocol).assign(problem)
-        # The wire keeps a topic's partitions together, by first appearance.
-        return {
-            member: list(decode_assignment(encode_assignment(pairs)).partitions)
-            for member, pairs in plan.to_pairs().items()
-        }
+        return _as_sent(registry.find(strategy or self.protocol).assign(problem).to_pairs())
+
+    def decided_by_java(self, topics: Mapping[str, int], java: JvmOracle) -> dict[str, list]:
+        """What Kafka's own class decides on them; ``java`` is the program ``Assignors``."""
+        members = [
+            {
+                "id": i, "topics": list(one.topics), "owned": [list(p) for p in one.owned],
+                "generation": -1 if one.generation is None else one.generation,
+                "rack": one.rack, "instance": self.instances[i], "userData": None
+                if one.user_data is None else base64.b64encode(one.user_data).decode(),
+            }
+            for i, one in self.subscriptions.items()
+        ]  # fmt: skip
+        asked = {"strategy": self.protocol, "topics": dict(topics), "members": members}
+        answer = java.ask(asked)["assignment"]
+        return _as_sent({m: [(t, p) for t, p in pairs] for m, pairs in answer.items()})
+
+
+def _as_sent(plan: Mapping[str, list]) -> dict[str, list]:
+    """The wire keeps a topic's partitions together, by first appearance."""
+    return {
+        member: list(decode_assignment(encode_assignment(pairs)).partitions)
+        for member, pairs in plan.items()
+    }
 
 
 def written(bootstrap: str, group: str) -> list[Written]:

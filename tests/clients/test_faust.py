@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 
 import pytest
@@ -87,3 +88,17 @@ def test_workers_share_a_table_and_one_that_is_killed_is_replaced(
             assert len(c.numbers(f"{app}-words")) == PARTITIONS // 2
             produce(broker, app, 1)
             wait_until(lambda: counted([a, c], 5), [a, c])
+
+
+@pytest.mark.soak
+def test_a_strategy_that_raises_is_named_and_does_not_spin(broker, app, tmp_path) -> None:
+    """The worker's log names strategy, group and generation; it does not ask again and again."""
+    with Worker(app, broker.bootstrap, "broken", tmp_path / "a") as one:
+        wait_until(
+            lambda: f"strategy faust failed in group {app}, generation 1:" in one.text(), [one]
+        )
+        tried = len([said for said in one.said() if "tried" in said])
+        time.sleep(10)
+        again = len([said for said in one.said() if "tried" in said]) - tried
+    print(f"tried {tried} times, {again} more in 10 s")
+    assert again <= 20

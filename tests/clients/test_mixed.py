@@ -7,6 +7,7 @@ import itertools
 import pytest
 from tests.clients.members import AIOKAFKA, KAFKA_PYTHON, every, settle
 from tests.clients.records import written
+from tests.jvm import JvmOracle
 
 from partage.wire.sticky_userdata import encode_sticky_user_data
 
@@ -24,17 +25,28 @@ def topics(broker):
     return broker
 
 
-def _as_java_would(broker, group: str) -> dict[str, str]:
-    """Every generation in the log is what Kafka's class decides; answers who led, by generation."""
+@pytest.fixture(scope="module")
+def java_class():
+    """Kafka's own assignors, asked about what stands in the log."""
+    with JvmOracle("Assignors", heap="96m") as oracle:
+        yield oracle
+
+
+def _as_java_would(broker, group: str, java_class) -> dict[str, str]:
+    """Every generation in the log is what Kafka's own class decides on these subscriptions, and what
+    ours does; answers who led, by generation.
+    """
     log = written(broker.bootstrap, group)
     assert log
     for one in log:
-        assert one.owners() == one.decided(TOPICS), f"generation {one.generation} of {group}"
+        theirs = one.decided_by_java(TOPICS, java_class)
+        assert one.owners() == theirs, f"generation {one.generation} of {group}"
+        assert one.decided(TOPICS) == theirs
     return {one.generation: one.leader for one in log}
 
 
 @pytest.mark.parametrize("leader", ["java", *NEWEST])
-def test_one_plan_whoever_leads(topics, hosts, leader: str) -> None:
+def test_one_plan_whoever_leads(topics, hosts, java_class, leader: str) -> None:
     """range, roundrobin and sticky: in each generation the log has what Java's class decides."""
     clients = [leader, *(c for c in ("java", *NEWEST) if c != leader)]
     groups = {f"mixed-{s}-{leader}": s for s in ("range", "roundrobin", "sticky")}
@@ -48,13 +60,13 @@ def test_one_plan_whoever_leads(topics, hosts, leader: str) -> None:
         members[group] += [_start(hosts(c), topics, group, strategy) for c in clients[1:]]
     for group, mine in members.items():
         settle(mine, every(TOPICS))
-        leaders = _as_java_would(topics, group)
+        leaders = _as_java_would(topics, group, java_class)
         assert leaders[max(leaders)] == mine[0].member
         for one in mine:
             one.close()
 
 
-def test_stickiness_and_its_bytes_cross_languages(topics, hosts) -> None:
+def test_stickiness_and_its_bytes_cross_languages(topics, hosts, java_class) -> None:
     """Who leaves a sticky group leaves its own partitions; user data are Java's to the byte."""
     group = "mixed-stable"
     mine = [_start(hosts(c), topics, group, "sticky") for c in ("java", *NEWEST)]
@@ -70,7 +82,7 @@ def test_stickiness_and_its_bytes_cross_languages(topics, hosts) -> None:
             if member in earlier.assignments and said.generation == earlier.generation:
                 had = earlier.assignments[member].partitions
                 assert said.user_data == encode_sticky_user_data(had, earlier.generation)
-    _as_java_would(topics, group)
+    _as_java_would(topics, group, java_class)
     for one in rest:
         one.close()
 
@@ -78,14 +90,16 @@ def test_stickiness_and_its_bytes_cross_languages(topics, hosts) -> None:
 @pytest.mark.parametrize(
     "leader", [OLDER[0], *(pytest.param(one, marks=pytest.mark.soak) for one in OLDER[1:])]
 )
-def test_every_version_sits_and_leads_in_one_sticky_group(topics, hosts, leader: str) -> None:
+def test_every_version_sits_and_leads_in_one_sticky_group(
+    topics, hosts, java_class, leader: str
+) -> None:
     """kafka-python 2.0.2 and 2.3.3 and aiokafka 0.10.0 on Kafka 4.3.1, each of them leading once."""
     group = f"versions-{leader}"
     first = _start(hosts(leader), topics, group, "sticky")
     settle([first], every(TOPICS))
     mine = [first, *(_start(hosts(c), topics, group, "sticky") for c in OLDER if c != leader)]
     settle(mine, every(TOPICS))
-    leaders = _as_java_would(topics, group)
+    leaders = _as_java_would(topics, group, java_class)
     assert leaders[max(leaders)] == first.member
     for one in mine:
         one.close()

@@ -16,10 +16,26 @@ import faust
 
 name, bootstrap, port, wanted = sys.argv[1:5]
 more = {}
+
+
+def tell(**what):
+    print(json.dumps(what), flush=True)
+
+
 if wanted != "stock":
     from partage.clients.faust import assignor
 
-    more["PartitionAssignor"] = assignor(wanted)
+    more["PartitionAssignor"] = assignor("faust" if wanted == "broken" else wanted)
+    if wanted == "broken":
+
+        class Broken:
+            name = "faust"
+
+            def configure(self, settings):
+                tell(tried=True)
+                raise ZeroDivisionError("this strategy is broken")
+
+        more["PartitionAssignor"].strategy = Broken()
 
 app = faust.App(
     name,
@@ -41,10 +57,6 @@ app = faust.App(
 )
 words = app.topic(f"{name}-words", key_type=str, value_type=str)
 counts = app.Table("counts", default=int)
-
-
-def tell(**what):
-    print(json.dumps(what), flush=True)
 
 
 @app.agent(words)

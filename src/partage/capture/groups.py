@@ -10,7 +10,11 @@ from typing import Any
 
 from partage.capture.connection import ClusterConnection, failed, reason
 from partage.errors import NotAuthorizedError, WireFormatError
-from partage.wire.consumer_protocol import decode_assignment, decode_subscription
+from partage.wire.consumer_protocol import (
+    ConsumerSubscription,
+    decode_assignment,
+    decode_subscription,
+)
 
 __all__ = ["LiveGroup", "LiveMember", "live_groups"]
 
@@ -158,13 +162,15 @@ def _classic_group(one: Any, node: int) -> LiveGroup:
         return LiveGroup(one.group_id, "classic", "", "", node, trouble=failed(one.error_code))
     trouble, members = "", []
     for m in one.members:
+        # Who sends garbage is a member all the same: what it was given is not nobody's.
+        said = ConsumerSubscription(())
+        owned: tuple[Partition, ...] = ()
+        has = bytes(m.member_assignment or b"")
         try:
+            owned = tuple(decode_assignment(has).partitions) if has else ()
             said = decode_subscription(bytes(m.member_metadata))
-            has = bytes(m.member_assignment or b"")
-            owned = decode_assignment(has).partitions if has else ()
         except WireFormatError as e:
             trouble = f"member {m.member_id} sent what cannot be read ({e})"
-            continue
         members.append(LiveMember(
             m.member_id, m.client_id, m.client_host, getattr(m, "group_instance_id", None) or None,
             said.rack, tuple(said.topics), tuple((t, int(p)) for t, p in owned),

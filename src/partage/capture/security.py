@@ -16,6 +16,7 @@ from partage.errors import InvalidConfigError
 __all__ = ["connection_settings"]
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_TLS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
 #: The properties about security that are understood; another one of these families is an error.
 _KNOWN = {
@@ -23,16 +24,15 @@ _KNOWN = {
     "ssl.truststore.location", "ssl.truststore.type", "ssl.truststore.password",
     "ssl.truststore.certificates", "ssl.keystore.location", "ssl.keystore.type",
     "ssl.keystore.key", "ssl.keystore.certificate.chain", "ssl.keystore.password",
-    "ssl.key.password", "ssl.endpoint.identification.algorithm",
+    "ssl.key.password", "ssl.endpoint.identification.algorithm", "ssl.enabled.protocols",
 }  # fmt: skip
 #: They choose among ways that all lead to the same: no need to know them.
 _HARMLESS = {
-    "ssl.protocol", "ssl.enabled.protocols", "ssl.provider", "ssl.cipher.suites",
+    "ssl.protocol", "ssl.provider",
     "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm", "ssl.secure.random.implementation",
     "sasl.kerberos.kinit.cmd", "sasl.kerberos.ticket.renew.window.factor",
     "sasl.kerberos.ticket.renew.jitter", "sasl.kerberos.min.time.before.relogin",
-    "sasl.login.callback.handler.class", "sasl.client.callback.handler.class",
-    "sasl.login.class", "security.providers",
+    "security.providers",
 }  # fmt: skip
 
 
@@ -94,7 +94,7 @@ def _sasl(properties: Properties) -> dict[str, Any]:
 
 def _tls(properties: Properties) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.minimum_version, context.maximum_version = _versions(properties)
     # Kafka's default is https; the empty word turns the check of the host's name off.
     context.check_hostname = properties.get("ssl.endpoint.identification.algorithm", "https") != ""
     trusted = _trusted(properties)
@@ -108,6 +108,16 @@ def _tls(properties: Properties) -> ssl.SSLContext:
             raise InvalidConfigError(name, f"has no certificates ({e})", "[hidden]") from None
     _own(properties, context)
     return context
+
+
+def _versions(properties: Properties) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
+    """The lowest and the highest TLS version; Kafka's own default is both that there are."""
+    name = "ssl.enabled.protocols"
+    given = properties.get(name, ",".join(_TLS)) or ""
+    wanted = [one.strip() for one in given.split(",") if one.strip()]
+    _expect(bool(wanted) and set(wanted) <= set(_TLS), name, f"must be of {tuple(_TLS)}", given)
+    versions = [_TLS[one] for one in wanted]
+    return min(versions), max(versions)
 
 
 def _trusted(properties: Properties) -> tuple[str, str] | None:

@@ -12,7 +12,7 @@ import typer
 
 from partage.cli.capture import CONFIG, PROPERTY, settings_of
 from partage.cli.compare import shown_comparison
-from partage.cli.consoles import interactive, name, out, show, write_json
+from partage.cli.consoles import interactive, name, out, show, tell, write_json
 from partage.errors import InvalidConfigError
 
 if TYPE_CHECKING:
@@ -81,15 +81,25 @@ def groups(  # noqa: PLR0917 - typer's options are parameters
     partition and nothing is committed by offset. Members keep what they have: nothing is changed,
     no group is joined; the account needs DESCRIBE on groups and topics.
     """
-    from partage.capture.connection import ClusterConnection
+    from partage.capture.connection import ClusterConnection, reason
 
     if not 0.1 <= every <= 3_600:
         raise InvalidConfigError("--every", "must be between 0.1 and 3600 seconds", every)
     settings = settings_of(command_config, properties)
     with ClusterConnection(bootstrap, settings) as connection:
+        from kafka.errors import KafkaError
+
         before: tuple[float, Mapping[Partition, int]] | None = None
         while True:
-            looks, before = _looked(connection, group, strategy, before, every)
+            try:
+                looks, before = _looked(connection, group, strategy, before, every)
+            except KafkaError as e:
+                if not watch:
+                    raise
+                # A broker restarts, a coordinator moves: the next look may see it.
+                tell(f"groups: {reason(e)}", "yellow")
+                time.sleep(every)
+                continue
             if as_json:
                 write_json({"ts_ms": time.time_ns() // 1_000_000,
                             "groups": [_plain(one) for one in looks]})  # fmt: skip
@@ -135,13 +145,15 @@ def _judged(
     from partage.model import Assignment, Group, Member
 
     lag = {p: max(0, ends[p] - at) for p, at in group.committed.items() if p in ends}
-    if group.type == "share" or not any(m.topics for m in group.members):
+    # A subscription by a pattern, or one that cannot be read, names no topics: those that it has.
+    topics = {m.id: m.topics or tuple(sorted({t for t, _ in m.owned})) for m in group.members}
+    if group.type == "share" or not any(topics.values()):
         return _Look(group, lag, rate)
     # What the coordinator says that they own is what counts, for every strategy alike: what they
     # sent when they joined is older. The priority of fail-over is in the user data.
     keep = group.strategy == "failover"
     members = Group([
-        Member(m.id, m.topics, rack=m.rack, instance_id=m.instance_id, owned=list(m.owned),
+        Member(m.id, topics[m.id], rack=m.rack, instance_id=m.instance_id, owned=list(m.owned),
                generation=1, user_data=m.user_data if keep else None)
         for m in group.members
     ])  # fmt: skip

@@ -98,7 +98,11 @@ class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publish
         try:
             plan = self._plan(cluster, member_metadata)
         except Exception as e:
-            raise AssignorFailedError(self.strategy.name, self.app.conf.id, -1, e) from e
+            failed = AssignorFailedError(
+                self.strategy.name, self.app.conf.id, _generation(self.app), e
+            )
+            log.error("%s", failed)  # noqa: TRY400 - it is raised too
+            raise failed from e
         for warning in plan.warnings:
             # A rebalance may come every few seconds; what is wrong is said once.
             if warning not in self._warned:
@@ -134,3 +138,11 @@ class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publish
             COPIED: [one.changelog_topic_name for one in copied],
             URL: str(self.app.conf.canonical_url),
         }
+
+
+def _generation(app: Any) -> int:
+    """The group's generation, as the client below Faust has it; -1 where it cannot be seen."""
+    found = app
+    for name in ("consumer", "_thread", "_consumer", "_coordinator", "generation"):
+        found = getattr(found, name, None)
+    return found if isinstance(found, int) else -1

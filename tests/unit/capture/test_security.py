@@ -51,6 +51,8 @@ def test_an_empty_algorithm_turns_the_check_of_the_host_off():
           "ssl.truststore.password": SECRET}, "ssl.truststore.location"),
         ({"security.protocol": "SSL", "ssl.truststore.certificates": SECRET},
          "ssl.truststore.certificates"),
+        ({"security.protocol": "SSL", "ssl.enabled.protocols": "TLSv1.1"}, "ssl.enabled.protocols"),
+        ({"security.protocol": "SSL", "ssl.cipher.suites": "TLS_X"}, "ssl.cipher.suites"),
         ({"security.protocol": "SSL", "ssl.keystore.key": SECRET,
           "ssl.keystore.certificate.chain": SECRET}, "ssl.keystore.key"),
     ],
@@ -63,6 +65,17 @@ def test_wrong_settings_are_named_and_no_secret_is_said(given, named):
     assert SECRET not in str(raised.value)
     assert SECRET not in repr(raised.value)
     assert SECRET not in repr(Properties(given)) or "certificates" in named  # those are public
+
+
+@pytest.mark.parametrize(
+    ("given", "versions"),
+    [("TLSv1.3", ("TLSv1_3", "TLSv1_3")), ("TLSv1.3, TLSv1.2", ("TLSv1_2", "TLSv1_3"))],
+)
+def test_only_the_tls_versions_that_are_enabled(given, versions):
+    """Who demands TLS 1.3 gets no 1.2."""
+    told = {"security.protocol": "SSL", "ssl.enabled.protocols": given}
+    context = connection_settings(Properties(told))["ssl_context"]
+    assert (context.minimum_version.name, context.maximum_version.name) == versions
 
 
 def test_a_file_and_the_command_line(tmp_path):
