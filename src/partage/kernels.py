@@ -149,9 +149,8 @@ def _with_pieces(function: Callable[..., Any], **options: Any) -> Any:
         if getattr(one, "is_piece", False):
             if one not in _pieces:
                 _pieces[one] = None  # no endless descent; numba itself refuses a recursion
-                _pieces[one] = _plain(
-                    numba.njit(**options, no_cpython_wrapper=True)(_with_pieces(one, **options))
-                )
+                alone = {**options, "no_cpython_wrapper": True}
+                _pieces[one] = _plain(numba.njit(**alone)(_with_pieces(one, **options)))
             made[name] = _pieces[one]
     if not made:
         return function

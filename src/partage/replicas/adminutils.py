@@ -1,4 +1,4 @@
-# ruff: noqa: PLR0917 - kernels take arrays by place, and have many
+# ruff: noqa: PLR0917 - arguments are Kafka's, and as many
 """Placement as ``AdminUtils`` does it (release 3.9.1, the last that has the class).
 
 Brokers stand in a line: in the order given, or, where all have racks, alternating between the
@@ -7,15 +7,14 @@ racks. First replicas go along the line; followers stand at a growing distance b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import InvalidPlacementError
 from partage.javaorder import string_order_key
-from partage.kernels import kernel
 from partage.model import Broker
 
 __all__ = ["alternating", "place_along", "place_over_racks"]
@@ -39,78 +38,58 @@ def alternating(brokers: Sequence[Broker]) -> list[int]:
     ]
 
 
-@kernel("void(int32[::1], int64, int64, int64, int32[:, ::1])")
-def _along(line: Any, start: int, shift: int, first: int, out: Any) -> None:
-    count = len(line)
-    lead = (first + start) % count
-    until = (count - first % count) % count
-    if first == 0:
-        until = count  # partition 0 is no multiple of the brokers: nothing is shifted for it
-    for row in range(len(out)):
-        if until == 0:
-            shift += 1
-            until = count
-        until -= 1
-        out[row, 0] = line[lead]
-        gap = shift % (count - 1) if count > 1 else 0
-        for j in range(1, out.shape[1]):
-            at = lead + 1 + gap
-            if at >= count:
-                at -= count
-            out[row, j] = line[at]
-            gap += 1
-            if gap == count - 1:
-                gap = 0
-        lead += 1
-        if lead == count:
-            lead = 0
+def _starts(
+    count: int, start: int, shift: int, first: int, rows: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """int64[rows] twice: the leader's place in the line, and how far behind followers begin."""
+    number = first + np.arange(rows, dtype=np.int64)
+    # One further at every multiple of the brokers; partition 0 is none.
+    later = number // count - (max(first, 1) - 1) // count
+    return (number + start) % count, shift + later
 
 
 def place_along(
     ids: Int32Array, start: int, shift: int, first: int, partitions: int, factor: int
 ) -> Int32Array:
     """Without racks: int32[partitions, factor], broker ids, the preferred leader first."""
+    count = len(ids)
+    lead, behind = _starts(count, start, shift, first, partitions)
     out = np.empty((partitions, factor), np.int32)
-    _along(ids, start, shift, first, out, work=partitions * factor)
+    out[:, 0] = ids[lead]
+    for j in range(factor - 1):
+        out[:, j + 1] = ids[(lead + 1 + (behind + j) % (count - 1)) % count]
     return out
 
 
-@kernel(
-    "void(int32[::1], int32[::1], int64, int64, int64, int64, int64[::1], int64[::1],"
-    " int32[:, ::1])"
-)
 def _over_racks(
-    line: Any, rack: Any, racks: int, start: int, shift: int, first: int,
-    rack_row: Any, broker_row: Any, out: Any,
-) -> None:  # fmt: skip
-    # rack_row, broker_row: the last row in which each had a replica, plus one.
-    count = len(line)
-    for row in range(len(out)):
-        number = first + row
-        if number > 0 and number % count == 0:
-            shift += 1
-        lead = (number + start) % count
-        out[row, 0] = line[lead]
-        rack_row[rack[lead]] = row + 1
-        broker_row[lead] = row + 1
-        seen = 1
-        gap = shift * racks % (count - 1) if count > 1 else 0
-        j = 1
-        while j < out.shape[1]:
-            at = lead + 1 + gap
-            if at >= count:
-                at -= count
-            gap += 1
-            if gap == count - 1:
-                gap = 0
-            new = rack_row[rack[at]] != row + 1
-            if (new or seen == racks) and broker_row[at] != row + 1:
-                out[row, j] = line[at]
-                if new:
-                    rack_row[rack[at]] = row + 1
-                    seen += 1
-                broker_row[at] = row + 1
-                j += 1
+    line: Int32Array, rack: NDArray[np.int64], lead: NDArray[np.int64], gap: NDArray[np.int64],
+    factor: int,
+) -> Int32Array:  # fmt: skip
+    """Replicas of leaders at these places, whose followers begin so far behind them.
+
+    All partitions look at their next broker at once; who has found none looks on.
+    """
+    count, racks, rows = len(line), int(rack.max()) + 1, len(lead)
+    at = np.empty((rows, factor), np.int64)
+    at[:, 0] = lead
+    seen = np.ones(rows, np.int64)
+    gap = gap.copy()
+    for j in range(1, factor):
+        left = np.arange(rows)
+        while len(left):
+            here = lead[left] + 1 + gap[left]
+            here -= count * (here >= count)
+            gap[left] += 1
+            gap[left[gap[left] == count - 1]] = 0
+            held = at[left, :j]
+            new = (rack[held] != rack[here][:, None]).all(axis=1)
+            free = (held != here[:, None]).all(axis=1)
+            taken = (new | (seen[left] == racks)) & free
+            found = left[taken]
+            at[found, j] = here[taken]
+            seen[found] += new[taken]
+            left = left[~taken]
+    return line[at]
 
 
 def place_over_racks(
@@ -131,10 +110,14 @@ def place_over_racks(
         )
     line = alternating(brokers)
     number: dict[str | None, int] = {}
-    rack = np.array([number.setdefault(brokers[i].rack, len(number)) for i in line], np.int32)
+    rack = np.array([number.setdefault(brokers[i].rack, len(number)) for i in line], np.int64)
     ids = np.array([brokers[i].id for i in line], np.int32)
-    out = np.empty((partitions, factor), np.int32)
-    marks = np.zeros(len(number), np.int64), np.zeros(len(line), np.int64)
-    work = 2 * partitions * factor
-    _over_racks(ids, rack, len(number), start, shift, first, *marks, out, work=work)
-    return out
+    count = len(line)
+    lead, behind = _starts(count, start, shift, first, partitions)
+    if count == 1:
+        return np.full((partitions, factor), ids[0], np.int32)
+    gap = behind * len(number) % (count - 1)
+    # Leaders and gaps come round again, and with them all that follows.
+    period = min(partitions, count * (count - 1) // math.gcd(len(number), count - 1))
+    once = _over_racks(ids, rack, lead[:period], gap[:period], factor)
+    return once[np.arange(partitions) % period]

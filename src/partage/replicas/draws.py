@@ -6,12 +6,10 @@ it; it says how many it used, or that there were not enough.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-
-from partage.kernels import kernel
 
 __all__ = ["Draws", "JavaDraws", "next_int"]
 
@@ -29,12 +27,21 @@ class Draws(Protocol):
         """Use up so many of them."""
 
 
-@kernel("void(int64, int64[::1])")
-def _fill(state: int, out: Any) -> None:
-    # int64 wraps beyond 2^63, which the mask makes harmless: only the low 48 bits count.
-    for i in range(len(out)):
-        state = (state * 0x5DEECE66D + 0xB) & 0xFFFFFFFFFFFF
-        out[i] = state >> 17
+def _states(state: int, count: int) -> NDArray[np.uint64]:
+    """uint64[count]: the generator's next states; each run of them follows from the one before.
+
+    Arithmetic wraps at 2^64, which the mask makes harmless: only the low 48 bits count.
+    """
+    out = np.empty(max(count, 1), np.uint64)
+    out[0] = (state * _MULTIPLIER + 0xB) & _MASK
+    have, factor, more = 1, _MULTIPLIER, 0xB  # x -> factor x + more goes so many draws on
+    while have < count:
+        wanted = min(have, count - have)
+        ahead = out[:wanted] * np.uint64(factor) + np.uint64(more)
+        out[have : have + wanted] = ahead & np.uint64(_MASK)
+        factor, more = factor * factor & _MASK, (factor + 1) * more & _MASK
+        have += wanted
+    return out[:count]
 
 
 class JavaDraws:
@@ -50,9 +57,8 @@ class JavaDraws:
 
     def ahead(self, count: int) -> NDArray[np.int64]:
         """See `Draws`."""
-        out = np.empty(count, np.int64)
-        _fill(self._state, out, work=count)
-        return out
+        drawn: NDArray[np.int64] = (_states(self._state, count) >> np.uint64(17)).astype(np.int64)
+        return drawn
 
     def skip(self, count: int) -> None:
         """See `Draws`."""
