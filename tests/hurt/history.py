@@ -162,7 +162,8 @@ def _decides(one: Written, topics: dict[str, int]) -> bool:
 def replayed(capture: Path, out: Path) -> Path:
     """``partage replay``; the folder of its tables."""
     done = subprocess.run(
-        [*PARTAGE, "replay", str(capture), "--out", str(out), "--quiet"],
+        [*PARTAGE, "replay", str(capture), "--out", str(out), "--quiet", "--no-report",
+         "--policy", "eager/range"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

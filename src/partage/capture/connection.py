@@ -7,6 +7,7 @@ leave out. kafka-python does the connections, TLS and SASL, and the messages' la
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +22,7 @@ __all__ = ["ClusterConnection", "Fetched", "failed", "reason"]
 
 _CONNECT_MS = 15_000
 _REQUEST_MS = 30_000
+_BETWEEN_TRIES = 0.3
 #: The largest frame that is believed; a Fetch response is smaller (see `live`).
 _LARGEST_FRAME = 256 << 20
 
@@ -69,19 +71,32 @@ class ClusterConnection:
 
         def client(**configs: Any) -> Any:
             opened.append(KafkaNetClient(**configs))
-            return opened[0]
+            return opened[-1]
 
-        try:
-            self.admin: KafkaAdminClient = KafkaAdminClient(
+        def admin() -> KafkaAdminClient:
+            return KafkaAdminClient(
                 **{"client_id": "partage-capture", **settings},
                 bootstrap_servers=bootstrap.split(","), bootstrap_timeout_ms=connect_ms,
                 request_timeout_ms=_REQUEST_MS, receive_message_max_bytes=_LARGEST_FRAME,
                 kafka_client=client,
             )  # fmt: skip
-        except Exception as e:  # noqa: BLE001 - whatever it is, nobody was reached
-            for one in opened:
-                one.close()
-            raise unreachable(bootstrap, settings, e, heard.last) from None
+
+        # A broker that is down may be the one that the client picks: others are asked too.
+        tries = 1 if "," not in bootstrap else 2 * len(bootstrap.split(","))
+        try:
+            while True:
+                tries -= 1
+                try:
+                    self.admin: KafkaAdminClient = admin()
+                    break
+                except Exception as e:  # noqa: BLE001 - whatever it is, nobody was reached
+                    for one in opened:
+                        one.close()
+                    opened.clear()
+                    if tries and _refused(e):
+                        time.sleep(_BETWEEN_TRIES)
+                        continue
+                    raise unreachable(bootstrap, settings, e, heard.last) from None
         finally:
             heard.close()
         self._manager = self.admin._manager  # noqa: SLF001 - the way to send requests of one's own
@@ -243,6 +258,11 @@ class ClusterConnection:
                     if name.startswith(wanted) and isinstance(value, str):
                         found[name] = value
         return found
+
+
+def _refused(error: Exception) -> bool:
+    """Whether nobody listens there: another broker may."""
+    return "ECONNREFUSED" in str(error) or "refused" in str(error).lower()
 
 
 class _Listener(logging.Handler):

@@ -90,7 +90,7 @@ class LiveCapture:
                 what was read of the others is in the capture.
             OSError: the folder cannot be written.
         """
-        self._look()
+        self._first_look()
         if not self._leaders:
             self._wait_for_topic(follow=follow)
         self._writer.config(self._connection.broker_config(next(iter(self._leaders.values()), 0)))
@@ -136,6 +136,26 @@ class LiveCapture:
         else:
             self._take_leaders(topic)
         self._writer.state(state_of(told, ts_ms=time.time_ns() // 1_000_000, controller=leader))
+
+    def _first_look(self) -> None:
+        """As `_look`; a broker that is just restarting may be the one that was asked.
+
+        Raises:
+            KafkaError: it still failed after the patience, or waiting does not help.
+        """
+        from kafka.errors import KafkaError
+
+        end = time.monotonic() + self._pace.patience
+        while True:
+            try:
+                self._look()
+            except KafkaError as e:
+                hopeless = any(one in type(e).__name__ for one in ("Incompatible", "Auth"))
+                if hopeless or time.monotonic() >= end or self._stop.wait(0.3):
+                    raise
+                self._say(f"metadata cannot be had: {reason(e)}")
+            else:
+                return
 
     def _take_leaders(self, topic: Any) -> None:
         if topic.error_code == _NOT_AUTHORIZED:

@@ -155,3 +155,22 @@ def test_killed_while_it_cuts_the_next_one_does_it(tmp_path, monkeypatch) -> Non
         assert writer.position(0) == 30
         assert writer.manifest.cut == {}
     assert offsets(out, 0) == list(range(30))
+
+
+def test_a_broker_that_is_just_restarting_is_waited_for(tmp_path) -> None:
+    """The first look goes to it and is refused: the capture asks again, and tells."""
+    from kafka.errors import KafkaConnectionError
+
+    cluster = Cluster(log_of(2))
+    whole, left = cluster.metadata, [3]
+
+    def metadata(topics=None):
+        left[0] -= 1
+        if left[0] > 0:
+            raise KafkaConnectionError("111 ECONNREFUSED")
+        return whole(topics)
+
+    cluster.metadata = metadata
+    said = read(cluster, tmp_path / "out", patience=5)
+    assert offsets(tmp_path / "out", 0) == list(range(20))
+    assert said == ["metadata cannot be had: 111 ECONNREFUSED"]
