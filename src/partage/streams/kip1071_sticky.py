@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -103,11 +104,18 @@ class ServerSticky:
         Raises:
             InvalidConfigError: ``num.standby.replicas`` is missing from configs that are not
                 empty, or is no number: to Kafka a number format error.
-            InvalidProblemError: a member, or a sub-topology, is there twice.
+            InvalidProblemError: a member, or a sub-topology, is there twice; tasks for nobody
+                (to Kafka a TaskAssignorException), or fewer than none.
         """
         replicas = _replicas(configs or {})
         _distinct("members", [member.id for member in members])
         _distinct("subtopologies", [one.id for one in subtopologies])
+        for one in subtopologies:
+            if one.tasks < 0:
+                where = f"subtopologies.{one.id}.tasks"
+                raise InvalidProblemError("must not be negative", path=where, value=one.tasks)
+        if not members and any(one.tasks for one in subtopologies):
+            raise InvalidProblemError("must be at least one", path="members", value=[])
         state = _State(subtopologies, _in_map_order(members), replicas)
         state.place_actives()
         if replicas > 0:
@@ -119,10 +127,10 @@ def _replicas(configs: Mapping[str, str]) -> int:
     if not configs:
         return 0
     text = configs.get("num.standby.replicas")
-    try:
-        return int(str(text))
-    except ValueError:
-        raise InvalidConfigError("num.standby.replicas", "must be a number", text) from None
+    # As Integer.parseInt: no spaces, no underscores.
+    if not re.fullmatch(r"[+-]?[0-9]{1,20}", str(text)):
+        raise InvalidConfigError("num.standby.replicas", "must be a number", text)
+    return int(str(text))
 
 
 def _distinct(path: str, names: Sequence[str]) -> None:

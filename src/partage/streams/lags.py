@@ -32,6 +32,7 @@ def end_offset_sums(
 
     Raises:
         InvalidTopologyError: the answer lacks a partition; to Kafka an illegal state.
+        InvalidProblemError: an offset that no broker sends: negative, or beyond int64.
 
     Source: ``StreamsPartitionAssignor.computeEndOffsetSumsByTask`` 4.3.1.
     """
@@ -45,9 +46,9 @@ def end_offset_sums(
             if topic in layout.to_create:
                 continue
             if topic in layout.source_changelogs:
-                total += (committed or {}).get(partition) or 0
+                total += _offset(partition, (committed or {}).get(partition) or 0)
             elif partition in end_offsets:
-                total += end_offsets[partition]
+                total += _offset(partition, end_offsets[partition])
             else:
                 raise InvalidTopologyError(
                     f"the end offset of partition {partition[1]} is missing",
@@ -56,6 +57,14 @@ def end_offset_sums(
                 )
         sums[task] = min(total, LONG_MAX)
     return sums
+
+
+def _offset(partition: TopicPartition, offset: int) -> int:
+    if not 0 <= offset <= LONG_MAX:
+        raise InvalidProblemError(
+            "must be an int64 >= 0", path=f"offset of {partition[0]}-{partition[1]}", value=offset
+        )
+    return offset
 
 
 def task_lags(

@@ -49,7 +49,9 @@ class Layout:
     named: bool
 
     @classmethod
-    def of(cls, topology: Topology, counts: Mapping[str, int]) -> Layout:
+    def of(
+        cls, topology: Topology, counts: Mapping[str, int], *, changelogs_too: bool = True
+    ) -> Layout:
         """Lay the topology out.
 
         A sub-topology has as many tasks as its largest source has partitions; task g_p reads
@@ -58,6 +60,8 @@ class Layout:
         Args:
             topology: of the application.
             counts: partition counts of all topics of the cluster, internal ones included.
+            changelogs_too: whether the counts of changelogs are checked now; a leader looks at
+                its members' versions before it makes them.
 
         Raises:
             InvalidTopologyError: a source topic is missing (code 1; of named topologies only
@@ -92,8 +96,8 @@ class Layout:
                     )
                 made = (topic for topic in one.changelogs if topic not in one.sources)
                 internal |= dict.fromkeys(made, len(tasks))
-        _check_counts(internal, counts)
-        return cls(
+        _check_counts(found, counts)
+        made_layout = cls(
             partitions_of,
             changelogs_of,
             tuple(with_stores),
@@ -103,6 +107,13 @@ class Layout:
             excluded,
             topology.named,
         )
+        if changelogs_too:
+            made_layout.check_counts(counts)
+        return made_layout
+
+    def check_counts(self, counts: Mapping[str, int]) -> None:
+        """Raise InvalidTopologyError if an internal topic exists with another partition count."""
+        _check_counts(self.internal, counts)
 
     @property
     def task_arrival(self) -> list[TaskId]:

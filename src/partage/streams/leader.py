@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from partage.errors import InvalidTopologyError
+from partage.errors import InvalidTopologyError, PlanInvariantError
 from partage.streams.client import Client, PartitionRacks
 from partage.streams.fallback_prior import FallbackPrior
 from partage.streams.final import (
@@ -23,6 +23,7 @@ from partage.streams.legacy_sticky import LegacySticky
 from partage.streams.members import LATEST_VERSION, ClientGroup, StreamsMember, grouped
 from partage.streams.plan import TaskPlan
 from partage.streams.problem import TaskProblem
+from partage.streams.public_helpers import AssignmentError, validate_task_assignment
 from partage.streams.public_sticky import PublicSticky
 from partage.streams.registry import TaskAssignor
 from partage.streams.release_0_10_2 import Release0102
@@ -35,6 +36,9 @@ __all__ = ["Application", "GroupAssignment", "rebalance"]
 _SHUTDOWN_REQUESTED = 4
 _ASSIGNMENT_ERROR = 3
 _EARLIEST_PROBEABLE = 3
+#: Those on the path that Kafka takes without looking at their answer.
+_KAFKAS_OWN = (HighAvailability, LegacySticky, FallbackPrior, Release011, Release0102)
+_NO_TASK = TaskId(-1, -1)
 _NEVER_ASK_FOR_LAGS = (LegacySticky, PublicSticky, Release011, Release0102)
 
 
@@ -105,6 +109,9 @@ def rebalance(
         InvalidTopologyError: what ends Kafka's leader too (its ``code`` is None); topologies
             that lack a source topic, or whose counts cannot be told, give every member an
             error code instead.
+        PlanInvariantError: the plan of an assignor that is none of Kafka's own is wrong, by the
+            rules of ``TaskAssignmentUtils.validateTaskAssignment``; to Kafka a StreamsException
+            (its callback ``onAssignmentComputed`` is left out).
         InvalidProblemError: no members, an id twice, an offset sum out of range.
 
     Source: ``StreamsPartitionAssignor.assign`` 4.3.1.
@@ -125,6 +132,12 @@ def rebalance(
     common = min([LATEST_VERSION, *(member.latest_version for member in every)])
     if any(member.shutdown for member in every):
         return _refused(clients, _SHUTDOWN_REQUESTED, "a member asked for shutdown")
+    try:
+        layout = Layout.of(application.topology, application.counts, changelogs_too=False)
+    except InvalidTopologyError as error:
+        if error.code is None:
+            raise
+        return _refused(clients, error.code, str(error))
     future = any(not one.readable for one in clients)
     if future and lowest < _EARLIEST_PROBEABLE:
         return _refused(
@@ -133,12 +146,7 @@ def rebalance(
             f"a member of a version above {LATEST_VERSION} and one of version {lowest}: "
             f"versions below {_EARLIEST_PROBEABLE} cannot be probed",
         )
-    try:
-        layout = Layout.of(application.topology, application.counts)
-    except InvalidTopologyError as error:
-        if error.code is None:
-            raise
-        return _refused(clients, error.code, str(error))
+    layout.check_counts(application.counts)
     return _assigned(
         application,
         clients,
@@ -170,6 +178,8 @@ def _assigned(
     if not known and not isinstance(assignor, _NEVER_ASK_FOR_LAGS):
         assignor = FallbackPrior()
     plan = assignor.assign(problem)
+    if not isinstance(assignor, _KAFKAS_OWN):
+        _check(plan, problem, assignor.name)
     owned = {one for group in clients for one in group.owner}
     leader, later = deadline
     by_process = {group.process: group for group in clients}
@@ -193,6 +203,47 @@ def _assigned(
     waits |= any(one.withheld for one in consumers.values())
     actives, standbys = hosts(plan, clients, layout) if versions[0] >= 2 else ({}, {})
     return GroupAssignment(consumers, plan, layout, actives, standbys, stable=not waits)
+
+
+def _check(plan: TaskPlan, problem: TaskProblem, name: str) -> None:
+    """What Kafka's leader looks at in the answer of anybody's assignor (KIP-924)."""
+
+    def tasks(row: Sequence[int]) -> list[TaskId]:
+        there = range(len(problem.tasks))
+        # A number that is none becomes a task that is none, which is what is wrong with it.
+        return [problem.tasks[one] if one in there else _NO_TASK for one in row]
+
+    rows = len(problem.clients), len(plan.active), len(plan.standby)
+    if len(set(rows)) > 1:
+        what = f"{name}: {rows[0]} clients, but {rows[1]} rows of actives and {rows[2]} of standbys"
+        raise PlanInvariantError([what])
+    entries = [
+        (client.process, tasks(active), tasks(standby))
+        for client, active, standby in zip(problem.clients, plan.active, plan.standby, strict=True)
+    ]
+    error = validate_task_assignment(problem, entries)
+    if error is not AssignmentError.NONE:
+        raise PlanInvariantError([f"{name}: {error.name}: {error.value}{_where(plan, error)}"])
+
+
+def _where(plan: TaskPlan, error: AssignmentError) -> str:
+    """The first place of an error that has one, in words."""
+    problem = plan.problem
+    seen: set[int] = set()
+    for client, active, standby in zip(problem.clients, plan.active, plan.standby, strict=True):
+        for task in (*active, *standby):
+            unknown = task not in range(len(problem.tasks))
+            wrong = {
+                AssignmentError.UNKNOWN_TASK_ID: unknown,
+                AssignmentError.ACTIVE_TASK_ASSIGNED_MULTIPLE_TIMES: task in seen,
+                AssignmentError.INVALID_STANDBY_TASK: task in standby
+                and task not in problem.with_stores,
+            }
+            if wrong.get(error):
+                named = f"number {task}" if unknown else str(problem.tasks[task])
+                return f" ({named} on {client.process})"
+        seen.update(active)
+    return ""
 
 
 def _problem(

@@ -72,11 +72,22 @@ class ClientGroup:
     offset_sums: dict[TaskId, int] = field(default_factory=dict)
 
     def add(self, member: StreamsMember) -> None:
-        """File one more consumer."""
+        """File one more consumer.
+
+        Raises:
+            InvalidProblemError: a client has tasks of named topologies and of none; to Kafka,
+                which compares them, an IllegalStateException.
+        """
         self.members.append(member)
         self.owner |= dict.fromkeys(member.owned, member.id)
         if self.readable:
             self.offset_sums |= member.offset_sums
+            if len({task.topology is None for task in self.offset_sums}) > 1:
+                raise InvalidProblemError(
+                    "must all have a topology's name or none",
+                    path=f"member {member.id}.offset_sums",
+                    value=[str(task) for task in list(self.offset_sums)[:5]],
+                )
 
     @property
     def consumers(self) -> list[str]:
@@ -138,7 +149,7 @@ def grouped(members: Iterable[StreamsMember]) -> list[ClientGroup]:
     above 11 count as one client of which nothing but owned partitions and racks is known.
 
     Raises:
-        InvalidProblemError: no members, or an id twice.
+        InvalidProblemError: no members, an id twice, or tasks with and without names.
     """
     given = list(members)
     ids = [member.id for member in given]

@@ -17,7 +17,7 @@ from partage.errors import InvalidProblemError
 from partage.javaorder import DEFAULT_TABLE, copied_hash_set_table, hash_order
 from partage.streams.client import Client, PartitionRacks
 from partage.streams.ids import TaskId, process_hash, task_hash, task_order_key
-from partage.streams.settings import Settings
+from partage.streams.settings import LATEST_OFFSET, UNKNOWN_OFFSET_SUM, Settings
 
 __all__ = ["TaskProblem"]
 
@@ -61,7 +61,7 @@ class TaskProblem:
 
         Raises:
             InvalidProblemError: no clients, a process twice, a task twice, a stateful task
-                that is no task, or named and unnamed tasks together.
+                that is no task, named and unnamed tasks together, or lags of another shape.
         """
         given = list(clients)
         if not given:
@@ -77,6 +77,13 @@ class TaskProblem:
         self.client_arrival = np.argsort(order, kind="stable").tolist()
         self._number_tasks(list(tasks), list(stateful), with_stores)
         self.racks = racks
+        if lags is not None and lags.shape != (len(given), len(self.tasks)):
+            raise InvalidProblemError(
+                f"must have a row for each of {len(given)} clients and a column for each of "
+                f"{len(self.tasks)} tasks",
+                path="lags",
+                value=lags.shape,
+            )
         self._client_order = order
         self._given_lags = lags
 
@@ -119,17 +126,30 @@ class TaskProblem:
         stateful = set(self.stateful)
         return [task for task in range(len(self.tasks)) if task not in stateful]
 
+    def _check(self, lags: NDArray[np.int64]) -> None:
+        said = lags[:, self.stateful]
+        wrong = (said < 0) & (said != LATEST_OFFSET) & (said != UNKNOWN_OFFSET_SUM)
+        if wrong.any():
+            client, place = (int(one) for one in np.argwhere(wrong)[0])
+            raise InvalidProblemError(
+                "must be at least 0, or -2 (runs it) or -3 (unknown)",
+                path=f"lags of client {self.clients[client].process}",
+                value={str(self.tasks[self.stateful[place]]): int(said[client, place])},
+            )
+
     @cached_property
     def lags(self) -> NDArray[np.int64]:
         """int64[clients, tasks]; what is said of stateless tasks means nothing.
 
         Raises:
-            InvalidProblemError: a client says nothing of a stateful task.
+            InvalidProblemError: a client says nothing of a stateful task, or a lag is negative
+                and no sentinel.
         """
         if self._given_lags is not None:
             matrix = np.empty((len(self.clients), len(self.tasks)), np.int64)
             given = self._given_lags[self._client_order]
             matrix[:, self.task_arrival] = given
+            self._check(matrix)
             return matrix
         matrix = np.zeros((len(self.clients), len(self.tasks)), np.int64)
         wanted = [self.tasks[task] for task in self.stateful]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
@@ -25,6 +26,9 @@ UNKNOWN_OFFSET_SUM = -3
 RackAwareStrategy = Literal["none", "min_traffic", "balance_subtopology"]
 _INT_MAX = 2**31 - 1
 _MOST_TAGS = 5
+_LONGEST_TAG = 20
+#: What Java parses; `int` takes underscores, and no text is longer than an int64.
+_NUMBER = re.compile(r"[+-]?[0-9]{1,20}")
 _LEAST_PROBING_MS = 60_000
 
 
@@ -114,10 +118,9 @@ def _read(name: str, value: object) -> object:
             raise InvalidConfigError(name, "must be a list of tag keys", value)
         return tuple(part.strip() if isinstance(part, str) else part for part in parts if part)
     if isinstance(value, str) and name != "rack.aware.assignment.strategy":
-        try:
-            return int(value)
-        except ValueError:
-            raise InvalidConfigError(name, "must be a whole number", value) from None
+        if not _NUMBER.fullmatch(value.strip()):
+            raise InvalidConfigError(name, "must be a whole number", value)
+        return int(value)
     return value
 
 
@@ -130,5 +133,7 @@ def _tags(tags: object) -> None:
     name = "rack.aware.assignment.tags"
     if not isinstance(tags, tuple) or not all(isinstance(tag, str) and tag for tag in tags):
         raise InvalidConfigError(name, "must be a tuple of tag keys", tags)
+    if any(len(tag) > _LONGEST_TAG for tag in tags):
+        raise InvalidConfigError(name, f"must have keys of at most {_LONGEST_TAG} characters", tags)
     if len(tags) > _MOST_TAGS:
         raise InvalidConfigError(name, f"must have at most {_MOST_TAGS} keys", tags)
