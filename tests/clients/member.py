@@ -151,7 +151,7 @@ class Threaded(threading.Thread):
         while not self.closing.is_set():
             try:
                 # kafka-python 3 joins anew when a poll ends in the middle of a rebalance.
-                got = rows(consumer.poll(timeout_ms=1000))
+                got = rows(consumer.poll(timeout_ms=told.get("poll_ms", 1000)))
                 # It does not call who is given nothing, or keeps what it had.
                 now = where(consumer)
                 if consumer._coordinator.state is MemberState.STABLE and now != last:

@@ -136,9 +136,12 @@ class Host:
         strategies: Sequence[str | tuple[str, dict[str, Any]]] = (),
         session: int = 30000,
         instance: str | None = None,
+        poll_ms: int = 1000,
         **properties: Any,
     ) -> One:
-        """A member more; properties by Kafka's names with ``_`` for dots."""
+        """A member more; properties by Kafka's names with ``_`` for dots; ``poll_ms`` is how long a
+        poll of kafka-python waits.
+        """
         one = One(self, f"{self.client}/{next(_count)}", group)
         self.members[one.id] = one
         shared: dict[str, Any] = {
@@ -153,6 +156,7 @@ class Host:
                 del shared[name]
         listed = [(s, {}) if isinstance(s, str) else s for s in strategies]
         told: dict[str, Any] = {"do": "start", "id": one.id, "topics": list(topics)}
+        told["poll_ms"] = poll_ms
         if self.client == "java":
             more = {k: v for _, options in listed for k, v in options.items()}
             values = {k.replace("_", "."): v for k, v in (shared | more).items()}

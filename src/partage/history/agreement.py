@@ -66,13 +66,18 @@ def explain(
     topics = [t for m in state.members if m.subscription for t in m.subscription.topics]
     unseen = sorted(set(topics) - {topic for given in record.values() for topic in given})
     sent, now = group_as_sent(state), clusters.at(time_ms)
-    tried = (
-        *(
-            (words, sent, c)
-            for words, c in clusters_near(clusters, time_ms, topics, unseen, "leader")
-        ),
+    near = list(clusters_near(clusters, time_ms, topics, unseen, "leader"))
+    tried = [
+        *((words, sent, c) for words, c in near),
         *((words, group_as_sent(other), now) for words, other in _remembered(state, before)),
-    )
+    ]
+    if any(m.instance for m in state.members):
+        # A client from before KIP-345 (kafka-python 2.0) orders static members by their ids.
+        words, blind = "the leader does not see group.instance.id", _dynamic(state)
+        tried += [
+            (words, blind, now),
+            *((f"{words}, and {other}", blind, c) for other, c in near),
+        ]
     for words, group, cluster in tried:
         try:
             if decide(group, cluster) == record:
@@ -80,6 +85,12 @@ def explain(
         except PartageError:
             continue
     return None
+
+
+def _dynamic(state: ClassicState) -> Group:
+    """The group as if none of its members were static."""
+    members = tuple(replace(m, instance=None) for m in state.members)
+    return group_as_sent(replace(state, members=members))
 
 
 def _remembered(

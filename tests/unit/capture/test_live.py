@@ -173,4 +173,4 @@ def test_a_broker_that_is_just_restarting_is_waited_for(tmp_path) -> None:
     cluster.metadata = metadata
     said = read(cluster, tmp_path / "out", patience=5)
     assert offsets(tmp_path / "out", 0) == list(range(20))
-    assert said == ["metadata cannot be had: 111 ECONNREFUSED"]
+    assert said == ["metadata cannot be had: KafkaConnectionError: 111 ECONNREFUSED"]
