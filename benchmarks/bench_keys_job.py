@@ -4,21 +4,28 @@ Kinds of keys: few, a million with a heavy head, all distinct (the worst for an 
 the hottest), long, of mixed lengths; plain pages and dictionary pages. Beside each, in the same
 run: its parts in one process (what pyarrow takes to read the column, what reading and counting
 take, what meeting takes), and peers that count the same keys and place none of them: Spark's own
-groupBy, and pyarrow's. The first run of each warms up and is not told of.
+groupBy, pyarrow's, and DuckDB's where it is installed (it is no dependency of ours). The first run
+of each warms up and is not told of. Beside the wall's time stands what the run took of the
+processors, all processes together, and how much of them others took meanwhile: where that is not
+next to nothing, the wall's time says little.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import platform
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -34,23 +41,49 @@ from partage.pipeline.session import session
 COUNTS = [6, 12, 24, 48]
 COLUMNS = Columns("key")
 FILES = 4
+ROW_GROUP = 1 << 20
+#: `to_table` holds all of them.
+MOST_FOR_ARROW = 50_000_000
+
+
+class Shape(NamedTuple):
+    """Keys of an input.
+
+    Attributes:
+        distinct: how many, about; negative with a heavy head (Zipf 1.2), 0 all of them.
+        width: bytes of each; 0 is 8 to 24.
+        dictionary: whether the writer tries dictionary pages.
+        codec: of the pages.
+    """
+
+    distinct: int
+    width: int = 16
+    dictionary: bool = False
+    codec: str = "snappy"
+
+
 SHAPES = {
-    "1,000 keys, dictionary": (1_000, 16, True),
-    "1,000 keys, plain": (1_000, 16, False),
-    "100 thousand keys": (100_000, 16, False),
-    "a million, heavy head": (-1_000_000, 16, False),
-    "a million of 100 bytes": (-1_000_000, 100, False),
-    "a million of 8 to 24": (-1_000_000, 0, False),
-    "all distinct": (0, 16, False),
+    "1,000 keys, dictionary": Shape(1_000, dictionary=True),
+    "1,000 keys, plain": Shape(1_000),
+    "100 thousand keys": Shape(100_000),
+    "a million, heavy head": Shape(-1_000_000),
+    "a million, heavy head, no codec": Shape(-1_000_000, codec="none"),
+    "a million, heavy head, zstd": Shape(-1_000_000, codec="zstd"),
+    "a million, heavy head, dictionary tried": Shape(-1_000_000, dictionary=True),
+    "a million, evenly": Shape(1_000_000),
+    "a million of 36 bytes": Shape(-1_000_000, 36),
+    "a million of 100 bytes": Shape(-1_000_000, 100),
+    "a million of 8 to 24": Shape(-1_000_000, 0),
+    "all distinct": Shape(0),
 }
 
 
-def _ids(distinct: int, count: int, number: int, rng: np.random.Generator) -> np.ndarray:
+def _ids(distinct: int, count: int, first: int, rng: np.random.Generator) -> np.ndarray:
     if distinct > 0:
         return rng.integers(0, distinct, count).astype(np.uint64)
     if distinct < 0:
         return (rng.zipf(1.2, count) % -distinct).astype(np.uint64)
-    return (rng.permutation(count) + number * count).astype(np.uint64)
+    return np.arange(first, first + count, dtype=np.uint64)
 
 
 def _column(ids: np.ndarray, width: int) -> pa.Array:
@@ -68,28 +101,70 @@ def _column(ids: np.ndarray, width: int) -> pa.Array:
     )
 
 
-def _write(folder: Path, shape: tuple[int, int, bool], count: int) -> None:
+def _write(folder: Path, shape: Shape, count: int) -> None:
     rng = np.random.default_rng(1)
-    distinct, width, dictionary = shape
+    schema = pa.schema({"key": pa.binary()})
     for number in range(FILES):
-        keys = _column(_ids(distinct, count // FILES, number, rng), width)
-        parquet.write_table(pa.table({"key": keys}), folder / f"{number}.parquet",
-                            row_group_size=1 << 20, use_dictionary=dictionary)  # fmt: skip
+        path, first, end = folder / f"{number}.parquet", *(
+            count * n // FILES for n in (number, number + 1))  # fmt: skip
+        with parquet.ParquetWriter(path, schema, compression=shape.codec,
+                                   use_dictionary=shape.dictionary) as file:  # fmt: skip
+            for at in range(first, end, ROW_GROUP):
+                ids = _ids(shape.distinct, min(ROW_GROUP, end - at), at, rng)
+                file.write_table(pa.table({"key": _column(ids, shape.width)}), ROW_GROUP)
 
 
-def _timed(work: Callable[[], object], runs: int) -> tuple[float, float]:
-    """Best and median seconds."""
-    times = []
+class Spent(NamedTuple):
+    """Seconds: of the wall, of the processors by us, of the processors by others."""
+
+    wall: float
+    ours: float
+    others: float
+
+
+def _processors() -> tuple[dict[int, float], float]:
+    """Seconds that this process and each below it took, and that the machine took, so far."""
+    tick = os.sysconf("SC_CLK_TCK")
+    below: dict[int, list[int]] = {}
+    took: dict[int, float] = {}
+    for one in Path("/proc").iterdir():
+        if one.name.isdigit():
+            try:
+                fields = (one / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue  # it ended
+            below.setdefault(int(fields[1]), []).append(int(one.name))
+            took[int(one.name)] = sum(map(int, fields[11:13])) / tick
+    ours, todo = {}, [os.getpid()]
+    while todo:
+        at = todo.pop()
+        ours[at] = took.get(at, 0.0)
+        todo += below.get(at, [])
+    user, nice, system, _, _, irq, soft, *_ = map(
+        int, Path("/proc/stat").read_text().splitlines()[0].split()[1:]
+    )
+    return ours, (user + nice + system + irq + soft) / tick
+
+
+def _timed(work: Callable[[], object], runs: int) -> list[Spent]:
+    """What each run took; the first is not told of."""
+    found = []
     for _ in range(runs + 1):
+        before, all_before = _processors()
         began = time.perf_counter()
         work()
-        times.append(time.perf_counter() - began)
-    return min(times[1:]), sorted(times[1:])[runs // 2]
+        wall = time.perf_counter() - began
+        after, all_after = _processors()
+        ours = sum(seconds - before.get(pid, 0.0) for pid, seconds in after.items())
+        found.append(Spent(wall, ours, max(0.0, all_after - all_before - ours)))
+    return found[1:]
 
 
-def _told(name: str, keys: int, best: float, median: float) -> None:
-    rate = f"{keys / best / 1e6:7.1f} M keys/s"
-    print(f"  {name:38} best {best:7.2f} s  median {median:7.2f} s  {rate}", flush=True)
+def _told(name: str, keys: int, runs: list[Spent]) -> None:
+    best, median = min(runs), sorted(runs)[len(runs) // 2]
+    print(f"  {name:36} best {best.wall:6.2f} s {keys / best.wall / 1e6:6.1f} M keys/s "
+          f"(median {median.wall:6.2f} s); processors {best.ours / keys * 1e9:4.0f} ns a key, "
+          f"others {best.others / best.wall:3.1f} of {os.cpu_count()}", flush=True)  # fmt: skip
 
 
 def _parts(folder: Path, keys: int, runs: int) -> None:
@@ -124,7 +199,7 @@ def _whole(folder: Path, keys: int, runs: int, spark: object) -> None:
     for approximate in (False, True):
         name = "partage, approximate" if approximate else "partage, exact, 4 partition counts"
         run = partial(_counted, folder, keys, spark, approximate=approximate)
-        _told(name, keys, *_timed(run, runs))
+        _told(name, keys, _timed(run, runs))
 
 
 def _counted(folder: Path, keys: int, spark: object, *, approximate: bool) -> None:
@@ -133,7 +208,13 @@ def _counted(folder: Path, keys: int, spark: object, *, approximate: bool) -> No
         raise SystemExit(f"{found.records} records counted of {keys}")
 
 
-def _peers(folder: Path, keys: int, runs: int, spark: object) -> None:
+def _peers(folder: Path, keys: int, runs: int) -> None:
+    """In a process of their own: Java as Spark starts it, which compiles more than for our job."""
+    with session() as spark:
+        _peers_by(folder, keys, runs, spark)
+
+
+def _peers_by(folder: Path, keys: int, runs: int, spark: object) -> None:
     def by_spark() -> None:
         frame = spark.read.parquet(str(folder)).groupBy("key").count()
         frame.orderBy("count", ascending=False).limit(10).toArrow()
@@ -142,9 +223,23 @@ def _peers(folder: Path, keys: int, runs: int, spark: object) -> None:
         table = dataset.dataset(folder).to_table().group_by("key").aggregate([([], "count_all")])
         np.partition(table["count_all"].to_numpy(), -10)
 
+    def by_duckdb() -> None:
+        import duckdb
+
+        duckdb.sql(
+            "SELECT key, count(*) AS n FROM read_parquet(?) GROUP BY key "
+            "ORDER BY n DESC, key LIMIT 10",
+            params=[f"{folder}/*.parquet"],
+        ).fetchall()
+
     pa.set_cpu_count(os.cpu_count() or 1)
-    _told("Spark's groupBy, counts alone", keys, *_timed(by_spark, runs))
-    _told("pyarrow's group_by, counts alone", keys, *_timed(by_arrow, runs))
+    _told("Spark's groupBy, counts alone", keys, _timed(by_spark, runs))
+    if keys <= MOST_FOR_ARROW:
+        _told("pyarrow's group_by, counts alone", keys, _timed(by_arrow, runs))
+    if importlib.util.find_spec("duckdb") is None:
+        print("  DuckDB is not installed: not told of")
+    else:
+        _told("DuckDB's GROUP BY, counts alone", keys, _timed(by_duckdb, runs))
 
 
 def main() -> None:
@@ -154,21 +249,31 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--shape", action="append", choices=list(SHAPES), default=None)
     parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--no-parts", action="store_true")
+    parser.add_argument("--folder", type=Path, help="where the files go (they are removed)")
+    parser.add_argument("--peers-of", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
+    if asked.peers_of:
+        _peers(asked.peers_of, asked.keys, asked.runs)
+        return
     versions = f"pyspark {version('pyspark')}, pyarrow {version('pyarrow')}"
     print(f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, "
           f"{versions}; {asked.keys:,} keys, counts {COUNTS}")  # fmt: skip
-    with session() as spark, tempfile.TemporaryDirectory() as temporary:
+    with session(brief=True) as spark, tempfile.TemporaryDirectory(dir=asked.folder) as temporary:
         for name in asked.shape or SHAPES:
             folder = Path(temporary) / "keys"
             folder.mkdir()
             _write(folder, SHAPES[name], asked.keys)
             print(f"{name}; load of the machine {os.getloadavg()[0]:.1f}")
             _whole(folder, asked.keys, asked.runs, spark)
-            with form("compiled"):
-                _parts(folder, asked.keys, asked.runs)
+            if not asked.no_parts:
+                with form("compiled"):
+                    _parts(folder, asked.keys, asked.runs)
             if not asked.no_peers:
-                _peers(folder, asked.keys, asked.runs, spark)
+                subprocess.run(
+                    [sys.executable, __file__, "--peers-of", folder,
+                     "--keys", str(asked.keys), "--runs", str(asked.runs)], check=True,
+                )  # fmt: skip
             shutil.rmtree(folder)
 
 
