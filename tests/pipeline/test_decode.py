@@ -15,7 +15,7 @@ from partage.history.transactions import Transactions
 from partage.pipeline import other_records as other_records_module
 from partage.pipeline.decode import Kind, decoded
 from partage.pipeline.tally import Tally
-from partage.wire.group_log import decode_record
+from partage.wire.group_log import decode_record, encode_record
 from partage.wire.remembering import Remembering
 
 CLASSIC = b"\0\2"
@@ -141,3 +141,31 @@ def test_nothing_but_rows_without_a_place() -> None:
     table = pa.Table.from_pylist(rows, records().schema)
     out = [r for b in decoded(table, Transactions()) for r in b.to_pylist()]
     assert [r["kind"] for r in out] == [Kind.BAD_RECORD] * 3 + [Kind.TALLY]
+
+
+def test_commits_whose_marker_is_in_a_later_table_make_a_run_for_each_marker() -> None:
+    """Between two markers that these rows do not have may stand a rebalance that they do not have."""
+    rows = []
+    for offset in range(6):
+        key, value = encode_record(
+            1, {"group": "g", "topic": "t", "partition": 0}, version=3,
+            value={"offset": offset, "leaderEpoch": 0, "metadata": "", "commitTimestamp": 5},
+        )  # fmt: skip
+        rows.append(
+            {"partition": 0, "offset": offset, "timestamp_ms": 5, "key": key, "value": value}
+        )
+    batches = [
+        {"partition": 0, "base_offset": 0, "last_offset": 1, "producer_id": 7, "transactional": True,
+         "control": False, "control_type": None, "max_timestamp_ms": 5},
+        {"partition": 0, "base_offset": 2, "last_offset": 3, "producer_id": 8, "transactional": True,
+         "control": False, "control_type": None, "max_timestamp_ms": 5},
+        {"partition": 0, "base_offset": 10, "last_offset": 10, "producer_id": 7, "transactional": True,
+         "control": True, "control_type": "COMMIT", "max_timestamp_ms": 5},
+        {"partition": 0, "base_offset": 20, "last_offset": 20, "producer_id": 8, "transactional": True,
+         "control": True, "control_type": "COMMIT", "max_timestamp_ms": 5},
+    ]  # fmt: skip
+    table = pa.Table.from_pylist(rows, records().schema)
+    out = [r for b in decoded(table, Transactions(batches)) for r in b.to_pylist()]
+    runs = [r for r in out if r["kind"] == Kind.COMMIT_RUN]
+    places = [(r["log_offset"], r["last_log_offset"], r["commits"]) for r in runs]
+    assert sorted(places) == [(4, 5, 2), (10, 10, 2), (20, 20, 2)]

@@ -251,12 +251,40 @@ def _stretches(
     placed: Placed,
     others: Others,
 ) -> NDArray[np.int64] | None:
-    """Which commits (pair and place of each) stand between the same two records of their group."""
-    pair, *place = commits
-    if not len(others.rows) or not len(pair):
+    """Which commits (pair and place of each) stand between the same two records of their group.
+
+    Commits whose marker comes behind these rows stand among records that are not here: those of
+    each marker are by themselves.
+    """
+    pair, partition, offset = commits
+    if not len(pair):
         return None
+    later = _later(partition, offset, placed)
+    if not len(others.rows):
+        return later
     number: dict[str, int] = {}
     group_of = np.array([number.setdefault(g, len(number)) for g, _ in pairs], np.int64)
     mine = np.array([number.setdefault(g, len(number)) for g in others.groups], np.int64)
     at = placed.partition[others.rows], placed.offset[others.rows]
-    return stretches(Standing(group_of[pair], *place), Standing(mine, *at))
+    found = stretches(Standing(group_of[pair], partition, offset), Standing(mine, *at))
+    if later is None:
+        return found
+    return np.where(later > 0, int(found.max()) + later, found)
+
+
+def _later(
+    partition: NDArray[np.int64], offset: NDArray[np.int64], placed: Placed
+) -> NDArray[np.int64] | None:
+    """A number above 0 for each place behind the last row of its log partition, 0 for the others;
+    None if there is no such place.
+    """
+    ends = np.append(np.flatnonzero(placed.partition[1:] != placed.partition[:-1]),
+                     len(placed.partition) - 1)  # fmt: skip
+    last = placed.offset[ends][np.searchsorted(placed.partition[ends], partition)]
+    behind = np.flatnonzero(offset > last)
+    if not len(behind):
+        return None
+    out = np.zeros(len(offset), np.int64)
+    places = np.stack([partition[behind], offset[behind]])
+    out[behind] = np.unique(places, axis=1, return_inverse=True)[1].ravel() + 1
+    return out

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from partage.report.run import Figures, Group, Range, Run
-from partage.report.settings import STATIC_LINE, base_policy, lines_of, parted
+from partage.report.settings import STATIC_LINE, base_policy, family_of, lines_of, parted
 from partage.report.words import cause_words, count, duration, percent, plural
 
 __all__ = ["RULES", "Advice", "Merged", "advice_for", "best_policy", "coverage_advice", "merged"]
@@ -67,9 +67,14 @@ def _saved(group: Group, *policies: str) -> tuple[str | None, Range | None]:
 
 
 def _bounces(group: Group) -> Advice | None:
-    """Members that restart within their session timeout: static membership (KIP-345)."""
+    """Members that restart within their session timeout: static membership (KIP-345).
+
+    Share groups have none, the coordinator of streams groups (KIP-1071) refuses it, and Connect's
+    workers have a setting of their own.
+    """
     bounces = _caused(group, "bounce")
-    if not bounces or group.traits.dynamic_members == 0:
+    static_members = group.replayed and group.traits.protocol in {"classic", "consumer"}
+    if not bounces or not static_members or group.traits.dynamic_members == 0:
         return None
     session = group.traits.session_ms
     within = f" within {duration(session)}" if session else ""
@@ -98,7 +103,7 @@ def _idle_range(group: Group) -> Advice | None:
         "here: no two topics have as many partitions."
     )
     return Advice("idle-under-range", "Replace range: it leaves members idle", why,
-                  lines_of("cooperative/cooperative-sticky", "range") or (),
+                  _lines(group, "cooperative/cooperative-sticky"),
                   policy=policy, saves=saves)  # fmt: skip
 
 
@@ -113,22 +118,29 @@ def _roundrobin(group: Group) -> Advice | None:
         "roundrobin deals all partitions anew each time, and forgets who had them."
     )
     return Advice("roundrobin-moves", "Replace roundrobin: it moves what could stay", why,
-                  lines_of("cooperative/cooperative-sticky", "roundrobin") or (),
+                  _lines(group, "cooperative/cooperative-sticky"),
                   policy=policy, saves=saves)  # fmt: skip
 
 
 def _sessions(group: Group) -> Advice | None:
-    """Members put out while they were only slow."""
-    expired, session = _caused(group, "expiry"), group.traits.session_ms
+    """Members put out and soon back: they may have been slow.
+
+    A late poll is none of these: heartbeats go on meanwhile (KIP-62).
+    """
+    expired = _caused(group, "expiry") - group.traits.late_polls
+    session = group.traits.session_ms
     back, silence = group.traits.returned, group.traits.longest_silence_ms
-    if not expired or not session or not back or silence is None or silence <= session:
+    if expired <= 0 or not session or not back or silence is None or silence <= session:
+        return None
+    if group.traits.protocol not in {"classic", "consumer"}:
         return None
     longer = (silence * 5 // 4_000 + 1) * 1_000  # a quarter more than the longest, in whole seconds
     why = (
         f"{plural(expired, 'rebalance')} because a member was silent for its session timeout "
         f"of {duration(session)}; {plural(back, 'member')} put out so came back, after up to "
-        f"{duration(silence)} of silence. A longer timeout keeps members that only pause; one "
-        "that is dead is missed as much later."
+        f"{duration(silence)} of silence. Whether they had paused, or were started again, no "
+        "record says. A longer timeout keeps members that only pause; one that is dead is missed "
+        "as much later."
     )
     if group.traits.protocol == "classic":
         classic = (f"session.timeout.ms={longer}", f"heartbeat.interval.ms={longer // 3}")
@@ -139,16 +151,33 @@ def _sessions(group: Group) -> Advice | None:
     )
 
 
-def _crowded(group: Group) -> Advice | None:
-    """More members than partitions: somebody idles whatever the strategy."""
-    partitions = group.partitions_max
-    if partitions is None or group.members_max <= partitions or "share" in group.kind:
+def _late_polls(group: Group) -> Advice | None:
+    """Members that did not poll for max.poll.interval.ms: the client itself leaves then."""
+    late = group.traits.late_polls
+    if not late or group.traits.protocol not in {"classic", "consumer"}:
         return None
     why = (
-        f"Up to {plural(group.members_max, 'member')} for {plural(partitions, 'partition')}: "
-        f"at least {group.members_max - partitions} had nothing to do, and each of them "
-        "still makes the group rebalance. Run fewer members, or give the topic more partitions "
-        "(keys then go to other partitions)."
+        f"{plural(late, 'member')} had no commits for longer than max.poll.interval.ms, and left: "
+        "alive perhaps, but not polling. A session timeout changes nothing here, since heartbeats "
+        "go on meanwhile. Take fewer records at a time, or allow more time between two polls."
+    )
+    longer = "max.poll.interval.ms=<longer than the slowest work between two polls>"
+    fewer = "max.poll.records=<fewer than now; 500 if it was never set>"
+    lines = {"java": (fewer, longer), "librdkafka": (longer,)}.get(_family(group), ())
+    return Advice("late-polls", "Poll in time", why, lines)
+
+
+def _crowded(group: Group) -> Advice | None:
+    """More members than partitions: somebody idles whatever the strategy."""
+    crowded, settled = group.traits.crowded, group.traits.settled
+    # Once in a while there is a successor beside its predecessor that is dead already.
+    if 2 * crowded <= settled or "share" in group.kind:
+        return None
+    why = (
+        f"After {crowded} of {plural(settled, 'rebalance')} there were more members than "
+        f"partitions (members {group.members_max} at most, partitions {group.partitions_max}): "
+        "some had nothing to do, and each of them still makes the group rebalance. Run fewer "
+        "members, or give the topic more partitions (keys then go to other partitions)."
     )
     return Advice("too-many-members", "Run no more members than partitions", why)
 
@@ -163,8 +192,8 @@ def _storms(group: Group) -> Advice | None:
         f"{plural(traits.storms, 'storm')} with {plural(traits.stormy, 'rebalance')} in all, begun "
         f"mostly because {cause_words(trigger)}. "
     )
-    if trigger in {"join", "first"}:
-        why += "Let new members be waited for: one rebalance instead of one a member."
+    if trigger == "first" and traits.protocol == "classic":
+        why += "Let the first members be waited for: one rebalance instead of one a member."
         lines: tuple[str, ...] = ("group.initial.rebalance.delay.ms=10000",)
         return Advice("storms", "Calm storms of rebalances", why, lines, "broker")
     why += "Roll one member at a time, and let each settle; static members restart unnoticed."
@@ -197,6 +226,8 @@ def _switch(
     group: Group, rule: str, title: str, policies: tuple[str, ...], how: str
 ) -> Advice | None:
     """Another policy, where the replay knows that it would have saved time."""
+    if _family(group) == "python" and parted(policies[0])[0] == "consumer":
+        return None  # these clients do not have the protocol
     name, saves = _saved(group, *policies)
     if name is None or saves is None or saves.low < 0 or saves.high <= 0:
         return None
@@ -207,7 +238,17 @@ def _switch(
     if found.idle > group.recorded.idle:
         more = found.idle - group.recorded.idle
         why += f" Members would have been idle {plural(more, 'time')} more."
-    return Advice(rule, title, why, lines_of(name, group.strategy) or (), policy=name, saves=saves)
+    return Advice(rule, title, why, _lines(group, name), policy=name, saves=saves)
+
+
+def _family(group: Group) -> str:
+    """Whose settings its members have: java, librdkafka, python; "" where they differ."""
+    return family_of(group.clients)
+
+
+def _lines(group: Group, policy: str) -> tuple[str, ...]:
+    """The lines that make a policy true for the clients that the group has."""
+    return lines_of(policy, group.strategy, family=_family(group)) or ()
 
 
 Rule = Callable[[Group], Advice | None]
@@ -220,6 +261,7 @@ RULES: dict[str, Rule] = {
     "idle-under-range": _idle_range,
     "roundrobin-moves": _roundrobin,
     "session-timeout": _sessions,
+    "late-polls": _late_polls,
     "storms": _storms,
     "too-many-members": _crowded,
 }
@@ -272,7 +314,7 @@ def best_policy(group: Group) -> Figures | None:
         and f.saved.low >= 0
         and f.saved.high > 0
         and f.idle <= group.recorded.idle
-        and lines_of(name, group.strategy)
+        and lines_of(name, group.strategy, family=_family(group))
         and (group.traits.protocol == "classic" or parted(name)[0] == "consumer")
     ]
     return min(fit, key=lambda f: (-_weight(f.saved), len(f.policy), f.policy), default=None)

@@ -85,7 +85,13 @@ def _with_costs(rebalances: pa.Table, replays: pa.Table) -> pa.Table:
     costs = costs.select([*_KEY, *(f"{c}_sum" for c in sums)])
     costs = costs.rename_columns([*_KEY, "low", "high", "moved", "avoidable"])
     order = [("group", "ascending"), ("log_partition", "ascending"), ("log_offset", "ascending")]
-    return rebalances.join(costs, list(_KEY), join_type="left outer").sort_by(order)
+    table = rebalances.join(costs, list(_KEY), join_type="left outer").sort_by(order)
+    # What was taken over in a migration has the number of the one before, and none of its costs.
+    taken = pc.fill_null(pc.equal(table["cause_kind"], "migration"), False)
+    for one in ("low", "high", "moved", "avoidable"):
+        none = pc.if_else(taken, None, table[one])
+        table = table.set_column(table.schema.get_field_index(one), one, none)
+    return table
 
 
 def _rows(table: pa.Table, most: int) -> list[dict[str, Any]]:

@@ -176,7 +176,8 @@ class Traits:
 
     Attributes:
         protocol: classic, consumer, share or streams, of its newest rebalance.
-        session_ms: the longest session timeout of its members.
+        session_ms: the longest session timeout of its members; of members that send none, the
+            broker's.
         returned: members that were put out for their silence and came back soon after.
         longest_silence_ms: how long the longest of these had been silent, about.
         judged, agreed: recorded plans that were compared with what the rule decides.
@@ -185,6 +186,9 @@ class Traits:
         storms: how many storms of rebalances.
         stormy: rebalances in storms.
         triggers: cause of the first rebalance of each storm -> how many storms.
+        late_polls: members that left since they had not polled for too long, about.
+        crowded: rebalances after which there were more members than partitions given.
+        settled: rebalances with members that were no follow-ups.
     """
 
     protocol: str = "classic"
@@ -198,6 +202,9 @@ class Traits:
     storms: int | None = None
     stormy: int = 0
     triggers: tuple[tuple[str, int], ...] = ()
+    late_polls: int = 0
+    crowded: int = 0
+    settled: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,10 @@
-"""The configuration lines that make a policy true in a Java client; those of others are alike."""
+"""The configuration lines that make a policy true, by the client library that members use."""
 
 from __future__ import annotations
 
-__all__ = ["STATIC_LINE", "base_policy", "lines_of", "parted"]
+from collections.abc import Iterable
+
+__all__ = ["STATIC_LINE", "base_policy", "family_of", "lines_of", "parted"]
 
 _PACKAGE = "org.apache.kafka.clients.consumer."
 _CLASSES = {
@@ -13,6 +15,24 @@ _CLASSES = {
 }
 _REMOTE = ("uniform", "range")
 STATIC_LINE = "group.instance.id=<same name after each restart>"
+
+
+_FAMILIES = {
+    "java": "java", "librdkafka": "librdkafka", "kafka-python": "python", "aiokafka": "python",
+    "kafka-python or aiokafka": "python",
+}  # fmt: skip
+
+
+def family_of(clients: Iterable[str]) -> str:
+    """Whose settings a group's members have: java, librdkafka or python; "" where they differ.
+
+    Unknown ones are taken for Java's, unless there are others.
+
+    >>> family_of(["java", "unknown"]), family_of(["java", "librdkafka"]), family_of(["aiokafka"])
+    ('java', '', 'python')
+    """
+    found = {_FAMILIES[one] for one in clients if one in _FAMILIES}
+    return "java" if not found else found.pop() if len(found) == 1 else ""
 
 
 def parted(policy: str) -> tuple[str, str, tuple[str, ...]]:
@@ -40,12 +60,13 @@ def base_policy(strategy: str) -> str:
     return f"{protocol}/{name}"
 
 
-def lines_of(policy: str, chosen: str = "") -> tuple[str, ...] | None:
+def lines_of(policy: str, chosen: str = "", *, family: str = "java") -> tuple[str, ...] | None:
     """Lines of a consumer's properties; None where no setting makes the policy true.
 
     Args:
         policy: its name.
         chosen: the strategy that the group has now.
+        family: whose properties, as `family_of` says; members of several have no lines in common.
 
     >>> lines_of("consumer/uniform")[:2]
     ('group.protocol=consumer', 'group.remote.assignor=uniform')
@@ -54,8 +75,10 @@ def lines_of(policy: str, chosen: str = "") -> tuple[str, ...] | None:
     """
     protocol, strategy, options = parted(policy)
     lines: list[str] = []
+    if not family:
+        return None
     if protocol == "consumer":
-        if strategy not in _REMOTE:
+        if strategy not in _REMOTE or family == "python":
             return None
         lines += [
             "group.protocol=consumer",
@@ -65,8 +88,13 @@ def lines_of(policy: str, chosen: str = "") -> tuple[str, ...] | None:
         ]
     elif strategy not in _CLASSES:
         return None
-    elif strategy != chosen:
+    elif strategy != chosen and family == "java":
         lines += _switched(strategy, chosen)
+    elif strategy != chosen:
+        others = _of_others(strategy, family)
+        if others is None:
+            return None
+        lines += others
     for option in options:
         if option == "static":
             lines.append(STATIC_LINE)
@@ -89,6 +117,17 @@ def _switched(strategy: str, chosen: str) -> list[str]:
         f"  {name},\\",
         f"  {old}",
     ]
+
+
+def _of_others(strategy: str, family: str) -> list[str] | None:
+    """Names as librdkafka has them; Python's clients take classes in code: no line does it."""
+    if family != "librdkafka" or strategy == "sticky":
+        return None
+    line = f"partition.assignment.strategy={strategy}"
+    if strategy != "cooperative-sticky":
+        return [line]
+    return ["# librdkafka takes no list of both kinds: stop all members, then start them with it",
+            line]  # fmt: skip
 
 
 def _ms(duration: str) -> str:

@@ -1,8 +1,9 @@
-"""Members that were put out for their silence and came back: they were slow, not dead.
+"""Members that were put out for their silence and were back soon: they may have been slow.
 
 A table of members has ids that are new after each return. So members are told by client id
 and host (or by their instance): if there are fewer of a kind after an expiry than before, and
-soon as many again, somebody came back.
+soon as many again, somebody came back. That it was the same process nobody knows: one that was
+killed and started again at once looks alike. One that is back minutes later was started again.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["MOST_SILENT_MS", "returns", "silences_by_group"]
+__all__ = ["MOST_TIMEOUTS", "returns", "silences_by_group"]
 
-#: Who is away for longer than this was not merely slow.
-MOST_SILENT_MS = 120_000
+#: Who is silent for longer than so many session timeouts was not merely slow: it was replaced.
+MOST_TIMEOUTS = 3
 #: Rebalances after an expiry in which a return is looked for.
 _AHEAD = 20
 
@@ -39,10 +40,12 @@ def returns(scenes: Sequence[Scene]) -> list[int]:
         if not expired or not i:
             continue
         session = scenes[i - 1][3]
+        if session <= 0:
+            continue  # nobody knows how long it had been silent
         for kind in scenes[i - 1][2] - now:
             for later, _, then, _ in scenes[i + 1 : i + 1 + _AHEAD]:
                 silent = session + later - time
-                if silent > MOST_SILENT_MS:
+                if silent > MOST_TIMEOUTS * session:
                     break
                 if then[kind] > now[kind]:
                     found.append(silent)
@@ -50,8 +53,12 @@ def returns(scenes: Sequence[Scene]) -> list[int]:
     return found
 
 
-def silences_by_group(members: pa.Table, rebalances: pa.Table) -> dict[str, list[int]]:
-    """`returns` of every group that has expiries."""
+def silences_by_group(
+    members: pa.Table, rebalances: pa.Table, broker_ms: int = 0
+) -> dict[str, list[int]]:
+    """`returns` of every group that has expiries; ``broker_ms`` for members that send no timeout
+    of their own, 0 if it is not known.
+    """
     from pyarrow import compute as pc
 
     expiry = pc.fill_null(pc.equal(rebalances["cause_kind"], "expiry"), False)
@@ -72,7 +79,7 @@ def silences_by_group(members: pa.Table, rebalances: pa.Table) -> dict[str, list
         place = (row["group"], row["incarnation"], row["generation"])
         counts, session = there.get(place, (Counter(), 0))
         counts[row["kind"]] += 1
-        there[place] = counts, max(session, row["session_timeout_ms"] or 0)
+        there[place] = counts, max(session, _sent(row["session_timeout_ms"], broker_ms))
     order = [("log_partition", "ascending"), ("log_offset", "ascending")]
     scenes: dict[str, list[Scene]] = {}
     for row in wanted.sort_by(order).select([*key, "time_ms", "cause_kind"]).to_pylist():
@@ -81,3 +88,8 @@ def silences_by_group(members: pa.Table, rebalances: pa.Table) -> dict[str, list
         expired = row["cause_kind"] == "expiry"
         scenes.setdefault(row["group"], []).append((row["time_ms"], expired, counts, session))
     return {group: found for group, of in scenes.items() if (found := returns(of))}
+
+
+def _sent(session_ms: int | None, broker_ms: int) -> int:
+    """Members of the new protocols send none: the table has -1."""
+    return session_ms if session_ms is not None and session_ms > 0 else broker_ms

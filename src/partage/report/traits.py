@@ -29,6 +29,12 @@ def causes_by_group(rebalances: pa.Table, replays: pa.Table) -> dict[str, tuple[
     table = rebalances.select(_REBALANCE).append_column("kind", kind)
     table = table.append_column("recorded", source)
     table = table.join(_costs(replays), _REBALANCE, join_type="left outer")
+    # What was taken over when a group was migrated has the number of the one before: its costs
+    # are that one's, and counted there.
+    taken = pc.equal(table["kind"], "migration")
+    for name in ("low", "high"):
+        none = pc.if_else(taken, None, table[name])
+        table = table.set_column(table.schema.get_field_index(name), name, none)
     table = table.append_column("timed", flag(pc.is_valid(table["high"])))
     sums = table.group_by(["group", "kind"]).aggregate(
         [("kind", "count"), ("recorded", "sum"), ("timed", "sum"), ("low", "sum"), ("high", "sum")]
@@ -64,8 +70,11 @@ def traits_by_group(folder: Published, rebalances: pa.Table) -> dict[str, Traits
     newest = _newest(rebalances, "protocol")
     members = loaded(folder, "members")
     sessions = _most(members, "session_timeout_ms")
+    broker = folder.summary.get("session_timeout_ms") or 0
+    late = _late_polls(folder)
+    crowded = _crowded(rebalances)
     dynamic = _dynamic(members)
-    silences = silences_by_group(members, rebalances)
+    silences = silences_by_group(members, rebalances, broker)
     agreement = _agreement(rebalances)
     together = _copartitioned(loaded(folder, "ownership", ["group", "topic", "partition"]))
     stormy = _storms(rebalances)
@@ -73,7 +82,9 @@ def traits_by_group(folder: Published, rebalances: pa.Table) -> dict[str, Traits
     return {
         group: Traits(
             protocol=newest[group] or "classic",
-            session_ms=sessions.get(group) or None,
+            session_ms=max(sessions.get(group) or 0, 0)
+            or (broker if newest[group] == "consumer" else 0)
+            or None,
             returned=len(silences.get(group, ())),
             longest_silence_ms=max(silences.get(group, ()), default=None),
             judged=agreement.get(group, (0, 0))[0],
@@ -83,6 +94,9 @@ def traits_by_group(folder: Published, rebalances: pa.Table) -> dict[str, Traits
             storms=len(stormy.get(group, {})) if known else None,
             stormy=sum(n for n, _ in stormy.get(group, {}).values()),
             triggers=tuple(Counter(t for _, t in stormy.get(group, {}).values()).most_common()),
+            late_polls=late.get(group, 0),
+            crowded=crowded.get(group, (0, 0))[0],
+            settled=crowded.get(group, (0, 0))[1],
         )
         for group in newest
     }
@@ -91,6 +105,33 @@ def traits_by_group(folder: Published, rebalances: pa.Table) -> dict[str, Traits
 def _most(table: pa.Table, column: str) -> dict[str, int | None]:
     found = table.group_by("group").aggregate([(column, "max")])
     return {row["group"]: row[f"{column}_max"] for row in found.to_pylist()}
+
+
+def _late_polls(folder: Published) -> dict[str, int]:
+    """Expiries of which the history says that they were none, by its own words."""
+    from pyarrow import compute as pc
+
+    events = folder.table("events", ["group", "event", "detail"])
+    said = pc.match_substring(pc.fill_null(events["detail"], ""), "max.poll.interval.ms")
+    found = events.filter(pc.and_(pc.equal(events["event"], "expiry"), said))
+    return dict(Counter(found["group"].to_pylist()))
+
+
+def _crowded(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
+    """Rebalances with more members than partitions given, and all that have members."""
+    from pyarrow import compute as pc
+
+    there = pc.and_(
+        pc.greater(rebalances["members"], 0),
+        pc.invert(pc.fill_null(pc.equal(rebalances["cause_kind"], "follow-up"), False)),
+    )
+    table = rebalances.filter(there)
+    more = pc.and_(
+        pc.greater(table["partitions"], 0), pc.greater(table["members"], table["partitions"])
+    )
+    sums = table.select(["group"]).append_column("more", flag(more))
+    found = sums.group_by("group").aggregate([("more", "sum"), ("more", "count")])
+    return {row["group"]: (row["more_sum"], row["more_count"]) for row in found.to_pylist()}
 
 
 def _newest(rebalances: pa.Table, column: str) -> dict[str, Any]:

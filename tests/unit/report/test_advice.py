@@ -40,8 +40,19 @@ def dealt(**more):
     )
 
 
-def stormy(trigger: str):
-    return made_group("g", lost(1, 2), traits=Traits(storms=2, stormy=9, triggers=((trigger, 2),)))
+def stormy(trigger: str, protocol: str = "classic"):
+    traits = Traits(protocol, storms=2, stormy=9, triggers=((trigger, 2),))
+    return made_group("g", lost(1, 2), traits=traits)
+
+
+def crowded(rebalances: int = 3, **more):
+    traits = Traits(crowded=rebalances, settled=4)
+    return made_group("g", lost(1, 2), traits=traits, members_max=9, partitions_max=6, **more)
+
+
+def late(**more):
+    return made_group("g", lost(1, 2), causes=(CauseShare("expiry", 2),),
+                      **({"traits": Traits(session_ms=6_000, late_polls=2)} | more))  # fmt: skip
 
 
 CASES = {
@@ -52,19 +63,25 @@ CASES = {
     "roundrobin-moves": dealt(),
     "session-timeout": expired(),
     "storms": stormy("join"),
-    "too-many-members": made_group("g", lost(1, 2), members_max=9, partitions_max=6),
+    "too-many-members": crowded(),
+    "late-polls": late(),
 }
 
 SILENT = {
     "static-members": [
         made_group("g", lost(1, 2), causes=(CauseShare("join", 3),)),
         replace(bounced(), traits=Traits(dynamic_members=0)),
+        # Share groups have no static members, KIP-1071's coordinator refuses them, and Connect,
+        # whose groups are not replayed, has a setting of its own.
+        *(replace(bounced(), traits=Traits(p, dynamic_members=3)) for p in ("share", "streams")),
+        replace(bounced(), figures={}),
     ],
     "consumer-protocol": [
         made_group("g", lost(30, 90), saving("consumer/uniform"), traits=Traits("consumer")),
         made_group("g", lost(30, 90), saving("consumer/uniform", -5.0, 40.0)),
         made_group("g", lost(30, 90), saving("consumer/uniform", done=3, refused=1)),
         made_group("g", lost(30, 90), figures("consumer/uniform")),
+        made_group("g", lost(30, 90), saving("consumer/uniform"), clients=("aiokafka",)),
     ],
     "cooperative": [
         made_group("g", lost(30, 90), saving("cooperative/cooperative-sticky"),
@@ -79,12 +96,14 @@ SILENT = {
     ],
     "roundrobin-moves": [dealt(avoidable=0), replace(dealt(), claimed=("range",))],
     "session-timeout": [expired(session=30_000), replace(expired(), causes=()),
-                        replace(expired(), traits=Traits(session_ms=6_000))],
+                        replace(expired(), traits=Traits(session_ms=6_000)),
+                        expired(protocol="streams"),
+                        replace(expired(), traits=replace(expired().traits, late_polls=2))],
+    "late-polls": [late(traits=Traits(session_ms=6_000)), late(traits=Traits("share", late_polls=1))],
     "storms": [made_group("g", lost(1, 2), traits=Traits(storms=0)),
                made_group("g", lost(1, 2), traits=Traits(storms=None))],
-    "too-many-members": [made_group("g", members_max=6, partitions_max=6),
-                         made_group("g", members_max=9, partitions_max=None),
-                         made_group("g", members_max=9, kind="share")],
+    # Two rebalances of four with a successor beside its dead predecessor are no crowd.
+    "too-many-members": [crowded(0), crowded(2), crowded(kind="share")],
 }  # fmt: skip
 
 
@@ -133,10 +152,12 @@ def test_what_would_have_been_saved_is_the_replays_own_range() -> None:
     assert RULES["static-members"](without).saves is None
 
 
-def test_storms_that_joins_begin_are_waited_for() -> None:
-    """The broker can wait for more members; other triggers have no such setting."""
-    assert RULES["storms"](stormy("join")).lines == ("group.initial.rebalance.delay.ms=10000",)
-    assert RULES["storms"](stormy("expiry")).lines == ()
+def test_the_first_members_of_a_classic_group_are_waited_for() -> None:
+    """The broker waits in a classic group that is empty, and nowhere else."""
+    lines = ("group.initial.rebalance.delay.ms=10000",)
+    assert RULES["storms"](stormy("first")).lines == lines
+    for trigger, protocol in (("join", "classic"), ("expiry", "classic"), ("first", "share")):
+        assert RULES["storms"](stormy(trigger, protocol)).lines == ()
 
 
 def test_advice_that_saves_most_comes_first() -> None:
@@ -185,3 +206,22 @@ def test_a_policys_lines(policy, line) -> None:
     """Protocol, class, static membership and timeout, by the names of Kafka's settings."""
     assert line in lines_of(policy)
     assert lines_of("own") is None
+
+
+@pytest.mark.parametrize(
+    ("clients", "lines"),
+    [
+        (("java", "unknown"), 4),
+        (("librdkafka",), 2),
+        (("kafka-python", "aiokafka"), 0),
+        (("java", "librdkafka"), 0),
+    ],
+)
+def test_lines_are_those_of_the_clients_that_the_group_has(clients, lines) -> None:
+    """A class of Java ends librdkafka; who has several libraries has no lines in common."""
+    group = replace(CASES["cooperative"], clients=clients)
+    said = RULES["cooperative"](group)
+    assert len(said.lines) == lines
+    assert any("org.apache" in line for line in said.lines) is ("unknown" in clients)
+    if clients == ("librdkafka",):
+        assert said.lines[-1] == "partition.assignment.strategy=cooperative-sticky"
