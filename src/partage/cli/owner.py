@@ -17,9 +17,12 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from partage.published import Published
-    from partage.report.owners import Owner
+    from partage.report.owners import Missing, Owner
 
 __all__ = ["instant", "owner"]
+
+#: Groups with a gap that are told of one by one.
+_MOST_GAPS = 20
 
 
 def owner(  # noqa: PLR0917 - typer's options have names
@@ -48,14 +51,17 @@ def owner(  # noqa: PLR0917 - typer's options have names
     the log's records; a member may have stopped a little earlier and begun a little later.
     """
     from partage.published import Published
-    from partage.report.owners import owners_at
+    from partage.report.owners import missing_at, owners_at
 
     time_ms = instant(at)
     published = Published(folder, run)
     found = owners_at(published, time_ms, topic=topic, group=group)
+    gaps = missing_at(published, time_ms, group=group)
     _doubt(published, time_ms)
+    _gaps(gaps)
     if as_json:
-        write_json({"at_ms": time_ms, "owners": [asdict(one) for one in found]})
+        owners, unknown = ([asdict(one) for one in rows] for rows in (found, gaps))
+        write_json({"at_ms": time_ms, "owners": owners, "not_known": unknown})
         return
     if found:
         show(_table(found, time_ms), name(_sum(found, time_ms), "dim"))
@@ -97,6 +103,22 @@ def _doubt(published: Published, time_ms: int) -> None:
         tell(f"warning: the record begins at {_utc(first)}; what was before is not known", "yellow")
     if last is not None and time_ms > last:
         tell(f"warning: the record ends at {_utc(last)}; shown is who owned it last", "yellow")
+
+
+def _gaps(gaps: list[Missing]) -> None:
+    """Groups whose owners are not known then: generations are missing around that time."""
+    for one in gaps[:_MOST_GAPS]:
+        many = f"{one.generations} generation{'' if one.generations == 1 else 's'}"
+        if one.from_ms is None:
+            words = f"its history begins at {_utc(one.to_ms)}, {many} before are not in the log"
+        else:
+            words = (
+                f"{many} between {one.from_generation} and {one.to_generation} are not in the log; "
+                f"not known until {_utc(one.to_ms)}, shown is generation {one.from_generation}"
+            )
+        tell(f"warning: {one.group}: {words}", "yellow")
+    if len(gaps) > _MOST_GAPS:
+        tell(f"warning: the same of {len(gaps) - _MOST_GAPS} more groups", "yellow")
 
 
 def _utc(ms: int) -> str:

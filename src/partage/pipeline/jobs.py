@@ -64,6 +64,7 @@ class Done:
         receipts: files that were written.
         groups: a line of JSON for each group (`GroupTotals.summary`).
         lives: totals of what was lived again.
+        session_timeout_ms: the broker's, for members that send none; None if it is not known.
     """
 
     capture: Capture
@@ -73,6 +74,7 @@ class Done:
     receipts: list[Receipt] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
     lives: LivesTotals = field(default_factory=LivesTotals)
+    session_timeout_ms: int | None = None
 
 
 def run_jobs(spark: SparkSession, source: Capture, run: Run, stages: Stages) -> Done:
@@ -100,9 +102,11 @@ def run_jobs(spark: SparkSession, source: Capture, run: Run, stages: Stages) -> 
         states = spark.sparkContext.broadcast(tuple(json.dumps(s) for s in done.states))
         held.callback(states.destroy)
         with stages.stage("histories", spark):
+            around = surroundings(source.folder)
+            done.session_timeout_ms = around.session_timeout_ms
             job = histories_job(
                 decoded, states, run.selection, out=out, run_id=run.id, tasks=tasks,
-                around=surroundings(source.folder),
+                around=around,
                 many=worth_compiling(done.tally.rows, spark.sparkContext.defaultParallelism),
             )  # fmt: skip
             kept = _received(job, done)

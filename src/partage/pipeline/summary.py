@@ -193,4 +193,5 @@ def summarised(done: Done) -> Summary:
         "tables": dict(sorted(rows.items())),
         "groups": by_size[:MOST_GROUPS],
         "groups_not_listed": max(0, len(by_size) - MOST_GROUPS),
+        "session_timeout_ms": done.session_timeout_ms,
     }

@@ -27,6 +27,7 @@ MOST_STEPS, MOST_STEPS_IN_ALL = 300, 30_000
 #: Rectangles of a timeline: of the groups that lost most, and of all others together.
 _BOXES, _GENEROUS, _BOXES_OF_OTHERS = 3_000, 40, 120_000
 _WORST = 5
+_YEAR_MS = 366 * 86_400_000
 _KEY = ("group", "incarnation", "generation")
 
 
@@ -145,9 +146,8 @@ def _detail(
     cover: Mapping[str, Any],
     budget: int,
 ) -> dict[str, Any]:
-    times = [r["time_ms"] for r in rows]
-    first = min([*times, *_known(cover.get("first_ms"))], default=0)
-    last = max([*times, *_known(cover.get("last_ms"))], default=first + 1)
+    begun = intervals["from_ms"].to_pylist()
+    first, last = _ends([*(r["time_ms"] for r in rows), *begun], cover)
     owned = _owned(intervals, last)
     return {
         "first": first,
@@ -161,8 +161,17 @@ def _detail(
     }
 
 
-def _known(value: int | None) -> list[int]:
-    return [] if value is None else [value]
+def _ends(times: Sequence[int], cover: Mapping[str, Any]) -> tuple[int, int]:
+    """From a group's own beginning to the end of the record.
+
+    One wrong clock must not make a picture of an hour one of fifty years: an end of the record
+    that is more than a year behind the group's last sign of life is not believed.
+    """
+    first, last = min(times, default=0), max(times, default=1)
+    end = cover.get("last_ms")
+    if end is not None and last < end <= last + _YEAR_MS:
+        last = end
+    return first, max(last, first + 1)
 
 
 def _owned(table: pa.Table, last: int) -> Owned:

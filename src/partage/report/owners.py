@@ -8,7 +8,7 @@ from typing import Any
 
 from partage.published import Published
 
-__all__ = ["Holding", "Owner", "holdings", "owners_at", "ranges"]
+__all__ = ["Holding", "Missing", "Owner", "holdings", "missing_at", "owners_at", "ranges"]
 
 _COLUMNS = [
     "group", "topic", "partition", "member", "instance", "role", "from_ms", "to_ms",
@@ -43,6 +43,47 @@ class Holding:
     partitions: tuple[int, ...]
     since_ms: int
     generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Generations that the log lacks around an instant: who owned what then is not known.
+
+    ``from_ms`` and ``from_generation`` are None where they are before the group's first record.
+    """
+
+    group: str
+    generations: int
+    from_ms: int | None
+    from_generation: int | None
+    to_ms: int
+    to_generation: int
+
+
+def missing_at(run: Published, time_ms: int, *, group: str | None = None) -> list[Missing]:
+    """Groups of whose history there is a gap at an instant.
+
+    Raises:
+        InvalidCaptureError: the table cannot be read.
+        MissingExtraError: pyarrow is not installed.
+    """
+    columns = ["group", "incarnation", "generation", "time_ms", "gap_before", "log_partition",
+               "log_offset"]  # fmt: skip
+    rows = run.table("rebalances", columns).to_pylist()
+    rows.sort(key=lambda r: (r["group"], r["log_partition"], r["log_offset"]))
+    found: list[Missing] = []
+    before: dict[str, Any] | None = None
+    for row in rows:
+        if before is not None and before["group"] != row["group"]:
+            before = None
+        begins = None if before is None else before["time_ms"]
+        within = (begins is None or begins <= time_ms) and time_ms < row["time_ms"]
+        if within and row["gap_before"] and group in (None, row["group"]):
+            known = None if before is None else before["generation"]
+            ends = row["time_ms"], row["generation"]
+            found.append(Missing(row["group"], row["gap_before"], begins, known, *ends))
+        before = row
+    return found
 
 
 def owners_at(

@@ -1,0 +1,52 @@
+"""Where a group's picture begins and ends; what is told of a group that was migrated."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from partage.report.details import _ends
+from partage.report.traits import _crowded, causes_by_group
+
+DAY = 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("times", "cover", "ends"),
+    [
+        ([5, 9], {"first_ms": 0, "last_ms": 20}, (5, 20)),
+        ([], {"last_ms": None}, (0, 1)),
+        ([50 * 365 * DAY], {"first_ms": 0, "last_ms": 50 * 365 * DAY}, (50 * 365 * DAY,) * 2),
+        ([5, 9], {"last_ms": 500 * DAY}, (5, 9)),
+    ],
+)
+def test_a_wrong_clock_elsewhere_does_not_stretch_a_groups_picture(times, cover, ends) -> None:
+    """A record of 1970, or one of years ahead, is not the group's."""
+    first, last = _ends(times, cover)
+    assert (first, max(last - (ends[0] == ends[1]), first)) == ends
+
+
+def rebalances() -> pa.Table:
+    """Two generations, the second of which is also written in the other protocol's form."""
+    return pa.table({
+        "group": ["g"] * 3, "incarnation": [0] * 3, "generation": [1, 2, 2],
+        "cause_kind": ["first", "join", "migration"], "cause_source": ["inferred"] * 3,
+        "members": [1, 4, 4], "partitions": [3, 3, 3],
+    })  # fmt: skip
+
+
+def test_shares_by_cause_add_up_to_what_was_lost() -> None:
+    """The assignment that was taken over has its generation's number, and none of its costs."""
+    replays = pa.table({
+        "group": ["g"] * 2, "incarnation": [0] * 2, "generation": [1, 2],
+        "policy": ["recorded"] * 2, "strategy": ["range"] * 2,
+        "stopped_low_ps": [1.0, 2.0], "stopped_high_ps": [3.0, 5.0],
+    })  # fmt: skip
+    shares = {one.kind: one for one in causes_by_group(rebalances(), replays)["g"]}
+    assert sum(one.high for one in shares.values()) == 8.0
+    assert (shares["join"].high, shares["migration"].high, shares["migration"].timed) == (5.0, 0, 0)
+
+
+def test_crowds_are_counted_by_rebalance() -> None:
+    """Of three rebalances with members, two had more of them than partitions."""
+    assert _crowded(rebalances()) == {"g": (2, 3)}
