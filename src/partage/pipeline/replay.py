@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import partage
 from partage.errors import InvalidConfigError, MissingExtraError
-from partage.pipeline.jobs import Run, run_jobs
+from partage.pipeline.jobs import Done, Run, run_jobs
 from partage.pipeline.kept import forget
 from partage.pipeline.lodgers import clear_the_dead, lodged
 from partage.pipeline.progress import Progress, Stages
@@ -90,24 +90,35 @@ def replay(
         source = open_capture(capture, kafka=kafka)
         where = _folder(Path(out).absolute())
         run = Run(_run_id(), where, started, chosen, selection, raw_commits)
+    brief = (source.records or _BRIEF_RECORDS) < _BRIEF_RECORDS
     with jvm_watched(), ExitStack() as opened:
-        opened.enter_context(lodged(run.out, run.id))
-        for dead in clear_the_dead(run.out):
-            _remove(run.out, dead)
-        # Before the session, so that it runs after its end: until then tasks may still write.
-        opened.push(partial(_clear_up, run))
+        _lodge(run, opened)
         with stages.stage("start Spark"):
-            brief = (source.records or _BRIEF_RECORDS) < _BRIEF_RECORDS
             running = session(spark, brief=brief, master=master, conf=conf)
             started_spark = opened.enter_context(running)
         with workers_watched(run.out):
             done = run_jobs(started_spark, source, run, stages)
         with stages.stage("publish"), workers_watched(run.out):
-            found = summarised(done)
-            head = _head(source, run, started_spark.version)
-            done.receipts.append(_run_row(run, head, found))
-            summary = {**head, "seconds": dict(stages.seconds), **found}
-            publish(run.out, run.id, done.receipts, summary)
+            return _published(done, _head(source, run, started_spark.version), run, stages)
+
+
+def _lodge(run: Run, opened: ExitStack) -> None:
+    """Mark the run as being at work; clear up behind dead ones now, and behind this one at last.
+
+    Before the session starts, so that its end comes first: until then tasks may still write.
+    """
+    opened.enter_context(lodged(run.out, run.id))
+    for dead in clear_the_dead(run.out):
+        _remove(run.out, dead)
+    opened.push(partial(_clear_up, run))
+
+
+def _published(done: Done, head: dict[str, Any], run: Run, stages: Stages) -> Summary:
+    """Make the run visible; its summary."""
+    found = summarised(done)
+    done.receipts.append(_run_row(run, head, found))
+    summary = {**head, "seconds": dict(stages.seconds), **found}
+    publish(run.out, run.id, done.receipts, summary)
     return summary
 
 
