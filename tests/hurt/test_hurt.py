@@ -162,7 +162,7 @@ def test_for_a_thousand_rebalances(tmp_path: Path, capsys) -> None:
         log = generations(whole, party.group)
         logged += len(log)
         world.violations += party.broken() + told_otherwise(party, log)
-        world.violations += replayed_otherwise(party, tables)
+        world.violations += replayed_otherwise(party, tables, log, FIRST)
     of_faust = len(generations(whole, workers.app))
     again = sum(len(one.read) for party in parties for one in party.all) - ledger.records
     with capsys.disabled():

@@ -139,8 +139,10 @@ class Consumer:
         read = [self._read(one, view, generation, warnings) for one in members]
         try:
             plan = self._plan(read, view, looked or {})
+            # What is withheld goes to its next owner, and the load it was planned with now.
+            coming = {} if self.loads is None else plan.settled().to_pairs()
             sent = {
-                one: encode_assignment(pairs, user_data=self._along(plan, one, pairs))
+                one: encode_assignment(pairs, user_data=self._along(plan, one, coming))
                 for one, pairs in plan.to_pairs().items()
             }
         except Exception as e:
@@ -215,13 +217,15 @@ class Consumer:
             given_up = {p for _, extras in read for p in extras.claims}
             return handed_over(plan, given_up)
 
-    def _along(self, plan: Plan, member: str, pairs: Sequence[Partition]) -> bytes | None:
+    def _along(
+        self, plan: Plan, member: str, coming: Mapping[str, Sequence[Partition]]
+    ) -> bytes | None:
         """What goes with a member's assignment: the strategy's own, and the weights in use."""
         own = plan.user_data.get(member)
         if self.loads is None:
             return own
         weights = self.loads.weights
-        held = {one: weights[one] for one in pairs if one in weights}
+        held = {one: weights[one] for one in coming.get(member, ()) if one in weights}
         return with_extras(own, Extras(held=held)) if held else own
 
 

@@ -26,7 +26,8 @@ def configured_by_loads(
     """
     if not loads:
         return strategy
-    mean = sum(loads.values()) / len(loads)
+    # Rounded: whoever sums them in another order comes to the same plan.
+    mean = round(sum(loads.values()) / len(loads), 6)
     weights = {t: [loads.get((t, p), mean) for p in range(n)] for t, n in partitions.items()}
     config: dict[str, object] = {f"{PREFIX}weights": weights}
     if tolerance is not None:
