@@ -52,8 +52,9 @@ class Stages:
         if spark is not None:
             group = f"partage {name}"
             spark.sparkContext.setJobGroup(group, f"Partage: {name}", interruptOnCancel=True)
-            thread = Thread(target=self._watch, args=(name, spark, group, over), daemon=True)
-            thread.start()
+            if self._progress is not _silent:  # to ask takes the JVM a percent of a core
+                thread = Thread(target=self._watch, args=(name, spark, group, over), daemon=True)
+                thread.start()
         try:
             yield
         except KeyboardInterrupt:
