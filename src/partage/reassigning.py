@@ -64,7 +64,8 @@ def reassign(task: ReplicaTask, *, proof: bool = True) -> Reassignment:
     bare = _arranged(task, relocate(task))
     verdict = judge_replicas(task, bare)
     if verdict.figures["capacity"]:
-        raise NoFeasiblePlanError("capacity", _too_full(task, bare.replica))
+        bare = _with_room(task, bare)
+        verdict = judge_replicas(task, bare)
     full = [one for one in verdict.breaches if one.endswith(OVERFULL)]
     if full and len(full) == len(verdict.breaches):
         raise NoFeasiblePlanError("capacity", f"{full[0]}; no plan was found without")
@@ -77,6 +78,17 @@ def reassign(task: ReplicaTask, *, proof: bool = True) -> Reassignment:
         if not verdict.optimal:
             plan, verdict = _exactly(task, plan, verdict)
     return Reassignment(task, plan, verdict, _before(task))
+
+
+def _with_room(task: ReplicaTask, plan: NewReplicas) -> NewReplicas:
+    """Any plan in which brokers have room enough, where an integer programme finds one."""
+    found = None
+    if int(task.receives.sum()) * len(task.cost) <= 2 * LARGEST:
+        room = {"capacity": 0}
+        found = exact(task, room, plan.replica, least_of(task).newcomers, anyhow=True)
+    if found is None:
+        raise NoFeasiblePlanError("capacity", _too_full(task, plan.replica))
+    return _arranged(task, found[0])
 
 
 def _arranged(task: ReplicaTask, replica: NDArray[np.int32]) -> NewReplicas:
@@ -149,12 +161,21 @@ def _best_disk_prices(
 
 
 def _before(task: ReplicaTask) -> dict[str, int]:
-    """The figures of what is; of other replication factors there is nothing to compare."""
+    """The figures of what is, led by who leads now.
+
+    Of other replication factors there is nothing to compare.
+    """
     cluster = task.cluster
     if not np.array_equal(task.factor, cluster.factor):
         return {}
-    disk = None if task.disks is None else task.disks.old
-    return judge_replicas(task, NewReplicas(cluster.replica, disk=disk)).figures
+    # Who leads in another's place changes places with it, and their disks do too.
+    disk = None
+    if task.disks is not None:
+        keys = task.old_owner * len(task.alive) + cluster.replica
+        order = np.argsort(keys)
+        led = task.old_owner * len(task.alive) + cluster.led
+        disk = task.disks.old[order[np.searchsorted(keys[order], led)]]
+    return judge_replicas(task, NewReplicas(cluster.led, disk=disk)).figures
 
 
 def _too_full(task: ReplicaTask, replica: NDArray[np.int32]) -> str:

@@ -101,7 +101,8 @@ def test_a_capture_and_kafkas_sizes(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["drain-broker", "-b", 9, "-b", 9], "the broker is there twice"),
+        (["drain-broker", "-b", 4, "-b", 4], "the broker is there twice"),
+        (["drain-broker", "-b", 9], "no such broker; there are 1, 2, 3, 4, got 9"),
         (["add-broker", "-b", 9], "no such broker; there are 1, 2, 3, 4, got 9"),
         (["rebalance", "--pin", "x"], "pin: no such topic, got 'x'"),
         (["change-rf", "-r", 5], r"no feasible plan (replication factor): 5 replicas need"),

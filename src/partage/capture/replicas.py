@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from partage.capture.connection import ClusterConnection, failed
 from partage.errors import NotAuthorizedError
 
-__all__ = ["read_replicas"]
+__all__ = ["read_replicas", "write_loads"]
 
 Sizes = dict[tuple[str, int], dict[int, tuple[int, str]]]
 
 
-def read_replicas(bootstrap: str, settings: Mapping[str, Any]) -> tuple[dict[str, Any], Sizes]:
+def read_replicas(
+    bootstrap: str, settings: Mapping[str, Any], *, seconds: float | None = None
+) -> tuple[dict[str, Any], Sizes]:
     """Brokers and topics as in ``cluster.jsonl``, and sizes and directories of all replicas.
+
+    A directory's capacity is what Kafka holds there plus what is free (brokers from 3.3 on say).
 
     Args:
         bootstrap: ``host:port,...``.
         settings: of `security.connection_settings`.
+        seconds: look at sizes twice, so long apart: what grew is each partition's write load.
 
     Raises:
         ClusterUnreachableError: nobody answers.
@@ -45,7 +51,27 @@ def read_replicas(bootstrap: str, settings: Mapping[str, Any]) -> tuple[dict[str
             if t.error_code == 0
         }  # fmt: skip
         _under_way(connection, topics)
-        return {"brokers": brokers, "topics": topics}, _sizes(connection, brokers)
+        sizes = _sizes(connection, brokers)
+        if seconds is not None:
+            begun = time.monotonic()
+            time.sleep(seconds)
+            for broker in brokers:
+                broker["directories"] = []
+            before, sizes = sizes, _sizes(connection, brokers)
+            write_loads(topics, before, sizes, time.monotonic() - begun)
+        return {"brokers": brokers, "topics": topics}, sizes
+
+
+def write_loads(topics: dict[str, Any], before: Sizes, after: Sizes, seconds: float) -> None:
+    """Each partition's ``load``: by how many bytes a second its replicas grew.
+
+    The most of its replicas: what retention deletes in between makes one smaller, never larger.
+    """
+    for name, topic in topics.items():
+        for row in topic["partitions"]:
+            was, now = before.get((name, row["p"]), {}), after.get((name, row["p"]), {})
+            grown = [size - was[b][0] for b, (size, _) in now.items() if b in was]
+            row["load"] = max(0, *grown) / seconds if grown else 0.0
 
 
 def _under_way(connection: ClusterConnection, topics: dict[str, Any]) -> None:
@@ -75,7 +101,10 @@ def _sizes(connection: ClusterConnection, brokers: list[dict[str, Any]]) -> Size
         for folder in () if answer is None or isinstance(answer, Exception) else answer.results:
             if folder.error_code:
                 continue
-            broker["directories"].append({"path": folder.log_dir})
+            held_here = sum(p.partition_size for topic in folder.topics for p in topic.partitions)
+            free = getattr(folder, "usable_bytes", -1)
+            room = {"capacity": held_here + free} if free is not None and free >= 0 else {}
+            broker["directories"].append({"path": folder.log_dir, **room})
             for topic in folder.topics:
                 for p in topic.partitions:
                     if not p.is_future_key:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from partage.errors import InvalidCaptureError, InvalidProblemError
+from partage.errors import InvalidCaptureError, InvalidConfigError, InvalidProblemError
 
 if TYPE_CHECKING:
     from partage.model import ReplicaCluster
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["described", "read_cluster"]
 
 _MOST_BYTES = 4 << 30
+_LONGEST = 7 * 86_400.0
 
 
 def read_cluster(
@@ -22,7 +23,10 @@ def read_cluster(
     *,
     log_dirs: Path | None = None,
     gone: Collection[int] = (),
+    excluded: Collection[str] = (),
     command_config: Path | None = None,
+    seconds: float | None = None,
+    earlier: Path | None = None,
 ) -> ReplicaCluster:
     """A capture's folder or ``cluster.jsonl`` (its last line), a JSON file, or ``host:port,...``.
 
@@ -33,15 +37,28 @@ def read_cluster(
     """
     from partage.replicas.reading import cluster_from_json, sizes_from_log_dirs
 
-    given, live = described(source, command_config)
+    if seconds is not None and not 0 < seconds < _LONGEST:
+        raise InvalidConfigError("--write-load", "must be seconds, more than 0", seconds)
+    if (earlier is None) != (log_dirs is None or seconds is None):
+        what = "goes with --log-dirs FILE and --write-load SECONDS, and these two with it"
+        raise InvalidConfigError("--log-dirs-before", what, str(earlier))
+    given, live = described(source, command_config, seconds if earlier is None else None)
     sizes = live
     if log_dirs is not None:
         sizes = sizes_from_log_dirs(_parsed(_last_object(log_dirs), log_dirs))
-    return cluster_from_json(given, log_dirs=sizes, gone=gone)
+    if earlier is not None and sizes is not None and seconds is not None:
+        from partage.capture.replicas import write_loads
+
+        before = sizes_from_log_dirs(_parsed(_last_object(earlier), earlier))
+        write_loads(given.get("topics", {}), before, sizes, seconds)
+    elif seconds is not None and live is None:
+        what = "a running cluster's sizes are looked at twice; of a file give --log-dirs-before"
+        raise InvalidConfigError("--write-load", what, seconds)
+    return cluster_from_json(given, log_dirs=sizes, gone=gone, excluded=excluded)
 
 
 def described(
-    source: str, command_config: Path | None = None
+    source: str, command_config: Path | None = None, seconds: float | None = None
 ) -> tuple[Any, dict[tuple[str, int], dict[int, tuple[int, str]]] | None]:
     """What the source says, unchecked, and sizes and directories where brokers were asked."""
     path = Path(source)
@@ -50,7 +67,7 @@ def described(
         from partage.cli.capture import settings_of
 
         settings = settings_of(command_config, None)
-        return read_replicas(source, settings)
+        return read_replicas(source, settings, seconds=seconds)
     if path.is_dir():
         path /= "cluster.jsonl"
     lines = path.suffix == ".jsonl"

@@ -76,6 +76,16 @@ Config = Annotated[
     typer.Option("--command-config", show_default=False,
                  help="A client.properties file, for a running cluster."),
 ]  # fmt: skip
+WriteLoad = Annotated[
+    float | None,
+    typer.Option("--write-load", metavar="SECONDS", show_default=False,
+                 help="Measure it: what partitions of a running cluster grow by in so long."),
+]  # fmt: skip
+Before = Annotated[
+    Path | None,
+    typer.Option("--log-dirs-before", metavar="FILE", show_default=False,
+                 help="As --log-dirs, printed --write-load SECONDS earlier: what grew is load."),
+]  # fmt: skip
 Ids = Annotated[list[int], typer.Option("--broker", "-b", metavar="ID", help="Repeatable.")]
 
 
@@ -97,11 +107,14 @@ def _limits(
 
 
 def _cluster(
-    source: str, log_dirs: Path | None, config: Path | None, gone: tuple[int, ...] = ()
-) -> ReplicaCluster:
+    source: str, log_dirs: Path | None, config: Path | None,
+    load: tuple[float | None, Path | None], *, gone: tuple[int, ...] = (),
+    excluded: list[str] | None = None,
+) -> ReplicaCluster:  # fmt: skip
     from partage.cli.clusters import read_cluster
 
-    return read_cluster(source, log_dirs=log_dirs, gone=gone, command_config=config)
+    return read_cluster(source, log_dirs=log_dirs, gone=gone, excluded=tuple(excluded or ()),
+                        command_config=config, seconds=load[0], earlier=load[1])  # fmt: skip
 
 
 def _compiling() -> Callable[[str], None]:
@@ -146,8 +159,8 @@ def _finish(
 def _rebalance(  # noqa: PLR0917 - options have names
     cluster: Source, to: To = None, page: Page = None, log_dirs: LogDirs = None, pin: Pin = None,
     exclude: Exclude = None, tolerance: Tolerance = None, max_moves: MaxMoves = None,
-    throttle: Throttle = None, command_config: Config = None, no_proof: NoProof = False,
-    as_json: AsJson = False,
+    throttle: Throttle = None, command_config: Config = None, write_load: WriteLoad = None,
+    log_dirs_before: Before = None, no_proof: NoProof = False, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Balance replicas, leaders, bytes and load, with the fewest bytes moved.
 
@@ -158,7 +171,10 @@ def _rebalance(  # noqa: PLR0917 - options have names
     from partage.replicas import tasks
 
     task = tasks.rebalance(
-        _cluster(cluster, log_dirs, command_config), _limits(pin, exclude, tolerance)
+        _cluster(
+            cluster, log_dirs, command_config, (write_load, log_dirs_before), excluded=exclude
+        ),
+        _limits(pin, exclude, tolerance),
     )
     _finish(task, "rebalance", to=to, page=page, as_json=as_json, most=max_moves,
             throttle=throttle, proof=not no_proof)  # fmt: skip
@@ -168,13 +184,18 @@ def _add_broker(  # noqa: PLR0917 - options have names
     cluster: Source, broker: Ids, to: To = None, page: Page = None, log_dirs: LogDirs = None,
     pin: Pin = None, exclude: Exclude = None, tolerance: Tolerance = None,
     max_moves: MaxMoves = None, throttle: Throttle = None, command_config: Config = None,
-    no_proof: NoProof = False, as_json: AsJson = False,
+    write_load: WriteLoad = None, log_dirs_before: Before = None, no_proof: NoProof = False,
+    as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Fill new brokers: replicas move to them, and between others not at all."""
     from partage.replicas import tasks
 
     task = tasks.add_brokers(
-        _cluster(cluster, log_dirs, command_config), broker, _limits(pin, exclude, tolerance)
+        _cluster(
+            cluster, log_dirs, command_config, (write_load, log_dirs_before), excluded=exclude
+        ),
+        broker,
+        _limits(pin, exclude, tolerance),
     )
     _finish(task, "add-broker", to=to, page=page, as_json=as_json, most=max_moves,
             throttle=throttle, proof=not no_proof)  # fmt: skip
@@ -183,14 +204,15 @@ def _add_broker(  # noqa: PLR0917 - options have names
 def _drain_broker(  # noqa: PLR0917 - options have names
     cluster: Source, broker: Ids, to: To = None, page: Page = None, log_dirs: LogDirs = None,
     exclude: Exclude = None, tolerance: Tolerance = None, max_moves: MaxMoves = None,
-    throttle: Throttle = None, command_config: Config = None, no_proof: NoProof = False,
-    as_json: AsJson = False,
+    throttle: Throttle = None, command_config: Config = None, write_load: WriteLoad = None,
+    log_dirs_before: Before = None, no_proof: NoProof = False, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Empty brokers: all that they hold moves, nothing else does. They may be down already."""
     from partage.replicas import tasks
 
     task = tasks.drain_brokers(
-        _cluster(cluster, log_dirs, command_config, tuple(broker)), broker,
+        _cluster(cluster, log_dirs, command_config, (write_load, log_dirs_before),
+                 gone=tuple(broker), excluded=exclude), broker,
         _limits(None, exclude, tolerance),
     )  # fmt: skip
     _finish(task, "drain-broker", to=to, page=page, as_json=as_json, most=max_moves,
@@ -202,13 +224,17 @@ def _replace_broker(  # noqa: PLR0917 - options have names
     old: Annotated[int, typer.Option("--broker", "-b", metavar="ID", help="Who goes.")],
     new: Annotated[int, typer.Option("--by", metavar="ID", help="Who takes over.")],
     to: To = None, page: Page = None, log_dirs: LogDirs = None, max_moves: MaxMoves = None,
-    throttle: Throttle = None, command_config: Config = None, no_proof: NoProof = False,
-    as_json: AsJson = False,
+    throttle: Throttle = None, command_config: Config = None, write_load: WriteLoad = None,
+    log_dirs_before: Before = None, no_proof: NoProof = False, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """One broker takes over each replica of another, in its place."""
     from partage.replicas import tasks
 
-    task = tasks.replace_broker(_cluster(cluster, log_dirs, command_config, (old,)), old, new)
+    task = tasks.replace_broker(
+        _cluster(cluster, log_dirs, command_config, (write_load, log_dirs_before), gone=(old,)),
+        old,
+        new,
+    )
     _finish(task, "replace-broker", to=to, page=page, as_json=as_json, most=max_moves,
             throttle=throttle, proof=not no_proof)  # fmt: skip
 
@@ -222,13 +248,16 @@ def _change_rf(  # noqa: PLR0917 - options have names
     ] = None,
     to: To = None, page: Page = None, log_dirs: LogDirs = None, exclude: Exclude = None,
     tolerance: Tolerance = None, max_moves: MaxMoves = None, throttle: Throttle = None,
-    command_config: Config = None, no_proof: NoProof = False, as_json: AsJson = False,
+    command_config: Config = None, write_load: WriteLoad = None,
+    log_dirs_before: Before = None, no_proof: NoProof = False, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Another replication factor: replicas are added or left out, none moves."""
     from partage.replicas import tasks
 
     task = tasks.change_factor(
-        _cluster(cluster, log_dirs, command_config), factor, topic,
+        _cluster(cluster, log_dirs, command_config, (write_load, log_dirs_before),
+                 excluded=exclude),
+        factor, topic,
         _limits(None, exclude, tolerance),
     )  # fmt: skip
     _finish(task, "change-rf", to=to, page=page, as_json=as_json, most=max_moves,
@@ -238,14 +267,17 @@ def _change_rf(  # noqa: PLR0917 - options have names
 def _fix_racks(  # noqa: PLR0917 - options have names
     cluster: Source, to: To = None, page: Page = None, log_dirs: LogDirs = None, pin: Pin = None,
     exclude: Exclude = None, tolerance: Tolerance = None, max_moves: MaxMoves = None,
-    throttle: Throttle = None, command_config: Config = None, no_proof: NoProof = False,
-    as_json: AsJson = False,
+    throttle: Throttle = None, command_config: Config = None, write_load: WriteLoad = None,
+    log_dirs_before: Before = None, no_proof: NoProof = False, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Move what breaks the rack rule, and nothing else."""
     from partage.replicas import tasks
 
     task = tasks.fix_racks(
-        _cluster(cluster, log_dirs, command_config), _limits(pin, exclude, tolerance)
+        _cluster(
+            cluster, log_dirs, command_config, (write_load, log_dirs_before), excluded=exclude
+        ),
+        _limits(pin, exclude, tolerance),
     )
     _finish(task, "fix-racks", to=to, page=page, as_json=as_json, most=max_moves,
             throttle=throttle, proof=not no_proof)  # fmt: skip
@@ -264,7 +296,8 @@ def _elect_leaders(  # noqa: PLR0917 - options have names
     from partage.replicas import tasks
 
     task = tasks.elect_leaders(
-        _cluster(cluster, None, command_config), _limits(pin, exclude, tolerance)
+        _cluster(cluster, None, command_config, (None, None), excluded=exclude),
+        _limits(pin, exclude, tolerance),
     )
     _finish(task, "elect-leaders", to=to, page=page, as_json=as_json, most=max_moves,
             throttle=None, proof=True)  # fmt: skip

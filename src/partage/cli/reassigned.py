@@ -26,36 +26,51 @@ _MOST_BROKERS = 40
 
 @dataclass(frozen=True)
 class Answer:
-    """What is told (plain data), the batches of partitions, and directories of replicas."""
+    """What is told (plain data), batches of partitions, those to elect, directories of replicas."""
 
     told: dict[str, Any]
     batches: list[list[int]]
+    elected: list[int]
     directory: NDArray[np.int32] | None
 
 
 def answer(found: Reassignment, what: str, *, most: int | None, throttle: int | None) -> Answer:
     """A plan as plain data: figures with bounds, brokers, racks, moves, network, batches."""
     from partage.replicas.batches import batches
+    from partage.replicas.kafka_json import led_by_others
     from partage.replicas.moves import directories
-    from partage.replicas.tables import (
-        batch_rows,
-        broker_rows,
-        disk_rows,
-        move_rows,
-        network_rows,
-        rack_rows,
-    )
+    from partage.replicas.tables import batch_rows
 
-    task, moves, verdict = found.task, found.moves, found.verdict
+    task, moves = found.task, found.moves
     split = batches(moves, most=most)
-    brokers = broker_rows(task, found.plan.replica)
     rows = batch_rows(moves, split, throttle)
-    sized = task.cluster.size is not None
     directory = directories(moves)
+    every = sorted({p for batch in split for p in batch})
+    elected = sorted({*every, *led_by_others(task, found.plan.replica)})
+    sized = task.cluster.size is not None
     told = {
         "command": what,
         "partitions": task.cluster.partitions,
         "unit": "bytes" if sized else "replicas",
+        **_proven(found),
+        "replicas_moved": len(moves.partition),
+        "bytes_moved": int(moves.bytes.sum()) if sized else None,
+        "replicas_between_disks": len(moves.within.partition),
+        "bytes_between_disks": int(moves.within.bytes.sum()) if sized else None,
+        "partitions_changed": len(every),
+        "led_by_others": len(elected) - len(every),
+        "throttle": throttle,
+        "seconds": sum(row["seconds"] for row in rows) if throttle is not None and sized else None,
+        "gone": _gone(found, every),
+        **_where(found, directory),
+        "batches": rows,
+    }
+    return Answer(told, split, elected, directory)
+
+
+def _proven(found: Reassignment) -> dict[str, Any]:
+    verdict = found.verdict
+    return {
         "before": found.before,
         "figures": verdict.figures,
         "bounds": verdict.bounds,
@@ -63,43 +78,60 @@ def answer(found: Reassignment, what: str, *, most: int | None, throttle: int | 
         "optimal": verdict.optimal,
         "solver": found.plan.solver,
         "solver_bound": found.plan.solver_bound,
-        "replicas_moved": len(moves.partition),
-        "bytes_moved": int(moves.bytes.sum()) if sized else None,
-        "replicas_between_disks": len(moves.within.partition),
-        "bytes_between_disks": int(moves.within.bytes.sum()) if sized else None,
-        "partitions_changed": sum(map(len, split)),
-        "throttle": throttle,
-        "seconds": sum(row["seconds"] for row in rows) if throttle is not None and sized else None,
-        "brokers": brokers,
-        "racks": rack_rows(task, brokers),
-        "disks": disk_rows(moves, directory),
-        "network": network_rows(moves),
-        "batches": rows,
-        "moves": move_rows(moves),
     }
-    return Answer(told, split, directory)
+
+
+def _where(found: Reassignment, directory: NDArray[np.int32] | None) -> dict[str, Any]:
+    from partage.replicas.tables import (
+        broker_rows,
+        disk_rows,
+        move_rows,
+        network_rows,
+        rack_rows,
+    )
+
+    brokers = broker_rows(found.task, found.plan.replica)
+    return {
+        "brokers": brokers,
+        "racks": rack_rows(found.task, brokers),
+        "disks": disk_rows(found.moves, directory),
+        "network": network_rows(found.moves),
+        "moves": move_rows(found.moves),
+    }
+
+
+def _gone(found: Reassignment, partitions: list[int]) -> list[int]:
+    """Brokers that are in no metadata, and in the roll-backs all the same."""
+    cluster = found.task.cluster
+    held = {b for p in partitions for b in cluster.replica[cluster.start[p] : cluster.start[p + 1]]}
+    return sorted(cluster.brokers[b].id for b in held if cluster.missing[b])
 
 
 def write_answer(found: Reassignment, data: Answer, to: Path) -> None:
-    """``batch-001.json``, ``rollback-001.json``, ..., ``rollback.json`` and ``plan.json``.
+    """``batch-001.json``, ``rollback-001.json``, ..., ``plan.json``, and scripts that execute them.
 
     Raises:
         InvalidConfigError: the folder has files already.
     """
     from partage.replicas.kafka_json import election, reassignment, rollback
+    from partage.replicas.scripts import scripts
 
     to.mkdir(parents=True, exist_ok=True)
     if any(to.iterdir()):
         raise InvalidConfigError("--out", "the folder is not empty: name a new one", str(to))
     task = found.task
     folders = data.directory is not None
+    width = max(3, len(str(len(data.batches))))  # in the order of their names, however many
     for i, batch in enumerate(data.batches, 1):
         made = reassignment(task, found.plan.replica, data.directory, batch)
-        _write(to / f"batch-{i:03}.json", made)
-        _write(to / f"rollback-{i:03}.json", rollback(task.cluster, batch, directories=folders))
+        _write(to / f"batch-{i:0{width}}.json", made)
+        _write(to / f"rollback-{i:0{width}}.json",
+               rollback(task.cluster, batch, directories=folders))  # fmt: skip
     every = [p for batch in data.batches for p in batch]
     _write(to / "rollback.json", rollback(task.cluster, every, directories=folders))
-    _write(to / "election.json", election(task.cluster, every))
+    _write(to / "election.json", election(task.cluster, data.elected))
+    for file, text in scripts(data.told["throttle"], elect=bool(data.elected)).items():
+        (to / file).write_text(text, encoding="utf-8")
     _write(to / "plan.json", data.told)
 
 
@@ -117,7 +149,7 @@ def show_answer(told: dict[str, Any], *, as_json: bool, to: Path | None, page: P
     else:
         show(_brokers(told), "", _figures(told), "", *_sentences(told))
     if to is not None:
-        tell(f"{len(told['batches'])} batches, roll-backs and plan.json: {to}")
+        tell(f"{len(told['batches'])} batches, roll-backs, execute.sh and plan.json: {to}")
     if page is not None:
         tell(f"page: {page}")
 
@@ -150,6 +182,14 @@ def _brokers(told: dict[str, Any]) -> Table:
 _FIRST = {"racks": "against the rack rule", "capacity": "over capacity", "moved": "moved"}
 
 
+def _is_known(told: dict[str, Any], figure: str) -> bool:
+    """Nothing can be said of bytes and loads that nobody has told."""
+    kind = figure.rpartition(" ")[2]
+    if kind == "capacity":
+        return bool(told["figures"][figure])
+    return kind not in {"bytes", "load"} or kind in told["brokers"][0]["before"]
+
+
 def _words(figure: str) -> str:
     """What a figure is called in the table."""
     return _FIRST.get(figure, f"{figure} outside bands")
@@ -162,7 +202,7 @@ def _figures(told: dict[str, Any]) -> Table:
     for title in ("", "before", "after", "no plan below"):
         table.add_column(title, justify="right" if title else "left", no_wrap=True)
     for key in told["figures"]:
-        if key == "capacity" and not told["figures"][key]:
+        if not _is_known(told, key):
             continue
         kind = "bytes" if key == "capacity" or (key == "moved" and told["unit"] == "bytes") else key
         kind = kind.rpartition(" ")[2]
@@ -196,6 +236,13 @@ def _sentences(told: dict[str, Any]) -> list[Any]:
         lines.append(f"found by {told['solver']}, whose own bound is {told['solver_bound']:,.0f}")
     if told["seconds"] is not None:
         lines.append(f"at {amount(told['throttle'])}/s a broker: at least {told['seconds']:,.0f} s")
+    if told["led_by_others"]:
+        lines.append(f"{told['led_by_others']:,} more partitions are led by another replica than "
+                     "their first: election.json has them")  # fmt: skip
+    if told["gone"]:
+        gone = ", ".join(map(str, told["gone"]))
+        lines.append(f"roll-backs put replicas back on {gone}, which is in no metadata: "
+                     "they cannot be executed while it is away")  # fmt: skip
     for row in told["disks"][:_MOST_BROKERS]:
         was, now = (
             amount(row[when]) if told["bytes_moved"] is not None else f"{row[when]:,} replicas"

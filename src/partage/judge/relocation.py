@@ -110,9 +110,8 @@ def _shapes(task: ReplicaTask, plan: NewReplicas) -> None:
 
 
 def _whole(bound: float, divisor: int) -> int:
-    """Rounded up to a multiple, less what floating sums may be off."""
-    slack = 1e-9 * abs(bound) + 1e-6
-    return max(0, int(np.ceil((bound - slack) / divisor))) * divisor
+    """Rounded up to a multiple."""
+    return max(0, int(np.ceil((bound - 1e-6) / divisor))) * divisor
 
 
 class _Scene:
@@ -203,19 +202,22 @@ class _Scene:
             found["rack leaders"] = int(led[self.brokers :].sum())
         copied = task.cost[task.owner[self.is_new | self.shifted]]
         return {
-            "racks": int(self._rack_breach().sum()),
+            "racks": self._rack_breach(),
             **{name: found[name] for name in RANKS if name in found},
             "moved": int(copied.sum()),
         }
 
-    def _rack_breach(self) -> NDArray[np.int64]:
-        """int64[P]: replicas of each partition against the rack rule."""
+    def _rack_breach(self) -> int:
+        """Replicas against the rack rule, of all partitions."""
         task, racks = self.task, self.task.rack_low.shape[1]
-        count = np.zeros((task.cluster.partitions, racks), np.int32)
-        np.add.at(count, (task.owner, task.cluster.rack[self.replica]), 1)
-        low, high = task.rack_low[task.factor], task.rack_high[task.factor]
-        out: NDArray[np.int64] = np.maximum(np.maximum(count - high, low - count), 0).sum(axis=1)
-        return out
+        key = np.sort(task.owner * racks + task.cluster.rack[self.replica])
+        at = np.flatnonzero(np.diff(key, prepend=-1))
+        count = np.diff(at, append=len(key))
+        factor, rack = task.factor[key[at] // racks], key[at] % racks
+        low, high = task.rack_low[factor, rack], task.rack_high[factor, rack]
+        # Racks that a partition is not on lack what they are to hold at least.
+        wanted = int(task.rack_low.sum(axis=1)[task.factor].sum())
+        return wanted + int((np.maximum(count - high, 0) + np.maximum(low - count, 0) - low).sum())
 
     def breaches(self) -> list[str]:
         """Rules that the plan breaks, in words."""

@@ -16,6 +16,7 @@ ones.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -30,6 +31,9 @@ __all__ = ["figure_bound", "lead_bound"]
 
 _CELLS = 2_000_000
 _UNBOUNDED = np.iinfo(np.int64).max // 4
+#: What a sum may be off for each unit of what is summed: a few roundings of every product, while
+#: the sums themselves are exact (`math.fsum`).
+_ROUNDING = 16 * float(np.finfo(np.float64).eps)
 
 Floats = NDArray[np.float64]
 
@@ -62,7 +66,9 @@ def figure_bound(
     if (prices[unbounded] > 0).any():
         raise CertificateError("a price where there is no upper limit")
     high = np.where(unbounded, 0, task.high)
-    total = -float(np.where(prices > 0, prices * high, prices * task.low).sum())
+    terms = np.where(prices > 0, prices * high, prices * task.low)
+    total = -math.fsum(terms.ravel().tolist())
+    size = float(np.abs(terms).sum())
     for k, kind in enumerate(KINDS):
         total -= _allowance(name, kind, prices[k, :brokers], figures)
         total -= _allowance(name, f"rack {kind}", prices[k, brokers:], figures)
@@ -74,7 +80,9 @@ def figure_bound(
     whole = prices[:, :brokers].copy()
     if task.zones:
         whole += prices[:, brokers:][:, task.cluster.rack]
-    return total + _Choices(task, whole, asked, least, moves_cost=name == "moved").cheapest()
+    choices = _Choices(task, whole, asked, least, moves_cost=name == "moved")
+    size += abs(total) + choices.magnitude()
+    return total + choices.cheapest() - _ROUNDING * size
 
 
 def _allowance(name: str, of: str, prices: Floats, figures: Mapping[str, int]) -> float:
@@ -143,15 +151,24 @@ class _Choices:
         """Summed over all partitions."""
         task = self.task
         size = max(1, _CELLS // max(len(task.alive), 1))
-        total = 0.0
+        parts: list[float] = []
         for begin in range(0, len(task.factor), size):
             part = np.arange(begin, min(begin + size, len(task.factor)))
             price, old, forced = self._prices_of(part)
             factors = task.factor[part]
             for factor in np.unique(factors[factors > 0]).tolist():
                 mine = factors == factor
-                total += self._least(part[mine], price[mine], old[mine], forced[mine], factor)
-        return total
+                parts += self._least(part[mine], price[mine], old[mine], forced[mine], factor)
+        return math.fsum(parts)
+
+    def magnitude(self) -> float:
+        """As much as all that is added up for the choices, whatever its sign."""
+        task = self.task
+        dearest = np.abs(self.prices).max(axis=1, initial=0.0)
+        if self.asked is not None:
+            dearest = dearest + np.abs(self.asked).max(axis=1, initial=0.0)
+        each = task.weight.T.astype(np.float64) @ dearest + task.cost * self.moves_cost
+        return float((each * task.factor).sum())
 
     def _prices_of(
         self, part: NDArray[np.int64]
@@ -187,7 +204,7 @@ class _Choices:
     def _least(
         self, part: NDArray[np.int64], price: Floats, old: NDArray[np.bool_],
         forced: NDArray[np.bool_], factor: int,
-    ) -> float:  # fmt: skip
+    ) -> list[float]:  # fmt: skip
         """The cheapest choices of ``factor`` brokers that follow the rules."""
         out = self._by_racks(price, factor)
         # Where something must stay, or the rule cannot be kept, the rule is left out of the bound.
@@ -208,7 +225,7 @@ class _Choices:
             out[closed] = np.maximum(out[closed], kept + _cheapest_of(come, None, new))
         if not np.isfinite(out).all():
             raise CertificateError("a partition has fewer brokers than it is to have replicas")
-        return float(out.sum())
+        return list(out.tolist())
 
     def _by_racks(self, price: Floats, factor: int) -> Floats:
         task = self.task

@@ -45,6 +45,7 @@ class ReplicaCluster:
         capacity: int64[B], bytes a broker has room for, -1 if unknown.
         directories: for each broker its log directories (path, capacity or -1), if known.
         directory: int32[R], place in ``directories`` of the broker, -1 if unknown.
+        missing: bool[B], brokers that are in no metadata, and hold replicas all the same.
     """
 
     topics: tuple[str, ...]
@@ -59,6 +60,27 @@ class ReplicaCluster:
     capacity: Int64Array
     directories: tuple[tuple[tuple[str, int], ...], ...]
     directory: Int32Array
+    missing: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
+
+    def __post_init__(self) -> None:
+        """By default nobody is missing."""
+        if not len(self.missing):
+            object.__setattr__(self, "missing", np.zeros(len(self.brokers), bool))
+
+    @cached_property
+    def led(self) -> Int32Array:
+        """int32[R]: the replicas with the one that leads now in front, if one does.
+
+        It takes the place of the preferred leader, which takes its place.
+        """
+        out: Int32Array = self.replica.copy()
+        first = np.minimum(self.start[:-1], max(len(out) - 1, 0))
+        owner = np.repeat(np.arange(self.partitions), self.factor)
+        at = np.flatnonzero(self.replica == self.leader[owner])
+        mine = owner[at]
+        out[at] = self.replica[first[mine]]
+        out[first[mine]] = self.replica[at]
+        return out
 
     @property
     def partitions(self) -> int:

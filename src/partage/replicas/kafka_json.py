@@ -9,7 +9,7 @@ import numpy as np
 
 from partage.model import ReplicaCluster, ReplicaTask
 
-__all__ = ["election", "reassignment", "rollback", "topic_assignment"]
+__all__ = ["election", "led_by_others", "reassignment", "rollback", "topic_assignment"]
 
 ANY = "any"
 
@@ -52,6 +52,18 @@ def rollback(
             row["log_dirs"] = _folders(cluster, cluster.replica[mine], cluster.directory[mine])
         rows.append(row)
     return {"version": 1, "partitions": rows}
+
+
+def led_by_others(task: ReplicaTask, replica: np.ndarray[Any, np.dtype[np.int32]]) -> list[int]:
+    """Partitions that another replica leads now than the one that is to be preferred.
+
+    Args:
+        task: of the plan.
+        replica: int32, brokers' positions by ``task.start``, preferred leader first.
+    """
+    there = np.flatnonzero((task.factor > 0) & task.counted & (task.cluster.leader >= 0))
+    other = replica[task.start[there]] != task.cluster.leader[there]
+    return list(there[other].tolist())
 
 
 def election(cluster: ReplicaCluster, partitions: Iterable[int]) -> dict[str, Any]:

@@ -21,12 +21,18 @@ __all__ = ["cluster_from_json", "sizes_from_log_dirs"]
 
 _INT32 = 1 << 31
 _MOST_BYTES = 1 << 60
+#: Sums of replicas, and twice that, are to fit int64.
+_MOST_IN_ALL = 1 << 61
 #: topic, partition -> broker id -> (bytes, directory)
 LogDirs = Mapping[tuple[str, int], Mapping[int, tuple[int, str]]]
 
 
 def cluster_from_json(
-    given: Mapping[str, Any], *, log_dirs: LogDirs | None = None, gone: Collection[int] = ()
+    given: Mapping[str, Any],
+    *,
+    log_dirs: LogDirs | None = None,
+    gone: Collection[int] = (),
+    excluded: Collection[str] = (),
 ) -> ReplicaCluster:
     """The cluster that a JSON object describes.
 
@@ -34,6 +40,8 @@ def cluster_from_json(
         given: ``brokers`` and ``topics`` as in ``cluster.jsonl``, see above.
         log_dirs: sizes and directories, of `sizes_from_log_dirs`; before those in ``given``.
         gone: brokers that may be missing from ``brokers`` although they hold replicas.
+        excluded: topics that are left out anyway: partitions of theirs that cannot be, or are
+            being moved, are passed over.
 
     Raises:
         InvalidProblemError: with path and value of what is wrong: a replica on an unknown broker
@@ -41,16 +49,27 @@ def cluster_from_json(
     """
     if not isinstance(given, Mapping):
         raise InvalidProblemError("must be an object", path="cluster", value=given)
-    brokers = _Brokers(given.get("brokers"), gone)
     topics = given.get("topics")
     if not isinstance(topics, Mapping):
         raise InvalidProblemError(
             "must be an object: name -> partitions", path="topics", value=topics
         )
-    rows = _Rows(brokers, log_dirs or {})
+    brokers = _Brokers(given.get("brokers"), [one for one in gone if _holds_any(topics, one)])
+    rows = _Rows(brokers, log_dirs or {}, frozenset(excluded))
     for name in sorted(topics):
         rows.take(name, topics[name])
     return rows.cluster()
+
+
+def _holds_any(topics: Mapping[str, Any], broker: int) -> bool:
+    """Whether some partition says that it has a replica there; what is malformed says nothing."""
+    for topic in topics.values():
+        rows = topic.get("partitions") if isinstance(topic, Mapping) else None
+        for row in rows if isinstance(rows, list) else ():
+            ids = row.get("replicas") if isinstance(row, Mapping) else None
+            if isinstance(ids, list) and broker in ids:
+                return True
+    return False
 
 
 def sizes_from_log_dirs(given: Any) -> dict[tuple[str, int], dict[int, tuple[int, str]]]:
@@ -92,12 +111,14 @@ class _Brokers:
 
     def __init__(self, given: object, gone: Collection[int]) -> None:
         self.listed: list[Broker] = []
+        self.missing: list[int] = []
         self.capacity: list[int] = []
         self.directories: list[tuple[tuple[str, int], ...]] = []
         for i, one in enumerate(_list(given, "brokers")):
             self._take(_mapping(one, f"brokers[{i}]"), f"brokers[{i}]")
         for number in gone:
             if number not in {b.id for b in self.listed}:
+                self.missing.append(number)
                 self._add(Broker(number, fenced=True), -1, ())
         self.at = {b.id: i for i, b in enumerate(self.listed)}
         if not self.listed:
@@ -138,8 +159,8 @@ class _Brokers:
 class _Rows:
     """Partitions, one after another."""
 
-    def __init__(self, brokers: _Brokers, log_dirs: LogDirs) -> None:
-        self.brokers, self.log_dirs = brokers, log_dirs
+    def __init__(self, brokers: _Brokers, log_dirs: LogDirs, excluded: frozenset[str]) -> None:
+        self.brokers, self.log_dirs, self.excluded = brokers, log_dirs, excluded
         self.topics: list[str] = []
         self.topic: list[int] = []
         self.number: list[int] = []
@@ -163,15 +184,19 @@ class _Rows:
             if number in seen:
                 raise InvalidProblemError("is there twice", path=f"{where}.p", value=number)
             seen.add(number)
-            if row.get("adding") or row.get("removing"):
-                what = (
-                    "a reassignment of it is in progress: wait for it, or cancel it "
-                    "(kafka-reassign-partitions --cancel)"
-                )
-                raise InvalidProblemError(what, path=f"{name}-{number}", value=row.get("adding"))
-            self._partition(name, number, row, where)
+            try:
+                self._partition(name, number, row, where)
+            except InvalidProblemError:
+                if name not in self.excluded:
+                    raise
 
     def _partition(self, name: str, number: int, row: Mapping[str, Any], where: str) -> None:
+        if row.get("adding") or row.get("removing"):
+            what = (
+                "a reassignment of it is in progress: wait for it, or cancel it "
+                "(kafka-reassign-partitions --cancel)"
+            )
+            raise InvalidProblemError(what, path=f"{name}-{number}", value=row.get("adding"))
         ids = _list(row.get("replicas"), f"{where}.replicas")
         held = self.log_dirs.get((name, number), {})
         folders = row.get("directories")
@@ -180,6 +205,8 @@ class _Rows:
             raise InvalidProblemError(what, path=f"{where}.directories", value=folders)
         if not ids:
             raise InvalidProblemError("has no replicas", path=f"{name}-{number}", value=ids)
+        replica: list[int] = []
+        folder: list[str | None] = []
         for j, one in enumerate(ids):
             broker = _int(one, f"{where}.replicas[{j}]", _INT32)
             at = self.brokers.at.get(broker)
@@ -188,24 +215,28 @@ class _Rows:
                     f"broker {broker} is unknown: it is not among brokers (drain it, if it is gone)"
                 )
                 raise InvalidProblemError(what, path=f"{name}-{number}", value=ids)
-            self.replica.append(at)
+            replica.append(at)
             told = held.get(broker)
-            self.folder.append(told[1] if told else folders[j] if folders is not None else None)
+            folder.append(told[1] if told else folders[j] if folders is not None else None)
         if len(set(ids)) < len(ids):
             what = "two replicas are on one broker"
             raise InvalidProblemError(what, path=f"{name}-{number}", value=ids)
+        size, load = row.get("size"), row.get("load")
+        # Followers lag, so that replicas differ: the largest is what a new one will be.
+        bytes_ = (
+            max(one for one, _ in held.values()) if held
+            else None if size is None else _int(size, f"{where}.size", _MOST_BYTES)
+        )  # fmt: skip
+        rate = None if load is None else _rate(load, f"{where}.load")
+        lead = row.get("leader", -1)
         self.topic.append(len(self.topics) - 1)
         self.number.append(number)
         self.count.append(len(ids))
-        lead = row.get("leader", -1)
+        self.replica += replica
+        self.folder += folder
         self.leader.append(self.brokers.at.get(lead, -1) if isinstance(lead, int) else -1)
-        size, load = row.get("size"), row.get("load")
-        # Followers lag, so that replicas differ: the largest is what a new one will be.
-        self.size.append(
-            max(bytes_ for bytes_, _ in held.values()) if held
-            else None if size is None else _int(size, f"{where}.size", _MOST_BYTES)
-        )  # fmt: skip
-        self.load.append(None if load is None else _rate(load, f"{where}.load"))
+        self.size.append(bytes_)
+        self.load.append(rate)
 
     def cluster(self) -> ReplicaCluster:
         """The arrays."""
@@ -228,20 +259,26 @@ class _Rows:
             size=_known(self.size, "size", self), load=_known(self.load, "load", self),
             brokers=tuple(brokers.listed), capacity=np.array(brokers.capacity, np.int64),
             directories=tuple(tuple(mine) for mine in known), directory=directory,
+            missing=np.array([b.id in brokers.missing for b in brokers.listed], bool),
         )  # fmt: skip
 
 
 def _known(values: Sequence[int | None], what: str, rows: _Rows) -> NDArray[np.int64] | None:
     """All or none: a partition of unknown size among known ones would weigh nothing."""
-    missing = [i for i, value in enumerate(values) if value is None]
-    if len(missing) == len(values):
+    lacks = [i for i, value in enumerate(values) if value is None]
+    if len(lacks) == len(values):
         return None
+    missing = [i for i in lacks if rows.topics[rows.topic[i]] not in rows.excluded]
     if missing:
         p = missing[0]
         name = f"{rows.topics[rows.topic[p]]}-{rows.number[p]}"
         told = f"other partitions have a {what}, this one has none ({len(missing)} lack it)"
         raise InvalidProblemError(told, path=name, value=None)
-    return np.array(values, np.int64)
+    total = sum((value or 0) * count for value, count in zip(values, rows.count, strict=True))
+    if total > _MOST_IN_ALL:
+        told = f"more than {_MOST_IN_ALL} in all replicas together"
+        raise InvalidProblemError(told, path=what, value=total)
+    return np.array([value or 0 for value in values], np.int64)
 
 
 def _mapping(value: object, path: str) -> Mapping[str, Any]:

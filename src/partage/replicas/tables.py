@@ -17,11 +17,12 @@ _COLUMNS = ("replicas", "leaders", "bytes", "load")
 
 
 def broker_rows(task: ReplicaTask, replica: NDArray[np.int32]) -> list[dict[str, Any]]:
-    """Each broker before and after: replicas, (preferred) leaders, bytes, load; and its bands.
+    """Each broker before and after: replicas, leaders, bytes, load; and its bands.
 
-    Topics that are left out of balance are left out here too.
+    Leaders are who leads now, then who is preferred. Topics that are left out of balance are left
+    out here too.
     """
-    before = _held(task, task.cluster.start, task.cluster.factor, task.cluster.replica)
+    before = _held(task, task.cluster.start, task.cluster.factor, task.cluster.led)
     after = _held(task, task.start, task.factor, replica)
     bands = _bands_of(task)
     known = _known(task)

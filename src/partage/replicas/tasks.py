@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.errors import InvalidConfigError, NoFeasiblePlanError
+from partage.errors import InvalidConfigError, InvalidProblemError, NoFeasiblePlanError
 from partage.model import ReplicaCluster, ReplicaTask, rack_limits
 from partage.model.replicas import FREE, LEAVE, STAY
 from partage.replicas.bands import Bands, Limits, disks_of
@@ -171,6 +171,7 @@ class _Making:
         """What came of it."""
         cluster = self.cluster
         self._enough_brokers()
+        self._room_can_be_checked()
         self.fate[~np.repeat(self.movable, cluster.factor) & (self.fate == FREE)] = STAY
         self.closed |= ~self.movable
         bands = Bands(cluster, self.limits, self.factor, self.counted, self.alive)
@@ -190,6 +191,15 @@ class _Making:
             rack_high=np.array([one[1] for one in limits]), alive=self.alive,
             disks=disks_of(cluster, self.limits, free & (self.fate != LEAVE)),
         )  # fmt: skip
+
+    def _room_can_be_checked(self) -> None:
+        """A hard limit that nobody can look at is none."""
+        cluster = self.cluster
+        rooms = [room for mine in cluster.directories for _, room in mine]
+        limited = (cluster.capacity >= 0).any() or any(room >= 0 for room in rooms)
+        if cluster.size is None and limited and self.receives.any():
+            what = "brokers have a capacity, and partitions no size: give sizes (--log-dirs)"
+            raise InvalidProblemError(what, path="size", value=None)
 
     def _enough_brokers(self) -> None:
         alive = int(self.alive.sum())

@@ -195,19 +195,16 @@ def _in_places(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np.int3
 def _place(start, out, old_start, old, chosen):
     for p in range(len(start) - 1):
         begin, end = start[p], start[p + 1]
-        at = begin
+        # With fewer replicas than before there are no places to keep: who stays closes up.
+        fewer = old_start[p + 1] - old_start[p] > end - begin
         for s in range(begin, end):
             out[s] = -1
-        # Old ones in their places; one that stood beyond the new factor closes up.
+        at = begin
         for o in range(old_start[p], old_start[p + 1]):
             for s in range(begin, end):
                 if chosen[s] == old[o]:
-                    place = begin + o - old_start[p]
-                    if place >= end:
-                        place = end - 1
-                        while out[place] >= 0:
-                            place -= 1
-                    out[place] = old[o]
+                    out[at if fewer else begin + o - old_start[p]] = old[o]
+                    at += 1
                     chosen[s] = -1
         at = begin
         for s in range(begin, end):

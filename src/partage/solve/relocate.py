@@ -99,7 +99,7 @@ class _Relocation:
             level = least * 0.4 * (dearest / (least * 0.4)) ** (i / steps)
             share = min(1.0, level / dearest)
             rates.append(_both(np.array([
-                100.0, level, 2.0, 2.0 * share ** 0.5 * worth, total * 8,
+                total * 100, level, 2.0, 2.0 * share ** 0.5 * worth, total * 8,
             ])))  # fmt: skip
         # In the end one byte outside costs more than any move, and each kind more than the next.
         byte = max(1e6, 4.0 * most)
@@ -107,7 +107,8 @@ class _Relocation:
         replica = 1e3 * max(byte * float(task.weight[2].max(initial=0)), dearest)
         if mean[2] <= 1e-9:  # no sizes: what is moved is counted
             load = 1e3 * dearest
-        rates.append(_both(np.array([1e6 * byte, replica, byte, load, 1e6 * replica])))
+        # Room is a hard limit: one byte too many weighs more than any breach of the rack rule.
+        rates.append(_both(np.array([1e8 * replica, replica, byte, load, 1e6 * replica])))
         if task.closed.all():
             return rates[-1:]
         return rates

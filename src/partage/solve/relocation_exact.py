@@ -31,6 +31,8 @@ def exact(
     start: NDArray[np.int32],
     newcomers: NDArray[np.int64],
     margin: float = 0.0,
+    *,
+    anyhow: bool = False,
 ) -> tuple[NDArray[np.int32], float] | None:
     """A plan that moves least, and how much HiGHS proves to be necessary.
 
@@ -40,6 +42,7 @@ def exact(
         start: int32, a plan, by ``task.start``.
         newcomers: int64[P], of a closed partition the most replicas that are moved.
         margin: of a mean replica, by which bands are narrowed against rounding.
+        anyhow: any plan that keeps to what brokers have room for, whatever else it breaks.
 
     Returns:
         int32 (by ``task.start``, no order of leadership) and the bound; None where HiGHS is not
@@ -49,7 +52,7 @@ def exact(
         import highspy
     except ImportError:
         return None
-    made = _Programme(task, figures, newcomers, margin)
+    made = _Programme(task, figures, newcomers, margin, anyhow=anyhow)
     if len(made.partition) > LARGEST or not len(made.partition):
         return None
     highs = highspy.Highs()  # type: ignore[no-untyped-call]  # it has no types
@@ -76,7 +79,7 @@ class _Programme:
 
     def __init__(
         self, task: ReplicaTask, figures: Mapping[str, int], newcomers: NDArray[np.int64],
-        margin: float,
+        margin: float, *, anyhow: bool,
     ) -> None:  # fmt: skip
         self.task, self.margin = task, margin
         cluster = task.cluster
@@ -95,10 +98,11 @@ class _Programme:
         for p in np.flatnonzero(task.factor):
             mine = np.flatnonzero(self.partition == p)
             self._row(float(task.factor[p]), float(task.factor[p]), mine)
-            self._racks(int(p), mine)
+            if not anyhow:
+                self._racks(int(p), mine)
             if task.closed[p]:
                 self._row(0.0, float(newcomers[p]), mine[self.fate[mine] == -1])
-        for k, kind in enumerate(KINDS):
+        for k, kind in enumerate(KINDS[:1] if anyhow else KINDS):
             self._bands(k, range(brokers), self.broker, figures[kind])
             if task.zones and k:
                 zones = range(brokers, brokers + task.zones)

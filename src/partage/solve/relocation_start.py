@@ -41,8 +41,8 @@ def construct(
                 scratch[kept] = o
                 kept += 1
         while kept > factor:
-            kept = _drop(old, fate, x, low, high, weight, rate, rack, rack_high, factor, p,
-                         scratch, kept)  # fmt: skip
+            kept = _drop(old_start[p], old, fate, x, low, high, weight, rate, rack, rack_high,
+                         factor, p, scratch, kept)  # fmt: skip
         for j in range(factor):
             broker[begin + j] = -1
         for j in range(kept):
@@ -64,7 +64,7 @@ def construct(
 
 
 @piece
-def _drop(old, fate, x, low, high, weight, rate, rack, rack_high, factor, p, scratch, kept):
+def _drop(first, old, fate, x, low, high, weight, rate, rack, rack_high, factor, p, scratch, kept):
     """Leave out the replica that is missed least; one that must stay never."""
     best, at = 1e300, -1
     for j in range(kept):
@@ -77,7 +77,9 @@ def _drop(old, fate, x, low, high, weight, rate, rack, rack_high, factor, p, scr
                 same += 1
         price = paid(x, low, high, weight, rate, b, p, -1) - 1e-6 * _fill(x, high, b)
         price += rack_paid(x, low, high, weight, rate, rack, rack[b], p, -1)
-        price += 1e-7 * j
+        price -= 1e-7 * j
+        if scratch[j] == first:
+            price += 1e-3  # who is preferred to lead goes if something is gained by it
         if same > rack_high[factor, rack[b]]:
             price -= rate[len(x)]
         price -= 1e-3 * rate[len(x)] * same

@@ -14,6 +14,7 @@ from partage.errors import CertificateError
 from partage.judge.relocation import judge_replicas
 from partage.kernels import form
 from partage.model import NewReplicas
+from partage.model.replicas import RANKS
 from partage.reassigning import reassign
 from partage.replicas import tasks
 from partage.replicas.bands import Limits
@@ -51,8 +52,12 @@ def rows(found):
     ]
 
 
+#: What a plan may be short of where leaders were not asked when sets were chosen.
+_AFTER_LEADERS = RANKS[RANKS.index("rack leaders") + 1 :] + ("moved",)
+
+
 def random_cluster(rng):
-    """So small that every plan can be looked at."""
+    """So small that every plan can be looked at; some brokers have just enough room."""
     count = rng.randint(2, 4)
     racks = rng.choice(["", "ab", "abc"])
     names = " ".join(f"{i}:{rng.choice(racks) if racks else ''}" for i in range(count))
@@ -61,7 +66,12 @@ def random_cluster(rng):
     sized = rng.random() < 0.8
     sizes = [rng.choice([0, 1, 5, 9, 100]) for _ in held] if sized else None
     loads = [rng.randint(0, 20) for _ in held] if rng.random() < 0.5 else None
-    return cluster(names, *held, sizes=sizes, loads=loads)
+    more = {}
+    for b in range(count) if sized and rng.random() < 0.4 else ():
+        used = sum(size for size, row in zip(sizes, held, strict=True) if b in row)
+        if rng.random() < 0.7:
+            more[f"b{b}"] = {"capacity": used + rng.choice([0, 0, 5, 10, 110])}
+    return cluster(names, *held, sizes=sizes, loads=loads, **more)
 
 
 def random_disks(rng):
@@ -113,13 +123,20 @@ def every_plan(task):
 
 def tasks_of(rng, one):
     """A task of any kind; None where it is refused."""
+    limits = Limits(
+        pinned=["t"] if rng.random() < 0.1 else [],
+        tolerance={
+            "bytes": rng.choice([0.0, 0.1, 0.1, 0.5]), "replicas": rng.choice([0.0, 0.0, 0.4]),
+            "rack-bytes": rng.choice([0.0, 0.05]), "disk-bytes": rng.choice([0.0, 0.1, 0.3]),
+        },
+    )  # fmt: skip
     made = [
-        lambda: tasks.rebalance(one),
-        lambda: tasks.add_brokers(one, [one.brokers[0].id]),
-        lambda: tasks.drain_brokers(one, [one.brokers[-1].id]),
-        lambda: tasks.change_factor(one, rng.randint(1, len(one.brokers))),
-        lambda: tasks.fix_racks(one),
-        lambda: tasks.elect_leaders(one),
+        lambda: tasks.rebalance(one, limits),
+        lambda: tasks.add_brokers(one, [one.brokers[0].id], limits),
+        lambda: tasks.drain_brokers(one, [one.brokers[-1].id], limits),
+        lambda: tasks.change_factor(one, rng.randint(1, len(one.brokers)), None, limits),
+        lambda: tasks.fix_racks(one, limits),
+        lambda: tasks.elect_leaders(one, limits),
     ]
     try:
         return rng.choice(made)()
@@ -128,17 +145,24 @@ def tasks_of(rng, one):
 
 
 def looked_at(rng, made):
-    """A plan beside every other one; whether it is the best. None where there is none."""
+    """Beside every other plan: the first figure in which ours is not the best, "" where it is best.
+
+    None where there is no task. That no plan is found is true, or an error.
+    """
     try:
         task = tasks_of(rng, made)
-        found = None if task is None else reassign(task)
     except pg.NoFeasiblePlanError:
         return None
-    if found is None:
+    if task is None:
+        return None
+    try:
+        found = reassign(task)
+    except pg.NoFeasiblePlanError as no:
+        assert all(judge_replicas(task, other).breaches for other in every_plan(task)), no
         return None
     assert not found.verdict.breaches
     figures, bounds = found.verdict.figures, found.verdict.bounds
-    least = ours = tuple(figures.values())
+    least = figures
     for other in every_plan(task):
         told = judge_replicas(task, other)
         if told.breaches:
@@ -147,8 +171,9 @@ def looked_at(rng, made):
             assert value >= bounds[name], (name, value, bounds)
             if value > figures[name]:
                 break
-        least = min(least, tuple(told.figures.values()))
-    return ours == least or not task.lead_free.all()
+        if tuple(told.figures.values()) < tuple(least.values()):
+            least = told.figures
+    return next((name for name in figures if figures[name] != least[name]), "")
 
 
 @pytest.mark.parametrize(
@@ -167,7 +192,9 @@ def test_bounds_hold_for_every_plan_there_is(how, made, count) -> None:
             one = looked_at(rng, made(rng))
             if one is not None:
                 told.append(one)
-    assert sum(told) >= 0.8 * count
+    assert sum(one == "" for one in told) >= 0.8 * count, told
+    # Leaders come after the sets of replicas, which may leave them worse off: nothing else is.
+    assert set(told) <= {"", "leaders", "rack leaders", *_AFTER_LEADERS}
 
 
 def test_random_prices_never_prove_too_much() -> None:

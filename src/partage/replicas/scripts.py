@@ -1,0 +1,65 @@
+"""Shell scripts that have Kafka's own tools execute a plan, batch by batch, or take it back."""
+
+from __future__ import annotations
+
+__all__ = ["scripts"]
+
+_HEAD = """#!/bin/sh
+# {what}
+#   BOOTSTRAP=broker:9092 sh {name}
+# KAFKA: the folder with kafka-reassign-partitions.sh, if it is not on the path; OPTIONS: more for
+# each tool, such as --command-config client.properties.
+set -eu
+cd "$(dirname "$0")"
+: "${{BOOTSTRAP:?name a broker, host:port}}"
+
+tool() {{
+    name=$1; shift
+    "${{KAFKA:+$KAFKA/}}$name" --bootstrap-server "$BOOTSTRAP" ${{OPTIONS:-}} "$@"
+}}
+
+# Once nothing is in progress any more, --verify also lifts the throttle.
+batch() {{
+    echo "$1"
+    tool kafka-reassign-partitions.sh --reassignment-json-file "$1" --execute{throttle}
+    while said=$(tool kafka-reassign-partitions.sh --reassignment-json-file "$1" --verify) &&
+        echo "$said" | grep -q "in progress"; do
+        sleep "${{PAUSE:-5}}"
+    done
+    echo "$said"
+    if echo "$said" | grep -qi "failed\\|error"; then exit 1; fi
+}}
+
+"""
+_ELECT = """
+tool kafka-leader-election.sh --election-type preferred --path-to-json-file election.json
+"""
+
+
+def scripts(throttle: int | None, *, elect: bool) -> dict[str, str]:
+    """Texts of ``execute.sh`` and ``rollback.sh``, for the files that lie beside them.
+
+    Args:
+        throttle: bytes a second of each broker, between brokers and between disks; None: none.
+        elect: whether preferred leaders are to be elected in the end.
+
+    >>> "--throttle 5" in scripts(5, elect=False)["execute.sh"]
+    True
+    """
+    option = ""
+    if throttle is not None:
+        option = f" \\\n        --throttle {throttle} --replica-alter-log-dirs-throttle {throttle}"
+    there = _HEAD.format(
+        what="Executes the batches one after another.", name="execute.sh", throttle=option
+    )
+    back = _HEAD.format(
+        what="Takes the batches back, the last one first: so there is room.",
+        name="rollback.sh", throttle=option,
+    )  # fmt: skip
+    return {
+        "execute.sh": there
+        + 'for one in batch-*.json; do if [ -e "$one" ]; then batch "$one"; fi; done\n'
+        + (_ELECT if elect else ""),
+        "rollback.sh": back
+        + 'for one in $(ls -r rollback-*.json 2>/dev/null); do batch "$one"; done\n',
+    }
