@@ -18,19 +18,22 @@ def _start(host, broker, group, topic, *strategies, **more):
     )
 
 
-@pytest.mark.parametrize("client", [pytest.param(NEWEST[0], marks=pytest.mark.soak), *NEWEST[1:]])
-def test_garbage_gets_a_fair_share_and_one_warning(broker, hosts, client: str) -> None:
+@pytest.mark.soak
+@pytest.mark.parametrize("client", NEWEST)
+@pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky", "optimal", "server:uniform"])
+def test_garbage_gets_a_fair_share_and_one_warning(broker, client: str, strategy: str) -> None:
     """User data that nobody can read: thirds for all, the others keep theirs, one warning."""
-    topic = f"garbage-{client}"
+    topic = f"garbage-{client}-{strategy.replace(':', '-')}"
     broker.create_topic(topic, 9)
+    eager = {"eager": True} if strategy == "cooperative-sticky" and "aio" in client else {}
     with Host(client) as host:
-        good = [_start(host, broker, topic, topic, "sticky") for _ in range(2)]
+        good = [_start(host, broker, topic, topic, (strategy, eager)) for _ in range(2)]
         settle(good, every({topic: 9}))
-        bad = _start(host, broker, topic, topic, ("garbage", {"name": "sticky"}))
+        bad = _start(host, broker, topic, topic, ("garbage", {"name": strategy, **eager}))
         settle([*good, bad], every({topic: 9}))
         kept = {m.id: m.owns for m in good}
         assert [len(m.owns) for m in (*good, bad)] == [3, 3, 3]
-        third = _start(host, broker, topic, topic, "sticky")
+        third = _start(host, broker, topic, topic, (strategy, eager))
         settle([*good, bad, third], every({topic: 9}))
         assert all(m.owns <= kept[m.id] for m in good)
         warned = [

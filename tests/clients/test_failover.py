@@ -33,9 +33,8 @@ def _records(broker, topic: str, count: int) -> None:
     broker.produce(topic, [(i % 3, None, f"record {i}") for i in range(count)])
 
 
-@pytest.mark.parametrize(
-    "client", [KAFKA_PYTHON[-1], pytest.param(AIOKAFKA[-1], marks=pytest.mark.soak)]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("client", [KAFKA_PYTHON[-1], AIOKAFKA[-1]])
 def test_the_active_is_killed_and_the_next_works(broker, hosts, client: str, capsys) -> None:
     """Three members, 30 > 20 > 10: after SIGKILL the next has all within the session timeout and a bit."""
     topic = f"failover-{client}"

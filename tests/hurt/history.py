@@ -15,6 +15,12 @@ import pytest
 from tests.clients.records import generation_of
 
 from partage.errors import PartageError
+from partage.history.classic import ClassicGroup, ClassicRecord, Generation
+from partage.history.clusters import ClusterHistory
+from partage.history.ownership import assigned_pairs
+from partage.history.records import Place, classic_state
+from partage.history.verdicts import verdict
+from partage.wire.group_log import decode_record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -157,6 +163,32 @@ def _decides(one: Written, topics: dict[str, int]) -> bool:
         return one.owners() == one.decided(topics)
     except PartageError:
         return False  # with fewer partitions than its members have, a strategy may refuse
+
+
+def judged_otherwise(party: Party, capture: Path, log: list[Written], first: int) -> list[str]:
+    """The same by the history that `partage replay` makes of the capture, here without Spark: the
+    members' own words, and each plan asked for again.
+    """
+    states = (capture / "cluster.jsonl").read_text().splitlines()
+    clusters = ClusterHistory([json.loads(line) for line in states])
+    lived, found = ClassicGroup(), []
+    for partition, offset, key, value in rows(capture):
+        if (
+            key[:2] != _OF_A_GROUP
+            or (said := decode_record(key, value)).key["group"] != party.group
+        ):
+            continue
+        state = None if not said.value else classic_state(said.value)
+        found += lived.feed(ClassicRecord(Place(partition, offset), 0, state))
+    found = [one for one in (*found, *lived.finish()) if isinstance(one, Generation)]
+    had = {(one.number, m.id): set(assigned_pairs(m)) for one in found for m in one.last.members}
+    wrong = [
+        f"{party.group} generation {key[0]}: {key[1]} says {sorted(owns)}, history {had.get(key)}"
+        for key, owns in party.reports().items() if had.get(key) != owns
+    ]  # fmt: skip
+    judged = [(one, verdict(one, clusters)) for one in found if one.first.members]
+    unsure = {one.number for one, told in judged if not told.agrees}
+    return wrong + decided_otherwise(party, [one for one in log if one.generation in unsure], first)
 
 
 def replayed(capture: Path, out: Path) -> Path:

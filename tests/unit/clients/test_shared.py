@@ -151,6 +151,19 @@ def test_garbage_in_a_cooperative_group_hurts_nobody(junk) -> None:
     assert answer.warnings[0].startswith("z ")
 
 
+@pytest.mark.parametrize("name", ["range", "roundrobin", "optimal", "server:uniform"])
+def test_bytes_that_no_strategy_reads_are_told_once(name) -> None:
+    """User data where a strategy has none: a fair share, and one warning that names the member."""
+    lead = Consumer(configured(name, {}))
+    sent = [Joined(m, encode_subscription(["t"])) for m in "ab"]
+    junk = Joined("z", encode_subscription(["t"], user_data=b"\xff" * 9))
+    for warned in (1, 0):
+        answer = lead.assign([*sent, junk], view({"t": 6}), group="g", generation=5)
+        assert [len(one) for one in answer.plan.to_pairs().values()] == [2, 2, 2]
+        assert len(answer.warnings) == warned
+        assert all(one.startswith("z sent 9 bytes") for one in answer.warnings)
+
+
 class _Says(PlainStrategy):
     name = "sticky"
 

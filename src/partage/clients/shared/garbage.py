@@ -42,8 +42,11 @@ def believable(
         said = f"{member.id} {wrong}: it is taken for a newcomer"
         newcomer = member.replaced(owned=Claims.of(()), generation=NO_GENERATION)
         return newcomer.replaced(user_data=None) if cooperates else newcomer, said
-    # Kafka's cooperative members send their generation, four bytes, and nothing else.
-    if cooperates and member.user_data and len(member.user_data) != _GENERATION_BYTES:
+    # Kafka's cooperative members send their generation, four bytes, and nothing else; where a
+    # strategy has nothing to send there is nothing to read.
+    silent = not cooperates and strategy.subscription_user_data(member.topics, None) is None
+    strange = len(member.user_data or b"") not in {0, 0 if silent else _GENERATION_BYTES}
+    if strange and (cooperates or silent):
         return member, _says_nothing(member)
     return member, None
 
