@@ -124,6 +124,11 @@ SCRIPT = """
             group, cluster = pg.Group.from_json(one), pg.Cluster.from_json(one)
             for name in ("range", "roundrobin", "fair", "failover"):
                 plans.append(pg.assign(name, group, cluster).to_json())
+    from parity.stream_random import nasty_stream_problem
+    from stream_problems import ANSWERS, answer
+    for _ in range(5):
+        one = nasty_stream_problem(rng)
+        plans += [answer(kind, one) for kind in sorted(ANSWERS)]
     print(json.dumps(plans))
 """
 

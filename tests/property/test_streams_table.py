@@ -23,6 +23,7 @@ from partage.streams import (
     assignors,
     find_assignor,
 )
+from partage.streams.kip1071_sticky import ServerMember, ServerSticky, ServerSubtopology
 
 END = 150_000
 ROUNDS = 12
@@ -162,3 +163,57 @@ def test_racks_and_tags_change_nothing_of_it(name: str, mode: str) -> None:
         None if one is not None and max(len(one[0]), one[1]) > most else one for one in TABLE[name]
     )
     assert _smallest(name, mode, most) == plain
+
+
+#: The same of the coordinator's assignor (KIP-1071), which sees processes and members: owner of
+#: each task among the members before, process of each member, standbys. A standby may find another
+#: place once more; every target is at rest soon.
+SERVER = (((None, None), (0, 0, 1, 2), 1), 2)
+
+
+def _server_worlds():
+    for tasks in (1, 2):
+        for members in (1, 2, 3, 4):
+            for processes in product(range(3), repeat=members):
+                if list(dict.fromkeys(processes)) != sorted(set(processes)):
+                    continue
+                for owners in product([None, *range(members)], repeat=tasks):
+                    for standbys in (0, 1):
+                        yield owners, processes, standbys
+
+
+def _server_plan(told, processes, tasks, standbys, *, order=1):
+    members = [
+        ServerMember(f"m{n}", f"p{process}", *told.get(f"m{n}", ({}, {})))
+        for n, process in enumerate(processes)
+    ]
+    plan = ServerSticky().assign(
+        [ServerSubtopology("0", tasks, stateful=True)],
+        members[::order],
+        {"num.standby.replicas": str(standbys)},
+    )
+    return {
+        name: ({"0": sorted(n for _, n in plan.active[name])},
+               {"0": sorted(n for _, n in plan.standby[name])})
+        for name in sorted(plan.active)
+    }  # fmt: skip
+
+
+def test_what_holds_of_the_coordinators_assignor() -> None:
+    """A smallest problem whose second target is another; all come to rest; clients' order is nothing."""
+    unstable, longest = None, 0
+    for owners, processes, standbys in _server_worlds():
+        told = {
+            f"m{n}": ({"0": [task for task, owner in enumerate(owners) if owner == n]}, {})
+            for n in range(len(processes))
+        }
+        plans = [_server_plan(told, processes, len(owners), standbys)]
+        turned = _server_plan(told, processes, len(owners), standbys, order=-1)
+        assert turned == plans[0], (owners, processes, standbys)
+        while len(plans) < ROUNDS and (len(plans) == 1 or plans[-1] != plans[-2]):
+            plans.append(_server_plan(plans[-1], processes, len(owners), standbys))
+        assert plans[-1] == plans[-2], (owners, processes, standbys)
+        longest = max(longest, len(plans) - 1)
+        if plans[1] != plans[0] and unstable is None:
+            unstable = owners, processes, standbys
+    assert (unstable, longest) == SERVER
