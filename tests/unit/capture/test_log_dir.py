@@ -122,6 +122,62 @@ def test_a_damaged_batch_is_passed_over_and_told(log_dir, tmp_path):
     assert writer.manifest.records == writer.manifest.positions[0] - 1
 
 
+def batches_of_segment(log_dir):
+    """The batches of a recorded segment, as bytes."""
+    whole, found, at = next((log_dir / "__consumer_offsets-0").glob("*.log")).read_bytes(), [], 0
+    while len(found) < 40:
+        size = 12 + int.from_bytes(whole[at + 8 : at + 12], "big")
+        found.append(whole[at : at + size])
+        at += size
+    return found
+
+
+def test_what_any_copy_has_counts(log_dir, tmp_path):
+    """One broker rolled its segments late and goes furthest, one was cleaned, one is damaged: each
+    record that some copy has is there, once.
+    """
+    batches = batches_of_segment(log_dir)
+    first = int.from_bytes(batches[30][:8], "big")
+    damaged = batches[5][:-1] + bytes([batches[5][-1] ^ 1])
+    copies = {
+        "ends early, in two segments": {0: batches[:30], first: batches[30:32]},
+        "goes furthest, and was cleaned": {0: [*batches[:10:3], *batches[10:]]},
+        "damaged": {0: [*batches[:5], damaged, *batches[6:20]]},
+    }
+    for name, segments in copies.items():
+        folder = tmp_path / name / "__consumer_offsets-0"
+        folder.mkdir(parents=True)
+        for start, data in segments.items():
+            (folder / f"{start:020d}.log").write_bytes(b"".join(data))
+    alone = tmp_path / "alone" / "__consumer_offsets-0"
+    alone.mkdir(parents=True)
+    (alone / f"{0:020d}.log").write_bytes(b"".join(batches))
+    for name, folders in {"all": [tmp_path / one for one in copies], "one": [alone.parent]}.items():
+        with CaptureWriter(tmp_path / f"out-{name}") as writer:
+            capture_log_dirs(folders, writer)
+    ours, theirs = (
+        rows_of(tmp_path / f"out-{one}" / "consumer_offsets.parquet", ("partition", "offset"))
+        for one in ("all", "one")
+    )
+    assert ours == theirs
+
+
+def test_the_metadata_log_twice_is_written_once(log_dir, tmp_path):
+    """A capture that goes on writes no state again."""
+    source = tmp_path / "log" / "__cluster_metadata-0"
+    source.mkdir(parents=True)
+    for path in (log_dir / "__cluster_metadata-0").iterdir():
+        if path.is_file():
+            (source / path.name).write_bytes(path.read_bytes())
+    lines = []
+    for _ in range(2):
+        with CaptureWriter(tmp_path / "out") as writer:
+            capture_log_dirs([source.parent], writer)
+        lines.append((tmp_path / "out" / "cluster.jsonl").read_text())
+    assert lines[0].count("\n") > 10
+    assert lines[1] == lines[0]
+
+
 def test_no_segments_is_an_error_that_says_what_belongs_there(tmp_path):
     """An empty folder, and one that is not there."""
     with CaptureWriter(tmp_path / "out") as writer:

@@ -8,7 +8,6 @@ import pytest
 
 from partage import kernels
 from partage.clients.shared import Consumer, Joined, configured
-from partage.wire.member_extras import Extras, split, with_extras
 from partage.clients.shared.loads import Loads
 from partage.errors import AssignorFailedError, InvalidConfigError
 from partage.groups import registry
@@ -18,6 +17,7 @@ from partage.wire.consumer_protocol import (
     decode_assignment,
     encode_subscription,
 )
+from partage.wire.member_extras import Extras, split, with_extras
 from partage.wire.sticky_userdata import encode_sticky_user_data
 from unit.clients.groups_of_ours import Live, sent, view
 

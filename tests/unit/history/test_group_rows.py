@@ -40,7 +40,7 @@ def made() -> dict[str, list[dict]]:
     table = table.set_column(0, "partition", table["partition"].cast(pa.int64()))
     batches = Transactions(parquet.read_table(SAMPLE / "batches.parquet").to_pylist())
     rows = pa.Table.from_batches(decoded(table, batches))
-    rows = rows.filter(pa.array(rows["kind"].to_numpy() <= Kind.COMMIT_RUN))
+    rows = rows.filter(pa.array(rows["kind"].to_numpy() <= Kind.COMMIT_RUNS))
     order = ("group", "log_partition", "log_offset", "kind")
     rows = rows.sort_by([(name, "ascending") for name in order])
     out, groups = Rows(), {}

@@ -10,7 +10,7 @@ from pyarrow import parquet
 from captured import SAMPLE, clusters
 from partage.history.clusters import ClusterHistory
 from partage.history.transactions import Transactions
-from partage.pipeline.decode import decoded
+from partage.pipeline.decode import Kind, decoded
 from partage.pipeline.inferred import assigned_counts, state_of
 from partage.pipeline.tally import Tally
 
@@ -24,7 +24,7 @@ def told() -> Tally:
     for part in (table.slice(0, half), table.slice(half)):
         for batch in decoded(part, Transactions()):
             for row in batch.to_pylist():
-                if row["text"] is not None and row["key"] is None and row["part"] is None:
+                if row["kind"] == Kind.TALLY:
                     whole.add(Tally.of_json(row["text"]))
     return whole
 

@@ -79,7 +79,7 @@ def random_disks(rng):
     count = rng.randint(2, 3)
     names = " ".join(f"{i}:{rng.choice('ab')}" for i in range(count))
     several = {b for b in range(count) if rng.random() < 0.7}
-    held = [rng.sample(range(count), rng.randint(1, 2)) for _ in range(rng.randint(1, 4))]
+    held = [rng.sample(range(count), rng.choice([1, 1, 2])) for _ in range(rng.randint(1, 3))]
     listed = [
         {
             "id": i, "rack": word[-1],
