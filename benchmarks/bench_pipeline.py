@@ -95,7 +95,7 @@ def one_core(capture: Path) -> None:
 
 def histories(found: pyarrow.Table, capture: Path) -> None:
     """What a task of the second job does with what Spark brings it: tables of each group."""
-    wanted = found.filter(compute.less_equal(found["kind"], int(Kind.COMMIT_RUN)))
+    wanted = found.filter(compute.less_equal(found["kind"], int(Kind.COMMIT_RUNS)))
     ordered = wanted.sort_by([(name, "ascending") for name in ("group", *_LOG_ORDER)])
     clusters = ClusterHistory([
         json.loads(line) for line in (capture / "cluster.jsonl").read_text().splitlines()

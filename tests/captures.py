@@ -30,3 +30,27 @@ def rows_of(out: Path, name: str) -> list[str]:
 
     table = read_table(out, name)
     return sorted(repr(row) for row in table.drop_columns(["run_id"]).to_pylist())
+
+
+def expanded(rows: list[dict]) -> list[dict]:
+    """Rows of the decode job, each of those with many runs as so many rows."""
+    from partage.history.fold_kernel import RUN
+    from partage.pipeline.decoded_rows import Kind
+    from partage.pipeline.packed_runs import unpacked_runs
+
+    out = []
+    for row in rows:
+        if row["kind"] != Kind.COMMIT_RUNS:
+            out.append(row)
+            continue
+        columns = {name: pa.array([row[name]]) for name in ("topic", "value")}
+        runs, _ = unpacked_runs(pa.RecordBatch.from_pydict(columns))
+        for i in range(len(runs)):
+            cells = dict(zip(RUN, runs.table[:, i].tolist(), strict=True))
+            place = dict(
+                zip(("log_partition", "log_offset"), runs.place[:, i].tolist(), strict=True)
+            )
+            out.append(row | cells | place | {
+                "topic": runs.topics[runs.topic[i]], "topic_partition": int(runs.partition[i]),
+            })  # fmt: skip
+    return out

@@ -22,6 +22,7 @@ from partage.pipeline.key_pairs import Pairing  # noqa: E402
 from partage.pipeline.tally import Tally  # noqa: E402
 from partage.pipeline.told_by_workers import told_by_workers  # noqa: E402
 from partage.pipeline.topic_judging import judge_topics  # noqa: E402
+from partage.wire.group_log import encode_record  # noqa: E402
 
 
 def test_a_time_that_is_none_is_a_bad_record() -> None:
@@ -116,7 +117,19 @@ def test_a_workers_error_in_javas_wrapping_is_ours(tmp_path: Path) -> None:
 
 def test_a_committed_partition_that_no_topic_has_infers_no_partitions(spark) -> None:
     """Without metadata one commit on partition 2**31 - 1 is damage, not two billion partitions."""
-    columns = "kind int, commits long, topic string, topic_partition int, key binary, value binary"
-    runs = [(int(Kind.COMMIT_RUN), 1, "t", number, None, None) for number in (1, 2**31 - 1)]
-    (state,) = inferred_states(spark.createDataFrame(runs, columns), Tally())
+    rows = []
+    for offset, number in enumerate((1, 2**31 - 1)):
+        key, value = encode_record(
+            1, {"group": "g", "topic": "t", "partition": number}, version=3,
+            value={"offset": 7, "leaderEpoch": 0, "metadata": "", "commitTimestamp": 5},
+        )  # fmt: skip
+        rows.append(
+            {"partition": 0, "offset": offset, "timestamp_ms": 5, "key": key, "value": value}
+        )
+    out = list(decoded(pa.Table.from_pylist(rows, records().schema), Transactions()))
+    (tally,) = (
+        Tally.of_json(r["text"]) for b in out for r in b.to_pylist() if r["kind"] == Kind.TALLY
+    )
+    empty = spark.createDataFrame([], "kind int, key binary, value binary")
+    (state,) = inferred_states(empty, tally)
     assert len(state["topics"]["t"]["partitions"]) == 2

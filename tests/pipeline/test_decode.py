@@ -8,7 +8,7 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from captures import records
+from captures import expanded, records
 from partage import kernels
 from partage.errors import WireFormatError
 from partage.history.transactions import Transactions
@@ -68,6 +68,7 @@ def test_columns_give_what_record_after_record_gives(chunks: int, form: kernels.
     parts = [pa.Table.from_pylist(rows[i::chunks], records().schema) for i in range(chunks)]
     with kernels.form(form):
         out = [r for b in decoded(pa.concat_tables(parts), Transactions()) for r in b.to_pylist()]
+    out = expanded(out)
     (tally,) = (Tally.of_json(r["text"]) for r in out if r["kind"] == Kind.TALLY)
     types, bad, groups, commits = one_by_one(rows)
     assert tally.types == types
@@ -85,24 +86,27 @@ def test_columns_give_what_record_after_record_gives(chunks: int, form: kernels.
     ) == Counter(groups)
     counted: Counter = Counter()
     for r in out:
-        if r["kind"] == Kind.COMMIT_RUN and r["commits"]:
+        if r["kind"] == Kind.COMMIT_RUNS and r["commits"]:
             key = r["group"], r["topic"], r["topic_partition"], r["minute_ms"]
             counted[key] += r["commits"]
     assert counted == commits
 
 
 def test_no_run_stands_on_both_sides_of_a_record_of_its_group() -> None:
-    """Runs of commits are cut at their group's records: in log order nothing is between."""
+    """Rows of runs are cut at their group's records: in log order nothing is between."""
     out = [r for b in decoded(records(), Transactions()) for r in b.to_pylist()]
     places: dict[tuple, list[int]] = {}
     for r in out:
         if r["kind"] == Kind.GROUP_RECORD:
             places.setdefault((r["group"], r["log_partition"]), []).append(r["log_offset"])
-    runs = [r for r in out if r["kind"] == Kind.COMMIT_RUN]
-    assert len(runs) > 1_000
-    for r in runs:
-        at = places.get((r["group"], r["log_partition"]), [])
-        assert not any(r["log_offset"] < one < r["last_log_offset"] for one in at)
+    packed = [r for r in out if r["kind"] == Kind.COMMIT_RUNS]
+    assert len(packed) > 300
+    for row in packed:
+        mine = [r["log_offset"] for r in expanded([row])]
+        assert mine == sorted(mine)
+        assert mine[0] == row["log_offset"]
+        at = places.get((row["group"], row["log_partition"]), [])
+        assert not any(mine[0] < one < mine[-1] for one in at)
 
 
 @pytest.mark.parametrize("form", ["compiled", "interpreted"])
@@ -166,6 +170,7 @@ def test_commits_whose_marker_is_in_a_later_table_make_a_run_for_each_marker() -
     ]  # fmt: skip
     table = pa.Table.from_pylist(rows, records().schema)
     out = [r for b in decoded(table, Transactions(batches)) for r in b.to_pylist()]
-    runs = [r for r in out if r["kind"] == Kind.COMMIT_RUN]
-    places = [(r["log_offset"], r["last_log_offset"], r["commits"]) for r in runs]
-    assert sorted(places) == [(4, 5, 2), (10, 10, 2), (20, 20, 2)]
+    packed = [r for r in out if r["kind"] == Kind.COMMIT_RUNS]
+    assert [(r["log_offset"], [run["commits"] for run in expanded([r])]) for r in packed] == [
+        (4, [2]), (10, [2]), (20, [2])
+    ]  # fmt: skip

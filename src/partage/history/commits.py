@@ -74,7 +74,7 @@ class Commits:
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """One element a run, as in `CommitRun`; ``pair`` as in `Commits`.
+    """One element a run, as in `CommitRun`; ``pair`` and ``stretch`` as in `Commits`.
 
     ``first_offset`` and ``last_offset`` mean something where there are ``commits``,
     ``largest_gap_ms`` where there are two of them.
@@ -95,6 +95,7 @@ class Runs:
     transactional: Int64Array
     tombstones: Int64Array
     largest_gap_ms: Int64Array
+    stretch: Int64Array
 
 
 class Standing(NamedTuple):
@@ -175,6 +176,7 @@ def runs(of: Commits) -> Runs:
         of.log_partition[last], of.log_offset[last],
         of.time_ms[early], of.time_ms[late], of.offset[early], of.offset[late],
         found["commits"], found["transactional"], found["tombstones"], found["gap"],
+        np.zeros(len(first), np.int64) if of.stretch is None else of.stretch[first],
     )  # fmt: skip
 
 

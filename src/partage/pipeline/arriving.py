@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.history.classic_states import ClassicStates
-from partage.history.fold_kernel import RUN
 from partage.history.folding import RunColumns
 from partage.history.records import ClassicState, Place
 from partage.history.server_records import GroupRecord
 from partage.pipeline.decoded_rows import Kind
+from partage.pipeline.packed_runs import unpacked_runs
 from partage.pipeline.placed import binary_column
 from partage.wire.classic_columns import classic_columns, pays
 from partage.wire.remembering import Remembering
@@ -31,11 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["Arrived", "arriving"]
 
 _CLASSIC = b"\0\2"
-#: Where `RUN` finds its columns in rows of the decode job; series and stretch are made here.
-_COLUMNS = (
-    "minute_ms", "first_ms", "last_ms", "first_offset", "last_offset", "commits",
-    "transactional", "tombstones", "largest_gap_ms",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -65,37 +60,27 @@ def _some(rows: pa.RecordBatch, reads: _Reads) -> Iterator[Arrived]:
     import pyarrow as pa
 
     names, code = _coded(rows.column("group"))
-    is_run = rows.column("kind").to_numpy() == Kind.COMMIT_RUN
-    runs = _runs(rows.filter(pa.array(is_run)), np.cumsum(~is_run)[is_run])
+    is_run = rows.column("kind").to_numpy() == Kind.COMMIT_RUNS
+    runs, many = unpacked_runs(rows.filter(pa.array(is_run)))
+    runs.table[1] = np.repeat(np.cumsum(~is_run)[is_run], many)
     records = reads.records(rows.filter(pa.array(~is_run)))
     edges = [0, *(np.flatnonzero(code[1:] != code[:-1]) + 1).tolist(), len(code)]
-    runs_before = np.concatenate(([0], np.cumsum(is_run))).tolist()
+    each = np.zeros(len(code), np.int64)
+    each[is_run] = many
+    runs_before = np.append(0, np.cumsum(each)).tolist()
+    records_before = np.append(0, np.cumsum(~is_run)).tolist()
     for first, end in pairwise(edges):
         a, b = runs_before[first], runs_before[end]
+        before, after = records_before[first], records_before[end]
         mine = RunColumns(
             runs.topics, runs.topic[a:b], runs.partition[a:b], runs.place[:, a:b],
             runs.table[:, a:b].copy(),
         )  # fmt: skip
-        mine.table[1] -= first - a  # records before the group's first row here
-        many = (end - first) - (b - a)
-        some = islice(records, many)
+        mine.table[1] -= before
+        some = islice(records, after - before)
         yield Arrived(names[code[first]], mine, some)
         for _ in some:  # whoever did not want them: the next group's come after them
             pass
-
-
-def _runs(rows: pa.RecordBatch, stretch: NDArray[np.int64]) -> RunColumns:
-    table = np.empty((len(RUN), rows.num_rows), np.int64)
-    table[0], table[1] = 0, stretch
-    for i, name in enumerate(_COLUMNS):
-        empty = -1 if name == "largest_gap_ms" else 0
-        table[2 + i] = rows.column(name).fill_null(empty).to_numpy(zero_copy_only=False)
-    topics, topic = _coded(rows.column("topic"))
-    partition, *place = (
-        rows.column(name).to_numpy(zero_copy_only=False).astype(np.int64)
-        for name in ("topic_partition", "log_partition", "log_offset")
-    )
-    return RunColumns(topics, topic, partition, np.array(place).reshape(2, -1), table)
 
 
 def _coded(cells: pa.Array) -> tuple[list[str], NDArray[np.int64]]:

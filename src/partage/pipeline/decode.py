@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.history.commits import Commits, Standing, runs, stretches
+from partage.history.commits import Commits, Runs, Standing, runs, stretches
 from partage.history.transactions import Effects, Outcome, Transactions
 from partage.pipeline.decoded_rows import (
     OUT_COLUMNS,
@@ -33,7 +33,7 @@ from partage.pipeline.raw_commits import RawCommits, RawWriter
 from partage.pipeline.selection import EVERYTHING, Selection
 from partage.pipeline.shipping import warm
 from partage.pipeline.slices import Slice, read_slice, tasks_of, widened
-from partage.pipeline.tally import Tally
+from partage.pipeline.tally import MOST_PARTITIONS, Tally
 from partage.wire.commits import TOMBSTONE, OffsetCommits, decode_offset_commits
 
 if TYPE_CHECKING:
@@ -164,6 +164,7 @@ def decoded(
         yield batch_of_records(good, others.rows, others.groups)
     made = runs(commits)
     if len(made.pair):
+        tally.highest = _highest(made, found.pairs)
         yield batch_of_runs(made, found.pairs)
     rows.append({"kind": Kind.TALLY, "text": tally.to_json()})
     yield batch_of_rows(rows)
@@ -186,6 +187,18 @@ def _topic_ids(found: OffsetCommits) -> dict[str, str]:
     some = np.concatenate([one[one >= 0] for one in ends])
     names = list(number)
     return {found.topic_ids[found.topic_id[i]]: names[topic_of[found.pair[i]]] for i in some}
+
+
+def _highest(made: Runs, pairs: list[tuple[str, str]]) -> dict[str, int]:
+    """Topic -> the highest partition with a commit; numbers that no topic has are left out."""
+    real = (made.commits > 0) & (made.partition >= 0) & (made.partition < MOST_PARTITIONS)
+    highest = np.full(len(pairs), -1, np.int64)
+    np.maximum.at(highest, made.pair[real], made.partition[real])
+    out: dict[str, int] = {}
+    for (_, topic), number in zip(pairs, highest.tolist(), strict=True):
+        if number >= 0:
+            out[topic] = max(out.get(topic, -1), number)
+    return out
 
 
 def _effects(placed: Placed, transactions: Transactions, tally: Tally) -> Effects:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.history.commits import Runs
+from partage.pipeline.packed_runs import packed_runs
 from partage.pipeline.placed import Placed
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ class Kind(IntEnum):
     """What a row of the decode job is."""
 
     GROUP_RECORD = 0
-    COMMIT_RUN = 1
+    COMMIT_RUNS = 1
     BAD_RECORD = 2
     TALLY = 3
     RECEIPT = 4
@@ -36,17 +37,7 @@ OUT_COLUMNS: dict[str, str] = {
     "minute_ms": "bigint",
     "log_partition": "bigint",
     "log_offset": "bigint",
-    "last_partition": "bigint",
-    "last_log_offset": "bigint",
     "timestamp_ms": "bigint",
-    "first_ms": "bigint",
-    "last_ms": "bigint",
-    "first_offset": "bigint",
-    "last_offset": "bigint",
-    "commits": "bigint",
-    "transactional": "bigint",
-    "tombstones": "bigint",
-    "largest_gap_ms": "bigint",
     "part": "string",
     "text": "string",
     "key": "binary",
@@ -96,22 +87,10 @@ def batch_of_records(placed: Placed, rows: NDArray[np.int64], groups: list[str])
 
 
 def batch_of_runs(made: Runs, pairs: list[tuple[str, str]]) -> pa.RecordBatch:
-    """Runs of commits by the column; ``pairs[pair]`` are group and topic."""
+    """Runs of commits, many in a row; ``pairs[pair]`` are group and topic."""
     import pyarrow as pa
 
-    code = pa.array(made.pair)
-    group, topic = (pa.array([pair[i] for pair in pairs], pa.string()).take(code) for i in (0, 1))
-    without = made.commits == 0
-    alone = made.commits < 2
-    columns = {
-        "kind": pa.array(np.full(len(code), int(Kind.COMMIT_RUN), np.int32)),
-        "group": group, "topic": topic, "topic_partition": pa.array(made.partition),
-        "first_offset": pa.array(made.first_offset, mask=without),
-        "last_offset": pa.array(made.last_offset, mask=without),
-        "largest_gap_ms": pa.array(made.largest_gap_ms, mask=alone),
-    }  # fmt: skip
-    same = (
-        "minute_ms", "log_partition", "log_offset", "last_partition", "last_log_offset",
-        "first_ms", "last_ms", "commits", "transactional", "tombstones",
-    )  # fmt: skip
-    return _batch(columns | {name: pa.array(getattr(made, name)) for name in same}, len(code))
+    columns = packed_runs(made, pairs)
+    count = len(columns["group"])
+    kind = pa.array(np.full(count, int(Kind.COMMIT_RUNS), np.int32))
+    return _batch({**columns, "kind": kind}, count)

@@ -37,7 +37,7 @@ __all__ = ["RECEIPT_DDL", "bad_records_job", "clusters_of", "histories_job", "re
 
 RECEIPT_DDL = "what string, text string"
 
-#: A group's records and runs in log order; of one place (a marker), runs by what they are of.
+#: A group's records and runs in log order; of one place (a marker), by what the first run is of.
 _ORDER = (
     "group", "log_partition", "log_offset", "kind", "topic", "topic_partition", "minute_ms",
 )  # fmt: skip
@@ -55,7 +55,7 @@ def histories_job(
     many: bool = False,
 ) -> DataFrame:
     """Receipts of files; a line of totals, and where its history is kept, for each group."""
-    groups = decoded.where(f"kind in ({int(Kind.GROUP_RECORD)}, {int(Kind.COMMIT_RUN)})")
+    groups = decoded.where(f"kind in ({int(Kind.GROUP_RECORD)}, {int(Kind.COMMIT_RUNS)})")
     ordered = groups.repartition(tasks, "group").sortWithinPartitions(*_ORDER)
     work = partial(_task, states, selection, around=around, many=many, out=out, run_id=run_id)
     return ordered.mapInArrow(work, RECEIPT_DDL)

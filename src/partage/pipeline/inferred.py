@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from partage.errors import WireFormatError
 from partage.history.records import classic_state
 from partage.pipeline.decoded_rows import Kind
+from partage.pipeline.tally import MOST_PARTITIONS
 from partage.wire.group_log import decode_record
 
 if TYPE_CHECKING:
@@ -25,18 +26,11 @@ __all__ = ["assigned_counts", "inferred_states", "state_of"]
 
 def inferred_states(decoded: DataFrame, tally: Tally) -> tuple[Mapping[str, Any], ...]:
     """One state, older than the first record."""
-    counts: dict[str, int] = {}
-    real = f"commits > 0 and topic_partition between 0 and {_MOST - 1}"
-    committed = decoded.where(f"kind = {int(Kind.COMMIT_RUN)} and {real}")
+    counts = {topic: highest + 1 for topic, highest in tally.highest.items()}
     given = decoded.where(f"kind = {int(Kind.GROUP_RECORD)}").select("key", "value")
-    found = [
-        committed.groupBy("topic").agg({"topic_partition": "max"}).toDF("topic", "highest"),
-        given.mapInArrow(_task, "topic string, highest int").groupBy("topic").max("highest")
-        .toDF("topic", "highest"),
-    ]  # fmt: skip
-    for one in found:
-        for row in one.collect():
-            counts[row.topic] = max(counts.get(row.topic, 0), row.highest + 1)
+    found = given.mapInArrow(_task, "topic string, highest int").groupBy("topic").max("highest")
+    for row in found.toDF("topic", "highest").collect():
+        counts[row.topic] = max(counts.get(row.topic, 0), row.highest + 1)
     for topic_id in [i for i in tally.topic_ids if i in counts]:
         name = tally.topic_ids[topic_id]
         counts[name] = max(counts.get(name, 0), counts.pop(topic_id))
@@ -98,5 +92,5 @@ def assigned_counts(key: bytes | None, value: bytes | None) -> Iterator[tuple[st
 _CLASSIC = b"\0\2"
 #: Key types of records that assign partitions: classic groups, targets of consumers and shares.
 _ASSIGNS = (_CLASSIC, b"\0\7", b"\0\15")
-#: More partitions of one topic than Kafka has ever had: a number above is damage.
-_MOST = 1_000_000
+#: A number above is damage.
+_MOST = MOST_PARTITIONS

@@ -12,7 +12,10 @@ from partage.history.transactions import Outcome
 from partage.wire.commits import TOMBSTONE
 from partage.wire.group_log import RECORD_TYPES
 
-__all__ = ["Tally"]
+__all__ = ["MOST_PARTITIONS", "Tally"]
+
+#: More partitions of one topic than Kafka has ever had.
+MOST_PARTITIONS = 1_000_000
 
 
 class Tally:
@@ -35,6 +38,8 @@ class Tally:
         self.ranges: dict[int, list[list[int]]] = {}
         #: Topic id -> name, as offset commits have them (value version 4, KIP-848).
         self.topic_ids: dict[str, str] = {}
+        #: Topic -> the highest partition that anybody committed for.
+        self.highest: dict[str, int] = {}
         self.first_ms: int | None = None
         self.last_ms: int | None = None
 
@@ -86,6 +91,8 @@ class Tally:
         self.types += other.types
         self.commits += other.commits
         self.topic_ids |= other.topic_ids
+        for topic, number in other.highest.items():
+            self.highest[topic] = max(self.highest.get(topic, -1), number)
         for p, ranges in other.ranges.items():
             self.ranges.setdefault(p, []).extend(ranges)
         self.seen(other.first_ms)
