@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from partage.errors import InvalidProblemError
 from partage.streams.final import ConsumerAssignment
-from partage.streams.members import LATEST_VERSION
 from partage.streams.settings import LONG_MAX
+from partage.wire.faults import UnsupportedVersionError
+from partage.wire.streams.assignment_info import AssignmentInfo
+from partage.wire.streams.versions import next_version
 
 __all__ = ["Followed", "follow"]
-
-_EARLIEST_PROBEABLE = 3
 
 
 @dataclass(frozen=True)
@@ -60,24 +60,13 @@ def follow(
     >>> follow(ConsumerAssignment(version=9, common_version=9), version=11)
     Followed(version=9, rebalance_ms=0)
     """
-    if assignment.version > version:
+    answer = AssignmentInfo(assignment.version, assignment.common_version)
+    try:
+        after = next_version(answer, used=version)
+    except UnsupportedVersionError as refused:
         raise InvalidProblemError(
-            f"must not exceed the subscription's {version}",
-            path="assignment.version",
-            value=assignment.version,
-        )
-    if assignment.common_version > LATEST_VERSION:
-        raise InvalidProblemError(
-            f"must not exceed {LATEST_VERSION}",
-            path="assignment.common_version",
-            value=assignment.common_version,
-        )
-    spoken = version
-    if assignment.version >= _EARLIEST_PROBEABLE and (
-        assignment.common_version > version or assignment.version < version
-    ):
-        spoken = assignment.common_version
-        return Followed(spoken, 0)
-    if endpoint is not None and hosts and endpoint not in hosts:
-        return Followed(spoken, 0)
-    return Followed(spoken, min(assignment.next_rebalance_ms, LONG_MAX))
+            f"is refused: {refused}", path="assignment.version", value=assignment.version
+        ) from None
+    if after.rejoin or (endpoint is not None and hosts and endpoint not in hosts):
+        return Followed(after.version, 0)
+    return Followed(after.version, min(assignment.next_rebalance_ms, LONG_MAX))

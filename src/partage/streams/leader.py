@@ -30,12 +30,14 @@ from partage.streams.release_0_10_2 import Release0102
 from partage.streams.release_0_11 import Release011
 from partage.streams.settings import Settings
 from partage.streams.topology import Topology
+from partage.wire.streams.versions import (
+    EARLIEST_PROBEABLE_VERSION,
+    SHUTDOWN_REQUESTED,
+    versions_of,
+)
 
 __all__ = ["Application", "GroupAssignment", "rebalance"]
 
-_SHUTDOWN_REQUESTED = 4
-_ASSIGNMENT_ERROR = 3
-_EARLIEST_PROBEABLE = 3
 #: Those on the path that Kafka takes without looking at their answer.
 _KAFKAS_OWN = (HighAvailability, LegacySticky, FallbackPrior, Release011, Release0102)
 _NO_TASK = TaskId(-1, -1)
@@ -127,24 +129,21 @@ def rebalance(
     """
     clients = grouped(members)
     every = [member for one in clients for member in one.members]
-    lowest = min([LATEST_VERSION, *(member.version for member in every)])
-    # The -1 of versions 1 and 2 counts too, as in Kafka: their answers do not carry it.
-    common = min([LATEST_VERSION, *(member.latest_version for member in every)])
-    if any(member.shutdown for member in every):
-        return _refused(clients, _SHUTDOWN_REQUESTED, "a member asked for shutdown")
+    versions = versions_of((one.version, one.latest_version, one.shutdown) for one in every)
+    if versions.error_code == SHUTDOWN_REQUESTED:
+        return _refused(clients, SHUTDOWN_REQUESTED, "a member asked for shutdown")
     try:
         layout = Layout.of(application.topology, application.counts, changelogs_too=False)
     except InvalidTopologyError as error:
         if error.code is None:
             raise
         return _refused(clients, error.code, str(error))
-    future = any(not one.readable for one in clients)
-    if future and lowest < _EARLIEST_PROBEABLE:
+    if versions.error_code:
         return _refused(
             clients,
-            _ASSIGNMENT_ERROR,
-            f"a member of a version above {LATEST_VERSION} and one of version {lowest}: "
-            f"versions below {_EARLIEST_PROBEABLE} cannot be probed",
+            versions.error_code,
+            f"a member of a version above {LATEST_VERSION} and one of version {versions.used}: "
+            f"versions below {EARLIEST_PROBEABLE_VERSION} cannot be probed",
         )
     layout.check_counts(application.counts)
     return _assigned(
@@ -153,8 +152,8 @@ def rebalance(
         layout,
         assignor or HighAvailability(),
         deadline=(leader, now_ms + application.settings.probing_rebalance_interval_ms),
-        versions=(lowest, common),
-        probing_versions=future,
+        versions=(versions.used, versions.common),
+        probing_versions=versions.probing,
     )
 
 

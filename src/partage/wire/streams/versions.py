@@ -38,6 +38,7 @@ __all__ = [
     "group_versions",
     "next_version",
     "probing_answer",
+    "versions_of",
 ]
 
 EARLIEST_PROBEABLE_VERSION = 3
@@ -120,17 +121,31 @@ def group_versions(
     >>> group_versions([old, new], latest=9)
     GroupVersions(used=9, common=9, future=(1,), error_code=0)
     """
+    return versions_of(
+        ((i.version, i.latest_version, i.error_code == SHUTDOWN_REQUESTED) for i in members),
+        latest=latest,
+    )
+
+
+def versions_of(
+    members: Iterable[tuple[int, int, bool]], *, latest: int = LATEST_VERSION
+) -> GroupVersions:
+    """The same of each member's version, its latest version, and whether it asks for shutdown.
+
+    >>> versions_of([(9, 9, False), (12, 12, True)])
+    GroupVersions(used=9, common=9, future=(1,), error_code=0)
+    """
     used = common = latest
     future: list[int] = []
     shutdown = False
-    for place, info in enumerate(members):
-        used = min(used, info.version)
+    for place, (version, supported, asks) in enumerate(members):
+        used = min(used, version)
         # The -1 of versions 1 and 2 counts too, as in Kafka: their answers do not carry it.
-        common = min(common, info.latest_version)
-        if info.is_future(latest):
+        common = min(common, supported)
+        if version > latest:
             future.append(place)
         else:
-            shutdown |= info.error_code == SHUTDOWN_REQUESTED
+            shutdown |= asks
     code = 0
     if shutdown:
         code = SHUTDOWN_REQUESTED
