@@ -22,6 +22,9 @@ class PublicSticky:
     tie), standbys are for tasks with a changelog, and racks are optimised only where both
     costs are configured, by the helpers of `partage.streams.public_helpers`.
 
+    It is the only assignor of that package in 4.3.1: high availability is still on the internal
+    interface.
+
     Kafka walks standbys' tasks in a hash set of objects without a hash of their own: in
     the order of their addresses, which differs from run to run. Here the tasks are hashed
     as task ids. All else is exact.

