@@ -73,7 +73,10 @@ class Broker:
             classpath,
         ]
         self._process: subprocess.Popen[bytes] | None = None
-        lines = {**properties, "log.dirs": str(self.log_dir)}
+        # A test that wants several disks says {home}/data,{home}/more.
+        lines = {"log.dirs": "{home}/data", **properties}
+        lines = {key: value.replace("{home}", str(home)) for key, value in lines.items()}
+        self.more = [Path(one) for one in lines["log.dirs"].split(",")[1:]]
         self.properties.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
 
     @property
@@ -93,7 +96,13 @@ class Broker:
     def take_over(self, formatted: Path) -> None:
         """The same from another node's: only the ids in it are a node's own."""
         shutil.copytree(formatted, self.log_dir)
-        meta = self.log_dir / "meta.properties"
+        self._name(self.log_dir / "meta.properties")
+        for folder in self.more:
+            folder.mkdir()
+            shutil.copy(formatted / "meta.properties", folder)
+            self._name(folder / "meta.properties")
+
+    def _name(self, meta: Path) -> None:
         own = {
             "node.id": str(self.node),
             "directory.id": base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="),

@@ -131,6 +131,8 @@ def _priced(task: ReplicaTask, plan: NewReplicas, reached: ReplicaVerdict) -> Ne
         for name in (*RANKS, "moved")
         if figures.get(name) and not name.endswith("leaders") and not name.startswith("disk")
     }
+    if "between brokers" in figures and "moved" in prices:
+        prices["between brokers"] = prices["moved"]
     made = replace(plan, prices=prices)
     if task.disks is None or plan.disk is None:
         return made

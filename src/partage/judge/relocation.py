@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import CertificateError
-from partage.judge.relocation_bounds import figure_bound, lead_bound
+from partage.judge.relocation_bounds import MOVES, figure_bound, lead_bound
 from partage.judge.relocation_least import Least, least_of
 from partage.model import NewReplicas, ReplicaTask
 from partage.model.replicas import KINDS, LEAVE, RANKS, STAY
@@ -33,8 +33,8 @@ class ReplicaVerdict:
         breaches: rules that it breaks, in words; empty when it is valid.
         figures: by name, in order of importance: "racks" (replicas against the rack rule), how far
             brokers, racks and disks are outside their bands, summed (`RANKS`; racks and disks
-            where they are known), and "moved": bytes (replicas, where sizes are unknown) copied
-            between brokers or disks.
+            where they are known), where disks are known "between brokers": bytes (replicas, where
+            sizes are unknown) copied over the network, and "moved": all that is copied.
         bounds: the same names: no valid plan that is as good in all before has less.
     """
 
@@ -78,9 +78,10 @@ def judge_replicas(task: ReplicaTask, plan: NewReplicas) -> ReplicaVerdict:
                 bounds[name] = _whole(lead_bound(task, plan.lead_prices[name], name, figures), 1)
         elif name in plan.prices or name in plan.disk_prices:
             # Sums of whole numbers with a common divisor are multiples of it.
-            divisor = int(np.gcd.reduce(task.cost)) if name == "moved" and len(task.cost) else 1
+            divisor = int(np.gcd.reduce(task.cost)) if name in MOVES and len(task.cost) else 1
             bound = figure_bound(task, plan, name, figures, scene.least if kept else None)
             bounds[name] = _whole(bound, max(divisor, 1))
+    bounds["moved"] = max(bounds["moved"], bounds.get("between brokers", 0))
     for name, bound in bounds.items():
         if bound > figures[name] and not breaches:
             raise CertificateError(
@@ -200,11 +201,14 @@ class _Scene:
                 found[f"rack {kind}"] = int(self.outside[k, self.brokers :].sum())
         if task.zones:
             found["rack leaders"] = int(led[self.brokers :].sum())
-        copied = task.cost[task.owner[self.is_new | self.shifted]]
+        copied = int(task.cost[task.owner[self.is_new]].sum())
+        if task.disks is not None:
+            found["between brokers"] = copied
+            copied += int(task.cost[task.owner[self.shifted]].sum())
         return {
             "racks": self._rack_breach(),
-            **{name: found[name] for name in RANKS if name in found},
-            "moved": int(copied.sum()),
+            **{name: found[name] for name in (*RANKS, "between brokers") if name in found},
+            "moved": copied,
         }
 
     def _rack_breach(self) -> int:

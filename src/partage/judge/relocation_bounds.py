@@ -27,7 +27,10 @@ from partage.judge.relocation_least import Least
 from partage.model import NewReplicas, ReplicaTask
 from partage.model.replicas import KINDS, LEAVE, RANKS, STAY, Disks
 
-__all__ = ["figure_bound", "lead_bound"]
+__all__ = ["MOVES", "figure_bound", "lead_bound"]
+
+#: Figures of what is copied; all others come before them.
+MOVES = ("between brokers", "moved")
 
 _CELLS = 2_000_000
 _UNBOUNDED = np.iinfo(np.int64).max // 4
@@ -74,13 +77,15 @@ def figure_bound(
         total -= _allowance(name, f"rack {kind}", prices[k, brokers:], figures)
     asked: Floats | None = None
     if name in plan.disk_prices and task.disks is not None:
+        if name == "between brokers":
+            raise CertificateError("between brokers: disks ask no prices of what they do not see")
         claimed = plan.disk_prices[name]
         asked, given_back = _asked_by_disks(task, task.disks, name, claimed, figures)
         total -= given_back
     whole = prices[:, :brokers].copy()
     if task.zones:
         whole += prices[:, brokers:][:, task.cluster.rack]
-    choices = _Choices(task, whole, asked, least, moves_cost=name == "moved")
+    choices = _Choices(task, whole, asked, least, moves_cost=name in MOVES)
     size += abs(total) + choices.magnitude()
     return total + choices.cheapest() - _ROUNDING * size
 
@@ -92,7 +97,7 @@ def _allowance(name: str, of: str, prices: Floats, figures: Mapping[str, int]) -
         return 0.0
     if of not in figures:
         raise CertificateError(f"a price of {of}, which is no figure of this task")
-    mine = len(RANKS) if name == "moved" else RANKS.index(name)
+    mine = len(RANKS) if name in MOVES else RANKS.index(name)
     theirs = RANKS.index(of)
     if theirs > mine:
         raise CertificateError(

@@ -15,14 +15,9 @@ _MOST_BROKERS = 120
 _MOST_MOVES = 200
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 _NAMES = {
-    "racks": "Replicas against the rack rule",
-    "capacity": "Over capacity",
-    "replicas": "Replicas outside bands",
-    "leaders": "Leaders outside bands",
-    "bytes": "Bytes outside bands",
-    "load": "Load outside bands",
-    "moved": "Moved",
-}
+    "racks": "Replicas against the rack rule", "capacity": "Over capacity",
+    "between brokers": "Moved between brokers", "moved": "Moved",
+}  # fmt: skip
 
 
 def write_replicas_page(told: Mapping[str, Any], path: Path) -> Path:
@@ -43,10 +38,18 @@ def write_replicas_page(told: Mapping[str, Any], path: Path) -> Path:
         figures=_figures(told),
         kinds=[_drawing(told, kind) for kind in told["brokers"][0]["before"]],
         hidden=max(0, len(told["brokers"]) - _MOST_BROKERS),
+        racks=_racks(told),
+        disks=_disks(told),
+        more_disks=max(0, len(told["disks"]) - _MOST_BROKERS),
         network=_network(told),
         batches=[_batch(i, row) for i, row in enumerate(told["batches"][:_MOST_MOVES], 1)],
         moves=[
-            {**one, "size": _amount(one["bytes"]) if "bytes" in one else ""}
+            {
+                **one,
+                "size": _amount(one["bytes"]) if "bytes" in one else "",
+                "source": _end(one, "from"),
+                "target": _end(one, "to"),
+            }
             for one in told["moves"][:_MOST_MOVES]
         ],
         more_moves=max(0, len(told["moves"]) - _MOST_MOVES),
@@ -68,13 +71,28 @@ def _shown(kind: str, value: float) -> str:
     return f"{_amount(value)}/s" if kind == "load" else f"{value:,.0f}"
 
 
+def _end(move: Mapping[str, Any], which: str) -> str:
+    """A broker, and the directory where a replica goes from one to another there."""
+    if move[which] is None:
+        return ""
+    folder = move.get(f"{which}_dir")
+    return str(move[which]) if folder is None else f"{move[which]} {folder}"
+
+
 def _headline(told: Mapping[str, Any]) -> str:
-    copied = told["replicas_moved"]
-    if not copied:
+    copied, inner = told["replicas_moved"], told["replicas_between_disks"]
+    if not copied + inner:
         return "No data moves" if told["partitions_changed"] else "Nothing has to change"
-    size = f", {_amount(told['bytes_moved'])}" if told["bytes_moved"] is not None else ""
-    one = "replica is" if copied == 1 else "replicas are"
-    return f"{copied:,} {one} copied{size}"
+    sized = told["bytes_moved"] is not None
+    parts = []
+    for count, key, how in (
+        (copied, "bytes_moved", "between brokers"), (inner, "bytes_between_disks", "between disks")
+    ):  # fmt: skip
+        if count:
+            size = f", {_amount(told[key])}," if sized else ""
+            parts.append(f"{count:,} {'replica is' if count == 1 else 'replicas are'} copied"
+                         f"{size} {how}")  # fmt: skip
+    return "; ".join(parts)
 
 
 def _lead(told: Mapping[str, Any]) -> str:
@@ -83,13 +101,23 @@ def _lead(told: Mapping[str, Any]) -> str:
     return f"Of what is moved at most {told['gap']:.2%} is not proven necessary."
 
 
+def _is_known(told: Mapping[str, Any], figure: str) -> bool:
+    kind = figure.rpartition(" ")[2]
+    if kind == "capacity":
+        return bool(told["figures"][figure])
+    return kind not in {"bytes", "load"} or kind in told["brokers"][0]["before"]
+
+
 def _figures(told: Mapping[str, Any]) -> list[dict[str, str]]:
     rows = []
-    for key, name in _NAMES.items():
-        kind = told["unit"] if key == "moved" else key
-        before = told["before"].get(key) if key != "moved" else None
+    for key in told["figures"]:
+        if not _is_known(told, key):
+            continue
+        moves = key in {"moved", "between brokers"}
+        kind = told["unit"] if moves else key.rpartition(" ")[2]
+        before = None if moves else told["before"].get(key)
         rows.append({
-            "name": name,
+            "name": _NAMES.get(key, f"{key} outside bands".capitalize()),
             "before": "" if before is None else _shown(kind, before),
             "after": _shown(kind, told["figures"][key]),
             "bound": _shown(kind, told["bounds"][key]),
@@ -99,26 +127,58 @@ def _figures(told: Mapping[str, Any]) -> list[dict[str, str]]:
 
 def _drawing(told: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """Bars of a kind: of each broker what it had, what it has, and its band."""
-    rows: Sequence[Mapping[str, Any]] = told["brokers"][:_MOST_BROKERS]
-    values = [row[when][kind] for row in rows for when in ("before", "after")]
-    most = max([*values, *(row["band"][kind][1] for row in rows), 1])
-    bars = []
-    for row in rows:
-        low, high = row["band"][kind]
-        was, now = row["before"][kind], row["after"][kind]
-        bars.append({
-            "broker": row["id"],
-            "rack": row["rack"] or "",
+    rows = [
+        (f"broker {row['id']}", str(row["id"]), row["rack"] or "",
+         row["before"][kind], row["after"][kind], row["band"][kind])
+        for row in told["brokers"][:_MOST_BROKERS]
+    ]  # fmt: skip
+    return {"kind": kind, "bars": _bars(rows, kind)}
+
+
+def _racks(told: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The same of racks, where they have bands."""
+    known = [row for row in told["racks"] if "band" in row][:_MOST_BROKERS]
+    return [
+        {
+            "kind": kind,
+            "bars": _bars([
+                (f"rack {row['rack'] or '(none)'}", row["rack"] or "no rack",
+                 f"{row['brokers']} brokers", row["before"][kind], row["after"][kind],
+                 row["band"][kind])
+                for row in known
+            ], kind),
+        }
+        for kind in (known[0]["band"] if known else ())
+    ]  # fmt: skip
+
+
+def _disks(told: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The same of log directories: bytes, or replicas where sizes are unknown."""
+    rows = [
+        (f"broker {row['broker']}, {row['path']}", str(row["broker"]), row["path"],
+         row["before"], row["after"], row["band"] or [0, 0])
+        for row in told["disks"][:_MOST_BROKERS]
+    ]  # fmt: skip
+    return _bars(rows, told["unit"])
+
+
+def _bars(rows: Sequence[tuple[str, str, str, int, int, list[int]]], kind: str) -> list[Any]:
+    most = max([value for row in rows for value in (row[3], row[4], row[5][1])], default=1) or 1
+    return [
+        {
+            "name": short,
+            "rack": beside,
             "was": round(100 * was / most, 2),
             "now": round(100 * now / most, 2),
             "left": round(100 * low / most, 2),
             "wide": round(100 * (high - low) / most, 2),
-            "out": not low <= now <= high,
-            "label": f"broker {row['id']}: {_shown(kind, was)}, then {_shown(kind, now)}; "
+            "out": not low <= now <= high and high > 0,
+            "label": f"{name}: {_shown(kind, was)}, then {_shown(kind, now)}; "
             f"band {_shown(kind, low)} to {_shown(kind, high)}",
             "text": _shown(kind, now),
-        })  # fmt: skip
-    return {"kind": kind, "bars": bars}
+        }
+        for name, short, beside, was, now, (low, high) in rows
+    ]
 
 
 def _network(told: Mapping[str, Any]) -> list[dict[str, str]]:

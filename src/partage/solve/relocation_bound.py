@@ -236,22 +236,43 @@ class _Search:
         over, under = was > task.high, was < task.low
         best, best_value = nothing, self.value(nothing)[0]
         for k in (2, 1):
-            worth = 1.0
+            worth = np.ones(was.shape[1])
             if k == 1:
                 # Of as many of the cheapest replicas as are too many: what the dearest costs.
                 costs = np.sort(task.cost[owner][over[k][cluster.replica]])
                 many = int(np.maximum(was[k] - task.high[k], 0)[: self.brokers].sum())
                 if not len(costs):
                     costs, many = np.sort(task.cost), len(task.cost) // 20
-                worth = float(costs[min(many, len(costs) - 1)]) if len(costs) else 0.0
+                worth[:] = float(costs[min(many, len(costs) - 1)]) if len(costs) else 0.0
             start = best
-            for above, below in ((0.0, 1.0), (0.5, 0.5), (1.0, 0.0)):
+            tries = [
+                worth * (above * over[k] - below * under[k])
+                for above, below in ((0.0, 1.0), (0.5, 0.5), (1.0, 0.0))
+            ]
+            if k == 1:
+                tries.append(self._leaving(was[k] - task.high[k]))
+                tries.append(tries[-1] - 0.5 * worth * under[k])
+            for one in tries:
                 tried = start.copy()
-                tried[k] += worth * (above * over[k] - below * under[k]) * 0.999
+                tried[k] += one * 0.999
                 value = self.value(self.kept(tried))[0]
                 if value > best_value:
                     best, best_value = tried, value
         return best
+
+    def _leaving(self, excess: NDArray[np.float64]) -> NDArray[np.float64]:
+        """float64[B + Z]: what the dearest costs of the cheapest replicas that each must give up.
+
+        Whatever goes elsewhere, from each broker as many leave as are too many: the sum of
+        its smallest. Prices that differ by broker prove that.
+        """
+        cluster = self.task.cluster
+        out = np.zeros(len(excess))
+        cost = self.task.cost[self.task.old_owner]
+        for b in np.flatnonzero(excess[: self.brokers] > 0).tolist():
+            mine = np.sort(cost[cluster.replica == b])
+            out[b] = float(mine[min(int(excess[b]), len(mine)) - 1]) if len(mine) else 0.0
+        return out
 
     def value(self, prices: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """The bound, and what the cheapest choices put on each broker."""

@@ -16,6 +16,8 @@ from partage.solve.relocate import relocate
 
 __all__ = ["disk_prices", "shelve"]
 
+#: Ways to fill a broker's disks, up to which all are looked at.
+_MOST_PLANS = 4096
 _UNBOUNDED = np.iinfo(np.int64).max // 2
 
 
@@ -50,6 +52,11 @@ def shelve(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np.int32] |
         there[old[slots] < 0] = -1
         free = (was[slots] >= 0) & disks.free[np.maximum(was[slots], 0)]
         if (there >= 0).all() and (not free.any() or _even(there, weight, low, high)):
+            continue
+        if _plans(there, free, low.shape[1]) <= _MOST_PLANS:
+            out[slots] = mine.start + _best_of_all(
+                there, free, task.cost[task.owner[slots]], weight, (low, high)
+            )
             continue
         small = _small_task(there, free, task.cost[task.owner[slots]], weight, (low, high))
         out[slots] = mine.start + relocate(small)
@@ -88,6 +95,39 @@ def _even(
         if ((held > high[k]) | (held < low[k])).any():
             return False
     return True
+
+
+def _plans(disk: NDArray[np.int32], free: NDArray[np.bool_], width: int) -> float:
+    """How many ways there are to put a broker's replicas on its disks."""
+    return float(width) ** int((free | (disk < 0)).sum())
+
+
+def _best_of_all(
+    disk: NDArray[np.int32],
+    free: NDArray[np.bool_],
+    cost: NDArray[np.int64],
+    weight: NDArray[np.int64],
+    band: tuple[NDArray[np.int64], NDArray[np.int64]],
+) -> NDArray[np.int64]:
+    """int64: the disk of each replica, of so few that every way is looked at."""
+    width = band[0].shape[1]
+    goes = np.flatnonzero(free | (disk < 0))
+    every = np.arange(width ** len(goes))
+    ways = every[:, None] // width ** np.arange(len(goes)) % width
+    shift = (ways != disk[goes]) & (disk[goes] >= 0)
+    figures = [(shift * cost[goes]).sum(axis=1)]
+    stays = np.setdiff1d(np.arange(len(disk)), goes)
+    for k in reversed(range(len(KINDS))):
+        fixed = np.zeros(width, np.int64)
+        np.add.at(fixed, disk[stays], weight[k, stays])
+        held = np.stack([
+            ((ways == d) * weight[k, goes]).sum(axis=1) for d in range(width)
+        ], axis=1) + fixed  # fmt: skip
+        off = np.maximum(np.maximum(held - band[1][k], band[0][k] - held), 0)
+        figures.append(off.sum(axis=1))
+    out = disk.astype(np.int64)
+    out[goes] = ways[np.lexsort(figures)[0]]
+    return out
 
 
 def _small_task(
