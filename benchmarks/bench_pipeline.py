@@ -228,17 +228,20 @@ def replayed(
 
 def _watch(root: int, over: Event, peaks: dict[str, float]) -> None:
     """Resident memory of a process and what it started, by what it is; and processor time."""
-    busy: dict[int, float] = {}
+    busy: dict[tuple[str, int], float] = {}
     while not over.wait(0.25):
         now = {"workers": 0.0}
         for pid in _descendants(root):
             kind, size = _memory(pid)
-            busy[pid] = max(busy.get(pid, 0.0), _cpu(pid))
+            key = "driver" if pid == root else kind
             if kind == "worker":
                 now["workers"] += size
-            key = "driver" if pid == root else kind
+            if kind != "gone":
+                busy[key, pid] = max(busy.get((key, pid), 0.0), _cpu(pid))
             peaks[key] = max(peaks.get(key, 0.0), size)
         peaks["workers"] = max(peaks["workers"], now["workers"])
+        for kind in ("java", "worker", "driver"):
+            peaks[f"cpu {kind}"] = sum(s for (k, _), s in busy.items() if k == kind)
         peaks["cpu"] = sum(busy.values())
 
 
@@ -291,7 +294,8 @@ def sizes(folder: Path, millions: list[float], cores: list[int]) -> None:
             seconds = found["seconds"]
             work = seconds["decode"] + seconds["histories"]
             told(f"{count:,} records, Parquet to tables, {n} cores", count, work, "records")
-            print(f"    whole {whole:.1f} s, CPU of all processes {peaks['cpu']:.1f} s, "
+            print(f"    whole {whole:.1f} s, CPU of all processes {peaks['cpu']:.1f} s "
+                  f"(java {peaks['cpu java']:.1f}, workers {peaks['cpu worker']:.1f}), "
                   f"start {seconds['start Spark']:.1f} s, decode "
                   f"{seconds['decode']:.1f} s, histories {seconds['histories']:.1f} s; peak MB: "
                   f"worker {peaks['worker']:.0f}, workers {peaks['workers']:.0f}, "

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from partage.cli.consoles import name, show, tell, write_json
-from partage.errors import InvalidConfigError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from partage.published import Published
     from partage.report.owners import Missing, Owner
 
-__all__ = ["instant", "owner"]
+__all__ = ["owner"]
 
 #: Groups with a gap that are told of one by one.
 _MOST_GAPS = 20
@@ -50,10 +49,11 @@ def owner(  # noqa: PLR0917 - typer's options have names
     At the very instant of a rebalance, who got a partition in it owns it. Times are those of
     the log's records; a member may have stopped a little earlier and begun a little later.
     """
+    from partage.pipeline.selection import parse_time
     from partage.published import Published
     from partage.report.owners import missing_at, owners_at
 
-    time_ms = instant(at)
+    time_ms = parse_time(at, "--at")
     published = Published(folder, run)
     found = owners_at(published, time_ms, topic=topic, group=group)
     gaps = missing_at(published, time_ms, group=group)
@@ -69,30 +69,6 @@ def owner(  # noqa: PLR0917 - typer's options have names
         asked = {"topic": topic, "group": group}
         only = "".join(f" of {what} {one!r}" for what, one in asked.items() if one is not None)
         show(name(f"nobody owned a partition{only} at {_utc(time_ms)}", "bold"))
-
-
-def instant(text: str) -> int:
-    """Milliseconds since the epoch, of ISO 8601 or of a number.
-
-    Raises:
-        InvalidConfigError: it is no time.
-
-    >>> instant("1970-01-01T00:00:02"), instant("1970-01-01T02:00:02+02:00"), instant("2000")
-    (2000, 2000, 2000)
-    """
-    stripped = text.strip()
-    digits = stripped.lstrip("-")
-    if digits.isascii() and digits.isdigit() and len(digits) <= 18:
-        return int(stripped)
-    try:
-        # Python 3.10 does not know "Z".
-        found = datetime.fromisoformat(stripped.replace("Z", "+00:00").replace("z", "+00:00"))
-        if found.tzinfo is None:
-            found = found.replace(tzinfo=timezone.utc)
-        return round(found.timestamp() * 1_000)
-    except (ValueError, OverflowError):
-        what = "is no time: say 2026-11-20T21:07:30 (UTC), or milliseconds since 1970"
-        raise InvalidConfigError("--at", what, text) from None
 
 
 def _doubt(published: Published, time_ms: int) -> None:

@@ -30,7 +30,7 @@ class Pause(NamedTuple):
         last_ms: time of the last commit before the rebalance's record; None if there was none.
         first_ms: time of the first one after it; None if there was none.
         rewind: records read twice at least: how far the first committed offset lies behind
-            the highest one before; None if either is missing, or nonsense.
+            the newest one before; None if either is missing, or nonsense.
         resolution_ms: the usual time between two commits here: what the estimate can tell.
 
     >>> Pause(0, 4, "orders", 1, 1_000, 4_000, 0, 500).pause_ms

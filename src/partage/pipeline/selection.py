@@ -102,7 +102,7 @@ def parse_time(text: str, setting: str) -> int:
     (1795262400000, 1795208590312)
     """
     said = text.strip()
-    if re.fullmatch(r"[+-]?\d{1,19}", said) and "-" not in said[1:]:
+    if re.fullmatch(r"[+-]?[0-9]{1,19}", said) and "-" not in said[1:]:
         made = int(said)
     else:
         try:
