@@ -38,7 +38,7 @@ parity: test-env ## heavy: 100,000 problems per strategy against Kafka's own cla
 fuzz: test-env ## heavy: 1,000,000 damaged inputs per reader
 	@PARTAGE_FUZZ_N=$${PARTAGE_FUZZ_N:-1000000} PARTAGE_HYPOTHESIS=full $(PYTEST) tests -m fuzz $(ARGS)
 
-soak: test-env ## heavy: large histories, and the pipeline again and again
+soak: test-env ## heavy: large histories again and again, and living groups through 1,000 rebalances
 	@PARTAGE_SOAK=1 $(PYTEST) tests -m soak $(ARGS)
 
 jvm: java ## fetch Kafka's jars and compile the parity programs into jvm/target

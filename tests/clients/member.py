@@ -232,8 +232,11 @@ class Tasked:
                 started = True
             except Exception as e:  # noqa: BLE001 - as below
                 say(self.id, "error", what=f"{type(e).__name__}: {e}")
-                await consumer.stop()
-                await asyncio.sleep(0.5)
+                # Nobody there: a consumer anew. Any other trouble is the consumer's own.
+                started = "Connection" not in type(e).__name__
+                if not started:
+                    await consumer.stop()
+                    await asyncio.sleep(0.5)
         while not self.closing:
             try:
                 got = rows(await consumer.getmany(timeout_ms=100))

@@ -23,17 +23,18 @@ def _start(host, broker, group, topic, *strategies, **more):
 @pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky", "optimal", "server:uniform"])
 def test_garbage_gets_a_fair_share_and_one_warning(broker, client: str, strategy: str) -> None:
     """User data that nobody can read: thirds for all, the others keep theirs, one warning."""
+    if strategy == "cooperative-sticky" and client == AIOKAFKA[-1]:
+        pytest.skip("aiokafka is not cooperative: nothing tells what its members had")
     topic = f"garbage-{client}-{strategy.replace(':', '-')}"
     broker.create_topic(topic, 9)
-    eager = {"eager": True} if strategy == "cooperative-sticky" and "aio" in client else {}
     with Host(client) as host:
-        good = [_start(host, broker, topic, topic, (strategy, eager)) for _ in range(2)]
+        good = [_start(host, broker, topic, topic, strategy) for _ in range(2)]
         settle(good, every({topic: 9}))
-        bad = _start(host, broker, topic, topic, ("garbage", {"name": strategy, **eager}))
+        bad = _start(host, broker, topic, topic, ("garbage", {"name": strategy}))
         settle([*good, bad], every({topic: 9}))
         kept = {m.id: m.owns for m in good}
         assert [len(m.owns) for m in (*good, bad)] == [3, 3, 3]
-        third = _start(host, broker, topic, topic, (strategy, eager))
+        third = _start(host, broker, topic, topic, strategy)
         settle([*good, bad, third], every({topic: 9}))
         assert all(m.owns <= kept[m.id] for m in good)
         warned = [

@@ -130,8 +130,13 @@ class ClusterConnection:
 
         async def sent() -> dict[int, Any]:
             send = self._manager.send
-            waiting = {node: send(one, node_id=node) for node, one in requests.items()}
             answers: dict[int, Any] = {}
+            waiting: dict[int, Any] = {}
+            for node, one in requests.items():
+                try:
+                    waiting[node] = send(one, node_id=node)
+                except Exception as e:  # noqa: BLE001 - a broker that the metadata has no more
+                    answers[node] = e
             for node, one in waiting.items():
                 try:
                     answers[node] = await one

@@ -104,7 +104,7 @@ class LiveCapture:
             if now - rolled >= self._pace.roll and self._writer.pending:
                 self._writer.roll()
                 rolled = now
-            self._read()
+            self._read_or_wait()
             wanted = {**self._ends, **wanted}
             if not follow:
                 left = [p for p in self._leaders if self._left(p, wanted)]
@@ -150,8 +150,7 @@ class LiveCapture:
             try:
                 self._look()
             except KafkaError as e:
-                hopeless = any(one in type(e).__name__ for one in ("Incompatible", "Auth"))
-                if hopeless or time.monotonic() >= end or self._stop.wait(0.3):
+                if _hopeless(e) or time.monotonic() >= end or self._stop.wait(0.3):
                     raise
                 self._say(f"metadata cannot be had: {reason(e)}")
             else:
@@ -184,6 +183,19 @@ class LiveCapture:
             self._look_again()
 
     # --- records ---------------------------------------------------------------------------
+
+    def _read_or_wait(self) -> None:
+        """As `_read`, but what fails now may succeed later: brokers come and go."""
+        from kafka.errors import KafkaError
+
+        try:
+            self._read()
+        except KafkaError as e:
+            if _hopeless(e):
+                raise
+            self._say(f"cannot be read: {reason(e)}")
+            self._stop.wait(0.3)
+            self._look_again()
 
     def _read(self) -> None:
         """One Fetch from each leader."""
@@ -317,3 +329,8 @@ class LiveCapture:
         why = f"partitions {which} of {OFFSETS_TOPIC} cannot be read ({self._said or 'no answer'})"
         hint = "what was read of the others is in the capture; run again to go on"
         raise ClusterUnreachableError("its brokers", why, hint)
+
+
+def _hopeless(error: Exception) -> bool:
+    """Whether waiting does not help: a broker before 0.11, or an account that may not."""
+    return any(one in type(error).__name__ for one in ("Incompatible", "Auth"))

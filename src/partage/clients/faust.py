@@ -94,15 +94,20 @@ class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publish
     def _perform_assignment(
         self, cluster: Any, member_metadata: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """The leader's decision; Faust's sensors and tracer stand around it."""
+        """The leader's decision; Faust's sensors and tracer stand around it.
+
+        A worker whose assignor raises stands still for good: Faust waits for an assignment before
+        it looks at errors. So a strategy that fails is told, and Faust's own class decides.
+        """
         try:
             plan = self._plan(cluster, member_metadata)
-        except Exception as e:
+        except Exception as e:  # noqa: BLE001 - whatever a strategy raises
             failed = AssignorFailedError(
                 self.strategy.name, self.app.conf.id, _generation(self.app), e
             )
-            log.error("%s", failed)  # noqa: TRY400 - it is raised too
-            raise failed from e
+            log.error("%s; Faust's own assignor decides this time", failed)  # noqa: TRY400
+            decided: dict[str, Any] = super()._perform_assignment(cluster, member_metadata)
+            return decided
         for warning in plan.warnings:
             # A rebalance may come every few seconds; what is wrong is said once.
             if warning not in self._warned:

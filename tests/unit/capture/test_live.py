@@ -174,3 +174,22 @@ def test_a_broker_that_is_just_restarting_is_waited_for(tmp_path) -> None:
     said = read(cluster, tmp_path / "out", patience=5)
     assert offsets(tmp_path / "out", 0) == list(range(20))
     assert said == ["metadata cannot be had: KafkaConnectionError: 111 ECONNREFUSED"]
+
+
+def test_a_broker_that_is_gone_from_the_metadata_is_no_end(tmp_path) -> None:
+    """The client does not know the leader any more, in the middle of it: it is asked again later."""
+    from kafka.errors import UnknownBrokerIdError
+
+    cluster = Cluster(log_of(2))
+    whole, left = cluster.fetch, [3]
+
+    def fetch(*asked, **how):
+        left[0] -= 1
+        if left[0] > 0:
+            raise UnknownBrokerIdError(3)
+        return whole(*asked, **how)
+
+    cluster.fetch = fetch
+    said = read(cluster, tmp_path / "out", patience=5)
+    assert offsets(tmp_path / "out", 0) == list(range(20))
+    assert len(said) == 1
