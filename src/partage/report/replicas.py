@@ -98,7 +98,11 @@ def _headline(told: Mapping[str, Any]) -> str:
 def _lead(told: Mapping[str, Any]) -> str:
     if told["optimal"]:
         return "Proven: no plan is better."
-    return f"Of what is moved at most {told['gap']:.2%} is not proven necessary."
+    between, line = told["figures"].get("between brokers"), ""
+    if between:
+        gap = (between - told["bounds"]["between brokers"]) / between
+        line = f" Of what goes between brokers: at most {gap:.2%}."
+    return f"Of what is moved at most {told['gap']:.2%} is not proven necessary.{line}"
 
 
 def _is_known(told: Mapping[str, Any], figure: str) -> bool:
