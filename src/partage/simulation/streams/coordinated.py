@@ -227,21 +227,26 @@ class Coordinated(Stage):
             return
         member.due_ms = due_ms
 
-        def beat() -> None:
+        def beat() -> bool:
             up = self.world.up.get(member.instance.name) is member.instance
             if member.due_ms == due_ms and up and self._members.get(member.id) is member:
-                self._beat(member)
+                return self._beat(member)
+            return False
 
         self.plan(due_ms, beat)
 
-    def _beat(self, member: _Member, *, joining: bool = False) -> None:
+    def _beat(self, member: _Member, *, joining: bool = False) -> bool:
+        """A heartbeat; answers whether it changed what the member has."""
+        told = bool(member.leaving)
         member.due_ms, member.since_ms = None, self.loop.now_ms
         self._assign_if_due(member if joining else None)
-        if self._reconcile(member):
+        changed = self._reconcile(member)
+        if changed:
             # What it got it acknowledges, and what it gave up it tells, without waiting.
             self._beat_at(member, self.loop.now_ms + self._runtime.poll_ms)
         else:
             self._await(member)
+        return changed or told
 
     def _reconcile(self, member: _Member) -> bool:
         """Give up first, then take what nobody has; answers whether there was anything.

@@ -121,32 +121,34 @@ class Gathering(Stage):
     def join_after(
         self,
         wait_ms: int,
-        consumer: str,
+        consumers: Sequence[str],
         cause: str,
         wanted: Callable[[], bool] = lambda: True,
         again_ms: int = 0,
     ) -> None:
-        """A member joins again some time from now, unless it has another assignment by then.
+        """Members join again some time from now, unless they have another assignment by then.
 
         Args:
             wait_ms: the time.
-            consumer: the member.
-            cause: that it has.
+            consumers: the members.
+            cause: that they have.
             wanted: asked at that time; if it answers no, it is asked again later.
             again_ms: how much later.
         """
         mark = len(self.played.rebalances)
 
-        def join() -> None:
-            awaited = consumer in self._up and consumer not in self._said
+        def join() -> bool:
+            up = self._up
+            awaited = [one for one in consumers if one in up and one not in self._said]
             if not awaited or len(self.played.rebalances) != mark:
-                return
+                return False
             if not wanted():
-                self.join_after(again_ms, consumer, cause, wanted, again_ms)
-            else:
-                self._begin_round(cause)
-                self._say(self._up[consumer], consumer)
-                self._end_if_all_joined()
+                self.join_after(again_ms, consumers, cause, wanted, again_ms)
+                return False
+            self._begin_round(cause)
+            for one in awaited:
+                self._say(up[one], one)
+            return self._end_if_all_joined() or self.eager
 
         self.plan(self.loop.now_ms + wait_ms, join)
 
@@ -166,23 +168,28 @@ class Gathering(Stage):
             return
         self.began_ms = self.loop.now_ms
         self._round += 1
+        due: dict[int, list[str]] = {}
+        interval = self.app.runtime.heartbeat_interval_ms
         for one in self._up:
             if one in self._since:
-                self._hear(one, self._round)
+                beats = (self.loop.now_ms - self._since[one]) // interval + 1
+                due.setdefault(self._since[one] + beats * interval, []).append(one)
+        for at_ms, consumers in due.items():
+            self._hear(at_ms, consumers, self._round)
 
-    def _hear(self, consumer: str, mark: int) -> None:
-        """It hears of the rebalance with its next heartbeat."""
-        interval = self.app.runtime.heartbeat_interval_ms
-        since = self._since[consumer]
-        beats = (self.loop.now_ms - since) // interval + 1
+    def _hear(self, at_ms: int, consumers: Sequence[str], mark: int) -> None:
+        """Some hear of the rebalance with their next heartbeat."""
 
-        def join() -> None:
-            awaited = consumer in self._up and consumer not in self._said
-            if awaited and self._causes and self._round == mark:
-                self._say(self._up[consumer], consumer)
-                self._end_if_all_joined()
+        def join() -> bool:
+            up = self._up
+            if not self._causes or self._round != mark:
+                return False
+            for one in consumers:
+                if one in up and one not in self._said:
+                    self._say(up[one], one)
+            return self._end_if_all_joined() or self.eager
 
-        self.plan(since + beats * interval, join)
+        self.plan(at_ms, join)
 
     def _say(
         self,
@@ -220,15 +227,16 @@ class Gathering(Stage):
     def _up(self) -> dict[str, Instance]:
         return {one: each for each in self.world.up.values() for one in each.consumers}
 
-    def _end_if_all_joined(self) -> None:
+    def _end_if_all_joined(self) -> bool:
         # Those who do not answer have to be given up first.
         if not self._causes or self._held or self.missing:
-            return
+            return False
         if not self._up.keys() <= self._said.keys():
-            return
+            return False
         causes, self._causes = tuple(self._causes), []
         said, self._said = self._said, {}
         self.world.stopped.clear()
         self._since = dict.fromkeys(self._up, self.loop.now_ms)
         if self._since:
             self.gathered(said, causes)
+        return True

@@ -166,14 +166,14 @@ class Led(Gathering):
             self.join_at_once(quick)
         for instance in self.world.up.values():
             instance.unopened.clear()
+        waiting = [one for one, its in answer.consumers.items() if its.next_rebalance_ms == 0]
+        self.join_after(self.app.runtime.poll_ms, waiting, "follow-up")
         for consumer, its in answer.consumers.items():
-            if its.next_rebalance_ms == 0:
-                self.join_after(self.app.runtime.poll_ms, consumer, "follow-up")
-            elif its.next_rebalance_ms < LONG_MAX:
+            if 0 < its.next_rebalance_ms < LONG_MAX:
                 # Due when the clock has passed that time, not when it has reached it.
                 wait = its.next_rebalance_ms + 1 - self.loop.now_ms
                 interval = self.app.settings.probing_rebalance_interval_ms
-                self.join_after(wait, consumer, "probing", self._is_worth_it, interval)
+                self.join_after(wait, [consumer], "probing", self._is_worth_it, interval)
 
     def _is_worth_it(self) -> bool:
         """Whether a probing rebalance follows: by KIP-441's document, if a move is available."""

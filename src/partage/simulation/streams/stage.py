@@ -80,15 +80,18 @@ class Stage(ABC):
 
     # -- the clock -----------------------------------------------------------------------------
 
-    def plan(self, at_ms: int, action: Callable[[], None], *, rank: int = 0) -> None:
-        """Plan an action, with time passing before it and its consequences drawn after it."""
+    def plan(self, at_ms: int, action: Callable[[], bool | None], *, rank: int = 0) -> None:
+        """Plan an action, with time passing before it and its consequences drawn after it.
+
+        One that answers False has none: nobody has other tasks, nobody came or went.
+        """
         if at_ms >= self.app.length_ms:
             return
 
         def whole() -> None:
             self.world.advance(self.loop.now_ms)
-            action()
-            self._settle()
+            if action() is not False:
+                self._settle()
 
         self.loop.at(at_ms, whole, rank=rank)
 
