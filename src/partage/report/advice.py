@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from partage.report.run import Figures, Group, Range, Run
-from partage.report.settings import STATIC_LINE, base_policy, family_of, lines_of, parted
+from partage.report.settings import STATIC_LINE, base_policy, family_of, lines_of, parted, spelt
 from partage.report.words import cause_words, count, duration, percent, plural
 
 __all__ = ["RULES", "Advice", "Merged", "advice_for", "best_policy", "coverage_advice", "merged"]
@@ -84,7 +84,8 @@ def _bounces(group: Group) -> Advice | None:
         f"{plural(bounces, 'rebalance')} because a member went away and was back{within}. "
         "With an instance id of its own its partitions wait for it, and nobody rebalances."
     )
-    lines = ("# each member its own, the same again after a restart", STATIC_LINE)
+    own = "# each member its own, the same again after a restart"
+    lines = spelt((own, STATIC_LINE), _family(group))
     return Advice("static-members", "Give members a group.instance.id", why, lines,
                   policy=policy, saves=saves)  # fmt: skip
 
@@ -143,7 +144,8 @@ def _sessions(group: Group) -> Advice | None:
         "as much later."
     )
     if group.traits.protocol == "classic":
-        classic = (f"session.timeout.ms={longer}", f"heartbeat.interval.ms={longer // 3}")
+        both = (f"session.timeout.ms={longer}", f"heartbeat.interval.ms={longer // 3}")
+        classic = spelt(both, _family(group))
         return Advice("session-timeout", "Make session timeouts longer than pauses", why, classic)
     lines = (f"{group.traits.protocol}.session.timeout.ms={longer}",)
     return Advice(
@@ -196,7 +198,9 @@ def _storms(group: Group) -> Advice | None:
         why += "Let the first members be waited for: one rebalance instead of one a member."
         lines: tuple[str, ...] = ("group.initial.rebalance.delay.ms=10000",)
         return Advice("storms", "Calm storms of rebalances", why, lines, "broker")
-    why += "Roll one member at a time, and let each settle; static members restart unnoticed."
+    why += "Roll one member at a time, and let each settle"
+    has_static = traits.protocol in {"classic", "consumer"}
+    why += "; static members restart unnoticed." if has_static else "."
     return Advice("storms", "Calm storms of rebalances", why)
 
 

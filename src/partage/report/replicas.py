@@ -160,7 +160,7 @@ def _disks(told: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The same of log directories: bytes, or replicas where sizes are unknown."""
     rows = [
         (f"broker {row['broker']}, {row['path']}", str(row["broker"]), row["path"],
-         row["before"], row["after"], row["band"] or [0, 0])
+         row["before"], row["after"], row["band"])
         for row in told["disks"][:_MOST_BROKERS]
     ]  # fmt: skip
     return _bars(rows, told["unit"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["STATIC_LINE", "base_policy", "family_of", "lines_of", "parted"]
+__all__ = ["STATIC_LINE", "base_policy", "family_of", "lines_of", "parted", "spelt"]
 
 _PACKAGE = "org.apache.kafka.clients.consumer."
 _CLASSES = {
@@ -117,6 +117,21 @@ def _switched(strategy: str, chosen: str) -> list[str]:
         f"  {name},\\",
         f"  {old}",
     ]
+
+
+def spelt(lines: Iterable[str], family: str) -> tuple[str, ...]:
+    """Lines of properties as a library spells their names: Python's clients take arguments.
+
+    >>> spelt(["session.timeout.ms=9000", "# roll"], "python")
+    ('session_timeout_ms=9000', '# roll')
+    """
+    if family != "python":
+        return tuple(lines)
+    parts = (line.partition("=") for line in lines)
+    return tuple(
+        name + equals + value if name.startswith("#") else name.replace(".", "_") + equals + value
+        for name, equals, value in parts
+    )
 
 
 def _of_others(strategy: str, family: str) -> list[str] | None:
