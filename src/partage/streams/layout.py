@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from partage.errors import InvalidTopologyError
 from partage.javaorder import string_order_key
@@ -115,16 +116,15 @@ class Layout:
         """Raise InvalidTopologyError if an internal topic exists with another partition count."""
         _check_counts(self.internal, counts)
 
-    @property
+    @cached_property
     def task_arrival(self) -> list[TaskId]:
         """All tasks as the keys of the leader's map are walked."""
         return tasks_in_hash_order(self.partitions_of)
 
-    @property
+    @cached_property
     def task_of(self) -> dict[TopicPartition, TaskId]:
         """The task of each source partition."""
-        walked = tasks_in_hash_order(self.partitions_of)
-        return {one: task for task in walked for one in self.partitions_of[task]}
+        return {one: task for task in self.task_arrival for one in self.partitions_of[task]}
 
 
 def _waiting(topology: Topology, counts: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
