@@ -35,15 +35,19 @@ def _records(broker, topic: str, count: int) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("client", [KAFKA_PYTHON[-1], AIOKAFKA[-1]])
-def test_the_active_is_killed_and_the_next_works(broker, hosts, client: str, capsys) -> None:
-    """Three members, 30 > 20 > 10: after SIGKILL the next has all within the session timeout and a bit."""
-    topic = f"failover-{client}"
+@pytest.mark.parametrize("count", [2, 3])
+def test_the_active_is_killed_and_the_next_works(broker, hosts, client, count, capsys) -> None:
+    """Two and three members, 30 > 20 > 10: after SIGKILL the next has all within the session timeout
+    and a bit.
+    """
+    topic = f"failover-{client}-{count}"
     broker.create_topic(topic, 3)
     group = f"{topic}-group"
-    low, middle = (_start(hosts(client), broker, group, topic, p) for p in (10, 20))
+    waiting = [_start(hosts(client), broker, group, topic, p) for p in (20, 10)[: count - 1]]
+    middle = waiting[0]
     with Host(client) as doomed:
         active = _start(doomed, broker, group, topic, 30)
-        settle([active, middle, low], every({topic: 3}))
+        settle([active, *waiting], every({topic: 3}))
         assert len(active.owns) == 3
         _records(broker, topic, 300)
         wait(lambda: len(set(active.read)) == 300, "the active reads everything")
@@ -53,13 +57,13 @@ def test_the_active_is_killed_and_the_next_works(broker, hosts, client: str, cap
         wait(lambda: len(middle.owns) == 3, "the next in line takes over")
         wait(lambda: len({*active.read, *middle.read}) == 600, "the next reads what came meanwhile")
         first = min(e["at"] for e in middle.events if e["event"] == "read")
-    print(
-        f"{client}: {first - killed:.1f} s from SIGKILL to the first record (session {SESSION} ms)"
-    )
-    assert not low.read
-    # Three sessions: under load a rebalance takes its time; the figure itself is printed.
-    assert first - killed < 3 * SESSION / 1000 + 60
-    for one in (middle, low):
+    with capsys.disabled():
+        print(f"\n{client}, {count} members: {first - killed:.1f} s from SIGKILL to the first record "
+              f"of the next (session {SESSION} ms)")  # fmt: skip
+    assert not any(one.read for one in waiting[1:])
+    # The session, a heartbeat, a rebalance; and what a busy machine adds to them.
+    assert first - killed < SESSION / 1000 + 15
+    for one in waiting:
         one.close()
 
 

@@ -62,6 +62,40 @@ def test_weights_that_members_measure_cool_the_hottest(broker, client: str, caps
     assert after < 0.45
 
 
+def test_the_leader_s_own_look_at_the_cluster(broker) -> None:
+    """What arrives at each partition, asked of the brokers: shares as they are written."""
+    from partage.clients.kafka_python import cluster_look
+
+    topic, rates = "looked-at", [12, 2, 2]
+    broker.create_topic(topic, len(rates))
+    with cluster_look([topic], bootstrap_servers=broker.bootstrap, seconds=0.5) as look:
+        _feed(broker, topic, rates, 6.0)
+        loads = look()
+    assert loads.keys() == {(topic, p) for p in range(3)}
+    assert loads[topic, 0] / sum(loads.values()) == pytest.approx(12 / 16, abs=0.1)
+
+
+@pytest.mark.parametrize("weights", ["throughput", "lag"])
+def test_both_clients_in_one_group_share_loads(broker, weights: str) -> None:
+    """kafka-python and aiokafka, what each measured with its subscription: the hot partition is
+    alone, whoever leads.
+    """
+    topic, rates = f"together-{weights}", [26, 5, 5, 5, 5, 5, 5, 5, 5]
+    broker.create_topic(topic, len(rates))
+    wanted = ("optimal", {"weights": weights})
+    with Host(NEWEST[0]) as one, Host(NEWEST[1]) as other:
+        mine = [_start(host, broker, topic, wanted) for host in (one, other, other)]
+        settle(mine, every({topic: len(rates)}))
+        before = _hottest(mine, rates)
+        for number in (2, 1):
+            _feed(broker, topic, rates, 8.0)
+            mine[number].close()
+            mine[number] = _start(other, broker, topic, wanted)
+            settle(mine, every({topic: len(rates)}))
+        if weights == "throughput":
+            assert _hottest(mine, rates) < min(before, 0.45)
+
+
 def test_static_members_come_back_to_what_they_had(broker) -> None:
     """Killed and started again under its instance id, within the session timeout: its partitions are
     its own again, the others keep theirs, and the log knows each by its instance.

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from partage.clients.caller import Call, caller
+from partage.clients.looking import ClusterLook
 from partage.clients.plugged import Plugged, plugged, view_of
 from partage.clients.sampling import Offsets
 from partage.clients.shared import ClusterView, Joined
@@ -24,13 +25,14 @@ from partage.model import NO_GENERATION
 from partage.wire.consumer_protocol import ConsumerSubscription
 
 try:
+    from kafka import KafkaConsumer, TopicPartition
     from kafka.coordinator.assignors import abstract
     from kafka.coordinator.consumer import ConsumerCoordinator
     from kafka.errors import KafkaError
 except ImportError as e:
     raise MissingExtraError("kafka-python", extra="kafka-python") from e
 
-__all__ = ["AssignorError", "assignor"]
+__all__ = ["AssignorError", "assignor", "cluster_look"]
 
 #: kafka-python 3 can let members keep partitions through a rebalance (KIP-429).
 _PROTOCOLS = getattr(abstract, "RebalanceProtocol", None)
@@ -69,6 +71,36 @@ def assignor(
         rack=rack, eager=eager, **options,
     )  # fmt: skip
     return type(f"Assignor[{name}]", (Assignor,), {"name": state.name, "_state": state})
+
+
+def cluster_look(
+    topics: Iterable[str], *, seconds: float = 5.0, window: float = 60.0, **settings: Any
+) -> ClusterLook:
+    """A look at the cluster for ``weights=``: how fast each partition fills, whoever reads it.
+
+    Asks with a connection of its own, that joins no group, in a thread of its own.
+
+    Args:
+        topics: whose partitions count.
+        seconds: between two looks.
+        window: over which what arrives is counted, in seconds.
+        settings: of kafka-python, ``bootstrap_servers`` and security.
+    """
+    names = tuple(topics)
+    opened: list[Any] = []
+
+    def ends() -> dict[tuple[str, int], int]:
+        if not opened:
+            opened.append(KafkaConsumer(**{**settings, "group_id": None}))
+        wanted = [
+            TopicPartition(name, p)
+            for name in names
+            for p in opened[0].partitions_for_topic(name) or ()
+        ]
+        found = opened[0].end_offsets(wanted) if wanted else {}
+        return {(one.topic, one.partition): int(end) for one, end in found.items()}
+
+    return ClusterLook(ends, seconds=seconds, window=window)
 
 
 class Assignor(abstract.AbstractPartitionAssignor):  # type: ignore[misc]  # kafka is untyped
