@@ -283,6 +283,11 @@ class _Scene:
         old = cluster.start[there]
         first = cluster.replica[old]
         could = np.isin(there * self.brokers + first, self.key)
+        # A closed partition that changes anyway may as well change its leader.
+        changed = np.zeros(cluster.partitions, bool)
+        changed[task.owner[self.is_new]] = True
+        changed |= task.factor != cluster.factor
+        could &= ~(task.closed & changed)[there]
         other = self.replica[task.start[there]] != first
         # Who stands in its place leads in its place, unless it is still there.
         lost: NDArray[np.int64] = there[could & other]

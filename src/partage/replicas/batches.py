@@ -37,7 +37,8 @@ def batches(moves: Moves, *, most: int | None = None) -> list[list[int]]:
 
     Args:
         moves: of the plan.
-        most: replicas moved in a batch, at most; None for all at once as far as there is room.
+        most: replicas copied in a batch, between brokers or disks, at most; None for all at once
+            as far as there is room.
 
     Raises:
         InvalidConfigError: a partition needs more moves than a batch may have.
@@ -47,7 +48,8 @@ def batches(moves: Moves, *, most: int | None = None) -> list[list[int]]:
         raise InvalidConfigError("max-moves", "must be at least 1", most)
     task, cluster = moves.task, moves.task.cluster
     to_do = np.union1d(changed(task, moves.replica), moves.within.partition).tolist()
-    count = np.bincount(moves.partition, minlength=cluster.partitions)
+    copied = np.concatenate([moves.partition, moves.within.partition])
+    count = np.bincount(copied, minlength=cluster.partitions)
     if most is not None and to_do and int(count[to_do].max()) > most:
         p = max(to_do, key=lambda one: int(count[one]))
         what = f"{cluster.name(p)} alone needs {count[p]}"

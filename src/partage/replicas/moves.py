@@ -128,40 +128,13 @@ class Within:
 def directories(moves: Moves) -> NDArray[np.int32] | None:
     """int32: a directory for each replica of the plan (place on its broker), -1 for any.
 
-    The plan's, where it is known what is where. On other brokers those that stay keep theirs;
-    newcomers go, largest first, to the directory that is fullest last: relative to its room where
-    all rooms of the broker are known, else by bytes. None where no broker has told several.
+    As the plan has it where it is known what is where, any elsewhere: which of a broker's
+    directories is the emptier one nobody can say then. None where nothing is known.
     """
-    task, cluster = moves.task, moves.task.cluster
-    if not any(len(mine) > 1 for mine in cluster.directories):
+    disks = moves.task.disks
+    if disks is None or moves.disk is None:
         return None
-    brokers = len(cluster.brokers)
-    keys = (task.old_owner * brokers + cluster.replica).tolist()
-    was = dict(zip(keys, cluster.directory.tolist(), strict=True))
-    owner = task.owner
-    size = cluster.size if cluster.size is not None else np.ones(cluster.partitions, np.int64)
-    out = np.full(len(moves.replica), -1, np.int32)
-    used = [[0] * len(mine) for mine in cluster.directories]
-    arriving = []
-    for i, key in enumerate((owner * brokers + moves.replica).tolist()):
-        b, p = key % brokers, key // brokers
-        if key in was:
-            out[i] = was[key]
-            if was[key] >= 0:
-                used[b][was[key]] += int(size[p])
-        elif len(cluster.directories[b]) > 1:
-            arriving.append((-int(size[p]), i, b))
-    for bytes_, i, b in sorted(arriving):
-        rooms = [room for _, room in cluster.directories[b]]
-        relative = all(room > 0 for room in rooms)
-        scores = [
-            (held - bytes_) / (room if relative else 1)
-            for held, room in zip(used[b], rooms, strict=True)
-        ]
-        d = scores.index(min(scores))
-        used[b][d] -= bytes_
-        out[i] = d
-    if task.disks is not None and moves.disk is not None:
-        known = moves.disk >= 0
-        out[known] = moves.disk[known] - task.disks.start[moves.replica[known]]
+    out: NDArray[np.int32] = np.where(
+        moves.disk >= 0, moves.disk - disks.start[moves.replica], -1
+    ).astype(np.int32)
     return out

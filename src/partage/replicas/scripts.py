@@ -18,16 +18,25 @@ tool() {{
     "${{KAFKA:+$KAFKA/}}$name" --bootstrap-server "$BOOTSTRAP" ${{OPTIONS:-}} "$@"
 }}
 
-# Once nothing is in progress any more, --verify also lifts the throttle.
+# Once nothing is in progress any more, --verify also lifts the throttle. To stop in the middle:
+# kafka-reassign-partitions.sh --cancel with the batch that is under way, then rollback.sh.
 batch() {{
     echo "$1"
     tool kafka-reassign-partitions.sh --reassignment-json-file "$1" --execute{throttle}
-    while said=$(tool kafka-reassign-partitions.sh --reassignment-json-file "$1" --verify) &&
-        echo "$said" | grep -q "in progress"; do
-        sleep "${{PAUSE:-5}}"
+    while :; do
+        said=$(tool kafka-reassign-partitions.sh --reassignment-json-file "$1" --verify)
+        case $said in
+            *" is still in progress."*) sleep "${{PAUSE:-5}}" ;;
+            *) break ;;
+        esac
     done
     echo "$said"
-    if echo "$said" | grep -qi "failed\\|error"; then exit 1; fi
+    # The tool's own sentences; what topics are called does not matter, as names have no spaces.
+    if wrong=$(echo "$said" | grep -e "^Error" -e "^There is no active reassignment of " \\
+        -e "^Partition [^ ]* .*live log dir" -e "^Partition [^ ]* .*is not being moved"); then
+        echo "stopped at $1: $wrong" >&2
+        exit 1
+    fi
 }}
 
 """
@@ -61,5 +70,6 @@ def scripts(throttle: int | None, *, elect: bool) -> dict[str, str]:
         + 'for one in batch-*.json; do if [ -e "$one" ]; then batch "$one"; fi; done\n'
         + (_ELECT if elect else ""),
         "rollback.sh": back
-        + 'for one in $(ls -r rollback-*.json 2>/dev/null); do batch "$one"; done\n',
+        + 'for one in $(ls -r rollback-*.json 2>/dev/null); do batch "$one"; done\n'
+        + (_ELECT if elect else ""),
     }

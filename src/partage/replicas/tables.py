@@ -74,7 +74,8 @@ def rack_rows(task: ReplicaTask, rows: Sequence[dict[str, Any]]) -> list[dict[st
 def disk_rows(moves: Moves, directory: NDArray[np.int32] | None) -> list[dict[str, Any]]:
     """Each log directory of brokers that have several: bytes (replicas, without sizes) on it.
 
-    Its band follows what its broker holds after the plan; None where not all is known to be where.
+    Its band follows what its broker holds after the plan. Brokers of which not all is known to be
+    where are left out.
 
     Args:
         moves: of the plan.
@@ -103,10 +104,10 @@ def disk_rows(moves: Moves, directory: NDArray[np.int32] | None) -> list[dict[st
             "capacity": room if room >= 0 else None,
             "before": int(held[0][b, d]),
             "after": int(held[1][b, d]),
-            "band": bands.get((b, d)),
+            "band": bands[b, d],
         }
         for b, mine in enumerate(cluster.directories)
-        if len(mine) > 1
+        if (b, 0) in bands
         for d, (path, room) in enumerate(mine)
     ]
 

@@ -31,6 +31,7 @@ def add_brokers(
     """Replicas go to the new brokers only."""
     making = _Making(cluster, limits)
     new = making.brokers(ids, "add-broker")
+    making.take_replicas(new, "add-broker")
     making.receives[:] = False
     making.receives[new] = True
     return making.task()
@@ -53,6 +54,7 @@ def replace_broker(
     (gone,), (heir,) = making.brokers([old], "replace-broker"), making.brokers([new], "by")
     if gone == heir:
         raise InvalidConfigError("by", "a broker cannot take over from itself", new)
+    making.take_replicas([heir], "by")
     making.drain([gone])
     making.receives[:] = False
     making.receives[heir] = True
@@ -145,6 +147,13 @@ class _Making:
         if not out:
             raise InvalidConfigError(what, "name at least one broker", [])
         return out
+
+    def take_replicas(self, those: list[int], what: str) -> None:
+        """They must be able to: a fenced broker joins no in-sync replicas, and copies never end."""
+        for b in those:
+            if self.cluster.brokers[b].fenced:
+                why = "the broker is fenced or gone: it cannot take replicas"
+                raise InvalidConfigError(what, why, self.cluster.brokers[b].id)
 
     def drain(self, gone: list[int]) -> None:
         """These brokers are to hold nothing; what is elsewhere stays."""

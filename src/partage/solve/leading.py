@@ -164,7 +164,15 @@ class _Leading:
         self.slot = task.start[:-1].copy()
         there = (task.factor > 0) & task.counted
         self.count = np.bincount(ordered[self.slot[there]], minlength=self.brokers).astype(np.int64)
-        self.free = (task.lead_free & task.counted).view(np.uint8)
+        # A closed partition that changes anyway may as well change its leader.
+        brokers = len(task.alive)
+        new = ~np.isin(
+            task.owner * brokers + ordered, task.old_owner * brokers + task.cluster.replica
+        )
+        changed = task.factor != task.cluster.factor
+        changed[task.owner[new]] = True
+        free = (task.lead_free | (task.closed & changed)) & task.counted
+        self.free = free.view(np.uint8)
 
     def even(
         self, within: tuple[NDArray[np.int64], NDArray[np.int64]], rack: NDArray[np.int32],

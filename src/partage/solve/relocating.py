@@ -164,7 +164,8 @@ def sweep(
             + rate[7] * min(weight[2, p], rack2)
             + rate[8] * min(weight[3, p], rack3)
         )
-        for s in range(start[p], start[p + 1]):
+        # Who is preferred to lead, the first, is moved only if no other would do.
+        for s in range(start[p + 1] - 1, start[p] - 1, -1):
             if locked[s]:
                 continue
             b = broker[s]
