@@ -1,0 +1,93 @@
+"""The soak's own checks can fail: each is shown what it has to find."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from tests.clients.members import One
+from tests.clients.records import Written
+
+from hurt.history import decided_otherwise, told_otherwise
+from hurt.ledger import Ledger
+from hurt.party import Party
+from partage.wire.consumer_protocol import (
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+
+A, B = ("t", 0), ("t", 1)
+
+
+def member(name: str, *events: dict) -> One:
+    one = One(SimpleNamespace(client="java"), name, "g")
+    for event in events:
+        one.take(event)
+    return one
+
+
+def assigned(name: str, generation: int, *owns: tuple[str, int]) -> dict:
+    return {"event": "assigned", "member": name, "generation": generation, "owns": owns,
+            "partitions": owns}  # fmt: skip
+
+
+def party(*members: One) -> Party:
+    return Party("g", "t", "range", "", 2, 6000, live=list(members), all=list(members))
+
+
+def logged(generation: int, **owners: list[tuple[str, int]]) -> Written:
+    said = decode_subscription(encode_subscription(["t"]))
+    given = {m: decode_assignment(encode_assignment(pairs)) for m, pairs in owners.items()}
+    return Written(generation, "range", "a", dict.fromkeys(owners, said), given,
+                   dict.fromkeys(owners), {})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("of_a", "of_b", "found"),
+    [
+        ((1, A), (1, B), ""),
+        ((1, A, B), (1, B), "several owners"),
+        ((1, A), (1,), "nobody owns"),
+        ((1, A), (2, B), "several generations"),
+        ((1, A, ("t", 7)), (1, B), "there is no"),
+    ],
+)
+def test_a_group_that_is_unwell_is_seen(of_a, of_b, found) -> None:
+    """Two owners, none, two generations, a partition that is not there; and a group that is well."""
+    wrong = party(member("a", assigned("a", *of_a)), member("b", assigned("b", *of_b))).wrong
+    assert (found in wrong) if found else not wrong
+
+
+def test_what_the_log_does_not_have_is_seen() -> None:
+    """A member's word against the log: other partitions, a generation that is missing, and a
+    partition that the log gives twice.
+    """
+    mine = party(member("a", assigned("a", 1, A)), member("b", assigned("b", 1, B)))
+    assert told_otherwise(mine, [logged(1, a=[A], b=[B])]) == []
+    assert len(told_otherwise(mine, [logged(1, a=[B], b=[A])])) == 2
+    assert len(told_otherwise(mine, [logged(2, a=[A], b=[B])])) == 2
+    assert "twice" in told_otherwise(mine, [logged(1, a=[A, B], b=[B])])[0]
+
+
+def test_a_plan_of_nobody_s_is_seen() -> None:
+    """Range gives a its first and b its second partition, however far the topic has grown."""
+    mine = party()
+    assert decided_otherwise(mine, [logged(1, a=[A], b=[B])], 2) == []
+    assert len(decided_otherwise(mine, [logged(1, a=[B], b=[A])], 2)) == 1
+
+
+def test_a_record_that_nobody_has_read_is_seen() -> None:
+    """Acknowledged and not read is lost; read twice is not."""
+    ledger = Ledger.__new__(Ledger)
+    ledger.acknowledged = {"t": {("t", 0, 0), ("t", 0, 1)}}
+    once = {"event": "read", "records": [["t", 0, 0]]}
+    assert ledger.unread(party(member("a", once, once))) == {("t", 0, 1)}
+
+
+def test_a_strategy_that_failed_is_seen() -> None:
+    """Errors of brokers are life; an assignor's own are violations."""
+    told = {"event": "error", "what": "AssignorError: strategy x failed in group g"}
+    assert party(member("a", {"event": "error", "what": "TimeoutError"})).broken() == []
+    assert len(party(member("a", told)).broken()) == 1
