@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pyarrow as pa
 import pytest
 
@@ -17,6 +19,7 @@ from partage.pipeline.slices import widened
 from partage.wire.group_log import decode_record
 
 
+@cache
 def ordered() -> pa.Table:
     """Rows of many groups, sorted as Spark sorts them."""
     table = pa.Table.from_batches(
@@ -44,8 +47,9 @@ def record_with_state(record: GroupRecord) -> GroupRecord:
     return GroupRecord(*at, None, classic_state(record.value))
 
 
-@pytest.mark.parametrize("size", [1, 999, 100_000])
-@pytest.mark.parametrize("form", ["compiled", "by cost"])
+@pytest.mark.parametrize(
+    ("size", "form"), [(1, "compiled"), (999, "compiled"), (100_000, "by cost")]
+)
 def test_columns_give_what_rows_give(size: int, form: kernels.Form) -> None:
     """Every run and record, in order, whatever the size of batches; nobody need take records."""
     table = ordered()

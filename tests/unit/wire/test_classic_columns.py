@@ -96,7 +96,7 @@ def test_damaged_records_and_payloads(form):
         _record(v, g, [_member(f"m{i}", version=p, assigned=[("t", i), ("s", g)]) for i in range(3)])
         for v in range(5) for p in range(4) for g in range(3)
     ] + _recorded()[::9]  # fmt: skip
-    many = 2_500 if form == "compiled" else 60
+    many = 1_500 if form == "compiled" else 60
     _agree([damaged(rng.choice(sound), rng) for _ in range(many)], form, most_odd=0.2)
 
 
