@@ -134,3 +134,68 @@ def test_settings_that_kafka_refuses_are_refused(file: Path) -> None:
     _run(file, "-s", "max.warmup.replicas=0", code=1)
     _run(file, "-s", "max.warmup.replicas=", code=2)
     _run(file, "-a", "no-such", code=1)
+
+
+RACKED: dict[str, Any] = {
+    **APP,
+    "clients": {"a": {"rack": "r1"}, "b": {"rack": "r2"}},
+    "racks": {"lines": [["r1"], ["r2"], ["r1"], ["r2"]]},
+}
+STRATEGY = "rack.aware.assignment.strategy"
+
+
+def _told(tmp_path: Path, given: dict[str, Any], *arguments: str) -> tuple[str, str]:
+    path = tmp_path / "given.json"
+    path.write_text(json.dumps(given), "utf-8")
+    done = CliRunner().invoke(app, ["streams", str(path), *arguments])
+    assert done.exit_code == 0, done.output
+    return done.stdout, done.stderr
+
+
+def test_what_is_not_known_of_racks_is_told(tmp_path: Path) -> None:
+    """No figure where nothing is known, a least one where a part is, and why a strategy does nothing."""
+    shown, said = _told(tmp_path, APP)
+    assert shown.splitlines()[2].split()[-4] == "-"
+    assert "rack" not in said
+    shown, said = _told(tmp_path, RACKED, "-s", f"{STRATEGY}=none,min_traffic")
+    assert ">= " in shown
+    assert "no racks are told: counts-words-changelog" in said
+    # Without standbys nobody looks at the racks of changelogs.
+    assert "no effect" not in said
+    more = ("-s", "num.standby.replicas=1", "-s", f"{STRATEGY}=min_traffic")
+    assert (
+        f"{STRATEGY} has no effect: no racks are told of counts-words-changelog"
+        in _told(tmp_path, RACKED, *more)[1]
+    )
+    homeless = {**RACKED, "clients": {"a": {"rack": "r1"}, "b": {}}}
+    assert "no effect: b has none" in _told(
+        tmp_path, homeless, "-s", f"{STRATEGY}=min_traffic"
+    )[1]  # fmt: skip
+    whole = {**RACKED, "racks": {**RACKED["racks"], "counts-words-changelog": [["r1"]] * 4}}
+    shown, said = _told(tmp_path, whole, *more)
+    assert ">=" not in shown
+    assert said == ""
+
+
+def test_a_narrow_terminal_gets_every_figure(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not fit into a table is told in sentences; nothing is cut."""
+    from partage.cli import consoles
+
+    monkeypatch.setattr(consoles, "interactive", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    sweep = ("-s", "num.standby.replicas=0,1", "-s", "max.warmup.replicas=1,2")
+    told = " ".join(_run(file, *sweep).split())
+    assert "high-availability, num.standby.replicas=0, max.warmup.replicas=1" in told
+    assert "away s 336.2, worst s 168.1, restored 2.4 GB" in told
+    assert "\u2026" not in told
+
+
+def test_what_the_numbers_of_tasks_mean_and_what_happens(file: Path, tmp_path: Path) -> None:
+    """Sub-topologies below the table and on the page, and there the events too; ties are named."""
+    assert "sub-topology 0: reads lines, keeps words" in _run(file)
+    page = tmp_path / "page.html"
+    _run(file, "-s", "max.warmup.replicas=2,3", "-s", "num.standby.replicas=0,1", "-o", page)
+    text = page.read_text("utf-8")
+    assert "0: reads lines, keeps words" in text
+    assert "600 s: crash b without its disk back after 120 s" in text
+    assert "max.warmup.replicas=2, num.standby.replicas=1 or high-availability" in text

@@ -14,6 +14,7 @@ from rich.text import Text
 __all__ = [
     "err",
     "first_of",
+    "fits",
     "has_display",
     "interactive",
     "json_bytes",
@@ -70,6 +71,13 @@ def show(*what: Any) -> None:
             console.print(one, soft_wrap=isinstance(one, Text))
     for line in written.get().splitlines():
         console.out(line.rstrip(), highlight=False)
+
+
+def fits(table: Any) -> bool:
+    """Whether a table can be shown whole: a terminal cuts what is wider, a pipe takes all."""
+    console = out()
+    wide = console.options.update(width=_AS_WIDE_AS_IT_GETS)
+    return not interactive() or console.measure(table, options=wide).maximum <= console.width
 
 
 def tell(line: str, style: str = "") -> None:

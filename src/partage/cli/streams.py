@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partage.cli.consoles import first_of, name, show, tell, write_json
+from partage.cli.consoles import first_of, fits, name, show, tell, write_json
+from partage.cli.streams_notes import crossing, events_told, rack_note, subtopologies_told
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
     from partage.simulation.streams import Application, Cell, Measures
 
@@ -91,14 +93,22 @@ def streams(  # noqa: PLR0917 - options are given by name on a command line
         raise typer.BadParameter(what, param_hint="--out")
     keep = to is not None or as_json
     found = _played(app, combinations, keep=keep, master=master, quiet=quiet)
+    prefix, why = crossing(app)
+    for line in (rack_note(app, [dict(cell.config) for cell in combinations]), why):
+        if line is not None:
+            tell(line)
     if to is not None:
-        _write_page(app, found, to)
+        _write_page(app, found, to, prefix)
     if as_json:
-        write_json([_plain(*one) for one in found], indent=1)
+        write_json([_plain(app, *one) for one in found], indent=1)
     else:
-        show(_table(found))
+        table = _table(found, prefix)
+        if fits(table):
+            show(table)
+        else:
+            show(*_blocks(found, prefix))
         if len(found) == 1:
-            _tell_worst(found[0][1])
+            _tell_worst(app, found[0][1])
 
 
 def _played(
@@ -124,27 +134,34 @@ def _played(
     return found
 
 
-def _write_page(app: Application, found: Sequence[_Found], to: Path) -> None:
+def _write_page(app: Application, found: Sequence[_Found], to: Path, prefix: str) -> None:
     from partage.report.streams import write_streams_page
 
     swept = list(dict(found[0][0].config))
     write_streams_page(
-        [_plain(*one) for one in found],
+        [_plain(app, *one) for one in found],
         to,
         title=app.name,
         seconds=app.length_ms / 1000,
         heads=[
             "assignor",
-            *swept,
+            # Where a long name may be broken.
+            *(key.replace(".", ".\u200b") for key in swept),
             *(
                 one.replace("rebal-\n", "rebal").replace("-\n", "-").replace("\n", " ")
                 for one in _TITLES
             ),
         ],
         rows=[
-            [cell.assignor.removeprefix("streams:"), *dict(cell.config).values(), *_cells(its)]
+            [
+                cell.assignor.removeprefix("streams:"),
+                *dict(cell.config).values(),
+                *_cells(its, prefix),
+            ]
             for cell, its, _ in found
         ],
+        events=events_told(app),
+        subtopologies=subtopologies_told(app),
     )
     tell(f"page: {to}")
 
@@ -163,16 +180,31 @@ def _sweeps(given: Sequence[str]) -> dict[str, list[str]]:
     return sweeps
 
 
-def _plain(cell: Cell, measures: Measures, played: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(
+    app: Application, cell: Cell, measures: Measures, played: Mapping[str, Any]
+) -> dict[str, Any]:
     return {
         "assignor": cell.assignor,
         "settings": dict(cell.config),
+        "config": {**app.config, **dict(cell.config)},
         "measures": measures.to_dict(),
         **played,
     }
 
 
-def _table(found: Sequence[_Found]) -> Table:
+def _blocks(found: Sequence[_Found], prefix: str) -> list[Text]:
+    """The same without a table, for a terminal that is too narrow: no figure is ever cut."""
+    titles = [title.replace("-\n", "").replace("\ns", " s") for title in _TITLES]
+    lines = []
+    for cell, its, _ in found:
+        told = [f"{key}={value}" for key, value in cell.config]
+        lines.append(name(", ".join([cell.assignor.removeprefix("streams:"), *told]), "bold"))
+        figures = zip(titles, _cells(its, prefix), strict=True)
+        lines.append(name("  " + ", ".join(f"{title} {value}" for title, value in figures)))
+    return lines
+
+
+def _table(found: Sequence[_Found], prefix: str) -> Table:
     from rich.table import Table
 
     table = Table(box=None, header_style="bold", pad_edge=False, collapse_padding=True)
@@ -185,20 +217,21 @@ def _table(found: Sequence[_Found]) -> Table:
         table.add_row(
             name(cell.assignor.removeprefix("streams:")),
             *(name(value) for _, value in cell.config),
-            *map(name, _cells(its)),
+            *map(name, _cells(its, prefix)),
         )
     return table
 
 
-def _cells(its: Measures) -> list[str]:
+def _cells(its: Measures, prefix: str = "") -> list[str]:
+    across = "-" if prefix == "-" else f"{prefix} {amount(its.cross_rack_bytes)}".strip()
     return [
         f"{its.total_unavailable:,.1f}",
         f"{its.worst_unavailable:,.1f}",
         amount(its.restored_bytes),
         amount(its.standby_bytes),
-        amount(its.cross_rack_bytes),
-        str(its.rebalances),
-        str(its.moved),
+        across,
+        f"{its.rebalances:,}",
+        f"{its.moved:,}",
         f"{its.spread:.2f}",
     ]
 
@@ -215,8 +248,11 @@ def amount(count: float) -> str:
     return f"{count:.1f} {_UNITS[unit]}" if unit else f"{count:.0f} B"
 
 
-def _tell_worst(its: Measures) -> None:
+def _tell_worst(app: Application, its: Measures) -> None:
     away: Mapping[str, float] = its.unavailable_seconds
     worst = sorted((task for task in away if away[task] > 0), key=lambda t: (-away[t], t))
     for line in first_of([f"task {task} was away for {away[task]:,.1f} s" for task in worst]):
         show(name(line, "dim"))
+    if worst:
+        for line in subtopologies_told(app):
+            show(name(f"sub-topology {line}", "dim"))

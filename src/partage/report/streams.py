@@ -14,6 +14,8 @@ __all__ = ["write_streams_page"]
 _MOST_ROWS = 120
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400)
 _TICKS = 12
+_MOST_EVENTS = 40
+_MOST_BEST = 3
 
 
 def write_streams_page(
@@ -24,6 +26,8 @@ def write_streams_page(
     seconds: float,
     heads: Sequence[str],
     rows: Sequence[Sequence[str]],
+    events: Sequence[Mapping[str, Any]] = (),
+    subtopologies: Sequence[str] = (),
 ) -> Path:
     """The page, as one offline file.
 
@@ -34,6 +38,8 @@ def write_streams_page(
         seconds: that were played.
         heads: of the table, the settings that were swept among them.
         rows: of the table, one a cell.
+        events: what happened: ``at`` (seconds) and ``label``.
+        subtopologies: what the first number of a task means, in words.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
@@ -48,6 +54,15 @@ def write_streams_page(
         rows=rows,
         cells=[_timeline(cell, seconds) for cell in cells],
         ticks=_ticks(seconds),
+        events=[
+            {
+                "left": round(100 * one["at"] / seconds, 3),
+                "label": f"{one['at']:,.0f} s: {one['label']}",
+            }
+            for one in events
+        ],
+        most_events=_MOST_EVENTS,
+        subtopologies=subtopologies,
     )  # fmt: skip
     path.write_text(text, encoding="utf-8", errors="xmlcharrefreplace")
     return path
@@ -62,8 +77,10 @@ def _headline(cells: Sequence[Mapping[str, Any]]) -> str:
         return f"Tasks were away for {away[0]:,.1f} seconds together, the worst for {worst:,.1f}"
     if min(away) == max(away):
         return f"Tasks are away for {away[0]:,.1f} seconds, whichever way"
-    best = cells[away.index(min(away))]
-    return f"Tasks are away for {min(away):,.1f} to {max(away):,.1f} seconds; least: {_name(best)}"
+    best = [_name(cell) for cell, its in zip(cells, away, strict=True) if its == min(away)]
+    more = f", or {len(best) - _MOST_BEST} more ways" if len(best) > _MOST_BEST else ""
+    least = f"{' or '.join(best[:_MOST_BEST])}{more}"
+    return f"Tasks are away for {min(away):,.1f} to {max(away):,.1f} seconds; least: {least}"
 
 
 def _name(cell: Mapping[str, Any]) -> str:

@@ -65,9 +65,15 @@ def repartition_counts(
             if count is not None:
                 known[topic], progress = count, True
         if not progress:
+            written = {topic for one in groups for topic in one.sinks}
+            unwritten = [topic for topic in unknown if topic not in written]
+            why = (
+                f"nothing writes {', '.join(unwritten)} (no sub-topology has it as a sink)"
+                if unwritten
+                else "they depend on each other in a circle"
+            )
             raise InvalidTopologyError(
-                "partition counts cannot be told: they depend on each other, or nothing with a "
-                "known count is written to them; repartition one with a fixed count",
+                f"partition counts cannot be told: {why}; repartition one with a fixed count",
                 topics=unknown,
                 code=3,
             )
