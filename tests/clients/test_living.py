@@ -45,17 +45,16 @@ def test_weights_that_members_measure_cool_the_hottest(broker, client: str, caps
     with Host(client) as host, Host(client) as other:
         mine = [_start(one, broker, topic, wanted) for one in (host, other, other)]
         settle(mine, every({topic: len(rates)}))
-        before = _hottest(mine, rates)
-        _feed(broker, topic, rates, 8.0)
-        mine[2].close()
-        mine[2] = _start(other, broker, topic, wanted)
-        settle(mine, every({topic: len(rates)}))
-        # Who came had measured nothing yet; what its partitions weigh came with the plan.
-        _feed(broker, topic, rates, 8.0)
-        mine[1].close()
-        mine[1] = _start(other, broker, topic, wanted)
-        settle(mine, every({topic: len(rates)}))
-        after = _hottest(mine, rates)
+        before = after = _hottest(mine, rates)
+        for number in (2, 1, 2, 1):
+            # Who comes has measured nothing yet; what its partitions weigh comes with the plan.
+            _feed(broker, topic, rates, 8.0)
+            mine[number].close()
+            mine[number] = _start(other, broker, topic, wanted)
+            settle(mine, every({topic: len(rates)}))
+            after = _hottest(mine, rates)
+            if after < 0.45:
+                break
     with capsys.disabled():
         print(f"\n{client}: hottest member {before:.2f} by counts, {after:.2f} by measured loads")
     assert before >= 0.5
@@ -86,14 +85,17 @@ def test_both_clients_in_one_group_share_loads(broker, weights: str) -> None:
     with Host(NEWEST[0]) as one, Host(NEWEST[1]) as other:
         mine = [_start(host, broker, topic, wanted) for host in (one, other, other)]
         settle(mine, every({topic: len(rates)}))
-        before = _hottest(mine, rates)
-        for number in (2, 1):
+        before = after = _hottest(mine, rates)
+        for number in (2, 1, 2, 1):
             _feed(broker, topic, rates, 8.0)
             mine[number].close()
             mine[number] = _start(other, broker, topic, wanted)
             settle(mine, every({topic: len(rates)}))
-        if weights == "throughput":
-            assert _hottest(mine, rates) < min(before, 0.45)
+            after = _hottest(mine, rates)
+            if after < 0.45:
+                break
+        # Nobody is behind here, so lags say little: they must not do harm.
+        assert after < 0.45 if weights == "throughput" else after <= 0.7, before
 
 
 def test_static_members_come_back_to_what_they_had(broker) -> None:

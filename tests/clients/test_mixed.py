@@ -108,7 +108,7 @@ def test_every_version_sits_and_leads_in_one_sticky_group(
 @pytest.mark.parametrize(
     ("client", "old"),
     [
-        (NEWEST[0], "own:range"),
+        pytest.param(NEWEST[0], "own:range", marks=pytest.mark.soak),
         pytest.param(NEWEST[0], "own:roundrobin", marks=pytest.mark.soak),
         pytest.param(NEWEST[1], "own:range", marks=pytest.mark.soak),
         pytest.param(NEWEST[1], "own:roundrobin", marks=pytest.mark.soak),

@@ -10,6 +10,7 @@ from typing import Any
 
 from partage.capture.connection import ClusterConnection, Fetched, failed, reason
 from partage.capture.states import state_of
+from partage.capture.telling import Telling
 from partage.capture.unpacking import checksum
 from partage.capture.writing import CaptureWriter
 from partage.errors import (
@@ -78,7 +79,7 @@ class LiveCapture:
         self._damaged_at: set[tuple[int, int]] = set()
         self._quorum_may_be_asked = True
         self._round = 0
-        self._said = ""
+        self._telling = Telling(trouble, writer.trouble)
 
     def run(self, *, follow: bool) -> None:
         """Read to the end that the log has now, or until ``stop`` is set.
@@ -216,6 +217,8 @@ class LiveCapture:
         leaderless = sorted(p for p, leader in self._leaders.items() if leader < 0)
         if leaderless:
             self._say(f"partitions {leaderless} have no leader")
+        elif found and not failures and not any(one.error for one in found):
+            self._telling.well()
 
     def _asked(self) -> dict[int, list[tuple[int, int]]]:
         """Leader -> (partition, offset), each round from another partition on: a broker fills its
@@ -259,7 +262,7 @@ class LiveCapture:
             self._writer.add(partition, batch)
         except WireFormatError as e:
             what = f"batch of offset {batch.base_offset} cannot be read ({e}); passed over"
-            self._say(f"partition {partition}: {what}")
+            self._trouble(f"partition {partition}: {what}")
             self._writer.skip_to(partition, batch.last_offset + 1, what)
 
     def _damaged(self, partition: int, error: WireFormatError, data: bytes) -> None:
@@ -275,7 +278,7 @@ class LiveCapture:
                 "cannot be right either: is the broker's disk damaged?"
             ) from None
         what = f"offsets {at} to {behind - 1} cannot be read ({error}); passed over"
-        self._say(f"partition {partition}: {what}")
+        self._trouble(f"partition {partition}: {what}")
         self._writer.skip_to(partition, behind, what)
 
     def _out_of_range(self, partition: int) -> None:
@@ -289,16 +292,17 @@ class LiveCapture:
             self._say(f"partition {partition}: its offsets cannot be had: {e.reason}")
             return
         first, end = starts[partition], ends[partition]
+        self._heard[partition] = time.monotonic()
         if position < first:
             why, to = f"offsets {position} to {first - 1} are gone", first
         elif position > end:
             why, to = f"the log was cut back from {position} to {end}: an unclean leader?", end
-            self._say(f"partition {partition}: {why}")
+            self._trouble(f"partition {partition}: {why}")
             self._writer.cut(partition, to, why)
             return
         else:
             return  # it has grown meanwhile
-        self._say(f"partition {partition}: {why}")
+        self._trouble(f"partition {partition}: {why}")
         self._writer.skip_to(partition, to, why)
 
     def _behind(self, ends: Mapping[int, int]) -> int:
@@ -306,10 +310,8 @@ class LiveCapture:
         return sum(max(0, end - self._writer.position(p)) for p, end in ends.items())
 
     def _say(self, what: str) -> None:
-        """Trouble, once until there is another one."""
-        if what != self._said:
-            self._said = what
-            self._trouble(what)
+        """Something that lasts, and ends."""
+        self._telling.say(what)
 
     def _left(self, partition: int, wanted: Mapping[int, int]) -> bool:
         """Whether a partition has records of the beginning still to read, or did not answer."""
@@ -325,8 +327,11 @@ class LiveCapture:
         if any(now - self._heard.get(p, began) <= self._pace.patience for p in partitions):
             return
         which = ", ".join(map(str, partitions[:20])) + (" ..." if len(partitions) > 20 else "")
-        self._writer.trouble(f"partitions {which} could not be read to their end: {self._said}")
-        why = f"partitions {which} of {OFFSETS_TOPIC} cannot be read ({self._said or 'no answer'})"
+        self._writer.trouble(
+            f"partitions {which} could not be read to their end: {self._telling.last}"
+        )
+        reason_told = self._telling.last or "no answer"
+        why = f"partitions {which} of {OFFSETS_TOPIC} cannot be read ({reason_told})"
         hint = "what was read of the others is in the capture; run again to go on"
         raise ClusterUnreachableError("its brokers", why, hint)
 

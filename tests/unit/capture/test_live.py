@@ -72,7 +72,7 @@ class Cluster:
         return Fetched(p, error, end, 0, b"" if error else b"".join(self.logs[p][offset // 10 :]))
 
 
-def read(cluster: Cluster, out: Path, *, patience: float = 0.3) -> list[str]:
+def read(cluster: Cluster, out: Path, *, patience: float = 5.0) -> list[str]:
     """One capture to the end; what it told."""
     said: list[str] = []
     stop = threading.Event()
@@ -106,7 +106,7 @@ def test_a_partition_that_cannot_be_read_ends_it(tmp_path, how) -> None:
     else:
         cluster.errors[1] = STORAGE_ERROR
     with pytest.raises(ClusterUnreachableError, match="partitions 1 of"):
-        read(cluster, tmp_path / "out")
+        read(cluster, tmp_path / "out", patience=0.3)
     assert offsets(tmp_path / "out", 0) == list(range(30))
     assert any("1 could not be read" in one for one in Manifest.of(tmp_path / "out").troubles)
     cluster.leaders[1], cluster.errors[1] = 1, 0
@@ -173,7 +173,8 @@ def test_a_broker_that_is_just_restarting_is_waited_for(tmp_path) -> None:
     cluster.metadata = metadata
     said = read(cluster, tmp_path / "out", patience=5)
     assert offsets(tmp_path / "out", 0) == list(range(20))
-    assert said == ["metadata cannot be had: KafkaConnectionError: 111 ECONNREFUSED"]
+    assert said[0] == "metadata cannot be had: KafkaConnectionError: 111 ECONNREFUSED"
+    assert said[1:] == ["reading again, after 0 s"]
 
 
 def test_a_broker_that_is_gone_from_the_metadata_is_no_end(tmp_path) -> None:
@@ -192,4 +193,28 @@ def test_a_broker_that_is_gone_from_the_metadata_is_no_end(tmp_path) -> None:
     cluster.fetch = fetch
     said = read(cluster, tmp_path / "out", patience=5)
     assert offsets(tmp_path / "out", 0) == list(range(20))
-    assert len(said) == 1
+    assert len(said) == 2
+    assert said[1].startswith("reading again")
+
+
+def test_trouble_is_told_once_a_minute_and_its_end(monkeypatch) -> None:
+    """A broker that is away for ten minutes: a dozen lines, not six thousand; and the capture keeps
+    from when to when.
+    """
+    from partage.capture import telling
+
+    now = [1_000_000.0]
+    monkeypatch.setattr(telling.time, "time", lambda: now[0])
+    said: list[str] = []
+    kept: list[str] = []
+    one = telling.Telling(said.append, kept.append)
+    for _ in range(6000):
+        one.say("broker 1 does not answer: NodeNotReadyError")
+        one.say("metadata cannot be had: refused")
+        now[0] += 0.1
+    one.well()
+    one.well()
+    assert len(said) == 2 * 10 + 1
+    assert "still so, since" in said[2]
+    assert said[-1] == "reading again, after 600 s"
+    assert len(kept) == 1
