@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import random
+import uuid
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 import partage as pg
-from partage.errors import InvalidKeysError
+from partage.errors import InvalidConfigError, InvalidKeysError
 from partage.kernels import form
 from partage.pipeline import key_counts
+from partage.pipeline.key_bytes import as_bytes
 from partage.pipeline.key_counts import Counting, Spec
 from partage.pipeline.key_rows import Kind, unpacked
 from partage.pipeline.key_sources import Columns, open_source
@@ -175,5 +177,50 @@ def test_a_key_that_no_producer_sends_is_named(tmp_path: Path) -> None:
         if size == 1_048_576:
             assert _job(path, spec, columns, tasks=1).distinct == 2
         else:
-            with pytest.raises(InvalidKeysError, match="1,048,577 bytes"):
+            with pytest.raises(
+                InvalidKeysError,
+                match=r"column id of .*1048577.parquet, row group 0 .*1,048,577 by",
+            ):
                 _job(path, spec, columns, tasks=1)
+
+
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_keys_that_a_client_leaves_to_chance_or_hashes_as_empty(tmp_path: Path, *, dictionary):
+    """By librdkafka's default empty keys are left to chance: in no partition, as null ones are. Its
+    ``consistent`` hashes null keys as empty ones: the hot partition that these make is told.
+    """
+    keys = [b"", None, b"a", b"", b"b", None, None]
+    parquet.write_table(pa.table({"id": pa.array(keys, pa.binary())}), tmp_path / "a.parquet",
+                        use_dictionary=dictionary)  # fmt: skip
+    columns = Columns("id")
+    found = _job(tmp_path, Spec(columns, "librdkafka:consistent_random", COUNTS), columns, tasks=1)
+    assert (found.records, found.nulls, found.distinct) == (7, 5, 2)
+    assert [(hot.key, hot.records) for hot in found.hottest] == [(b"a", 1), (b"b", 1)]
+    found = _job(tmp_path, Spec(columns, "librdkafka:consistent", COUNTS), columns, tasks=1)
+    assert (found.records, found.nulls, found.distinct) == (7, 0, 3)
+    assert (found.hottest[0].key, found.hottest[0].records) == (b"", 5)
+    at = pg.partition_for([None], partitions=6, partitioner="librdkafka:consistent").tolist()
+    assert found.loads[6].hottest == at[0]
+
+
+@pytest.mark.parametrize(
+    "text", ["1970-01-01T05:00:00.123456", "1970-01-01 05:00:00.123456+00:00",
+             "1970-01-01T05:00:00.123456789Z", "1970-01-01T06:00:00.1+01:00", "1970-01-01 05:00:00"],
+)  # fmt: skip
+def test_times_as_people_write_them(text: str) -> None:
+    """Text with and without a zone, with none to nine digits behind the second."""
+    counting = Counting(Spec(Columns("id", time="at"), "murmur2", (6,)))
+    counting.add(pa.RecordBatch.from_pydict({"id": ["a"], "at": [text]}))
+    assert [r["hour"] for r in _plain(_rows(counting), Kind.HOUR)] == [5 * HOUR]
+
+
+def test_uuids_and_numbers_with_a_point() -> None:
+    """A UUID is 36 letters or 16 bytes as one says; how a float is written as text is not guessed."""
+    one = uuid.UUID(int=7)
+    column = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([one.bytes, None], pa.binary(16)))
+    assert as_bytes(column, "string", "id").to_pylist() == [str(one).encode(), None]
+    assert as_bytes(column, "bytes", "id").to_pylist() == [one.bytes, None]
+    with pytest.raises(InvalidConfigError, match="36 letters"):
+        as_bytes(column, None, "id")
+    with pytest.raises(InvalidConfigError, match="in its own way"):
+        as_bytes(pa.array([1.0]), "string", "id")

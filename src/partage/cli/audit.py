@@ -135,6 +135,7 @@ def _as_json(found: Audit) -> dict[str, Any]:
         "without_a_place": found.without_a_place,
         "topics": [asdict(t) | {"broken": t.broken} for t in found.topics],
         "joins_looked_at": found.looked_at,
+        "joins_not_looked_at": found.too_many,
         "joins": [_join_as_json(j) for j in found.joins],
     }
 
@@ -161,6 +162,9 @@ def _print(found: Audit, *, all_joins: bool) -> None:
     if found.without_a_place:
         told = f"{found.without_a_place:,} records without a topic or a partition were left out"
         show(name(told, "bold"))
+    if found.too_many:
+        told = f"{found.too_many:,} pairs of topics were not compared: one group reads all of them"
+        show(name(f"{told}; --join says which belong together"))
     mixed = sum(t.broken for t in found.topics)
     meant = {j.broken.topics for j in found.joins if j.meant}
     others = {j.broken.topics for j in found.joins} - meant
@@ -224,11 +228,17 @@ def _findings(t: TopicFound) -> list[str]:
     if t.split["writers"]:
         lines.append(f"{t.topic}: {t.split['writers']:,} keys live in two partitions, their order "
                      f"is broken: {'; '.join(first_of(_examples(t)))}")  # fmt: skip
+    if t.scattered:
+        lines.append(f"{t.topic}: {t.split['unexplained']:,} of {t.keys:,} keys live in several "
+                     "partitions, and no partitioner explains why: "
+                     f"{'; '.join(first_of(_examples(t, 'unexplained')))}")  # fmt: skip
+    if t.sampled > 1:
+        lines.append(f"{t.topic}: so many keys that one in {t.sampled:,} was looked at")
     return lines
 
 
-def _examples(t: TopicFound) -> list[str]:
-    mine = [e for e in t.split["examples"] if e["reason"] == "two writers"]
+def _examples(t: TopicFound, reason: str = "two writers") -> list[str]:
+    mine = [e for e in t.split["examples"] if e["reason"] == reason]
     return [f"{shown(bytes.fromhex(e['key']))} in {' and '.join(str(s[0]) for s in e['seen'])}"
             for e in mine]  # fmt: skip
 

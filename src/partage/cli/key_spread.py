@@ -260,10 +260,18 @@ def write_tables(found: KeysFound, folder: Path) -> None:
     }  # fmt: skip
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for title, table in tables.items():
+        ready = {}
+        for title, table in tables.items():  # all beside their places first: a kill leaves no half
             if table is not None:
-                parquet.write_table(table, folder / f"{title}.parquet")
-        (folder / "keys.json").write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+                ready[f"{title}.parquet"] = folder / f".{title}.parquet.new"
+                parquet.write_table(table, ready[f"{title}.parquet"])
+        ready["keys.json"] = folder / ".keys.json.new"
+        ready["keys.json"].write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+        for title in tables:  # what an earlier run had and this one has not
+            if f"{title}.parquet" not in ready:
+                (folder / f"{title}.parquet").unlink(missing_ok=True)
+        for place, new in ready.items():
+            new.replace(folder / place)
     except OSError as e:
         reason = e.strerror or str(e)
         raise InvalidConfigError("--out", f"cannot be written ({reason})", str(folder)) from None

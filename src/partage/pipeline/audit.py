@@ -12,10 +12,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
+from math import comb
 from typing import TYPE_CHECKING, Any
 
 from partage.errors import InvalidConfigError
-from partage.keys.audit import Broken, Side, broken_joins, who_wrote
+from partage.keys.audit import Broken, Side, Verdict, broken_joins, who_wrote
 from partage.pipeline.failures import jvm_watched
 from partage.pipeline.key_pairs import NOWHERE, PAIRS_DDL, Pairing
 from partage.pipeline.progress import Progress, Stages
@@ -37,8 +38,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Audit", "BrokenJoin", "TopicFound", "audit_topics"]
 
+#: Keys in several partitions for no reason that can be seen: so many of all, and so many at least.
+_SCATTERED, _FEWEST_SCATTERED = 0.05, 10
 #: Keys in common from which on two topics of as many partitions are meant to join.
 _FEWEST_SHARED = 10
+#: A group that reads more topics (a mirror, a sink with a pattern) does not join each with each.
+_MOST_READ = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +72,14 @@ class TopicFound:
 
     @property
     def broken(self) -> bool:
-        """Whether somebody should look: keys of two writers lie apart."""
-        return self.status == "mixed" or self.split["writers"] > 0
+        """Whether somebody should look: keys of two writers lie apart, or many for no reason."""
+        return self.status == "mixed" or self.split["writers"] > 0 or self.scattered
+
+    @property
+    def scattered(self) -> bool:
+        """Whether one key in twenty, and ten at least, is in several partitions unexplained."""
+        few = max(_FEWEST_SCATTERED, _SCATTERED * self.keys)
+        return bool(self.split["unexplained"] >= few)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +103,14 @@ class Audit:
 
     Attributes:
         looked_at: pairs of topics that were compared.
+        too_many: pairs that were not: some group merely reads very many topics.
         without_a_place: records without a topic or a partition, of which nothing can be told.
     """
 
     topics: list[TopicFound] = field(default_factory=list)
     joins: list[BrokenJoin] = field(default_factory=list)
     looked_at: int = 0
+    too_many: int = 0
     without_a_place: int = 0
 
     @property
@@ -155,7 +168,9 @@ def _audited(
     given = [tuple(sorted(set(some))) for some in joins]
     together |= {some: Together((), joined=True) for some in given if some not in together}
     together |= {some: replace(together[some], joined=True) for some in given}
-    wanted = {t for some in together for t in some}
+    wanted = {
+        t for some, by in together.items() for t in some if by.joined or len(some) <= _MOST_READ
+    }
     with stages.stage("topics", spark):
         rows = _judged(spark, source, topics, wanted)
     found = Audit([_topic_found(row["found"]) for row in rows if row["topic"] != NOWHERE])
@@ -163,9 +178,11 @@ def _audited(
     found.topics.sort(key=lambda t: t.topic)
     _expect_all({t for some in given for t in some} | set(topics or ()), found)
     with stages.stage("joins"):
+        few = {some: by for some, by in together.items() if by.joined or len(some) <= _MOST_READ}
         found.joins, found.looked_at = _joins(
-            {t.topic: t for t in found.topics}, {r["topic"]: r["pairs"] for r in rows}, together
+            {t.topic: t for t in found.topics}, {r["topic"]: r["pairs"] for r in rows}, few
         )
+        found.too_many = sum(comb(len(some), 2) for some in together if some not in few)
     return found
 
 
@@ -259,9 +276,10 @@ def _joins(
             had = pairs.get(pair, Together((), joined=False))
             groups = tuple(sorted({*had.groups, *readers.groups}))
             pairs[pair] = Together(groups, had.joined or readers.joined)
+    verdicts = {t: _written_by(tables[t], topics[t]) for t in {t for pair in pairs for t in pair}}
     out = []
     for pair, readers in sorted(pairs.items()):
-        sides = _sides(*pair, tables, topics)
+        sides = _sides(pair, tables, topics, verdicts)
         meant = readers.joined or _alike(*sides)
         out += [BrokenJoin(broken, readers.groups, meant) for broken in broken_joins(sides)]
     return out, len(pairs)
@@ -270,18 +288,26 @@ def _joins(
 def _alike(one: Side, other: Side) -> bool:
     """As many partitions, and keys in common: nobody would do that for nothing."""
     common = len(set(one.seen.keys) & set(other.seen.keys))
-    return one.partitions == other.partitions and common >= _FEWEST_SHARED
+    return not one.surely_differs(other) and common >= _FEWEST_SHARED
+
+
+def _written_by(pairs: pa.Table, topic: TopicFound) -> Verdict:
+    """Of the sample by which joins are judged; a rare second writer is not in it by chance."""
+    counts = {*topic.counts, *(w["partitions"] for w in topic.writers)}
+    return who_wrote(key_pairs(pairs), sorted(counts), known_families(), place)
 
 
 def _sides(
-    one: str, other: str, tables: dict[str, pa.Table], topics: dict[str, TopicFound]
+    pair: tuple[str, str],
+    tables: dict[str, pa.Table],
+    topics: dict[str, TopicFound],
+    verdicts: dict[str, Verdict],
 ) -> tuple[Side, Side]:
     """Both with the same sample of keys, so that what is common to them is in both."""
-    levels = [max([*tables[t]["level"].to_pylist(), 0]) for t in (one, other)]
-    out = []
-    for topic in (one, other):
-        seen = key_pairs(at_level(tables[topic], max(levels)))
-        counts = topics[topic].counts
-        verdict = who_wrote(seen, counts, known_families(), place)
-        out.append(Side(topic, counts[-1], seen, verdict))
-    return out[0], out[1]
+    level = max(max([*tables[t]["level"].to_pylist()[:1], 0]) for t in pair)
+    one, other = (
+        Side(t, topics[t].counts[-1], key_pairs(at_level(tables[t], level)), verdicts[t],
+             topics[t].counts_known)
+        for t in pair
+    )  # fmt: skip
+    return one, other

@@ -8,17 +8,19 @@ partition. Where the keys go is asked later, once for each of them: `key_tally`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.errors import InvalidConfigError
+from partage.errors import InvalidConfigError, InvalidKeysError
 from partage.keys import arrow
 from partage.keys.columns import LONGEST_KEY
 from partage.keys.distinct import COUNT, Distinct
-from partage.pipeline.key_bytes import as_bytes, sizes
+from partage.pipeline.key_bytes import as_bytes, as_placed, sizes
 from partage.pipeline.key_rows import Kind, packed, row_batch
 from partage.pipeline.key_tally import Tally, placed_at
 
@@ -72,12 +74,17 @@ class Spec:
 
 @dataclass
 class Counting:
-    """What a worker has counted so far: `add` batches, after each `sent`, then `rows`."""
+    """What a worker has counted so far: `add` batches, after each `sent`, then `rows`.
+
+    Attributes:
+        where: what is read now, for errors.
+    """
 
     spec: Spec
     nulls: int = 0
     dropped: int = 0
     seen: int = 0
+    where: str = ""
     _table: Distinct = field(init=False)
     _rare: Tally | None = None
     _cells: list[Any] = field(default_factory=list)
@@ -92,6 +99,7 @@ class Counting:
         columns = self.spec.columns
         self.seen += batch.num_rows
         keys = _plain(batch.column(batch.schema.get_field_index(columns.key)), self.spec)
+        keys = as_placed(keys, self.spec.partitioner)
         value = None
         if columns.value is not None:
             value = sizes(batch.column(batch.schema.get_field_index(columns.value)))
@@ -112,7 +120,16 @@ class Counting:
         """Keys as they come, or with the records of each."""
         import pyarrow as pa
 
-        column = arrow.column(keys, pa).checked(LONGEST_KEY)
+        column = arrow.column(keys, pa)
+        try:
+            column.checked(LONGEST_KEY)
+        except InvalidKeysError:
+            told = (
+                f"has a key of {int(column.lengths.max()):,} bytes; a producer sends no more than "
+                f"{LONGEST_KEY:,} by default (max.request.size)"
+            )
+            where = f"column {self.spec.columns.key}{self.where}"
+            raise InvalidKeysError(told, where=where) from None
         if column.null is not None and times is None:
             self.nulls += int(column.null.sum())
         if value is not None:
@@ -263,11 +280,11 @@ def _millis(column: pa.Array, name: str) -> _Longs:
 
 
 def _parsed(column: pa.Array) -> pa.Array:
-    """Text as times: with a zone, or without one as UTC."""
+    """Text as times: with a zone, or without one as UTC; up to nine digits behind the second."""
     import pyarrow as pa
     from pyarrow import compute
 
-    try:
-        return compute.cast(column, pa.timestamp("ms"))
-    except pa.ArrowInvalid:
-        return compute.cast(column, pa.timestamp("ms", tz="UTC"))
+    for unit, zone in product(("us", "ns"), (None, "UTC")):
+        with suppress(pa.ArrowInvalid):
+            return compute.cast(column, pa.timestamp(unit, tz=zone))
+    return compute.cast(column, pa.timestamp("ms"))  # says what it stumbles over

@@ -52,6 +52,7 @@ class Pairing:
     _levels: dict[str, int] = field(default_factory=dict)
     _left_out: Counter[tuple[str, bool]] = field(default_factory=Counter)
     _held: int = 0
+    _most: int = _MERGE_AT
 
     def add(self, table: pa.Table) -> None:
         """Records: topic, partition, offset, timestamp_ms, key."""
@@ -70,9 +71,11 @@ class Pairing:
              ("timestamp_ms", "max")]
         )  # fmt: skip
         self._tables.append(grouped.rename_columns([*_KEYS, *_SUMS]))
-        self._held += len(self._tables[-1])
-        if self._held > _MERGE_AT:
+        self._held += len(self._tables[-1]) + len(self._nulls[-1])
+        if self._held > self._most:
             self._merge()
+            # Many topics may leave much: to merge them at each step would never end.
+            self._most = max(_MERGE_AT, 2 * self._held)
 
     def _merge(self) -> None:
         import pyarrow as pa
@@ -81,9 +84,10 @@ class Pairing:
             merged = pa.concat_tables(self._tables).group_by(list(_KEYS), use_threads=False)
             table = merged.aggregate([("records", "sum"), ("first_ms", "min"), ("last_ms", "max")])
             table = self._sampled(table.rename_columns([*_KEYS, *_SUMS]))
-            self._tables, self._held = [table], len(table)
+            self._tables = [table]
         if self._nulls:
             self._nulls = [self._first(pa.concat_tables(self._nulls))]
+        self._held = sum(map(len, (*self._tables, *self._nulls)))
 
     def _sampled(self, table: pa.Table) -> pa.Table:
         """Topics with too many pairs lose keys, half of them at a time."""

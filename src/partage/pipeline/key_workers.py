@@ -35,6 +35,7 @@ def read_and_count(
     for batch in numbers:
         for number in batch.column(0).to_pylist():
             for piece in pieces[number::tasks]:
+                counting.where = f" of {piece.path}, row group {piece.row_group}"
                 for rows in read_piece(piece, spec.columns):
                     counting.add(rows)
                     yield from counting.sent()

@@ -188,7 +188,11 @@ def _counts(counts: Sequence[int]) -> tuple[int, ...]:
 def _expect_keyed(partitioner: str) -> None:
     """A partitioner that needs no state: one that the key alone decides."""
     from partage.keys import partition_for
+    from partage.keys.registry import find
 
+    if find(partitioner).explicit == "only":
+        told = "has no say: each record names its partition, whatever its key"
+        raise InvalidConfigError("--partitioner", told, partitioner)
     partition_for([b"x"], partitions=2, partitioner=partitioner)
 
 

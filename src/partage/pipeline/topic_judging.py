@@ -13,6 +13,7 @@ from partage.errors import InvalidKeysError
 from partage.keys.audit import (
     Family,
     KeyPairs,
+    Verdict,
     Writer,
     families,
     null_keys,
@@ -27,11 +28,15 @@ if TYPE_CHECKING:
 
 __all__ = ["JUDGED_DDL", "at_level", "judge_topics", "key_pairs", "known_families", "place"]
 
+#: Pairs of a topic by which its joins are judged.
+MOST_JOINED = 20_000
 JUDGED_DDL = "topic string, found string, pairs binary"
 #: The same as `murmur2` of a part of the key, and that is looked for with all its parts.
 _WINDOWED = "streams:windowed"
 #: Without metadata every count up to the partitions seen is tried, if they are no more than this.
 _TRIED_COUNTS = 256
+#: Pairs on which so many are tried.
+_TRIED_KEYS = 5_000
 
 
 def judge_topics(
@@ -43,7 +48,7 @@ def judge_topics(
             yield _row(topic, str(sum(rows["records"].to_pylist())), None)
             continue
         found, pairs = _topic(topic, rows, counts.get(topic))
-        kept_pairs = _packed(pairs) if topic in wanted else None
+        kept_pairs = _packed(_fewer(pairs, MOST_JOINED)) if topic in wanted else None
         yield _row(topic, json.dumps(found), kept_pairs)
 
 
@@ -85,18 +90,21 @@ def _topic(
     pairs, level = _merged(keyed)
     seen = key_pairs(pairs)
     highest = max([*rows["partition"].to_pylist(), 0])
-    counts = _counts(known, highest)
-    verdict = who_wrote(seen, counts, known_families(), place)
+    verdict = who_wrote(seen, _counts(known, highest, pairs), known_families(), place)
+    now = known[-1] if known else _least(verdict, highest)
     split = split_keys(seen, verdict)
     where = keyless["partition"].to_numpy()
-    nulls = null_keys(where.astype(np.int32), max(counts))
+    nulls = null_keys(where.astype(np.int32), max(now, highest + 1))
     found = {
-        "topic": topic, "counts": [*known] if known else [highest + 1],
+        "topic": topic, "counts": [*known] if known else [now],
         "counts_known": known is not None,
         "records": records, "keys": verdict.keys,
         "sampled": 1 << level, "status": verdict.status, "explained": verdict.explained,
         "writers": [_writer(w) for w in verdict.writers],
-        "nulls": {"behaviour": nulls.behaviour, "records": keyless_records},
+        "nulls": {
+            "behaviour": nulls.behaviour, "records": keyless_records,
+            "log10_chance": nulls.log10_chance,
+        },
         "split": {
             "keys": split.keys, "grew": split.grew, "writers": split.writers,
             "unexplained": split.unexplained,
@@ -116,13 +124,28 @@ def _records(rows: pa.Table) -> tuple[int, int]:
     return int(compute.sum(rows["records"]).as_py() or 0), int(compute.sum(keyless).as_py() or 0)
 
 
-def _counts(known: tuple[int, ...] | None, highest: int) -> tuple[int, ...]:
-    """Partition counts that the writers may have gone by."""
+def _counts(known: tuple[int, ...] | None, highest: int, pairs: pa.Table) -> tuple[int, ...]:
+    """Partition counts that the writers may have gone by.
+
+    Where nobody knows them, the last partitions may have no key: some counts above what was seen
+    are tried too. So many are tried on a part of the keys, and what fits there on all of them.
+    """
     if known:
         return known if highest < max(known) else (*known, highest + 1)
-    if highest < _TRIED_COUNTS:
-        return tuple(range(1, highest + 2))
-    return (highest + 1,)
+    seen = highest + 1
+    tried = range(1 if seen <= _TRIED_COUNTS else seen, seen + 1 + max(4, min(64, seen // 4)))
+    level = 0
+    some = pairs
+    while len(some) > _TRIED_KEYS:
+        level += 1
+        some = at_level(pairs, level)
+    verdict = who_wrote(key_pairs(some), tried, known_families(), place)
+    return tuple(sorted({seen, *(w.partitions for w in verdict.writers)}))
+
+
+def _least(verdict: Verdict, highest: int) -> int:
+    """The partitions that a topic has at least: those seen, or those that its writer went by."""
+    return max([highest + 1, *(w.partitions for w in verdict.writers)])
 
 
 def _merged(keyed: pa.Table) -> tuple[pa.Table, int]:
@@ -136,10 +159,21 @@ def _merged(keyed: pa.Table) -> tuple[pa.Table, int]:
     sums = [("records", "sum"), ("first_ms", "min"), ("last_ms", "max")]
     merged = keyed.group_by(["key", "partition"], use_threads=False).aggregate(sums)
     merged = merged.rename_columns(["key", "partition", "records", "first_ms", "last_ms"])
-    while len(merged) > MOST_PAIRS:
+    merged = merged.append_column("level", pa.array(np.full(len(merged), level, np.int32)))
+    merged = _fewer(merged, MOST_PAIRS)
+    return merged, max([level, *merged["level"].to_pylist()[:1]])
+
+
+def _fewer(pairs: pa.Table, most: int) -> pa.Table:
+    """At most so many pairs, of the keys that every topic keeps."""
+    import pyarrow as pa
+
+    level = max([0, *pairs["level"].to_pylist()[:1]])
+    while len(pairs) > most:
         level += 1
-        merged = at_level(merged, level)
-    return merged.append_column("level", pa.array(np.full(len(merged), level, np.int32))), level
+        pairs = at_level(pairs, level)
+    levels = pa.array(np.full(len(pairs), level, np.int32))
+    return pairs.set_column(pairs.schema.get_field_index("level"), "level", levels)
 
 
 def at_level(pairs: pa.Table, level: int) -> pa.Table:

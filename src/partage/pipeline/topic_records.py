@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from partage.errors import InvalidCaptureError, InvalidConfigError
+from partage.errors import InvalidCaptureError, InvalidConfigError, MissingExtraError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,10 +57,10 @@ def open_topics(where: str) -> TopicSource:
         InvalidConfigError: an address without servers or topics.
     """
     if where.startswith("kafka://"):
-        source = TopicSource(where)
-        if not all(source.kafka or ("",)):
+        servers, topics = TopicSource(where).kafka or ("", "")
+        if not servers or not topics:
             raise InvalidConfigError("INPUT", "must be kafka://host:port/topic,topic", where)
-        return source
+        return TopicSource(where, counts=_asked(servers, topics.split(",")))
     path = Path(where).absolute()
     inside = path / "topics.parquet"
     if not path.exists():
@@ -80,6 +80,22 @@ def open_topics(where: str) -> TopicSource:
     metadata = (path if path.is_dir() else path.parent) / "cluster.jsonl"
     counts = _counts(metadata) if metadata.is_file() else {}
     return TopicSource(where, tuple(pieces), counts, rows)
+
+
+def _asked(servers: str, topics: list[str]) -> dict[str, tuple[int, ...]]:
+    """Partition counts now, by the cluster; none where kafka-python is not installed.
+
+    Raises:
+        ClusterUnreachableError: nobody answers.
+    """
+    from partage.capture.connection import ClusterConnection
+
+    try:
+        with ClusterConnection(servers, {}) as connection:
+            told = connection.metadata(topics).topics
+    except MissingExtraError:
+        return {}
+    return {one.name: (len(one.partitions),) for one in told if not one.error_code}
 
 
 def _groups(file: Path) -> Iterator[tuple[int, int]]:

@@ -24,6 +24,7 @@ from partage.keys.audit import (
 )
 from partage.keys.audit.chance import log_chance
 from partage.keys.audit.families import KeyPart
+from partage.keys.audit.readings import canonical
 
 
 def _adler(key: bytes) -> int:
@@ -238,3 +239,55 @@ def test_damaged_pairs() -> None:
     one = np.ones(1, np.int64)
     with pytest.raises(InvalidProblemError, match="length"):
         KeyPairs([b"a"], np.zeros(2, np.int32), one, one, one)
+
+
+def test_a_count_that_nobody_knows_breaks_no_join() -> None:
+    """Of partitions seen the last may be empty: a count is at least so many, and blamed only where
+    it cannot be the other's.
+    """
+    keys = [(k, 5) for k in KEYS[:40]]
+    seen = KeyPairs.of(keys)
+    verdict = who_wrote(seen, [1], FAMILIES, place)
+
+    def kinds(one: tuple[int, bool], other: tuple[int, bool]) -> list[str]:
+        sides = [Side(name, count, seen, verdict, known)
+                 for name, (count, known) in zip("ab", (one, other), strict=True)]  # fmt: skip
+        return [b.words for b in broken_joins(sides)]
+
+    assert kinds((23, False), (24, True)) == []
+    assert kinds((23, False), (24, False)) == []
+    assert kinds((25, False), (24, True)) == ["a has at least 25 partitions, b has 24"]
+    assert kinds((24, True), (25, False)) == ["a has 24 partitions, b has at least 25"]
+    assert kinds((23, True), (24, True)) == ["a has 23 partitions, b has 24"]
+
+
+def test_numbers_that_begin_with_a_zero_are_no_frames() -> None:
+    """Two topics of unlike 8-byte numbers: no schema id is read into them, and no key is the same."""
+    rng = random.Random(2)
+    sides = []
+    for name in ("a", "b"):
+        keys = [rng.randrange(1 << 40, 1 << 52).to_bytes(8, "big") for _ in range(3_000)]
+        low = [((1 << 50) + rng.randrange(1 << 24)).to_bytes(8, "big") for _ in range(20_000)]
+        sides.append(_side(name, "crc", 12, [*keys, *low]))
+    assert broken_joins(sides) == []
+
+
+def test_a_key_of_many_brackets_is_no_json() -> None:
+    """A key that is too deep for a parser is read as nothing, and stops no audit."""
+    assert canonical([b"[" * 5_000, b"[1]"], "JSON") == {"[1]": b"[1]"}
+
+
+def test_keyless_records_in_turns() -> None:
+    """Turns in any order of the partitions, or of two producers, are turns; what depends on the
+    records before it is not called drawn; what was drawn is.
+    """
+    order = np.array([3, 0, 5, 1, 6, 2, 4], np.int32)
+    assert null_keys(order[np.arange(700) % 7], 7).behaviour == "round robin"
+    two = np.stack([np.arange(700) % 7, (np.arange(700) + 3) % 7], axis=1).reshape(-1)
+    assert null_keys(two.astype(np.int32), 7).behaviour == "round robin"
+    rng = np.random.default_rng(4)
+    never_twice = np.cumsum(rng.integers(1, 7, 2_000)) % 7
+    assert null_keys(never_twice.astype(np.int32), 7).behaviour == "in some other way"
+    drawn = [null_keys(rng.integers(0, 7, 500).astype(np.int32), 7) for _ in range(50)]
+    assert {(one.behaviour, one.log10_chance) for one in drawn} == {("drawn for each record", 0.0)}
+    assert null_keys(np.arange(100, dtype=np.int32) % 7, 7).log10_chance < -20

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from partage.keys.audit.pairs import KeyPairs
-from partage.keys.audit.readings import READINGS, canonical
+from partage.keys.audit.readings import FRAMED, HEADER, READINGS, canonical
 from partage.keys.audit.writers import Verdict
 
 __all__ = ["Broken", "Side", "broken_joins"]
@@ -14,6 +14,8 @@ __all__ = ["Broken", "Side", "broken_joins"]
 _EXAMPLES = 5
 #: Fewest keys in common by another reading before a serializer is blamed.
 _FEWEST_COMMON = 10
+#: How many times as often as by chance.
+_MORE_THAN_CHANCE = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,14 +23,25 @@ class Side:
     """One topic of a join.
 
     Attributes:
-        partitions: its count now.
+        partitions: its count now; where nobody knows it, what was seen: it has these at least.
         seen, verdict: its pairs, and who wrote them.
+        counted: whether the count is known.
     """
 
     topic: str
     partitions: int
     seen: KeyPairs
     verdict: Verdict
+    counted: bool = True
+
+    def surely_differs(self, other: Side) -> bool:
+        """Whether the two cannot have as many partitions."""
+        if self.counted and other.counted:
+            return self.partitions != other.partitions
+        if self.counted or other.counted:
+            known, least = (self, other) if self.counted else (other, self)
+            return least.partitions > known.partitions
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +81,13 @@ def broken_joins(sides: Sequence[Side]) -> list[Broken]:
 
 def _pair(one: Side, other: Side) -> Iterator[Broken]:
     topics = (one.topic, other.topic)
-    if one.partitions != other.partitions:
-        words = f"{one.topic} has {one.partitions} partitions, {other.topic} has {other.partitions}"
+    differ_by_count = one.surely_differs(other)
+    if differ_by_count:
+        mine_has, theirs_has = (
+            f"{side.topic} has {'' if side.counted else 'at least '}{side.partitions}"
+            for side in (one, other)
+        )
+        words = f"{mine_has} partitions, {theirs_has}"
         yield Broken("partition counts", topics, words)
     mine, theirs = _where(one.seen), _where(other.seen)
     common = [key for key in mine if key in theirs]
@@ -78,10 +96,27 @@ def _pair(one: Side, other: Side) -> Iterator[Broken]:
     differ = _families_differ(one, other)
     if differ:
         yield Broken("partitioners", topics, differ, examples)
-    elif apart and one.partitions == other.partitions:
+    elif apart and not differ_by_count:
         words = f"{len(apart):,} of {len(common):,} common keys lie in other partitions"
         yield Broken("keys apart", topics, words, examples)
     yield from _serializers(one, other, mine, theirs, len(common))
+
+
+def _by_chance(
+    same: list[tuple[bytes, bytes]],
+    left: dict[str, bytes],
+    right: dict[str, bytes],
+    readings: tuple[str, str],
+) -> bool:
+    """Whether so many short bodies behind a registry's header may be alike for no reason.
+
+    Of an 8-byte number three bytes are left when five of them are taken for a header.
+    """
+    bodies = [len(pair[i]) - HEADER for pair in same for i in (0, 1) if readings[i] == FRAMED]
+    if not bodies:
+        return False
+    expected = len(left) * len(right) / 256.0 ** sorted(bodies)[len(bodies) // 2]
+    return len(same) < _MORE_THAN_CHANCE * expected
 
 
 def _where(seen: KeyPairs) -> dict[bytes, tuple[int, ...]]:
@@ -121,7 +156,7 @@ def _serializers(
     for a, left in read[0].items():
         for b, right in read[1].items():
             same = [(left[m], right[m]) for m in left if m in right and left[m] != right[m]]
-            if len(same) > (best[0] if best else 0):
+            if len(same) > (best[0] if best else 0) and not _by_chance(same, left, right, (a, b)):
                 best = (len(same), a, b, same)
     if best is None or best[0] < _FEWEST_COMMON or best[0] <= common:
         return

@@ -19,6 +19,10 @@ __all__ = ["FEWEST_RECORDS", "NullKeys", "null_keys"]
 #: With fewer records nothing is said.
 FEWEST_RECORDS = 30
 _SURE = log(1e-5)
+#: Producers that may deal in turn at once, and the longest way that is looked back.
+_MOST_TURNS, _MOST_LAGS = 4, 2_000
+#: Share of records that go by turns, where the topic's do.
+_MOSTLY = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +30,22 @@ class NullKeys:
     """How keyless records were spread.
 
     Attributes:
-        behaviour: ``sticky``, ``round robin``, ``one partition``, ``drawn for each record``,
-            ``too few records``, or ``one partition only`` where the topic has one.
+        behaviour: ``sticky``, ``round robin`` (in any order of the partitions, by one producer or
+            several), ``one partition``, ``drawn for each record`` where each is independent of
+            those before it, ``in some other way``, ``too few records``, or ``one partition only``
+            where the topic has one.
         records: how many were looked at.
         stays: share of records that lie where the one before them lies.
         steps: share that lie one partition further.
+        log10_chance: upper bound of the probability to see as much of it by chance; 0 where
+            nothing speaks against chance.
     """
 
     behaviour: str
     records: int
     stays: float
     steps: float
+    log10_chance: float = 0.0
 
 
 def null_keys(partition: NDArray[np.int32], partitions: int) -> NullKeys:
@@ -57,7 +66,8 @@ def null_keys(partition: NDArray[np.int32], partitions: int) -> NullKeys:
     stay = partition[1:] == partition[:-1]
     step = partition[1:] == (partition[:-1] + 1) % partitions
     stays, steps = float(stay.mean()), float(step.mean())
-    return NullKeys(_behaviour(partition, partitions, stay, step), n, stays, steps)
+    behaviour, chance = _behaviour(partition, partitions, stay, step)
+    return NullKeys(behaviour, n, stays, steps, chance / log(10))
 
 
 def _behaviour(
@@ -65,14 +75,36 @@ def _behaviour(
     partitions: int,
     stay: NDArray[np.bool_],
     step: NDArray[np.bool_],
-) -> str:
+) -> tuple[str, float]:
+    """In words, and the logarithm of the chance."""
     if partitions == 1:
-        return "one partition only"
+        return "one partition only", 0.0
     if len(partition) < FEWEST_RECORDS:
-        return "too few records"
+        return "too few records", 0.0
+    chance = 1 / partitions
     if stay.all():
-        return "one partition"
+        return "one partition", log_chance(len(stay), len(stay), chance)
     for name, seen in (("sticky", stay), ("round robin", step)):
-        if log_chance(int(seen.sum()), len(seen), 1 / partitions) < _SURE:
-            return name
-    return "drawn for each record"
+        by_chance = log_chance(int(seen.sum()), len(seen), chance)
+        if by_chance < _SURE:
+            return name, by_chance
+    return _by_turns(partition, partitions)
+
+
+def _by_turns(partition: NDArray[np.int32], partitions: int) -> tuple[str, float]:
+    """Whether a record lies where one some turns ago lies: drawn ones do not depend on any."""
+    lags = range(2, min(_MOST_TURNS * partitions, _MOST_LAGS, len(partition) - FEWEST_RECORDS) + 1)
+    found = []
+    for lag in lags:
+        same = partition[lag:] == partition[:-lag]
+        hits = int(same.sum())
+        found.append((log_chance(hits, len(same), 1 / partitions), hits / len(same), lag))
+    stays = int((partition[1:] == partition[:-1]).sum())
+    avoids = log_chance(len(partition) - 1 - stays, len(partition) - 1, 1 - 1 / partitions)
+    least, share, lag = min(found, default=(0.0, 0.0, 0))
+    least += log(max(1, len(found)))
+    if least >= _SURE and avoids >= _SURE:
+        return "drawn for each record", 0.0
+    if least < _SURE and share > _MOSTLY and lag % partitions == 0:
+        return "round robin", least
+    return "in some other way", min(least, avoids)

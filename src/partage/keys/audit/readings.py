@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 
-__all__ = ["READINGS", "canonical"]
+__all__ = ["FRAMED", "HEADER", "READINGS", "canonical"]
+
+#: The reading of keys behind a registry's header, and the bytes of that: magic byte, schema id.
+FRAMED, HEADER = "Avro with registry header", 5
+#: A schema has this share of a topic's keys at least, or the bytes are no schema id.
+_OF_A_SCHEMA = 0.01
 
 #: What a key means: equal values of one key, whoever serialized it.
 _Meaning = str | None
@@ -25,11 +31,11 @@ def _json(key: bytes) -> _Meaning:
         return None
     try:
         value = json.loads(key)
-    except ValueError:
+        if isinstance(value, str):
+            return value
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    except (ValueError, RecursionError):  # a thousand brackets are some key, and no JSON of ours
         return None
-    if isinstance(value, str):
-        return value
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def _number(size: int) -> Callable[[bytes], _Meaning]:
@@ -76,7 +82,7 @@ READINGS: dict[str, Callable[[bytes], _Meaning]] = {
     "int (4 bytes)": _number(4),
     "long (8 bytes)": _number(8),
     "UUID (16 bytes)": _uuid,
-    "Avro with registry header": _framed,
+    FRAMED: _framed,
 }
 
 
@@ -88,8 +94,16 @@ def canonical(keys: Sequence[bytes], reading: str) -> dict[str, bytes]:
     """
     read = READINGS[reading]
     out: dict[str, bytes] = {}
-    for key in keys:
+    for key in _of_schemas(keys) if reading == FRAMED else keys:
         meaning = read(key)
         if meaning is not None:
             out.setdefault(meaning, key)
     return out
+
+
+def _of_schemas(keys: Sequence[bytes]) -> list[bytes]:
+    """Keys whose schema id others have too: numbers that begin with a zero are no frames."""
+    framed = [key for key in keys if key[:1] == b"\0"]
+    times = Counter(key[1:HEADER] for key in framed)
+    least = _OF_A_SCHEMA * len(keys)
+    return [key for key in framed if times[key[1:HEADER]] >= least]
