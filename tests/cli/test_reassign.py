@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -144,3 +146,84 @@ def test_placement() -> None:
         "place", "1,2", "-r", 3, "-s", "rack-aware", code=1
     )
     assert "needs a cluster" in run("place", "1,2", "--add", code=1)
+
+
+def test_what_placement_refuses_and_tells(tmp_path) -> None:
+    """Kafka's own line makes the topic so; a topic that is there is added to, or left alone."""
+    done = CliRunner().invoke(app, ["place", "1:a,2:b", "-p", "2", "-r", "1", "--topic", "t"])
+    assert "--create --topic t --replica-assignment" in done.stderr
+    there = CliRunner().invoke(
+        app, ["place", str(SAMPLE), "--topic", "LegacyERP", "--add", "-p", "1"]
+    )
+    assert "--alter --partitions" in there.stderr
+    assert "--add places partitions in addition" in run(
+        "place", SAMPLE, "--topic", "LegacyERP", code=1
+    )
+    assert "has 2 replicas of each" in run(
+        "place", SAMPLE, "--topic", "LegacyERP", "--add", "-r", 3, code=1
+    )
+    assert "must be host:port" in run("place", "x:a", code=1)
+    assert "name a capture's folder" in run("place", "", code=1)
+
+
+FAKE = """#!/bin/sh
+echo "$0 $*" >> "$LOG"
+case "$*" in
+    *--verify*) if [ -e "$LOG.once" ]; then cat "$SAID"
+        else touch "$LOG.once"; echo "Reassignment of partition t-0 is still in progress."; fi ;;
+esac
+"""
+
+
+def test_the_scripts_of_a_plan(file, tmp_path) -> None:
+    """Batch after batch, each until it is through; back in reverse; stopped by the tool's words."""
+    run("reassign", "rebalance", file, "--out", tmp_path / "plan", "-k", 3, "--throttle", 7)
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("reassign-partitions", "leader-election"):
+        (tools / f"kafka-{name}.sh").write_text(FAKE)
+        (tools / f"kafka-{name}.sh").chmod(0o755)
+
+    def ran(script, said):
+        log, words = tmp_path / "log", tmp_path / "said"
+        log.unlink(missing_ok=True)
+        words.write_text(said)
+        done = subprocess.run(
+            ["sh", tmp_path / "plan" / script], capture_output=True, text=True, check=False,
+            env={"PATH": os.environ["PATH"], "BOOTSTRAP": "x:1", "KAFKA": str(tools),
+                 "PAUSE": "0", "LOG": str(log), "SAID": str(words)},
+        )  # fmt: skip
+        return done, log.read_text().splitlines()
+
+    done, calls = ran("execute.sh", "Reassignment of partition payment-errors-0 is completed.")
+    assert done.returncode == 0, done.stderr
+    files = [call.split("--reassignment-json-file ")[1].split()[0] for call in calls[:-1]]
+    assert files == sorted(files)
+    assert len(set(files)) >= 2
+    assert all("--throttle 7" in call for call in calls if "--execute" in call)
+    assert "leader-election" in calls[-1]
+    done, calls = ran("rollback.sh", "Reassignment of partition t-0 is completed.")
+    files = [call.split("--reassignment-json-file ")[1].split()[0] for call in calls[:-1]]
+    assert files == sorted(files, reverse=True)
+    done, calls = ran("execute.sh", "There is no active reassignment of partition t-0, but ...")
+    assert done.returncode == 1
+    assert "stopped at batch-001.json" in done.stderr
+
+
+def test_write_load_from_two_looks(file, tmp_path) -> None:
+    """What partitions grew by between two prints of kafka-log-dirs is their load."""
+    prints = []
+    for number, more in enumerate((0, 600)):
+        listed = [
+            {"partition": f"<b>t</b>-{p}", "size": 1000 + more * p, "isFuture": False}
+            for p in range(12)
+        ]
+        folders = [{"logDir": "/d", "error": None, "partitions": listed}]
+        prints.append(tmp_path / f"{number}.txt")
+        prints[-1].write_text(json.dumps({"brokers": [{"broker": 1, "logDirs": folders}]}))
+    measured = ["--log-dirs", prints[1], "--log-dirs-before", prints[0], "--write-load", 60]
+    plan = json.loads(run("reassign", "rebalance", file, *measured, "--json"))
+    assert plan["brokers"][0]["before"]["load"] == sum(10 * p for p in range(12))
+    assert "looked at twice" in run("reassign", "rebalance", file, "--write-load", 5, code=1)
+    assert "more than 0" in run("reassign", "rebalance", file, "--write-load", 0, code=1)
+    assert "goes with" in run("reassign", "rebalance", file, "--log-dirs-before", file, code=1)

@@ -62,7 +62,13 @@ def described(
 ) -> tuple[Any, dict[tuple[str, int], dict[int, tuple[int, str]]] | None]:
     """What the source says, unchecked, and sizes and directories where brokers were asked."""
     path = Path(source)
+    if not source:
+        what = "name a capture's folder, a file, or host:port of a running cluster"
+        raise InvalidConfigError("CLUSTER", what, source)
     if not path.exists() and ":" in source and "/" not in source:
+        for one in source.split(","):
+            if not one.rpartition(":")[2].isdecimal():
+                raise InvalidConfigError("CLUSTER", "must be host:port, ... or a file", source)
         from partage.capture.replicas import read_replicas
         from partage.cli.capture import settings_of
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from partage.cli.consoles import name, show, tell, write_json
+from partage.errors import InvalidConfigError
 
 if TYPE_CHECKING:
     from partage.model import Broker
 
 __all__ = ["place"]
+
+#: Partitions of which kafka-topics' own option is told in one line.
+_MOST_TYPED = 50
 
 
 def place(  # noqa: PLR0917 - options have names
@@ -25,7 +30,11 @@ def place(  # noqa: PLR0917 - options have names
     ],
     topic: Annotated[str, typer.Option("--topic", metavar="NAME", help="Its name.")] = "topic",
     partitions: Annotated[int, typer.Option("--partitions", "-p", metavar="N")] = 1,
-    factor: Annotated[int, typer.Option("--replication-factor", "-r", metavar="N")] = 1,
+    factor: Annotated[
+        int | None,
+        typer.Option("--replication-factor", "-r", metavar="N", show_default=False,
+                     help="Without it 1; with --add as the topic has."),
+    ] = None,
     add: Annotated[
         bool,
         typer.Option("--add", help="The topic is there: place so many partitions in addition."),
@@ -54,7 +63,10 @@ def place(  # noqa: PLR0917 - options have names
 
         partage place 1:a,2:b,3:c --partitions 12 --replication-factor 3
 
-        partage place capture --topic orders --add --partitions 4 --json
+        partage place capture --topic orders --add --partitions 4
+
+    `kafka-topics.sh --replica-assignment` makes a topic, or adds partitions, so: its line is told.
+    The JSON is for topics that are there: kafka-reassign-partitions moves their replicas so.
 
     With the seed of a real controller's generator unknown, `striped` is one of its answers; the
     strategies of 3.9 with a start index are exact.
@@ -63,45 +75,64 @@ def place(  # noqa: PLR0917 - options have names
     from partage.replicas import place as placed
     from partage.replicas.kafka_json import topic_assignment
 
-    listed, existing = _brokers(brokers, topic if add else None, command_config)
+    listed, existing = _brokers(brokers, topic, command_config, add=add)
     chosen: Any = strategy
     if add:
+        if factor not in {None, len(existing[0])}:
+            what = f"the topic has {len(existing[0])} replicas of each; with --add leave it out"
+            raise InvalidConfigError("--replication-factor", what, factor)
         rows = extend(listed, existing, partitions, strategy=chosen, seed=seed)
     else:
         rows = placed(
-            listed, partitions=partitions, replication_factor=factor, strategy=chosen,
+            listed, partitions=partitions, replication_factor=factor or 1, strategy=chosen,
             start_index=start_index, start_shift=start_shift, seed=seed,
         )  # fmt: skip
     first = len(existing)
     if as_json:
         write_json(topic_assignment(topic, rows, first))
         return
-    racks = {b.id: b.rack for b in listed}
-    for i, row in enumerate(rows.tolist()):
+    _show(rows.tolist(), {b.id: b.rack for b in listed}, topic, existing)
+
+
+def _show(
+    rows: list[list[int]], racks: dict[int, str | None], topic: str, existing: list[list[int]]
+) -> None:
+    """A line a partition; how many replicas brokers get, and what makes the topic so."""
+    first = len(existing)
+    for i, row in enumerate(rows):
         where = ", ".join(f"{b} ({racks[b]})" if racks[b] is not None else str(b) for b in row)
         show(name(f"{topic}-{first + i}: {where}"))
-    held = {b.id: 0 for b in listed}
-    for b in rows.ravel().tolist():
-        held[b] += 1
+    held = dict.fromkeys(racks, 0)
+    for row in rows:
+        for b in row:
+            held[b] += 1
     tell(f"replicas a broker: {min(held.values())} to {max(held.values())}")
+    if first + len(rows) <= _MOST_TYPED:
+        # Kafka's tool wants to read all partitions, and passes over those that are there.
+        by_hand = ",".join(":".join(map(str, row)) for row in [*existing, *rows])
+        how = f"--alter --partitions {first + len(rows)}" if first else "--create"
+        tell(f"kafka-topics.sh --bootstrap-server HOST:9092 {how} --topic {shlex.quote(topic)} "
+             f"--replica-assignment {by_hand}")  # fmt: skip
 
 
 def _brokers(
-    given: str, topic: str | None, config: Path | None
+    given: str, topic: str, config: Path | None, *, add: bool
 ) -> tuple[list[Broker], list[list[int]]]:
-    """The brokers, and the replicas that the topic has already (if it is asked for)."""
+    """The brokers, and the replicas that the topic has already (if partitions are added)."""
     from partage.cli.clusters import read_cluster
-    from partage.errors import InvalidConfigError
     from partage.model import Broker
 
     words = given.split(",")
     if all(word.partition(":")[0].isdecimal() for word in words) and not Path(given).exists():
-        if topic is not None:
+        if add:
             raise InvalidConfigError("--add", "needs a cluster that has the topic", given)
         pairs = [word.partition(":") for word in words]
         return [Broker(int(number), rack or None) for number, _, rack in pairs], []
     cluster = read_cluster(given, command_config=config)
-    if topic is None:
+    if not add:
+        if topic in cluster.topics:
+            what = "the topic is there: --add places partitions in addition to its own"
+            raise InvalidConfigError("--topic", what, topic)
         return list(cluster.brokers), []
     if topic not in cluster.topics:
         raise InvalidConfigError("--topic", "no such topic", topic)

@@ -62,6 +62,7 @@ def answer(found: Reassignment, what: str, *, most: int | None, throttle: int | 
         "throttle": throttle,
         "seconds": sum(row["seconds"] for row in rows) if throttle is not None and sized else None,
         "gone": _gone(found, every),
+        "leaderless": _leaderless(found),
         **_where(found, directory),
         "batches": rows,
     }
@@ -98,6 +99,13 @@ def _where(found: Reassignment, directory: NDArray[np.int32] | None) -> dict[str
         "network": network_rows(found.moves),
         "moves": move_rows(found.moves),
     }
+
+
+def _leaderless(found: Reassignment) -> list[str]:
+    """Partitions that are to be copied and have no leader, from which Kafka would copy."""
+    cluster = found.task.cluster
+    copied = sorted({*found.moves.partition.tolist()})
+    return [cluster.name(p) for p in copied if cluster.leader[p] < 0]
 
 
 def _gone(found: Reassignment, partitions: list[int]) -> list[int]:
@@ -149,7 +157,11 @@ def show_answer(told: dict[str, Any], *, as_json: bool, to: Path | None, page: P
     else:
         show(_brokers(told), "", _figures(told), "", *_sentences(told))
     if to is not None:
-        tell(f"{len(told['batches'])} batches, roll-backs, execute.sh and plan.json: {to}")
+        count = len(told["batches"])
+        tell(f"{count} {'batch' if count == 1 else 'batches'}, roll-backs and plan.json: {to}")
+        tell(f"to execute: BOOTSTRAP=HOST:9092 sh {to}/execute.sh; to take it back: rollback.sh")
+    elif told["partitions_changed"]:
+        tell("nothing is written: --out FOLDER writes what Kafka's tools execute")
     if page is not None:
         tell(f"page: {page}")
 
@@ -219,6 +231,14 @@ def _figures(told: dict[str, Any]) -> Table:
     return table
 
 
+def _time(seconds: float) -> str:
+    """Seconds, from two minutes on hours and minutes too."""
+    if seconds < 120:
+        return f"{seconds:,.0f} s"
+    minutes = round(seconds / 60)
+    return f"{seconds:,.0f} s ({minutes // 60}:{minutes % 60:02} h)"
+
+
 def _gap(told: dict[str, Any]) -> str:
     """What of the moves is not proven, beside them and beside all that there is."""
     moved, bound = told["figures"]["moved"], told["bounds"]["moved"]
@@ -260,8 +280,9 @@ def _sentences(told: dict[str, Any]) -> list[Any]:
     copied = f"{told['replicas_moved']:,} replicas copied"
     if told["bytes_moved"] is not None:
         copied += f", {amount(told['bytes_moved'])}"
-    lines.append(f"{copied}; {told['partitions_changed']:,} partitions changed, "
-                 f"{len(told['batches'])} batches")  # fmt: skip
+    count = len(told["batches"])
+    batches = f"{count:,} {'batch' if count == 1 else 'batches'}"
+    lines.append(f"{copied}; {told['partitions_changed']:,} partitions changed, {batches}")
     if told["replicas_between_disks"]:
         inner = f"{told['replicas_between_disks']:,} replicas copied between disks of their brokers"
         if told["bytes_between_disks"] is not None:
@@ -274,10 +295,16 @@ def _sentences(told: dict[str, Any]) -> list[Any]:
     if told["solver_bound"] is not None:
         lines.append(_solver(told))
     if told["seconds"] is not None:
-        lines.append(f"at {amount(told['throttle'])}/s a broker: at least {told['seconds']:,.0f} s")
+        lines.append(f"at {amount(told['throttle'])}/s a broker: at least {_time(told['seconds'])}")
     if told["led_by_others"]:
         lines.append(f"{told['led_by_others']:,} more partitions are led by another replica than "
                      "their first: election.json has them")  # fmt: skip
+    if told["leaderless"]:
+        few = ", ".join(told["leaderless"][:3]) + (", ..." if len(told["leaderless"]) > 3 else "")
+        many = f"{len(told['leaderless']):,} partitions that are to be copied have no leader"
+        lines.append(
+            f"{many} ({few}): until they have one Kafka copies nothing, and the batch waits"
+        )
     if told["gone"]:
         gone = ", ".join(map(str, told["gone"]))
         lines.append(f"roll-backs put replicas back on {gone}, which is in no metadata: "

@@ -20,6 +20,12 @@ from partage.model import Broker, ReplicaCluster
 __all__ = ["cluster_from_json", "sizes_from_log_dirs"]
 
 _INT32 = 1 << 31
+#: What brokers and partitions may say; a mistyped limit would be none.
+_BROKER = frozenset({"id", "rack", "host", "port", "fenced", "capacity", "directories"})
+_PARTITION = frozenset({
+    "p", "leader", "replicas", "isr", "size", "load", "directories", "adding", "removing",
+    "offline", "epoch", "leader_epoch",
+})  # fmt: skip
 _MOST_BYTES = 1 << 60
 #: Sums of replicas, and twice that, are to fit int64.
 _MOST_IN_ALL = 1 << 61
@@ -125,6 +131,7 @@ class _Brokers:
             raise InvalidProblemError("there is no broker", path="brokers", value=given)
 
     def _take(self, one: Mapping[str, Any], path: str) -> None:
+        _only(one, _BROKER, path)
         number = _int(one.get("id"), f"{path}.id", _INT32)
         if any(b.id == number for b in self.listed):
             raise InvalidProblemError("the broker is there twice", path=f"{path}.id", value=number)
@@ -180,7 +187,8 @@ class _Rows:
             _list(_mapping(value, path).get("partitions"), f"{path}.partitions")
         ):
             where = f"{path}.partitions[{i}]"
-            number = _int(_mapping(row, where).get("p"), f"{where}.p", _INT32)
+            _only(_mapping(row, where), _PARTITION, where)
+            number = _int(row.get("p"), f"{where}.p", _INT32)
             if number in seen:
                 raise InvalidProblemError("is there twice", path=f"{where}.p", value=number)
             seen.add(number)
@@ -285,6 +293,13 @@ def _mapping(value: object, path: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise InvalidProblemError("must be an object", path=path, value=value)
     return value
+
+
+def _only(given: Mapping[str, Any], known: frozenset[str], path: str) -> None:
+    unknown = sorted(set(given) - known)
+    if unknown:
+        what = f"is not understood here; known are {', '.join(sorted(known))}"
+        raise InvalidProblemError(what, path=f"{path}.{unknown[0]}", value=given[unknown[0]])
 
 
 def _list(value: object, path: str) -> Sequence[Any]:
