@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.brokers import free_ports
 from tests.clients.members import KAFKA_PYTHON, Host, every, settle, wait
 from tests.jvm import java
 
@@ -109,9 +110,9 @@ def test_a_share_group_is_told_as_what_it_is(broker) -> None:
         while True:
             done = subprocess.run(
                 [*COMMAND, "-b", broker.bootstrap, "-g", topic, "--json", "--every", "0.2"],
-                capture_output=True, text=True, check=True,
+                capture_output=True, text=True, check=False,
             )  # fmt: skip
-            found = json.loads(done.stdout)["groups"]
+            found = json.loads(done.stdout)["groups"] if done.returncode == 0 else []
             if found and [len(m["owned"]) for m in found[0]["members"]] == [1, 1]:
                 break
             assert time.monotonic() < end, found
@@ -122,6 +123,25 @@ def test_a_share_group_is_told_as_what_it_is(broker) -> None:
             None,
             [],
         )
+
+
+def test_what_is_asked_wrongly_is_said(broker) -> None:
+    """A pattern that fits nothing names what there is; a strategy and an address that are none cost
+    no look at the cluster.
+    """
+
+    def said(*words: str) -> str:
+        done = subprocess.run([*COMMAND, *words], capture_output=True, text=True, check=False)
+        assert done.returncode != 0
+        assert "Traceback" not in done.stderr
+        return done.stderr
+
+    assert "fits none" in said("-b", broker.bootstrap, "-g", "nobody-has-this", "--every", "0.1")
+    assert "nosuch" in said("-b", "127.0.0.1:1", "-s", "nosuch")
+    assert "HOST:PORT" in said("-b", "localhost")
+    began = time.monotonic()
+    assert "host and port" in said("-b", f"127.0.0.1:{free_ports(1)[0]}")
+    assert time.monotonic() - began < 12
 
 
 def test_watching_shows_what_changes_and_ends_with_ctrl_c(broker) -> None:

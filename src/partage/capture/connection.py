@@ -7,12 +7,13 @@ leave out. kafka-python does the connections, TLS and SASL, and the messages' la
 from __future__ import annotations
 
 import logging
+import socket
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from partage.errors import ClusterUnreachableError, MissingExtraError
+from partage.errors import ClusterUnreachableError, InvalidConfigError, MissingExtraError
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient
@@ -54,6 +55,7 @@ class ClusterConnection:
 
     Raises:
         ClusterUnreachableError: nobody answers, or refuses to: says why, and what to look at.
+        InvalidConfigError: an address is not HOST:PORT.
         MissingExtraError: kafka-python is not installed.
     """
 
@@ -66,6 +68,7 @@ class ClusterConnection:
         except ImportError:
             raise MissingExtraError("kafka-python", extra="capture") from None
         self._bootstrap, self._settings = bootstrap, settings
+        _expect_somebody(bootstrap, settings)
         heard = _listen()
         opened: list[Any] = []
 
@@ -265,6 +268,30 @@ class ClusterConnection:
         return found
 
 
+def _expect_somebody(bootstrap: str, settings: Mapping[str, Any]) -> None:
+    """Addresses are HOST:PORT, and not all of them refuse: the client would try for 15 seconds.
+
+    Raises:
+        InvalidConfigError: an address is none.
+        ClusterUnreachableError: nobody listens at any of them.
+    """
+    refused = None
+    for address in bootstrap.split(","):
+        host, colon, port = address.strip().rpartition(":")
+        if not (host and colon and port.isdigit() and 0 < int(port) < 65_536):
+            what = "must be HOST:PORT, several with commas"
+            raise InvalidConfigError("--bootstrap-server", what, bootstrap)
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), timeout=2):
+                return
+        except ConnectionRefusedError as e:
+            refused = e
+        except OSError:
+            return  # a name that is not known, a timeout: the client says it better
+    if refused is not None:
+        raise unreachable(bootstrap, settings, refused, "")
+
+
 def _refused(error: Exception) -> bool:
     """Whether nobody listens there: another broker may."""
     return "ECONNREFUSED" in str(error) or "refused" in str(error).lower()
@@ -320,7 +347,9 @@ def failed(code: int) -> str:
 
 
 _HINTS = (
-    (("SASL_AUTHENTICATION_FAILED", "AuthenticationFailed", "ILLEGAL_SASL_STATE"),
+    (("ILLEGAL_SASL_STATE", "IllegalSaslState"),
+     "the listener at this port expects no SASL: look at security.protocol and the port"),
+    (("SASL_AUTHENTICATION_FAILED", "AuthenticationFailed"),
      "look at user name and password in sasl.jaas.config, and at sasl.mechanism"),
     (("UNSUPPORTED_SASL_MECHANISM",), "the broker has another sasl.mechanism"),
     (("CERTIFICATE_VERIFY_FAILED", "certificate verify failed"),

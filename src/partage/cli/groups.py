@@ -13,6 +13,7 @@ import typer
 from partage.cli.capture import CONFIG, PROPERTY, settings_of
 from partage.cli.compare import shown_comparison
 from partage.cli.consoles import interactive, name, out, show, tell, write_json
+from partage.cli.group_changes import changes
 from partage.errors import InvalidConfigError
 
 if TYPE_CHECKING:
@@ -59,8 +60,11 @@ def groups(  # noqa: PLR0917 - typer's options are parameters
     strategy: Annotated[
         list[str] | None,
         typer.Option("--strategy", "-s", show_default=False,
-                     help="Compare only these; repeatable."),
+                     help="Compare with these; repeatable."),
     ] = None,
+    compare: Annotated[
+        bool, typer.Option("--compare", "-c", help="Compare with every strategy.")
+    ] = False,
     command_config: Annotated[Path | None, CONFIG] = None,
     properties: Annotated[list[str] | None, PROPERTY] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Again and again.")] = False,
@@ -77,22 +81,31 @@ def groups(  # noqa: PLR0917 - typer's options are parameters
 
     **lag**: records between the committed offset and the end of the partition. **load**: records
     a second that arrive, measured between two looks. **optimum**: the most even plan that there
-    is, and the fewest moves to it, proven; not for share groups, where several members have one
-    partition and nothing is committed by offset. Members keep what they have: nothing is changed,
-    no group is joined; the account needs DESCRIBE on groups and topics.
+    is, and the fewest moves to it, proven. What each strategy would do stands below a group that
+    could be evener, and with `-c` or `-s`; `*` marks the best figure of a column. Share groups are
+    not compared: several members have one partition, and nothing is committed by offset.
+
+    Nothing is changed, no group is joined; the account needs DESCRIBE on groups and topics.
     """
     from partage.capture.connection import ClusterConnection, reason
 
     if not 0.1 <= every <= 3_600:
         raise InvalidConfigError("--every", "must be between 0.1 and 3600 seconds", every)
+    from partage.groups import registry
+
+    for one in strategy or ():
+        registry.find(one)  # a name that is wrong is said before a cluster is asked
     settings = settings_of(command_config, properties)
     with ClusterConnection(bootstrap, settings) as connection:
         from kafka.errors import KafkaError
 
         before: tuple[float, Mapping[Partition, int]] | None = None
+        last: list[_Look] | None = None
         while True:
             try:
-                looks, before = _looked(connection, group, strategy, before, every)
+                looks, before = _looked(
+                    connection, group, strategy, before, every, all_of_them=compare or as_json
+                )
             except KafkaError as e:
                 if not watch:
                     raise
@@ -100,14 +113,38 @@ def groups(  # noqa: PLR0917 - typer's options are parameters
                 tell(f"groups: {reason(e)}", "yellow")
                 time.sleep(every)
                 continue
+            if not looks and group and not watch:
+                raise _no_such(connection, group)
             if as_json:
                 write_json({"ts_ms": time.time_ns() // 1_000_000,
                             "groups": [_plain(one) for one in looks]})  # fmt: skip
             else:
-                _shown(looks, whole=bool(group) or len(looks) <= _MOST_SHOWN_WHOLE, watch=watch)
+                if watch:
+                    _stamped(looks, last)
+                _shown(looks, whole=bool(group) or len(looks) <= _MOST_SHOWN_WHOLE)
             if not watch:
                 return
+            last = looks
             time.sleep(every)
+
+
+def _stamped(looks: list[_Look], last: list[_Look] | None) -> None:
+    """When this look was, and what changed since the last one."""
+    if interactive():
+        out().clear()
+    show(name(time.strftime("%H:%M:%S"), "dim"))
+    for said in changes([one.group for one in last], [one.group for one in looks]) if last else ():
+        show(name(f"  {said}", "cyan"))
+
+
+def _no_such(connection: ClusterConnection, patterns: list[str]) -> InvalidConfigError:
+    """The patterns fit nothing: what there is."""
+    from partage.capture.groups import live_groups
+
+    there = [one.id for one in live_groups(connection)[0]]
+    names = ", ".join(there[:10]) + (" ..." if len(there) > 10 else "")
+    what = f"fits none of the {len(there)} groups: {names}" if there else "fits none: there is none"
+    return InvalidConfigError("--group", what, ", ".join(patterns))
 
 
 def _looked(
@@ -116,6 +153,8 @@ def _looked(
     strategies: list[str] | None,
     before: tuple[float, Mapping[Partition, int]] | None,
     every: float,
+    *,
+    all_of_them: bool,
 ) -> tuple[list[_Look], tuple[float, Mapping[Partition, int]]]:
     """All groups now; rates against the look before, or against one taken for that."""
     from partage.capture.groups import live_groups
@@ -132,12 +171,14 @@ def _looked(
     rate = {p: max(0, end - before[1][p]) / since for p, end in ends.items() if p in before[1]}
     state = state_of(metadata, ts_ms=0, controller=None)
     cluster = Cluster.from_metadata(state["topics"], state["brokers"])
-    return [_judged(one, ends, rate, cluster, strategies) for one in found], (now, ends)
+    asked = bool(all_of_them or strategies)
+    looks = [_judged(one, ends, rate, cluster, strategies, asked=asked) for one in found]
+    return looks, (now, ends)
 
 
 def _judged(
     group: LiveGroup, ends: Mapping[Partition, int], rate: Mapping[Partition, float],
-    cluster: Cluster, strategies: list[str] | None,
+    cluster: Cluster, strategies: list[str] | None, *, asked: bool,
 ) -> _Look:  # fmt: skip
     """A group with its lag, and what is to be said of its plan."""
     from partage import deciding
@@ -160,6 +201,8 @@ def _judged(
     owned = {m.id: list(m.owned) for m in group.members}
     plan = Assignment.of(cluster.index, owned)
     now = measure(plan, members, cluster)
+    if not asked and now.spread == now.best_spread:
+        return _Look(group, lag, rate, now)
     return _Look(group, lag, rate, now, deciding.compare(members, cluster, strategies=strategies))
 
 
@@ -196,9 +239,7 @@ def _plain(look: _Look) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _shown(looks: list[_Look], *, whole: bool, watch: bool) -> None:
-    if watch and interactive():
-        out().clear()
+def _shown(looks: list[_Look], *, whole: bool) -> None:
     if not looks:
         show(name("no group of consumers", "yellow"))
     for number, look in enumerate(looks):

@@ -151,6 +151,35 @@ def test_garbage_in_a_cooperative_group_hurts_nobody(junk) -> None:
     assert answer.warnings[0].startswith("z ")
 
 
+@pytest.mark.parametrize("name", ["sticky", "cooperative-sticky"])
+def test_who_claims_everything_gets_its_share_only(name) -> None:
+    """All six partitions, in the very generation in which the leader gave them to others: the
+    others keep theirs but for its share, and one warning names it.
+    """
+    lead = Consumer(configured(name, {}))
+    kept = name == "cooperative-sticky"
+
+    def said(member: str, has, of: int) -> Joined:
+        data = of.to_bytes(4, "big", signed=True) if kept else encode_sticky_user_data(has, of)
+        owned = has if kept else ()
+        return Joined(
+            member, encode_subscription(["t"], owned=owned, generation=of, user_data=data)
+        )
+
+    def given(answer) -> dict[str, set[tuple[str, int]]]:
+        return {m: set(decode_assignment(d).partitions) for m, d in answer.sent.items()}
+
+    first = lead.assign([said(m, [], -1) for m in "ab"], view({"t": 6}), group="g", generation=4)
+    mine = given(first)
+    liar = said("z", [("t", p) for p in range(6)], 4)
+    again = [*(said(m, sorted(has), 4) for m, has in mine.items()), liar]
+    answer = lead.assign(again, view({"t": 6}), group="g", generation=5)
+    after = given(answer)
+    assert all(len(after[m]) == 2 and after[m] <= mine[m] for m in "ab")
+    assert len(answer.warnings) == 1
+    assert answer.warnings[0].startswith("z claims t-0, which ")
+
+
 @pytest.mark.parametrize("name", ["range", "roundrobin", "optimal", "server:uniform"])
 def test_bytes_that_no_strategy_reads_are_told_once(name) -> None:
     """User data where a strategy has none: a fair share, and one warning that names the member."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from partage.clients.shared.cluster import ClusterView
-from partage.clients.shared.garbage import believable
+from partage.clients.shared.garbage import Led, believable, undisputed
 from partage.clients.shared.loads import Loads
 from partage.errors import AssignorFailedError, WireFormatError
 from partage.groups.api import RebalanceProtocol, Strategy
@@ -88,6 +88,7 @@ class Consumer:
     generation: int = NO_GENERATION
     owned: tuple[Partition, ...] = ()
     _along_with: bytes | None = None
+    _led: Led | None = None
     _said: set[str] = field(default_factory=set)
 
     def subscription(
@@ -137,17 +138,23 @@ class Consumer:
         """
         warnings: list[str] = []
         read = [self._read(one, view, generation, warnings) for one in members]
+        believed, false = undisputed(self.strategy, [member for member, _ in read], self._led)
+        read = [(member, extras) for member, (_, extras) in zip(believed, read, strict=True)]
+        warnings += false
         try:
             plan = self._plan(read, view, looked or {})
+            given = plan.to_pairs()
             # What is withheld goes to its next owner, and the load it was planned with now.
             coming = {} if self.loads is None else plan.settled().to_pairs()
             sent = {
                 one: encode_assignment(pairs, user_data=self._along(plan, one, coming))
-                for one, pairs in plan.to_pairs().items()
+                for one, pairs in given.items()
             }
         except Exception as e:
             raise AssignorFailedError(self.strategy.name, group, generation, e) from e
         self.memory = plan.memory if plan.memory is not None else self.memory
+        owners = {pair: one for one, pairs in given.items() for pair in pairs}
+        self._led = Led(generation, owners)
         new = [w for w in (*warnings, *plan.warnings) if w not in self._said]
         self._said.update(new)
         return Answer(sent, plan, tuple(new))

@@ -8,17 +8,20 @@ newcomer, and a warning says why. Bytes that are no user data at all mean "nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from partage.clients.shared.cluster import ClusterView
 from partage.groups.api import Strategy
 from partage.groups.sticky import CooperativeSticky, Sticky
 from partage.model import NO_GENERATION, Claims, Member
-from partage.wire.sticky_userdata import decode_sticky_user_data
+from partage.wire.sticky_userdata import decode_sticky_user_data, encode_sticky_user_data
 
-__all__ = ["believable"]
+__all__ = ["Led", "believable", "undisputed"]
 
 _GENERATION_BYTES = 4
+Partition = tuple[str, int]
 
 
 def believable(
@@ -49,6 +52,70 @@ def believable(
     if strange and (cooperates or silent):
         return member, _says_nothing(member)
     return member, None
+
+
+@dataclass(frozen=True, slots=True)
+class Led:
+    """The last plan that this leader made itself: who was given what.
+
+    Attributes:
+        generation: of the group, -1 where it is not known.
+        owners: member by partition; what was withheld is missing.
+    """
+
+    generation: int
+    owners: Mapping[Partition, str]
+
+
+def undisputed(
+    strategy: Strategy, members: Sequence[Member], led: Led | None
+) -> tuple[list[Member], list[str]]:
+    """Members without claims that another one has too, and was given by the plan that both cite.
+
+    Kafka's class believes neither of them then: one member that claims everything would take
+    everything from all. Who made that plan knows better.
+
+    >>> from partage.groups.registry import find
+    >>> two = [Member(m, ["t"], owned={"t": [0]}, generation=4) for m in "az"]
+    >>> members, said = undisputed(find("cooperative-sticky"), two, Led(4, {("t", 0): "a"}))
+    >>> [len(list(m.owned)) for m in members], said
+    ([1, 0], ['z claims t-0, which a was given: that is not believed'])
+    """
+    if led is None or led.generation < 0:
+        return list(members), []
+    said = [_claims(strategy, one) for one in members]
+    cited = [set(claims) if of == led.generation else set() for claims, of in said]
+    counted = Counter(pair for claims in cited for pair in claims)
+    several = {pair for pair, count in counted.items() if count > 1}
+    owner_has = {
+        pair for one, claims in zip(members, cited, strict=True)
+        for pair in claims & several if led.owners.get(pair) == one.id
+    }  # fmt: skip
+    out, warnings = [], []
+    for one, claims in zip(members, cited, strict=True):
+        false = sorted(pair for pair in claims & owner_has if led.owners[pair] != one.id)
+        if false:
+            topic, number = false[0]
+            what = f"{one.id} claims {topic}-{number}, which {led.owners[false[0]]} was given"
+            warnings.append(f"{what}: that is not believed")
+            one = _claiming(strategy, one, [p for p in _claims(strategy, one)[0] if p not in false])  # noqa: PLW2901
+        out.append(one)
+    return out, warnings
+
+
+def _claims(strategy: Strategy, member: Member) -> tuple[Iterable[Partition], int]:
+    """What counts as a member's claims, and their generation."""
+    if strategy.name == Sticky.name:
+        claims, of = decode_sticky_user_data(member.user_data)
+        return claims, NO_GENERATION if of is None else of
+    return member.owned, _generation(member)
+
+
+def _claiming(strategy: Strategy, member: Member, claims: Sequence[Partition]) -> Member:
+    if strategy.name == Sticky.name:
+        of = _claims(strategy, member)[1]
+        return member.replaced(user_data=encode_sticky_user_data(claims, of))
+    return member.replaced(owned=Claims.of(claims))
 
 
 def _generation(member: Member) -> int:
