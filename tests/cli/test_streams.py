@@ -75,6 +75,7 @@ def test_the_page_shows_warm_ups_and_needs_no_network(file: Path, tmp_path: Path
     [
         ({"subtopologies": []}, "subtopologies"),
         ({"clients": {}}, "clients"),
+        ({"start": []}, "start"),
         ({"clients": {"a": {"threads": 0}}}, "clients.a.threads"),
         ({"clients": {"a": {"rack": 3}}}, "clients.a.rack"),
         ({"clients": {"a": {"process": "7"}}}, "clients.a.process"),

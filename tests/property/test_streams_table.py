@@ -37,7 +37,8 @@ TABLE = {
     # Never says that it is done: it does not know lags.
     "streams:fallback-prior": (None, ((None,), 1, 0), None),
     "streams:sticky": (None, None, None),
-    "streams:sticky-preserving": (None, None, None),
+    # Asks for another rebalance at once, always: Kafka's class is for one round.
+    "streams:sticky-preserving": (None, ((None,), 1, 0), None),
     # Asks again for ever: the task's warm-up is ready, and it stays where it is.
     "streams:kip-441-document": (None, ((1,), 2, 0), None),
     "streams:0.11": (None, None, None),
@@ -117,7 +118,8 @@ def _holds(assignor, mode, owners, clients, standbys):
     plans = [first]
     while len(plans) < ROUNDS and (len(plans) == 1 or plans[-1].to_dict() != plans[-2].to_dict()):
         plans.append(assignor.assign(_after(plans[-1])))
-    converges = plans[-1].to_dict() == plans[-2].to_dict() and not plans[-1].probing
+    again = plans[-1].probing or plans[-1].follow_up
+    converges = plans[-1].to_dict() == plans[-2].to_dict() and not again
     # Stable: what asks for nothing more is what comes out again.
     calm = next((n for n, one in enumerate(plans[:-1]) if not one.probing), None)
     stable = calm is None or plans[calm + 1].to_dict() == plans[calm].to_dict()

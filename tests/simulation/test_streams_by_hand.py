@@ -308,3 +308,20 @@ def test_by_its_document_kip_441_rebalances_when_a_move_is_available() -> None:
     shipped, measures = _play(app, "high-availability", **config)
     assert measures.probing == 48
     assert shipped.rebalances[-1].active == played.rebalances[-1].active
+
+
+def test_who_asks_at_once_for_nothing_waits_for_the_probing_interval() -> None:
+    """Kafka's preserving assignor always wants another rebalance: here it gets six an hour."""
+    played, _ = _play(_app(), "sticky-preserving")
+    assert [one.at_ms for one in played.rebalances[:4]] == [0, 3_000, 606_000, 1_209_000]
+    assert len(played.rebalances) == 7
+
+
+def test_all_are_missed_at_one_moment_and_back() -> None:
+    """Two clients die and come back at once, while a rebalance is under way: the old ones have no say."""
+    events = [
+        {"at": 0, "do": "rebalance", "client": "b"},
+        {"at": 0, "do": "rollingRestart", "downSeconds": 0.001, "everySeconds": 0},
+    ]
+    played, _ = _play(_app(events=events))
+    assert sorted(map(len, played.rebalances[-1].active.values())) == [2, 2]

@@ -106,6 +106,18 @@ def test_the_dead_member_keeps_its_tasks_until_it_is_missed() -> None:
     assert measures.worst_unavailable == pytest.approx(50, abs=5)
 
 
+def test_a_dead_member_and_its_successor_are_told_apart() -> None:
+    """Back with an empty disk before it is missed: two processes, no standby beside its active."""
+    crash = {"at": 600, "do": "crash", "client": "b", "disk": False, "backSeconds": 10}
+    played, _ = _play(_app(events=[crash]), num_standby_replicas="1")
+    between = played.rebalances[1]
+    assert list(between.active) == ["a", "b (dead)", "b"]
+    for one in played.rebalances:
+        for client, tasks in one.standby.items():
+            assert not set(tasks) & set(one.active[client])
+    assert list(played.rebalances[-1].active) == ["a", "b"]
+
+
 def test_targets_are_apart_by_the_assignment_interval() -> None:
     """Three clients join within a second: the first makes a target, the next heartbeat another."""
     clients = {name: {} for name in "abcd"}

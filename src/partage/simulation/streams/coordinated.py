@@ -191,6 +191,8 @@ class Coordinated(Stage):
         given: dict[str, tuple[tuple[tuple[TaskId, ...], tuple[TaskId, ...]], ...]] = {}
         for member in self._members.values():
             name = member.instance.name
+            if self.world.up.get(name, member.instance) is not member.instance:
+                name = f"{name} (dead)"  # not missed yet, and back already
             active[name] = (*active.get(name, ()), *sorted(member.target))
             standby[name] = (*standby.get(name, ()), *sorted(member.target_standby))
             target = (tuple(sorted(member.target)), tuple(sorted(member.target_standby)))

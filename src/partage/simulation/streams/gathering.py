@@ -234,7 +234,8 @@ class Gathering(Stage):
         if not self._up.keys() <= self._said.keys():
             return False
         causes, self._causes = tuple(self._causes), []
-        said, self._said = self._said, {}
+        # Of two who are missed at one moment the second may have said something too.
+        said, self._said = {one: self._said[one] for one in self._up}, {}
         self.world.stopped.clear()
         self._since = dict.fromkeys(self._up, self.loop.now_ms)
         if self._since:

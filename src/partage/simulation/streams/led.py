@@ -167,13 +167,26 @@ class Led(Gathering):
         for instance in self.world.up.values():
             instance.unopened.clear()
         waiting = [one for one, its in answer.consumers.items() if its.next_rebalance_ms == 0]
-        self.join_after(self.app.runtime.poll_ms, waiting, "follow-up")
+        self.join_after(self._soon(), waiting, "follow-up")
         for consumer, its in answer.consumers.items():
             if 0 < its.next_rebalance_ms < LONG_MAX:
                 # Due when the clock has passed that time, not when it has reached it.
                 wait = its.next_rebalance_ms + 1 - self.loop.now_ms
                 interval = self.app.settings.probing_rebalance_interval_ms
                 self.join_after(wait, [consumer], "probing", self._is_worth_it, interval)
+
+    def _soon(self) -> int:
+        """When a rebalance that is asked for at once begins.
+
+        An assignor that asks for it again and again, though nothing changes, gets it when it would
+        be probed: Kafka would rebalance without end.
+        """
+        before, now = (*[None] * 2, *self.played.rebalances)[-2:]
+        if before is None or now is None or now.withheld:
+            return self.app.runtime.poll_ms
+        same = (before.active, before.standby) == (now.active, now.standby)
+        settings = self.app.settings
+        return settings.probing_rebalance_interval_ms if same else self.app.runtime.poll_ms
 
     def _is_worth_it(self) -> bool:
         """Whether a probing rebalance follows: by KIP-441's document, if a move is available."""

@@ -66,7 +66,7 @@ def read(problem: object) -> Application:
     clients = _clients(given)
     events, clients = read_events(given.get("events", []), clients, length)
     start = given.get("start", "caught-up")
-    if start not in {"caught-up", "empty"}:
+    if start not in ("caught-up", "empty"):
         raise InvalidProblemError("must be caught-up or empty", path="start", value=start)
     made = Application(
         name,
