@@ -35,6 +35,12 @@ def end_offset_sums(
         InvalidProblemError: an offset that no broker sends: negative, or beyond int64.
 
     Source: ``StreamsPartitionAssignor.computeEndOffsetSumsByTask`` 4.3.1.
+
+    >>> from partage.streams.topology import Subtopology, Topology
+    >>> topology = Topology([Subtopology(0, ("lines",), changelogs=("counts",))])
+    >>> layout = Layout.of(topology, {"lines": 1, "counts": 1})
+    >>> end_offset_sums(layout, {("counts", 0): 7})
+    {TaskId(subtopology=0, partition=0, topology=None): 7}
     """
     if end_offsets is None:
         return dict.fromkeys(layout.changelogs_of, UNKNOWN_OFFSET_SUM)

@@ -150,6 +150,10 @@ def grouped(members: Iterable[StreamsMember]) -> list[ClientGroup]:
 
     Raises:
         InvalidProblemError: no members, an id twice, or tasks with and without names.
+
+    >>> members = [StreamsMember(name, ProcessId(0, 1)) for name in ("a-2", "a-1")]
+    >>> [one.consumers for one in grouped(members)]
+    [['a-1', 'a-2']]
     """
     given = list(members)
     ids = [member.id for member in given]

@@ -35,6 +35,12 @@ class TaskProblem:
         with_stores: the tasks with a store, logged or not (`isStateful` of KIP-924).
         settings: of the application.
         racks: racks of partitions by task; None where nothing is known of them.
+
+    >>> from partage.streams.ids import ProcessId
+    >>> clients = [Client(ProcessId(0, 2)), Client(ProcessId(0, 1))]
+    >>> problem = TaskProblem(clients, [TaskId(0, 1), TaskId(0, 0)])
+    >>> problem.client_arrival, problem.task_arrival, str(problem.tasks[0])
+    ([1, 0], [1, 0], '0_0')
     """
 
     def __init__(

@@ -42,6 +42,12 @@ def identity_assignment(
     """(active, standby) of each client as it was, tasks that vanished included.
 
     Source: ``TaskAssignmentUtils.identityAssignment`` 4.3.1.
+
+    >>> from partage.streams import Client, ProcessId, TaskId, TaskProblem
+    >>> a = Client(ProcessId(0, 1), previous_active=[TaskId(0, 1), TaskId(0, 0)])
+    >>> [(list(map(str, had)), kept) for had, kept in identity_assignment(
+    ...     TaskProblem([a], [TaskId(0, 0)])).values()]
+    [(['0_0', '0_1'], [])]
     """
     return {
         client.process: (
@@ -60,6 +66,12 @@ def validate_task_assignment(
 
     It looks at the entries, then at the tasks, then at the clients. An active task that
     nobody got is no error to it. Source: ``TaskAssignmentUtils.validateTaskAssignment`` 4.3.1.
+
+    >>> from partage.streams import Client, ProcessId, TaskId, TaskProblem
+    >>> task, process = TaskId(0, 0), ProcessId(0, 1)
+    >>> problem = TaskProblem([Client(process)], [task])
+    >>> validate_task_assignment(problem, [(process, [task, task], [])]).name
+    'ACTIVE_TASK_ASSIGNED_MULTIPLE_TIMES'
     """
     seen: set[TaskId] = set()
     copies: set[TaskId] = set()
@@ -88,6 +100,18 @@ def default_standby_task_assignment(problem: TaskProblem, board: Board) -> None:
 
     By tags, a task gets a standby even where ``num.standby.replicas`` is 0, if a client with
     other tags exists. Source: ``TaskAssignmentUtils.defaultStandbyTaskAssignment`` 4.3.1.
+
+    >>> from partage.streams import Client, ProcessId, TaskId, TaskProblem
+    >>> from partage.streams import Settings
+    >>> from partage.streams.board import Board
+    >>> tasks = [TaskId(0, 0), TaskId(0, 1)]
+    >>> clients = [Client(ProcessId(0, n)) for n in (1, 2)]
+    >>> problem = TaskProblem(clients, tasks, tasks, Settings(num_standby_replicas=1))
+    >>> board = Board(problem)
+    >>> board.assign_active(0, 0); board.assign_active(1, 1)
+    >>> default_standby_task_assignment(problem, board)
+    >>> board.standby
+    [{1}, {0}]
     """
     tasks = stateful_in_hash_order(problem)
     if problem.settings.rack_aware_assignment_tags:
@@ -98,7 +122,13 @@ def default_standby_task_assignment(problem: TaskProblem, board: Board) -> None:
 
 
 def stateful_in_hash_order(problem: TaskProblem) -> list[int]:
-    """Tasks with a changelog as a hash set of their ids, filled from the map of all tasks."""
+    """Tasks with a changelog as a hash set of their ids, filled from the map of all tasks.
+
+    >>> from partage.streams import Client, ProcessId, TaskId, TaskProblem
+    >>> tasks = [TaskId(0, n) for n in range(3)]
+    >>> stateful_in_hash_order(TaskProblem([Client(ProcessId(0, 1))], tasks, tasks))
+    [2, 1, 0]
+    """
     stateful = set(problem.stateful)
     walked = problem.task_hash_order(problem.task_arrival)
     return problem.task_hash_order([task for task in walked if task in stateful])
@@ -121,6 +151,22 @@ def optimize_rack_aware_active_tasks(
 
     Raises:
         UnsupportedProblemError: one of the tasks is active nowhere, or twice.
+
+    >>> from partage.streams import Client, PartitionRacks, ProcessId, Settings, TaskId, TaskProblem
+    >>> from partage.streams.board import Board
+    >>> tasks = [TaskId(0, 0), TaskId(0, 1)]
+    >>> clients = [Client(ProcessId(0, n), rack=f"r{n}") for n in (1, 2)]
+    >>> asked = Settings(rack_aware_assignment_strategy="min_traffic",
+    ...                  rack_aware_assignment_traffic_cost=10,
+    ...                  rack_aware_assignment_non_overlap_cost=1)
+    >>> racks = {task: PartitionRacks((frozenset({f"r{2 - task.partition}"}),), ())
+    ...          for task in tasks}
+    >>> problem = TaskProblem(clients, tasks, settings=asked, racks=racks)
+    >>> board = Board(problem)
+    >>> board.assign_active(0, 0); board.assign_active(1, 1)
+    >>> optimize_rack_aware_active_tasks(problem, board)
+    >>> board.active
+    [{1}, {0}]
     """
     tasks = sorted(set().union(*board.active) if tasks is None else tasks)
     racks = RackOptimizer.for_public(problem, standbys=False)
@@ -140,6 +186,25 @@ def optimize_rack_aware_standby_tasks(
     Not as the internal class: the graph is that of the configured strategy, pairs of clients
     come in hash order, and tags never forbid an exchange (Kafka compares the source with
     itself). Source: ``TaskAssignmentUtils.optimizeRackAwareStandbyTasks`` 4.3.1.
+
+    Raises:
+        UnsupportedProblemError: as `optimize_rack_aware_active_tasks`.
+
+    >>> from partage.streams import Client, PartitionRacks, ProcessId, Settings, TaskId, TaskProblem
+    >>> from partage.streams.board import Board
+    >>> tasks = [TaskId(0, 0), TaskId(0, 1)]
+    >>> clients = [Client(ProcessId(0, n), rack=f"r{n}") for n in (1, 2)]
+    >>> asked = Settings(rack_aware_assignment_strategy="min_traffic",
+    ...                  rack_aware_assignment_traffic_cost=10,
+    ...                  rack_aware_assignment_non_overlap_cost=1)
+    >>> racks = {task: PartitionRacks((), (frozenset({f"r{2 - task.partition}"}),))
+    ...          for task in tasks}
+    >>> problem = TaskProblem(clients, tasks, tasks, asked, racks=racks)
+    >>> board = Board(problem)
+    >>> board.assign_standby(0, 0); board.assign_standby(1, 1)
+    >>> optimize_rack_aware_standby_tasks(problem, board)
+    >>> board.standby
+    [{1}, {0}]
     """
     racks = RackOptimizer.for_public(problem, standbys=True)
     if racks and any(board.standby):

@@ -19,6 +19,9 @@ def missing_sources(
     Args:
         topology: of the application.
         counts: partition counts of the cluster's topics.
+
+    >>> missing_sources(Topology([Subtopology(0, ("lines", "more"))]), {"lines": 2})[0][1]
+    ('more',)
     """
     absent = [
         (one, tuple(topic for topic in one.external if topic not in counts))
@@ -53,6 +56,11 @@ def repartition_counts(
             topic that nobody writes), or joined topics of different counts; names them.
 
     Source: ``RepartitionTopics`` and ``CopartitionedTopicsEnforcer`` 4.3.1.
+
+    >>> groups = [Subtopology(0, ("lines",), sinks=("again",)),
+    ...           Subtopology(1, ("again",), repartition={"again": None})]
+    >>> repartition_counts(groups, [], {"lines": 3})
+    {'again': 3}
     """
     groups = list(subtopologies)
     known = {topic: count for one in groups for topic, count in one.repartition.items()}

@@ -68,6 +68,9 @@ class Topology:
     Raises:
         InvalidProblemError: a sub-topology is there twice, or some have names and some not.
         InvalidTopologyError: a source topic is read by two sub-topologies.
+
+    >>> Topology([Subtopology(1, ("b",)), Subtopology(0, ("a",))]).subtopologies[0].sources
+    ('a',)
     """
 
     def __init__(
