@@ -109,6 +109,27 @@ def test_smallest_count(spark: object, skewed: pa.Table, written: Path) -> None:
     assert (none.smallest, none.tried) == (None, 0)
 
 
+def test_smallest_count_within_a_rate(spark: object, skewed: pa.Table, tmp_path: Path) -> None:
+    """A rate is of the hour in which a partition got most, by the keys of that hour and the seconds
+    that the input has of it: a key that is hot in the last ten minutes alone is not overlooked.
+    """
+    late = 3 * HOUR
+    ids = [*skewed["id"].to_pylist(), *["k7"] * 1_500, *[f"k{i % 40}" for i in range(500)]]
+    at = [int(t.timestamp() * 1000) for t in skewed["at"].to_pylist()]
+    at += [late + i * 300 for i in range(2_000)]  # the last of them: 599.7 s into the hour
+    table = pa.table({"id": ids, "at": pa.array(at, pa.timestamp("ms"))})
+    parquet.write_table(table, tmp_path / "in.parquet")
+    then = [k for k, t in zip(ids, at, strict=True) if t >= late]
+    for rate in (2.6, 2.9, 1.0):
+        found = analyse_keys(str(tmp_path / "in.parquet"), Columns("id", time="at"), [6],
+                             max_rate=rate, spark=spark)  # fmt: skip
+        assert (found.rate_hour, round(found.rate_seconds, 3)) == (late, 599.701)
+        allowed = rate * 599.701
+        fits = (n for n in range(1, 300) if max(_by_hand(then, n).values()) <= allowed)
+        assert found.smallest == next(fits, None), rate
+    assert (found.smallest, found.tried) == (None, 0)  # one key alone has 2.5 a second
+
+
 def test_other_formats(spark: object, skewed: pa.Table, written: Path, tmp_path: Path) -> None:
     """CSV and JSON lines give what Parquet gives; numbers by the serializer named."""
     whole = analyse_keys(str(written), Columns("id"), [6], spark=spark)
@@ -151,6 +172,7 @@ def test_as_many_partitions_as_there_can_be(spark: object, written: Path) -> Non
         (Columns("id"), {"counts": [2**31]}, "must be 1 to 2,147,483,647"),
         (Columns("id"), {"max_rate": 5.0}, "needs a column of times"),
         (Columns("id"), {"max_share": 0.0}, "above 0"),
+        (Columns("id"), {"partitioner": "sarama:manual"}, "names its partition"),
         (Columns("id", time="payload"), {}, "is no time"),
     ],
 )

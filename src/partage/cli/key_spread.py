@@ -195,18 +195,34 @@ def _advice(found: KeysFound) -> list[str]:
             "A key that moves has its older records in one partition and its newer ones in "
             "another: their order is broken, and so is every join."
         )
-    if found.max_share is not None:
-        limit = f"{found.max_share:.1%}"
+    limit = _limit(found)
+    if limit:
         if found.smallest is not None:
             lines.append(f"{found.smallest:,} partitions are the fewest that keep the hottest one "
                          f"within {limit}.")  # fmt: skip
         elif found.tried == 0:
-            lines.append(f"No partition count keeps the hottest one within {limit}.")
+            lines.append(f"No partition count keeps the hottest one within {limit}: one key alone "
+                         "is more.")  # fmt: skip
         elif found.tried is None:
             lines.append(f"Which count keeps within {limit} needs an exact run.")
         else:
             lines.append(f"No partition count up to {found.tried:,} keeps within {limit}.")
     return lines
+
+
+def _limit(found: KeysFound) -> str:
+    """What was asked of the hottest partition, and what a rate was taken of."""
+    words = [] if found.max_share is None else [f"{found.max_share:.1%} of all records"]
+    if found.max_rate is not None:
+        told = f"{found.max_rate:,g} records a second"
+        if found.rate_hour is not None:
+            when = datetime.fromtimestamp(found.rate_hour / 1000, timezone.utc)
+            told += (
+                f" in the hour from {when:%Y-%m-%d %H:%M} UTC, in which one partition got most "
+                f"(the input has {found.rate_seconds:,.0f} s of it)"
+            )
+        words.append(told)
+    return " and ".join(words)
 
 
 def _as_json(found: KeysFound) -> dict[str, Any]:
@@ -224,7 +240,9 @@ def _as_json(found: KeysFound) -> dict[str, Any]:
             {"partitions": n, "hour_ms": hour, "hottest": p, "most": most, "records": total}
             for n, hour, p, most, total in found.hours
         ],
-        "max_share": found.max_share, "smallest": found.smallest, "tried": found.tried,
+        "max_share": found.max_share, "max_rate": found.max_rate,
+        "rate_hour_ms": found.rate_hour, "rate_seconds": found.rate_seconds,
+        "smallest": found.smallest, "tried": found.tried,
     }  # fmt: skip
 
 

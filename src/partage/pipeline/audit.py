@@ -40,6 +40,8 @@ __all__ = ["Audit", "BrokenJoin", "TopicFound", "audit_topics"]
 
 #: Keys in several partitions for no reason that can be seen: so many of all, and so many at least.
 _SCATTERED, _FEWEST_SCATTERED = 0.05, 10
+#: Share of keys that a writer explains where its partition count is taken for the topic's.
+_MOSTLY = 0.95
 #: Keys in common from which on two topics of as many partitions are meant to join.
 _FEWEST_SHARED = 10
 #: A group that reads more topics (a mirror, a sink with a pattern) does not join each with each.
@@ -297,6 +299,14 @@ def _written_by(pairs: pa.Table, topic: TopicFound) -> Verdict:
     return who_wrote(key_pairs(pairs), sorted(counts), known_families(), place)
 
 
+def _counted(topic: TopicFound, verdict: Verdict) -> bool:
+    """Whether the count is known: by metadata, or as the one by which the only writer went."""
+    if topic.counts_known:
+        return True
+    by_writers = {w.partitions for w in verdict.writers}
+    return by_writers == {topic.counts[-1]} and verdict.explained >= _MOSTLY
+
+
 def _sides(
     pair: tuple[str, str],
     tables: dict[str, pa.Table],
@@ -307,7 +317,7 @@ def _sides(
     level = max(max([*tables[t]["level"].to_pylist()[:1], 0]) for t in pair)
     one, other = (
         Side(t, topics[t].counts[-1], key_pairs(at_level(tables[t], level)), verdicts[t],
-             topics[t].counts_known)
+             _counted(topics[t], verdicts[t]))
         for t in pair
     )  # fmt: skip
     return one, other

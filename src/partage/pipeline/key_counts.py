@@ -35,6 +35,7 @@ _Longs = NDArray[np.int64]
 _HOUR_MS = 3_600_000
 #: A record without a time is in no hour: hours before 1970 are not told of.
 _NO_TIME = -1
+_NEVER = 1 << 62
 #: Memory of the distinct keys that a worker holds before it sends them on.
 _HELD_BYTES = 256 << 20
 #: Distinct keys that an approximate count keeps.
@@ -52,6 +53,7 @@ class Spec:
         approximate: whether rare keys may be dropped.
         buckets: into which keys are parted, so that the counts of a key meet.
         rows: records that a worker will read, as far as known: whether to compile is decided by it.
+        hour: only records of the hour that begins then (ms) are counted; None for all.
     """
 
     columns: Columns
@@ -61,6 +63,7 @@ class Spec:
     approximate: bool = False
     buckets: int = 1
     rows: int = 0
+    hour: int | None = None
 
     @property
     def changes(self) -> list[tuple[int, int]]:
@@ -88,6 +91,8 @@ class Counting:
     _table: Distinct = field(init=False)
     _rare: Tally | None = None
     _cells: list[Any] = field(default_factory=list)
+    _first: int = _NEVER
+    _last: int = _NO_TIME
 
     def __post_init__(self) -> None:
         self._table = Distinct(sized=self.spec.columns.value is not None)
@@ -98,6 +103,8 @@ class Counting:
 
         columns = self.spec.columns
         self.seen += batch.num_rows
+        if columns.time is not None:
+            batch = self._timed(batch, columns.time)
         keys = _plain(batch.column(batch.schema.get_field_index(columns.key)), self.spec)
         keys = as_placed(keys, self.spec.partitioner)
         value = None
@@ -159,6 +166,20 @@ class Counting:
             size = None if size is None else size[used]
         self._count(distinct, times=times.astype(np.int64), size=size)
 
+    def _timed(self, batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
+        """The records of the hour that is asked for, if one is; first and last time of them."""
+        import pyarrow as pa
+
+        at = _millis(batch.column(batch.schema.get_field_index(name)), name)
+        if self.spec.hour is not None:
+            mine = (at >= self.spec.hour) & (at < self.spec.hour + _HOUR_MS)
+            batch, at = batch.filter(pa.array(mine)), at[mine]
+        at = at[at > _NO_TIME]
+        if len(at):
+            self._first = min(self._first, int(at.min()))
+            self._last = max(self._last, int(at.max()))
+        return batch
+
     def _by_hour(self, batch: pa.RecordBatch, keys: pa.Array) -> None:
         """Cells of hour and partition, only those that have records: a time may be anything."""
         import pyarrow as pa
@@ -219,6 +240,9 @@ class Counting:
             for n, cells in _by_count(_summed(pa.concat_tables(self._cells))):
                 hour, partition, records = (cells[c].to_numpy() for c in _CELL)
                 yield row_batch(Kind.HOUR, records, n=n, hour=hour, partition=partition)
+        if self._last > _NO_TIME:
+            ends = np.array([self._first]), np.array([self._last])
+            yield row_batch(Kind.SPAN, [0], hour=ends[0], partition=ends[1])
         yield row_batch(Kind.NULLS, [self.nulls])
         yield row_batch(Kind.DROPPED, [self.dropped])
 

@@ -44,6 +44,7 @@ class Kind(IntEnum):
     DROPPED = 5  # most records that an approximate count may lack for any key
     HOT = 6  # keys: one key
     DISTINCT = 7  # records: keys
+    SPAN = 8  # hour, partition: first and last time of a record with one, in ms
 
 
 def row_batch(

@@ -20,9 +20,10 @@ from partage.keys.skew import Load, Moves, load_of
 from partage.pipeline.failures import jvm_watched
 from partage.pipeline.key_bytes import SERIALIZERS
 from partage.pipeline.key_counts import Spec
+from partage.pipeline.key_limits import HOUR_MS, Bound, Limits, fewest
 from partage.pipeline.key_rows import ROWS_DDL, Kind
 from partage.pipeline.key_sources import KeySource, open_source
-from partage.pipeline.key_workers import LOADS_DDL, count_batches, loads_in, met, read_and_count
+from partage.pipeline.key_workers import count_batches, met, read_and_count
 from partage.pipeline.progress import Progress, Stages
 from partage.pipeline.told_by_workers import told_by_workers
 
@@ -37,10 +38,6 @@ __all__ = ["HotKey", "KeysFound", "analyse_keys"]
 MOST_PARTITIONS = 2**31 - 1
 #: Fewer records than this are read by one task a million: a worker's start costs more.
 _ROWS_A_TASK = 1_000_000
-#: Partition counts tried in one pass over the distinct keys when the smallest is looked for.
-_TRIED_AT_ONCE = 64
-#: The largest partition count that is tried for a limit on the hottest partition.
-_LARGEST_TRIED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +65,11 @@ class KeysFound:
         hottest: keys with most records.
         low_by: most records that any count of an approximate run may lack.
         floor: share of keyed records that the hottest partition has at any count: its key's.
-        smallest: the smallest count within ``max_share``, None if there is none (see ``tried``).
+        max_share, max_rate: the limits that were asked for: of all records, and records a second
+            in ``rate_hour`` (ms), the hour in which one partition got most, of which the input
+            has ``rate_seconds``.
+        span: first and last time of a record, ms; (0, -1) without times.
+        smallest: the smallest count within the limits, None if there is none (see ``tried``).
         tried: largest partition count tried for it; 0 where one key alone is more than that.
         by_partition: partition count -> (partition, records, bytes), int64 each, where not empty.
     """
@@ -84,6 +85,10 @@ class KeysFound:
     low_by: int = 0
     floor: float = 0.0
     max_share: float | None = None
+    max_rate: float | None = None
+    rate_hour: int | None = None
+    rate_seconds: float = 0.0
+    span: tuple[int, int] = (0, -1)
     smallest: int | None = None
     tried: int | None = None
     by_partition: dict[int, tuple[Any, Any, Any]] = field(default_factory=dict)
@@ -114,7 +119,8 @@ def analyse_keys(
         top: how many of the hottest keys are told.
         max_share: the share of all keyed records which the hottest partition may have; the
             smallest count that keeps to it is looked for.
-        max_rate: the same in records per second, over the busiest hour; needs a column of times.
+        max_rate: the same in records per second, in the hour in which one partition got most;
+            needs a column of times, and reads the input once more.
         approximate: drop rare keys in the workers; ``low_by`` says by how much counts may be low.
         spark: a session of yours; None starts one in this process.
         progress: called with (stage, done, total).
@@ -126,8 +132,8 @@ def analyse_keys(
     from partage.pipeline.session import session
 
     spec = Spec(columns, partitioner, _counts(counts), serializer, approximate)
-    limits = _Limits(max_share, max_rate)
-    _expect_limits(limits, columns, where)
+    limits = Limits(max_share, max_rate)
+    limits.expect(columns, where)
     if serializer is not None and serializer not in SERIALIZERS:
         known = ", ".join(SERIALIZERS)
         raise InvalidConfigError("--serializer", f"must be one of {known}", serializer)
@@ -142,38 +148,6 @@ def analyse_keys(
             running = opened.enter_context(session(spark, brief=bool(source.pieces)))
             opened.enter_context(told_by_workers())
         return _analysed(running, source, spec, top=top, limits=limits, stages=stages)
-
-
-@dataclass(frozen=True, slots=True)
-class _Limits:
-    """What the hottest partition may have."""
-
-    share: float | None
-    rate: float | None
-
-    @property
-    def any(self) -> bool:
-        """Whether there is a limit."""
-        return self.share is not None or self.rate is not None
-
-    def share_of(self, found: KeysFound) -> float | None:
-        """Both as a share: a rate by the records of the busiest hour, as if keys were the same."""
-        if self.rate is None or not found.hours:
-            return self.share
-        busiest = max(total for *_, total in found.hours) / 3600
-        share = min(1.0, self.rate / busiest) if busiest else 1.0
-        return share if self.share is None else min(share, self.share)
-
-
-def _expect_limits(limits: _Limits, columns: Columns, where: str) -> None:
-    if limits.share is not None and not 0 < limits.share <= 1:
-        raise InvalidConfigError("--max-share", "must be above 0 and at most 1", limits.share)
-    if limits.rate is None:
-        return
-    if not limits.rate > 0:
-        raise InvalidConfigError("--max-rate", "must be above 0", limits.rate)
-    if columns.time is None and not where.startswith("kafka://"):
-        raise InvalidConfigError("--max-rate", "needs a column of times: --time", limits.rate)
 
 
 def _counts(counts: Sequence[int]) -> tuple[int, ...]:
@@ -202,28 +176,62 @@ def _analysed(
     spec: Spec,
     *,
     top: int,
-    limits: _Limits,
+    limits: Limits,
     stages: Stages,
 ) -> KeysFound:
-    found = KeysFound()
+    found = KeysFound(max_share=limits.share, max_rate=limits.rate)
     tasks = _tasks(spark, source)
     spec = replace(spec, columns=source.columns, buckets=tasks, rows=(source.rows or 0) // tasks)
     keep = limits.any and not spec.approximate
+    with ExitStack() as held:
+        with stages.stage("count", spark):
+            rows = _met(spark, source, spec, tasks, top=top, keep=keep, held=held)
+            _fill(found, rows.where(f"kind <> {int(Kind.KEYS)}").toArrow(), spec, top)
+        with stages.stage("keys", spark):
+            if keep:
+                bounds = []
+                if limits.share is not None:
+                    bounds.append(_bound(rows, found, limits.share))
+                if limits.rate is not None and found.hours:
+                    bounds.append(_worst_hour(spark, source, spec, tasks, found, held))
+                found.smallest, found.tried = fewest(bounds, spec)
+    return found
+
+
+def _met(
+    spark: SparkSession, source: KeySource, spec: Spec, tasks: int, *, top: int, keep: bool,
+    held: ExitStack,
+) -> DataFrame:  # fmt: skip
+    """Rows of both stages; with ``keep`` they stay in memory until ``held`` ends, keys too."""
     rows = _counted(spark, source, spec, tasks).repartitionById(tasks, "bucket")
     rows = rows.mapInArrow(partial(met, spec, top, keep=keep), ROWS_DDL)
     if keep:
         rows = rows.persist()
-    try:
-        with stages.stage("count", spark):
-            _fill(found, rows.where(f"kind <> {int(Kind.KEYS)}").toArrow(), spec, top)
-        found.max_share = limits.share_of(found)
-        with stages.stage("keys", spark):
-            if keep and found.max_share is not None:
-                _smallest(found, rows.where(f"kind = {int(Kind.KEYS)}"), spec)
-    finally:
-        if keep:
-            rows.unpersist()
-    return found
+        held.callback(rows.unpersist)
+    return rows
+
+
+def _bound(rows: DataFrame, found: KeysFound, share: float) -> Bound:
+    keyed = found.records - found.nulls
+    hottest = found.hottest[0].records if found.hottest else 0
+    return Bound(rows.where(f"kind = {int(Kind.KEYS)}"), share * keyed, keyed, hottest)
+
+
+def _worst_hour(  # noqa: PLR0917 - what a second run of the first stage needs
+    spark: SparkSession, source: KeySource, spec: Spec, tasks: int, found: KeysFound,
+    held: ExitStack,
+) -> Bound:  # fmt: skip
+    """The keys of the hour in which one partition got most, read once more."""
+    _, hour, *_ = max(found.hours, key=lambda h: (h[3], -h[1]))
+    first, last = found.span
+    seconds = (min(hour + HOUR_MS, last + 1) - max(hour, first)) / 1000
+    found.rate_hour, found.rate_seconds = hour, max(1.0, seconds)
+    alone = replace(spec, hour=hour)
+    rows = _met(spark, source, alone, tasks, top=1, keep=True, held=held)
+    then = KeysFound()
+    _fill(then, rows.where(f"kind <> {int(Kind.KEYS)}").toArrow(), alone, 1)
+    allowed = (found.max_rate or 0.0) * found.rate_seconds
+    return _bound(rows, then, allowed / max(1, then.records - then.nulls))
 
 
 def _tasks(spark: SparkSession, source: KeySource) -> int:
@@ -259,6 +267,9 @@ def _fill(found: KeysFound, told: pa.Table, spec: Spec, top: int) -> None:
     for count in spec.counts:
         _fill_count(found, count, rows_of(Kind.PARTITION, count))
         _fill_hours(found, count, rows_of(Kind.HOUR, count))
+    spans = rows_of(Kind.SPAN)
+    if len(spans["hour"]):
+        found.span = int(spans["hour"].min()), int(spans["partition"].max())
     keyed = next(iter(found.loads.values())).records
     found.records = found.nulls + keyed
     if not spec.approximate:
@@ -298,33 +309,3 @@ def _fill_hours(found: KeysFound, count: int, rows: dict[str, Any]) -> None:
         worst = mine[np.argmax(records[mine])]
         cell = (int(hour[mine[0]]), int(partition[worst]), int(records[worst]))
         found.hours.append((count, *cell, int(records[mine].sum())))
-
-
-def _smallest(found: KeysFound, merged: DataFrame, spec: Spec) -> None:
-    """Counts from the least possible one upward, some in one pass, until one keeps the limit."""
-    share = found.max_share
-    if share is None:
-        return
-    keyed = found.records - found.nulls
-    if found.floor > share or not keyed:  # one key alone is more: no count can do it
-        found.tried = 0
-        return
-    low = max(1, int(np.ceil(1 / share - 1e-9)))
-    while low <= _LARGEST_TRIED:
-        high = min(low + _TRIED_AT_ONCE, _LARGEST_TRIED + 1)
-        fullest = _fullest(merged, spec, range(low, high))
-        fit = [n for n in range(low, high) if fullest.get(n, 0) <= share * keyed]
-        found.tried = high - 1
-        if fit:
-            found.smallest = min(fit)
-            return
-        low = high
-
-
-def _fullest(merged: DataFrame, spec: Spec, counts: range) -> dict[int, int]:
-    """Partition count -> records of its fullest partition."""
-    work = partial(loads_in, spec, counts)
-    rows = merged.mapInArrow(work, LOADS_DDL).toArrow()
-    sums = rows.group_by(["n", "partition"]).aggregate([("records", "sum")])
-    most = sums.group_by("n").aggregate([("records_sum", "max")])
-    return dict(zip(most["n"].to_pylist(), most["records_sum_max"].to_pylist(), strict=True))

@@ -88,3 +88,17 @@ def test_a_key_of_megabytes_among_small_ones() -> None:
         counted = _counted(table)
     assert counted == {b"a": (2, 2), b"b": (1, 1), long[0]: (1, 2_000_000),
                        long[1]: (2, 4_000_002), long[2]: (1, 2_000_002)}  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [16, 13])
+def test_keys_with_the_same_hash_are_not_the_same(width: int) -> None:
+    """Of 200,000 random keys some have the 31 bits of another one: each is counted by itself."""
+    count = 200_000
+    data = np.random.default_rng(width).integers(0, 256, count * width, np.uint8)
+    with form("compiled"):
+        table = Distinct()
+        table.count(data, np.arange(count + 1, dtype=np.int64) * width)
+        _, heads = table.heads()
+    assert len(np.unique(heads[1])) < count
+    assert len(table) == count == len({key.tobytes() for key in data.reshape(-1, width)})
+    assert set(heads[2].tolist()) == {1}
