@@ -118,6 +118,14 @@ def generations(capture: Path, group: str) -> list[Written]:
     return [found[n] for n in sorted(found)]
 
 
+def how_many(capture: Path, group: str) -> int:
+    """Generations of a group, whatever its members send."""
+    said = (
+        decode_record(key, value) for _, _, key, value in rows(capture) if key[:2] == _OF_A_GROUP
+    )
+    return len({one.value["generation"] for one in said if one.key["group"] == group and one.value})
+
+
 def write_down(parties: list[Party], to: Path) -> None:
     """All that members said, except what they read: for whoever looks for the cause of something."""
     with to.open("w") as file:

@@ -17,6 +17,7 @@ from hurt.history import (
     Recorder,
     captured,
     generations,
+    how_many,
     judged_otherwise,
     replayed,
     replayed_otherwise,
@@ -163,7 +164,7 @@ def test_for_a_thousand_rebalances(tmp_path: Path, capsys) -> None:
         logged += len(log)
         world.violations += party.broken() + told_otherwise(party, log)
         world.violations += replayed_otherwise(party, tables, log, FIRST)
-    of_faust = len(generations(whole, workers.app))
+    of_faust = how_many(whole, workers.app)
     again = sum(len(one.read) for party in parties for one in party.all) - ledger.records
     with capsys.disabled():
         print(
