@@ -8,6 +8,7 @@ import pytest
 from tests.streams_lived import Listener
 
 from partage.simulation.streams import Cell, Measures, Played, play, played_cell, read
+from partage.streams import rebalance
 
 MB = 1_000_000
 
@@ -325,3 +326,29 @@ def test_all_are_missed_at_one_moment_and_back() -> None:
     ]
     played, _ = _play(_app(events=events))
     assert sorted(map(len, played.rebalances[-1].active.values())) == [2, 2]
+
+
+def test_of_what_no_thread_has_the_first_to_join_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client of two threads has given two tasks back: one of them tells of both, the other of none."""
+    said = []
+
+    def listening(seen, members, **how):
+        said.append(members)
+        return rebalance(seen, members, **how)
+
+    monkeypatch.setattr("partage.simulation.streams.led.rebalance", listening)
+    app = _app(
+        clients={"a": {"threads": 2}, "b": {"threads": 2}},
+        events=[*CRASH, {"at": 1500, "do": "rebalance", "client": "b"}],
+    )
+    played, _ = _play(app)
+    assert played.rebalances[-1].causes == ("b asked",)
+    first, second = (
+        {str(task) for task in one.offset_sums} for one in said[-1] if one.id.startswith("a-")
+    )
+    runs = {str(task) for task in played.rebalances[-1].active["a"]}
+    spare = {"0_0", "0_1", "0_2", "0_3"} - runs
+    assert len(spare) == 2
+    assert spare <= first
+    assert not spare & second
+    assert first | second == runs | spare
