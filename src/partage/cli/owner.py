@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import datetime, timezone
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from partage.cli.consoles import name, show, tell, write_json
+from partage.errors import InvalidConfigError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -56,6 +58,8 @@ def owner(  # noqa: PLR0917 - typer's options have names
     time_ms = parse_time(at, "--at")
     published = Published(folder, run)
     found = owners_at(published, time_ms, topic=topic, group=group)
+    if not found:
+        _expect_known(published, topic, group)
     gaps = missing_at(published, time_ms, group=group)
     _doubt(published, time_ms)
     _gaps(gaps)
@@ -69,6 +73,25 @@ def owner(  # noqa: PLR0917 - typer's options have names
         asked = {"topic": topic, "group": group}
         only = "".join(f" of {what} {one!r}" for what, one in asked.items() if one is not None)
         show(name(f"nobody owned a partition{only} at {_utc(time_ms)}", "bold"))
+
+
+def _expect_known(published: Published, topic: str | None, group: str | None) -> None:
+    """A name that the run does not have is most often misspelt.
+
+    Raises:
+        InvalidConfigError: there is no such group, or nobody ever owned a partition of the topic.
+    """
+    for option, column, table, asked in (
+        ("--group", "group", "groups", group), ("--topic", "topic", "ownership", topic),
+    ):  # fmt: skip
+        if asked is None:
+            continue
+        known = published.table(table, [column])[column].unique().to_pylist()
+        if asked not in known:
+            near = get_close_matches(asked, known, 3)
+            what = f"no such {column} in this run"
+            what += f"; did you mean {', '.join(near)}?" if near else ""
+            raise InvalidConfigError(option, what, asked)
 
 
 def _doubt(published: Published, time_ms: int) -> None:

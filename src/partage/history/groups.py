@@ -157,7 +157,8 @@ class GroupHistory:
     def stretch(self, commits: Stretch) -> Iterator[Pause]:
         """Commits of one partition that no record of the group cuts, in place of their runs."""
         for pause in self._pauses.stretch(commits):
-            yield pause._replace(rewind=None) if self._made_anew(pause) else pause
+            anew = self._made_anew(pause)
+            yield pause._replace(rewind=None, advance=None) if anew else pause
 
     def finish(self) -> Iterator[Found]:
         """What is still open when the log ends."""

@@ -32,6 +32,8 @@ class Pause(NamedTuple):
         rewind: records read twice at least: how far the first committed offset lies behind
             the newest one before; None if either is missing, or nonsense.
         resolution_ms: the usual time between two commits here: what the estimate can tell.
+        advance: how far the first committed offset lies ahead of the newest one before; where
+            it is 0, nothing was read, or there was nothing to read: its times tell nothing.
 
     >>> Pause(0, 4, "orders", 1, 1_000, 4_000, 0, 500).pause_ms
     3000
@@ -45,6 +47,7 @@ class Pause(NamedTuple):
     first_ms: int | None
     rewind: int | None
     resolution_ms: int | None
+    advance: int | None = None
 
     @property
     def pause_ms(self) -> int | None:
@@ -145,11 +148,12 @@ class PauseTracker:
         return ended
 
     def _ended(self, pause: Pause, found: Stretch, state: Waits) -> Pause:
-        rewind = None
+        rewind = advance = None
         if state.last_offset is not None:
-            rewind = max(0, state.last_offset - found.first_offset)
-            rewind = rewind if rewind <= _MOST_REWOUND else None
-        return pause._replace(first_ms=found.first_ms, rewind=rewind)
+            ahead = found.first_offset - state.last_offset
+            rewind = max(0, -ahead) if ahead >= -_MOST_REWOUND else None
+            advance = max(0, ahead) if ahead <= _MOST_REWOUND else None
+        return pause._replace(first_ms=found.first_ms, rewind=rewind, advance=advance)
 
     def last_ms(self, topic: str, partition: int) -> int | None:
         """Time of a partition's newest commit so far; None if there was none."""

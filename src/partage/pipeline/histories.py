@@ -111,6 +111,7 @@ class _Group:
         around: Surroundings | None,
     ) -> None:
         self._clusters, self._selection, self._writers = clusters, selection, writers
+        self._timeout_ms = around.session_timeout_ms if around is not None else None
         self._rebalances: dict[tuple[int, int], list[dict[str, Any]]] = {}
         self._times: dict[tuple[int, int], int] = {}
         self.rows = GroupRows(name, clusters, self, around)
@@ -149,7 +150,7 @@ class _Group:
     def finish(self, keeper: Keeper) -> list[tuple[str, str]]:
         """The group's totals, and where its history is kept."""
         totals = self.rows.finish()
-        found = list(scenes(self.rows.generations, self._clusters))
+        found = list(scenes(self.rows.generations, self._clusters, self._timeout_ms))
         evidence = Evidence.of(self.rows.pauses, self.rows.rates)
         usual_ms = World.of(self._clusters, found, evidence).usual_ms
         told: list[Told] = []

@@ -198,6 +198,7 @@ COLUMNS: dict[str, tuple[_Column, ...]] = {
         ("pause_ms", "int64?", "from the one to the other"),
         ("rewind", "int64?", "records read twice at least: how far offsets went back"),
         ("resolution_ms", "int64?", "usual time between two commits there"),
+        ("advance", "int64?", "how far offsets went on; 0: nothing was read, or there to be read"),
     ),
     "replays": (
         _RUN,

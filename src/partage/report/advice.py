@@ -274,8 +274,8 @@ RULES: dict[str, Rule] = {
 def advice_for(group: Group) -> tuple[Advice, ...]:
     """What the record of a group advises; what would have saved most comes first."""
     found = [a for rule in RULES.values() if (a := rule(group)) is not None]
-    # What the replay shows to have cost more is no advice.
-    some = [a for a in found if a.saves is None or a.saves.high > 0]
+    # What the replay shows to have cost more, surely or by most of its range, is no advice.
+    some = [a for a in found if a.saves is None or _weight(a.saves) > 0]
     return tuple(sorted(some, key=lambda a: -_weight(a.saves)))
 
 

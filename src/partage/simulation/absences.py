@@ -45,8 +45,15 @@ class Absence:
     as_member: MemberState | None = None
 
 
-def absences(generations: Sequence[Generation]) -> list[Absence]:
-    """Every departure of one group's history, in order; generations without members count."""
+def absences(
+    generations: Sequence[Generation], session_timeout_ms: int | None = None
+) -> list[Absence]:
+    """Every departure of one group's history, in order; generations without members count.
+
+    Args:
+        generations: of one group, in order.
+        session_timeout_ms: the broker's, for members that send none; None if it is not known.
+    """
     found: list[Absence] = []
     waiting: dict[tuple[str, ...], list[int]] = {}
     before: Generation | None = None
@@ -58,6 +65,8 @@ def absences(generations: Sequence[Generation]) -> list[Absence]:
         for owner, member in old.items():
             if owner not in new:
                 waiting.setdefault(_process(member), []).append(len(found))
+                if session_timeout_ms is not None and member.session_timeout_ms <= 0:
+                    member = replace(member, session_timeout_ms=session_timeout_ms)  # noqa: PLW2901
                 found.append(_departure(member, now))
         for owner, member in new.items():
             if owner not in old and waiting.get(_process(member)):

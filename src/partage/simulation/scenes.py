@@ -57,15 +57,20 @@ class Scene:
         return self.kinds[:1] == ("follow-up",)
 
 
-def scenes(generations: Iterable[Generation], clusters: ClusterHistory) -> Iterator[Scene]:
+def scenes(
+    generations: Iterable[Generation],
+    clusters: ClusterHistory,
+    session_timeout_ms: int | None = None,
+) -> Iterator[Scene]:
     """The scenes of one group's rebalances, in order; those that cannot be replayed too.
 
     Args:
         generations: all of the group, in order, also those without members.
         clusters: the metadata over time; dense numbers are those of its index.
+        session_timeout_ms: the broker's, for members that send none; None if it is not known.
     """
     history = list(generations)
-    away = absences(history)
+    away = absences(history, session_timeout_ms)
     gone, back = (_by_rebalance(away, at) for at in ("left", "back"))
     before: Generation | None = None
     held: dict[str, Int32Array] = {}
