@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kafka import KafkaAdminClient
     from typing_extensions import Self
 
-__all__ = ["ClusterConnection", "Fetched", "failed", "reason"]
+__all__ = ["ClusterConnection", "Fetched", "client_errors", "failed", "reason"]
 
 _CONNECT_MS = 15_000
 _REQUEST_MS = 30_000
@@ -324,6 +324,14 @@ def _listen() -> _Listener:
     heard.logger.setLevel(logging.WARNING)
     heard.logger.propagate = False
     return heard
+
+
+def client_errors() -> type[Exception]:
+    """What kafka-python raises, for those who may not import it."""
+    from kafka.errors import KafkaError
+
+    kind: type[Exception] = KafkaError
+    return kind
 
 
 def reason(error: BaseException) -> str:

@@ -87,7 +87,7 @@ def groups(  # noqa: PLR0917 - typer's options are parameters
 
     Nothing is changed, no group is joined; the account needs DESCRIBE on groups and topics.
     """
-    from partage.capture.connection import ClusterConnection, reason
+    from partage.capture.connection import ClusterConnection, client_errors, reason
 
     if not 0.1 <= every <= 3_600:
         raise InvalidConfigError("--every", "must be between 0.1 and 3600 seconds", every)
@@ -97,8 +97,6 @@ def groups(  # noqa: PLR0917 - typer's options are parameters
         registry.find(one)  # a name that is wrong is said before a cluster is asked
     settings = settings_of(command_config, properties)
     with ClusterConnection(bootstrap, settings) as connection:
-        from kafka.errors import KafkaError
-
         before: tuple[float, Mapping[Partition, int]] | None = None
         last: list[_Look] | None = None
         while True:
@@ -106,7 +104,7 @@ def groups(  # noqa: PLR0917 - typer's options are parameters
                 looks, before = _looked(
                     connection, group, strategy, before, every, all_of_them=compare or as_json
                 )
-            except KafkaError as e:
+            except client_errors() as e:
                 if not watch:
                     raise
                 # A broker restarts, a coordinator moves: the next look may see it.

@@ -105,7 +105,7 @@ class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publish
             failed = AssignorFailedError(
                 self.strategy.name, self.app.conf.id, _generation(self.app), e
             )
-            log.error("%s; Faust's own assignor decides this time", failed)  # noqa: TRY400
+            log.error("%s; Faust's own assignor decides", failed)  # noqa: TRY400 - one line
             decided: dict[str, Any] = super()._perform_assignment(cluster, member_metadata)
             return decided
         for warning in plan.warnings:

@@ -98,8 +98,10 @@ def undisputed(
             topic, number = false[0]
             what = f"{one.id} claims {topic}-{number}, which {led.owners[false[0]]} was given"
             warnings.append(f"{what}: that is not believed")
-            one = _claiming(strategy, one, [p for p in _claims(strategy, one)[0] if p not in false])  # noqa: PLW2901
-        out.append(one)
+            left = [pair for pair in _claims(strategy, one)[0] if pair not in false]
+            out.append(_claiming(strategy, one, left))
+        else:
+            out.append(one)
     return out, warnings
 
 

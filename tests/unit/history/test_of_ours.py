@@ -1,0 +1,79 @@
+"""Plans of our own leaders, asked for again: what members of ours tell each other is in the log."""
+
+from __future__ import annotations
+
+import pytest
+
+from partage.clients.shared import Consumer, Joined, configured
+from partage.clients.shared.loads import Loads
+from partage.history.classic import ClassicGroup, ClassicRecord, Generation
+from partage.history.clusters import ClusterHistory
+from partage.history.records import Place, classic_state
+from partage.history.verdicts import verdict
+from partage.wire.consumer_protocol import decode_assignment
+from unit.clients.groups_of_ours import view
+
+STATE = {"ts_ms": 0, "brokers": [{"id": 1, "rack": None}],
+         "topics": {"t": {"id": None, "partitions": [
+             {"p": p, "leader": 1, "replicas": [1]} for p in range(9)]}}}  # fmt: skip
+LOADS = {("t", p): (39.0 if p == 4 else 5.0 + p) for p in range(9)}
+
+
+def lived(strategy: str, *, loads: bool, instances: dict[str, str] | None = None) -> list[dict]:
+    """Values of the group's records: two members, a third, and a rebalance more."""
+    mine: dict[str, Consumer] = {}
+    records = []
+    for number, came in enumerate(("a", "b", "c", None), 1):
+        if came:
+            mine[came] = Consumer(configured(strategy, {}), loads=Loads() if loads else None)
+        sent = {
+            m: one.subscription(["t"], measured={p: LOADS[p] for p in one.owned})
+            for m, one in mine.items()
+        }
+        joined = [Joined(m, data, (instances or {}).get(m)) for m, data in sent.items()]
+        answer = mine["a"].assign(joined, view({"t": 9}), group="g", generation=number)
+        for m, data in answer.sent.items():
+            got = decode_assignment(data)
+            mine[m].received(got.partitions, got.user_data, number)
+        records.append({
+            "protocolType": "consumer", "generation": number, "protocol": strategy, "leader": "a",
+            "currentStateTimestamp": number, "members": [
+                {"memberId": m, "groupInstanceId": (instances or {}).get(m), "clientId": m,
+                 "clientHost": "/h", "rebalanceTimeout": 1, "sessionTimeout": 1,
+                 "subscription": sent[m], "assignment": answer.sent[m]} for m in mine
+            ],
+        })  # fmt: skip
+    return records
+
+
+def judged(records: list[dict]):
+    group = ClassicGroup()
+    found = [
+        one for n, value in enumerate(records)
+        for one in group.feed(ClassicRecord(Place(0, n), 1000 + n, classic_state(value)))
+    ]  # fmt: skip
+    clusters = ClusterHistory([STATE])
+    return [
+        verdict(one, clusters) for one in (*found, *group.finish()) if isinstance(one, Generation)
+    ]
+
+
+@pytest.mark.parametrize(("strategy", "loads"), [("optimal", True), ("optimal", False),
+                                                 ("server:uniform", False)])  # fmt: skip
+def test_our_own_plans_come_out(strategy, loads) -> None:
+    """Claims and loads stand behind the user data, the loads in use with the assignments: with them
+    each plan is the recorded one.
+    """
+    told = judged(lived(strategy, loads=loads))
+    assert [one.agrees for one in told] == [True] * 4
+    assert {one.judged_by for one in told} == {strategy}
+
+
+def test_a_leader_that_does_not_see_instances_is_a_cause() -> None:
+    """kafka-python 2.0 orders static members by their ids: found, and named."""
+    records = lived("range", loads=False)
+    for number, one in enumerate(records[2]["members"]):
+        one["groupInstanceId"] = f"at-{9 - number}"
+    told = judged(records[:3])[-1]
+    assert told.agrees is False
+    assert told.why == "the leader does not see group.instance.id"
