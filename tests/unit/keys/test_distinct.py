@@ -102,3 +102,24 @@ def test_keys_with_the_same_hash_are_not_the_same(width: int) -> None:
     assert len(np.unique(heads[1])) < count
     assert len(table) == count == len({key.tobytes() for key in data.reshape(-1, width)})
     assert set(heads[2].tolist()) == {1}
+
+
+@FORMS
+def test_keys_of_the_last_slot_go_round_to_the_first(chosen) -> None:
+    """A slot that is taken at the end of the table is followed by the first one, when it grows too."""
+    raw = np.random.default_rng(7).integers(0, 256, (200_000, 8), np.uint8)
+    with form("compiled"):
+        table = Distinct()
+        table.count(raw.reshape(-1), np.arange(len(raw) + 1, dtype=np.int64) * 8)
+        tags = table.heads()[1][1]
+    last = [raw[i].tobytes() for i in np.flatnonzero(tags >> 17 == (1 << 14) - 1)]
+    assert len(last) > 4
+    with form(chosen):
+        table = Distinct()
+        table.count(*_column([*last, *last]))
+        assert _counted(table) == dict.fromkeys(last, (2, 16))
+        others = [raw[i].tobytes() for i in range(8_300)]
+        table.count(*_column([*others, *last]))
+        counted = _counted(table)
+        assert {counted[key][0] for key in last} <= {3, 4}
+        assert len(counted) == len({*others, *last})
