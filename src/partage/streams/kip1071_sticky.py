@@ -18,6 +18,8 @@ from partage.streams.javaheap import JavaHeap
 
 __all__ = ["ServerMember", "ServerPlan", "ServerSticky", "ServerSubtopology"]
 
+_MOST_REPLICAS = 2**31
+
 #: A task of a streams group: sub-topology id and partition.
 ServerTask = tuple[str, int]
 
@@ -103,7 +105,7 @@ class ServerSticky:
 
         Raises:
             InvalidConfigError: ``num.standby.replicas`` is missing from configs that are not
-                empty, or is no number: to Kafka a number format error.
+                empty, or is no int32 in digits: to Kafka a number format error; or negative.
             InvalidProblemError: a member, or a sub-topology, is there twice; tasks for nobody
                 (to Kafka a TaskAssignorException), or fewer than none.
         """
@@ -130,6 +132,8 @@ def _replicas(configs: Mapping[str, str]) -> int:
     # As Integer.parseInt: no spaces, no underscores.
     if not re.fullmatch(r"[+-]?[0-9]{1,20}", str(text)):
         raise InvalidConfigError("num.standby.replicas", "must be a number", text)
+    if not 0 <= int(str(text)) < _MOST_REPLICAS:
+        raise InvalidConfigError("num.standby.replicas", "must be from 0 to 2**31 - 1", text)
     return int(str(text))
 
 

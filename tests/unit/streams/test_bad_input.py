@@ -86,6 +86,8 @@ def server(tasks=2, members=("a",), config="1"):
         (lambda: server(tasks=-1), "subtopologies.0.tasks: must not be negative"),
         (lambda: server(config="1_0"), "num.standby.replicas: must be a number"),
         (lambda: server(config=" 1"), "num.standby.replicas: must be a number"),
+        (lambda: server(config="-1"), "num.standby.replicas: must be from 0 to"),
+        (lambda: server(config="2147483648"), "num.standby.replicas: must be from 0 to"),
         (lambda: Settings.from_config({"max.warmup.replicas": "1_0"}), "must be a whole number"),
         (lambda: Settings(rack_aware_assignment_tags=("k" * 21,)), "at most 20 characters"),
     ],
