@@ -19,18 +19,24 @@ STATE = {"ts_ms": 0, "brokers": [{"id": 1, "rack": None}],
 LOADS = {("t", p): (39.0 if p == 4 else 5.0 + p) for p in range(9)}
 
 
-def lived(strategy: str, *, loads: bool, instances: dict[str, str] | None = None) -> list[dict]:
-    """Values of the group's records: two members, a third, and a rebalance more."""
+def lived(strategy: str, *, loads: bool, keeps: bool = False) -> list[dict]:
+    """Values of the group's records: two members, a third, and a rebalance more.
+
+    Args:
+        strategy: of all of them.
+        loads: whether they measure.
+        keeps: whether they keep what they have while they join.
+    """
     mine: dict[str, Consumer] = {}
     records = []
     for number, came in enumerate(("a", "b", "c", None), 1):
         if came:
             mine[came] = Consumer(configured(strategy, {}), loads=Loads() if loads else None)
         sent = {
-            m: one.subscription(["t"], measured={p: LOADS[p] for p in one.owned})
+            m: one.subscription(["t"], cooperative=keeps, measured={p: LOADS[p] for p in one.owned})
             for m, one in mine.items()
         }
-        joined = [Joined(m, data, (instances or {}).get(m)) for m, data in sent.items()]
+        joined = [Joined(m, data) for m, data in sent.items()]
         answer = mine["a"].assign(joined, view({"t": 9}), group="g", generation=number)
         for m, data in answer.sent.items():
             got = decode_assignment(data)
@@ -38,7 +44,7 @@ def lived(strategy: str, *, loads: bool, instances: dict[str, str] | None = None
         records.append({
             "protocolType": "consumer", "generation": number, "protocol": strategy, "leader": "a",
             "currentStateTimestamp": number, "members": [
-                {"memberId": m, "groupInstanceId": (instances or {}).get(m), "clientId": m,
+                {"memberId": m, "groupInstanceId": None, "clientId": m,
                  "clientHost": "/h", "rebalanceTimeout": 1, "sessionTimeout": 1,
                  "subscription": sent[m], "assignment": answer.sent[m]} for m in mine
             ],
@@ -58,13 +64,15 @@ def judged(records: list[dict]):
     ]
 
 
-@pytest.mark.parametrize(("strategy", "loads"), [("optimal", True), ("optimal", False),
-                                                 ("server:uniform", False)])  # fmt: skip
-def test_our_own_plans_come_out(strategy, loads) -> None:
-    """Claims and loads stand behind the user data, the loads in use with the assignments: with them
-    each plan is the recorded one.
+@pytest.mark.parametrize("keeps", [True, False])
+@pytest.mark.parametrize(
+    ("strategy", "loads"), [("optimal", True), ("optimal", False), ("server:uniform", False)]
+)
+def test_our_own_plans_come_out(strategy, loads, keeps) -> None:
+    """Claims and loads stand behind the user data, the loads in use with the assignments, those of
+    what is withheld with its next owner: with them each plan is the recorded one.
     """
-    told = judged(lived(strategy, loads=loads))
+    told = judged(lived(strategy, loads=loads, keeps=keeps))
     assert [one.agrees for one in told] == [True] * 4
     assert {one.judged_by for one in told} == {strategy}
 
