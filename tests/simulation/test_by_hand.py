@@ -7,11 +7,13 @@ Topic t has four partitions; commits come every second, so that a pause of 4 s i
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from lives import Told, cause, history, member, metadata, pauses, topics
 from partage.history.clusters import ClusterHistory
+from partage.simulation.absences import absences
 from partage.simulation.evidence import Evidence
 from partage.simulation.lived import Bounds
 from partage.statuses import NOT_YET
@@ -258,3 +260,17 @@ def test_without_commits_costs_are_not_known() -> None:
     coop = told.from_own("cooperative/cooperative-sticky")
     assert [r.stopped for r in coop] == [Bounds(0, 0), Bounds(0, 0), None, None]
     assert [r.reread for r in coop] == [Bounds(0, 0), Bounds(0, 0), None, None]
+
+
+def test_the_brokers_session_timeout_counts_for_members_that_send_none() -> None:
+    """Of the consumer protocol's members only the broker knows how long a dead one is waited for."""
+    silent = replace(member("b", range(2)), session_timeout_ms=-1)
+    made = history(
+        (1_000, [member("a", range(2, 4)), silent], cause("first")),
+        (20_000, [member("a", range(4))], cause("expiry", "b")),
+    )
+    for known, gone_ms in ((6_000, 14_000), (None, 20_000 - 45_000)):
+        (away,) = absences(made, known)
+        assert (away.gone_ms, away.expired) == (gone_ms, True)
+    (own,) = absences(expired(), 9_000)
+    assert own.gone_ms == 14_000  # what a member sends goes before

@@ -13,6 +13,8 @@ from partage.history.commits import CommitRun
 from partage.history.ownership import assigned_pairs
 from partage.history.pauses import Pause, PauseTracker
 from partage.history.transactions import Outcome, Transactions
+from partage.simulation.lived import NOTHING, Bounds
+from partage.simulation.stopped import length
 from partage.wire.group_log import decode_record
 from rebuilt import rebalances, rebuilt
 
@@ -114,3 +116,21 @@ def test_a_rewind_that_no_partition_can_have_is_none() -> None:
     tracker.rebalance(0, 1, [("t", 0)])
     (pause,) = tracker.commits(CommitRun.of("g", "t", 0, 5_000, -(2**63)))
     assert pause.rewind is None
+
+
+def test_a_partition_that_had_nothing_to_read_tells_nothing_of_a_rebalances_length() -> None:
+    """Commits of the same offset long after a rebalance: nobody was kept from reading anything."""
+    tracker = PauseTracker()
+    for p in (0, 1):
+        tracker.commits(CommitRun.of("g", "t", p, 1_000, 7))
+        tracker.commits(CommitRun.of("g", "t", p, 1_500, 7))
+    tracker.rebalance(0, 4, [("t", 0), ("t", 1)])
+    (idle,) = tracker.commits(CommitRun.of("g", "t", 0, 163_000, 7))
+    (busy,) = tracker.commits(CommitRun.of("g", "t", 1, 4_000, 9))
+    assert (idle.advance, idle.rewind, busy.advance) == (0, 0, 2)
+    assert length([(idle, NOTHING)]) is None
+    assert length([(idle, NOTHING), (busy, NOTHING)]) == Bounds(1_500, 2_500)
+    tracker.rebalance(0, 5, [("t", 1)])
+    (back,) = tracker.commits(CommitRun.of("g", "t", 1, 6_000, 3))
+    assert (back.advance, back.rewind) == (0, 6)
+    assert length([(back, NOTHING)]) is not None
