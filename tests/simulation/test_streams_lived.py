@@ -102,13 +102,18 @@ def test_the_simulation_decides_what_a_real_application_decided(name: str) -> No
 @pytest.mark.parametrize(
     "changed",
     [
-        {"heartbeat_interval_ms": 4_000},
         {"heartbeat_interval_ms": 500},
         {"session_timeout_ms": 35_000},
         {"poll_ms": 2_000},
-        {"state_cleanup_delay_ms": 60_000},
-        {"group_initial_rebalance_delay_ms": 0},
-        {"probing_rebalance_interval_ms": 63_000},
+        *(
+            pytest.param(changed, marks=pytest.mark.soak)
+            for changed in (
+                {"heartbeat_interval_ms": 4_000},
+                {"state_cleanup_delay_ms": 60_000},
+                {"group_initial_rebalance_delay_ms": 0},
+                {"probing_rebalance_interval_ms": 63_000},
+            )
+        ),
     ],
     ids="-".join,
 )
