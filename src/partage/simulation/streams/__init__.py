@@ -2,10 +2,10 @@
 
 Pure: no files, no clock, no chance. `application` is what one gives, `reading` reads it from
 JSON; `playing` plays it on the clock of `partage.simulation.loop`: `stage` has what all protocols
-share, `led` is a classic group with its leader, `coordinated` a streams group (KIP-1071). `world`
-holds the clients and their copies of state, which come closer by the rules of `restoring`; `told`
-are lags that a real leader saw, in their place. `played` is what comes out, `measures` puts
-figures on it, and `sweeping` plays many assignors and settings.
+share, `gathering` who joins a classic group when, `led` what its leader decides, `coordinated` a
+streams group (KIP-1071). `world` holds the clients and their copies of state, which come closer by
+the rules of `restoring`; `told` are lags that a real leader saw, in their place. `played` is what
+comes out, `measures` puts figures on it, and `sweeping` plays many assignors and settings.
 """
 
 from __future__ import annotations
