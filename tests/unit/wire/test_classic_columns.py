@@ -118,12 +118,19 @@ def test_the_same_bytes_in_two_versions_are_two_members():
     """Layouts differ: what one version has read says nothing about another."""
     values = [_record(v, v + 1, [_member("a"), _member("b")]) for v in (3, 2, 1, 0, 3, 4)]
     _agree(values)
-    # A member of version 3 whose bytes are also one of version 0, with another meaning.
-    both = bytes(2) + bytes(2) * 3 + bytes(8) + bytes(8)
+    # A member of version 0 with a subscription of 6 bytes, whose bytes are also one of version 3
+    # without any.
+    both = bytes(10) + (6).to_bytes(4, "big") + b"\xab\xcd" + bytes(8)
     heads = [int.to_bytes(v, 2, "big") + bytes(2 + 4) + b"\xff\xff" * 2 for v in (0, 3)]
-    made = [heads[0] + (1).to_bytes(4, "big") + both,
-            heads[1] + bytes(8) + (1).to_bytes(4, "big") + both]  # fmt: skip
-    _agree(made, most_odd=1)
+    one = (1).to_bytes(4, "big")
+    made = [heads[0] + one + both, heads[1] + bytes(8) + one + both]
+    _agree(made, most_odd=0.5)
+    states, got = ClassicStates(), []
+    for value in made:  # in batches of their own, too
+        for found in classic_columns(BinaryColumn.of([value]), np.arange(1)):
+            got += [state for _, state in states.of(found)]
+    assert got == [_by_engine(value)[1] for value in made]
+    assert got[0].members[0].session_timeout_ms != got[1].members[0].session_timeout_ms
 
 
 def test_tables_grow_within_a_record(monkeypatch):
