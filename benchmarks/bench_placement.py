@@ -1,8 +1,7 @@
 """Placement beside Kafka's own classes in the same run: best of thirty, milliseconds.
 
 StripedReplicaPlacer of 4.3.1 and AdminUtils of 3.9.1, warmed up by their earlier runs, and
-`pg.place` on the same brokers: with its kernel compiled as Java's is by then, and as a process
-that places once and never compiles has it. Needs jvm/target (tools/jvm.sh).
+`pg.place` on the same brokers, which compiles nothing. Needs jvm/target (tools/jvm.sh).
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import time
 from pathlib import Path
 
 import partage as pg
-from partage.kernels import Form, form
 
 TARGET = Path(__file__).resolve().parents[1] / "jvm" / "target"
 RUNS = 30
@@ -31,14 +29,8 @@ def java(brokers: int, partitions: int) -> tuple[float, float]:
     return striped / 1e6, admin / 1e6
 
 
-def ours(brokers: int, partitions: int, strategy: str, chosen: Form) -> float:
-    """Milliseconds."""
-    with form(chosen):
-        return best_of(brokers, partitions, strategy)
-
-
 def best_of(brokers: int, partitions: int, strategy: str) -> float:
-    """The same, in whichever form is asked for."""
+    """Milliseconds."""
     listed = [pg.Broker(i, rack=f"r{i % 10}") for i in range(brokers)]
     best = float("inf")
     for run in range(RUNS):
@@ -54,14 +46,13 @@ def best_of(brokers: int, partitions: int, strategy: str) -> float:
 
 def main() -> None:
     """Both sizes of issue 9."""
-    print("| | compiled | interpreted | Kafka's class |\n|---|---|---|---|")
+    print("| | Partage | Kafka's class |\n|---|---|---|")
     for brokers, partitions in ((40, 16_667), (300, 200_000)):
         striped, admin = java(brokers, partitions)
         for strategy, theirs in (("striped", striped), ("rack-aware", admin)):
-            mine = ours(brokers, partitions, strategy, "compiled")
-            plain = ours(brokers, partitions, strategy, "interpreted")
+            mine = best_of(brokers, partitions, strategy)
             print(f"| {partitions:,} x 3 on {brokers} brokers, {strategy} "
-                  f"| {mine:.1f} ms | {plain:.0f} ms | {theirs:.1f} ms |", flush=True)  # fmt: skip
+                  f"| {mine:.1f} ms | {theirs:.1f} ms |", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -149,6 +149,7 @@ def main() -> None:
         compared("40, over racks", tasks.rebalance(made(40, partitions, 10)))
         grown = made(42, partitions, 3, empty=3)
         compared("42, 3 empty", tasks.rebalance(grown))
+        compared("42, add-broker 3", tasks.add_brokers(grown, [39, 40, 41]))
         compared("42, drain 3", tasks.drain_brokers(grown, [3]), without=(3,))
 
 

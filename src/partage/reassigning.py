@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from partage.errors import NoFeasiblePlanError, PlanInvariantError
 from partage.judge.relocation import OVERFULL, ReplicaVerdict, judge_replicas
 from partage.judge.relocation_bounds import figure_bound
-from partage.judge.relocation_least import least_of
+from partage.judge.relocation_least import least_of, rack_ranges
 from partage.model import NewReplicas, ReplicaTask
 from partage.model.replicas import RANKS
 from partage.replicas.moves import Moves
@@ -85,7 +85,8 @@ def _with_room(task: ReplicaTask, plan: NewReplicas) -> NewReplicas:
     found = None
     if int(task.receives.sum()) * len(task.cost) <= 2 * LARGEST:
         room = {"capacity": 0}
-        found = exact(task, room, plan.replica, least_of(task).newcomers, anyhow=True)
+        newcomers = least_of(task).newcomers
+        found = exact(task, room, plan.replica, newcomers, rack_ranges(task), anyhow=True)
     if found is None:
         raise NoFeasiblePlanError("capacity", _too_full(task, plan.replica))
     return _arranged(task, found[0])
@@ -102,13 +103,13 @@ def _exactly(
 ) -> tuple[NewReplicas, ReplicaVerdict]:
     """The plan of an integer programme, where it is small enough and no worse in any figure."""
     cells = int(task.receives.sum()) * len(task.cost)
-    if cells > 2 * LARGEST:
+    if not 0 < cells <= 2 * LARGEST:
         return plan, verdict
-    newcomers = least_of(task).newcomers
+    newcomers, ranges = least_of(task).newcomers, rack_ranges(task)
     bound = None
     # Rounding may put a broker a byte outside; the second try keeps a margin.
     for margin in (0.0, 1e-6):
-        found = exact(task, verdict.figures, plan.replica, newcomers, margin)
+        found = exact(task, verdict.figures, plan.replica, newcomers, ranges, margin)
         if found is None:
             break
         bound = found[1] if bound is None else bound

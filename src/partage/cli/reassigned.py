@@ -63,6 +63,9 @@ def answer(found: Reassignment, what: str, *, most: int | None, throttle: int | 
         "seconds": sum(row["seconds"] for row in rows) if throttle is not None and sized else None,
         "gone": _gone(found, every),
         "leaderless": _leaderless(found),
+        "emptied": [
+            b.id for b, alive in zip(task.cluster.brokers, task.alive, strict=True) if not alive
+        ],
         **_where(found, directory),
         "batches": rows,
     }
@@ -299,12 +302,15 @@ def _sentences(told: dict[str, Any]) -> list[Any]:
     if told["led_by_others"]:
         lines.append(f"{told['led_by_others']:,} more partitions are led by another replica than "
                      "their first: election.json has them")  # fmt: skip
+    if told["command"] == "fix-racks" and not any(row["rack"] for row in told["brokers"]):
+        lines.append("no broker has a rack: there is nothing to fix")
+    if told["emptied"]:
+        gone = ", ".join(map(str, told["emptied"]))
+        lines.append(f"nothing is left on {gone} once all batches are through")
     if told["leaderless"]:
         few = ", ".join(told["leaderless"][:3]) + (", ..." if len(told["leaderless"]) > 3 else "")
-        many = f"{len(told['leaderless']):,} partitions that are to be copied have no leader"
-        lines.append(
-            f"{many} ({few}): until they have one Kafka copies nothing, and the batch waits"
-        )
+        lines.append(f"to be copied, and without a leader: {len(told['leaderless']):,} ({few}); "
+                     "until they have one Kafka copies nothing, and the batch waits")  # fmt: skip
     if told["gone"]:
         gone = ", ".join(map(str, told["gone"]))
         lines.append(f"roll-backs put replicas back on {gone}, which is in no metadata: "

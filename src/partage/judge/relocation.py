@@ -82,6 +82,10 @@ def judge_replicas(task: ReplicaTask, plan: NewReplicas) -> ReplicaVerdict:
             bound = figure_bound(task, plan, name, figures, scene.least if kept else None)
             bounds[name] = _whole(bound, max(divisor, 1))
     bounds["moved"] = max(bounds["moved"], bounds.get("between brokers", 0))
+    if scene.settled():
+        # Leaders and disks aside there is but one plan, and it is as it is.
+        bounds |= {name: figures[name] for name in (*KINDS, *map("rack {}".format, KINDS))
+                   if name in figures}  # fmt: skip
     for name, bound in bounds.items():
         if bound > figures[name] and not breaches:
             raise CertificateError(
@@ -246,6 +250,16 @@ class _Scene:
         over = np.flatnonzero(self.outside[0, : self.brokers])
         found.extend(f"broker {cluster.brokers[b].id}: {OVERFULL}" for b in over)
         return found + self._disk_breaches()
+
+    def settled(self) -> bool:
+        """Whether no replica can come or go, whatever the plan."""
+        task = self.task
+        stays = np.ones(len(task.factor), bool)
+        stays[task.old_owner[task.fate != STAY]] = False
+        leaves = np.zeros(len(task.factor), bool)
+        leaves[task.old_owner[task.fate == LEAVE]] = True
+        kept = stays | (task.closed & ~leaves & (self.least.newcomers == 0))
+        return bool((kept & (task.factor == task.cluster.factor)).all())
 
     def _needless(self) -> NDArray[np.int64]:
         """Closed partitions of which more are moved than must be."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from partage.model import ReplicaTask
 from partage.model.replicas import LEAVE, STAY
 
-__all__ = ["Least", "least_of"]
+__all__ = ["Least", "least_of", "rack_ranges"]
 
 _CELLS = 2_000_000
 
@@ -41,6 +41,19 @@ def least_of(task: ReplicaTask) -> Least:
         part = slice(begin, min(begin + size, partitions))
         out.breach[part], out.newcomers[part] = _least(task, part.start, part.stop)
     return out
+
+
+def rack_ranges(task: ReplicaTask) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """int64[P, racks] twice: how many a rack may hold when the rule is broken as little as can be.
+
+    From 0 to all where no such ranges say it. For few partitions: the arrays are wide.
+    """
+    stays, _, most = _counts(task, 0, len(task.factor))
+    low, high = task.rack_low[task.factor], task.rack_high[task.factor]
+    least, upmost = np.clip(low, stays, most), np.clip(high, stays, most)
+    off = (least.sum(axis=1) > task.factor) | (upmost.sum(axis=1) < task.factor)
+    least[off], upmost[off] = 0, task.factor[off, None]
+    return least, upmost
 
 
 def _least(task: ReplicaTask, begin: int, end: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -11,6 +11,7 @@ rises, where it leaves a broker below its band the price falls.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -195,7 +196,11 @@ class _Search:
         self.moves = name == "moved"
         own = KINDS.index(name.removeprefix("rack ")) if not self.moves else -1
         worth = float(task.cost.mean()) if self.moves else float(mean[own])
-        self.scale: NDArray[np.float64] = (max(worth, 1e-9) ** 0.5 / mean)[:, None]
+        scale = (max(worth, 1e-9) ** 0.5 / mean)[:, None]
+        # What a rack holds is as many times as much as it has brokers: a step counts as often.
+        sizes = np.ones(task.low.shape[1])
+        sizes[self.brokers :] = np.bincount(cluster.rack)[: task.zones]
+        self.scale: NDArray[np.float64] = scale / sizes
         self.unbounded = task.high >= np.iinfo(np.int64).max // 4
         self.high = np.where(self.unbounded, 0, task.high).astype(np.float64)
         self.low = task.low.astype(np.float64)
@@ -244,7 +249,7 @@ class _Search:
                 if not len(costs):
                     costs, many = np.sort(task.cost), len(task.cost) // 20
                 worth[:] = float(costs[min(many, len(costs) - 1)]) if len(costs) else 0.0
-            start = best
+            starts = [best, nothing] if k == 1 and best.any() else [best]
             tries = [
                 worth * (above * over[k] - below * under[k])
                 for above, below in ((0.0, 1.0), (0.5, 0.5), (1.0, 0.0))
@@ -252,7 +257,7 @@ class _Search:
             if k == 1:
                 tries.append(self._leaving(was[k] - task.high[k]))
                 tries.append(tries[-1] - 0.5 * worth * under[k])
-            for one in tries:
+            for one, start in product(tries, starts):
                 tried = start.copy()
                 tried[k] += one * 0.999
                 value = self.value(self.kept(tried))[0]

@@ -25,11 +25,12 @@ _NODES = 9_000_000
 _UNBOUNDED = np.iinfo(np.int64).max // 4
 
 
-def exact(
+def exact(  # noqa: PLR0917 - what a programme needs
     task: ReplicaTask,
     figures: Mapping[str, int],
     start: NDArray[np.int32],
     newcomers: NDArray[np.int64],
+    ranges: tuple[NDArray[np.int64], NDArray[np.int64]],
     margin: float = 0.0,
     *,
     anyhow: bool = False,
@@ -41,6 +42,7 @@ def exact(
         figures: how far outside the bands the plan may be in each.
         start: int32, a plan, by ``task.start``.
         newcomers: int64[P], of a closed partition the most replicas that are moved.
+        ranges: int64[P, racks] twice, how many replicas of each partition a rack may hold.
         margin: of a mean replica, by which bands are narrowed against rounding.
         anyhow: any plan that keeps to what brokers have room for, whatever else it breaks.
 
@@ -52,7 +54,7 @@ def exact(
         import highspy
     except ImportError:
         return None
-    made = _Programme(task, figures, newcomers, margin, anyhow=anyhow)
+    made = _Programme(task, figures, newcomers, ranges, margin, anyhow=anyhow)
     if len(made.partition) > LARGEST or not len(made.partition):
         return None
     highs = highspy.Highs()  # type: ignore[no-untyped-call]  # it has no types
@@ -79,9 +81,9 @@ class _Programme:
 
     def __init__(
         self, task: ReplicaTask, figures: Mapping[str, int], newcomers: NDArray[np.int64],
-        margin: float, *, anyhow: bool,
+        ranges: tuple[NDArray[np.int64], NDArray[np.int64]], margin: float, *, anyhow: bool,
     ) -> None:  # fmt: skip
-        self.task, self.margin = task, margin
+        self.task, self.ranges, self.margin = task, ranges, margin
         cluster = task.cluster
         brokers = len(cluster.brokers)
         owner = np.repeat(np.arange(cluster.partitions), cluster.factor)
@@ -116,16 +118,12 @@ class _Programme:
         self.rows.append((low, high, at, np.ones(len(at)) if value is None else value))
 
     def _racks(self, p: int, mine: NDArray[np.int64]) -> None:
-        task, factor = self.task, int(self.task.factor[p])
-        if (self.fate[mine] == STAY).any() or not task.cluster.rack.size:
-            return  # as in the judge: with some that must stay, the rule may not be kept
-        rack = task.cluster.rack[self.broker[mine]]
-        there = np.bincount(rack, minlength=task.rack_low.shape[1])
-        if (there < task.rack_low[factor]).any():
-            return
-        for r in np.flatnonzero(task.rack_high[factor]):
-            low, high = task.rack_low[factor, r], task.rack_high[factor, r]
-            self._row(float(low), float(high), mine[rack == r])
+        """As few replicas against the rack rule as there can be."""
+        rack = self.task.cluster.rack[self.broker[mine]]
+        for r in range(self.task.rack_low.shape[1]):
+            low, high = self.ranges[0][p, r], self.ranges[1][p, r]
+            if low > 0 or high < (rack == r).sum():
+                self._row(float(low), float(high), mine[rack == r])
 
     def _bands(self, k: int, those: range, at: NDArray[Any], allowed: int) -> None:
         """Rows of a kind for brokers, or for racks; ``at`` says where each pair counts."""
