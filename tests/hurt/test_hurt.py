@@ -151,6 +151,9 @@ def test_for_a_thousand_rebalances(tmp_path: Path, capsys) -> None:
             world.calm()
             workers.close()
             _all_read(ledger, parties, world.violations)
+            # What members say after the capture has ended nobody could have captured.
+            world.end()
+            time.sleep(3)
             write_down(parties, tmp_path / "said.jsonl")
             world.violations += workers.violations
             world.violations += [said] if (said := recorder.stop()) else []

@@ -170,6 +170,10 @@ class World:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """All members die; once is enough."""
         for host in self.hosts.values():
             host.kill()
 
