@@ -168,7 +168,9 @@ def _classic_group(one: Any, node: int) -> LiveGroup:
         has = bytes(m.member_assignment or b"")
         try:
             owned = tuple(decode_assignment(has).partitions) if has else ()
-            said = decode_subscription(bytes(m.member_metadata))
+            # While a group rebalances there is no protocol, and nobody's subscription is told.
+            if m.member_metadata:
+                said = decode_subscription(bytes(m.member_metadata))
         except WireFormatError as e:
             trouble = f"member {m.member_id} sent what cannot be read ({e})"
         members.append(LiveMember(
