@@ -66,9 +66,9 @@ def reassign(task: ReplicaTask, *, proof: bool = True) -> Reassignment:
     if verdict.figures["capacity"]:
         bare = _with_room(task, bare)
         verdict = judge_replicas(task, bare)
-    full = [one for one in verdict.breaches if one.endswith(OVERFULL)]
-    if full and len(full) == len(verdict.breaches):
-        raise NoFeasiblePlanError("capacity", f"{full[0]}; no plan was found without")
+    if verdict.breaches and all(one.endswith(OVERFULL) for one in verdict.breaches):
+        bare = _with_room_on_disks(task, bare, verdict.breaches[0])
+        verdict = judge_replicas(task, bare)
     if verdict.breaches:
         raise PlanInvariantError(verdict.breaches)
     plan = bare
@@ -90,6 +90,26 @@ def _with_room(task: ReplicaTask, plan: NewReplicas) -> NewReplicas:
     if found is None:
         raise NoFeasiblePlanError("capacity", _too_full(task, plan.replica))
     return _arranged(task, found[0])
+
+
+def _with_room_on_disks(task: ReplicaTask, plan: NewReplicas, why: str) -> NewReplicas:
+    """Another plan, in which brokers whose disks were overfilled take nothing."""
+    receives = task.receives.copy()
+    while receives.any() and task.disks is not None and plan.disk is not None:
+        held = np.zeros(len(task.disks.part), np.int64)
+        on = plan.disk >= 0
+        np.add.at(held, plan.disk[on], task.weight[0][task.owner[on]])
+        over = task.disks.broker[(held > task.disks.room) & (task.disks.room >= 0)]
+        if not receives[over].any():
+            break
+        receives[over] = False
+        try:
+            plan = _arranged(task, relocate(replace(task, receives=receives)))
+        except NoFeasiblePlanError:
+            break
+        if not judge_replicas(task, plan).breaches:
+            return plan
+    raise NoFeasiblePlanError("capacity", f"{why}; no plan was found without")
 
 
 def _arranged(task: ReplicaTask, replica: NDArray[np.int32]) -> NewReplicas:
@@ -135,12 +155,13 @@ def _priced(task: ReplicaTask, plan: NewReplicas, reached: ReplicaVerdict) -> Ne
     if "between brokers" in figures and "moved" in prices:
         prices["between brokers"] = prices["moved"]
     made = replace(plan, prices=prices)
-    if task.disks is None or plan.disk is None:
+    # What prices of disks prove is tried out, and trying takes seconds where clusters are large.
+    if task.disks is None or plan.disk is None or cells >= _LARGE:
         return made
     for name in figures:
         if figures[name] and (name.startswith("disk") or name == "moved"):
             tried = disk_prices(task, plan.replica, plan.disk, name)
-            made = _best_disk_prices(task, made, name, figures, tried[: 9 if cells < _LARGE else 1])
+            made = _best_disk_prices(task, made, name, figures, tried)
     return made
 
 

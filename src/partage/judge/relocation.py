@@ -76,6 +76,8 @@ def judge_replicas(task: ReplicaTask, plan: NewReplicas) -> ReplicaVerdict:
         if name in {"leaders", "rack leaders"}:
             if name in plan.lead_prices:
                 bounds[name] = _whole(lead_bound(task, plan.lead_prices[name], name, figures), 1)
+        elif name == "moved" and "between brokers" in bounds and name not in plan.disk_prices:
+            continue  # nothing more can be said of it
         elif name in plan.prices or name in plan.disk_prices:
             # Sums of whole numbers with a common divisor are multiples of it.
             divisor = int(np.gcd.reduce(task.cost)) if name in MOVES and len(task.cost) else 1

@@ -17,7 +17,7 @@ from partage.errors import InvalidPlacementError
 from partage.javaorder import string_order_key
 from partage.model import Broker
 
-__all__ = ["alternating", "place_along", "place_over_racks"]
+__all__ = ["all_have_racks", "alternating", "place_along", "place_over_racks"]
 
 Int32Array = NDArray[np.int32]
 
@@ -92,14 +92,8 @@ def _over_racks(
     return line[at]
 
 
-def place_over_racks(
-    brokers: Sequence[Broker], start: int, shift: int, first: int, partitions: int, factor: int
-) -> Int32Array:
-    """With racks: int32[partitions, factor], broker ids, the preferred leader first.
-
-    Raises:
-        InvalidPlacementError: some brokers have no rack.
-    """
+def all_have_racks(brokers: Sequence[Broker]) -> None:
+    """Raise InvalidPlacementError where some brokers have no rack."""
     if any(b.rack is None for b in brokers):
         lacking = [str(b.id) for b in brokers if b.rack is None]
         raise InvalidPlacementError(
@@ -108,6 +102,14 @@ def place_over_racks(
             f"{'has' if len(lacking) == 1 else 'have'} none",
             java_exception="AdminOperationException",
         )
+
+
+def place_over_racks(
+    brokers: Sequence[Broker], start: int, shift: int, first: int, partitions: int, factor: int
+) -> Int32Array:
+    """With racks, which all brokers have: int32[partitions, factor], broker ids, the preferred
+    leader first.
+    """
     line = alternating(brokers)
     number: dict[str | None, int] = {}
     rack = np.array([number.setdefault(brokers[i].rack, len(number)) for i in line], np.int64)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from partage.errors import InvalidConfigError, InvalidPlacementError, InvalidProblemError
 from partage.model import Broker
-from partage.replicas.adminutils import place_along, place_over_racks
+from partage.replicas.adminutils import all_have_racks, place_along, place_over_racks
 from partage.replicas.draws import Draws, JavaDraws, next_int
 from partage.replicas.striped import place_in_stripes
 
@@ -87,6 +87,8 @@ def place(
     start, shift = _start(len(listed), start_index, start_shift, JavaDraws(seed))
     first = max(0, first_partition)
     racks = len({b.rack for b in listed})
+    if strategy == "rack-aware" and racks > 1:
+        all_have_racks(listed)
     _fits(len(listed), partitions, start, (shift, racks), first)
     if strategy == "rack-aware" and any(b.rack is not None for b in listed):
         return place_over_racks(listed, start, shift, first, partitions, replication_factor)
@@ -245,7 +247,7 @@ def _start(brokers: int, index: int | None, shift: int | None, draws: Draws) -> 
 
 def _fits(brokers: int, partitions: int, start: int, shift: tuple[int, int], first: int) -> None:
     """Beyond this Java's int wraps, and what it answers then is an accident."""
-    last = first + partitions
+    last = first + partitions - 1
     largest = max(last + start, (shift[0] + last // brokers + 1) * shift[1] + brokers * brokers)
     if largest >= _INT32:
         what = "Kafka's int32 arithmetic would overflow: smaller indexes or fewer partitions"

@@ -630,3 +630,27 @@ def test_racks_hold_about_as_much() -> None:
     assert found.before["rack replicas"] > found.verdict.figures["rack replicas"] == 0
     assert found.verdict.figures["moved"] == found.verdict.bounds["moved"] == 1
     assert found.before["rack leaders"] > found.verdict.figures["rack leaders"] == 0
+
+
+def test_partitions_that_change_anyway_may_change_their_leader() -> None:
+    """Where racks are fixed, or replicas go, leaders are as even as the new sets allow."""
+    held = [[1, 2, 5], [1, 2, 6], [1, 2, 5], [1, 2, 6]]
+    one = cluster("1:a 2:a 3:b 4:b 5:c 6:c", *held)
+    found = reassign(tasks.fix_racks(one))
+    assert found.verdict.figures["racks"] == 0
+    assert found.before["leaders"] > found.verdict.figures["leaders"] == 0
+    fewer = reassign(tasks.change_factor(cluster("1 2", [1, 2], [1, 2]), 1))
+    assert fewer.verdict.figures["leaders"] == 0
+
+
+def test_another_broker_where_a_disk_is_full() -> None:
+    """A replica that fits on no disk of one broker goes to the next."""
+    given = two_disks("d", "e", sizes=[60, 60], room=100)
+    given["brokers"] += [{"id": 2}, {"id": 3}]
+    partitions = given["topics"]["t"]["partitions"]
+    partitions += [
+        {"p": 2, "leader": 2, "replicas": [2], "size": 60},
+        *({"p": p, "leader": 3, "replicas": [3], "size": 60} for p in range(3, 9)),
+    ]
+    found = reassign(tasks.drain_brokers(cluster_from_json(given), [2]))
+    assert rows(found)[2] == [3]
