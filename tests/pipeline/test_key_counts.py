@@ -71,10 +71,13 @@ def _expect(found: KeysFound, keys: list[bytes | None]) -> None:
     where = {n: pg.partition_for(unique, partitions=n).tolist() for n in COUNTS}
     for n in COUNTS:
         loads: Counter = Counter()
+        sizes: Counter = Counter()
         for key, partition in zip(unique, where[n], strict=True):
             loads[partition] += counts[key]
-        partition, records, _ = found.by_partition[n]
+            sizes[partition] += counts[key] * len(key)
+        partition, records, size = found.by_partition[n]
         assert dict(zip(partition.tolist(), records.tolist(), strict=True)) == loads
+        assert dict(zip(partition.tolist(), size.tolist(), strict=True)) == sizes
     for move in found.moves:
         pairs = zip(unique, where[move.before], where[move.after], strict=True)
         moved = [key for key, a, b in pairs if a != b]
