@@ -147,7 +147,8 @@ def test_nothing_but_rows_without_a_place() -> None:
     assert [r["kind"] for r in out] == [Kind.BAD_RECORD] * 3 + [Kind.TALLY]
 
 
-def test_commits_whose_marker_is_in_a_later_table_make_a_run_for_each_marker() -> None:
+@pytest.mark.parametrize("record", [False, True])
+def test_commits_whose_marker_is_in_a_later_table_make_a_run_for_each_marker(record: bool) -> None:
     """Between two markers that these rows do not have may stand a rebalance that they do not have."""
     rows = []
     for offset in range(6):
@@ -158,6 +159,9 @@ def test_commits_whose_marker_is_in_a_later_table_make_a_run_for_each_marker() -
         rows.append(
             {"partition": 0, "offset": offset, "timestamp_ms": 5, "key": key, "value": value}
         )
+    if record:
+        key, _ = encode_record(2, {"group": "g"})
+        rows.append({"partition": 0, "offset": 6, "timestamp_ms": 5, "key": key, "value": None})
     batches = [
         {"partition": 0, "base_offset": 0, "last_offset": 1, "producer_id": 7, "transactional": True,
          "control": False, "control_type": None, "max_timestamp_ms": 5},

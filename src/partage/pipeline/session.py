@@ -32,6 +32,8 @@ SQL_SETTINGS = {
     # mapInArrow matches columns by position: swapped ones would pass silently otherwise.
     "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    # A row may hold a thousand runs of commits: bytes are what a worker must not have too many of.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(32 << 20),
     # Without it Spark's Kafka source says that an internal topic is empty (see `kafka_source`).
     "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
 }

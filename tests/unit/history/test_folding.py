@@ -50,7 +50,7 @@ def made_runs(rng: random.Random, count: int) -> list[CommitRun]:
         at += rng.randrange(1, 5)
         now += rng.choice([0, 900, 20_000, 61_000, 61_000, -61_000, -200_000])
         commits = rng.choice([0, 1, 1, 2, 7])
-        first_ms = now + rng.randrange(1_000)
+        first_ms = now + rng.choice([0, 0, 400])
         last_ms = first_ms + (rng.choice([-5, 0, 400, 3_000]) if commits != 1 else 0)
         first = rng.choice([0, 50, at * 10, (1 << 63) - 1, -(1 << 63)])
         last = first if commits < 2 else rng.choice([first, at * 10 + 3, 1 << 62])
