@@ -40,12 +40,10 @@ def returns(scenes: Sequence[Scene]) -> list[int]:
         if not expired or not i:
             continue
         session = scenes[i - 1][3]
-        if session <= 0:
-            continue  # nobody knows how long it had been silent
         for kind in scenes[i - 1][2] - now:
             for later, _, then, _ in scenes[i + 1 : i + 1 + _AHEAD]:
                 silent = session + later - time
-                if silent > MOST_TIMEOUTS * session:
+                if silent > MOST_TIMEOUTS * session:  # of no timeout nothing is known
                     break
                 if then[kind] > now[kind]:
                     found.append(silent)

@@ -65,9 +65,7 @@ def absences(
         for owner, member in old.items():
             if owner not in new:
                 waiting.setdefault(_process(member), []).append(len(found))
-                if session_timeout_ms is not None and member.session_timeout_ms <= 0:
-                    member = replace(member, session_timeout_ms=session_timeout_ms)  # noqa: PLW2901
-                found.append(_departure(member, now))
+                found.append(_departure(_timed(member, session_timeout_ms), now))
         for owner, member in new.items():
             if owner not in old and waiting.get(_process(member)):
                 at = waiting[_process(member)].pop(0)
@@ -75,6 +73,13 @@ def absences(
                 found[at] = replace(found[at], back=key, back_ms=now.timestamp_ms, as_member=member)
         before = now
     return found
+
+
+def _timed(member: MemberState, timeout_ms: int | None) -> MemberState:
+    """The member with the timeout that counts for it, as far as it is known."""
+    if timeout_ms is None or member.session_timeout_ms > 0:
+        return member
+    return replace(member, session_timeout_ms=timeout_ms)
 
 
 def _departure(member: MemberState, now: Generation) -> Absence:
