@@ -167,7 +167,7 @@ def main():
             strategy = "min_traffic" if kind == "harack" else "none"
             one = problem(tasks, clients, strategy=strategy, standbys=0 if asked.rack else 1)
             read = stream_problems.read(one) if asked.rack else columns(one)
-        mine = ours(read, kind, 3)
+        mine = ours(read, kind, 1 if asked.only else 3)
         line = f"{kind:10} {tasks:>8,} {clients:>8,} {mine[0]:>9.3f} {mine[1]:>9.3f}"
         if one and not asked.no_java and (tasks <= asked.java_up_to):
             wall, cpu = java(one, kind, 1 if asked.only else 2, asked.java_cpu)
