@@ -12,6 +12,7 @@ import pytest
 import partage as pg
 from partage.errors import CertificateError
 from partage.judge.relocation import judge_replicas
+from partage.judge.relocation_bounds import figure_bound
 from partage.kernels import form
 from partage.model import NewReplicas
 from partage.model.replicas import RANKS
@@ -654,3 +655,21 @@ def test_another_broker_where_a_disk_is_full() -> None:
     ]
     found = reassign(tasks.drain_brokers(cluster_from_json(given), [2]))
     assert rows(found)[2] == [3]
+
+
+def test_rounding_proves_nothing() -> None:
+    """Prices of bytes that cancel from 10^18: what floating sums may be off is taken off."""
+    rng = random.Random(6)
+    sizes = [rng.randint(2**50, 2**51) for _ in range(1000)]
+    one = cluster("1 2", *([1 + i % 2] for i in range(1000)), sizes=sizes)
+    task = tasks.rebalance(one, Limits(tolerance={"bytes": 0.0, "replicas": 1.0, "leaders": 1.0}))
+    held = [sum(sizes[b::2]) for b in (0, 1)]
+    exactly = replace(task, low=task.low.copy(), high=task.high.copy())
+    exactly.low[2], exactly.high[2] = held, held
+    plan = NewReplicas(one.replica)
+    told = judge_replicas(exactly, plan).figures
+    prices = np.zeros((4, 2))
+    for _ in range(40):
+        prices[2] = rng.uniform(-1, 1)
+        claimed = replace(plan, prices={"moved": prices})
+        assert figure_bound(exactly, claimed, "moved", told, None) <= 0
