@@ -17,6 +17,8 @@ import pytest
 from tests.brokers import Brokers
 from tests.live.test_replay_kafka import JARS
 
+from partage import partition_for
+
 pytest.importorskip("kafka")
 parquet = pytest.importorskip("pyarrow.parquet")
 from kafka import KafkaConsumer, TopicPartition  # noqa: E402 - only where it is
@@ -71,6 +73,30 @@ def test_a_topic_of_a_broker(broker: Brokers, connector: str, tmp_path: Path) ->
     assert at_six == Counter(record.partition for record in there if record.key is not None)
     hours = Counter(record.timestamp // HOUR_MS * HOUR_MS for record in there if record.key)
     assert {h["hour_ms"]: h["records"] for h in found["hours"] if h["partitions"] == 6} == hours
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+@pytest.mark.jvm
+def test_an_audit_asks_the_broker_for_counts(broker: Brokers, connector: str) -> None:
+    """The last partition has no record, and the topic's count is known all the same: the broker has
+    it. The producer is named, at that count.
+    """
+    keys = [f"order-{i}" for i in range(400)]
+    where = partition_for(keys, partitions=12).tolist()
+    some = [key for key, partition in zip(keys, where, strict=True) if partition < 11]
+    broker.create_topic("audited", partitions=12)
+    broker.produce("audited", [(None, key, "x") for key in some])
+    done = subprocess.run(
+        [sys.executable, "-m", "partage", "audit", f"kafka://{broker.bootstrap}/audited", "--json"],
+        capture_output=True, text=True, check=False,
+        env={**os.environ, "PYSPARK_SUBMIT_ARGS": connector},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (topic,) = json.loads(done.stdout)["topics"]
+    assert (topic["counts"], topic["counts_known"], topic["records"]) == ([12], True, len(some))
+    assert [(w["name"], w["partitions"]) for w in topic["writers"]] == [("murmur2", 12)]
+    assert topic["explained"] == 1.0
 
 
 def _records(broker: Brokers, topic: str) -> list[ConsumerRecord]:
