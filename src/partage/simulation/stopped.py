@@ -26,15 +26,15 @@ _HEARTBEATS = 3
 def length(pauses: Iterable[tuple[Pause, Bounds]]) -> Bounds | None:
     """How long partitions stood still in a recorded rebalance, in ms.
 
-    At least what every one of them shows. At most what a typical one shows, the median. One
-    whose offset did not move had nothing to read, perhaps: it tells nothing.
+    At least what every one of them shows; one whose offset did not move had nothing to read,
+    perhaps, and shows nothing. At most what a typical one shows, the median.
 
     Args:
         pauses: of the partitions that stopped in it (others tell nothing of its length), each
             with how long, in ms, its owner had been dead before it was missed.
 
     Returns:
-        None if none of them has commits on both sides, with something read between.
+        None if none of them has commits on both sides.
 
     >>> length([(Pause(0, 1, "t", 0, 1_000, 6_000, 0, 1_000), NOTHING)])
     Bounds(low=3000, high=5000)
@@ -42,9 +42,10 @@ def length(pauses: Iterable[tuple[Pause, Bounds]]) -> Bounds | None:
     low: list[float] = []
     high: list[float] = []
     for one, dead in pauses:
-        idle = one.advance == 0 and not one.rewind
-        if one.pause_ms is not None and not idle:
-            sure = 0 if one.resolution_ms is None else one.pause_ms - 2 * one.resolution_ms
+        if one.pause_ms is not None:
+            idle = one.advance == 0 and not one.rewind
+            known = one.resolution_ms is not None and not idle
+            sure = one.pause_ms - 2 * (one.resolution_ms or 0) if known else 0
             low.append(max(0, sure - dead.high))
             high.append(max(0, one.pause_ms - dead.low))
     return Bounds(min(*low, _median(high)), _median(high)) if high else None
