@@ -278,6 +278,25 @@ def _solver(told: dict[str, Any]) -> str:
     return f"{by} {says} ({own:,.0f} {unit}); verified here: at least {bound:,}"
 
 
+def _notes(told: dict[str, Any]) -> list[str]:
+    """What to know before a plan is executed."""
+    lines = []
+    if told["command"] == "fix-racks" and not any(row["rack"] for row in told["brokers"]):
+        lines.append("no broker has a rack: there is nothing to fix")
+    if told["emptied"]:
+        gone = ", ".join(map(str, told["emptied"]))
+        lines.append(f"nothing is left on {gone} once all batches are through")
+    if told["leaderless"]:
+        few = ", ".join(told["leaderless"][:3]) + (", ..." if len(told["leaderless"]) > 3 else "")
+        lines.append(f"to be copied, and without a leader: {len(told['leaderless']):,} ({few}); "
+                     "until they have one Kafka copies nothing, and the batch waits")  # fmt: skip
+    if told["gone"]:
+        gone = ", ".join(map(str, told["gone"]))
+        lines.append(f"roll-backs put replicas back on {gone}, which is in no metadata: "
+                     "they cannot be executed while it is away")  # fmt: skip
+    return lines
+
+
 def _sentences(told: dict[str, Any]) -> list[Any]:
     lines = []
     copied = f"{told['replicas_moved']:,} replicas copied"
@@ -302,19 +321,7 @@ def _sentences(told: dict[str, Any]) -> list[Any]:
     if told["led_by_others"]:
         lines.append(f"{told['led_by_others']:,} more partitions are led by another replica than "
                      "their first: election.json has them")  # fmt: skip
-    if told["command"] == "fix-racks" and not any(row["rack"] for row in told["brokers"]):
-        lines.append("no broker has a rack: there is nothing to fix")
-    if told["emptied"]:
-        gone = ", ".join(map(str, told["emptied"]))
-        lines.append(f"nothing is left on {gone} once all batches are through")
-    if told["leaderless"]:
-        few = ", ".join(told["leaderless"][:3]) + (", ..." if len(told["leaderless"]) > 3 else "")
-        lines.append(f"to be copied, and without a leader: {len(told['leaderless']):,} ({few}); "
-                     "until they have one Kafka copies nothing, and the batch waits")  # fmt: skip
-    if told["gone"]:
-        gone = ", ".join(map(str, told["gone"]))
-        lines.append(f"roll-backs put replicas back on {gone}, which is in no metadata: "
-                     "they cannot be executed while it is away")  # fmt: skip
+    lines += _notes(told)
     for row in told["disks"][:_MOST_BROKERS]:
         was, now = (
             amount(row[when]) if told["bytes_moved"] is not None else f"{row[when]:,} replicas"

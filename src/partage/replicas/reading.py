@@ -199,12 +199,7 @@ class _Rows:
                     raise
 
     def _partition(self, name: str, number: int, row: Mapping[str, Any], where: str) -> None:
-        if row.get("adding") or row.get("removing"):
-            what = (
-                "a reassignment of it is in progress: wait for it, or cancel it "
-                "(kafka-reassign-partitions --cancel)"
-            )
-            raise InvalidProblemError(what, path=f"{name}-{number}", value=row.get("adding"))
+        _not_moving(name, number, row)
         ids = _list(row.get("replicas"), f"{where}.replicas")
         held = self.log_dirs.get((name, number), {})
         folders = row.get("directories")
@@ -269,6 +264,15 @@ class _Rows:
             directories=tuple(tuple(mine) for mine in known), directory=directory,
             missing=np.array([b.id in brokers.missing for b in brokers.listed], bool),
         )  # fmt: skip
+
+
+def _not_moving(name: str, number: int, row: Mapping[str, Any]) -> None:
+    if row.get("adding") or row.get("removing"):
+        what = (
+            "a reassignment of it is in progress: wait for it, or cancel it "
+            "(kafka-reassign-partitions --cancel)"
+        )
+        raise InvalidProblemError(what, path=f"{name}-{number}", value=row.get("adding"))
 
 
 def _known(values: Sequence[int | None], what: str, rows: _Rows) -> NDArray[np.int64] | None:
