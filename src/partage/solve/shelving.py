@@ -53,7 +53,7 @@ def shelve(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np.int32] |
         free = (was[slots] >= 0) & disks.free[np.maximum(was[slots], 0)]
         if (there >= 0).all() and (not free.any() or _even(there, weight, low, high)):
             continue
-        if _plans(there, free, low.shape[1]) <= _MOST_PLANS:
+        if _are_few(there, free, low.shape[1]):
             out[slots] = mine.start + _best_of_all(
                 there, free, task.cost[task.owner[slots]], weight, (low, high)
             )
@@ -97,9 +97,10 @@ def _even(
     return True
 
 
-def _plans(disk: NDArray[np.int32], free: NDArray[np.bool_], width: int) -> float:
-    """How many ways there are to put a broker's replicas on its disks."""
-    return float(width) ** int((free | (disk < 0)).sum())
+def _are_few(disk: NDArray[np.int32], free: NDArray[np.bool_], width: int) -> bool:
+    """Whether a broker's replicas can be put on its disks in so few ways that all are tried."""
+    goes = int((free | (disk < 0)).sum())
+    return goes * float(np.log(width)) <= float(np.log(_MOST_PLANS)) + 1e-9
 
 
 def _best_of_all(

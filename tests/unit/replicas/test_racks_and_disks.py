@@ -203,3 +203,12 @@ def test_rounding_proves_nothing() -> None:
         prices[2] = rng.uniform(-1, 1)
         claimed = replace(plan, prices={"moved": prices})
         assert figure_bound(exactly, claimed, "moved", told, None) <= 0
+
+
+def test_many_replicas_on_uneven_disks() -> None:
+    """More than all ways can be tried for: found by steps, balanced, and no more is copied twice."""
+    sizes = [10] * 1200
+    found = reassign(tasks.rebalance(cluster_from_json(two_disks(*"d" * 1200, sizes=sizes))))
+    figures = found.verdict.figures
+    assert figures["disk bytes"] == figures["disk replicas"] == 0
+    assert figures["moved"] == found.verdict.bounds["moved"] == 540 * 10
