@@ -5,6 +5,8 @@
 SHELL := /bin/bash
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
+# Processes that `make test` runs its tests in. Tests that share a Spark or a broker stay together.
+JOBS ?= 2
 # More arguments for a verb: make test ARGS="-k range -x"
 ARGS ?=
 OUT ?= demo-out
@@ -18,7 +20,7 @@ demo: run-env ## replay the recorded history of a real cluster on Spark, open th
 	@$(BIN)/partage demo --out $(OUT) $(ARGS)
 
 test: test-env ## a sample of every tier: unit, property, parity, fuzz, pipeline, cli, browser, architecture, doctests
-	@$(PYTEST) $(ARGS)
+	@$(PYTEST) --numprocesses $(JOBS) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 lint: test-env ## ruff: all rules, and the format
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

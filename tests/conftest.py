@@ -51,8 +51,40 @@ def broker() -> Iterator[Brokers]:
         yield cluster
 
 
+#: What costs seconds to start is started once in a run: its tests stay in one process, and begin first.
+_SHARED = {"spark": ("spark", "replayed"), "broker": ("broker", "hosts")}
+_LIVE = ("live", "clients", "hurt", "replicas")
+
+
+def _company(item: pytest.Item) -> str:
+    """The tests that must run in this one's process: those of its file, or of its Spark or broker."""
+    fixtures = getattr(item, "fixturenames", ())
+    if item.get_closest_marker("spark"):
+        return "spark"
+    for name, wanted in _SHARED.items():
+        if any(fixture in fixtures for fixture in wanted):
+            return name
+    if item.path.parent.name in _LIVE and "unit" not in item.path.parts:
+        return "broker"
+    return str(item.path)
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tiers by place and name: tests/parity, tests/fuzz; soak tests wait for `make soak`."""
+    """Tiers by place and name: tests/parity, tests/fuzz; soak tests wait for `make soak`.
+
+    Sorted for two processes side by side (`pytest -n 2 --dist loadgroup`): the longest companies
+    first, so that neither waits for the other at the end.
+    """
+    rank = {name: at for at, name in enumerate(_SHARED)}
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(_company(item)))
+    items.sort(
+        key=lambda item: (
+            rank.get(_company(item), len(rank)),
+            "parity" not in item.path.parts,
+        )
+    )
     for item in items:
         if "parity" in item.path.parts:
             item.add_marker(pytest.mark.parity)
