@@ -63,8 +63,9 @@ class Stages:
             raise
         finally:
             over.set()
-            if thread is not None and spark is not None:
+            if thread is not None:
                 thread.join()
+            if spark is not None:
                 for name_of in _JOB_GROUP:  # the user's own jobs are none of ours
                     spark.sparkContext.setLocalProperty(name_of, None)  # type: ignore[arg-type]  # clears it
             self.seconds[name] = round(monotonic() - began, 3)
