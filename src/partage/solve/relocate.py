@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from partage.errors import NoFeasiblePlanError
 from partage.model import ReplicaTask
-from partage.model.replicas import KINDS, LEAVE
+from partage.model.replicas import KINDS, LEAVE, STAY
 from partage.solve.relocating import sweep
 from partage.solve.relocation_start import construct
 from partage.solve.relocation_swaps import exchange, swap
@@ -115,9 +115,23 @@ class _Relocation:
 
     def _construct(self) -> None:
         task, cluster = self.task, self.task.cluster
+        # Where all may stay they are copied; the kernel is for partitions that get or lose some.
+        same = task.factor == cluster.factor
+        same[task.old_owner[task.fate == LEAVE]] = False
+        old, new = same[task.old_owner], same[task.owner]
+        self.broker[new], self.locked[new] = cluster.replica[old], task.fate[old] == STAY
+        for k, row in enumerate(task.weight):
+            np.add.at(self.x[k], cluster.replica[old], row[task.old_owner[old]])
+            if task.zones:
+                zones = len(task.alive) + cluster.rack[cluster.replica[old]]
+                np.add.at(self.x[k], zones, row[task.old_owner[old]])
         order = np.argsort(-task.cost, kind="stable").astype(np.int64)
+        order = order[~same[order]]
+        if not len(order):
+            return
         widest = int(max(task.factor.max(initial=0), cluster.factor.max(initial=0)))
-        nowhere = construct(*self.state(), order, np.zeros(widest + 1, np.int64), work=self.work)
+        scratch, work = np.zeros(widest + 1, np.int64), 20 * len(order) * len(cluster.brokers)
+        nowhere = construct(*self.state(), order, scratch, work=work * widest)
         if nowhere >= 0:
             raise NoFeasiblePlanError(*_why_nowhere(task, int(nowhere)))
 
