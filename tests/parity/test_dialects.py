@@ -172,11 +172,15 @@ def test_groups_on_librdkafkas_mock_cluster_report_our_plan(strategy, peers_n) -
     """Real members, each telling what it got; only groups whose first plan is their last."""
     wanted = min(max(peers_n // 15, 20), 190)
     whole = 0
-    for group in mock_groups(strategy, wanted, f"mock {strategy}"):
-        if group["rounds"] > 1:
-            continue
-        whole += 1
-        mine = ours(f"librdkafka:{strategy}", {k: group[k] for k in ("topics", "members")})
-        sets = {m: sorted(pairs) for m, pairs in mine["assignment"].items()}
-        assert sets == {m: sorted(pairs) for m, pairs in group["assignment"].items()}
-    assert whole > 0.6 * wanted
+    # On a busy machine many are late for their group's first plan: others are asked then.
+    for attempt in range(5):
+        for group in mock_groups(strategy, wanted, f"mock {strategy} {attempt}"):
+            if group["rounds"] > 1:
+                continue
+            whole += 1
+            mine = ours(f"librdkafka:{strategy}", {k: group[k] for k in ("topics", "members")})
+            sets = {m: sorted(pairs) for m, pairs in mine["assignment"].items()}
+            assert sets == {m: sorted(pairs) for m, pairs in group["assignment"].items()}
+        if whole > 0.6 * wanted:
+            return
+    pytest.fail(f"only {whole} groups were whole when their first plan was made")
