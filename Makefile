@@ -5,8 +5,9 @@
 SHELL := /bin/bash
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
-# Processes that `make test` runs its tests in. Tests that share a Spark or a broker stay together.
-JOBS ?= 2
+# Processes that `make test` runs its tests in. Tests that share a Spark or a broker stay together,
+# and wait for it more than they work: one process more than two cores.
+JOBS ?= 3
 # More arguments for a verb: make test ARGS="-k range -x"
 ARGS ?=
 OUT ?= demo-out

@@ -73,8 +73,8 @@ def _company(item: pytest.Item) -> str:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tiers by place and name: tests/parity, tests/fuzz; soak tests wait for `make soak`.
 
-    Sorted for two processes side by side (`pytest -n 2 --dist loadgroup`): the longest companies
-    first, so that neither waits for the other at the end.
+    Sorted for processes side by side (`make test`: pytest-xdist, --dist loadgroup): the longest companies
+    first, so that none waits for another at the end.
     """
     rank = {name: at for at, name in enumerate(_SHARED)}
     for item in items:

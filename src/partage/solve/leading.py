@@ -99,6 +99,8 @@ def _even(
                             found = c
                             break
                         full[q] = 2
+                        if len(sums) == len(count):  # each on one of its own: no others
+                            continue
                         tail = _through(count, low, high, rack, parent, queue, tail, c, sign)
                     if found >= 0:
                         break
@@ -183,10 +185,13 @@ class _Leading:
         np.add.at(sums, rack, self.count)
         reached, full = np.zeros(self.brokers, np.uint8), np.zeros(len(sums), np.uint8)
         scratch = np.zeros(self.brokers, np.int64), np.zeros(self.brokers, np.int64)
+        off = np.maximum(sums - bands[1] if sign > 0 else bands[0] - sums, 0)
+        # Each that is handed on looks at every broker, and at some that its giver has.
+        work = len(self.ordered) + 4 * self.brokers * int(off.sum())
         _even(
             self.task.start, self.ordered, self.task.owner, self.free, self.slot, self.count,
             within[0].copy(), within[1].copy(), rack, sums, bands[0].copy(), bands[1].copy(),
-            self.listed, self.list_start, *scratch, sign, reached, full, work=len(self.ordered),
+            self.listed, self.list_start, *scratch, sign, reached, full, work=work,
         )  # fmt: skip
         return reached.astype(np.float64), full.astype(np.float64)
 

@@ -49,6 +49,7 @@ class _Relocation:
         self.x = np.zeros(task.low.shape, np.int64)
         self.rate = np.zeros(2 * len(KINDS) + 1)
         self.owner = task.owner
+        self.short = np.zeros(self.x.shape[1], np.uint8)
         self.work = 20 * count * len(cluster.brokers)
 
     def state(self) -> tuple[Any, ...]:
@@ -73,12 +74,12 @@ class _Relocation:
             self.rate[:] = rate
             last = i + 1 == len(rates)
             for _ in range(_LAST_SWEEPS if last else 1):
-                if not sweep(*self.state(), work=self.work):
+                if not sweep(*self.state(), self.short, work=self.work):
                     break
         for _ in range(4 if movable else 0):
             if not self._swaps() + self._exchanges():
                 break
-            while sweep(*self.state(), work=self.work):
+            while sweep(*self.state(), self.short, work=self.work):
                 pass
         return self.broker
 
@@ -148,7 +149,9 @@ class _Relocation:
             if not outside(self.task, self.x)[k, : len(self.task.alive)].any():
                 continue
             listed, start = self._listed(self.task.weight[k])
-            done += swap(*self.state(), self.owner, listed, start, k, _SWAP_STEPS, work=_SWAP_STEPS)
+            heavy = self.task.weight[k][self.owner[listed]]
+            done += swap(*self.state(), self.owner, listed, heavy, start, k, _SWAP_STEPS,
+                         work=_SWAP_STEPS)  # fmt: skip
         return done
 
     def _exchanges(self) -> int:

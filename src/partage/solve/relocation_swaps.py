@@ -78,26 +78,26 @@ def _exchanged(broker, x, weight, rack, s, p, t, q):
 
 
 @piece
-def _first_above(weight, k, owner, listed, begin, end, wanted):
-    """Place of the first of ``listed[begin:end]``, sorted by weight, that weighs so much."""
+def _first_above(heavy, begin, end, wanted):
+    """Place of the first of ``heavy[begin:end]``, which is sorted, that weighs so much."""
     while begin < end:
         middle = (begin + end) // 2
-        if weight[k, owner[listed[middle]]] < wanted:
+        if heavy[middle] < wanted:
             begin = middle + 1
         else:
             end = middle
     return begin
 
 
-@kernel(f"int64({STATE}, int64[::1], int64[::1], int64[::1], int64, int64)")
+@kernel(f"int64({STATE}, int64[::1], int64[::1], int64[::1], int64[::1], int64, int64)")
 def swap(
     start, broker, old_start, old, fate, locked, x, low, high, weight, cost, rate, rack,
-    rack_low, rack_high, receives, closed, owner, listed, list_start, k, most,
+    rack_low, rack_high, receives, closed, owner, listed, heavy, list_start, k, most,
 ):  # fmt: skip
     """Pairs change brokers where one is outside its band of kind k; answers how many pairs.
 
     ``listed`` has the replicas of each broker (``list_start``) by weight of kind k, as it was in
-    the beginning; ``owner[S]`` is each replica's partition.
+    the beginning, and ``heavy`` their weights; ``owner[S]`` is each replica's partition.
     """
     done = 0
     steps = 0
@@ -116,9 +116,8 @@ def swap(
                     if c == b or list_start[c] == list_start[c + 1]:
                         continue
                     near = _first_above(
-                        weight, k, owner, listed, list_start[c], list_start[c + 1],
-                        weight[k, p] - over,
-                    )  # fmt: skip
+                        heavy, list_start[c], list_start[c + 1], weight[k, p] - over
+                    )
                     for j in range(near - 2, near + 2):
                         steps += 1
                         if j < list_start[c] or j >= list_start[c + 1]:
