@@ -49,7 +49,7 @@ class _Relocation:
         self.x = np.zeros(task.low.shape, np.int64)
         self.rate = np.zeros(2 * len(KINDS) + 1)
         self.owner = task.owner
-        self.short = np.zeros(self.x.shape[1], np.uint8)
+        self.short = np.zeros(len(task.low[0]), np.uint8)
         self.work = 20 * count * len(cluster.brokers)
 
     def state(self) -> tuple[Any, ...]:

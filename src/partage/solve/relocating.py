@@ -148,6 +148,24 @@ def _note(x, low, short, b):
 
 
 @piece
+def _moved(x, low, weight, rack, short, p, b, sign):
+    """`shift`, and who lacks anything then."""
+    shift(x, weight, rack, p, b, sign)
+    _note(x, low, short, b)
+    if len(rack) < x.shape[1]:
+        _note(x, low, short, len(rack) + rack[b])
+
+
+@piece
+def _wanted(rack_low, factor):
+    """How many replicas of a partition the rack rule puts somewhere."""
+    total = 0
+    for r in range(rack_low.shape[1]):
+        total += rack_low[factor, r]
+    return total
+
+
+@piece
 def _hunger(rate, weight, p, lack0, lack1, lack2, lack3, rack1, rack2, rack3):
     """What a replica of p is worth, at most, to a broker and a rack that lack so much."""
     return (
@@ -178,11 +196,8 @@ def sweep(
     n, both = len(rack), x.shape[1]
     lack0, lack1 = _lack(x, low, 0, 0, n), _lack(x, low, 1, 0, n)
     lack2, lack3 = _lack(x, low, 2, 0, n), _lack(x, low, 3, 0, n)
-    rack1, rack2, rack3 = (
-        _lack(x, low, 1, n, both),
-        _lack(x, low, 2, n, both),
-        _lack(x, low, 3, n, both),
-    )
+    rack1, rack2 = _lack(x, low, 1, n, both), _lack(x, low, 2, n, both)
+    rack3 = _lack(x, low, 3, n, both)
     most0, most1, most2, most3 = lack0, lack1, lack2, lack3
     zone1, zone2, zone3 = rack1, rack2, rack3
     for p in range(len(cost)):
@@ -200,17 +215,14 @@ def sweep(
             apart = -rack_paid(x, low, high, weight, rate, rack, rack[b], p, -1)
             # What cannot pay anywhere is not looked for; a breach of the rack rule always pays.
             off = gain + max(apart, 0.0)
-            lean = off + back <= cost[p] and not _crowded(
-                start, broker, rack, rack_high, p, rack[b]
-            )
+            lean = off + back <= cost[p]
+            lean = lean and not _crowded(start, broker, rack, rack_high, p, rack[b])
             if lean and back == 0 and off + hunger <= cost[p]:
                 continue
             tired = lean and off + back + hungriest <= cost[p]
-            factor = start[p + 1] - start[p]
-            if factor != wanted_of:
-                wanted, wanted_of = 0, factor
-                for r in range(rack_low.shape[1]):
-                    wanted += rack_low[factor, r]
+            if start[p + 1] - start[p] != wanted_of:
+                wanted_of = start[p + 1] - start[p]
+                wanted = _wanted(rack_low, wanted_of)
             # What pays only where something is lacking is looked for only there.
             lean = lean and not _lacking(start, broker, rack, rack_low, p, wanted)
             at = _better(
@@ -219,17 +231,13 @@ def sweep(
             )  # fmt: skip
             if at >= 0:
                 broker[s] = at
-                shift(x, weight, rack, p, b, -1)
-                shift(x, weight, rack, p, at, 1)
-                _note(x, low, short, b)
-                _note(x, low, short, at)
+                _moved(x, low, weight, rack, short, p, b, -1)
+                _moved(x, low, weight, rack, short, p, at, 1)
                 # Who gave may lack more now than anybody did.
                 most0, most1 = max(most0, low[0, b] - x[0, b]), max(most1, low[1, b] - x[1, b])
                 most2, most3 = max(most2, low[2, b] - x[2, b]), max(most3, low[3, b] - x[3, b])
                 if n < both:
                     r = n + rack[b]
-                    _note(x, low, short, r)
-                    _note(x, low, short, n + rack[at])
                     zone1, zone2 = max(zone1, low[1, r] - x[1, r]), max(zone2, low[2, r] - x[2, r])
                     zone3 = max(zone3, low[3, r] - x[3, r])
                 moved += 1
