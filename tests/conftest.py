@@ -69,23 +69,34 @@ def _company(item: pytest.Item) -> str:
     return str(item.path)
 
 
-@pytest.hookimpl(trylast=True)
+class _Sorted:
+    """After all who mix the tests: the longest companies first, so that none waits for another at the end."""
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Those with a Spark, those with a broker, those with a JVM, all others."""
+        rank = {name: at for at, name in enumerate(_SHARED)}
+        items.sort(
+            key=lambda item: (
+                rank.get(_company(item), len(rank)),
+                "parity" not in item.path.parts,
+            )
+        )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Sort for processes side by side (`make test`: pytest-xdist with --dist loadgroup)."""
+    config.pluginmanager.register(_Sorted())
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tiers by place and name: tests/parity, tests/fuzz; soak tests wait for `make soak`.
 
-    Sorted for processes side by side (`make test`: pytest-xdist, --dist loadgroup): the longest companies
-    first, so that none waits for another at the end.
+    Before pytest-xdist reads the marks: tests of one company run in one process.
     """
-    rank = {name: at for at, name in enumerate(_SHARED)}
     for item in items:
         item.add_marker(pytest.mark.xdist_group(_company(item)))
-    items.sort(
-        key=lambda item: (
-            rank.get(_company(item), len(rank)),
-            "parity" not in item.path.parts,
-        )
-    )
-    for item in items:
         if "parity" in item.path.parts:
             item.add_marker(pytest.mark.parity)
         if "fuzz" in item.path.parts or "fuzz" in item.path.stem or "fuzz" in item.name:
