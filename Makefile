@@ -21,7 +21,7 @@ demo: run-env ## replay the recorded history of a real cluster on Spark, open th
 	@$(BIN)/partage demo --out $(OUT) $(ARGS)
 
 test: test-env ## a sample of every tier: unit, property, parity, fuzz, pipeline, cli, browser, architecture, doctests
-	@$(PYTEST) --numprocesses $(JOBS) --dist loadgroup --no-loadscope-reorder $(ARGS)
+	@$(PYTEST) --numprocesses $(JOBS) --dist loadscope --no-loadscope-reorder $(ARGS)
 
 lint: test-env ## ruff: all rules, and the format
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -51,22 +51,21 @@ def broker() -> Iterator[Brokers]:
         yield cluster
 
 
-#: What costs seconds to start is started once in a run: its tests stay in one process, and begin first.
-_SHARED = {"spark": ("spark", "replayed"), "broker": ("broker", "hosts")}
-_LIVE = ("live", "clients", "hurt", "replicas")
+#: What costs seconds to start is started once in a run: these folders' tests stay in one process.
+_COMPANIES = {
+    "pipeline": "spark",
+    "live": "broker",
+    "clients": "broker",
+    "hurt": "broker",
+    "replicas": "broker",
+}
 
 
-def _company(item: pytest.Item) -> str:
-    """The tests that must run in this one's process: those of its file, or of its Spark or broker."""
-    fixtures = getattr(item, "fixturenames", ())
-    if item.get_closest_marker("spark"):
-        return "spark"
-    for name, wanted in _SHARED.items():
-        if any(fixture in fixtures for fixture in wanted):
-            return name
-    if item.path.parent.name in _LIVE and "unit" not in item.path.parts:
-        return "broker"
-    return str(item.path)
+def _company(path: str) -> str:
+    """The tests that run in one process: those of a Spark, those of a broker, those of a file."""
+    folders = path.split("/")
+    shared = _COMPANIES.get(folders[1]) if folders[0] == "tests" and len(folders) > 2 else None
+    return shared or path
 
 
 class _Sorted:
@@ -75,28 +74,35 @@ class _Sorted:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Those with a Spark, those with a broker, those with a JVM, all others."""
-        rank = {name: at for at, name in enumerate(_SHARED)}
+        rank = {"spark": 0, "broker": 1}
         items.sort(
             key=lambda item: (
-                rank.get(_company(item), len(rank)),
+                rank.get(_company(item.nodeid.split("::")[0]), 2),
                 "parity" not in item.path.parts,
             )
         )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Sort for processes side by side (`make test`: pytest-xdist with --dist loadgroup)."""
+    """Sort for processes side by side."""
     config.pluginmanager.register(_Sorted())
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tiers by place and name: tests/parity, tests/fuzz; soak tests wait for `make soak`.
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Deal out whole companies. (xdist's own way, marks in the names of tests, is lost on pytest 9.2.)"""
+    from xdist.scheduler import LoadScopeScheduling
 
-    Before pytest-xdist reads the marks: tests of one company run in one process.
-    """
+    class Companies(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _company(nodeid.split("::", maxsplit=1)[0])
+
+    return Companies(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tiers by place and name: tests/parity, tests/fuzz; soak tests wait for `make soak`."""
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(_company(item)))
         if "parity" in item.path.parts:
             item.add_marker(pytest.mark.parity)
         if "fuzz" in item.path.parts or "fuzz" in item.path.stem or "fuzz" in item.name:
