@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -174,7 +175,8 @@ def test_a_broker_that_is_just_restarting_is_waited_for(tmp_path) -> None:
     said = read(cluster, tmp_path / "out", patience=5)
     assert offsets(tmp_path / "out", 0) == list(range(20))
     assert said[0] == "metadata cannot be had: KafkaConnectionError: 111 ECONNREFUSED"
-    assert said[1:] == ["reading again, after 0 s"]
+    assert len(said) == 2
+    assert re.fullmatch(r"reading again, after \d+ s", said[1])
 
 
 def test_a_broker_that_is_gone_from_the_metadata_is_no_end(tmp_path) -> None:
