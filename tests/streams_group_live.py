@@ -9,11 +9,8 @@ group. ``tests/simulation/test_streams_group_lived.py`` plays it again. It takes
 
 from __future__ import annotations
 
-import argparse
 import base64
 import contextlib
-import json
-import lzma
 import random
 import tempfile
 import time
@@ -23,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from kafka import KafkaConsumer, TopicPartition
 from tests.brokers import brokers
 from tests.streams_live import INTERNAL, NAME, TOPICS, Script, Stage, _until
+from tests.streams_recording import write
 
 from partage.wire.group_log import decode_key
 
@@ -147,17 +145,5 @@ def live(seed: int) -> dict[str, Any]:
         }
 
 
-def main() -> None:
-    """Write a recording."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("path", type=Path)
-    parser.add_argument("--seed", type=int, default=random.randrange(10_000))
-    asked = parser.parse_args()
-    text = json.dumps(live(asked.seed), separators=(",", ":"))
-    asked.path.parent.mkdir(parents=True, exist_ok=True)
-    asked.path.write_bytes(lzma.compress(text.encode(), preset=9))
-    print(f"{asked.path}: seed {asked.seed}, {asked.path.stat().st_size} bytes")
-
-
 if __name__ == "__main__":
-    main()
+    write(live, __doc__)

@@ -6,6 +6,8 @@ import base64
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.streams_recording import subtopologies
+
 from partage.simulation.streams import Application, Event, read
 from partage.wire.group_log import decode_record
 
@@ -95,12 +97,7 @@ def application(recording: dict[str, Any]) -> Application:
         {
             "name": name,
             "seconds": recording["seconds"],
-            "subtopologies": [
-                {"sources": {"lines": 4}, "stores": {"words": {}}},
-                {"sources": {"ticks": 2}, "sinks": ["out"]},
-                {"sources": {"moves": 2}, "sinks": [f"{name}-places-repartition"]},
-                {"sources": {f"{name}-places-repartition": None}, "stores": {"places": {}}},
-            ],
+            "subtopologies": subtopologies(name),
             "clients": {
                 client: {"threads": threads, "process": record.processes[client]}
                 for client, threads in recording["threads"].items()

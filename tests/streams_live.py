@@ -12,10 +12,8 @@ again: a file in tests/data/streams is a test.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
-import lzma
 import os
 import random
 import shutil
@@ -29,6 +27,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from tests.brokers import brokers
 from tests.jvm import TARGET, java, jvm_classpath
+from tests.streams_recording import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -307,17 +306,5 @@ def live(seed: int) -> dict[str, Any]:
         }
 
 
-def main() -> None:
-    """Write a recording."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("path", type=Path)
-    parser.add_argument("--seed", type=int, default=random.randrange(10_000))
-    asked = parser.parse_args()
-    text = json.dumps(live(asked.seed), separators=(",", ":"))
-    asked.path.parent.mkdir(parents=True, exist_ok=True)
-    asked.path.write_bytes(lzma.compress(text.encode(), preset=9))
-    print(f"{asked.path}: seed {asked.seed}, {asked.path.stat().st_size} bytes")
-
-
 if __name__ == "__main__":
-    main()
+    write(live, __doc__)

@@ -6,6 +6,8 @@ import base64
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.streams_recording import subtopologies
+
 from partage.simulation.streams import Application, Event, Told, read
 from partage.streams import HighAvailability, ProcessId, TaskId, TaskPlan, TaskProblem
 from partage.wire.streams.assignment_bytes import decode_assignment_info
@@ -42,12 +44,7 @@ def application(recording: dict[str, Any]) -> Application:
         {
             "name": name,
             "seconds": recording["seconds"],
-            "subtopologies": [
-                {"sources": {"lines": 4}, "stores": {"words": {}}},
-                {"sources": {"ticks": 2}, "sinks": ["out"]},
-                {"sources": {"moves": 2}, "sinks": [f"{name}-places-repartition"]},
-                {"sources": {f"{name}-places-repartition": None}, "stores": {"places": {}}},
-            ],
+            "subtopologies": subtopologies(name),
             "clients": {
                 client: {"threads": threads, "process": processes[client]}
                 for client, threads in recording["threads"].items()
