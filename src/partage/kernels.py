@@ -34,7 +34,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-__all__ = ["Kernel", "compiling_told", "form", "kernel", "never_compiling", "piece", "warm_up"]
+__all__ = [
+    "Kernel",
+    "compiling_told",
+    "form",
+    "kernel",
+    "never_compiling",
+    "piece",
+    "prefetch",
+    "warm_up",
+]
 
 #: Measured on the 2-core machine of November 2026 (CPython 3.11, numba 0.6x).
 _SECONDS_TO_IMPORT_NUMBA = 0.8
@@ -133,6 +142,40 @@ def piece(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+@piece
+def prefetch(array: Any, at: int) -> None:
+    """The processor may bring an array's line near by, for somebody who reads it some time later.
+
+    A load that the memory has not answered stands in the way of hundreds of instructions behind
+    it; this asks and goes on. Interpreted it is nothing.
+    """
+
+
+def _prefetching() -> Any:
+    """LLVM's instruction of that name."""
+    from llvmlite import ir  # type: ignore[import-untyped]  # it has none
+    from numba import types
+    from numba.extending import intrinsic
+
+    def typed(context: Any, array: Any, at: Any) -> Any:
+        del context
+
+        def asked(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            array = context.make_array(signature.args[0])(context, builder, arguments[0])
+            byte = ir.IntType(8).as_pointer()
+            number = ir.IntType(32)
+            line = builder.bitcast(builder.gep(array.data, [arguments[1]]), byte)
+            kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+            call = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+            # To be read; to be kept in all caches; data.
+            builder.call(call, [line, number(0), number(3), number(1)])
+            return context.get_dummy_value()
+
+        return types.void(array, at), asked
+
+    return intrinsic(typed)
+
+
 def _with_pieces(function: Callable[..., Any], **options: Any) -> Any:
     """The function with every piece that it may call replaced by the compiled one.
 
@@ -147,7 +190,9 @@ def _with_pieces(function: Callable[..., Any], **options: Any) -> Any:
     for name in function.__code__.co_names:
         one: Any = names.get(name)
         if getattr(one, "is_piece", False):
-            if one not in _pieces:
+            if one is prefetch:
+                _pieces[one] = _pieces.get(one) or _prefetching()
+            elif one not in _pieces:
                 _pieces[one] = None  # no endless descent; numba itself refuses a recursion
                 alone = {**options, "no_cpython_wrapper": True}
                 _pieces[one] = _plain(numba.njit(**alone)(_with_pieces(one, **options)))

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.kernels import kernel, piece
+from partage.kernels import kernel, piece, prefetch
 
 __all__ = ["count", "headed", "slotted", "unpadded"]
 
@@ -118,21 +118,46 @@ def _looked_up(
 ) -> None:  # fmt: skip
     """Of a block of keys the hashes, then what their slots hold, then the places' first words.
 
-    Loads that wait for no other: the memory answers many of them at a time.
+    Loads that wait for no other: the memory answers many of them at a time. Nothing is decided
+    but for keys whose first slot is another's (or none's), which are gathered and looked at apart.
     """
     top = 0x7FFFFFFFFFFFFFFF
     shift = used[2]
-    half = len(block) // 2
+    gap = used[4]
+    third = len(block) // 3
     for i in range(len(starts) - 1):
-        block[i & top] = _hashed(data, wide, starts[i & top], starts[(i + 1) & top])
+        tag = _hashed(data, wide, starts[i & top], starts[(i + 1) & top] - gap)
+        block[i & top] = tag
+        prefetch(slots, (tag >> shift) & top)
+    others = 0
     for i in range(len(starts) - 1):
-        block[(i + half) & top] = slots[(block[i & top] >> shift) & top]
+        found = slots[(block[i & top] >> shift) & top]
+        block[(i + third) & top] = found
+        block[(others + 2 * third) & top] = i
+        others += found >> 32 != block[i & top]
+        prefetch(store, found & 0xFFFFFFFF)
+    for other in range(others):
+        i = block[(other + 2 * third) & top]
+        found = _next_slot(slots, block[i & top], block[i & top] >> shift)
+        block[(i + third) & top] = found
+        prefetch(store, found & 0xFFFFFFFF)
     for i in range(len(starts) - 1):
-        # Where the slot is another key's, or none's, the place is 0, and its word is too.
-        found = block[(i + half) & top]
-        place = (found & 0xFFFFFFFF) * (found >> 32 == block[i & top])
-        head = block[i & top] << 32 | (starts[(i + 1) & top] - starts[i & top])
-        block[(i + half) & top] = place * (store[place & top] == head)
+        # Where no slot is the key's the place is 0, and its word is too.
+        place = block[(i + third) & top] & 0xFFFFFFFF
+        head = block[i & top] << 32 | (starts[(i + 1) & top] - gap - starts[i & top])
+        block[(i + third) & top] = place * (store[place & top] == head)
+
+
+@piece
+def _next_slot(slots: _Longs, tag: int, slot: int) -> int:
+    """What the first slot with this hash holds, or the empty one before it."""
+    top = 0x7FFFFFFFFFFFFFFF
+    mask = len(slots) - 1
+    found: int = slots[slot & top]
+    while found != 0 and found >> 32 != tag:
+        slot = (slot + 1) & mask
+        found = slots[slot & top]
+    return found
 
 
 @kernel(
@@ -148,32 +173,33 @@ def count(
     Args:
         data: uint8, bytes of the keys.
         wide: uint64, the eight bytes that begin at each of them.
-        starts: int64[n + 1].
+        starts: int64[n + 1]; the bytes between keys are before the next one's start.
         null: uint8[n], or none: which are not counted.
         times: int64[n], or none: records of each.
         sizes: int64[n], or none: bytes of the records of each, for a table that has them.
         slots: int64, a power of two of them.
         store: int64, of which ``words`` is the same memory.
         words: uint64.
-        used: int64[4]: keys, end of the store, bits of a hash that are no slot's, words of a head.
-        block: int64, two for each key that is looked up at a time.
+        used: int64[5]: keys, end of the store, bits of a hash that are no slot's, words of a head,
+            bytes between keys.
+        block: int64, three for each key that is looked up at a time.
     """
     top = 0x7FFFFFFFFFFFFFFF
     keys = len(starts) - 1
-    half = len(block) // 2
+    third = len(block) // 3
     done = 0
     while done < keys:
-        stop = min(keys, done + half)
-        need = used[1] + (starts[stop] - starts[done]) // 8 + 5 * half
-        if (used[0] + half) * 2 > len(slots) or need > len(store):
+        stop = min(keys, done + third)
+        need = used[1] + (starts[stop] - starts[done]) // 8 + 5 * third
+        if (used[0] + third) * 2 > len(slots) or need > len(store):
             return done
         _looked_up(data, wide, starts[done : stop + 1], slots, store, used, block)
         for i in range(done, stop):
             if len(null) > 0 and null[i & top] != 0:
                 continue
             at = starts[i & top]
-            end = starts[(i + 1) & top]
-            place = block[(i - done + half) & top]
+            end = starts[(i + 1) & top] - used[4]
+            place = block[(i - done + third) & top]
             if place == 0 or not _is_there(data, wide, at, end, words, place + used[3]):
                 place = _sought(
                     data, wide, at, end, block[(i - done) & top], slots, store, words, used
