@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import functools
 import os
 import shutil
 import signal
@@ -25,7 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.jvm import ROOT, JvmOracle, java, skip
+from tests.jvm import JvmOracle, java
+from tests.processes import ROOT, built
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,20 +34,13 @@ BROKER = ROOT / "jvm" / "broker"
 CONTROLLER = 1000
 # Any 16 bytes in URL-safe base64.
 CLUSTER_ID = "cGFydGFnZS10ZXN0cy0wMQ"
-_SOMETHING_IS_MISSING = 3
 _SECONDS_TO_START = 300.0
 _SECONDS_TO_STOP = 30.0
 
 
-@functools.cache
 def broker_jars(version: str) -> str:
     """The class path of one release's broker and tools; fetched on the first call."""
-    done = subprocess.run(
-        [ROOT / "tools" / "broker.sh", version], capture_output=True, text=True, check=False
-    )
-    if done.returncode == _SOMETHING_IS_MISSING:
-        skip(done.stderr.strip().splitlines()[-1])
-    assert done.returncode == 0, f"tools/broker.sh failed:\n{done.stderr}"
+    built("broker.sh", version)
     return str(BROKER / "target" / version / "lib" / "*")
 
 

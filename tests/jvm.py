@@ -11,7 +11,6 @@ stdin and prints one a line on stdout, in the same order, nothing else.
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import json
 import os
@@ -19,35 +18,20 @@ import subprocess
 import tempfile
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.processes import ROOT, Closes, built, skip
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from types import TracebackType
 
-    from typing_extensions import Self
+__all__ = ["ROOT", "JvmOracle", "java", "jvm_classpath", "skip"]
 
-ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "jvm" / "target"
 PACKAGE = "io.partage.parity"
-_SOMETHING_IS_MISSING = 3
 _AT_ONCE = 500
 _SECONDS_FOR_A_CHUNK = 300.0
-
-
-def skip(reason: str) -> NoReturn:
-    """Skip the test by name; where nothing may be missing (.ci/run), fail instead."""
-    if os.environ.get("PARTAGE_SKIP_NOTHING"):
-        pytest.fail(f"may not be skipped here: {reason}", pytrace=False)
-    pytest.skip(reason)
-
-
-@functools.cache
-def _build() -> tuple[int, str]:
-    done = subprocess.run([ROOT / "tools" / "jvm.sh"], capture_output=True, text=True, check=False)
-    return done.returncode, done.stderr.strip()
 
 
 def jvm_classpath() -> str:
@@ -55,10 +39,7 @@ def jvm_classpath() -> str:
 
     Skips the test when Java, Maven or the network is missing, and fails when the build does.
     """
-    code, said = _build()
-    if code == _SOMETHING_IS_MISSING:
-        skip(said.splitlines()[-1])
-    assert code == 0, f"tools/jvm.sh failed:\n{said}"
+    built("jvm.sh")
     return os.pathsep.join([str(TARGET / "classes"), str(TARGET / "lib" / "*")])
 
 
@@ -68,7 +49,7 @@ def java() -> str:
     return str(Path(home) / "bin" / "java") if home else "java"
 
 
-class JvmOracle:
+class JvmOracle(Closes):
     """A Java program that stays up and answers one JSON line with one JSON line."""
 
     def __init__(self, main_class: str, *args: str, heap: str = "768m") -> None:
@@ -137,14 +118,3 @@ class JvmOracle:
             self._process.kill()
             self._process.wait()
         self._stderr.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

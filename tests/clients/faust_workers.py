@@ -8,19 +8,17 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tests.brokers import free_ports
-
-from peers.asking_faust import ROOT, faust_python
+from tests.processes import ROOT, Closes, client_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from typing_extensions import Self
-
+FAUST = "faust-streaming-0.15.3"
 PATIENCE = 240.0
 
 
-class Worker:
+class Worker(Closes):
     """One worker of tests/peers/faust_worker.py; ``kind`` is ``stock`` or one of our strategies."""
 
     def __init__(self, app: str, bootstrap: str, kind: str, log: Path) -> None:
@@ -30,21 +28,22 @@ class Worker:
         script = ROOT / "tests" / "peers" / "faust_worker.py"
         with log.open("wb") as out:
             self._process = subprocess.Popen(
-                [faust_python(), script, app, bootstrap, str(port), kind],
+                [client_python(FAUST), script, app, bootstrap, str(port), kind, f"{log}-data"],
                 stdout=out,
                 stderr=subprocess.STDOUT,
             )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.kill()
 
     def kill(self) -> None:
         """SIGKILL: no leave request; the group notices by its session timeout."""
         self._process.kill()
         self._process.wait()
+
+    close = kill
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process has ended by itself."""
+        return self._process.poll() is not None
 
     def text(self) -> str:
         """All that it said, logs too."""
@@ -52,7 +51,7 @@ class Worker:
 
     def said(self) -> list[dict[str, Any]]:
         """The JSON lines, in order; one that is being written is left for the next time."""
-        lines = (one[one.find("{") :] for one in self.text().splitlines() if "{" in one)
+        lines = (one[one.find('{"') :] for one in self.text().splitlines() if '{"' in one)
         return [json.loads(one) for one in lines if one.endswith("}")]
 
     @property
@@ -72,6 +71,10 @@ class Worker:
     def counts(self) -> dict[str, int]:
         """By word the last count that it told."""
         return {one["word"]: one["count"] for one in self.said() if "word" in one}
+
+    def read(self) -> set[tuple[int, int]]:
+        """Partition and offset of each record that it counted."""
+        return {(one["partition"], one["offset"]) for one in self.said() if "word" in one}
 
     def numbers(self, topic: str, role: str = "actives") -> set[int]:
         """Partition numbers of a topic that it has in a role."""

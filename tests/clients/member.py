@@ -70,6 +70,8 @@ def made(client, wanted):
             module, attribute = OWN[name]
             home = importlib.import_module(f"{client}.coordinator.assignors.{module}")
             out.append(getattr(home, attribute))
+        elif name.startswith("slow:"):
+            out += [slow(one) for one in made(client, [(name.removeprefix("slow:"), options)])]
         elif name == "garbage":
             out.append(garbage(ours.assignor(**options)))
         elif name == "future":
@@ -112,6 +114,17 @@ def future(kind):
 
     kind.metadata = metadata
     return kind
+
+
+def slow(kind):
+    """An assignor of kafka-python 3 that takes longer than a short poll."""
+
+    class Slow(kind):
+        def assign(self, cluster, members):
+            time.sleep(0.7)
+            return super().assign(cluster, members)
+
+    return Slow
 
 
 def pairs(partitions):

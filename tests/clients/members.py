@@ -9,7 +9,6 @@ a.owns, a.generation
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 import os
@@ -20,15 +19,12 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tests.jvm import ROOT, java, jvm_classpath, skip
+from tests.jvm import ROOT, java, jvm_classpath
+from tests.processes import Closes, client_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from types import TracebackType
 
-    from typing_extensions import Self
-
-_SOMETHING_IS_MISSING = 3
 _count = itertools.count()
 KAFKA_PYTHON = ("kafka-python-2.0.2", "kafka-python-2.3.3", "kafka-python-3.0.12")
 AIOKAFKA = ("aiokafka-0.10.0", "aiokafka-0.14.0")
@@ -39,18 +35,6 @@ JAVA_CLASSES = {
     "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
     "failover": "io.partage.live.FailoverAssignor",
 }
-
-
-@functools.cache
-def environment(name: str) -> str:
-    """The Python of a client's environment; made on the first call."""
-    done = subprocess.run(
-        [ROOT / "tools" / "clients.sh", name], capture_output=True, text=True, check=False
-    )
-    if done.returncode == _SOMETHING_IS_MISSING:
-        skip(done.stderr.strip().splitlines()[-1])
-    assert done.returncode == 0, f"tools/clients.sh {name} failed:\n{done.stderr}"
-    return str(ROOT / ".tools" / "clients" / name / "bin" / "python")
 
 
 @dataclass(eq=False)
@@ -104,7 +88,7 @@ class One:
         wait(lambda: any(e["event"] == "closed" for e in self.events), f"{self.id} closes")
 
 
-class Host:
+class Host(Closes):
     """A process with members in it; ended by its id."""
 
     def __init__(self, client: str) -> None:
@@ -117,7 +101,7 @@ class Host:
             command += ["-cp", jvm_classpath(), "io.partage.live.Member"]
         else:
             kind = "kafka" if client.startswith("kafka-python") else "aiokafka"
-            command = [environment(client), str(ROOT / "tests" / "clients" / "member.py"), kind]
+            command = [client_python(client), str(ROOT / "tests" / "clients" / "member.py"), kind]
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -198,16 +182,7 @@ class Host:
         self.process.kill()
         self.process.wait()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.kill()
+    close = kill
 
 
 def _java(value: Any) -> str:

@@ -98,7 +98,7 @@ def move_coordinator(world: World, party: Party) -> Fault:
 
 def in_sync(world: World) -> bool:
     """Whether each partition has all its replicas: the next broker may go only then."""
-    for topic in (LOG, *(party.topic for party in world.parties)):
+    for topic in (LOG, *(party.topic for party in world.parties), *world.topics):
         said = world.cluster.ask("describe-topic", name=topic)["partitions"]
         if any(len(p["isr"]) < len(p["replicas"]) for p in said):
             return False

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 from tests.clients.records import generation_of
+from tests.processes import Closes
 
 from partage.errors import PartageError
 from partage.history.classic import ClassicGroup, ClassicRecord, Generation
@@ -24,10 +25,8 @@ from partage.wire.group_log import decode_record
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import TracebackType
 
     from tests.clients.records import Written
-    from typing_extensions import Self
 
     from hurt.party import Party
 
@@ -35,7 +34,7 @@ _OF_A_GROUP = b"\x00\x02"  # version of the key, which says what the record is a
 PARTAGE = [sys.executable, "-m", "partage"]
 
 
-class Recorder:
+class Recorder(Closes):
     """``partage capture --follow`` beside the soak: killed with SIGKILL, started again, stopped."""
 
     def __init__(self, bootstrap: str, out: Path) -> None:
@@ -60,15 +59,8 @@ class Recorder:
         self.killed += 1
         self._start()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """It dies, if nobody has stopped it."""
         self._process.kill()
         self._process.wait()
 

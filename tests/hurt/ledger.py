@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING
 
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
+from tests.processes import Closes
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from kafka.producer.future import FutureRecordMetadata
-    from typing_extensions import Self
 
     from hurt.party import Party
 
 
-class Ledger:
+class Ledger(Closes):
     """Writes to every partition of all parties, again and again, in a thread of its own.
 
     Only what the brokers acknowledged counts, by topic, partition and offset; a record whose
@@ -84,17 +82,6 @@ class Ledger:
             self._thread.join()
             self._settled(60.0)
             self._producer.close(timeout=10)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def unread(self, party: Party) -> set[tuple[str, int, int]]:
         """Acknowledged records that no member of the group has read."""

@@ -19,7 +19,6 @@ CLIENTS = ("java", *KAFKA_PYTHON, *AIOKAFKA)
 PYTHON = (*KAFKA_PYTHON, *AIOKAFKA)
 # What kafka-python 3 and Java can; the others give everything up before they join.
 _COOPERATIVE = {"java", KAFKA_PYTHON[-1]}
-POLL_MS = 10_000
 _priorities = itertools.count(1)
 _numbers = itertools.count(1)
 
@@ -72,9 +71,6 @@ class Party:
         static = number % 4 == 0 and host.client != KAFKA_PYTHON[0]
         one = host.start(
             instance=f"at-{number}" if static else None,
-            # A poll of kafka-python 3.0.12 that ends within a rebalance can leave its consumer
-            # outside the group for good, whatever the assignor (docs/clients.md).
-            poll_ms=POLL_MS if host.client == KAFKA_PYTHON[-1] else 1000,
             bootstrap=self.bootstrap, group=self.group, topics=[self.topic], session=self.session,
             strategies=[listed(host.client, self.strategy)],
             # Idle members should cost little: it is the machine that must not be what fails.

@@ -15,16 +15,15 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tests.clients.members import Host
+from tests.processes import Closes
 
 from hurt import faults
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterator, Sequence
-    from types import TracebackType
 
     from tests.brokers import Brokers
-    from typing_extensions import Self
 
     from hurt.faults import Fault
     from hurt.party import Party
@@ -35,11 +34,12 @@ PATIENCE = 180.0
 _BETWEEN_LOOKS = 0.1
 
 
-class World:
+class World(Closes):
     """What is hurt.
 
     Attributes:
         hosts: a client's process, by the client; ``away`` are those that stand still or are dead.
+        topics: of others, whose copies too have to be there before the next broker may go.
         faults: how many of each kind.
         looks: at a group that was well again after something had happened to it.
         violations: sentences; what must stay empty.
@@ -52,6 +52,7 @@ class World:
         self.cluster = cluster
         self.parties = parties
         self.rng = rng
+        self.topics: list[str] = []
         self.hosts = {client: Host(client) for client in clients}
         self.away: set[str] = set()
         self.ended: list[Host] = []
@@ -161,21 +162,12 @@ class World:
 
     # --- beginning and end ----------------------------------------------------------------------
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.end()
-
     def end(self) -> None:
         """All members die; once is enough."""
         for host in self.hosts.values():
             host.kill()
+
+    close = end
 
     def warnings(self) -> Counter[str]:
         """What ours logged as warnings and errors, in all processes."""

@@ -2,76 +2,41 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import json
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jvm import skip
+from tests.processes import ROOT, JsonLines, built
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from typing_extensions import Self
-
-ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
 PYTHON = ROOT / ".tools" / "peers" / "bin" / "python"
-_SOMETHING_IS_MISSING = 3
 _SECONDS = 120
 _GROUPS_AT_ONCE = 20
 
 Problem = dict[str, Any]
 
 
-@functools.cache
-def _build() -> tuple[int, str]:
-    done = subprocess.run(
-        [ROOT / "tools" / "peers.sh"], capture_output=True, text=True, check=False
-    )
-    return done.returncode, done.stderr.strip()
-
-
 def python() -> str:
     """The interpreter that has kafka-python, aiokafka and confluent-kafka; skips without."""
-    code, said = _build()
-    if code == _SOMETHING_IS_MISSING:
-        skip(said.splitlines()[-1])
-    assert code == 0, f"tools/peers.sh failed:\n{said}"
+    built("peers.sh")
     return str(PYTHON)
 
 
-class PeerOracle:
+class PeerOracle(JsonLines):
     """kafka-python or aiokafka: a problem in, its class's answer out."""
 
     def __init__(self, peer: str, *more: str, hash_seed: str = "random") -> None:
-        self._process = subprocess.Popen(
-            [python(), HERE / "oracle.py", peer, *more],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={"PYTHONHASHSEED": hash_seed, "PATH": "/usr/bin:/bin"},
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.stdin.close()
-        self._process.stdout.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(10)
-        self._process.kill()
-        self._process.wait()
+        super().__init__([python(), HERE / "oracle.py", peer, *more], hash_seed)
 
     def ask(self, strategy: str, problem: Problem, seconds: float = 2.0) -> dict[str, Any]:
         """``assignment``, or ``error``: the exception's name, "hangs" after so many seconds."""
         line = {**problem, "strategy": strategy, "seconds": seconds}
-        self._process.stdin.write(json.dumps(line) + "\n")
-        self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
+        self._write(json.dumps(line) + "\n")
+        return self._read()
 
 
 def librdkafka_plans(strategy: str, problems: list[Problem]) -> dict[int, dict[str, Any]]:

@@ -1,10 +1,10 @@
 """A Faust worker that counts words, with a table and one standby; tells by JSON lines what it does.
 
-    python faust_worker.py APP BOOTSTRAP PORT ASSIGNOR
+    python faust_worker.py APP BOOTSTRAP PORT ASSIGNOR DATA
 
-``ASSIGNOR`` is ``stock``, or one of ours. Lines out: ``{"assigned": {"actives": [[topic, number],
+``ASSIGNOR`` is ``stock``, or one of ours; ``DATA`` is a folder for what Faust keeps on the disk. Lines out: ``{"assigned": {"actives": [[topic, number],
 ...], "standbys": [...]}, "leads": bool}`` after each rebalance, ``{"recovered": true}`` when the tables
-are there, and ``{"word": w, "count": n, "partition": p}`` for each record counted.
+are there, and ``{"word": w, "count": n, "partition": p, "offset": o}`` for each record counted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 
 import faust
 
-name, bootstrap, port, wanted = sys.argv[1:5]
+name, bootstrap, port, wanted, data = sys.argv[1:6]
 more = {}
 
 
@@ -41,6 +41,7 @@ app = faust.App(
     name,
     broker=f"kafka://{bootstrap}",
     store="memory://",
+    datadir=data,
     table_standby_replicas=1,
     topic_replication_factor=1,
     topic_allow_declare=False,
@@ -64,7 +65,8 @@ async def count(stream):
     async for event in stream.events():
         word = event.value
         counts[word] += 1
-        tell(word=word, count=counts[word], partition=event.message.partition)
+        at = event.message
+        tell(word=word, count=counts[word], partition=at.partition, offset=at.offset)
 
 
 @app.on_partitions_assigned.connect

@@ -151,6 +151,7 @@ class Assignor(abstract.AbstractPartitionAssignor):  # type: ignore[misc]  # kaf
         if call is not None:
             group = str(call.owner.config["group_id"])
             generation = int(call.owner._generation.generation_id)
+            _stay_until_joined(call.owner)
         return cls._state.sent(
             _joined(members, {} if call is None else call.local), partial(_view, cluster),
             group=group, generation=generation, error=AssignorError,
@@ -179,6 +180,15 @@ class Assignor(abstract.AbstractPartitionAssignor):  # type: ignore[misc]  # kaf
             if cls._state.consumer.rack is None:
                 cls._state.consumer.rack = call.owner.config.get("client_rack") or None
         return call
+
+
+def _stay_until_joined(coordinator: Any) -> None:
+    """A leader of kafka-python 3.0 that joins because its topics have grown no longer wants to once
+    it has seen them: here, in the middle of it. If its poll() ends now, the next one does not ask
+    what became of the join, and the consumer stays outside its group for good. Joined, it forgets.
+    """
+    if hasattr(coordinator, "_join_task"):
+        coordinator.request_rejoin()
 
 
 def _keeps(coordinator: Any) -> bool:
