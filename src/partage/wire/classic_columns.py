@@ -24,7 +24,7 @@ __all__ = ["ClassicColumns", "Payloads", "Texts", "classic_columns", "pays"]
 
 #: Bytes of values that are read at a time, if they are not of one record: what is made of them
 #: then fits into the processor's cache.
-_BYTES_AT_ONCE = 1 << 20
+_BYTES_AT_ONCE = 1 << 19
 #: Bytes for each of which a table expects a member, or a text; where there are more it grows.
 _BYTES_A_MEMBER = 96
 _BYTES_A_TEXT = 40

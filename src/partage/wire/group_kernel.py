@@ -12,7 +12,7 @@ bytes) is only noted, for the engine to look at.
 from __future__ import annotations
 
 from partage.kernels import kernel, piece
-from partage.wire.kernel_pieces import code_of, int16_at, int32_at, int64_at
+from partage.wire.kernel_pieces import code_like, int16_at, int32_at, int64_at
 
 __all__ = ["COUNTS", "MEMBER", "RECORD", "SMALLEST_MEMBER", "scan_groups"]
 
@@ -77,12 +77,12 @@ def _stop(data, at, end, width, compact, nullable):
 
 
 @piece
-def _code(data, at, stop, width, compact, slots, names, counts, which):
-    """The code of what `_stop` found to be plain; -1 for null."""
+def _code(data, at, stop, width, compact, slots, names, counts, which, like):
+    """The code of what `_stop` found to be plain, most often ``like``; -1 for null."""
     size = _size(data, at, stop, width, compact)
     if size < 8:
         return -1
-    return code_of(data, at + (size & 7), stop, slots, names, counts, which)
+    return code_like(data, at + (size & 7), stop, slots, names, counts, which, like)
 
 
 @piece
@@ -116,33 +116,38 @@ def _stop_of_member(data, at, end, layout):
 
 @piece
 def _read_member(
-    data, at, end, layout, code, members, text_slots, texts, sent_slots, sent, got_slots, got,
-    counts,
+    data, at, end, layout, code, like, members, text_slots, texts, sent_slots, sent, got_slots,
+    got, counts,
 ):  # fmt: skip
-    """A member whose bytes are plain, into its columns."""
+    """A member whose bytes are plain, into its columns; most are those of member ``like``."""
     compact = layout == 3
     members[code, 0] = layout
+    alike = -1 if like < 0 else members[like, 1]
     stop = _stop(data, at, end, 2, compact, False)
-    members[code, 1] = _code(data, at, stop, 2, compact, text_slots, texts, counts, 3)
+    members[code, 1] = _code(data, at, stop, 2, compact, text_slots, texts, counts, 3, alike)
     members[code, 2] = -1
     if layout >= 2:
         at = stop
+        alike = -1 if like < 0 else members[like, 2]
         stop = _stop(data, at, end, 2, compact, True)
-        members[code, 2] = _code(data, at, stop, 2, compact, text_slots, texts, counts, 3)
+        members[code, 2] = _code(data, at, stop, 2, compact, text_slots, texts, counts, 3, alike)
     for column in range(3, 5):
         at = stop
+        alike = -1 if like < 0 else members[like, column]
         stop = _stop(data, at, end, 2, compact, False)
-        members[code, column] = _code(data, at, stop, 2, compact, text_slots, texts, counts, 3)
+        members[code, column] = _code(data, at, stop, 2, compact, text_slots, texts, counts, 3,
+                                      alike)  # fmt: skip
     # Before value version 1 the rebalance timeout was the session timeout.
     members[code, 5] = int32_at(data, stop)
     at = stop if layout == 0 else stop + 4
     members[code, 6] = int32_at(data, at)
     at += 4
     stop = _stop(data, at, end, 4, compact, False)
-    members[code, 7] = _code(data, at, stop, 4, compact, sent_slots, sent, counts, 4)
+    members[code, 7] = _code(data, at, stop, 4, compact, sent_slots, sent, counts, 4, -1)
     at = stop
+    alike = -1 if like < 0 else members[like, 8]
     stop = _stop(data, at, end, 4, compact, False)
-    members[code, 8] = _code(data, at, stop, 4, compact, got_slots, got, counts, 5)
+    members[code, 8] = _code(data, at, stop, 4, compact, got_slots, got, counts, 5, alike)
 
 
 @piece
@@ -163,14 +168,17 @@ def _head(data, at, end, version, record, records, text_slots, texts, counts):
     stop = _stop(data, at, end, 2, compact, False)
     if stop < 0 or stop + 4 > end:
         return -1
-    records[record, 4] = _code(data, at, stop, 2, compact, text_slots, texts, counts, 3)
+    alike = -1 if record == 0 else records[record - 1, 4]
+    records[record, 4] = _code(data, at, stop, 2, compact, text_slots, texts, counts, 3, alike)
     records[record, 2] = int32_at(data, stop)
     at = stop + 4
     for column in range(5, 7):
         stop = _stop(data, at, end, 2, compact, True)
         if stop < 0:
             return -1
-        records[record, column] = _code(data, at, stop, 2, compact, text_slots, texts, counts, 3)
+        alike = -1 if record == 0 else records[record - 1, column]
+        records[record, column] = _code(data, at, stop, 2, compact, text_slots, texts, counts, 3,
+                                        alike)  # fmt: skip
         at = stop
     records[record, 3] = -1
     if version >= 2:
@@ -183,21 +191,26 @@ def _head(data, at, end, version, record, records, text_slots, texts, counts):
 
 @piece
 def _members(
-    data, at, end, version, count, members, listed, member_slots, member_names,
+    data, at, end, version, count, likely, members, listed, member_slots, member_names,
     text_slots, texts, sent_slots, sent, got_slots, got, counts,
 ):  # fmt: skip
-    """So many members into the list; the place behind them, -1 if one is odd, -2 for no room."""
+    """So many members into the list; the place behind them, -1 if one is odd, -2 for no room.
+
+    They are most often those that are listed from ``likely`` on, the ones of the record before.
+    """
     layout = version - 1 if version >= 2 else version
-    for _ in range(count):
+    begins = counts[2]
+    for i in range(count):
         if _full(counts, text_slots, sent_slots, got_slots, member_slots):
             return -2
         stop = _stop_of_member(data, at, end, layout)
         if stop < 0:
             return -1
         known = counts[6]
-        code = code_of(data, at, stop, member_slots, member_names, counts, 6)
+        like = listed[likely + i] if likely + i < begins else -1
+        code = code_like(data, at, stop, member_slots, member_names, counts, 6, like)
         if code == known:
-            _read_member(data, at, end, layout, code, members, text_slots, texts,
+            _read_member(data, at, end, layout, code, like, members, text_slots, texts,
                          sent_slots, sent, got_slots, got, counts)  # fmt: skip
         elif members[code, 0] != layout:
             return -1  # the same bytes, and another version reads them otherwise
@@ -232,7 +245,9 @@ def _record(
     records[record, 1] = version
     records[record, 7] = counts[2]
     records[record, 8] = count
-    at = _members(data, at, end, version, count, members, listed, member_slots, member_names,
+    likely = counts[2] if record == 0 else records[record - 1, 7]
+    at = _members(data, at, end, version, count, likely, members, listed, member_slots,
+                  member_names,
                   text_slots, texts, sent_slots, sent, got_slots, got, counts)  # fmt: skip
     return at if at < 0 else _no_tags(data, at, end, version == 4)
 

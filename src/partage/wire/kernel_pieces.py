@@ -11,7 +11,10 @@ from __future__ import annotations
 
 from partage.kernels import kernel, piece
 
-__all__ = ["code_of", "fill_slots", "hash_of", "int16_at", "int32_at", "int64_at", "same_bytes"]
+__all__ = [
+    "code_like", "code_of", "fill_slots", "hash_of", "int16_at", "int32_at", "int64_at",
+    "same_bytes",
+]  # fmt: skip
 
 #: A place within a column. It tells the compiler that no index is negative: eight bytes are then
 #: one load, and not eight with a question each.
@@ -131,6 +134,17 @@ def code_of(data, at, stop, slots, names, counts, which):
     slots[slot] = code
     names[code, 0], names[code, 1], names[code, 2] = wanted, at, size
     return code
+
+
+@piece
+def code_like(data, at, stop, slots, names, counts, which, like):
+    """The same, where the bytes are most often those of code ``like`` (-1: nobody knows): to
+    compare is sooner done than to hash.
+    """
+    size = stop - at
+    if like >= 0 and names[like, 2] == size and same_bytes(data, at, names[like, 1], size):
+        return like
+    return code_of(data, at, stop, slots, names, counts, which)
 
 
 @kernel("void(int64[:, ::1], int64, int32[::1])")

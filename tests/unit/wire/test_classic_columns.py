@@ -142,6 +142,19 @@ def test_tables_grow_within_a_record(monkeypatch):
     _agree([_record(3, 1, members), _record(3, 2, members[::2]), _record(4, 3, members)])
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_members_in_any_order_beside_other_ones(form):
+    """Members are first compared with those of the record before: in whatever order they come."""
+    rng, names = random.Random(5), [f"m{i}" for i in range(9)]
+    values = []
+    for number in range(60):
+        there = rng.sample(names, rng.randrange(1, len(names)))
+        members = [_member(n, host=rng.choice(["/a", "/b"]),
+                           assigned=[("t", rng.randrange(3))]) for n in there]  # fmt: skip
+        values.append(_record(rng.choice([1, 2, 3, 3, 4]), number, members))
+    _agree(values, form)
+
+
 def test_batches_are_cut_by_bytes(monkeypatch):
     """However many bytes are read at a time, a record larger than that included."""
     values = _recorded()[:80]
