@@ -27,7 +27,7 @@ from partage.pipeline.key_tally import Tally, placed_at
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from partage.pipeline.key_sources import Columns
+    from partage.pipeline.key_columns import Columns
 
 __all__ = ["Counting", "Spec"]
 

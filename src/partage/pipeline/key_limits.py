@@ -7,21 +7,19 @@ themselves, and its seconds are those that the input has of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from partage.errors import InvalidConfigError
-from partage.pipeline.key_workers import LOADS_DDL, loads_in
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    import pyarrow as pa
 
+    from partage.pipeline.key_columns import Columns
     from partage.pipeline.key_counts import Spec
-    from partage.pipeline.key_sources import Columns
 
 __all__ = ["HOUR_MS", "Bound", "Limits", "fewest"]
 
@@ -70,13 +68,13 @@ class Bound:
     """Some distinct keys, and the records that a partition of theirs may have.
 
     Attributes:
-        keys: rows of keys, as the job of `partage keys` makes them.
+        loads: of (spec, counts) what the keys' records make at each count: rows of `LOADS_DDL`.
         records: at most.
         all: keyed records of them.
         hottest: records of the key that has most.
     """
 
-    keys: DataFrame
+    loads: Callable[[Spec, range], pa.Table]
     records: float
     all: int
     hottest: int
@@ -96,7 +94,7 @@ def fewest(bounds: Sequence[Bound], spec: Spec) -> tuple[int | None, int]:
         high = min(low + _TRIED_AT_ONCE, _LARGEST_TRIED + 1)
         fit = set(range(low, high))
         for one in some:
-            fullest = _fullest(one.keys, spec, range(low, high))
+            fullest = _fullest(one, spec, range(low, high))
             fit = {n for n in fit if fullest.get(n, 0) <= one.records}
         tried = high - 1
         if fit:
@@ -105,10 +103,8 @@ def fewest(bounds: Sequence[Bound], spec: Spec) -> tuple[int | None, int]:
     return None, tried
 
 
-def _fullest(keys: DataFrame, spec: Spec, counts: range) -> dict[int, int]:
+def _fullest(bound: Bound, spec: Spec, counts: range) -> dict[int, int]:
     """Partition count -> records of its fullest partition."""
-    work = partial(loads_in, spec, counts)
-    rows = keys.mapInArrow(work, LOADS_DDL).toArrow()
-    sums = rows.group_by(["n", "partition"]).aggregate([("records", "sum")])
+    sums = bound.loads(spec, counts).group_by(["n", "partition"]).aggregate([("records", "sum")])
     most = sums.group_by("n").aggregate([("records_sum", "max")])
     return dict(zip(most["n"].to_pylist(), most["records_sum_max"].to_pylist(), strict=True))

@@ -20,7 +20,7 @@ from partage.pipeline.key_tally import placed_at
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["LOADS_DDL", "count_batches", "loads_in", "met", "read_and_count"]
+__all__ = ["LOADS_DDL", "count_batches", "loads_in", "met", "met_by_workers", "read_and_count"]
 
 #: Distinct keys that are placed at a time: what is made of them stays in the cache.
 _AT_ONCE = 1 << 15
@@ -35,7 +35,7 @@ def read_and_count(
     for batch in numbers:
         for number in batch.column(0).to_pylist():
             for piece in pieces[number::tasks]:
-                counting.where = f" of {piece.path}, row group {piece.row_group}"
+                counting.where = f" of {piece.words}"
                 for rows in read_piece(piece, spec.columns):
                     counting.add(rows)
                     yield from counting.sent()
@@ -66,7 +66,7 @@ def count_batches(spec: Spec, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
 def met(
     spec: Spec, top: int, batches: Iterable[pa.RecordBatch], *, keep: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Runs in a worker: buckets of keys, each key's counts added up, and what is told of them.
+    """Buckets of keys, each key's counts added up, and what is told of them.
 
     Args:
         spec: what is asked.
@@ -91,6 +91,13 @@ def met(
     if keep:
         yield from packed(table, 1)
     yield from tally.rows()
+
+
+def met_by_workers(
+    spec: Spec, top: int, batches: Iterable[pa.RecordBatch], *, keep: bool
+) -> Iterator[pa.RecordBatch]:
+    """`met`, as a worker of Spark's runs it."""
+    yield from met(spec, top, batches, keep=keep)
     _settle("numba" in sys.modules)
 
 

@@ -1,14 +1,16 @@
 """`partage keys`: how the keys of an input spread over partitions. The table of contents.
 
-One job of two stages. In the first the workers read and count keys where the data is
-(`key_counts`). Distinct keys then meet by buckets, packed by the megabyte (`key_rows`); in the
-second stage each is placed once: loads, what changes move, the hottest (`key_tally`).
+Two stages. In the first keys are read and counted where the data is (`key_counts`). Distinct keys
+then meet by buckets, packed by the megabyte (`key_rows`); in the second each is placed once: loads,
+what changes move, the hottest (`key_tally`). Both run in Spark's workers (`key_spark`), or, where
+the input is files that one machine holds, in threads of this process (`key_here`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,27 +19,24 @@ import numpy as np
 
 from partage.errors import InvalidConfigError
 from partage.keys.skew import Load, Moves, load_of
-from partage.pipeline.failures import jvm_watched
 from partage.pipeline.key_bytes import SERIALIZERS
 from partage.pipeline.key_counts import Spec
+from partage.pipeline.key_here import MOST_HERE, Here
 from partage.pipeline.key_limits import HOUR_MS, Bound, Limits, fewest
-from partage.pipeline.key_rows import ROWS_DDL, Kind
+from partage.pipeline.key_rows import Kind
 from partage.pipeline.key_sources import KeySource, open_source
-from partage.pipeline.key_workers import count_batches, met, read_and_count
 from partage.pipeline.progress import Progress, Stages
-from partage.pipeline.told_by_workers import told_by_workers
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-    from partage.pipeline.key_sources import Columns
+    from partage.pipeline.key_columns import Columns
+    from partage.pipeline.key_spark import BySpark
 
 __all__ = ["HotKey", "KeysFound", "analyse_keys"]
 
 MOST_PARTITIONS = 2**31 - 1
-#: Fewer records than this are read by one task a million: a worker's start costs more.
-_ROWS_A_TASK = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +105,9 @@ def analyse_keys(
     max_rate: float | None = None,
     approximate: bool = False,
     spark: SparkSession | None = None,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    kafka: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> KeysFound:
     """How keys spread over each of the partition counts, and what a change would move.
@@ -122,15 +124,18 @@ def analyse_keys(
         max_rate: the same in records per second, in the hour in which one partition got most;
             needs a column of times, and reads the input once more.
         approximate: drop rare keys in the workers; ``low_by`` says by how much counts may be low.
-        spark: a session of yours; None starts one in this process.
+        spark: a session of yours, which then does the work. Without one, files of up to 2 GiB
+            (these columns, unpacked) are counted by threads of this process, and Spark is
+            started for all else.
+        master: Spark's master: Spark does the work, whatever the input.
+        conf: settings of a session that is started.
+        kafka: properties of the client of a cluster, by Kafka's names.
         progress: called with (stage, done, total).
 
     Raises:
         InvalidConfigError: input, column, count or partitioner cannot be used.
         MissingExtraError, MissingJavaError: Spark cannot be started.
     """
-    from partage.pipeline.session import session
-
     spec = Spec(columns, partitioner, _counts(counts), serializer, approximate)
     limits = Limits(max_share, max_rate)
     limits.expect(columns, where)
@@ -140,14 +145,45 @@ def analyse_keys(
     stages = Stages(progress)
     with stages.stage("check"):
         _expect_keyed(partitioner)
-        source = open_source(where, columns)
+        source = open_source(where, columns, serializer, kafka)
+    spec = replace(spec, columns=source.columns)
+    if spark is None and master is None and not conf and _here(source):
+        run = Here(source, partial(stages.reached, "count"))
+        return _analysed(run, source, spec, top=top, limits=limits, stages=stages)
+    with _by_spark(source, stages, spark=spark, master=master, conf=conf) as job:
+        return _analysed(job, source, spec, top=top, limits=limits, stages=stages)
+
+
+def _here(source: KeySource) -> bool:
+    """Whether this process does it: files, not too large, and no session that is there for it."""
+    if not source.pieces or source.size > MOST_HERE:
+        return False
+    if "pyspark" not in sys.modules:
+        return True
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession() is None
+
+
+@contextmanager
+def _by_spark(
+    source: KeySource, stages: Stages, *, spark: SparkSession | None, master: str | None,
+    conf: Mapping[str, str] | None,
+) -> Iterator[BySpark]:  # fmt: skip
+    from partage.pipeline.failures import jvm_watched
+    from partage.pipeline.key_spark import BySpark
+    from partage.pipeline.session import session
+    from partage.pipeline.told_by_workers import told_by_workers
+
     with ExitStack() as opened:
         with stages.stage("start Spark"):
             opened.enter_context(jvm_watched())
             # Where workers read, Java carries blocks of bytes: little to compile well.
-            running = opened.enter_context(session(spark, brief=bool(source.pieces)))
+            brief = source.kind == "parquet"
+            running = opened.enter_context(session(spark, brief=brief, master=master, conf=conf))
             opened.enter_context(told_by_workers())
-        return _analysed(running, source, spec, top=top, limits=limits, stages=stages)
+        held = opened.enter_context(ExitStack())
+        yield BySpark(running, source, held)
 
 
 def _counts(counts: Sequence[int]) -> tuple[int, ...]:
@@ -171,7 +207,7 @@ def _expect_keyed(partitioner: str) -> None:
 
 
 def _analysed(
-    spark: SparkSession,
+    run: Here | BySpark,
     source: KeySource,
     spec: Spec,
     *,
@@ -180,73 +216,39 @@ def _analysed(
     stages: Stages,
 ) -> KeysFound:
     found = KeysFound(max_share=limits.share, max_rate=limits.rate)
-    tasks = _tasks(spark, source)
-    spec = replace(spec, columns=source.columns, buckets=tasks, rows=(source.rows or 0) // tasks)
+    spec = replace(spec, buckets=run.buckets, rows=(source.rows or 0) // run.tasks)
     keep = limits.any and not spec.approximate
-    with ExitStack() as held:
-        with stages.stage("count", spark):
-            rows = _met(spark, source, spec, tasks, top=top, keep=keep, held=held)
-            _fill(found, rows.where(f"kind <> {int(Kind.KEYS)}").toArrow(), spec, top)
-        with stages.stage("keys", spark):
-            if keep:
-                bounds = []
-                if limits.share is not None:
-                    bounds.append(_bound(rows, found, limits.share))
-                if limits.rate is not None and found.hours:
-                    bounds.append(_worst_hour(spark, source, spec, tasks, found, held))
-                found.smallest, found.tried = fewest(bounds, spec)
+    with stages.stage("count", run.spark):
+        _fill(found, run.told(spec, top, keep=keep), spec, top)
+    with stages.stage("keys", run.spark):
+        if keep:
+            bounds = []
+            if limits.share is not None:
+                bounds.append(_bound(run, found, limits.share))
+            if limits.rate is not None and found.hours:
+                bounds.append(_worst_hour(run, spec, found))
+            found.smallest, found.tried = fewest(bounds, spec)
     return found
 
 
-def _met(
-    spark: SparkSession, source: KeySource, spec: Spec, tasks: int, *, top: int, keep: bool,
-    held: ExitStack,
-) -> DataFrame:  # fmt: skip
-    """Rows of both stages; with ``keep`` they stay in memory until ``held`` ends, keys too."""
-    rows = _counted(spark, source, spec, tasks).repartitionById(tasks, "bucket")
-    rows = rows.mapInArrow(partial(met, spec, top, keep=keep), ROWS_DDL)
-    if keep:
-        rows = rows.persist()
-        held.callback(rows.unpersist)
-    return rows
-
-
-def _bound(rows: DataFrame, found: KeysFound, share: float) -> Bound:
+def _bound(run: Here | BySpark, found: KeysFound, share: float) -> Bound:
+    """Of the keys that were kept last."""
     keyed = found.records - found.nulls
     hottest = found.hottest[0].records if found.hottest else 0
-    return Bound(rows.where(f"kind = {int(Kind.KEYS)}"), share * keyed, keyed, hottest)
+    return Bound(run.loads(), share * keyed, keyed, hottest)
 
 
-def _worst_hour(  # noqa: PLR0917 - what a second run of the first stage needs
-    spark: SparkSession, source: KeySource, spec: Spec, tasks: int, found: KeysFound,
-    held: ExitStack,
-) -> Bound:  # fmt: skip
+def _worst_hour(run: Here | BySpark, spec: Spec, found: KeysFound) -> Bound:
     """The keys of the hour in which one partition got most, read once more."""
     _, hour, *_ = max(found.hours, key=lambda h: (h[3], -h[1]))
     first, last = found.span
     seconds = (min(hour + HOUR_MS, last + 1) - max(hour, first)) / 1000
     found.rate_hour, found.rate_seconds = hour, max(1.0, seconds)
     alone = replace(spec, hour=hour)
-    rows = _met(spark, source, alone, tasks, top=1, keep=True, held=held)
     then = KeysFound()
-    _fill(then, rows.where(f"kind <> {int(Kind.KEYS)}").toArrow(), alone, 1)
+    _fill(then, run.told(alone, 1, keep=True), alone, 1)
     allowed = (found.max_rate or 0.0) * found.rate_seconds
-    return _bound(rows, then, allowed / max(1, then.records - then.nulls))
-
-
-def _tasks(spark: SparkSession, source: KeySource) -> int:
-    """As many as there are cores: each more of them sends its distinct keys once more."""
-    cores = max(1, spark.sparkContext.defaultParallelism)
-    if source.rows is None:
-        return cores
-    return max(1, min(cores, len(source.pieces), -(-source.rows // _ROWS_A_TASK)))
-
-
-def _counted(spark: SparkSession, source: KeySource, spec: Spec, tasks: int) -> DataFrame:
-    if source.pieces:
-        work = partial(read_and_count, spec, source.pieces, tasks)
-        return spark.range(0, tasks, 1, tasks).mapInArrow(work, ROWS_DDL)
-    return source.frame(spark).mapInArrow(partial(count_batches, spec), ROWS_DDL)
+    return _bound(run, then, allowed / max(1, then.records - then.nulls))
 
 
 def _fill(found: KeysFound, told: pa.Table, spec: Spec, top: int) -> None:

@@ -42,6 +42,10 @@ class Stages:
         self.counts[what] = number
         self._progress(what, number, number)
 
+    def reached(self, name: str, done: int, total: int) -> None:
+        """So many parts of a stage that Spark does not count are done."""
+        self._progress(name, done, total)
+
     @contextmanager
     def stage(self, name: str, spark: SparkSession | None = None) -> Iterator[None]:
         """One stage; with ``spark``, the tasks of the jobs that start in it are counted."""
