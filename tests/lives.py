@@ -6,9 +6,10 @@ import pickle
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from partage.history.causes import Cause
+from partage.history.causes import CAUSE_KINDS, Cause
 from partage.history.classic import Generation
 from partage.history.clusters import ClusterHistory
+from partage.history.departures import Departures
 from partage.history.pauses import Pause
 from partage.history.records import ClassicState, MemberState, Place, Subscription
 from partage.simulation.evidence import Evidence
@@ -80,6 +81,25 @@ def history(*steps: tuple, **how) -> list[Generation]:
     for number, (time_ms, members, *causes) in enumerate(steps, 1):
         before = out[-1] if out else None
         out.append(generation(number, time_ms, members, *causes, before=before, **how))
+    return _returns(out)
+
+
+def _returns(found: list[Generation]) -> list[Generation]:
+    """With causes that tell who of those that come was there before, as the history's do."""
+    gone, out = Departures(), []
+    for before, now in zip([None, *found], found, strict=False):
+        old = {m.owner: m for m in before.last.members} if before else {}
+        new = {m.owner: m for m in now.first.members}
+        for m in (m for owner, m in old.items() if owner not in new):
+            gone.add(m, now.timestamp_ms, m.session_timeout_ms)
+        causes = {(c.kind, c.member): c for c in now.causes}
+        for m in (m for owner, m in new.items() if owner not in old):
+            was = gone.returned(m.id, m.instance, m.client_id, m.client_host, now.timestamp_ms)
+            kind = "bounce" if ("bounce", m.id) in causes else "join"
+            if was is not None:
+                causes[kind, m.id] = replace(cause(kind, m.id), was=was.member)
+        order = sorted(causes.values(), key=lambda c: CAUSE_KINDS.index(c.kind))
+        out.append(replace(now, causes=tuple(order)))
     return out
 
 

@@ -37,7 +37,7 @@ from partage.history.targets import StreamsInput, TargetInput
 
 __all__ = ["VERSION", "packed", "unpacked"]
 
-VERSION = 3
+VERSION = 4
 _MAGIC = b"PGH"
 #: Bytes that a blob may become: a group of 10,000 members and as many partitions has a tenth.
 _LARGEST = 1 << 30

@@ -12,6 +12,7 @@ CAUSE_KINDS: tuple[str, ...] = (
     "migration",  # from classic to the consumer protocol, or back
     "bounce",  # a member went away and was back within its session timeout
     "expiry",  # a member was silent for its session timeout, and put out
+    "poll",  # a member did not poll for its max.poll.interval.ms, and left
     "leave",  # a member said that it goes
     "join",  # a member came
     "resubscription",  # a member wants other topics
@@ -33,6 +34,8 @@ class Cause:
         instance: its group.instance.id.
         time_ms: when it happened, as far as can be told; None if it cannot.
         detail: a few words.
+        was: of one that came: the member id that it had when it was there before (`departures`);
+            None if it was not.
 
     >>> Cause("join", "inferred", "m-1").kind
     'join'
@@ -44,3 +47,4 @@ class Cause:
     instance: str | None = None
     time_ms: int | None = None
     detail: str | None = None
+    was: str | None = None

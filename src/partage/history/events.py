@@ -17,7 +17,8 @@ __all__ = ["INFERRED", "RECORDED", "Change", "Event", "change_of", "events_of", 
 RECORDED, INFERRED = "recorded", "inferred"
 #: Kinds of causes that are events; a migration is one of the group's life.
 _HAPPENINGS = (
-    "join", "leave", "expiry", "bounce", "resubscription", "topics", "strategy", "follow-up",
+    "join", "leave", "expiry", "poll", "bounce", "resubscription", "topics", "strategy",
+    "follow-up",
 )  # fmt: skip
 
 

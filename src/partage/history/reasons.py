@@ -94,44 +94,52 @@ class Reasons:
             self.state.departures.add(m, at, self._timeout(m))
         back = set()
         for m in change.joined:
-            cause, gone = self._joined(m, at)
-            back.add(gone)
+            cause = self._joined(m, at)
+            back.add(cause.was)
             yield cause
         for m in change.left:
             if m.id not in back:
                 yield self._left(m, found)
         for a, b in change.restarted:
-            yield Cause("bounce", INFERRED, b.id, b.instance, at, f"was {a.id}")
+            yield Cause("bounce", INFERRED, b.id, b.instance, at, f"was {a.id}", a.id)
         yield from _other_changes(change, at)
 
-    def _joined(self, m: MemberState, at: int) -> tuple[Cause, str | None]:
-        """A join, or the return of somebody, and of whom."""
+    def _joined(self, m: MemberState, at: int) -> Cause:
+        """A join, or the return of somebody."""
         gone = self.state.departures.returned(m.id, m.instance, m.client_id, m.client_host, at)
         if gone is None:
-            return Cause("join", INFERRED, m.id, m.instance, at, m.client_id), None
+            return Cause("join", INFERRED, m.id, m.instance, at, m.client_id)
         words = f"was {gone.member}, away for {max(0, at - gone.time_ms)} ms"
-        return Cause("bounce", INFERRED, m.id, m.instance, at, words), gone.member
+        kind = "bounce" if gone.bounced(at) else "join"
+        if gone.put_out:
+            words += " since it had been put out"
+        return Cause(kind, INFERRED, m.id, m.instance, at, words, gone.member)
 
     def _server(self, found: Generation, before: Generation) -> Iterator[Cause]:
         old = {m.id: m for m in before.last.members}
         new = {m.id: m for m in found.first.members}
-        back = set()
+        left: dict[str | None, Cause] = {}
         for cause in found.causes:
             m = new.get(cause.member or "") or old.get(cause.member or "")
-            if cause.kind == "leave" and m is not None:
-                self.state.departures.add(m, cause.time_ms or 0, self._timeout(m))
+            if cause.kind == "leave":
+                left[cause.member] = cause
+                if m is not None:
+                    self.state.departures.add(m, cause.time_ms or 0, self._timeout(m))
+                if m is not None and m.id in old:
+                    left[m.id] = self._left(m, found, cause)
         for cause in found.causes:
             m = new.get(cause.member or "")
             if cause.kind == "join" and m is not None:
-                again, gone = self._joined(m, cause.time_ms or found.timestamp_ms)
-                back.add(gone)
-                yield cause if gone is None else again
+                again = self._joined(m, cause.time_ms or found.timestamp_ms)
+                if again.kind == "bounce":
+                    left.pop(again.was, None)
+                    yield again
+                else:
+                    words = again.detail if again.was is not None else cause.detail
+                    yield replace(cause, was=again.was, detail=words)
+        yield from left.values()
         for cause in found.causes:
-            m = old.get(cause.member or "")
-            if cause.kind == "leave":
-                if cause.member not in back:
-                    yield cause if m is None else self._left(m, found, cause)
-            elif cause.kind != "join":
+            if cause.kind not in ("join", "leave"):
                 yield cause
 
     def _left(self, m: MemberState, found: Generation, told: Cause | None = None) -> Cause:
@@ -145,9 +153,11 @@ class Reasons:
         timeout = self._telling(m)
         if silent < timeout:
             return Cause("leave", source, *who, at, m.client_id)
+        self.state.departures.put_out(m.id)
         words = f"{m.client_id}: silent for {silent} ms"
         if m.rebalance_timeout_ms > timeout and silent >= m.rebalance_timeout_ms:
             words += ", longer than its max.poll.interval.ms: alive perhaps, but not polling"
+            return Cause("poll", INFERRED, *who, at, words)
         return Cause("expiry", INFERRED, *who, at, words)
 
     def _silence(self, m: MemberState, at: int) -> int | None:

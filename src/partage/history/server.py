@@ -149,7 +149,8 @@ class ServerGroup:
         elif instance is not None and instance in state.replaced:
             gone, _ = state.replaced.pop(instance)
             yield self._event("restart", record, member, instance, f"was {gone}")
-            self._happen(Cause("bounce", RECORDED, member, instance, at, f"was {gone}"))
+            words = f"was {gone}"
+            self._happen(Cause("bounce", RECORDED, member, instance, at, words, gone))
         else:
             self._happen(Cause("join", RECORDED, member, instance, at, _client(new)))
 

@@ -73,8 +73,8 @@ COLUMNS: dict[str, tuple[_Column, ...]] = {
             "event",
             "string",
             "created, rebalance, taken over, rewritten, emptied, deleted, migrated, gap, join, "
-            "leave, expiry, bounce, restart, away, resubscription, strategy, topics, follow-up, "
-            "leader, or coordinator",
+            "leave, expiry, poll, bounce, restart, away, resubscription, strategy, topics, "
+            "follow-up, leader, or coordinator",
         ),
         ("member", "string?", "member id, where it is about one"),
         ("instance", "string?", "its group.instance.id"),

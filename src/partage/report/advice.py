@@ -128,7 +128,7 @@ def _sessions(group: Group) -> Advice | None:
 
     A late poll is none of these: heartbeats go on meanwhile (KIP-62).
     """
-    expired = _caused(group, "expiry") - group.traits.late_polls
+    expired = _caused(group, "expiry")
     session = group.traits.session_ms
     back, silence = group.traits.returned, group.traits.longest_silence_ms
     if expired <= 0 or not session or not back or silence is None or silence <= session:

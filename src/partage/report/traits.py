@@ -108,12 +108,11 @@ def _most(table: pa.Table, column: str) -> dict[str, int | None]:
 
 
 def _late_polls(folder: Published) -> dict[str, int]:
-    """Expiries of which the history says that they were none, by its own words."""
+    """Members that left since they had not polled in time."""
     from pyarrow import compute as pc
 
-    events = folder.table("events", ["group", "event", "detail"])
-    said = pc.match_substring(pc.fill_null(events["detail"], ""), "max.poll.interval.ms")
-    found = events.filter(pc.and_(pc.equal(events["event"], "expiry"), said))
+    events = folder.table("events", ["group", "event"])
+    found = events.filter(pc.equal(events["event"], "poll"))
     return dict(Counter(found["group"].to_pylist()))
 
 

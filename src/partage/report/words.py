@@ -26,6 +26,7 @@ CAUSES: dict[str, tuple[str, str]] = {
     "migration": ("migration", "the group went to another protocol"),
     "bounce": ("bounce", "a member went away and came back within its session timeout"),
     "expiry": ("expiry", "a member was silent for its session timeout"),
+    "poll": ("late poll", "a member did not poll for max.poll.interval.ms"),
     "leave": ("leave", "a member left"),
     "join": ("join", "a member joined"),
     "resubscription": ("resubscription", "a member wanted other topics"),

@@ -1,8 +1,7 @@
 """Members that were away: who left when, and whether it came back.
 
-No record says that a new member is an old one. A static member is known by its instance id.
-A dynamic one has a new member id each time; that it is the same process, started again, is
-inferred: same client id, same host, and nobody else of that name has come in between.
+Who of those that come was there before is told by the history's causes, which have one rule for
+it (`history.departures`): a policy's members come back as the recorded ones did.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def absences(
         session_timeout_ms: the broker's, for members that send none; None if it is not known.
     """
     found: list[Absence] = []
-    waiting: dict[tuple[str, ...], list[int]] = {}
+    waiting: dict[str, int] = {}
     before: Generation | None = None
     for now in generations:
         if before is not None and now.incarnation != before.incarnation:
@@ -64,11 +63,12 @@ def absences(
         new = {m.owner: m for m in now.first.members}
         for owner, member in old.items():
             if owner not in new:
-                waiting.setdefault(_process(member), []).append(len(found))
+                waiting[member.id] = len(found)
                 found.append(_departure(_timed(member, session_timeout_ms), now))
+        was = {c.member: c.was for c in now.causes if c.was is not None}
         for owner, member in new.items():
-            if owner not in old and waiting.get(_process(member)):
-                at = waiting[_process(member)].pop(0)
+            at = waiting.pop(was.get(member.id, ""), None)
+            if owner not in old and at is not None:
                 key = (now.incarnation, now.number)
                 found[at] = replace(found[at], back=key, back_ms=now.timestamp_ms, as_member=member)
         before = now
@@ -94,10 +94,3 @@ def session_timeout_ms(member: MemberState) -> int:
     """Of a member; the coordinator's default where the protocol has members send none."""
     sent = member.session_timeout_ms
     return sent if sent > 0 else SESSION_TIMEOUT_MS
-
-
-def _process(member: MemberState) -> tuple[str, ...]:
-    """What a process keeps when it is started again."""
-    if member.instance is not None:
-        return ("instance", member.instance)
-    return ("client", member.client_id, member.client_host)

@@ -51,7 +51,7 @@ def crowded(rebalances: int = 3, **more):
 
 
 def late(**more):
-    return made_group("g", lost(1, 2), causes=(CauseShare("expiry", 2),),
+    return made_group("g", lost(1, 2), causes=(CauseShare("poll", 2),),
                       **({"traits": Traits(session_ms=6_000, late_polls=2)} | more))  # fmt: skip
 
 
@@ -97,8 +97,7 @@ SILENT = {
     "roundrobin-moves": [dealt(avoidable=0), replace(dealt(), claimed=("range",))],
     "session-timeout": [expired(session=30_000), replace(expired(), causes=()),
                         replace(expired(), traits=Traits(session_ms=6_000)),
-                        expired(protocol="streams"),
-                        replace(expired(), traits=replace(expired().traits, late_polls=2))],
+                        expired(protocol="streams"), late()],
     "late-polls": [late(traits=Traits(session_ms=6_000)), late(traits=Traits("share", late_polls=1))],
     "storms": [made_group("g", lost(1, 2), traits=Traits(storms=0)),
                made_group("g", lost(1, 2), traits=Traits(storms=None))],

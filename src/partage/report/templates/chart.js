@@ -1,7 +1,7 @@
 // Who owned what: partitions down, time across. Drawn when it comes into view, as SVG.
 (() => {
   const LETTERS = {
-    first: "1", migration: "M", bounce: "B", expiry: "X", leave: "L", join: "J",
+    first: "1", migration: "M", bounce: "B", expiry: "X", poll: "P", leave: "L", join: "J",
     resubscription: "R", topics: "T", strategy: "S", "follow-up": "f", unknown: "?",
   };
   const FILLS = {
