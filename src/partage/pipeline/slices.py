@@ -25,11 +25,13 @@ __all__ = [
 ]
 
 HOLDS = "a capture holds consumer_offsets.parquet and cluster.jsonl (see docs/capture.md)"
-#: Rows that a worker holds at a time, some 50 MB; the more, the fewer runs its commits make.
-BATCH_ROWS = 200_000
+#: Rows that a worker holds at a time, some 60 MB; the more, the fewer runs its commits make.
+BATCH_ROWS = 262_144
 #: A slice has so many rows, depending on how many there are: a task shall be worth its start.
 FEWEST_ROWS, MOST_ROWS = 50_000, 1_000_000
 _SLICES = 16
+#: Tasks a core, where there are so many rows: all cores shall end at about one time.
+_TASKS_A_CORE = 4
 #: A row group is cut into at most so many slices, since each of them reads it from its start.
 _MOST_CUTS = 4
 
@@ -66,10 +68,15 @@ def tasks_of(slices: Sequence[Slice], parallelism: int) -> int:
 
     >>> tiny = [Slice("a.parquet", group, 0, 97) for group in range(974)]
     >>> tasks_of(tiny, 2), tasks_of(tiny[:3], 2)
-    (4, 3)
+    (2, 2)
+    >>> large = [Slice("a.parquet", group, 0, 250_000) for group in range(400)]
+    >>> tasks_of(large[:16], 2), tasks_of(large, 2)
+    (8, 100)
     """
     rows = sum(one.rows for one in slices)
-    return max(1, min(len(slices), max(2 * parallelism, -(-rows // FEWEST_ROWS))))
+    worth = max(parallelism, -(-rows // FEWEST_ROWS))  # each core has something, at any rate
+    wanted = max(_TASKS_A_CORE * parallelism, -(-rows // MOST_ROWS))
+    return max(1, min(len(slices), worth, wanted))
 
 
 def cut(files: list[Path], *, slice_rows: int | None = None) -> tuple[Slice, ...]:
