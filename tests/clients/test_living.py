@@ -34,27 +34,37 @@ def _feed(broker, topic: str, rates: list[int], seconds: float) -> None:
         time.sleep(0.25)
 
 
-@pytest.mark.parametrize("client", NEWEST)
-def test_weights_that_members_measure_cool_the_hottest(broker, client: str, capsys) -> None:
-    """One of nine partitions has 39 % of the load: by counts somebody has it and two others, by the
-    members' own measure it is alone.
+RATES = [26, 5, 5, 5, 5, 5, 5, 5, 5]  # one of nine partitions has 39 % of the load
+
+
+def _cooled(broker, topic: str, weights: str, *clients: str) -> tuple[float, float]:
+    """The hottest of three members' share, by counts and once the group has measured: members of the
+    first client and, twice, of the last one, of which one after the other comes anew.
     """
-    topic, rates = f"weighed-{client}", [26, 5, 5, 5, 5, 5, 5, 5, 5]
-    broker.create_topic(topic, len(rates))
-    wanted = ("optimal", {"weights": "throughput"})
-    with Host(client) as host, Host(client) as other:
-        mine = [_start(one, broker, topic, wanted) for one in (host, other, other)]
-        settle(mine, every({topic: len(rates)}))
-        before = after = _hottest(mine, rates)
+    broker.create_topic(topic, len(RATES))
+    wanted, partitions = ("optimal", {"weights": weights}), every({topic: len(RATES)})
+    with Host(clients[0]) as one, Host(clients[-1]) as other:
+        mine = [_start(host, broker, topic, wanted) for host in (one, other, other)]
+        settle(mine, partitions)
+        before = after = _hottest(mine, RATES)
         for number in (2, 1, 2, 1):
             # Who comes has measured nothing yet; what its partitions weigh comes with the plan.
-            _feed(broker, topic, rates, 8.0)
+            _feed(broker, topic, RATES, 8.0)
             mine[number].close()
             mine[number] = _start(other, broker, topic, wanted)
-            settle(mine, every({topic: len(rates)}))
-            after = _hottest(mine, rates)
+            settle(mine, partitions)
+            after = _hottest(mine, RATES)
             if after < 0.45:
                 break
+    return before, after
+
+
+@pytest.mark.parametrize("client", NEWEST)
+def test_weights_that_members_measure_cool_the_hottest(broker, client: str, capsys) -> None:
+    """By counts somebody has the hot partition and two others, by the members' own measure it is
+    alone.
+    """
+    before, after = _cooled(broker, f"weighed-{client}", "throughput", client)
     with capsys.disabled():
         print(f"\n{client}: hottest member {before:.2f} by counts, {after:.2f} by measured loads")
     assert before >= 0.5
@@ -79,23 +89,9 @@ def test_both_clients_in_one_group_share_loads(broker, weights: str) -> None:
     """kafka-python and aiokafka, what each measured with its subscription: the hot partition is
     alone, whoever leads.
     """
-    topic, rates = f"together-{weights}", [26, 5, 5, 5, 5, 5, 5, 5, 5]
-    broker.create_topic(topic, len(rates))
-    wanted = ("optimal", {"weights": weights})
-    with Host(NEWEST[0]) as one, Host(NEWEST[1]) as other:
-        mine = [_start(host, broker, topic, wanted) for host in (one, other, other)]
-        settle(mine, every({topic: len(rates)}))
-        before = after = _hottest(mine, rates)
-        for number in (2, 1, 2, 1):
-            _feed(broker, topic, rates, 8.0)
-            mine[number].close()
-            mine[number] = _start(other, broker, topic, wanted)
-            settle(mine, every({topic: len(rates)}))
-            after = _hottest(mine, rates)
-            if after < 0.45:
-                break
-        # Nobody is behind here, so lags say little: they must not do harm.
-        assert after < 0.45 if weights == "throughput" else after <= 0.7, before
+    before, after = _cooled(broker, f"together-{weights}", weights, *NEWEST)
+    # Nobody is behind here, so lags say little: they must not do harm.
+    assert after < 0.45 if weights == "throughput" else after <= 0.7, before
 
 
 def test_static_members_come_back_to_what_they_had(broker) -> None:

@@ -125,7 +125,9 @@ class World(Closes):
         """
         while not until():
             for party in self.parties:
-                if self._well(party):
+                if not party.live:
+                    self.join(party)  # all its members were in one process, which is away
+                elif self._well(party):
                     self._storm.seen(party)
                     self.stir(party)
             self._storm.go_on()

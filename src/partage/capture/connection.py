@@ -13,13 +13,14 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from partage.errors import ClusterUnreachableError, InvalidConfigError, MissingExtraError
+from partage.capture.refusals import reason, unreachable
+from partage.errors import InvalidConfigError, MissingExtraError
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient
     from typing_extensions import Self
 
-__all__ = ["ClusterConnection", "Fetched", "client_errors", "failed", "reason"]
+__all__ = ["ClusterConnection", "Fetched", "Wanted"]
 
 _CONNECT_MS = 15_000
 _REQUEST_MS = 30_000
@@ -36,6 +37,8 @@ class Fetched(NamedTuple):
         high_watermark: the offset behind the last record that consumers may see.
         log_start: the first offset that there is.
         records: record batches, the last one perhaps not complete.
+        parting: where the leader's log parts from what was read, if it does: its greatest epoch
+            up to the asked one, and the end of that.
     """
 
     partition: int
@@ -43,6 +46,21 @@ class Fetched(NamedTuple):
     high_watermark: int
     log_start: int
     records: bytes
+    parting: tuple[int, int] | None = None
+
+
+class Wanted(NamedTuple):
+    """What is asked of a partition.
+
+    Attributes:
+        offset: that comes next.
+        epoch: of the leader that wrote the record before it; -1 where nobody knows. From Kafka 2.7
+            on a broker compares.
+    """
+
+    partition: int
+    offset: int
+    epoch: int = -1
 
 
 class ClusterConnection:
@@ -164,13 +182,13 @@ class ClusterConnection:
         )
 
     def fetch(
-        self, node: Mapping[int, Sequence[tuple[int, int]]], topic: str, *,
+        self, node: Mapping[int, Sequence[Wanted]], topic: str, *,
         wait_ms: int, partition_bytes: int, most_bytes: int,
     ) -> tuple[list[Fetched], dict[int, Exception]]:  # fmt: skip
         """Records of partitions from an offset on, as far as they are committed.
 
         Args:
-            node: broker -> (partition, offset) of what it leads, in the order of preference.
+            node: broker -> what it leads, in the order of preference.
             topic: its name.
             wait_ms: how long a broker may wait for the first byte.
             partition_bytes: of a partition; a batch that is larger comes all the same.
@@ -188,10 +206,10 @@ class ClusterConnection:
                 session_id=0, session_epoch=-1, rack_id="", forgotten_topics_data=[],
                 topics=[one_topic(topic=topic, partitions=[
                     one_partition(
-                        partition=p, current_leader_epoch=-1, fetch_offset=offset,
-                        last_fetched_epoch=-1, log_start_offset=-1,
+                        partition=one.partition, current_leader_epoch=-1, fetch_offset=one.offset,
+                        last_fetched_epoch=one.epoch, log_start_offset=-1,
                         partition_max_bytes=partition_bytes,
-                    ) for p, offset in wanted
+                    ) for one in wanted
                 ])],
                 min_version=4, max_version=12,
             ) for number, wanted in node.items() if wanted
@@ -200,7 +218,7 @@ class ClusterConnection:
         failures = {n: a for n, a in answers.items() if isinstance(a, Exception)}
         found = [
             Fetched(p.partition_index, p.error_code, p.high_watermark,
-                    getattr(p, "log_start_offset", -1), bytes(p.records or b""))
+                    getattr(p, "log_start_offset", -1), bytes(p.records or b""), _parting(p))
             for a in answers.values() if not isinstance(a, Exception)
             for t in a.responses for p in t.partitions
         ]  # fmt: skip
@@ -268,6 +286,11 @@ class ClusterConnection:
         return found
 
 
+def _parting(answer: Any) -> tuple[int, int] | None:
+    found = getattr(answer, "diverging_epoch", None)
+    return None if found is None or found.end_offset < 0 else (found.epoch, found.end_offset)
+
+
 def _expect_somebody(bootstrap: str, settings: Mapping[str, Any]) -> None:
     """Addresses are HOST:PORT, and not all of them refuse: the client would try for 15 seconds.
 
@@ -324,66 +347,3 @@ def _listen() -> _Listener:
     heard.logger.setLevel(logging.WARNING)
     heard.logger.propagate = False
     return heard
-
-
-def client_errors() -> type[Exception]:
-    """What kafka-python raises, for those who may not import it."""
-    from kafka.errors import KafkaError
-
-    kind: type[Exception] = KafkaError
-    return kind
-
-
-def reason(error: BaseException) -> str:
-    """What an error of kafka-python says, without the number and the noise.
-
-    >>> reason(ValueError("[Error 58] SASL_AUTHENTICATION_FAILED: no"))
-    'SASL_AUTHENTICATION_FAILED: no'
-    """
-    text = (str(error).strip().splitlines() or [""])[0]
-    if text.startswith("[Error "):
-        text = text.partition("] ")[2]
-    return text[:300] or type(error).__name__
-
-
-def failed(code: int) -> str:
-    """The name of an error code of Kafka."""
-    from kafka.errors import for_code
-
-    kind = for_code(code)
-    return str(getattr(kind, "message", kind.__name__))
-
-
-_HINTS = (
-    (("ILLEGAL_SASL_STATE", "IllegalSaslState"),
-     "the listener at this port expects no SASL: look at security.protocol and the port"),
-    (("SASL_AUTHENTICATION_FAILED", "AuthenticationFailed"),
-     "look at user name and password in sasl.jaas.config, and at sasl.mechanism"),
-    (("UNSUPPORTED_SASL_MECHANISM",), "the broker has another sasl.mechanism"),
-    (("CERTIFICATE_VERIFY_FAILED", "certificate verify failed"),
-     "the broker's certificate is not trusted: look at ssl.truststore.location"),
-    (("WRONG_VERSION_NUMBER", "wrong version number", "Handshake failed", "SSL"),
-     "the listener does not speak TLS like that: look at security.protocol and the port"),
-    (("refused", "ECONNREFUSED", "Errno 111"), "no broker listens there: look at host and port"),
-    (("Name or service not known", "getaddrinfo", "nodename", "name resolution", "DNS"),
-     "there is no such host"),
-    (("IncompatibleBrokerVersion", "UNSUPPORTED_VERSION", "UnrecognizedBroker"),
-     "the broker is too old: Partage needs 0.11 or later"),
-)  # fmt: skip
-
-
-def unreachable(
-    bootstrap: str, settings: Mapping[str, Any], error: Exception, heard: str
-) -> ClusterUnreachableError:
-    """The error, with the reason that kafka-python logged, and what to look at."""
-    own = f"{type(error).__name__} {error}"
-    timed_out = "Timeout" in type(error).__name__
-    why = heard if timed_out and heard else reason(error)
-    for words, hint in _HINTS:
-        if any(word in f"{own} {heard}" for word in words):
-            return ClusterUnreachableError(bootstrap, why, hint)
-    protocol = settings.get("security_protocol", "PLAINTEXT")
-    hint = f"is it a broker, and is security.protocol={protocol} right for this port?"
-    if str(protocol).startswith("SASL"):
-        hint += " And user name and password in sasl.jaas.config, and sasl.mechanism?"
-    return ClusterUnreachableError(bootstrap, why, hint)

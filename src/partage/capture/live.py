@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from threading import Event
 from typing import Any
 
-from partage.capture.connection import ClusterConnection, Fetched, failed, reason
+from partage.capture.connection import ClusterConnection, Fetched, Wanted
+from partage.capture.refusals import failed, reason
 from partage.capture.states import state_of
 from partage.capture.telling import Telling
 from partage.capture.unpacking import checksum
@@ -220,16 +221,18 @@ class LiveCapture:
         elif found and not failures and not any(one.error for one in found):
             self._telling.well()
 
-    def _asked(self) -> dict[int, list[tuple[int, int]]]:
-        """Leader -> (partition, offset), each round from another partition on: a broker fills its
+    def _asked(self) -> dict[int, list[Wanted]]:
+        """Leader -> what is wanted, each round from another partition on: a broker fills its
         response in this order, and the last ones would starve.
         """
         numbers = sorted(self._leaders)
         turn = self._round % max(1, len(numbers))
-        asked: dict[int, list[tuple[int, int]]] = {}
+        asked: dict[int, list[Wanted]] = {}
         for p in numbers[turn:] + numbers[:turn]:
             if self._leaders[p] >= 0:
-                asked.setdefault(self._leaders[p], []).append((p, self._writer.position(p)))
+                at = self._writer.position(p)
+                one = Wanted(p, at, self._writer.epochs.last(p, at))
+                asked.setdefault(self._leaders[p], []).append(one)
         return asked
 
     def _take(self, one: Fetched) -> None:
@@ -244,6 +247,9 @@ class LiveCapture:
             if one.error not in _MOVED:
                 self._stop.wait(0.2)
             self._look_again()
+            return
+        if one.parting is not None:
+            self._parted(p, *one.parting)
             return
         self._ends[p] = one.high_watermark
         self._heard[p] = time.monotonic()
@@ -301,9 +307,28 @@ class LiveCapture:
             self._writer.cut(partition, to, why)
             return
         else:
-            return  # it has grown meanwhile
+            # It has grown meanwhile; or the broker knows nothing of the epoch that it was told.
+            self._writer.epochs.forget(partition)
+            return
         self._trouble(f"partition {partition}: {why}")
         self._writer.skip_to(partition, to, why)
+
+    def _parted(self, partition: int, epoch: int, end: int) -> None:
+        """The leader's log has other records where ours were read: they were lost, and others have
+        come to their places. Back to where both were the same.
+        """
+        position, epochs = self._writer.position(partition), self._writer.epochs
+        ours = epochs.last(partition, position)
+        to = epochs.parting(partition, epoch, end)
+        if to >= position:
+            epochs.forget(partition)  # an answer that says nothing: not asked for again
+            return
+        why = (
+            f"the log was written anew from {to} on (an unclean leader: it has epoch {epoch} where "
+            f"{ours} was read); what was read of it up to {position} is dropped"
+        )
+        self._trouble(f"partition {partition}: {why}")
+        self._writer.cut(partition, to, why)
 
     def _behind(self, ends: Mapping[int, int]) -> int:
         """Offsets still to read."""

@@ -1,11 +1,14 @@
 """``capture.json``: how far a capture has come. What it does not count is not part of it.
 
-    {"format": 1, "topic": "__consumer_offsets", "topic_id": "...", "cluster_id": "...",
-     "parts": 12, "positions": {"0": 8113, ...}, "records": 94434, "batches": 9163,
+    {"format": 2, "topic": "__consumer_offsets", "topic_id": "...", "cluster_id": "...",
+     "parts": [[60, 1], [61, 0]], "next_part": 62, "positions": {"0": 8113, ...},
+     "epochs": {"0": [[4, 120], [6, 8113]]}, "records": 94434, "batches": 9163,
      "troubles": ["partition 3: ..."]}
 
-``parts`` files of records and of batches belong to the capture, numbered from 0; ``positions``
-says for each log partition which offset comes next.
+``parts`` are the files of records and of batches that belong to the capture, in the order of the
+log: their number, and how often they were merged (`merging`). ``positions`` says for each log
+partition which offset comes next, ``epochs`` which leaders wrote what came before (`epochs`).
+Format 1 had the number of parts, counted from 0, in their place, and no epochs.
 """
 
 from __future__ import annotations
@@ -13,16 +16,28 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from partage.capture.durable import put_json
 from partage.errors import InvalidCaptureError
 
-__all__ = ["MANIFEST", "Manifest"]
+__all__ = ["MANIFEST", "Manifest", "Part"]
 
 MANIFEST = "capture.json"
-_FORMAT = 1
+_FORMAT = 2
 _MOST_TROUBLES = 100
+
+
+class Part(NamedTuple):
+    """One file of each table: its number, and how often its rows were merged."""
+
+    number: int
+    level: int = 0
+
+    @property
+    def name(self) -> str:
+        """Of the file in its table's folder."""
+        return f"part-{self.number:08d}.parquet"
 
 
 @dataclass
@@ -31,8 +46,11 @@ class Manifest:
 
     Attributes:
         cluster_id, topic_id: of what is recorded; None where nobody said.
-        parts: files of each table.
+        parts: files of each table that count, in the order of the log.
+        next_part: the number of the next one.
+        replaced: numbers of parts that a merged one stands for, still on the disk.
         positions: log partition -> the next offset.
+        epochs: log partition -> (leader's epoch, offset behind its last batch), ascending.
         records, batches: rows in all parts.
         troubles: what was skipped or missing, a sentence each; the first hundred.
         cut: log partition -> the offset from which on the parts hold what the log no longer has;
@@ -41,12 +59,15 @@ class Manifest:
 
     cluster_id: str | None = None
     topic_id: str | None = None
-    parts: int = 0
+    parts: list[Part] = field(default_factory=list)
+    next_part: int = 0
+    replaced: list[int] = field(default_factory=list)
     positions: dict[int, int] = field(default_factory=dict)
     records: int = 0
     batches: int = 0
     troubles: list[str] = field(default_factory=list)
     cut: dict[int, int] = field(default_factory=dict)
+    epochs: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
 
     @staticmethod
     def of(folder: Path) -> Manifest | None:
@@ -60,14 +81,19 @@ class Manifest:
             return None
         try:
             found = json.loads(path.read_bytes())
-            if found["format"] != _FORMAT:
+            if found["format"] not in {1, _FORMAT}:
                 what = f"{path}: format {found['format']!r}, this Partage knows {_FORMAT}"
                 raise InvalidCaptureError(f"{what}: take a newer one")
+            parts = _parts(found)
             return Manifest(
-                found["cluster_id"], found["topic_id"], int(found["parts"]),
+                found["cluster_id"], found["topic_id"], parts,
+                int(found.get("next_part", len(parts))),
+                [int(number) for number in found.get("replaced", ())],
                 {int(p): int(o) for p, o in found["positions"].items()},
                 int(found["records"]), int(found["batches"]), [str(t) for t in found["troubles"]],
                 {int(p): int(o) for p, o in found.get("cut", {}).items()},
+                {int(p): [(int(e), int(o)) for e, o in rows]
+                 for p, rows in found.get("epochs", {}).items()},
             )  # fmt: skip
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
             what = f"{path}: cannot be read ({type(e).__name__}: {e})"
@@ -76,7 +102,7 @@ class Manifest:
     def put(self, folder: Path) -> None:
         """Replace the file: from then on the capture is what this says."""
         told: dict[str, Any] = asdict(self)
-        for name in ("positions", "cut"):
+        for name in ("positions", "cut", "epochs"):
             told[name] = {str(p): o for p, o in sorted(told[name].items())}
         put_json(folder / MANIFEST, {"format": _FORMAT, "topic": "__consumer_offsets", **told})
 
@@ -84,3 +110,9 @@ class Manifest:
         """Remember what was skipped or missing."""
         if len(self.troubles) < _MOST_TROUBLES and what not in self.troubles:
             self.troubles.append(what)
+
+
+def _parts(found: dict[str, Any]) -> list[Part]:
+    if found["format"] == 1:
+        return [Part(number) for number in range(int(found["parts"]))]
+    return [Part(int(number), int(level)) for number, level in found["parts"]]

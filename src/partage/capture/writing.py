@@ -8,7 +8,7 @@
 
 A part is written beside its place, moved there, and counts from the moment that the manifest says
 so. A kill between the two leaves a part that nobody counts: the next capture removes it and reads
-its records again, so that nothing is lost and nothing is there twice.
+its records again, so that nothing is lost and nothing is there twice. Many small parts become one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 from partage.capture.columns import Columns
 from partage.capture.durable import appended, published, put_json, without_torn_line
-from partage.capture.manifest import MANIFEST, Manifest
+from partage.capture.epochs import Epochs
+from partage.capture.manifest import MANIFEST, Manifest, Part
+from partage.capture.merging import TOGETHER, merge
 from partage.capture.unpacking import unpacked
 from partage.errors import InvalidCaptureError, InvalidConfigError, MissingExtraError
 from partage.wire.batches import Batch
@@ -47,6 +49,7 @@ class CaptureWriter:
     Args:
         out: the folder; made if it is not there.
         part_rows: records after which a part is written.
+        together: how many small parts are merged into one.
 
     Raises:
         InvalidConfigError: the folder cannot be used, or somebody else writes into it.
@@ -56,15 +59,17 @@ class CaptureWriter:
     Attributes:
         last_state_ms: time of the last line of ``cluster.jsonl`` when it was opened; None before
             there is one.
+        epochs: of the leaders that wrote what was taken.
     """
 
-    def __init__(self, out: Path, *, part_rows: int = PART_ROWS) -> None:
+    def __init__(self, out: Path, *, part_rows: int = PART_ROWS, together: int = TOGETHER) -> None:
         try:
             import pyarrow as pa  # noqa: F401 - asked for now: not after an hour of reading
         except ImportError:
             raise MissingExtraError("pyarrow", extra="capture") from None
         self.folder = out.absolute()
         self._part_rows = part_rows
+        self._together = together
         self._columns = Columns()
         self._states: list[dict[str, Any]] = []
         self._changed = False
@@ -84,6 +89,7 @@ class CaptureWriter:
             raise InvalidConfigError("--out", what, str(out)) from None
         self.manifest = self._manifest()
         self._next = dict(self.manifest.positions)
+        self.epochs = Epochs(self.manifest.epochs)
         self._clear_up()
         self._without_cut()
         self.last_state_ms: int | None = None
@@ -127,11 +133,12 @@ class CaptureWriter:
             raise InvalidCaptureError(what) from None
 
     def _clear_up(self) -> None:
-        """Parts that no manifest counts, and what was being written beside its place."""
+        """Parts that no manifest knows, and what was being written beside its place."""
+        known = {one.number for one in self.manifest.parts} | set(self.manifest.replaced)
         for folder in (self.folder / _RECORDS, self.folder / _BATCHES):
             for path in folder.iterdir():
                 part = _PART.fullmatch(path.name)
-                if part and (part[1] or int(part[2]) >= self.manifest.parts):
+                if part and (part[1] or int(part[2]) not in known):
                     path.unlink()
         for path in self.folder.glob(".*.tmp"):
             path.unlink()
@@ -176,8 +183,8 @@ class CaptureWriter:
         self.manifest.trouble(f"partition {partition}: {why}")
         self.manifest.cut = {partition: offset}
         self._next[partition] = offset
-        self.manifest.positions = dict(self._next)
-        self.manifest.put(self.folder)
+        self.epochs.cut(partition, offset)
+        self._put_manifest()
         self._without_cut()
 
     def _without_cut(self) -> None:
@@ -185,9 +192,10 @@ class CaptureWriter:
         if not self.manifest.cut:
             return
         rows = [0, 0]
-        for number in range(self.manifest.parts):
-            for at, (name, column) in enumerate(((_RECORDS, "offset"), (_BATCHES, "last_offset"))):
-                path = self.folder / name / f"part-{number:08d}.parquet"
+        for part in self.manifest.parts:
+            for at, (path, column) in enumerate(
+                zip(self._paths(part.number), ("offset", "last_offset"), strict=True)
+            ):
                 rows[at] += _kept_rows(path, column, self.manifest.cut)
         self.manifest.records, self.manifest.batches = rows
         self.manifest.cut = {}
@@ -208,6 +216,7 @@ class CaptureWriter:
             return False
         self._columns.add(partition, batch, unpacked(batch))
         self._next[partition] = batch.last_offset + 1
+        self.epochs.took(partition, batch.leader_epoch, batch.last_offset + 1)
         if self._columns.records >= self._part_rows or self._columns.bytes >= PART_BYTES:
             self.roll()
         return True
@@ -243,24 +252,44 @@ class CaptureWriter:
         """Everything taken so far is on the disk and counts when this returns."""
         first_ms = self._columns.first_ms
         if self._columns.batches:
-            tables = self._columns.tables()
-            self._part(tables)
+            number = self.manifest.next_part
+            for path, table in zip(self._paths(number), self._columns.tables(), strict=True):
+                _put_table(path, table)
             self.manifest.records += self._columns.records
             self.manifest.batches += self._columns.batches
-            self.manifest.parts += 1
+            self.manifest.parts.append(Part(number))
+            self.manifest.next_part += 1
             self._columns = Columns()
             self._changed = True
         self._put_states(first_ms)
         if self._changed or not (self.folder / MANIFEST).exists():
-            self.manifest.positions = dict(self._next)
-            self.manifest.put(self.folder)
+            self._put_manifest()
             self._changed = False
+            self._merge()
 
-    def _part(self, tables: tuple[pa.Table, pa.Table]) -> None:
-        for name, table in zip((_RECORDS, _BATCHES), tables, strict=True):
-            path = self.folder / name / f"part-{self.manifest.parts:08d}.parquet"
+    def _put_manifest(self) -> None:
+        self.manifest.positions = dict(self._next)
+        self.manifest.epochs = dict(self.epochs.rows())
+        self.manifest.put(self.folder)
 
-            _put_table(path, table)
+    def _merge(self) -> None:
+        """Many small parts become one; what they replace goes when the next ones are replaced."""
+        before, replaced = list(self.manifest.replaced), set[int]()
+        while merge(
+            self.manifest, self._paths, _put_table,
+            rows=PART_ROWS, size=PART_BYTES, together=self._together,
+        ):  # fmt: skip
+            replaced |= set(self.manifest.replaced)
+            self.manifest.replaced = sorted(replaced)
+            self._put_manifest()
+        for number in before if replaced else ():
+            for path in self._paths(number):
+                path.unlink(missing_ok=True)
+
+    def _paths(self, number: int) -> tuple[Path, Path]:
+        """A part's two files."""
+        name = Part(number).name
+        return self.folder / _RECORDS / name, self.folder / _BATCHES / name
 
     def _put_states(self, first_ms: int | None = None) -> None:
         path = self.folder / _STATES

@@ -186,7 +186,7 @@ def _shown(manifest: Manifest, to: Path, *, as_json: bool, quiet: bool) -> None:
     if as_json:
         write_json({
             "out": str(to), "records": manifest.records, "batches": manifest.batches,
-            "partitions": len(manifest.positions), "parts": manifest.parts,
+            "partitions": len(manifest.positions), "parts": len(manifest.parts),
             "cluster_id": manifest.cluster_id, "troubles": manifest.troubles,
         })  # fmt: skip
         return

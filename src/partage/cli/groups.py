@@ -87,7 +87,8 @@ def groups(  # noqa: PLR0917 - typer's options are parameters
 
     Nothing is changed, no group is joined; the account needs DESCRIBE on groups and topics.
     """
-    from partage.capture.connection import ClusterConnection, client_errors, reason
+    from partage.capture.connection import ClusterConnection
+    from partage.capture.refusals import client_errors, reason
 
     if not 0.1 <= every <= 3_600:
         raise InvalidConfigError("--every", "must be between 0.1 and 3600 seconds", every)

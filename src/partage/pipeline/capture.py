@@ -155,7 +155,7 @@ def files_of(table: Path) -> list[Path]:
     manifest = Manifest.of(table.parent)
     if manifest is None or table.name not in {"consumer_offsets.parquet", "batches.parquet"}:
         return _files_in(table)
-    return [table / f"part-{number:08d}.parquet" for number in range(manifest.parts)]
+    return [table / one.name for one in manifest.parts]
 
 
 def _beside(folder: Path | None, name: str) -> Path | None:

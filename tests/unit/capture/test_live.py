@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
-from partage.capture.connection import Fetched
+from partage.capture.connection import Fetched, Wanted
 from partage.capture.live import LiveCapture, Pace
 from partage.capture.manifest import Manifest
 from partage.capture.writing import CaptureWriter
@@ -24,14 +24,20 @@ SEGMENT = (ROOT / "tests" / "data" / "segments" / "compressed.log").read_bytes()
 OUT_OF_RANGE, STORAGE_ERROR = 1, 56
 
 
-def log_of(count: int, *, damaged: int = -1) -> list[bytes]:
-    """Batches of ten records each, from offset 0 on; one of them with a wrong CRC."""
+def log_of(count: int, *, damaged: int = -1, epochs: tuple[int, ...] = ()) -> list[bytes]:
+    """Batches of ten records each, from offset 0 on; one of them with a wrong CRC; of these leaders'
+    epochs, else of 0.
+    """
     found, at = [], 0
     while at < len(SEGMENT):
         size = 12 + int.from_bytes(SEGMENT[at + 8 : at + 12], "big")
         found.append(SEGMENT[at : at + size])
         at += size
-    made = [(n * 10).to_bytes(8, "big") + found[n % len(found)][8:] for n in range(count)]
+    of = [*epochs, *[0] * count]
+    made = [
+        (n * 10).to_bytes(8, "big") + b[8:12] + of[n].to_bytes(4, "big") + b[16:]
+        for n in range(count) if (b := found[n % len(found)])
+    ]  # fmt: skip
     return [b[:-1] + bytes([b[-1] ^ 1]) if n == damaged else b for n, b in enumerate(made)]
 
 
@@ -64,13 +70,26 @@ class Cluster:
         return dict.fromkeys(partitions, 0), {p: 10 * len(self.logs[p]) for p in partitions}
 
     def fetch(self, node, _topic, **_how):
-        asked = [one for wanted in node.values() for one in wanted]
-        return [self._answer(p, offset) for p, offset in asked], {}
+        return [self._answer(*one) for wanted in node.values() for one in wanted], {}
 
-    def _answer(self, p: int, offset: int) -> Fetched:
+    def _answer(self, p: int, offset: int, epoch: int) -> Fetched:
         end = 10 * len(self.logs[p])
         error = self.errors[p] or (OUT_OF_RANGE if offset > end else 0)
+        if not error and epoch >= 0:
+            error, parting = self._compared(p, offset, epoch)
+            if parting is not None:
+                return Fetched(p, 0, end, 0, b"", parting)
         return Fetched(p, error, end, 0, b"" if error else b"".join(self.logs[p][offset // 10 :]))
+
+    def _compared(self, p: int, offset: int, epoch: int) -> tuple[int, tuple[int, int] | None]:
+        """As Kafka's Partition.readRecords compares the epoch that was fetched last with its own."""
+        has = [int.from_bytes(batch[12:16], "big") for batch in self.logs[p]]
+        below = [of for of in has if of <= epoch]
+        if epoch > max(has, default=-1):
+            return OUT_OF_RANGE, None  # it knows no such epoch
+        end = 10 * len(below)
+        parts = bool(below) and (below[-1] < epoch or end < offset)
+        return 0, (below[-1], end) if parts else None
 
 
 def read(cluster: Cluster, out: Path, *, patience: float = 5.0) -> list[str]:
@@ -136,6 +155,52 @@ def test_a_log_that_was_cut_back_is_there_once(tmp_path) -> None:
     assert offsets(out, 0) == list(range(60))
     assert offsets(out, 1) == list(range(20))
     assert Manifest.of(out).records == 80
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "parts_at"),
+    [
+        ((1, 1, 1, 2, 2), (1, 1, 1, 3, 3, 3, 3, 3), 30),  # ours of epoch 2 were never there
+        ((1, 1, 1, 2, 2), (1, 1, 1, 2, 3, 3, 3), 40),  # one of them was
+        ((1, 1, 3, 3, 3), (1, 1, 1, 1, 4, 4, 4), 20),  # the others' epoch 1 went on without us
+        ((2, 2, 4, 4), (2, 3, 3, 5, 5, 5), 10),  # they part before an epoch of theirs
+    ],
+)
+def test_a_log_that_was_written_anew_and_has_grown_since_is_there_once(
+    tmp_path, ours, theirs, parts_at
+) -> None:
+    """An unclean leader, looked at only when its log had grown past what was read: told, and the
+    records that were lost are replaced by those that came to their places.
+    """
+    out = tmp_path / "out"
+    read(Cluster(log_of(len(ours), epochs=ours), log_of(2)), out)
+    said = read(Cluster(log_of(len(theirs), epochs=theirs), log_of(2)), out)
+    assert [one for one in said if f"written anew from {parts_at} on" in one]
+    assert offsets(out, 0) == list(range(10 * len(theirs)))
+    assert offsets(out, 1) == list(range(20))
+    batches = pq.read_table(out / "batches.parquet").to_pylist()
+    found = sorted(
+        (one["base_offset"], one["leader_epoch"]) for one in batches if not one["partition"]
+    )
+    assert found == [(10 * n, epoch) for n, epoch in enumerate(theirs)]
+    assert read(Cluster(log_of(len(theirs), epochs=theirs), log_of(2)), out) == []
+
+
+def test_a_leader_that_knows_nothing_of_the_epoch_is_asked_without(tmp_path) -> None:
+    """Its epochs are lower than the one that was read: nothing to compare, the capture goes on."""
+    out = tmp_path / "out"
+    read(Cluster(log_of(2, epochs=(5, 5)), log_of(1)), out)
+    read(Cluster(log_of(4, epochs=(1, 1, 1, 1)), log_of(1)), out)
+    assert offsets(out, 0) == list(range(40))
+
+
+def test_where_something_was_skipped_nothing_is_compared(tmp_path) -> None:
+    """The record before the position was not read: no epoch is asked for."""
+    with CaptureWriter(tmp_path / "out") as writer:
+        writer.epochs.took(0, 3, 100)
+        assert writer.epochs.last(0, 100) == 3
+        assert writer.epochs.last(0, 120) == -1
+    assert Wanted(0, 120).epoch == -1
 
 
 def test_killed_while_it_cuts_the_next_one_does_it(tmp_path, monkeypatch) -> None:

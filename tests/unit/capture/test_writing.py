@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import random
 import signal
@@ -37,9 +39,9 @@ def batches():
     return found
 
 
-def capture_once(out, batches):
-    """A capture of the batches, each into a part of its own."""
-    with CaptureWriter(out, part_rows=1) as writer:
+def capture_once(out, batches, together=60):
+    """A capture of the batches, each into a part of its own; so many parts are merged."""
+    with CaptureWriter(out, part_rows=1, together=together) as writer:
         for p, one in enumerate(batches):
             writer.state({"ts_ms": p, "brokers": [], "topics": {str(p): {"partitions": []}}})
             if writer.position(p) <= one.last_offset:
@@ -53,8 +55,11 @@ def records_of(folder):
     return sorted((row["partition"], row["offset"], row["key"], row["value"]) for row in rows)
 
 
-def test_killed_before_any_step_it_goes_on(batches, tmp_path, monkeypatch):
-    """At fsyncs, renames and appends of a capture, all of them in `make soak`: the next run has all once."""
+@pytest.mark.parametrize("together", [60, 2])
+def test_killed_before_any_step_it_goes_on(batches, tmp_path, monkeypatch, together):
+    """At fsyncs, renames, removals and appends of a capture, all of them in `make soak`: the next run
+    has all once, parts that are merged among them.
+    """
     capture_once(tmp_path / "whole", batches)
     expected = records_of(tmp_path / "whole")
     steps = 0
@@ -63,14 +68,17 @@ def test_killed_before_any_step_it_goes_on(batches, tmp_path, monkeypatch):
         with monkeypatch.context() as patched:
             _dies_at(patched, steps)
             try:
-                capture_once(out, batches)
+                capture_once(out, batches, together)
                 died = False
             except Killed:
                 died = True
         _forget_locks()
         if not died:
             break
-        capture_once(out, batches)
+        known = Manifest.of(out)
+        found = records_of(out) if known and known.parts else []
+        assert found == [one for one in expected if one in set(found)], f"killed at step {steps}"
+        capture_once(out, batches, together)
         assert records_of(out) == expected, f"killed at step {steps}"
         assert len((out / "cluster.jsonl").read_text().splitlines()) >= 4
         steps += 1 if os.environ.get("PARTAGE_SOAK") else 5
@@ -92,6 +100,7 @@ def _dies_at(patched, step):
 
     patched.setattr(durable.os, "fsync", counted(os.fsync))
     patched.setattr(Path, "replace", counted(Path.replace))
+    patched.setattr(Path, "unlink", counted(Path.unlink))
     patched.setattr(writing, "appended", counted(durable.appended))
     # What runs in a process that is gone: nothing.
     real_exit = CaptureWriter.__exit__
@@ -103,6 +112,69 @@ def _dies_at(patched, step):
         return real_exit(self, kind, error, at)
 
     patched.setattr(CaptureWriter, "__exit__", gone)
+
+
+def small_parts(batches, out, count, together):
+    """A capture of so many parts of ten records each."""
+    with CaptureWriter(out, part_rows=1, together=together) as writer:
+        for number in range(count):
+            one = dataclasses.replace(
+                batches[0], base_offset=10 * number, last_offset=10 * number + 9
+            )
+            writer.add(0, one)
+
+
+def test_small_parts_become_larger_ones(batches, tmp_path):
+    """Forty parts by threes: one file a level, every record once, in the log's order."""
+    small_parts(batches, tmp_path / "out", 40, together=3)
+    manifest = Manifest.of(tmp_path / "out")
+    assert [one.level for one in manifest.parts] == [3, 2, 1, 0]  # 40 by threes is 1111
+    files = [tmp_path / "out" / "consumer_offsets.parquet" / one.name for one in manifest.parts]
+    assert [o for file in files for o in pq.read_table(file)["offset"].to_pylist()] == list(
+        range(400)
+    )
+    assert manifest.records == 400
+    read = pq.read_table(
+        [tmp_path / "out" / "batches.parquet" / one.name for one in manifest.parts]
+    )
+    assert read.num_rows == manifest.batches == 40
+
+
+def test_who_reads_while_parts_are_merged_finds_them(batches, tmp_path):
+    """The files of before are there until the next merge, and gone after it."""
+    out = tmp_path / "out"
+    small_parts(batches, out, 2, together=3)
+    before = [one.path for one in open_capture(out).slices]
+    small_parts(batches, out, 3, together=3)
+    assert len(open_capture(out).slices) == 1
+    assert all(Path(path).exists() for path in before)
+    small_parts(batches, out, 6, together=3)
+    assert not any(Path(path).exists() for path in before)
+    assert [row[1] for row in records_of(out)] == list(range(60))
+
+
+def test_parts_that_are_large_stay_alone(batches, tmp_path, monkeypatch):
+    """A merged part has at most as many rows as one that is written full."""
+    monkeypatch.setattr(writing, "PART_ROWS", 25)
+    small_parts(batches, tmp_path, 12, together=4)
+    files = [
+        tmp_path / "consumer_offsets.parquet" / one.name for one in Manifest.of(tmp_path).parts
+    ]
+    assert max(pq.read_metadata(file).num_rows for file in files) <= 25
+    assert [row[1] for row in records_of(tmp_path)] == list(range(120))
+
+
+def test_a_capture_of_before_goes_on(batches, tmp_path):
+    """Format 1 counted its parts from 0 and had no epochs."""
+    capture_once(tmp_path, batches[:2])
+    path = tmp_path / "capture.json"
+    old = json.loads(path.read_text())
+    for name in ("epochs", "next_part", "replaced"):
+        del old[name]
+    path.write_text(json.dumps({**old, "format": 1, "parts": len(old["parts"])}))
+    assert len(records_of(tmp_path)) == 20
+    capture_once(tmp_path, batches)
+    assert len(records_of(tmp_path)) == 40
 
 
 def _forget_locks():
@@ -199,8 +271,8 @@ def test_another_cluster_is_refused(tmp_path):
 
 def test_a_damaged_manifest_is_named(tmp_path):
     """Not JSON, or of a format from the future."""
-    (tmp_path / "capture.json").write_text('{"format": 2}')
-    with pytest.raises(InvalidCaptureError, match="format 2"):
+    (tmp_path / "capture.json").write_text('{"format": 3}')
+    with pytest.raises(InvalidCaptureError, match="format 3"):
         CaptureWriter(tmp_path)
     (tmp_path / "capture.json").write_text("{")
     with pytest.raises(InvalidCaptureError, match="cannot be read"):
