@@ -24,6 +24,7 @@ class Worker(Closes):
     def __init__(self, app: str, bootstrap: str, kind: str, log: Path) -> None:
         self.kind = kind
         self._log = log
+        self._seen, self._said = 0, []
         (port,) = free_ports(1)
         script = ROOT / "tests" / "peers" / "faust_worker.py"
         with log.open("wb") as out:
@@ -51,8 +52,14 @@ class Worker(Closes):
 
     def said(self) -> list[dict[str, Any]]:
         """The JSON lines, in order; one that is being written is left for the next time."""
-        lines = (one[one.find('{"') :] for one in self.text().splitlines() if '{"' in one)
-        return [json.loads(one) for one in lines if one.endswith("}")]
+        with self._log.open("rb") as file:
+            file.seek(self._seen)
+            new = file.read()
+        whole = new[: new.rfind(b"\n") + 1]
+        self._seen += len(whole)
+        lines = (one[one.find(b'{"') :] for one in whole.splitlines() if b'{"' in one)
+        self._said += [json.loads(one) for one in lines if one.endswith(b"}")]
+        return self._said
 
     @property
     def assigned(self) -> dict[str, set[tuple[str, int]]]:

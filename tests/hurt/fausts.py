@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from kafka import KafkaProducer
 from tests.clients.faust_workers import Worker
-from tests.clients.test_faust import PARTITIONS, counted, share
+from tests.clients.test_faust import PARTITIONS, share
 from tests.processes import Closes
 
-from hurt.whereabouts import Whereabouts, look
+from hurt.whereabouts import look
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from tests.brokers import Brokers
@@ -24,13 +24,15 @@ if TYPE_CHECKING:
 OURS = ("faust", "stock", "faust:copartitioned")
 _PATIENCE = 240.0
 _REST = 5.0
+_EVERY = 0.5
 
 
 class Fausts(Closes):
     """Two workers in a thread of their own: one is killed, replaced, the table counted; again.
 
-    After each death and each birth every partition has one owner, its table's standby is with the
-    other worker, every acknowledged record was counted by somebody, and the counts have not gone back.
+    Words come all the time, to each partition. After each death and each birth every partition has
+    one owner, its table's standby is with the other worker, every record that was acknowledged until
+    then was counted by somebody, and no word's count is below what was acknowledged of it.
 
     Where a record is not counted, the broker is asked what it knows (`whereabouts`). One that waits
     at its place, its offset not committed, with a worker that has the partition and does not read,
@@ -67,33 +69,40 @@ class Fausts(Closes):
         self._workers: list[Worker] = []
         self._ever: list[Worker] = []
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=self._run, args=(what,), daemon=True)
+            for what in (self._write, self._live)
+        ]
+        for one in self._threads:
+            one.start()
 
-    def _run(self) -> None:
+    def _run(self, what: Callable[[], None]) -> None:
         try:
-            self._live()
+            what()
         except Exception as e:  # noqa: BLE001 - a thread that ends in silence would count nothing
             self.violations.append(f"{self.app}: the test itself failed: {type(e).__name__}: {e}")
 
-    def _live(self) -> None:
+    def _write(self) -> None:
         producer = KafkaProducer(
             bootstrap_servers=self._bootstrap.split(","), acks="all", enable_idempotence=True
         )
-        times = 0
+        while not self._ended.wait(_EVERY):
+            topic = f"{self.app}-words"
+            sent = [producer.send(topic, b'"w%d"' % p, partition=p) for p in range(PARTITIONS)]
+            # A new set each time: others look at it meanwhile.
+            self.records = self.records | {(p, one.get(120).offset) for p, one in enumerate(sent)}
+        producer.close()
+
+    def _live(self) -> None:
         while not self._ended.is_set() and not self.violations:
             self._share("two workers share")
-            times += 1
-            for p in range(PARTITIONS):
-                at = producer.send(f"{self.app}-words", b'"w%d"' % p, partition=p).get(timeout=60)
-                self.records.add((p, at.offset))
-            self._all_counted(times)
+            self._all_counted()
             self._workers.pop(0).kill()
             self.killed += 1
             if not self._within(_PATIENCE, lambda: share(self.app, self._workers)):
                 self._unshared("the survivor has all")
+            self._all_counted()
             self._ended.wait(_REST)
-        producer.close()
 
     def _share(self, what: str) -> None:
         """Two workers have everything between them; who died by itself has a successor."""
@@ -111,17 +120,21 @@ class Fausts(Closes):
         if not self._within(_PATIENCE, two_do):
             self._unshared(what)
 
-    def _all_counted(self, times: int) -> None:
-        """All records are read, and each word's count is at least what was acknowledged."""
+    def _all_counted(self) -> None:
+        """All records of until now are read, and each word's count is at least what was acknowledged."""
+        until_now = self.records
+        times = Counter(p for p, _ in until_now)
 
         def is_counted() -> bool:
-            return not self.records - self.read() and counted(self._workers, times)
+            return not until_now - self.read() and self._counts(times)
 
         if self._within(_PATIENCE, is_counted):
             return
-        seen = self._whereabouts()
-        if wrong := seen.wrong(times):
-            self.violations.append(f"{self.app}: {'; '.join(wrong)}")
+        seen = look(self._bootstrap, self.app, until_now, self.read())
+        lost = seen.lost(times)
+        if lost or not seen.missing:
+            told = lost or [f"all is read, and the workers count less than {times}: {seen.told()}"]
+            self.violations.append(f"{self.app}: {'; '.join(told)}")
             return
         for one in [w for w in self._workers if w.numbers(f"{self.app}-words") & seen.waiting]:
             self.stood.append(f"{one.kind} worker, {seen.told()}: {one.text()[-600:]}")
@@ -129,7 +142,28 @@ class Fausts(Closes):
             one.kill()
         self._share("two workers share, one in the place of one that stood still")
         if not self._within(_PATIENCE, is_counted):
-            self.violations.append(f"{self.app}: still not counted: {self._whereabouts().told()}")
+            again = look(self._bootstrap, self.app, until_now, self.read())
+            self.violations.append(f"{self.app}: still not counted: {again.told()}")
+
+    def _nothing_is_lost(self) -> None:
+        """When nothing is written any more: all is read, and the table's changelog has it."""
+        times, end = Counter(p for p, _ in self.records), time.monotonic() + _PATIENCE
+        while True:
+            seen = look(self._bootstrap, self.app, self.records, self.read())
+            wrong = seen.lost(times) or ([seen.told()] if seen.missing else [])
+            if not wrong:
+                return
+            if time.monotonic() > end:
+                self.violations.append(f"{self.app}, at the end: {'; '.join(wrong)}")
+                return
+            time.sleep(1.0)
+
+    def _counts(self, times: Mapping[int, int]) -> bool:
+        """Whether the living workers' tables have each word as often as it was acknowledged."""
+        best: Counter[str] = Counter()
+        for one in self._workers:
+            best |= Counter(one.counts())
+        return all(best[f"w{p}"] >= count for p, count in times.items())
 
     def _unshared(self, what: str) -> None:
         has = [f"{one.kind} {one.assigned} {one.text()[-600:]}" for one in self._workers]
@@ -143,9 +177,6 @@ class Fausts(Closes):
                 return False
             time.sleep(0.5)
         return True
-
-    def _whereabouts(self) -> Whereabouts:
-        return look(self._bootstrap, self.app, self.records, self.read())
 
     def read(self) -> set[tuple[int, int]]:
         """Partition and offset of each record that some worker counted."""
@@ -171,6 +202,10 @@ class Fausts(Closes):
     def close(self) -> None:
         """No more of it; the workers end by their ids."""
         self._ended.set()
-        self._thread.join(timeout=60)
+        for one in self._threads:
+            one.join(timeout=60)
+        if self._workers and not self.violations:
+            self._run(self._nothing_is_lost)
         for one in self._workers:
             one.kill()
+        self._workers = []

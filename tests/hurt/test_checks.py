@@ -11,6 +11,7 @@ from tests.clients.records import Written
 from hurt.history import decided_otherwise, told_otherwise
 from hurt.ledger import Ledger
 from hurt.party import Party
+from hurt.whereabouts import Whereabouts
 from partage.wire.consumer_protocol import (
     decode_assignment,
     decode_subscription,
@@ -91,3 +92,19 @@ def test_a_strategy_that_failed_is_seen() -> None:
     told = {"event": "error", "what": "AssignorError: strategy x failed in group g"}
     assert party(member("a", {"event": "error", "what": "TimeoutError"})).broken() == []
     assert len(party(member("a", told)).broken()) == 1
+
+
+@pytest.mark.parametrize(
+    ("missing", "committed", "table", "found"),
+    [
+        (set(), 5, 5, ""),
+        ({(0, 4)}, 4, 4, ""),  # it waits: nobody has passed it over
+        ({(0, 4)}, 5, 5, "0@4 was passed over"),
+        ({(0, 4)}, 4, 3, "w0 3 times, not 5"),
+        (set(), 5, 4, "w0 4 times, not 5"),
+    ],
+)
+def test_where_a_record_is_that_nobody_counted(missing, committed, table, found) -> None:
+    """One that waits at its place is late; one that was passed over, or that the table lacks, is lost."""
+    lost = Whereabouts(missing, {0: committed}, {"w0": table}).lost({0: 5})
+    assert [found in one for one in lost] == ([True] if found else [])

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from kafka import KafkaConsumer, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass
@@ -27,22 +32,21 @@ class Whereabouts:
         """Partitions with a record that waits at its place: nobody will pass it over."""
         return {p for p, at in self.missing if self.committed.get(p, 0) <= at}
 
-    def wrong(self, times: int) -> list[str]:
+    def lost(self, times: Mapping[int, int]) -> list[str]:
         """Sentences on what is lost: records that were passed over, counts that fell behind.
 
-        ``times`` is how often each word was acknowledged; where a record still waits, its word may
-        be one behind.
+        ``times`` is how often each partition's word was acknowledged; it may be behind by those that
+        still wait.
         """
         said = [
             f"record {p}@{at} was passed over (committed {self.committed[p]})"
             for p, at in sorted(self.missing) if self.committed.get(p, 0) > at
         ]  # fmt: skip
-        waits = {p: sum(one == p for one, _ in self.missing) for p in self.waiting}
-        for word, count in sorted(self.table.items()):
-            if count < times - waits.get(int(word[1:]), 0):
-                said.append(f"the table's changelog has {word} {count} times, not {times}")
-        if not (said or self.missing):
-            said.append(f"all was read, the changelog has {self.table}, and the workers count less")
+        waits = Counter(p for p, _ in self.missing)
+        said += [
+            f"the table's changelog has w{p} {self.table.get(f'w{p}', 0)} times, not {count}"
+            for p, count in sorted(times.items()) if self.table.get(f"w{p}", 0) < count - waits[p]
+        ]  # fmt: skip
         return said
 
     def told(self) -> str:

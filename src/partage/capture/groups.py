@@ -154,6 +154,7 @@ def _describe_request(name: str) -> Any:
 
 
 #: Types of groups whose coordinator assigns, and what asks for them.
+_FAUST = "faust"
 _BY_SERVER = {"consumer": "ConsumerGroupDescribe", "share": "ShareGroupDescribe"}
 _KEPT: list[Any] = []
 
@@ -171,7 +172,7 @@ def _classic_group(one: Any, node: int) -> LiveGroup:
             owned = tuple(decode_assignment(has).partitions) if has else ()
             # While a group rebalances there is no protocol, and nobody's subscription is told.
             if m.member_metadata:
-                said = decode_subscription(bytes(m.member_metadata))
+                said = _subscription(bytes(m.member_metadata), one.protocol_data)
         except WireFormatError as e:
             trouble = f"member {m.member_id} sent what cannot be read ({e})"
         members.append(LiveMember(
@@ -181,6 +182,13 @@ def _classic_group(one: Any, node: int) -> LiveGroup:
         ))  # fmt: skip
     return LiveGroup(one.group_id, "classic", one.group_state, one.protocol_data or "", node,
                      tuple(members), trouble=trouble)  # fmt: skip
+
+
+def _subscription(sent: bytes, protocol: str | None) -> ConsumerSubscription:
+    """What a member joined with. Faust says that it is version 4, and sends what version 0 has."""
+    if protocol == _FAUST:
+        return decode_subscription(sent[2:], version=0)
+    return decode_subscription(sent)
 
 
 def _server_group(one: Any, kind: str, node: int) -> LiveGroup:
