@@ -39,19 +39,29 @@ RATES = [26, 5, 5, 5, 5, 5, 5, 5, 5]  # one of nine partitions has 39 % of the l
 
 def _cooled(broker, topic: str, weights: str, *clients: str) -> tuple[float, float]:
     """The hottest of three members' share, by counts and once the group has measured: members of the
-    first client and, twice, of the last one, of which one after the other comes anew.
+    first client and, twice, of the last one, of which one after the other comes anew. Records come
+    all the time; where lag is what counts, they are there from the beginning, and members that read
+    one at a time are far behind.
     """
     broker.create_topic(topic, len(RATES))
     wanted, partitions = ("optimal", {"weights": weights}), every({topic: len(RATES)})
+    behind = {"max_poll_records": 1} if weights == "lag" else {}
+    if behind:
+        records = [(p, None, "x") for p, n in enumerate(RATES) for _ in range(100 * n)]
+        for _ in range(5):
+            broker.produce(topic, records)
     with Host(clients[0]) as one, Host(clients[-1]) as other:
-        mine = [_start(host, broker, topic, wanted) for host in (one, other, other)]
+        mine = [_start(host, broker, topic, wanted, **behind) for host in (one, other, other)]
         settle(mine, partitions)
         before = after = _hottest(mine, RATES)
         for number in (2, 1, 2, 1):
             # Who comes has measured nothing yet; what its partitions weigh comes with the plan.
-            _feed(broker, topic, RATES, 8.0)
+            if behind:
+                time.sleep(6.0)
+            else:
+                _feed(broker, topic, RATES, 8.0)
             mine[number].close()
-            mine[number] = _start(other, broker, topic, wanted)
+            mine[number] = _start(other, broker, topic, wanted, **behind)
             settle(mine, partitions)
             after = _hottest(mine, RATES)
             if after < 0.45:
@@ -85,13 +95,17 @@ def test_the_leader_s_own_look_at_the_cluster(broker) -> None:
 
 
 @pytest.mark.parametrize("weights", ["throughput", "lag"])
-def test_both_clients_in_one_group_share_loads(broker, weights: str) -> None:
+def test_both_clients_in_one_group_share_loads(broker, weights: str, capsys) -> None:
     """kafka-python and aiokafka, what each measured with its subscription: the hot partition is
     alone, whoever leads.
     """
     before, after = _cooled(broker, f"together-{weights}", weights, *NEWEST)
-    # Nobody is behind here, so lags say little: they must not do harm.
-    assert after < 0.45 if weights == "throughput" else after <= 0.7, before
+    with capsys.disabled():
+        print(
+            f"\nboth, {weights}: hottest member {before:.2f} by counts, {after:.2f} by measured loads"
+        )
+    assert before >= 0.5
+    assert after < 0.45
 
 
 def test_static_members_come_back_to_what_they_had(broker) -> None:

@@ -105,13 +105,14 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka is 
             AssignorError: the strategy raised; names it, the group and the generation.
         """
         call = cls._bound(caller(GroupCoordinator))
-        group, generation = "?", NO_GENERATION
-        if call is not None:
-            group, generation = call.owner.group_id, int(call.owner.generation)
+        if call is None:
+            received: Mapping[str, Any] = {}
+            of = ("?", NO_GENERATION)
+        else:
+            received, of = call.local, (call.owner.group_id, int(call.owner.generation))
         return cls._state.sent(
-            _joined(members, {} if call is None else call.local), partial(_view, cluster),
-            group=group, generation=generation, error=AssignorError,
-        )  # fmt: skip
+            _joined(members, received), partial(_view, cluster), of, AssignorError
+        )
 
     @classmethod
     def on_assignment(cls, assignment: Any) -> None:

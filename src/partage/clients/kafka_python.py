@@ -147,15 +147,11 @@ class Assignor(abstract.AbstractPartitionAssignor):  # type: ignore[misc]  # kaf
             AssignorError: the strategy raised; names it, the group and the generation.
         """
         call = cls._bound(caller(ConsumerCoordinator))
-        group, generation = "?", NO_GENERATION
+        of = ("?", NO_GENERATION) if call is None else _group_of(call.owner)
         if call is not None:
-            group = str(call.owner.config["group_id"])
-            generation = int(call.owner._generation.generation_id)
             _stay_until_joined(call.owner)
-        return cls._state.sent(
-            _joined(members, {} if call is None else call.local), partial(_view, cluster),
-            group=group, generation=generation, error=AssignorError,
-        )  # fmt: skip
+        joined = _joined(members, {} if call is None else call.local)
+        return cls._state.sent(joined, partial(_view, cluster), of, AssignorError)
 
     @classmethod
     def on_assignment(cls, assignment: Any, generation: int | None = None) -> None:
@@ -180,6 +176,11 @@ class Assignor(abstract.AbstractPartitionAssignor):  # type: ignore[misc]  # kaf
             if cls._state.consumer.rack is None:
                 cls._state.consumer.rack = call.owner.config.get("client_rack") or None
         return call
+
+
+def _group_of(coordinator: Any) -> tuple[str, int]:
+    """Its group, and the generation that is being made."""
+    return str(coordinator.config["group_id"]), int(coordinator._generation.generation_id)
 
 
 def _stay_until_joined(coordinator: Any) -> None:

@@ -99,9 +99,7 @@ class Plugged:
         self,
         members: Sequence[Joined],
         seen: Callable[[Iterable[str]], ClusterView],
-        *,
-        group: str,
-        generation: int,
+        of: tuple[str, int],
         error: type[AssignorFailedError],
     ) -> dict[str, bytes]:
         """As `assign`: the bytes for each member, and a failure as the client's own kind of error.
@@ -109,8 +107,7 @@ class Plugged:
         Args:
             members: in the order of the coordinator's answer.
             seen: the client's view of the topics that the members subscribe to.
-            group: for errors and warnings, as the generation.
-            generation: that is being decided.
+            of: the group and the generation that is being decided, for errors and warnings.
             error: what the client hands to its user; it is raised in place of ours.
 
         Raises:
@@ -118,7 +115,7 @@ class Plugged:
         """
         topics = {topic for one in members for topic in one.subscription().topics}
         try:
-            answer = self.assign(members, seen(topics), group=group, generation=generation)
+            answer = self.assign(members, seen(topics), group=of[0], generation=of[1])
         except AssignorFailedError as e:
             why = e.__cause__ if isinstance(e.__cause__, Exception) else e
             raise error(e.strategy, e.group, e.generation, why) from e
