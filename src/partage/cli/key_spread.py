@@ -125,6 +125,8 @@ def print_found(found: KeysFound) -> None:
 def _head(found: KeysFound) -> str:
     keys = "" if found.distinct is None else f"{found.distinct:,} keys, "
     without = f", {found.nulls:,} records without a key" if found.nulls else ""
+    if found.timeless:
+        without += f", {found.timeless:,} without a time from 1970 on (they are in no hour)"
     return f"{keys}{found.records:,} records{without}"
 
 
@@ -228,7 +230,8 @@ def _limit(found: KeysFound) -> str:
 def _as_json(found: KeysFound) -> dict[str, Any]:
     """The same as plain data; keys in hex, shares from 0 to 1, times in milliseconds UTC."""
     return {
-        "records": found.records, "without_key": found.nulls, "keys": found.distinct,
+        "records": found.records, "without_key": found.nulls, "without_time": found.timeless,
+        "keys": found.distinct,
         "spread": [
             asdict(load) | {"most_bytes": found.bytes[n][0], "mean_bytes": found.bytes[n][1]}
             for n, load in found.loads.items()

@@ -52,9 +52,9 @@ def kind_of(schema: pa.Schema, name: str) -> pa.DataType | None:
     from pyarrow import types
 
     if name in schema.names:
-        return schema.field(name).type
+        return schema.types[schema.names.index(name)]
     first, *path = name.split(".")
-    if first not in schema.names:
+    if schema.names.count(first) != 1:
         return None
     kind = schema.field(first).type
     for part in path:
@@ -89,6 +89,9 @@ def expect(schema: pa.Schema, columns: Columns, serializer: str | None, where: s
     from partage.pipeline.key_bytes import as_bytes
 
     for name in columns.names:
+        if schema.names.count(name) > 1:
+            told = f"{schema.names.count(name)} columns of {where} have this name"
+            raise InvalidConfigError(columns.options[name], told, name)
         kind = kind_of(schema, name)
         if kind is None:
             had = list(_paths(schema))

@@ -8,21 +8,20 @@ partition. Where the keys go is asked later, once for each of them: `key_tally`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.errors import InvalidConfigError, InvalidKeysError
+from partage.errors import InvalidKeysError
 from partage.keys import arrow
 from partage.keys.columns import LONGEST_KEY
 from partage.keys.distinct import COUNT, Distinct
 from partage.pipeline.key_bytes import as_bytes, as_placed, sizes
 from partage.pipeline.key_rows import Kind, packed, row_batch
 from partage.pipeline.key_tally import Tally, placed_at
+from partage.pipeline.key_times import NO_TIME, millis
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,13 +32,13 @@ __all__ = ["Counting", "Spec"]
 
 _Longs = NDArray[np.int64]
 _HOUR_MS = 3_600_000
-#: A record without a time is in no hour: hours before 1970 are not told of.
-_NO_TIME = -1
 _NEVER = 1 << 62
 #: Memory of the distinct keys that a worker holds before it sends them on.
 _HELD_BYTES = 256 << 20
 #: Distinct keys that an approximate count keeps.
 _SKETCH = 200_000
+#: What Arrow's dictionary takes for a key, in steps of a kernel that is not compiled.
+_STEPS = 3
 #: Cells of hour and partition that are held before they are summed.
 _CELLS = 1_000_000
 
@@ -85,6 +84,7 @@ class Counting:
 
     spec: Spec
     nulls: int = 0
+    timeless: int = 0
     dropped: int = 0
     seen: int = 0
     where: str = ""
@@ -92,7 +92,7 @@ class Counting:
     _rare: Tally | None = None
     _cells: list[Any] = field(default_factory=list)
     _first: int = _NEVER
-    _last: int = _NO_TIME
+    _last: int = NO_TIME
 
     def __post_init__(self) -> None:
         self._table = Distinct(sized=self.spec.columns.value is not None)
@@ -114,7 +114,7 @@ class Counting:
             self._by_hour(batch, keys)
         # Compiling takes a second: a short input is sooner done by Arrow's dictionaries.
         if not pa.types.is_dictionary(keys.type):
-            if COUNT.pays(work=max(self.seen, self.spec.rows)):
+            if COUNT.pays(work=_STEPS * max(self.seen, self.spec.rows)):
                 self._count(keys, value=value)
                 return
             keys = keys.dictionary_encode()
@@ -170,11 +170,12 @@ class Counting:
         """The records of the hour that is asked for, if one is; first and last time of them."""
         import pyarrow as pa
 
-        at = _millis(batch.column(batch.schema.get_field_index(name)), name)
+        at = millis(batch.column(batch.schema.get_field_index(name)), name)
         if self.spec.hour is not None:
             mine = (at >= self.spec.hour) & (at < self.spec.hour + _HOUR_MS)
             batch, at = batch.filter(pa.array(mine)), at[mine]
-        at = at[at > _NO_TIME]
+        self.timeless += int((at < 0).sum())
+        at = at[at > NO_TIME]
         if len(at):
             self._first = min(self._first, int(at.min()))
             self._last = max(self._last, int(at.max()))
@@ -185,7 +186,7 @@ class Counting:
         import pyarrow as pa
 
         name = str(self.spec.columns.time)
-        hours = _millis(batch.column(batch.schema.get_field_index(name)), name) // _HOUR_MS
+        hours = millis(batch.column(batch.schema.get_field_index(name)), name) // _HOUR_MS
         inside = (hours >= 0) & keys.is_valid().to_numpy(zero_copy_only=False)
         known, hour = np.unique(hours[inside], return_inverse=True)
         for n, where in placed_at(keys, self.spec.counts, self.spec.partitioner).items():
@@ -240,10 +241,11 @@ class Counting:
             for n, cells in _by_count(_summed(pa.concat_tables(self._cells))):
                 hour, partition, records = (cells[c].to_numpy() for c in _CELL)
                 yield row_batch(Kind.HOUR, records, n=n, hour=hour, partition=partition)
-        if self._last > _NO_TIME:
+        if self._last > NO_TIME:
             ends = np.array([self._first]), np.array([self._last])
             yield row_batch(Kind.SPAN, [0], hour=ends[0], partition=ends[1])
         yield row_batch(Kind.NULLS, [self.nulls])
+        yield row_batch(Kind.TIMELESS, [self.timeless])
         yield row_batch(Kind.DROPPED, [self.dropped])
 
 
@@ -285,30 +287,3 @@ def _by_count(cells: pa.Table) -> Iterator[tuple[int, pa.Table]]:
 
     for n in compute.unique(cells["n"]).to_pylist():
         yield n, cells.filter(compute.equal(cells["n"], pa.scalar(n, pa.int32())))
-
-
-def _millis(column: pa.Array, name: str) -> _Longs:
-    """A time column as milliseconds; numbers are taken as milliseconds already."""
-    import pyarrow as pa
-    from pyarrow import compute, types
-
-    try:
-        if types.is_string(column.type) or types.is_large_string(column.type):
-            column = _parsed(column)
-        if types.is_timestamp(column.type) or types.is_date(column.type):
-            column = compute.cast(column, pa.timestamp("ms"), safe=False)
-        found = compute.cast(column, pa.int64(), safe=False)
-    except pa.ArrowException as e:
-        raise InvalidConfigError("--time", f"is no time ({e})", name) from None
-    return np.asarray(found.fill_null(_NO_TIME).to_numpy(zero_copy_only=False), np.int64)
-
-
-def _parsed(column: pa.Array) -> pa.Array:
-    """Text as times: with a zone, or without one as UTC; up to nine digits behind the second."""
-    import pyarrow as pa
-    from pyarrow import compute
-
-    for unit, zone in product(("us", "ns"), (None, "UTC")):
-        with suppress(pa.ArrowInvalid):
-            return compute.cast(column, pa.timestamp(unit, tz=zone))
-    return compute.cast(column, pa.timestamp("ms"))  # says what it stumbles over

@@ -7,11 +7,12 @@ empty pair of quotes is not; JSON is an object a line (or one array of them), nu
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from partage.errors import InvalidConfigError
+from partage.pipeline.key_columns import kind_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,14 +32,14 @@ def _told(path: str, kind: str) -> Iterator[None]:
 
     try:
         yield
-    except (pa.ArrowException, OSError, ValueError, RecursionError) as e:
+    except (pa.ArrowException, OSError, ValueError, OverflowError, RecursionError) as e:
         said = (str(e) or type(e).__name__).splitlines()[0][:200]
         told = f"cannot be read as {kind.upper()} ({said}){_BY_SPARK}"
         raise InvalidConfigError("INPUT", told, path) from None
 
 
-def schema_of(path: str, kind: str) -> pa.Schema:
-    """Names and types, as the first megabytes have them.
+def schema_of(path: str, kind: str, names: Sequence[str]) -> pa.Schema:
+    """Names and types, of all that comes before the last of these names turns up first.
 
     Raises:
         InvalidConfigError: it cannot be read.
@@ -51,7 +52,7 @@ def schema_of(path: str, kind: str) -> pa.Schema:
                 return pa.schema([(name, pa.string()) for name in reader.schema.names])
         if _is_array(path):
             return _array(path).schema
-        return _kinds(path)
+        return _kinds(path, names)
 
 
 def read_text(path: str, kind: str, columns: Columns) -> Iterator[pa.RecordBatch]:
@@ -79,7 +80,9 @@ def _csv(path: str, names: list[str] | None = None) -> Any:
         include_columns=names, column_types=dict.fromkeys(names or (), pa.string()),
     )  # fmt: skip
     block = csv.ReadOptions(block_size=_BLOCK)
-    return csv.open_csv(path, read_options=block, convert_options=convert)
+    # Without it blocks are cut at line ends in quotes, and records come out that nobody wrote.
+    parse = csv.ParseOptions(newlines_in_values=True)
+    return csv.open_csv(path, read_options=block, parse_options=parse, convert_options=convert)
 
 
 def _opened(path: str) -> Any:
@@ -112,31 +115,54 @@ def _merged(rows: list[dict[str, Any]]) -> pa.Schema:
     return pa.schema([(name, pa.array([row.get(name) for row in rows]).type) for name in names])
 
 
-def _kinds(path: str) -> pa.Schema:
-    """Inferred from the first block; what only looks like a time stays the text that it is."""
+def _kinds(path: str, names: Sequence[str]) -> pa.Schema:
+    """Inferred from the first block, and from more where one does not have all columns."""
+    import pyarrow as pa
+
+    found = pa.schema([])
+    left = b""
+    with _opened(path) as file:
+        while block := file.read(_BLOCK):
+            lines, cut, rest = (left + block).rpartition(b"\n")
+            left = rest if cut else lines + rest
+            if lines.strip():
+                found = pa.unify_schemas([found, _inferred(lines)], promote_options="permissive")
+                if all(kind_of(found, name) is not None for name in names):
+                    return found
+        if left.strip():
+            found = pa.unify_schemas([found, _inferred(left)], promote_options="permissive")
+    return found
+
+
+def _inferred(lines: bytes) -> pa.Schema:
+    """What only looks like a time stays the text that it is."""
     import pyarrow as pa
     from pyarrow import json as arrow_json
+
+    options = arrow_json.ReadOptions(block_size=len(lines) + 2)
+    found = arrow_json.read_json(pa.BufferReader(lines), read_options=options).schema
+    return pa.schema([(field.name, _as_written(field.type)) for field in found])
+
+
+def _as_written(kind: pa.DataType) -> pa.DataType:
+    import pyarrow as pa
     from pyarrow import types
 
-    with _opened(path) as file:
-        block = file.read(_BLOCK)
-    last = block.rfind(b"\n") + 1
-    if len(block) == _BLOCK and last:
-        block = block[:last]
-    options = arrow_json.ReadOptions(block_size=max(1, len(block) + 1))
-    found = arrow_json.read_json(pa.BufferReader(block), read_options=options).schema
-    return pa.schema([
-        field.with_type(pa.string())
-        if types.is_timestamp(field.type) or types.is_null(field.type) else field
-        for field in found
-    ])  # fmt: skip
+    if types.is_timestamp(kind) or types.is_null(kind):
+        return pa.string()
+    if types.is_struct(kind):
+        fields = (kind.field(i) for i in range(kind.num_fields))
+        return pa.struct([(field.name, _as_written(field.type)) for field in fields])
+    if types.is_list(kind):
+        return pa.list_(_as_written(kind.value_type))
+    return kind
 
 
 def _lines(path: str, columns: Columns) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
     from pyarrow import json as arrow_json
 
-    kinds = _kinds(path)
+    kinds = _kinds(path, columns.names)
     wanted = {n if n in kinds.names else n.split(".")[0] for n in columns.names}
     schema = pa.schema([field for field in kinds if field.name in wanted])
     parse = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")

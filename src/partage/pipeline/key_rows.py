@@ -45,6 +45,7 @@ class Kind(IntEnum):
     HOT = 6  # keys: one key
     DISTINCT = 7  # records: keys
     SPAN = 8  # hour, partition: first and last time of a record with one, in ms
+    TIMELESS = 9  # records without a time from 1970 on
 
 
 def row_batch(

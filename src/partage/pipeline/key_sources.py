@@ -126,20 +126,22 @@ def open_source(
         pieces = tuple(p for file, _ in files for p in _pieces(file, columns, serializer))
         return KeySource("parquet", where, columns, serializer, pieces, sum(p.rows for p in pieces))
     pieces = tuple(_text(file, kinds[0], columns, serializer) for file, _ in files)
+    if not any(piece.size for piece in pieces):
+        raise InvalidConfigError("INPUT", "is empty: it has no columns and no records", where)
     return KeySource(kinds[0], where, columns, serializer, pieces)
 
 
 def _text(file: Path, kind: str, columns: Columns, serializer: str | None) -> Piece:
     size = file.stat().st_size
     if size:
-        expect(schema_of(str(file), kind), columns, serializer, str(file))
+        expect(schema_of(str(file), kind, columns.names), columns, serializer, str(file))
     unpacked = _TIMES_PACKED * size if file.suffix in _PACKED else size
     return Piece(str(file.absolute()), 0, 0, size=unpacked, kind=kind)
 
 
 def _files(path: Path) -> list[tuple[Path, str]]:
     """Files with their format, hidden and marker files apart."""
-    found = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+    found = sorted(_below(path, set())) if path.is_dir() else [path]
     out = []
     for file in found:
         if path.is_dir() and any(part[0] in "._" for part in file.relative_to(path).parts):
@@ -151,6 +153,19 @@ def _files(path: Path) -> list[tuple[Path, str]]:
         elif not path.is_dir():  # a file named on the command line is taken at its word
             out.append((file, "parquet" if _is_parquet(file) else "csv"))
     return out
+
+
+def _below(folder: Path, seen: set[Path]) -> Iterator[Path]:
+    """All files, also behind links to folders; none twice, whatever the links go round."""
+    real = folder.resolve()
+    if real in seen:
+        return
+    seen.add(real)
+    for path in folder.iterdir():
+        if path.is_dir():
+            yield from _below(path, seen)
+        elif path.is_file():
+            yield path
 
 
 def _is_parquet(file: Path) -> bool:

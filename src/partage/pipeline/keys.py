@@ -59,6 +59,7 @@ class KeysFound:
         distinct: keys; None in an approximate run.
         loads: by partition count.
         bytes: partition count -> (most, mean) bytes a partition.
+        timeless: records without a time, or with one before 1970: they are in no hour.
         hours: (partition count, hour in ms, hottest partition, its records, all records).
         moves: changes of the count; keys of an approximate run are -1.
         hottest: keys with most records.
@@ -78,6 +79,7 @@ class KeysFound:
     distinct: int | None = None
     loads: dict[int, Load] = field(default_factory=dict)
     bytes: dict[int, tuple[int, float]] = field(default_factory=dict)
+    timeless: int = 0
     hours: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     moves: list[Moves] = field(default_factory=list)
     hottest: list[HotKey] = field(default_factory=list)
@@ -225,6 +227,9 @@ def _analysed(
             bounds = []
             if limits.share is not None:
                 bounds.append(_bound(run, found, limits.share))
+            if limits.rate is not None and not found.hours and found.records > found.nulls:
+                told = "cannot be had: no record has a time from 1970 on"
+                raise InvalidConfigError("--max-rate", told, limits.rate)
             if limits.rate is not None and found.hours:
                 bounds.append(_worst_hour(run, spec, found))
             found.smallest, found.tried = fewest(bounds, spec)
@@ -265,6 +270,7 @@ def _fill(found: KeysFound, told: pa.Table, spec: Spec, top: int) -> None:
         return {name: column[mine] for name, column in columns.items()}
 
     found.nulls = int(rows_of(Kind.NULLS)["records_sum"].sum())
+    found.timeless = int(rows_of(Kind.TIMELESS)["records_sum"].sum())
     found.low_by = int(rows_of(Kind.DROPPED)["records_sum"].sum())
     for count in spec.counts:
         _fill_count(found, count, rows_of(Kind.PARTITION, count))
