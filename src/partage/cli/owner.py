@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from datetime import datetime, timezone
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,7 +35,10 @@ def owner(  # noqa: PLR0917 - typer's options have names
                      help="2026-11-20T21:07:30, with Z or +02:00 (else UTC), or milliseconds."),
     ],
     topic: Annotated[str | None, typer.Option("--topic", "-t", help="Only this topic.")] = None,
-    group: Annotated[str | None, typer.Option("--group", "-g", help="Only this group.")] = None,
+    group: Annotated[
+        str | None,
+        typer.Option("--group", "-g", help="Only this group, or those of a pattern: 'orders-*'."),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One value, a row a partition, for programs.")
     ] = False,
@@ -57,10 +61,11 @@ def owner(  # noqa: PLR0917 - typer's options have names
 
     time_ms = parse_time(at, "--at")
     published = Published(folder, run)
-    found = owners_at(published, time_ms, topic=topic, group=group)
+    groups = None if group is None else _called(published, group)
+    found = owners_at(published, time_ms, topic=topic, groups=groups)
     if not found:
-        _expect_known(published, topic, group)
-    gaps = missing_at(published, time_ms, group=group)
+        _expect_topic(published, topic)
+    gaps = missing_at(published, time_ms, groups=groups)
     _doubt(published, time_ms)
     _gaps(gaps)
     if as_json:
@@ -75,23 +80,37 @@ def owner(  # noqa: PLR0917 - typer's options have names
         show(name(f"nobody owned a partition{only} at {_utc(time_ms)}", "bold"))
 
 
-def _expect_known(published: Published, topic: str | None, group: str | None) -> None:
-    """A name that the run does not have is most often misspelt.
+def _called(published: Published, pattern: str) -> list[str]:
+    """The groups that are called so: one by its name, or all that a pattern fits.
 
     Raises:
-        InvalidConfigError: there is no such group, or nobody ever owned a partition of the topic.
+        InvalidConfigError: there is no such group; a name is most often misspelt.
     """
-    for option, column, table, asked in (
-        ("--group", "group", "groups", group), ("--topic", "topic", "ownership", topic),
-    ):  # fmt: skip
-        if asked is None:
-            continue
-        known = published.table(table, [column])[column].unique().to_pylist()
-        if asked not in known:
-            near = get_close_matches(asked, known, 3)
-            what = f"no such {column} in this run"
-            what += f"; did you mean {', '.join(near)}?" if near else ""
-            raise InvalidConfigError(option, what, asked)
+    known = published.table("groups", ["group"])["group"].unique().to_pylist()
+    found = [one for one in known if one == pattern] or sorted(
+        one for one in known if fnmatchcase(one, pattern)
+    )
+    if not found:
+        raise InvalidConfigError("--group", _no_such("group", pattern, known), pattern)
+    return found
+
+
+def _expect_topic(published: Published, topic: str | None) -> None:
+    """Nobody owned a partition of it then: perhaps nobody ever did.
+
+    Raises:
+        InvalidConfigError: nobody ever owned a partition of the topic.
+    """
+    if topic is None:
+        return
+    known = published.table("ownership", ["topic"])["topic"].unique().to_pylist()
+    if topic not in known:
+        raise InvalidConfigError("--topic", _no_such("topic", topic, known), topic)
+
+
+def _no_such(what: str, asked: str, known: list[str]) -> str:
+    near = get_close_matches(asked, known, 3)
+    return f"no such {what} in this run" + (f"; did you mean {', '.join(near)}?" if near else "")
 
 
 def _doubt(published: Published, time_ms: int) -> None:
@@ -147,8 +166,7 @@ def _table(found: list[Owner], time_ms: int) -> Table:
     if roles:
         table.add_column("role")
     for one in held:
-        who = one.member if one.instance is None else f"{one.instance} ({one.member})"
-        cells: list[Text | str] = [name(one.group), name(one.topic), name(who)]
+        cells: list[Text | str] = [name(one.group), name(one.topic), name(one.who)]
         cells += [ranges(one.partitions),
                  _utc(one.since_ms)[cut:].removesuffix(" UTC"), str(one.generation)]  # fmt: skip
         table.add_row(*cells, *([one.role] if roles else []))
@@ -158,7 +176,7 @@ def _table(found: list[Owner], time_ms: int) -> Table:
 def _sum(found: list[Owner], time_ms: int) -> str:
     partitions = len({(o.group, o.topic, o.partition) for o in found})
     groups = len({o.group for o in found})
-    members = len({(o.group, o.member) for o in found})
+    members = len({(o.group, o.process) for o in found})
     counts = ", ".join(
         f"{count} {what}{'' if count == 1 else 's'}"
         for count, what in ((partitions, "partition"), (members, "member"), (groups, "group"))

@@ -12,9 +12,18 @@ from dataclasses import dataclass
 
 from partage.report.run import Figures, Group, Range, Run
 from partage.report.settings import STATIC_LINE, base_policy, family_of, lines_of, parted, spelt
-from partage.report.words import cause_words, count, duration, percent, plural
+from partage.report.words import (
+    cause_words,
+    count,
+    duration,
+    percent,
+    plural,
+    stopped_words,
+)  # fmt: skip
 
-__all__ = ["RULES", "Advice", "Merged", "advice_for", "best_policy", "coverage_advice", "merged"]
+__all__ = [
+    "RULES", "Advice", "Merged", "advice_for", "best_policy", "coverage_advice", "merged", "todo",
+]  # fmt: skip
 
 #: Below this share of known generations in the log, figures are a glimpse: say how to record.
 POOR_COVERAGE = 0.9
@@ -255,6 +264,24 @@ def _lines(group: Group, policy: str) -> tuple[str, ...]:
     return lines_of(policy, group.strategy, family=_family(group)) or ()
 
 
+def _as_it_is(group: Group) -> Advice | None:
+    """Where no setting that was replayed would have lost less, that is worth to know."""
+    lost, tried = group.lost, [f for f in group.figures.values() if f.saved is not None]
+    if lost is None or lost.high <= 0 or len(tried) < _ENOUGH_TRIED or best_policy(group):
+        return None
+    if group.traits.protocol not in {"classic", "consumer"}:
+        return None
+    most = next((c for c in group.causes if c.kind not in {"first", "unknown"}), None)
+    why = f"Of {plural(len(tried), 'policy', 'policies')} replayed none would surely have lost less"
+    why += "." if most is None else f": time is lost because {cause_words(most.kind)}."
+    return Advice(
+        "as-it-is", "Leave the strategy as it is", why + " Fewer restarts save time here."
+    )
+
+
+#: Policies that must have been replayed to say that none is better.
+_ENOUGH_TRIED = 3
+
 Rule = Callable[[Group], Advice | None]
 
 #: In the order in which advice of equal weight is told.
@@ -268,6 +295,7 @@ RULES: dict[str, Rule] = {
     "late-polls": _late_polls,
     "storms": _storms,
     "too-many-members": _crowded,
+    "as-it-is": _as_it_is,
 }
 
 
@@ -322,6 +350,15 @@ def best_policy(group: Group) -> Figures | None:
         and (group.traits.protocol == "classic" or parted(name)[0] == "consumer")
     ]
     return min(fit, key=lambda f: (-_weight(f.saved), len(f.policy), f.policy), default=None)
+
+
+def todo(group: Group) -> str:
+    """What to do about a group first, in a line."""
+    best = best_policy(group)
+    if best is not None and best.saved is not None:
+        return f"{best.policy} would have saved {stopped_words(best.saved, short=True)}"
+    some = advice_for(group)
+    return some[0].title if some else ""
 
 
 def coverage_advice(run: Run) -> Advice | None:

@@ -28,6 +28,9 @@ MOST_STEPS, MOST_STEPS_IN_ALL = 300, 30_000
 _BOXES, _GENEROUS, _BOXES_OF_OTHERS = 3_000, 40, 120_000
 _WORST = 5
 _YEAR_MS = 366 * 86_400_000
+_MOST_GAPS = 200
+#: From when (None: from the beginning) and until when, and how many generations.
+_Gap = tuple[int | None, int, int]
 _KEY = ("group", "incarnation", "generation")
 
 
@@ -53,7 +56,8 @@ def details(folder: Published, run: Run) -> Iterator[tuple[Group, dict[str, Any]
         budget = _BOXES if number < _GENEROUS else min(boxes, _BOXES)
         yield group, _detail(
             kept[group.name], worst[group.name], cells,
-            intervals=owned.of(group.name), cover=cover, budget=budget,
+            intervals=owned.of(group.name), missing=_missing(steps.of(group.name)),
+            cover=cover, budget=budget,
         )  # fmt: skip
 
 
@@ -143,22 +147,39 @@ def _detail(
     cells: Mapping[tuple[Any, ...], dict[str, Any]],
     *,
     intervals: pa.Table,
+    missing: Sequence[_Gap],
     cover: Mapping[str, Any],
     budget: int,
 ) -> dict[str, Any]:
     begun = intervals["from_ms"].to_pylist()
     first, last = _ends([*(r["time_ms"] for r in rows), *begun], cover)
+    if missing and missing[0][0] is None:  # what was before its history is drawn too: as unknown
+        first = min(first, max(cover.get("first_ms") or first, first - (last - first) // 4))
     owned = _owned(intervals, last)
+    gaps = [[max(0, (first if a is None else a) - first), b - first, n] for a, b, n in missing]
     return {
         "first": first,
         "last": last,
         "owners": list(owned.owners),
         **drawn(owned, first, last, budget),
         "partitions": len(owned.partitions),
+        "gaps": gaps,
         "steps": [_step(r) for r in rows],
         "worst": [_before_and_after(r, owned, cells) for r in worst],
         "storms": _storms(rows),
     }
+
+
+def _missing(table: pa.Table) -> list[_Gap]:
+    """Where generations are missing from the log: who owned what then is not known.
+
+    The largest of them, in order; at the beginning of a history there may be one, too.
+    """
+    times, gaps = table["time_ms"].to_pylist(), table["gap_before"].to_pylist()
+    before: list[int | None] = [None, *times]
+    found = [(a, b, n) for a, b, n in zip(before, times, gaps, strict=False) if n]
+    most = sorted(found, key=lambda one: -one[2])[:_MOST_GAPS]
+    return sorted(most, key=lambda one: one[1])
 
 
 def _ends(times: Sequence[int], cover: Mapping[str, Any]) -> tuple[int, int]:

@@ -98,6 +98,13 @@ def notes(run: Run) -> list[str]:
             "There is no cluster metadata: partition counts are inferred from assignments and "
             "commits, and racks are not known."
         )
+    misdated = cover.get("misdated", 0)
+    if misdated:
+        found.append(
+            f"{words.plural(misdated, 'record')} of another time than the others by more than a "
+            "year: somebody's clock was wrong. They count, in the log's order; the times at the "
+            "head leave them out."
+        )
     bad = run.summary.get("accounting", {}).get("bad", 0)
     if bad:
         found.append(f"{words.plural(bad, 'record')} could not be decoded; see below.")

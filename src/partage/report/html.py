@@ -156,6 +156,8 @@ def environment() -> Environment:
     )
     made.globals.update(
         percent=words.percent,
+        share=words.share,
+        todo=advice.todo,
         bar=_bar,
         causes=words.CAUSES,
         glossary=GLOSSARY,

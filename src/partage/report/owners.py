@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,13 @@ class Owner:
     from_ms: int
     to_ms: int | None
     from_generation: int
+    client_id: str | None = None
+    client_host: str | None = None
+
+    @property
+    def process(self) -> str:
+        """Who it is: a static member is one under whatever id."""
+        return self.member if self.instance is None else self.instance
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,22 @@ class Holding:
     partitions: tuple[int, ...]
     since_ms: int
     generation: int
+    client_id: str | None = None
+    client_host: str | None = None
+
+    @property
+    def who(self) -> str:
+        """For people: its instance or client id, where it runs, and its member id.
+
+        Java's member ids begin with the client id, and are not told twice.
+        """
+        name = self.instance or self.client_id
+        if name is None:
+            return self.member
+        host = f" {self.client_host}" if self.client_host else ""
+        if self.instance is None and self.member.startswith(name):
+            return f"{self.member}{host}"
+        return f"{name}{host} ({self.member})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +83,9 @@ class Missing:
     to_generation: int
 
 
-def missing_at(run: Published, time_ms: int, *, group: str | None = None) -> list[Missing]:
+def missing_at(
+    run: Published, time_ms: int, *, groups: Collection[str] | None = None
+) -> list[Missing]:
     """Groups of whose history there is a gap at an instant.
 
     Raises:
@@ -78,7 +103,7 @@ def missing_at(run: Published, time_ms: int, *, group: str | None = None) -> lis
             before = None
         begins = None if before is None else before["time_ms"]
         within = (begins is None or begins <= time_ms) and time_ms < row["time_ms"]
-        if within and row["gap_before"] and group in (None, row["group"]):
+        if within and row["gap_before"] and (groups is None or row["group"] in groups):
             known = None if before is None else before["generation"]
             ends = row["time_ms"], row["generation"]
             found.append(Missing(row["group"], row["gap_before"], begins, known, *ends))
@@ -87,7 +112,11 @@ def missing_at(run: Published, time_ms: int, *, group: str | None = None) -> lis
 
 
 def owners_at(
-    run: Published, time_ms: int, *, topic: str | None = None, group: str | None = None
+    run: Published,
+    time_ms: int,
+    *,
+    topic: str | None = None,
+    groups: Collection[str] | None = None,
 ) -> list[Owner]:
     """Owners at an instant, sorted by group, topic and partition.
 
@@ -109,22 +138,40 @@ def owners_at(
     )
     if topic is not None:
         there &= pc.field("topic") == topic
-    if group is not None:
-        there &= pc.field("group") == group
+    if groups is not None:
+        there &= pc.field("group").isin(list(groups))
     rows: list[dict[str, Any]] = run.table("ownership", _COLUMNS, where=there).to_pylist()
     rows.sort(key=lambda r: (r["group"], r["topic"], r["partition"], r["role"], r["member"]))
-    return [Owner(**row) for row in rows]
+    clients = _clients(run, {row["member"] for row in rows})
+    return [Owner(**row, **clients.get((row["group"], row["member"]), {})) for row in rows]
+
+
+def _clients(run: Published, members: set[str]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Client id and host by group and member id."""
+    from pyarrow import compute as pc
+
+    if not members:
+        return {}
+    these = pc.field("member").isin(list(members))
+    columns = ["group", "member", "client_id", "client_host"]
+    found = run.table("members", columns, where=these).group_by(columns).aggregate([])
+    return {
+        (row["group"], row["member"]): {n: row[n] for n in ("client_id", "client_host")}
+        for row in found.to_pylist()
+    }
 
 
 def holdings(owners: Iterable[Owner]) -> Iterator[Holding]:
     """Owners put together by group, topic and member, in order of their first partition."""
     mine: dict[tuple[str, str, str, str], list[Owner]] = {}
     for one in owners:
-        mine.setdefault((one.group, one.topic, one.member, one.role), []).append(one)
-    for (group, topic, member, role), of in mine.items():
+        mine.setdefault((one.group, one.topic, one.process, one.role), []).append(one)
+    for (group, topic, _, role), of in mine.items():
+        newest = max(of, key=lambda o: o.from_ms)
         yield Holding(
-            group, topic, member, of[0].instance, role, tuple(o.partition for o in of),
-            max(o.from_ms for o in of), max(o.from_generation for o in of),
+            group, topic, newest.member, newest.instance, role,
+            tuple(sorted(o.partition for o in of)), newest.from_ms,
+            max(o.from_generation for o in of), newest.client_id, newest.client_host,
         )  # fmt: skip
 
 

@@ -185,13 +185,13 @@ def _hidden(run: Run) -> str:
 
 
 def _causes(run: Run) -> Table:
-    whole = sum(c.high for c in run.causes)
+    whole, lows = sum(c.high for c in run.causes), sum(c.low for c in run.causes)
     table = _plain("why", ["rebalances", "time lost", "share"])
     for one in run.causes:
         known = Range(one.low, one.high) if one.timed else None
         table.add_row(
             words.CAUSES.get(one.kind, (one.kind,))[0], words.count(one.rebalances),
-            _short(known), words.percent(one.high, whole),
+            _short(known), words.share((one.low, lows), (one.high, whole)),
         )  # fmt: skip
     return table
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from partage.report.columns import flag, loaded
@@ -17,17 +18,23 @@ if TYPE_CHECKING:
 
 __all__ = ["causes_by_group", "traits_by_group"]
 
+_PLACE = ("group", "log_partition", "log_offset")
 _REBALANCE = ["group", "incarnation", "generation"]
 
 
 def causes_by_group(rebalances: pa.Table, replays: pa.Table) -> dict[str, tuple[CauseShare, ...]]:
-    """Shares by the cause that counts; those that stopped most come first."""
+    """Shares by the cause that counts; those that stopped most come first.
+
+    What the second step of a rebalance cost is the first one's: the cause of that has its time.
+    """
     from pyarrow import compute as pc
 
+    rebalances = rebalances.sort_by([(name, "ascending") for name in _PLACE])
     kind = pc.fill_null(rebalances["cause_kind"], "unknown")
     source = flag(pc.equal(rebalances["cause_source"], "recorded"))
     table = rebalances.select(_REBALANCE).append_column("kind", kind)
     table = table.append_column("recorded", source)
+    table = table.append_column("origin", _origins(rebalances["group"], kind))
     table = table.join(_costs(replays), _REBALANCE, join_type="left outer")
     # What was taken over when a group was migrated has the number of the one before: its costs
     # are that one's, and counted there.
@@ -36,20 +43,40 @@ def causes_by_group(rebalances: pa.Table, replays: pa.Table) -> dict[str, tuple[
         none = pc.if_else(taken, None, table[name])
         table = table.set_column(table.schema.get_field_index(name), name, none)
     table = table.append_column("timed", flag(pc.is_valid(table["high"])))
-    sums = table.group_by(["group", "kind"]).aggregate(
-        [("kind", "count"), ("recorded", "sum"), ("timed", "sum"), ("low", "sum"), ("high", "sum")]
+    counts = table.group_by(["group", "kind"]).aggregate([("kind", "count"), ("recorded", "sum")])
+    times = table.group_by(["group", "origin"]).aggregate(
+        [("timed", "sum"), ("low", "sum"), ("high", "sum")]
     )
-    found: dict[str, list[CauseShare]] = {}
-    for row in sums.to_pylist():
-        one = CauseShare(
-            row["kind"], row["kind_count"], row["recorded_sum"], row["timed_sum"] or 0,
-            row["low_sum"] or 0.0, row["high_sum"] or 0.0,
+    found: dict[str, dict[str, CauseShare]] = {}
+    for row in counts.to_pylist():
+        one = CauseShare(row["kind"], row["kind_count"], row["recorded_sum"])
+        found.setdefault(row["group"], {})[row["kind"]] = one
+    for row in times.to_pylist():
+        mine, kind = found[row["group"]], row["origin"]
+        mine[kind] = replace(
+            mine[kind], timed=row["timed_sum"] or 0, low=row["low_sum"] or 0.0,
+            high=row["high_sum"] or 0.0,
         )  # fmt: skip
-        found.setdefault(row["group"], []).append(one)
     return {
-        group: tuple(sorted(shares, key=lambda c: (-c.high, -c.rebalances, c.kind)))
+        group: tuple(sorted(shares.values(), key=lambda c: (-c.high, -c.rebalances, c.kind)))
         for group, shares in found.items()
     }
+
+
+def _origins(groups: pa.ChunkedArray, kinds: pa.ChunkedArray) -> pa.Array:
+    """The cause of each rebalance in order, of a second step that of its first."""
+    import pyarrow as pa
+
+    out: list[str] = []
+    before, origin = None, "follow-up"
+    for group, kind in zip(groups.to_pylist(), kinds.to_pylist(), strict=True):
+        if kind != "follow-up":
+            origin = kind
+        elif group != before:
+            origin = "follow-up"
+        before = group
+        out.append(origin)
+    return pa.array(out, pa.string())
 
 
 def _costs(replays: pa.Table) -> pa.Table:

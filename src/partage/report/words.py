@@ -15,6 +15,7 @@ __all__ = [
     "percent",
     "plural",
     "saved_words",
+    "share",
     "stopped_words",
 ]
 
@@ -32,7 +33,10 @@ CAUSES: dict[str, tuple[str, str]] = {
     "resubscription": ("resubscription", "a member wanted other topics"),
     "topics": ("topics", "a topic appeared, grew or was deleted"),
     "strategy": ("strategy", "the group chose another strategy"),
-    "follow-up": ("follow-up", "it was the second step of the rebalance before"),
+    "follow-up": (
+        "follow-up",
+        "it was the second step of the rebalance before, whose cause has its time",
+    ),
     "unknown": ("unknown", "of something that the log does not tell"),
 }
 
@@ -75,6 +79,20 @@ def percent(part: float, whole: float) -> str:
     if part in {0, whole}:
         return f"0{_HARD}%" if part == 0 else f"100{_HARD}%"
     return f"{min(max(100 * part / whole, 0.1), 99.9):.1f}{_HARD}%"
+
+
+def share(low: tuple[float, float], high: tuple[float, float]) -> str:
+    r"""A share of a range, by its lower and by its upper ends: part and whole of each.
+
+    >>> share((1, 10), (30, 100)), share((3, 10), (30, 100)), share((0, 0), (30, 100))
+    ('10\xa0% to 30\xa0%', '30\xa0%', '0 to 30\xa0%')
+    """
+    a = 100 * low[0] / low[1] if low[1] else 0.0
+    b = 100 * high[0] / high[1] if high[1] else 0.0
+    first, last = (f"{_number(v)}{_HARD}%" for v in sorted((a, b)))
+    if first == last:
+        return first
+    return f"{'0' if min(a, b) == 0 else first} to {last}"
 
 
 def duration(ms: int) -> str:
@@ -177,9 +195,10 @@ def lost_groups(run: Run) -> str:
         some, reached = some + 1, reached + r.high
         if reached >= whole / 2:
             break
-    share = percent(reached, whole)
+    lows = sum(r.low for _, r in lost[:some]), sum(r.low for _, r in lost)
+    part = share(lows, (reached, whole))
     who = f"One group, {lost[0][0].name}," if some == 1 else f"{count(some)} groups"
-    return f"{begin} {who} lost {share} of the time."
+    return f"{begin} {who} lost {part} of the time."
 
 
 def causes_sentence(run: Run) -> str:
@@ -189,9 +208,16 @@ def causes_sentence(run: Run) -> str:
         return ""
     whole = sum(c.high for c in run.causes)
     if whole:
-        most = max(known, key=lambda c: c.high)
-        part = percent(most.high, whole)
-        return f"The largest part, {part}, was lost because {cause_words(most.kind)}."
+        lows = sum(c.low for c in run.causes)
+        most, least = max(known, key=lambda c: c.high), max(known, key=lambda c: c.low)
+        part = share((most.low, lows), (most.high, whole))
+        if least.kind == most.kind or not lows:
+            return f"The largest part, {part}, was lost because {cause_words(most.kind)}."
+        other = share((least.low, lows), (least.high, whole))
+        return (
+            f"The largest part was lost because {cause_words(most.kind)} ({part}, by the lower "
+            f"and upper ends of the ranges) or because {cause_words(least.kind)} ({other})."
+        )
     most = max(known, key=lambda c: c.rebalances)
     all_of = sum(c.rebalances for c in run.causes)
     return f"Most often, {percent(most.rebalances, all_of)}, because {cause_words(most.kind)}."

@@ -55,6 +55,12 @@ def late(**more):
                       **({"traits": Traits(session_ms=6_000, late_polls=2)} | more))  # fmt: skip
 
 
+def tried(low: float = -9.0, **more):
+    others = [saving(name, low, 5.0) for name in ("consumer/uniform", "eager/sticky", "own")]
+    made = {"causes": (CauseShare("leave", 3, timed=3, high=9.0),)} | more
+    return made_group("g", lost(30, 90), *others, **made)
+
+
 CASES = {
     "static-members": bounced(),
     "consumer-protocol": made_group("g", lost(30, 90), saving("consumer/uniform")),
@@ -65,6 +71,7 @@ CASES = {
     "storms": stormy("join"),
     "too-many-members": crowded(),
     "late-polls": late(),
+    "as-it-is": tried(),
 }
 
 SILENT = {
@@ -101,6 +108,9 @@ SILENT = {
     "late-polls": [late(traits=Traits(session_ms=6_000)), late(traits=Traits("share", late_polls=1))],
     "storms": [made_group("g", lost(1, 2), traits=Traits(storms=0)),
                made_group("g", lost(1, 2), traits=Traits(storms=None))],
+    # Some policy would surely have lost less; nothing is known to be lost; share groups.
+    "as-it-is": [tried(1.0), made_group("g", lost(0, 0)), tried(traits=Traits("share")),
+                 made_group("g", lost(30, 90), saving("consumer/uniform", -9.0, 5.0))],
     # Two rebalances of four with a successor beside its dead predecessor are no crowd.
     "too-many-members": [crowded(0), crowded(2), crowded(kind="share")],
 }  # fmt: skip

@@ -30,6 +30,7 @@ def rebalances() -> pa.Table:
     """Two generations, the second of which is also written in the other protocol's form."""
     return pa.table({
         "group": ["g"] * 3, "incarnation": [0] * 3, "generation": [1, 2, 2],
+        "log_partition": [0] * 3, "log_offset": [1, 2, 3],
         "cause_kind": ["first", "join", "migration"], "cause_source": ["inferred"] * 3,
         "members": [1, 4, 4], "partitions": [3, 3, 3],
     })  # fmt: skip
@@ -45,6 +46,25 @@ def test_shares_by_cause_add_up_to_what_was_lost() -> None:
     shares = {one.kind: one for one in causes_by_group(rebalances(), replays)["g"]}
     assert sum(one.high for one in shares.values()) == 8.0
     assert (shares["join"].high, shares["migration"].high, shares["migration"].timed) == (5.0, 0, 0)
+
+
+def test_the_time_of_a_second_step_is_its_causes() -> None:
+    """A second step is a consequence: what it cost is told under the first one's cause."""
+    steps = pa.table({
+        "group": ["g", "g", "g", "h"], "incarnation": [0] * 4, "generation": [1, 2, 3, 1],
+        "log_partition": [0] * 4, "log_offset": [1, 2, 3, 4],
+        "cause_kind": ["leave", "follow-up", "join", "follow-up"],
+        "cause_source": ["inferred"] * 4,
+    })  # fmt: skip
+    replays = pa.table({
+        "group": ["g", "g", "g", "h"], "incarnation": [0] * 4, "generation": [1, 2, 3, 1],
+        "policy": ["recorded"] * 4, "strategy": ["range"] * 4,
+        "stopped_low_ps": [1.0] * 4, "stopped_high_ps": [1.0, 10.0, 100.0, 7.0],
+    })  # fmt: skip
+    found = causes_by_group(steps, replays)
+    told = {one.kind: (one.rebalances, one.high) for one in found["g"]}
+    assert told == {"join": (1, 100.0), "leave": (1, 11.0), "follow-up": (1, 0.0)}
+    assert [(one.kind, one.high) for one in found["h"]] == [("follow-up", 7.0)]
 
 
 def test_crowds_are_counted_by_rebalance() -> None:

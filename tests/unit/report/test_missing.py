@@ -36,4 +36,4 @@ class Run:
 def test_gaps_are_told_where_they_are(time_ms, missing) -> None:
     """Before the group's first record, and between two of which generations are missing."""
     assert missing_at(Run(), time_ms) == ([] if missing is None else [missing])
-    assert missing_at(Run(), time_ms, group="h") == []
+    assert missing_at(Run(), time_ms, groups=["h"]) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -15,7 +16,7 @@ from partage.cli.owner import owner
 from partage.errors import InvalidConfigError
 from partage.pipeline.selection import parse_time
 from partage.published import Published
-from partage.report.owners import holdings, owners_at, ranges
+from partage.report.owners import Holding, Owner, holdings, owners_at, ranges
 from published import NASTY, published
 
 
@@ -26,6 +27,22 @@ def interval(partition: int, member: str, start: int, end: int | None, **more) -
 
 
 ROWS = {
+    "groups": [
+        {
+            "group": one,
+            "kind": "classic",
+            "status": "replayed",
+            "log_partition": 0,
+            "records": 1,
+            "commits": 0,
+            "rebalances": 1,
+            "incarnations": 1,
+            "missing_generations": 0,
+            "claimed": [],
+            "clients": [],
+        }
+        for one in ("g", NASTY)
+    ],
     "ownership": [
         interval(0, "a", 1_000, 5_000),
         interval(0, "b", 5_000, None, from_generation=2),
@@ -33,7 +50,7 @@ ROWS = {
         interval(2, "a", 1_000, None),
         interval(0, "x", 1_000, None, topic="other", instance="i-1"),
         interval(0, "n", 1_000, None, group=NASTY),
-    ]
+    ],
 }
 
 
@@ -55,7 +72,7 @@ def out(tmp_path):
 )
 def test_an_interval_holds_from_its_beginning_to_before_its_end(out, time, first) -> None:
     """At the instant of a rebalance, who got the partition has it; what lasts, lasts."""
-    found = owners_at(Published(out), time, topic="t", group="g")
+    found = owners_at(Published(out), time, topic="t", groups=["g"])
     assert next((o.member for o in found if o.partition == 0), None) == first
 
 
@@ -63,14 +80,14 @@ def test_topic_and_group_narrow_it_down(out) -> None:
     """Each alone, both together, and names that nobody has."""
     folder = Published(out)
     assert len(owners_at(folder, 6_000)) == 5
-    assert {o.group for o in owners_at(folder, 6_000, group=NASTY)} == {NASTY}
+    assert {o.group for o in owners_at(folder, 6_000, groups=[NASTY])} == {NASTY}
     assert [o.instance for o in owners_at(folder, 6_000, topic="other")] == ["i-1"]
     assert owners_at(folder, 6_000, topic="nope") == []
 
 
 def test_holdings_put_partitions_together(out) -> None:
     """By group, topic and member; ranges in few words."""
-    found = list(holdings(owners_at(Published(out), 6_000, topic="t", group="g")))
+    found = list(holdings(owners_at(Published(out), 6_000, topic="t", groups=["g"])))
     assert [(h.member, h.partitions, h.generation) for h in found] == [
         ("b", (0,), 2),
         ("a", (1, 2), 1),
@@ -96,6 +113,30 @@ def test_the_command_shows_members_and_a_sum(out) -> None:
     found = json.loads(run(str(out), "--at", "6000", "--topic", "t", "--json").stdout)
     assert found["at_ms"] == 6_000
     assert [o["partition"] for o in found["owners"] if o["group"] == "g"] == [0, 1, 2]
+
+
+def test_members_are_called_what_people_call_them() -> None:
+    """By instance or client id and host; a member id that begins with the client id is enough."""
+    one = Holding("g", "t", "Zx81", None, "owner", (0,), 0, 1, "orders-1", "/10.0.0.7")
+    assert one.who == "orders-1 /10.0.0.7 (Zx81)"
+    assert replace(one, member="orders-1-77").who == "orders-1-77 /10.0.0.7"
+    assert replace(one, instance="i-1").who == "i-1 /10.0.0.7 (Zx81)"
+    assert replace(one, client_id=None).who == "Zx81"
+
+
+def test_a_static_member_is_one_under_two_ids() -> None:
+    """While it comes back it has partitions under its old id and under its new one."""
+    old = Owner("g", "t", 0, "i-1-a", "i-1", "owner", 5, None, 1)
+    (held,) = holdings([old, replace(old, partition=1, member="i-1-b", from_ms=9)])
+    assert (held.member, held.partitions) == ("i-1-b", (0, 1))
+
+
+def test_groups_may_be_a_pattern(out) -> None:
+    """As in replay; a pattern that no group fits is most likely misspelt, and told so."""
+    assert "1-2" in run(str(out), "--at", "6000", "--group", "[f-h]*").stdout
+    done = run(str(out), "--at", "6000", "--group", "orders-*")
+    assert done.exit_code == 1
+    assert "no such group in this run" in done.stderr
 
 
 def test_times_outside_the_record_are_doubted(out) -> None:

@@ -34,15 +34,31 @@ def test_the_headline_without_rebalances() -> None:
 def test_the_lead_names_where_and_why() -> None:
     """One group that lost most is named; of more, so many as lost half together are counted."""
     causes = (
-        CauseShare("bounce", 3, timed=3, high=75.0),
-        CauseShare("first", 1, timed=1, high=25.0),
+        CauseShare("bounce", 3, timed=3, low=8.0, high=75.0),
+        CauseShare("first", 1, timed=1, low=2.0, high=25.0),
     )
     groups = [made_group("big", lost(10, 90)), made_group("small", lost(1, 10))]
     text = lead(made_run(*groups, causes=causes))
-    assert text.startswith("8 rebalances in 2 groups. One group, big, lost 90.0\xa0% of the time.")
-    assert "The largest part, 75.0\xa0%, was lost because a member went away and came back" in text
+    assert text.startswith(
+        "8 rebalances in 2 groups. One group, big, lost 90\xa0% to 90.9\xa0% of the time."
+    )
+    assert (
+        "The largest part, 75\xa0% to 80\xa0%, was lost because a member went away and came back"
+        in text
+    )
     alike = [made_group(f"g{i}", lost(1, 10)) for i in range(4)]
-    assert "2 groups lost 50.0\xa0% of the time." in lead(made_run(*alike))
+    assert "2 groups lost 50\xa0% of the time." in lead(made_run(*alike))
+
+
+def test_both_ends_are_named_where_they_differ() -> None:
+    """By the lower ends another cause may be the first: neither is hidden."""
+    causes = (
+        CauseShare("leave", 3, timed=3, low=1.0, high=60.0),
+        CauseShare("expiry", 1, timed=1, low=9.0, high=40.0),
+    )
+    text = lead(made_run(made_group("g", lost(10, 100)), causes=causes))
+    assert "because a member left (10\xa0% to 60\xa0%" in text
+    assert "because a member was silent for its session timeout (40\xa0% to 90\xa0%)" in text
 
 
 def test_what_is_savable_stands_in_the_lead() -> None:

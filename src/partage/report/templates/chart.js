@@ -108,6 +108,25 @@
         textConfig: label ? { position: "inside" } : undefined,
       };
     };
+    // Lines across, so that they are seen without colour and over any box.
+    const gaps = data.gaps || [];
+    const renderGap = (params, api) => {
+      const [from, to] = gaps[params.dataIndex];
+      const area = params.coordSys;
+      const x0 = Math.max(api.coord([data.first + from, 0])[0], area.x);
+      const x1 = Math.min(Math.max(api.coord([data.first + to, 0])[0], x0 + 3), area.x + area.width);
+      if (x1 <= x0) return undefined;
+      const [y0, y1] = [area.y, area.y + area.height];
+      const apart = Math.max(7, (x1 - x0 + y1 - y0) / 300);
+      const lines = [];
+      for (let x = x0 - (y1 - y0); x < x1; x += apart) {
+        const [a, b] = [Math.max(x, x0), Math.min(x + y1 - y0, x1)];
+        lines.push({ type: "line", silent: true, shape: { x1: a, y1: y1 - (a - x), x2: b, y2: y1 - (b - x) }, style: { stroke: ink.text, lineWidth: 1, opacity: 0.45 } });
+      }
+      return { type: "group", children: [
+        { type: "rect", shape: { x: x0, y: y0, width: x1 - x0, height: y1 - y0 }, style: { fill: ink.card, opacity: 0.55 } }, ...lines,
+      ] };
+    };
     chart.setOption({
       animation: false,
       textStyle: { color: ink.text, fontFamily: "inherit" },
@@ -125,6 +144,11 @@
             const told = steps.slice(0, 6).map((s) => `${partage.clock(s[2], 0)} generation ${s[0]}: ${s[5] || s[3]}`);
             if (steps.length > 6) told.push(`and ${steps.length - 6} more`);
             return tip(...told);
+          }
+          if (at.seriesIndex === 2) {
+            const [from, to, missing] = gaps[at.dataIndex];
+            return tip(`${missing} generation${missing === 1 ? "" : "s"} missing from the log`,
+              `${partage.clock(data.first + from, 0)} to ${partage.clock(data.first + to, 0)} UTC: who owned what is not known`);
           }
           const [row, from, to, owner, share] = boxes[at.dataIndex];
           return tip(rowName(data.rows[row]), `${partage.short(owner)} ${data.owners[owner]}`,
@@ -170,6 +194,10 @@
             lineStyle: { color: ink.text, width: 1, type: [2, 3], opacity: 0.55 },
             data: marks.length <= 120 ? marks.map((mark) => ({ xAxis: mark.from })) : [],
           },
+        },
+        {
+          type: "custom", xAxisIndex: 1, yAxisIndex: 1, renderItem: renderGap, clip: true, z: 5,
+          data: gaps.map((one) => [data.first + one[0], 0]),
         },
       ],
     });

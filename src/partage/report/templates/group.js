@@ -102,7 +102,8 @@
     const owners = data.owners.map((name, i) => h("li", {}, h("b", {}, partage.short(i)), " ", h("bdi", {}, name)));
     return [
       h("p", { class: "key soft" }, kinds.map((k) => h("span", {}, h("b", { class: "letter" }, partage.letter(k)), ` ${cause(k)}`)),
-        h("span", {}, "a number: that many rebalances"), data.exact ? null : h("span", {}, "+ and paler: others own parts of it too")),
+        h("span", {}, "a number: that many rebalances"), data.exact ? null : h("span", {}, "+ and paler: others own parts of it too"),
+        (data.gaps || []).length ? h("span", {}, "hatched: generations are missing from the log, and who owned what is not known") : null),
       h("details", { class: "more", open: data.owners.length <= 8 ? "" : null }, h("summary", {}, `${data.owners.length} members`),
         h("ul", { class: "members" }, owners)),
     ];
