@@ -211,8 +211,7 @@ def _effects(placed: Placed, transactions: Transactions, tally: Tally) -> Effect
         p, mine = int(placed.partition[first]), slice(first, end)
         offset, time_ms = placed.offset[mine], placed.timestamp_ms[mine]
         tally.ranges[p] = [[int(offset[0]), int(offset[-1]), end - first]]
-        tally.seen(int(time_ms.min()))
-        tally.seen(int(time_ms.max()))
+        tally.times(time_ms)
         found = transactions.effects(p, offset, time_ms)
         made.outcome[mine], made.offset[mine], made.time_ms[mine] = (
             found.outcome, found.offset, found.time_ms,

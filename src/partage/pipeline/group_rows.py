@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -35,7 +35,17 @@ from partage.simulation.loads import Traffic
 if TYPE_CHECKING:
     from partage.pipeline.write import RowWriter
 
-__all__ = ["GroupRows"]
+__all__ = ["GroupRows", "Listener"]
+
+
+class Listener(Protocol):
+    """Whoever lives a group again."""
+
+    def generation(self, found: Generation) -> None:
+        """A rebalance, in the order of the log."""
+
+    def pause(self, found: Pause) -> None:
+        """A pause, some time after its rebalance."""
 
 
 class GroupRows:
@@ -45,9 +55,12 @@ class GroupRows:
     In rows of ``rebalances`` the columns about agreement are left open: `pipeline.lives` fills
     them in, where strategies are asked.
 
-    Attributes:
-        generations: for whoever lives it again: all rebalances in order.
-        pauses: of all rebalances, complete after `finish`.
+    Args:
+        name: of the group.
+        clusters: the metadata over time.
+        writers: of the tables.
+        around: what stands beside the records.
+        listener: told of rebalances and pauses as they are known, to live them again.
     """
 
     def __init__(
@@ -56,10 +69,10 @@ class GroupRows:
         clusters: ClusterHistory,
         writers: RowWriter,
         around: Surroundings | None = None,
+        listener: Listener | None = None,
     ) -> None:
         self.name = name
-        self.generations: list[Generation] = []
-        self.pauses: list[Pause] = []
+        self._listener = listener
         self._clusters = clusters
         self._writers = writers
         known = around or Surroundings()
@@ -147,7 +160,8 @@ class GroupRows:
 
     def _found(self, found: Found) -> None:
         if isinstance(found, Pause):
-            self.pauses.append(found)
+            if self._listener is not None:
+                self._listener.pause(found)
             self._rebalances.pause(found)
             self._write("pauses", pause_row(found))
             return
@@ -174,9 +188,10 @@ class GroupRows:
         at_cluster = self._clusters.position_at(found.timestamp_ms)
         row["cluster_ms"] = self._clusters.times[at_cluster] if at_cluster >= 0 else None
         self._totals.rebalance(row)
+        if self._listener is not None:
+            self._listener.generation(found)
         for done in self._rebalances.row(found, row):
             self._write("rebalances", done)
         at = {"incarnation": found.incarnation, "generation": found.number}
         for i, member in enumerate(found.first.members):
             self._write("members", {**at, "position": i, **member_row(member, found.first)})
-        self.generations.append(found)

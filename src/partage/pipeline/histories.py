@@ -19,14 +19,12 @@ from partage.history.commits import MINUTE_MS
 from partage.pipeline.arriving import arriving
 from partage.pipeline.decoded_rows import Kind
 from partage.pipeline.group_rows import GroupRows
-from partage.pipeline.kept import Keeper, Told
+from partage.pipeline.kept import Keeper
 from partage.pipeline.selection import Selection
 from partage.pipeline.shipping import warm
 from partage.pipeline.surroundings import Surroundings
+from partage.pipeline.telling import Telling
 from partage.pipeline.write import TableWriters, task_name
-from partage.simulation.evidence import Evidence
-from partage.simulation.scenes import scenes
-from partage.simulation.world import World
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,6 +35,8 @@ __all__ = ["RECEIPT_DDL", "bad_records_job", "clusters_of", "histories_job", "re
 
 RECEIPT_DDL = "what string, text string"
 
+#: Rebalances whose times are remembered for what is told of them later.
+_MOST_TIMES = 4_096
 #: A group's records and runs in log order; of one place (a marker), by what the first run is of.
 _ORDER = (
     "group", "log_partition", "log_offset", "kind", "topic", "topic_partition", "minute_ms",
@@ -90,11 +90,11 @@ def _task(
         for found in arriving(batches):
             if group is None or found.group != group.rows.name:
                 if group is not None:
-                    lines += group.finish(k)
-                group = _Group(found.group, clusters, selection, writers, around)
+                    lines += group.finish()
+                group = _Group(found.group, clusters, selection, (writers, k), around)
             group.rows.feed(found)
         if group is not None:
-            lines += group.finish(k)
+            lines += group.finish()
         files = [("file", json.dumps(asdict(r))) for r in writers.finish()]
     yield receipts_batch(files + lines)
 
@@ -107,24 +107,20 @@ class _Group:
         name: str,
         clusters: ClusterHistory,
         selection: Selection,
-        writers: TableWriters,
+        out: tuple[TableWriters, Keeper],
         around: Surroundings | None,
     ) -> None:
-        self._clusters, self._selection, self._writers = clusters, selection, writers
-        self._timeout_ms = around.session_timeout_ms if around is not None else None
-        self._rebalances: dict[tuple[int, int], list[dict[str, Any]]] = {}
+        self._selection, self._writers = selection, out[0]
+        timeout_ms = around.session_timeout_ms if around is not None else None
+        self._telling = Telling(clusters, timeout_ms, out[1])
         self._times: dict[tuple[int, int], int] = {}
-        self.rows = GroupRows(name, clusters, self, around)
+        self.rows = GroupRows(name, clusters, self, around, self._telling)
 
     def add(self, table: str, row: Mapping[str, Any]) -> None:
         """A row of a table: those of rebalances wait for what strategies say of them."""
-        key = (row.get("incarnation", 0), row.get("generation", 0))
-        if table == "events":
-            self._times.setdefault(key, row["time_ms"])
-        elif table == "rebalances":
-            self._rebalances.setdefault(key, []).append(dict(row))
-            return
-        if self._selection.from_ms is None or self._wanted(table, key, row):
+        if table == "rebalances":
+            self._telling.row(row)
+        elif self._selection.from_ms is None or self._wanted(table, row):
             self._writers.add(table, row)
 
     def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
@@ -138,8 +134,13 @@ class _Group:
             count = int(wanted.sum())
         self._writers.add_columns(table, columns, count)
 
-    def _wanted(self, table: str, key: tuple[int, int], row: Mapping[str, Any]) -> bool:
+    def _wanted(self, table: str, row: Mapping[str, Any]) -> bool:
         """Whether a row is about the span of time that was asked for."""
+        key = (row.get("incarnation", 0), row.get("generation", 0))
+        if table == "events":
+            self._times.setdefault(key, row["time_ms"])
+            while len(self._times) > _MOST_TIMES:
+                del self._times[next(iter(self._times))]
         if table == "groups":
             return True
         if table == "ownership":
@@ -147,17 +148,10 @@ class _Group:
         time_ms = row["time_ms"] if table == "events" else self._times.get(key)
         return time_ms is None or self._selection.started(time_ms)
 
-    def finish(self, keeper: Keeper) -> list[tuple[str, str]]:
+    def finish(self) -> list[tuple[str, str]]:
         """The group's totals, and where its history is kept."""
         totals = self.rows.finish()
-        found = list(scenes(self.rows.generations, self._clusters, self._timeout_ms))
-        evidence = Evidence.of(self.rows.pauses, self.rows.rates)
-        usual_ms = World.of(self._clusters, found, evidence).usual_ms
-        told: list[Told] = []
-        for scene in found:
-            key = (scene.generation.incarnation, scene.generation.number)
-            told.append((scene, self._rebalances[key].pop(0)))
-        kept = keeper.keep(self.rows.name, told, evidence, usual_ms)
+        kept = self._telling.finish(self.rows.name, self.rows.rates)
         return [("group", json.dumps(totals)), ("kept", json.dumps(asdict(kept)))]
 
 

@@ -92,13 +92,15 @@ def _read(path: str, first: int, length: int) -> Any:
 
 
 class Keeper:
-    """Writes the histories of one task's groups, one after the other."""
+    """Writes the histories of one task's groups, one after the other, as they are told."""
 
     def __init__(self, out: str, run_id: str, task: str) -> None:
         folder = scratch(out, run_id)
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / f"part-{task}-{uuid4().hex[:8]}.scenes"
         self._file = self._path.open("wb")
+        self._told: list[Told] = []
+        self._chunks: list[tuple[int, int, int]] = []
 
     def __enter__(self) -> Keeper:  # noqa: PYI034 - typing.Self is of Python 3.11
         return self
@@ -111,17 +113,30 @@ class Keeper:
     ) -> None:
         self._file.close()
 
-    def keep(
-        self, group: str, told: Sequence[Told], evidence: Evidence, usual_ms: Bounds | None
-    ) -> Kept:
-        """Write a group's history; where it is."""
-        chunks = []
-        for first in range(0, len(told), _CHUNK):
-            some = list(told[first : first + _CHUNK])
-            chunks.append((*self._write(some), len(some)))
+    def add(self, told: Told) -> None:
+        """One more rebalance of the group that is being written."""
+        self._told.append(told)
+        if len(self._told) >= _CHUNK:
+            self._chunk()
+
+    def keep(self, group: str, evidence: Evidence, usual_ms: Bounds | None) -> Kept:
+        """The group is complete: where its history is.
+
+        Args:
+            group: its name.
+            evidence: rates and intervals; pauses are with the scenes.
+            usual_ms: how long its rebalances take as a rule.
+        """
+        if self._told:
+            self._chunk()
+        chunks, self._chunks = tuple(self._chunks), []
         world = self._write((evidence, usual_ms))
         self._file.flush()
-        return Kept(group, str(self._path), world, tuple(chunks))
+        return Kept(group, str(self._path), world, chunks)
+
+    def _chunk(self) -> None:
+        self._chunks.append((*self._write(self._told), len(self._told)))
+        self._told = []
 
     def _write(self, value: object) -> tuple[int, int]:
         first = self._file.tell()

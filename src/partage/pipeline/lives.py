@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 __all__ = ["lives_job"]
 
+#: Rebalances of a group that are in memory at once; a larger group is read from disk as time goes
+#: on, once for each policy.
+_MOST_AT_ONCE = 2_048
+
 
 def lives_job(
     spark: SparkSession,
@@ -88,25 +92,41 @@ def _live(
                 writers.add("replays", {"group": group, **row.row()})
                 totals.add(group, row)
 
-    # A group's lives need all of it at once: its rebalances are then read no second time, and
-    # what they cost is looked up no second time either.
-    everything = tuple(unit.kept.scenes()) if unit.policies else ()
-    for scene, rebalance in everything if unit.whole else unit.kept.scenes(unit.chunks):
+    # Of a group of ordinary size nothing is read twice, and what it costs is looked up once.
+    small = unit.kept.rebalances <= _MOST_AT_ONCE
+    everything = tuple(unit.kept.scenes()) if unit.policies and small else None
+    read = unit.kept.scenes(unit.chunks)
+    for scene, rebalance in everything if everything is not None and unit.whole else read:
         if not selection.started(scene.generation.timestamp_ms):
             continue
         found = verdict(scene.generation, clusters)
         writers.add("rebalances", rebalance | _said(scene, found, world))
         totals.judged(group, scene.generation, found)
         write(by_record(scene, policies, world, judged=found))
-    if unit.policies:
-        scenes = tuple(scene for scene, _ in everything)
-        wanted = {
-            (s.generation.incarnation, s.generation.number)
-            for s in scenes
-            if selection.started(s.generation.timestamp_ms)
-        }
-        for number in unit.policies:
-            write(by_own(scenes, policies[number], world), wanted)
+    for number in unit.policies:
+        life = unit.kept.scenes() if everything is None else everything
+        wanted = _Wanted(selection)
+        write(by_own(wanted.those(scene for scene, _ in life), policies[number], world), wanted)
+
+
+class _Wanted:
+    """Keys of the rebalances that the span of time has, noted while they go by."""
+
+    def __init__(self, selection: Selection) -> None:
+        self._selection = selection
+        self._not: dict[tuple[int, int], None] = {}
+
+    def those(self, scenes: Iterable[Scene]) -> Iterator[Scene]:
+        """All of them; those before the span are noted, the newest of them."""
+        for scene in scenes:
+            if not self._selection.started(scene.generation.timestamp_ms):
+                self._not[scene.generation.incarnation, scene.generation.number] = None
+                if len(self._not) > 4 * _MOST_AT_ONCE:
+                    del self._not[next(iter(self._not))]
+            yield scene
+
+    def __contains__(self, key: object) -> bool:
+        return key not in self._not
 
 
 def _said(scene: Scene, found: Verdict, world: World) -> dict[str, Any]:

@@ -72,9 +72,11 @@ def coverage(done: Done, groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
     statuses: dict[str, int] = {}
     for g in groups:
         statuses[g["status"]] = statuses.get(g["status"], 0) + 1
+    first_ms, last_ms, misdated = tally.span()
     return {
-        "first_ms": tally.first_ms,
-        "last_ms": tally.last_ms,
+        "first_ms": first_ms,
+        "last_ms": last_ms,
+        "misdated": misdated,
         "groups": len(groups),
         "groups_by_status": dict(sorted(statuses.items())),
         "rebalances": rebalances,

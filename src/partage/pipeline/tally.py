@@ -14,6 +14,11 @@ from partage.wire.group_log import RECORD_TYPES
 
 __all__ = ["MOST_PARTITIONS", "Tally"]
 
+_DAY_MS = 86_400_000
+#: Days without any record after which what comes is of another time.
+_APART_DAYS = 366
+#: Days that are counted; no log is kept for so many.
+_MOST_DAYS = 10_000
 #: More partitions of one topic than Kafka has ever had.
 MOST_PARTITIONS = 1_000_000
 
@@ -42,6 +47,8 @@ class Tally:
         self.highest: dict[str, int] = {}
         self.first_ms: int | None = None
         self.last_ms: int | None = None
+        #: Day since 1970 -> records of that day, and the first and the last time of them.
+        self.days: dict[int, list[int]] = {}
 
     @property
     def decoded(self) -> int:
@@ -82,6 +89,7 @@ class Tally:
         vars(made).update(json.loads(text))
         made.types, made.commits = Counter(made.types), Counter(made.commits)
         made.ranges = {int(p): r for p, r in made.ranges.items()}
+        made.days = {int(day): of for day, of in made.days.items()}
         return made
 
     def add(self, other: Tally) -> None:
@@ -95,11 +103,50 @@ class Tally:
             self.highest[topic] = max(self.highest.get(topic, -1), number)
         for p, ranges in other.ranges.items():
             self.ranges.setdefault(p, []).extend(ranges)
-        self.seen(other.first_ms)
-        self.seen(other.last_ms)
+        for day, of in other.days.items():
+            self._day(day, *of)
 
-    def seen(self, time_ms: int | None) -> None:
-        """A record's timestamp."""
-        if time_ms is not None:
-            self.first_ms = time_ms if self.first_ms is None else min(self.first_ms, time_ms)
-            self.last_ms = time_ms if self.last_ms is None else max(self.last_ms, time_ms)
+    def times(self, time_ms: NDArray[np.int64]) -> None:
+        """Timestamps of some records."""
+        if not len(time_ms):
+            return
+        first, last = int(time_ms.min()), int(time_ms.max())
+        if first // _DAY_MS == last // _DAY_MS:
+            self._day(first // _DAY_MS, len(time_ms), first, last)
+            return
+        ordered = np.sort(time_ms)
+        days, starts = np.unique(ordered // _DAY_MS, return_index=True)
+        ends = np.append(starts[1:], len(ordered))
+        for day, start, end in zip(days.tolist(), starts.tolist(), ends.tolist(), strict=True):
+            self._day(day, end - start, int(ordered[start]), int(ordered[end - 1]))
+
+    def _day(self, day: int, records: int, first: int, last: int) -> None:
+        known = self.days.get(day, [0, first, last])
+        self.days[day] = [known[0] + records, min(known[1], first), max(known[2], last)]
+        self.first_ms = first if self.first_ms is None else min(self.first_ms, first)
+        self.last_ms = last if self.last_ms is None else max(self.last_ms, last)
+        if len(self.days) > _MOST_DAYS:  # damage: what there is least of goes
+            del self.days[min(self.days, key=lambda one: self.days[one][0])]
+
+    def span(self) -> tuple[int | None, int | None, int]:
+        """When most of it was recorded, and how many records say that they are of another time.
+
+        One wrong clock must not make a record of an hour one of fifty years: what lies more than a
+        year apart from the day that has most records is not believed.
+
+        >>> one = Tally()
+        >>> one.times(np.array([0, 1_795_208_600_000, 1_795_208_601_000]))
+        >>> one.span()
+        (1795208600000, 1795208601000, 1)
+        """
+        if not self.days:
+            return self.first_ms, self.last_ms, 0
+        days = sorted(self.days)
+        at = days.index(max(days, key=lambda one: self.days[one][0]))
+        low = high = at
+        while low and days[low] - days[low - 1] <= _APART_DAYS:
+            low -= 1
+        while high + 1 < len(days) and days[high + 1] - days[high] <= _APART_DAYS:
+            high += 1
+        outside = sum(self.days[day][0] for day in days[:low] + days[high + 1 :])
+        return self.days[days[low]][1], self.days[days[high]][2], outside

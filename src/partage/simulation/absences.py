@@ -6,16 +6,18 @@ it (`history.departures`): a policy's members come back as the recorded ones did
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from partage.history.classic import Generation
 from partage.history.reasons import SESSION_TIMEOUT_MS
 from partage.history.records import MemberState
 
-__all__ = ["Absence", "absences", "session_timeout_ms"]
+__all__ = ["Absence", "AbsenceTracker", "Left", "absences", "session_timeout_ms"]
 
 _EXPIRED, _LEFT = "expiry", "leave"
+#: Members that are waited for; the history itself remembers fewer.
+_MOST_AWAY = 4_096
 
 #: (incarnation, generation).
 _Key = tuple[int, int]
@@ -44,35 +46,64 @@ class Absence:
     as_member: MemberState | None = None
 
 
+@dataclass(slots=True)
+class Left:
+    """A departure whose end may be known later."""
+
+    absence: Absence
+
+
+class AbsenceTracker:
+    """Feed one group's rebalances in order; those without members count.
+
+    Args:
+        session_timeout_ms: the broker's, for members that send none; None if it is not known.
+    """
+
+    def __init__(self, session_timeout_ms: int | None = None) -> None:
+        self._timeout_ms = session_timeout_ms
+        self._waiting: dict[str, Left] = {}
+        self._before: Generation | None = None
+
+    def feed(self, now: Generation) -> tuple[list[Left], list[Absence]]:
+        """Who went with a rebalance, and whose absence it ends."""
+        if self._before is not None and now.incarnation != self._before.incarnation:
+            self._before, self._waiting = None, {}
+        old = {m.owner: m for m in self._before.last.members} if self._before else {}
+        new = {m.owner: m for m in now.first.members}
+        gone, back = [], []
+        for owner, member in old.items():
+            if owner not in new:
+                left = Left(_departure(_timed(member, self._timeout_ms), now))
+                gone.append(left)
+                self._waiting[member.id] = left
+        was = {c.member: c.was for c in now.causes if c.was is not None}
+        for owner, member in new.items():
+            left_before = self._waiting.pop(was.get(member.id, ""), None)
+            if owner not in old and left_before is not None:
+                key = (now.incarnation, now.number)
+                left_before.absence = replace(
+                    left_before.absence, back=key, back_ms=now.timestamp_ms, as_member=member
+                )
+                back.append(left_before.absence)
+        while len(self._waiting) > _MOST_AWAY:
+            del self._waiting[next(iter(self._waiting))]
+        self._before = now
+        return gone, back
+
+
 def absences(
-    generations: Sequence[Generation], session_timeout_ms: int | None = None
+    generations: Iterable[Generation], session_timeout_ms: int | None = None
 ) -> list[Absence]:
-    """Every departure of one group's history, in order; generations without members count.
+    """Every departure of one group's history, in order.
 
     Args:
         generations: of one group, in order.
         session_timeout_ms: the broker's, for members that send none; None if it is not known.
     """
-    found: list[Absence] = []
-    waiting: dict[str, int] = {}
-    before: Generation | None = None
-    for now in generations:
-        if before is not None and now.incarnation != before.incarnation:
-            before, waiting = None, {}
-        old = {m.owner: m for m in before.last.members} if before else {}
-        new = {m.owner: m for m in now.first.members}
-        for owner, member in old.items():
-            if owner not in new:
-                waiting[member.id] = len(found)
-                found.append(_departure(_timed(member, session_timeout_ms), now))
-        was = {c.member: c.was for c in now.causes if c.was is not None}
-        for owner, member in new.items():
-            at = waiting.pop(was.get(member.id, ""), None)
-            if owner not in old and at is not None:
-                key = (now.incarnation, now.number)
-                found[at] = replace(found[at], back=key, back_ms=now.timestamp_ms, as_member=member)
-        before = now
-    return found
+    tracker = AbsenceTracker(session_timeout_ms)
+    found = [left for now in generations for left in tracker.feed(now)[0]]
+    return [left.absence for left in found]
 
 
 def _timed(member: MemberState, timeout_ms: int | None) -> MemberState:

@@ -7,9 +7,10 @@ but lives are independent of each other: of every (group, policy) there is one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 
 from partage.history.records import MemberState
 from partage.model.index import Int32Array
@@ -33,6 +34,13 @@ __all__ = ["from_own"]
 #: A consumer's heartbeat.interval.ms, if its session timeout leaves room for three of them.
 _HEARTBEAT_MS = 3_000
 
+#: Rebalances are planned so long before they are due: the longest session timeout that brokers
+#: allow if nothing else is said (group.max.session.timeout.ms). Who is missed sooner than recorded
+#: is missed at most that much sooner.
+_AHEAD_MS = 1_800_000
+#: Rows, and rebalances that more rows may come of, that are held on to.
+_MOST_HELD = 4_096
+
 _FOLLOWS = "only completed the rebalance before it in the record"
 _AWAY = "static members are expected back: nothing happens before their session times out"
 _BACK = "a static member was back in time: it has what it had"
@@ -43,9 +51,12 @@ _EMPTY = "nobody is there"
 
 
 def from_own(
-    scenes: Sequence[Scene], policy: Policy, world: World, watch: Watch | None = None
+    scenes: Iterable[Scene], policy: Policy, world: World, watch: Watch | None = None
 ) -> Iterator[Lived]:
     """The rows of one group's life under one policy, in order of generation and step.
+
+    Scenes are taken as time goes on, and rows are given out some thousand rebalances later: what
+    is in memory does not grow with the life.
 
     Every recorded rebalance that can be replayed has at least one row: what its causes lead
     to, or why they lead to nothing. A cause may take effect at another time than recorded
@@ -57,14 +68,8 @@ def from_own(
         world: metadata, judge and evidence.
         watch: called with (time in ms, member -> what it reads) whenever that changes.
     """
-    rows: list[Lived] = []
-    first = 0
-    for i, scene in enumerate(scenes):
-        begins = i + 1 == len(scenes)
-        if begins or scenes[i + 1].generation.incarnation != scene.generation.incarnation:
-            rows += _Life(scenes[first : i + 1], policy, world, watch).lived()
-            first = i + 1
-    yield from sorted(rows, key=lambda r: (r.incarnation, r.generation, r.step))
+    for _, life in groupby(scenes, lambda scene: scene.generation.incarnation):
+        yield from _Life(policy, world, watch).lived(life)
 
 
 @dataclass(slots=True)
@@ -93,42 +98,70 @@ class _Waiting:
     extra: Bounds
 
 
+@dataclass(slots=True)
+class _Told:
+    """What has been told of a recorded rebalance.
+
+    Attributes:
+        scene: held on to, so that its id means it.
+        rows: makes its rows.
+        steps: how many there are.
+    """
+
+    scene: Scene
+    rows: Rows
+    steps: int = 0
+
+
 class _Life:
     """One incarnation of a group under one policy; used once."""
 
-    def __init__(
-        self, scenes: Sequence[Scene], policy: Policy, world: World, watch: Watch | None
-    ) -> None:
-        self.scenes, self.policy, self.world = scenes, policy, world
+    def __init__(self, policy: Policy, world: World, watch: Watch | None) -> None:
+        self.policy, self.world = policy, world
         self.loop = Loop()
         self.reading = Reading(self.loop, watch)
         self.rows: list[Lived] = []
-        self.made: dict[int, Rows] = {}
-        self.steps: dict[int, int] = {}
+        self.told: dict[int, _Told] = {}
         self.consumers: dict[str, Consumer] = {}
         self.away: dict[str, _Away] = {}
         self.waiting: _Waiting | None = None
         self.left: list[Int32Array] = []
         self.keys: dict[str, str] = {}
-        self.early: set[str] = set()
+        self.early: dict[str, None] = {}
         self.number = 0
         self.decider: Decider | None = None
-        self.cluster = world.clusters.at(scenes[0].generation.timestamp_ms)
+        self.cluster = world.clusters.at(0)
 
-    def lived(self) -> list[Lived]:
-        """Plan what the record brings, and let time pass."""
-        for scene in self.scenes:
-            for absence in scene.gone:
-                early = absence.gone_ms + self._timeout(absence.member)
-                if absence.expired and early < scene.generation.timestamp_ms:
-                    self.loop.at(early, partial(self._expires_early, scene, absence))
+    def lived(self, scenes: Iterable[Scene]) -> Iterator[Lived]:
+        """Plan what the record brings some time before it is due, and let time pass."""
         time_ms = None
-        for scene in self.scenes:  # a clock that went back does not change the order
+        for scene in scenes:  # a clock that went back does not change the order
             at = scene.generation.timestamp_ms
             time_ms = at if time_ms is None else max(time_ms, at)
-            self.loop.at(time_ms, partial(self._arrives, scene))
+            self._plan(scene, time_ms)
+            self.loop.run(before_ms=time_ms - _AHEAD_MS)
+            if len(self.rows) >= 2 * _MOST_HELD:
+                yield from self._complete(_MOST_HELD)
         self.loop.run()
-        return self.rows
+        yield from self._complete(len(self.rows))
+
+    def _plan(self, scene: Scene, time_ms: int) -> None:
+        for absence in scene.gone:
+            early = absence.gone_ms + self._timeout(absence.member)
+            if absence.expired and early < scene.generation.timestamp_ms:
+                self.loop.at(early, partial(self._expires_early, scene, absence))
+        self.loop.at(time_ms, partial(self._arrives, scene), rank=1)
+
+    def _complete(self, count: int) -> list[Lived]:
+        """So many rows, in order; and what is kept for the sake of them is forgotten."""
+        self.rows.sort(key=lambda r: (r.incarnation, r.generation, r.step))
+        done, self.rows = self.rows[:count], self.rows[count:]
+        self.told = dict(list(self.told.items())[-_MOST_HELD:])
+        self.early = dict.fromkeys(list(self.early)[-_MOST_HELD:])
+        alive = self.consumers.keys() | self.away.keys()
+        if len(self.keys) > _MOST_HELD:
+            self.keys = {name: key for name, key in self.keys.items() if key in alive}
+        return done
 
     # --- what the record brings --------------------------------------------------------------
 
@@ -239,7 +272,7 @@ class _Life:
         """Missed sooner than recorded, since the policy's session timeout is shorter."""
         key = self.keys.get(absence.member.id, absence.member.owner)
         if key in self.consumers and key not in self.away:
-            self.early.add(absence.member.id)
+            self.early[absence.member.id] = None
             self._rebalances(scene, self._missed(key, self._timeout(absence.member)))
 
     def _missed(self, key: str, timeout_ms: int) -> Bounds:
@@ -305,7 +338,7 @@ class _Life:
                 self.policy, decider, done, cluster=self.cluster, extra=extra, longer_ms=longer_ms
             )
             self._add(scene, row)
-        if done.lets_go and self.steps.get(id(scene), 0) <= MOST_FOLLOW_UPS:
+        if done.lets_go and self._steps(scene) <= MOST_FOLLOW_UPS:
             wait = min((self._timeout(c.state) // 3 for c in consumers), default=0)
             again = partial(self._follows, scene, self.number)
             self.loop.after(min(wait, _HEARTBEAT_MS), again, rank=-1)
@@ -339,9 +372,13 @@ class _Life:
     def _rows(self, scene: Scene) -> Rows | None:
         if not scene.replayable:
             return None
-        if id(scene) not in self.made:
-            self.made[id(scene)] = Rows.of(scene, self.world, FROM_OWN)
-        return self.made[id(scene)]
+        if id(scene) not in self.told:
+            self.told[id(scene)] = _Told(scene, Rows.of(scene, self.world, FROM_OWN))
+        return self.told[id(scene)].rows
+
+    def _steps(self, scene: Scene) -> int:
+        told = self.told.get(id(scene))
+        return 0 if told is None else told.steps
 
     def _nothing(self, scene: Scene, why: str, extra: Bounds) -> None:
         rows = self._rows(scene)
@@ -353,9 +390,9 @@ class _Life:
 
     def _add(self, scene: Scene, row: Lived | None) -> None:
         if row is not None:
-            step = self.steps.get(id(scene), 0)
-            self.steps[id(scene)] = step + 1
-            self.rows.append(replace(row, step=step, time_ms=self.loop.now_ms))
+            told = self.told[id(scene)]
+            self.rows.append(replace(row, step=told.steps, time_ms=self.loop.now_ms))
+            told.steps += 1
 
 
 def _topics(state: MemberState) -> frozenset[str]:

@@ -54,7 +54,7 @@ def by_record(
             yield row
 
 
-def by_own(all_scenes: Sequence[Scene], policy: Policy, world: World) -> Iterator[Lived]:
+def by_own(all_scenes: Iterable[Scene], policy: Policy, world: World) -> Iterator[Lived]:
     """One group's life under one policy: all scenes of the group, in order."""
     return from_own(all_scenes, policy, world)
 

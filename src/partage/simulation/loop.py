@@ -39,9 +39,9 @@ class Loop:
         """Plan an action some time from now."""
         self.at(self.now_ms + wait_ms, action, rank=rank)
 
-    def run(self) -> None:
-        """Run until nothing is planned."""
-        while self._due:
+    def run(self, before_ms: int | None = None) -> None:
+        """Run until nothing is planned, or nothing that is due before a time."""
+        while self._due and (before_ms is None or self._due[0][0] < before_ms):
             time_ms, _, _, action = heapq.heappop(self._due)
             self.now_ms = max(self.now_ms, time_ms)
             action()

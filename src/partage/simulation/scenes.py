@@ -6,17 +6,19 @@ rebalance, in any order and on any machine: a `Scene` can be pickled, and needs 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from partage.history.classic import Generation
 from partage.history.clusters import ClusterHistory
+from partage.history.pauses import Pause
 from partage.history.problems import recorded_assignment, why_not
 from partage.model.index import Int32Array
-from partage.simulation.absences import Absence, absences
+from partage.simulation.absences import Absence, AbsenceTracker, Left
 from partage.simulation.consumers import last_owners
 
-__all__ = ["Scene", "scenes"]
+__all__ = ["Scene", "SceneMaker", "scenes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ class Scene:
         ids: member ids of the generation before: who is not among them has just started.
         gone: members that were there before this rebalance and are not after it.
         back: members that are back with it, under another member id or none.
+        pauses: what its commits told, where that travels with it; else it is in `Evidence`.
     """
 
     generation: Generation
@@ -40,6 +43,7 @@ class Scene:
     ids: frozenset[str] = frozenset()
     gone: tuple[Absence, ...] = ()
     back: tuple[Absence, ...] = ()
+    pauses: tuple[Pause, ...] = ()
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -57,6 +61,63 @@ class Scene:
         return self.kinds[:1] == ("follow-up",)
 
 
+class SceneMaker:
+    """Feed one group's rebalances in order, also those without members; scenes come out in order.
+
+    Args:
+        clusters: the metadata over time; dense numbers are those of its index.
+        session_timeout_ms: the broker's, for members that send none; None if it is not known.
+        behind: a scene comes out so many rebalances later, when it is known which of its members
+            came back by then; None for all of them, at the end.
+    """
+
+    def __init__(
+        self,
+        clusters: ClusterHistory,
+        session_timeout_ms: int | None = None,
+        *,
+        behind: int | None = None,
+    ) -> None:
+        self._clusters, self._behind = clusters, behind
+        self._away = AbsenceTracker(session_timeout_ms)
+        self._waiting: deque[tuple[Generation, list[Left], list[Absence]]] = deque()
+        self._before: Generation | None = None
+        self._held: dict[str, Int32Array] = {}
+        self._last: dict[str, Int32Array] = {}
+
+    def feed(self, found: Generation) -> Iterator[Scene]:
+        """A rebalance; scenes that are whole by now."""
+        self._waiting.append((found, *self._away.feed(found)))
+        while self._behind is not None and len(self._waiting) > self._behind:
+            yield self._scene()
+
+    def finish(self) -> Iterator[Scene]:
+        """The others."""
+        while self._waiting:
+            yield self._scene()
+
+    def _scene(self) -> Scene:
+        found, gone, back = self._waiting.popleft()
+        before = self._before
+        if before is not None and found.incarnation != before.incarnation:
+            before, self._held, self._last = None, {}, {}
+        ids = frozenset(m.id for m in before.last.members) if before else frozenset()
+        replayable = why_not(found.first) is None
+        made = Scene(
+            found, replayable, self._held, self._last, ids,
+            tuple(left.absence for left in gone), tuple(back),
+        )  # fmt: skip
+        if replayable:
+            given = recorded_assignment(found.last, self._clusters.at(found.timestamp_ms))
+            members = enumerate(found.last.members)
+            self._held = {m.owner: given.partitions_of(i) for i, m in members}
+            self._last = last_owners(self._last, self._held)
+        else:
+            self._held, self._last = {}, {}
+        self._before = found
+        return made
+
+
 def scenes(
     generations: Iterable[Generation],
     clusters: ClusterHistory,
@@ -69,35 +130,7 @@ def scenes(
         clusters: the metadata over time; dense numbers are those of its index.
         session_timeout_ms: the broker's, for members that send none; None if it is not known.
     """
-    history = list(generations)
-    away = absences(history, session_timeout_ms)
-    gone, back = (_by_rebalance(away, at) for at in ("left", "back"))
-    before: Generation | None = None
-    held: dict[str, Int32Array] = {}
-    last: dict[str, Int32Array] = {}
-    for found in history:
-        if before is not None and found.incarnation != before.incarnation:
-            before, held, last = None, {}, {}
-        key = (found.incarnation, found.number)
-        ids = frozenset(m.id for m in before.last.members) if before else frozenset()
-        replayable = why_not(found.first) is None
-        yield Scene(
-            found, replayable, held, last, ids, tuple(gone.get(key, ())), tuple(back.get(key, ()))
-        )
-        if replayable:
-            given = recorded_assignment(found.last, clusters.at(found.timestamp_ms))
-            held = {m.owner: given.partitions_of(i) for i, m in enumerate(found.last.members)}
-            last = last_owners(last, held)
-        else:
-            held, last = {}, {}
-        before = found
-
-
-def _by_rebalance(away: Iterable[Absence], which: str) -> dict[tuple[int, int], list[Absence]]:
-    """Absences by the rebalance that they begin or end with."""
-    out: dict[tuple[int, int], list[Absence]] = {}
-    for one in away:
-        key = getattr(one, which)
-        if key is not None:
-            out.setdefault(key, []).append(one)
-    return out
+    maker = SceneMaker(clusters, session_timeout_ms)
+    for found in generations:
+        yield from maker.feed(found)
+    yield from maker.finish()

@@ -22,8 +22,9 @@ from partage.simulation.stopped import usual
 __all__ = ["World"]
 
 
-#: Rebalances times partitions whose costs are kept; when there are more, all are forgotten.
-_MOST_KNOWN = 2_000_000
+#: Rebalances times partitions whose costs are kept, and rebalances; when there are more, all are
+#: forgotten.
+_MOST_KNOWN, _MOST_SCENES = 2_000_000, 4_096
 
 
 @dataclass(frozen=True)
@@ -65,11 +66,16 @@ class World:
         """float64[P]: most that a partition reads twice when it changes hands."""
         return most_reread(self.evidence, self.clusters.index)
 
+    def length(self, scene: Scene) -> Bounds | None:
+        """How long a recorded rebalance took; not remembered."""
+        return self._costs(scene).length_ms if scene.replayable else None
+
     def costs(self, scene: Scene) -> Costs:
         """What a rebalance costs, by the record of it; looked up once for all policies."""
         known = self._known.get(id(scene))
         if known is None:
-            if len(self._known) * self.clusters.index.partitions >= _MOST_KNOWN:
+            many = len(self._known)
+            if many * self.clusters.index.partitions >= _MOST_KNOWN or many >= _MOST_SCENES:
                 self._known.clear()
             # The scene is held on to, so that its id means it.
             known = self._known[id(scene)] = scene, self._costs(scene)
@@ -78,6 +84,6 @@ class World:
     def _costs(self, scene: Scene) -> Costs:
         found = scene.generation
         given = recorded_assignment(found.first, self.clusters.at(found.timestamp_ms))
-        pauses = self.evidence.of_rebalance(found.incarnation, found.number)
+        pauses = scene.pauses or self.evidence.of_rebalance(found.incarnation, found.number)
         eager = protocol_of(found) == EAGER
         return costs_of(scene, given, self.clusters, pauses, self.most, eager=eager)

@@ -1,0 +1,94 @@
+"""Lives that are told as time goes on, of scenes that come as it does: the same as all at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from captured import clusters
+from partage.history.pauses import Pause
+from partage.pipeline.telling import Telling
+from partage.simulation import from_own as module
+from partage.simulation.evidence import Evidence
+from partage.simulation.living import by_own
+from partage.simulation.policies import Policy
+from partage.simulation.scenes import SceneMaker, scenes
+from partage.simulation.world import World
+from rebuilt import rebalances, rebuilt
+
+#: Bounces, kills and second phases; a migrated group; static members.
+GROUPS = ["c-notify", "checkout-workers", "fulfilment-static"]
+POLICIES = [
+    "eager/range",
+    "cooperative/cooperative-sticky+static+timeout=30s",
+    "eager/sticky+timeout=2s",
+]
+
+
+def _world(group, found):
+    pauses = [one for one in rebuilt(group)[1] if isinstance(one, Pause)]
+    return World.of(clusters(), found, Evidence.of(pauses))
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_life_that_is_forgotten_as_it_goes_is_the_same(group, monkeypatch) -> None:
+    """Rows held for a few rebalances only, scenes from an iterator: row by row what it was."""
+    found = tuple(scenes(rebalances(group), clusters()))
+    world = _world(group, found)
+    for name in POLICIES:
+        whole = list(by_own(found, Policy.parse(name), world))
+        with monkeypatch.context() as patched:
+            patched.setattr(module, "_MOST_HELD", 12)
+            some = list(by_own(iter(found), Policy.parse(name), world))
+        assert some == whole
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_scenes_come_out_behind_their_rebalances(group) -> None:
+    """A few rebalances later each scene is what it is when all is known, late returns aside."""
+    whole = list(scenes(rebalances(group), clusters()))
+    maker = SceneMaker(clusters(), behind=12)
+    some = [scene for found in rebalances(group) for scene in maker.feed(found)]
+    assert len(some) == max(0, len(whole) - 12)
+    some += maker.finish()
+    assert [s.generation for s in some] == [s.generation for s in whole]
+    assert [s.ids for s in some] == [s.ids for s in whole]
+    assert [[a.member for a in s.gone] for s in some] == [[a.member for a in s.gone] for s in whole]
+
+
+class _Kept:
+    """In place of a keeper: what it was given."""
+
+    def __init__(self) -> None:
+        self.told, self.world = [], None
+
+    def add(self, told) -> None:
+        self.told.append(told)
+
+    def keep(self, group, evidence, usual_ms):
+        self.world = evidence, usual_ms
+        return self
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_telling_holds_what_it_needs(group, monkeypatch) -> None:
+    """Scenes with their own pauses and rows, in order, and the group's usual length."""
+    found = list(rebalances(group))
+    pauses = [one for one in rebuilt(group)[1] if isinstance(one, Pause)]
+    whole = list(scenes(found, clusters()))
+    kept = _Kept()
+    telling = Telling(clusters(), None, kept)
+    for one in found:
+        telling.generation(one)
+    for one in pauses:
+        telling.pause(one)
+    for number in range(len(found)):
+        telling.row({"number": number})
+    telling.finish(group, {})
+    assert [row["number"] for _, row in kept.told] == list(range(len(found)))
+    evidence = Evidence.of(pauses)
+    for (scene, _), wanted in zip(kept.told, whole, strict=True):
+        at = wanted.generation
+        assert scene.generation == at
+        assert scene.pauses == evidence.of_rebalance(at.incarnation, at.number)
+    assert kept.world[1] == World.of(clusters(), whole, evidence).usual_ms
+    assert dict(kept.world[0].intervals) == dict(evidence.intervals)
