@@ -91,7 +91,7 @@ MAY_IMPORT = {
 
 # room: libraries besides the standard one and NumPy.
 LIBRARIES = {
-    "kernels": {"numba"},
+    "kernels": {"numba", "llvmlite"},
     # Columns of keys come as Arrow's, and go back as such.
     "keys": {"pyarrow"},
     # The integer programme of small reassignments.

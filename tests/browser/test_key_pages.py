@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from browser import chromium
-from partage.report.audit import write_audit_page
+from partage.report.audit import Said, write_audit_page
 from partage.report.keys import write_keys_page
 from published import NASTY
 
@@ -21,7 +21,8 @@ LONG = "payments." + "x" * 240
 
 
 def _writer(name: str, first: int, last: int) -> dict[str, object]:
-    return {"name": name, "partitioners": [name], "hashes": "the key", "partitions": 6, "pairs": 300,
+    return {"name": name, "hash": name, "clients": ["Java", NASTY], "partitioners": [name],
+            "hashes": "the key", "partitions": 6, "pairs": 300,
             "share": 0.6, "only": 280, "log10_chance": -200.0, "first_ms": first, "last_ms": last,
             "rivals": []}  # fmt: skip
 
@@ -53,9 +54,14 @@ def audit_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = {"clean": False, "without_a_place": 12, "topics": topics, "joins_looked_at": 3,
              "joins": joins}  # fmt: skip
     path = tmp_path_factory.mktemp("audit") / "audit.html"
-    findings = {NASTY: [f"{NASTY}: 2 writers disagree"], LONG: ["cannot be told from x"]}
+    said = {
+        NASTY: Said("Java (murmur2) and confluent-kafka (CRC32)", "<1e-99",
+                    [f"{NASTY}: 2 writers disagree"]),
+        LONG: Said("Java (murmur2)", "1e-86", ["cannot be told from x"]),
+        "few": Said("9 keys: too few to tell", "", []),
+    }  # fmt: skip
     told = [(f"join of {NASTY} and {LONG}: other counts", [f"{NASTY} in partition 1", "0x00 in 2"])]
-    return write_audit_page(found, path, title=f"capture {NASTY}", findings=findings, joins=told)
+    return write_audit_page(found, path, title=f"capture {NASTY}", said=said, joins=told)
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from pathlib import Path
 
@@ -113,7 +114,15 @@ def test_command(spark: object, tmp_path: Path) -> None:
     bad = str(_written(tmp_path / "bad.parquet", rows))
     told = CliRunner().invoke(app, ["audit", bad, "--quiet"])
     assert told.exit_code == 3, told.output
-    assert "2 writers disagree: murmur2 from 1970-01-01 00:00:00 UTC" in told.output
+    said = " ".join(told.output.split())
+    assert (
+        "2 writers disagree: Java, kafka-python, ... (murmur2) 1970-01-01 00:00:00.002 to "
+        "00:00:00.299; confluent-kafka, ... (CRC32) 1970-01-01 00:00:01.002 to"
+    ) in said
+    assert "set partitioner=murmur2_random in librdkafka" in said
+    of = re.search(r"([\d,]+) keys live in two partitions.*and ([\d,]+) more", said)
+    assert int(of[1]) == int(of[2]) + 3
+    assert "1e-86" in said
     nowhere = [(None, 1, 1, 1, b"a"), ("one", None, 2, 2, b"a"), (None, None, 3, 3, None)]
     rows = [*_records("one", KEYS, "murmur2", 6), *nowhere]
     good = str(_written(tmp_path / "good.parquet", rows))
@@ -123,6 +132,82 @@ def test_command(spark: object, tmp_path: Path) -> None:
     assert json.loads(told.stdout)["topics"][0]["explained"] == 1.0
     assert json.loads(told.stdout)["without_a_place"] == 3
     assert json.loads((tmp_path / "out" / "audit.json").read_text())["clean"]
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["audit.html", "audit.json"]
     page = (tmp_path / "out" / "audit.html").read_text()
     assert "nothing to look at" in page
     assert "3 records without a topic or a partition" in page.replace("\n", " ")
+
+
+def test_a_run_that_fails_leaves_the_last_page_whole(tmp_path: Path, monkeypatch) -> None:
+    """What is written goes beside its place first: a failure in between leaves what was there."""
+    from partage.cli import audit as command
+    from partage.pipeline.audit import Audit
+    from partage.report import audit as report
+
+    for name in ("audit.json", "audit.html"):
+        (tmp_path / name).write_text("of the last run")
+
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(report, "write_audit_page", fails)
+    with pytest.raises(InvalidConfigError, match="No space left"):
+        command._write(Audit(), tmp_path, "in")
+    for name in ("audit.json", "audit.html"):
+        assert (tmp_path / name).read_text() == "of the last run"
+
+
+def test_security_settings_reach_both_who_is_asked_and_spark(monkeypatch) -> None:
+    """Properties of the client go to the admin connection and, with ``kafka.``, to Spark's source;
+    no secret is in what is printed of either.
+    """
+    from partage.capture import connection
+    from partage.pipeline import audit
+    from partage.pipeline.topic_records import open_topics
+
+    given = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": 'a.PlainLoginModule required username="u" password="geheim";',
+    }
+    asked: dict[str, object] = {}
+
+    class AskedError(Exception):
+        pass
+
+    class Connection:
+        def __init__(self, servers: str, settings: dict) -> None:
+            asked["servers"], asked["settings"] = servers, settings
+            raise AskedError
+
+    monkeypatch.setattr(connection, "ClusterConnection", Connection)
+    with pytest.raises(AskedError):
+        open_topics("kafka://broker:9093/orders", given)
+    assert asked["servers"] == "broker:9093"
+    assert "geheim" in asked["settings"].values()
+
+    class Reader:
+        def __init__(self) -> None:
+            self.told: dict[str, str] = {}
+
+        def format(self, _: str) -> Reader:
+            return self
+
+        def options(self, **options: str) -> Reader:
+            self.told |= options
+            return self
+
+        def option(self, name: str, value: str) -> Reader:
+            self.told[name] = value
+            return self
+
+        def load(self) -> None:
+            raise AskedError
+
+    spark = type("Spark", (), {"read": Reader()})()
+    source = audit.TopicSource("kafka://broker:9093/orders", properties=given)
+    assert "geheim" not in repr(source)
+    with pytest.raises(AskedError):
+        audit._pairs(spark, source)
+    assert spark.read.told["kafka.security.protocol"] == "SASL_PLAINTEXT"
+    assert spark.read.told["kafka.sasl.jaas.config"].endswith('"geheim";')

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partage.cli.consoles import first_of, name, show, tell, write_json
-from partage.cli.key_spread import shown
+from partage.cli.audit_words import by_chance, findings, join_words, writers
+from partage.cli.capture import CONFIG, PROPERTY, properties_of
+from partage.cli.consoles import name, show, tell, write_json
+from partage.cli.spark_settings import CONF, MASTER, spark_settings
 from partage.cli.working import working
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from partage.keys.audit import Broken
-    from partage.pipeline.audit import Audit, BrokenJoin, TopicFound
+    from partage.pipeline.audit import Audit, BrokenJoin
 
 __all__ = ["audit"]
 
 _PAGE = "audit.html"
 #: Something was found that somebody should look at.
 FOUND = 3
+_LEGEND = (
+    "by chance: how likely keys that anybody put anywhere would look so, all tries counted. "
+    "Clients of one hash put each key into the same partition: no key tells them apart."
+)
 _STAGES = {
     "check": "looking at the input",
     "start Spark": "starting Spark in this process",
@@ -33,33 +37,32 @@ _STAGES = {
 }
 
 
+_WHERE = typer.Argument(
+    metavar="CAPTURE|TOPICS",
+    help="A capture, Parquet with topic, partition, offset, timestamp_ms and key, or "
+    "kafka://host:port/topic,topic.",
+)
+_TOPIC = typer.Option("--topic", "-t", help="Only this topic; repeatable.", show_default=False)
+_JOIN = typer.Option(
+    "--join", "-j", metavar="A,B", show_default=False,
+    help="Topics meant to be joined; repeatable.",
+)  # fmt: skip
+_ALL_JOINS = typer.Option("--all-joins", help="Also topics that are only read together.")
+_OUT = typer.Option("--out", "-o", help="Folder for audit.html and audit.json.", show_default=False)
+
+
 def audit(
-    where: Annotated[
-        str,
-        typer.Argument(
-            metavar="CAPTURE|TOPICS",
-            help="A capture, Parquet with topic, partition, offset, timestamp_ms and key, or "
-            "kafka://host:port/topic,topic.",
-        ),
-    ],
+    where: Annotated[str, _WHERE],
     *,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", "-t", help="Only this topic; repeatable.", show_default=False),
-    ] = None,
-    join: Annotated[
-        list[str] | None,
-        typer.Option("--join", "-j", metavar="A,B", show_default=False,
-                     help="Topics meant to be joined; repeatable."),
-    ] = None,
-    all_joins: Annotated[
-        bool, typer.Option("--all-joins", help="Also topics that are only read together.")
-    ] = False,
-    to: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder for audit.html and audit.json.",
-                                  show_default=False)
-    ] = None,
+    topic: Annotated[list[str] | None, _TOPIC] = None,
+    join: Annotated[list[str] | None, _JOIN] = None,
+    all_joins: Annotated[bool, _ALL_JOINS] = False,
+    to: Annotated[Path | None, _OUT] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    command_config: Annotated[Path | None, CONFIG] = None,
+    properties: Annotated[list[str] | None, PROPERTY] = None,
+    master: Annotated[str | None, MASTER] = None,
+    conf: Annotated[list[str] | None, CONF] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:  # fmt: skip
     """Which partitioner wrote each topic, and do topics that are meant to be joined join?
@@ -75,6 +78,8 @@ def audit(
 
         partage audit kafka://broker:9092/orders,customers --join orders,customers --out audited
 
+        partage audit kafka://broker:9093/orders --command-config client.properties
+
     In a capture, topics that a group reads together are compared too. They count as meant to be
     joined where a streams group's topology joins them, or where they share keys and have as
     many partitions.
@@ -89,7 +94,10 @@ def audit(
         if len(set(some)) < 2:
             raise typer.BadParameter("needs two topics or more: a,b", param_hint="--join")
     with working(_STAGES, quiet=quiet or as_json) as progress:
-        found = audit_topics(where, topics=topic, joins=joins, progress=progress)
+        found = audit_topics(
+            where, topics=topic, joins=joins, progress=progress, master=master,
+            conf=spark_settings(conf or []), kafka=properties_of(command_config, properties),
+        )  # fmt: skip
     if to is not None:
         _write(found, to, where)
     if as_json:
@@ -111,19 +119,25 @@ def _write(found: Audit, folder: Path, where: str) -> None:
     import json
 
     from partage.errors import InvalidConfigError
-    from partage.report.audit import write_audit_page
+    from partage.report.audit import Said, write_audit_page
 
     whole = _as_json(found)
     joins = []
     for join in found.joins:
         if join.meant:
-            line, *examples = _join(join.broken, join.groups)
+            line, *examples = join_words(join.broken, join.groups)
             joins.append((line, [example.strip() for example in examples]))
+    said = {t.topic: Said(writers(t), by_chance(t), findings(t)) for t in found.topics}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "audit.json").write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-        findings = {t.topic: _findings(t) for t in found.topics}
-        write_audit_page(whole, folder / _PAGE, title=where, findings=findings, joins=joins)
+        # Both beside their places first: whoever ends us leaves no half of either.
+        ready = {folder / "audit.json": folder / ".audit.json.new",
+                 folder / _PAGE: folder / f".{_PAGE}.new"}  # fmt: skip
+        page, data = ready[folder / _PAGE], ready[folder / "audit.json"]
+        data.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+        write_audit_page(whole, page, title=where, said=said, joins=joins)
+        for place, new in ready.items():
+            new.replace(place)
     except OSError as e:
         reason = e.strerror or str(e)
         raise InvalidConfigError("--out", f"cannot be written ({reason})", str(folder)) from None
@@ -154,11 +168,12 @@ def _join_as_json(join: BrokenJoin) -> dict[str, Any]:
 
 def _print(found: Audit, *, all_joins: bool) -> None:
     show(_table(found))
+    show(name(_LEGEND, "dim"))
     for topic in found.topics:
-        show(*(name(line) for line in _findings(topic)))
+        show(*(name(line) for line in findings(topic)))
     for join in found.joins:
         if join.meant or all_joins:
-            show(*(name(line) for line in _join(join.broken, join.groups)))
+            show(*(name(line) for line in join_words(join.broken, join.groups)))
     if found.without_a_place:
         told = f"{found.without_a_place:,} records without a topic or a partition were left out"
         show(name(told, "bold"))
@@ -172,22 +187,27 @@ def _print(found: Audit, *, all_joins: bool) -> None:
         told = f"{len(others)} more pairs of topics that groups read together would not join"
         show(name(f"{told}: --all-joins tells of them"))
     words = (
-        f"{len(found.topics)} topics, {mixed} with writers that disagree; {found.looked_at} pairs "
-        f"of topics looked at, {len(meant)} broken {'join' if len(meant) == 1 else 'joins'}"
+        f"{_many(len(found.topics), 'topic')}, {mixed} with writers that disagree; "
+        f"{_many(found.looked_at, 'pair')} of topics looked at, {_many(len(meant), 'broken join')}"
     )
     tell(words, "bold" if found.clean else "bold red")
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _table(found: Audit) -> Table:
     from rich.table import Table
 
-    # Narrow on purpose: all seven columns stand in 80, and a cell of numbers is never cut.
+    # Narrow on purpose: all eight columns stand in 80, and a cell of numbers is never cut.
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("topic", overflow="fold", min_width=min(17, _longest(found)))
     table.add_column("parti-\ntions", justify="right", no_wrap=True)
     table.add_column("records", justify="right", no_wrap=True)
-    table.add_column("written by", overflow="fold", min_width=21)
+    table.add_column("written by", overflow="fold", min_width=18)
     table.add_column("ex-\nplained", justify="right", no_wrap=True)
+    table.add_column("by\nchance", justify="right", no_wrap=True)
     table.add_column("without\na key", min_width=10)
     table.add_column("keys\nsplit", justify="right", no_wrap=True)
     for t in found.topics:
@@ -195,8 +215,8 @@ def _table(found: Audit) -> Table:
         nulls = f"{t.nulls['records']:,}: {t.nulls['behaviour']}" if t.nulls["records"] else "none"
         table.add_row(
             name(t.topic), counts if t.counts_known else f"{counts}?", f"{t.records:,}",
-            name(_writers(t), "bold red" if t.broken else ""),
-            f"{t.explained:.1%}" if t.writers else "",
+            name(writers(t), "bold red" if t.broken else ""),
+            f"{t.explained:.1%}" if t.writers else "", by_chance(t),
             nulls, f"{t.split['keys']:,}" if t.split["keys"] else "",
         )  # fmt: skip
     return table
@@ -204,58 +224,3 @@ def _table(found: Audit) -> Table:
 
 def _longest(found: Audit) -> int:
     return max([len(t.topic) for t in found.topics], default=5)
-
-
-def _writers(t: TopicFound) -> str:
-    """The family by its first name; how many share it is told below the table."""
-    if t.status == "one partition":
-        return "anybody: 1 partition"
-    if not t.writers:
-        return t.status if t.status != "too few keys" else f"{t.keys} keys: too few to tell"
-    names = dict.fromkeys(w["name"] for w in t.writers)
-    return " and ".join(names)
-
-
-def _findings(t: TopicFound) -> list[str]:
-    lines = []
-    names = list(dict.fromkeys(w["name"] for w in t.writers))
-    if t.status == "mixed":
-        came = [f"{w['name']} from {_time(w['first_ms'])}" for w in t.writers]
-        lines.append(f"{t.topic}: {len(names)} writers disagree: {', '.join(came)}")
-    rivals = sorted({r for w in t.writers for r in w["rivals"]})
-    if rivals:
-        lines.append(f"{t.topic}: cannot be told from {', '.join(rivals)}")
-    if t.split["writers"]:
-        lines.append(f"{t.topic}: {t.split['writers']:,} keys live in two partitions, their order "
-                     f"is broken: {'; '.join(first_of(_examples(t)))}")  # fmt: skip
-    if t.scattered:
-        lines.append(f"{t.topic}: {t.split['unexplained']:,} of {t.keys:,} keys live in several "
-                     "partitions, and no partitioner explains why: "
-                     f"{'; '.join(first_of(_examples(t, 'unexplained')))}")  # fmt: skip
-    if t.sampled > 1:
-        lines.append(f"{t.topic}: so many keys that one in {t.sampled:,} was looked at")
-    return lines
-
-
-def _examples(t: TopicFound, reason: str = "two writers") -> list[str]:
-    mine = [e for e in t.split["examples"] if e["reason"] == reason]
-    return [f"{shown(bytes.fromhex(e['key']))} in {' and '.join(str(s[0]) for s in e['seen'])}"
-            for e in mine]  # fmt: skip
-
-
-def _join(broken: Broken, groups: tuple[str, ...]) -> list[str]:
-    read = f" (read together by {', '.join(first_of(groups))})" if groups else ""
-    lines = [f"join of {' and '.join(broken.topics)}{read}: {broken.words}"]
-    lines += [
-        f"    {shown(key)} in {_numbers(mine)}, {shown(other)} in {_numbers(theirs)}"
-        for key, mine, other, theirs in broken.examples[:3]
-    ]
-    return lines
-
-
-def _numbers(partitions: tuple[int, ...]) -> str:
-    return "partition " + " and ".join(str(p) for p in partitions)
-
-
-def _time(ms: int) -> str:
-    return f"{datetime.fromtimestamp(ms / 1000, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"

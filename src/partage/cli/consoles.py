@@ -97,14 +97,16 @@ def shortened(line: str) -> str:
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
 
 
-def first_of(lines: Sequence[str]) -> list[str]:
-    """The first of many alike, and how many more there are.
+def first_of(lines: Sequence[str], *, of: int | None = None) -> list[str]:
+    """The first of many alike, and how many more there are; ``of`` where these are not all.
 
     >>> first_of(["a", "b", "c", "d", "e"])
     ['a', 'b', 'c', 'and 2 more']
+    >>> first_of(["a", "b"], of=9)
+    ['a', 'b', 'and 7 more']
     """
-    more = len(lines) - _MOST_TOLD
-    return [*lines[:_MOST_TOLD], *([f"and {more} more"] if more > 0 else [])]
+    more = (len(lines) if of is None else of) - min(len(lines), _MOST_TOLD)
+    return [*lines[:_MOST_TOLD], *([f"and {more:,} more"] if more > 0 else [])]
 
 
 def interactive() -> bool:

@@ -15,6 +15,7 @@ import typer
 from partage.cli.capture import CONFIG, PROPERTY, properties_of
 from partage.cli.consoles import has_display, interactive, name, out, tell, write_json
 from partage.cli.failing import FAILED_JUDGE
+from partage.cli.spark_settings import CONF, MASTER, spark_settings
 from partage.cli.telling import told
 from partage.errors import InvalidConfigError
 from partage.published import MANIFEST
@@ -65,14 +66,8 @@ def replay(  # noqa: PLR0917 - typer's options are parameters
     commits: Annotated[
         bool, typer.Option("--commits", help="Write each commit too: table commits.")
     ] = False,
-    master: Annotated[
-        str | None, typer.Option("--master", help="Spark's master.", show_default="local[*]")
-    ] = None,
-    conf: Annotated[
-        list[str] | None,
-        typer.Option("--conf", metavar="K=V", help="A setting of Spark; repeatable.",
-                     show_default=False),
-    ] = None,
+    master: Annotated[str | None, MASTER] = None,
+    conf: Annotated[list[str] | None, CONF] = None,
     command_config: Annotated[Path | None, CONFIG] = None,
     properties: Annotated[list[str] | None, PROPERTY] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing on the way.")] = False,
@@ -117,7 +112,7 @@ def replay(  # noqa: PLR0917 - typer's options are parameters
     ]
     wanted = Wanted(
         policies=policy, strategies=strategy, raw_commits=commits, master=master,
-        conf=_settings(conf or []), kafka=properties_of(command_config, properties),
+        conf=spark_settings(conf or []), kafka=properties_of(command_config, properties),
         selection=Selection(tuple(group or ()), *bounds),
         quiet=quiet, as_json=as_json, report=report,
     )  # fmt: skip
@@ -191,24 +186,6 @@ def _shown(found: Run, to: Path, page: Path | None) -> None:
     console.print(name(f"tables   {to}", "dim"), soft_wrap=True)
     if page is not None:
         console.print(name(f"report   {page}", "bold"), soft_wrap=True)
-
-
-def _settings(conf: list[str]) -> dict[str, str]:
-    """``K=V`` as it stands on the command line.
-
-    Raises:
-        InvalidConfigError: one has no equals sign, or does not begin with ``spark.``.
-
-    >>> _settings(["spark.executor.memory=4g"])
-    {'spark.executor.memory': '4g'}
-    """
-    made = {}
-    for one in conf:
-        key, equals, value = one.partition("=")
-        if not equals or not key.startswith("spark."):
-            raise InvalidConfigError("--conf", "must be spark.something=value", one)
-        made[key.strip()] = value
-    return made
 
 
 def _judged(found: Run) -> None:

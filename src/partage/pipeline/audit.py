@@ -7,7 +7,7 @@ topic where its pairs come together; joins are judged at the end, from samples o
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -127,6 +127,9 @@ def audit_topics(
     topics: Sequence[str] | None = None,
     joins: Sequence[Sequence[str]] = (),
     spark: SparkSession | None = None,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    kafka: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Audit:
     """Audit the topics of a capture, of Parquet files, or of a cluster.
@@ -137,6 +140,9 @@ def audit_topics(
         joins: sets of topics that are meant to be joined. Those which groups of the capture
             read together are looked at too.
         spark: a session of yours; None starts one in this process.
+        master: Spark's master; ``local[*]`` if not given.
+        conf: settings of a session that is started.
+        kafka: properties of the client of a cluster, by Kafka's names.
         progress: called with (stage, done, total).
 
     Raises:
@@ -147,11 +153,11 @@ def audit_topics(
 
     stages = Stages(progress)
     with stages.stage("check"):
-        source = open_topics(where)
+        source = open_topics(where, kafka)
     with ExitStack() as opened:
         with stages.stage("start Spark"):
             opened.enter_context(jvm_watched())
-            running = opened.enter_context(session(spark))
+            running = opened.enter_context(session(spark, master=master, conf=conf))
             opened.enter_context(told_by_workers())
         return _audited(running, source, topics, joins, stages)
 
@@ -226,7 +232,9 @@ def _pairs(spark: SparkSession, source: TopicSource) -> DataFrame:
     from pyspark.sql import functions as f
 
     servers, topics = source.kafka
-    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", servers)
+    options = {f"kafka.{name}": value for name, value in source.properties.items()}
+    reader = spark.read.format("kafka").options(**options)
+    reader = reader.option("kafka.bootstrap.servers", servers)
     frame = reader.option("subscribe", topics).option("startingOffsets", "earliest").load()
     time_ms = f.unix_millis("timestamp").alias("timestamp_ms")
     return frame.select("topic", "partition", "offset", time_ms, "key").mapInArrow(

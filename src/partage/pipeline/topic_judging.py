@@ -20,6 +20,7 @@ from partage.keys.audit import (
     split_keys,
     who_wrote,
 )
+from partage.keys.audit.clients import clients_of, hash_of
 from partage.keys.placing import MOST_PARTITIONS
 from partage.pipeline.key_pairs import MOST_PAIRS, NOWHERE, kept, marks
 
@@ -94,7 +95,8 @@ def _topic(
     now = known[-1] if known else _least(verdict, highest)
     split = split_keys(seen, verdict)
     where = keyless["partition"].to_numpy()
-    nulls = null_keys(where.astype(np.int32), max(now, highest + 1))
+    at = keyless["first_ms"].to_numpy()
+    nulls = null_keys(where.astype(np.int32), max(now, highest + 1), at)
     found = {
         "topic": topic, "counts": [*known] if known else [now],
         "counts_known": known is not None,
@@ -204,7 +206,9 @@ def _packed(pairs: pa.Table) -> bytes:
 
 def _writer(writer: Writer) -> dict[str, Any]:
     return {
-        "name": writer.family.name, "partitioners": list(writer.family.partitioners),
+        "name": writer.family.name, "hash": hash_of(writer.family.partitioners),
+        "clients": clients_of(writer.family.partitioners),
+        "partitioners": list(writer.family.partitioners),
         "hashes": writer.family.part.words, "partitions": writer.partitions,
         "share": writer.share, "pairs": writer.pairs, "only": writer.only,
         "log10_chance": writer.log10_chance, "first_ms": writer.first_ms,

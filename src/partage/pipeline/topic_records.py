@@ -7,7 +7,7 @@ from any Parquet file or folder with these columns, or from Kafka through Spark'
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,12 +33,14 @@ class TopicSource:
         pieces: (file, row group) read by workers; empty where Spark reads from Kafka.
         counts: topic -> partition counts that its history had, the last one now, where known.
         rows: records, where known.
+        properties: of the client of a cluster, secrets among them.
     """
 
     where: str
     pieces: tuple[tuple[str, int], ...] = ()
     counts: dict[str, tuple[int, ...]] = field(default_factory=dict)
     rows: int | None = None
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def kafka(self) -> tuple[str, str] | None:
@@ -49,8 +51,12 @@ class TopicSource:
         return servers, topics
 
 
-def open_topics(where: str) -> TopicSource:
+def open_topics(where: str, kafka: Mapping[str, str] | None = None) -> TopicSource:
     """Look at a capture, at Parquet files with its columns, or at ``kafka://host:port/a,b``.
+
+    Args:
+        where: the input.
+        kafka: properties of the client of a cluster, by Kafka's names.
 
     Raises:
         InvalidCaptureError: nothing is there, or a column is missing.
@@ -60,7 +66,9 @@ def open_topics(where: str) -> TopicSource:
         servers, topics = TopicSource(where).kafka or ("", "")
         if not servers or not topics:
             raise InvalidConfigError("INPUT", "must be kafka://host:port/topic,topic", where)
-        return TopicSource(where, counts=_asked(servers, topics.split(",")))
+        return TopicSource(
+            where, counts=_asked(servers, topics.split(","), kafka or {}), properties=kafka or {}
+        )
     path = Path(where).absolute()
     inside = path / "topics.parquet"
     if not path.exists():
@@ -82,16 +90,18 @@ def open_topics(where: str) -> TopicSource:
     return TopicSource(where, tuple(pieces), counts, rows)
 
 
-def _asked(servers: str, topics: list[str]) -> dict[str, tuple[int, ...]]:
+def _asked(servers: str, topics: list[str], kafka: Mapping[str, str]) -> dict[str, tuple[int, ...]]:
     """Partition counts now, by the cluster; none where kafka-python is not installed.
 
     Raises:
         ClusterUnreachableError: nobody answers.
     """
     from partage.capture.connection import ClusterConnection
+    from partage.capture.properties import Properties
+    from partage.capture.security import connection_settings
 
     try:
-        with ClusterConnection(servers, {}) as connection:
+        with ClusterConnection(servers, connection_settings(Properties(kafka))) as connection:
             told = connection.metadata(topics).topics
     except MissingExtraError:
         return {}

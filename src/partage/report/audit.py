@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from partage.report.html import environment
 
-__all__ = ["write_audit_page"]
+__all__ = ["Said", "write_audit_page"]
+
+
+class Said(NamedTuple):
+    """What is said of a topic in words: its writers, how sure that is, and what to look at."""
+
+    writers: str
+    by_chance: str
+    findings: Sequence[str]
 
 
 def write_audit_page(
@@ -16,7 +24,7 @@ def write_audit_page(
     path: Path,
     *,
     title: str,
-    findings: Mapping[str, Sequence[str]],
+    said: Mapping[str, Said],
     joins: Sequence[tuple[str, Sequence[str]]],
 ) -> Path:
     """The page, as one offline file.
@@ -25,21 +33,21 @@ def write_audit_page(
         found: what ``partage audit --json`` prints.
         path: of the page.
         title: what was read.
-        findings: topic -> sentences.
+        said: topic -> what is said of it.
         joins: of those that are meant and broken, the sentence and its examples.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
         OSError: it cannot be written.
     """
-    topics = [_topic(topic) for topic in found["topics"]]
+    topics = [_topic(topic) | {"said": said[topic["topic"]]} for topic in found["topics"]]
     text = environment().get_template("audit.html.j2").render(
         found=found,
         title=title,
         headline=_headline(found),
         topics=topics,
-        looked_at=[(t, findings.get(t["topic"], ())) for t in topics if t["broken"]],
-        notes=[line for t in topics if not t["broken"] for line in findings.get(t["topic"], ())],
+        looked_at=[(t, t["said"].findings) for t in topics if t["broken"]],
+        notes=[line for t in topics if not t["broken"] for line in t["said"].findings],
         joins=joins,
         others=sum(not join["meant"] for join in found["joins"]),
     )  # fmt: skip

@@ -23,8 +23,10 @@ from partage.keys.audit import (
     who_wrote,
 )
 from partage.keys.audit.chance import log_chance
+from partage.keys.audit.clients import clients_of, hash_of, remedy
 from partage.keys.audit.families import KeyPart
 from partage.keys.audit.readings import canonical
+from partage.pipeline.topic_judging import known_families
 
 
 def _adler(key: bytes) -> int:
@@ -291,3 +293,36 @@ def test_keyless_records_in_turns() -> None:
     drawn = [null_keys(rng.integers(0, 7, 500).astype(np.int32), 7) for _ in range(50)]
     assert {(one.behaviour, one.log10_chance) for one in drawn} == {("drawn for each record", 0.0)}
     assert null_keys(np.arange(100, dtype=np.int32) % 7, 7).log10_chance < -20
+
+
+def test_records_of_one_millisecond_have_no_order() -> None:
+    """Drawn records that share times are drawn, although a partition's offsets make them look kept;
+    what is kept to one partition for a while is kept.
+    """
+    rng = np.random.default_rng(7)
+    at = np.sort(rng.integers(0, 220, 1_046))
+    drawn = rng.integers(0, 12, 1_046).astype(np.int32)
+    by_offset = np.lexsort((drawn, at))
+    assert null_keys(drawn[by_offset], 12).behaviour == "sticky"  # what must not be said
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        drawn = rng.integers(0, 12, 1_046).astype(np.int32)
+        told = null_keys(drawn[np.lexsort((drawn, at))], 12, at)
+        assert told.behaviour == "drawn for each record", seed
+    kept = np.repeat(rng.integers(0, 12, 105), 10)[:1_046].astype(np.int32)
+    assert null_keys(kept, 12, at).behaviour == "sticky"
+    assert null_keys(np.full(1_046, 3, np.int32), 12, at).behaviour == "one partition"
+
+
+def test_clients_of_every_family_are_named() -> None:
+    """Each family that may be found has clients that a user knows, and a way to agree with Java."""
+    for family in known_families():
+        clients = clients_of(family.partitioners)
+        assert not set(clients) & set(family.partitioners) - {"kafka-python", "aiokafka"}
+        assert hash_of(family.partitioners) not in family.partitioners or (
+            "murmur2" in family.partitioners
+        )
+        if "murmur2" not in family.partitioners and any(
+            one.startswith(("librdkafka", "sarama", "scala")) for one in family.partitioners
+        ):
+            assert remedy([family.partitioners, ["murmur2"]]).startswith("set ")

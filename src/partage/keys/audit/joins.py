@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from partage.keys.audit.clients import called, clients_of, hash_of
 from partage.keys.audit.pairs import KeyPairs
 from partage.keys.audit.readings import FRAMED, HEADER, READINGS, canonical
 from partage.keys.audit.writers import Verdict
@@ -50,6 +51,7 @@ class Broken:
 
     Attributes:
         kind: ``partition counts``, ``partitioners``, ``serializers`` or ``keys apart``.
+        partitioners: of the writers of both, where these differ.
         words: what differs.
         examples: (key in the first topic, its partitions, key in the second, its partitions).
     """
@@ -58,6 +60,7 @@ class Broken:
     topics: tuple[str, str]
     words: str
     examples: tuple[tuple[bytes, tuple[int, ...], bytes, tuple[int, ...]], ...] = ()
+    partitioners: tuple[tuple[str, ...], ...] = ()
 
 
 def broken_joins(sides: Sequence[Side]) -> list[Broken]:
@@ -95,7 +98,9 @@ def _pair(one: Side, other: Side) -> Iterator[Broken]:
     examples = tuple((k, mine[k], k, theirs[k]) for k in apart[:_EXAMPLES])
     differ = _families_differ(one, other)
     if differ:
-        yield Broken("partitioners", topics, differ, examples)
+        both = (*one.verdict.families, *other.verdict.families)
+        names = tuple(dict.fromkeys(family.partitioners for family in both))
+        yield Broken("partitioners", topics, differ, examples, names)
     elif apart and not differ_by_count:
         words = f"{len(apart):,} of {len(common):,} common keys lie in other partitions"
         yield Broken("keys apart", topics, words, examples)
@@ -138,9 +143,16 @@ def _families_differ(one: Side, other: Side) -> str | None:
         return None
     if mine <= theirs | theirs_too and theirs <= mine | mine_too:
         return None
-    said = [f"{s.topic} by {' and '.join(sorted(n))}" for s, n in zip((one, other), (mine, theirs),
-            strict=True)]  # fmt: skip
+    said = [f"{side.topic} by {' and '.join(_called(side))}" for side in (one, other)]
     return "written " + ", ".join(said)
+
+
+def _called(side: Side) -> list[str]:
+    """The clients of each of its families."""
+    return [
+        called(clients_of(f.partitioners), hash_of(f.partitioners), f.part.words)
+        for f in side.verdict.families
+    ]
 
 
 def _serializers(

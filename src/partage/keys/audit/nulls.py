@@ -23,6 +23,8 @@ _SURE = log(1e-5)
 _MOST_TURNS, _MOST_LAGS = 4, 2_000
 #: Share of records that go by turns, where the topic's do.
 _MOSTLY = 0.5
+#: Share of records with a time of their own from which on ties do not matter.
+_OWN_TIME = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +50,28 @@ class NullKeys:
     log10_chance: float = 0.0
 
 
-def null_keys(partition: NDArray[np.int32], partitions: int) -> NullKeys:
+def null_keys(
+    partition: NDArray[np.int32], partitions: int, at: NDArray[np.int64] | None = None
+) -> NullKeys:
     """From the partitions of keyless records in the order of their time.
+
+    Records of one millisecond in several partitions have no order that anybody knows: where there
+    are many such, one record of each millisecond is looked at, and the others are left out.
 
     Args:
         partition: int32[n].
         partitions: how many the topic has.
+        at: int64[n], their times in ms, rising; None where the order is known.
 
     >>> null_keys(np.arange(100, dtype=np.int32) % 7, 7).behaviour
     'round robin'
     >>> null_keys(np.repeat(np.arange(20, dtype=np.int32) * 5 % 7, 20), 7).behaviour
     'sticky'
     """
+    if at is not None and len(at):
+        partition, whole = _in_order(partition, at), partition
+        if partitions > 1 and len(whole) >= FEWEST_RECORDS and (whole == whole[0]).all():
+            partition = whole
     n = len(partition)
     if n < 2 or partitions < 1:
         return NullKeys("too few records", n, 0.0, 0.0)
@@ -68,6 +80,23 @@ def null_keys(partition: NDArray[np.int32], partitions: int) -> NullKeys:
     stays, steps = float(stay.mean()), float(step.mean())
     behaviour, chance = _behaviour(partition, partitions, stay, step)
     return NullKeys(behaviour, n, stays, steps, chance / log(10))
+
+
+def _in_order(partition: NDArray[np.int32], at: NDArray[np.int64]) -> NDArray[np.int32]:
+    """All of them where nearly all have a time of their own, else one of each time.
+
+    Which one depends on the time alone: the first by offset would be the partition with fewest
+    records over and over.
+    """
+    first = np.concatenate([[True], at[1:] != at[:-1]])
+    if first.mean() > _OWN_TIME:
+        return partition
+    begins = np.flatnonzero(first)
+    counts = np.diff(np.append(begins, len(at)))
+    mixed = (at[begins].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40)
+    chosen: NDArray[np.int64] = (mixed % counts.astype(np.uint64)).astype(np.int64)
+    some: NDArray[np.int32] = partition[begins + chosen]
+    return some
 
 
 def _behaviour(

@@ -1,0 +1,115 @@
+"""Partitioners as a user of Kafka knows them: by client, and what to set so that clients agree.
+
+A hash is what keys tell; who uses which by default was read from the published packages
+(docs/keys.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+__all__ = ["called", "clients_of", "hash_of", "narrowed", "remedy"]
+
+#: Clients that a short name names.
+_NAMED = 2
+#: In the name of a client that does not go by its default.
+_SET = " set to "
+#: What `KeyPart.WHOLE` is called.
+_WHOLE = "the whole key"
+
+#: What a hash is called, by one of its partitioners.
+_HASHES = {
+    "murmur2": "murmur2", "librdkafka:consistent": "CRC32", "sarama:hash": "FNV-1a",
+    "sarama:reference": "FNV-1a, reference", "scala:0.8.1": "String.hashCode, 0.8.1",
+    "scala:0.8.2": "String.hashCode, 0.8.2", "scala:0.8.1:bytes": "Arrays.hashCode, 0.8.1",
+    "scala:0.8.2:bytes": "Arrays.hashCode, 0.8.2",
+}  # fmt: skip
+#: Clients by one of their partitioners, those that need no setting first.
+_CLIENTS = (
+    ("java:builtin", "Java"), ("kafka-python", "kafka-python"), ("aiokafka", "aiokafka"),
+    ("franz-go:sticky-key", "franz-go"), ("librdkafka:consistent_random", "confluent-kafka"),
+    ("sarama:hash", "Sarama"), ("librdkafka:murmur2_random", "confluent-kafka set to murmur2"),
+    ("librdkafka:fnv1a_random", "confluent-kafka set to fnv1a"),
+    ("sarama:murmur2", "Sarama set to murmur2"), ("sarama:crc32", "Sarama set to CRC32"),
+    ("sarama:reference", "Sarama's reference hash"),
+    ("franz-go:sarama-compat", "franz-go set to Sarama's hash"), ("scala:0.8.1", "Scala 0.8.1"),
+    ("scala:0.8.2", "Scala 0.8.2"), ("scala:0.8.1:bytes", "Scala 0.8.1 with bytes"),
+    ("scala:0.8.2:bytes", "Scala 0.8.2 with bytes"),
+)  # fmt: skip
+#: Who can have spread keyless records in a way, among clients that nobody has set otherwise.
+_KEYLESS = {
+    "sticky": {"Java", "franz-go", "confluent-kafka", "confluent-kafka set to murmur2",
+               "confluent-kafka set to fnv1a"},
+    "drawn for each record": {"kafka-python", "aiokafka", "Sarama", "Sarama set to murmur2",
+                              "Sarama set to CRC32", "Sarama's reference hash",
+                              "confluent-kafka", "confluent-kafka set to murmur2"},
+}  # fmt: skip
+_TO_MURMUR2 = (
+    ("librdkafka:", "partitioner=murmur2_random in librdkafka (confluent-kafka, and the clients of "
+     "C#, Go, Node, PHP and Rust on it)"),
+    ("sarama:", "config.Producer.Partitioner = sarama.NewMurmur2Partitioner in Sarama"),
+    ("scala:", "Kafka's Java producer instead of the Scala one"),
+)  # fmt: skip
+
+
+def hash_of(partitioners: Collection[str]) -> str:
+    """What the hash of a family is called.
+
+    >>> hash_of(["librdkafka:consistent", "sarama:crc32"])
+    'CRC32'
+    """
+    known = (told for name, told in _HASHES.items() if name in partitioners)
+    return next(known, next(iter(partitioners), "unknown"))
+
+
+def clients_of(partitioners: Collection[str]) -> list[str]:
+    """Clients that put keys where a family does, those by default first.
+
+    >>> clients_of(["librdkafka:consistent_random", "sarama:crc32"])
+    ['confluent-kafka', 'Sarama set to CRC32']
+    """
+    known = [client for name, client in _CLIENTS if name in partitioners]
+    return known or list(partitioners)[:1]
+
+
+def narrowed(clients: Sequence[str], keyless: str) -> list[str]:
+    """Of these clients those which may spread keyless records so; all where none does.
+
+    >>> narrowed(["Java", "kafka-python", "aiokafka"], "drawn for each record")
+    ['kafka-python', 'aiokafka']
+    """
+    may = _KEYLESS.get(keyless)
+    return [c for c in clients if may is None or c in may] or list(clients)
+
+
+def called(clients: Sequence[str], hashed: str, part: str = _WHOLE) -> str:
+    """The same in few words: clients that somebody has set so only where there are no others.
+
+    >>> called(["Java", "kafka-python", "aiokafka"], "murmur2")
+    'Java, kafka-python, ... (murmur2)'
+    """
+    unset = [client for client in clients if _SET not in client] or list(clients)
+    more = ["..."] if len(clients) > len(unset[:_NAMED]) else []
+    of = "" if part == _WHOLE else f" of {part}"
+    named = ", ".join([*unset[:_NAMED], *more])
+    return named if named == hashed and not of else f"{named} ({hashed}{of})"
+
+
+def remedy(families: Iterable[Collection[str]]) -> str:
+    """What to set so that clients of several families agree.
+
+    >>> told = remedy([["murmur2"], ["librdkafka:consistent_random", "sarama:crc32"]])
+    >>> told.split(" (")[0]
+    'set partitioner=murmur2_random in librdkafka'
+    """
+    names = {name for family in families if "murmur2" not in family for name in family}
+    # A family that some client has by default is told of by that client, the others by all.
+    by_default = {n for n in names if n in ("librdkafka:consistent_random", "sarama:hash")}
+    meant = by_default or names
+    told = [how for prefix, how in _TO_MURMUR2 if any(n.startswith(prefix) for n in meant)]
+    if not told:
+        return "let all of them use one partitioner"
+    return (
+        f"set {'; or '.join(told)}: as Java, kafka-python, aiokafka and franz-go do. Keys written "
+        "until then stay where they are"
+    )
