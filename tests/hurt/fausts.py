@@ -13,7 +13,7 @@ from tests.clients.faust_workers import Worker
 from tests.clients.test_faust import PARTITIONS, share
 from tests.processes import Closes
 
-from hurt.whereabouts import look
+from hurt.whereabouts import Whereabouts, look
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,10 +34,10 @@ class Fausts(Closes):
     one owner, its table's standby is with the other worker, every record that was acknowledged until
     then was counted by somebody, and no word's count is below what was acknowledged of it.
 
-    Where a record is not counted, the broker is asked what it knows (`whereabouts`). One that waits
-    at its place, its offset not committed, with a worker that has the partition and does not read,
-    is not lost: that worker stands still. It is told (``stood``), killed as an operator would, and
-    the record has to be counted then.
+    A worker that has its partitions and goes on with them no more stands still: it reads nothing, or
+    never ends the recovery of its table. Nothing is lost by that, if the broker says so
+    (`whereabouts`): the records wait at their places, no offset is committed beyond them. It is told
+    (``stood``), killed as an operator would, and all that waits has to be counted then.
 
     Attributes:
         records: partition and offset of each one that the broker acknowledged.
@@ -99,9 +99,11 @@ class Fausts(Closes):
             self._all_counted()
             self._workers.pop(0).kill()
             self.killed += 1
-            if not self._within(_PATIENCE, lambda: share(self.app, self._workers)):
-                self._unshared("the survivor has all")
-            self._all_counted()
+            until_now = self.records
+            if self._within(_PATIENCE, lambda: share(self.app, self._workers)):
+                self._all_counted()
+            else:
+                self._stands_still("the survivor has all", until_now)
             self._ended.wait(_REST)
 
     def _share(self, what: str) -> None:
@@ -117,8 +119,11 @@ class Fausts(Closes):
                 self._ever.append(self._workers[-1])
             return share(self.app, self._workers)
 
+        until_now = self.records
         if not self._within(_PATIENCE, two_do):
-            self._unshared(what)
+            self._stands_still(what, until_now)
+            if not (self.violations or self._within(_PATIENCE, two_do)):
+                self._unshared(what)
 
     def _all_counted(self) -> None:
         """All records of until now are read, and each word's count is at least what was acknowledged."""
@@ -130,32 +135,52 @@ class Fausts(Closes):
 
         if self._within(_PATIENCE, is_counted):
             return
-        seen = look(self._bootstrap, self.app, until_now, self.read())
-        lost = seen.lost(times)
-        if lost or not seen.missing:
-            told = lost or [f"all is read, and the workers count less than {times}: {seen.told()}"]
-            self.violations.append(f"{self.app}: {'; '.join(told)}")
-            return
-        for one in [w for w in self._workers if w.numbers(f"{self.app}-words") & seen.waiting]:
-            self.stood.append(f"{one.kind} worker, {seen.told()}: {one.text()[-600:]}")
-            self._workers.remove(one)
-            one.kill()
+        self._stands_still("all is counted", until_now)
         self._share("two workers share, one in the place of one that stood still")
-        if not self._within(_PATIENCE, is_counted):
-            again = look(self._bootstrap, self.app, until_now, self.read())
+        if not (self.violations or self._within(_PATIENCE, is_counted)):
+            again = look(self._bootstrap, self.app, until_now, self.read)
             self.violations.append(f"{self.app}: still not counted: {again.told()}")
 
-    def _nothing_is_lost(self) -> None:
+    def _stands_still(self, what: str, records: set[tuple[int, int]]) -> None:
+        """Something did not come to pass: who stands still goes, if that and nothing else is wrong.
+        ``records`` were acknowledged before the waiting began.
+        """
+        seen = look(self._bootstrap, self.app, records, self.read)
+        lost = seen.lost(Counter(p for p, _ in records))
+        words = f"{self.app}-words"
+        given = sorted(p for one in self._workers for p in one.numbers(words))
+        still = [
+            one for one in self._workers
+            if not one.recovered or one.numbers(words) & seen.waiting
+        ]  # fmt: skip
+        if lost or given != list(range(PARTITIONS)) or not still:
+            self.violations += [f"{self.app}: {one}" for one in lost]
+            self._unshared(f"{what} ({seen.told()})")
+            return
+        for one in still:
+            self.stood.append(f"{one.kind} worker, {what}: {seen.told()}: {one.text()[-600:]}")
+            self._workers.remove(one)
+            one.kill()
+
+    def _finally(self) -> None:
         """When nothing is written any more: all is read, and the table's changelog has it."""
-        times, end = Counter(p for p, _ in self.records), time.monotonic() + _PATIENCE
+        if (wrong := self._left()) and not wrong[0].lost(Counter()):
+            self._ended.clear()
+            self._stands_still("all is counted at the end", self.records)
+            self._share("two workers share at the end")
+            self._ended.set()
+            wrong = self._left()
+        self.violations += [f"{self.app}, at the end: {one.told()}" for one in wrong]
+
+    def _left(self) -> list[Whereabouts]:
+        """What is still missing after some patience; empty for nothing."""
+        times, end = Counter(p for p, _ in self.records), time.monotonic() + _PATIENCE / 2
         while True:
-            seen = look(self._bootstrap, self.app, self.records, self.read())
-            wrong = seen.lost(times) or ([seen.told()] if seen.missing else [])
-            if not wrong:
-                return
+            seen = look(self._bootstrap, self.app, self.records, self.read)
+            if not (seen.missing or seen.lost(times)):
+                return []
             if time.monotonic() > end:
-                self.violations.append(f"{self.app}, at the end: {'; '.join(wrong)}")
-                return
+                return [seen]
             time.sleep(1.0)
 
     def _counts(self, times: Mapping[int, int]) -> bool:
@@ -205,7 +230,7 @@ class Fausts(Closes):
         for one in self._threads:
             one.join(timeout=60)
         if self._workers and not self.violations:
-            self._run(self._nothing_is_lost)
+            self._run(self._finally)
         for one in self._workers:
             one.kill()
         self._workers = []

@@ -21,6 +21,7 @@ from partage.history.clusters import ClusterHistory
 from partage.history.ownership import assigned_pairs
 from partage.history.records import Place, classic_state
 from partage.history.verdicts import verdict
+from partage.pipeline.capture import files_of
 from partage.wire.group_log import decode_record
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def captured(bootstrap: str, out: Path) -> Path:
 def rows(capture: Path) -> list[tuple[int, int, bytes, bytes | None]]:
     """Records of a capture in log order: partition, offset, key, value."""
     names = ("partition", "offset", "key", "value")
-    table = pq.read_table(capture / "consumer_offsets.parquet", columns=list(names))
+    table = pq.read_table(files_of(capture / "consumer_offsets.parquet"), columns=list(names))
     return sorted(zip(*(table[name].to_pylist() for name in names), strict=True))
 
 

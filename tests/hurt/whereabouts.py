@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kafka import KafkaConsumer, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 
 @dataclass
@@ -55,15 +55,21 @@ class Whereabouts:
 
 
 def look(
-    bootstrap: str, app: str, records: set[tuple[int, int]], read: set[tuple[int, int]]
+    bootstrap: str,
+    app: str,
+    records: set[tuple[int, int]],
+    read: Callable[[], set[tuple[int, int]]],
 ) -> Whereabouts:
-    """Ask the broker: what the app's group has committed, and its table's changelog to the end."""
+    """Ask the broker: what the app's group has committed, and its table's changelog to the end. What
+    was read is asked between the two: what is committed was read before, and told.
+    """
     consumer = KafkaConsumer(
         bootstrap_servers=bootstrap.split(","), group_id=app, enable_auto_commit=False
     )
     try:
         numbers = {p for p, _ in records}
         asked = {p: consumer.committed(TopicPartition(f"{app}-words", p)) for p in numbers}
+        missing = records - read()
         parts = [TopicPartition(f"{app}-counts-changelog", p) for p in numbers]
         consumer.assign(parts)
         consumer.seek_to_beginning(*parts)
@@ -75,4 +81,4 @@ def look(
     finally:
         consumer.close()
     committed = {p: int(at) for p, at in asked.items() if at is not None}
-    return Whereabouts(records - read, committed, table)
+    return Whereabouts(missing, committed, table)

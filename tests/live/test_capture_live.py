@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from tests.brokers import brokers, free_ports
+from tests.live.old_broker import old_broker
 
 from partage.capture.connection import ClusterConnection
 from partage.capture.live import LiveCapture
@@ -270,14 +271,12 @@ def test_an_account_that_may_only_read(guarded_broker, tmp_path):
     assert committed_by(tmp_path / "out", "guarded") == {("guarded", 0): 3}
 
 
-def test_an_old_broker_is_one_line(monkeypatch):
+@pytest.mark.parametrize("command", ["capture", pytest.param("groups", marks=pytest.mark.soak)])
+def test_an_old_broker_is_one_line(tmp_path, command):
     """A broker before 0.11 has no record batches: said so, by the version that is needed."""
-    from kafka.errors import IncompatibleBrokerVersion
-
-    from partage.capture import connection
-
-    made = connection.ClusterConnection.__new__(connection.ClusterConnection)
-    made._bootstrap, made._settings = "h:9092", {}
-    made.admin = type("Admin", (), {"close": staticmethod(lambda: None)})
-    with pytest.raises(ClusterUnreachableError, match=r"too old: Partage needs 0\.11"), made:
-        raise IncompatibleBrokerVersion("Fetch v4")
+    to = ["-o", str(tmp_path / "out")] if command == "capture" else []
+    with old_broker() as address:
+        code, said = ended_badly(command, "-b", address, *to)
+    assert code == 1
+    assert f"no cluster at {address}" in said
+    assert "too old: Partage needs 0.11" in said

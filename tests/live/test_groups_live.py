@@ -15,6 +15,8 @@ import pytest
 from tests.brokers import free_ports
 from tests.clients.members import KAFKA_PYTHON, Host, every, settle, wait
 from tests.jvm import java
+from tests.streams_group_live import script, stage
+from tests.streams_live import NAME, TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -176,3 +178,31 @@ def _until(watched, seen) -> None:
     end = time.monotonic() + 120
     while not seen(json.loads(watched.stdout.readline())["groups"]):
         assert time.monotonic() < end
+
+
+def test_a_streams_group_is_told_by_its_tasks() -> None:
+    """KIP-1071: two instances own between them what the tasks of their application read, and the lag
+    is that of its topics; there is no plan to compare.
+    """
+    made, of_group = script(5)
+    with stage(made, of_group) as on:
+        on.prepare("a", "b")
+        on.start("a", "b")
+        wanted = sorted((topic, p) for topic, count in TOPICS.items() for p in range(count))
+        end = time.monotonic() + 120
+        while True:
+            done = subprocess.run(
+                [*COMMAND, "-b", on.cluster.bootstrap, "-g", NAME, "--json", "--every", "0.2"],
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            found = json.loads(done.stdout)["groups"] if done.returncode == 0 else []
+            has = [sorted(owned(one).values(), key=len) for one in found]
+            sources = sorted(p for one in has for some in one for p in some if p[0] in TOPICS)
+            if found and len(found[0]["members"]) >= 2 and sources == wanted:
+                break
+            assert time.monotonic() < end, (done.stderr, found)
+        look = looked(on.cluster, NAME)
+        assert (look["type"], look["state"], look["now"], look["strategies"]) == (
+            "streams", "Stable", None, [],
+        )  # fmt: skip
+        assert look["lag"] is not None

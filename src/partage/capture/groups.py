@@ -52,8 +52,9 @@ class LiveGroup:
     """A group of consumers, and how far it is.
 
     Attributes:
-        type: ``classic``, ``consumer`` (KIP-848) or ``share`` (KIP-932), whose members share
-            partitions and have no committed offsets.
+        type: ``classic``, ``consumer`` (KIP-848), ``streams`` (KIP-1071), whose members own what
+            their active tasks read, or ``share`` (KIP-932), whose members share partitions and have
+            no committed offsets.
         state: Kafka's word for it.
         strategy: what its assignor is called; "" for none.
         coordinator: the broker's id.
@@ -86,9 +87,10 @@ def live_groups(
     """
     metadata = connection.metadata()
     listed = _listed(connection, [b.node_id for b in metadata.brokers], wanted)
+    counts = {one.name: len(one.partitions) for one in metadata.topics}
     groups = [
         one for (node, kind), ids in sorted(listed.items())
-        for one in _described(connection, node, kind, sorted(ids))
+        for one in _described(connection, node, kind, sorted(ids), counts)
     ]  # fmt: skip
     groups = [_with_offsets(connection, one) for one in groups]
     parts = {p for g in groups for p in (*g.committed, *(o for m in g.members for o in m.owned))}
@@ -122,13 +124,16 @@ def _listed(
 
 
 def _described(
-    connection: ClusterConnection, node: int, kind: str, ids: Sequence[str]
-) -> list[LiveGroup]:
+    connection: ClusterConnection, node: int, kind: str, ids: Sequence[str],
+    counts: Mapping[str, int],
+) -> list[LiveGroup]:  # fmt: skip
     if kind in _BY_SERVER:
         request = _describe_request(_BY_SERVER[kind])(
             group_ids=list(ids), include_authorized_operations=False
         )
         told = connection.ask(request, node)
+        if kind == "streams":
+            return [_streams_group(one, node, counts) for one in told.groups]
         return [_server_group(one, kind, node) for one in told.groups]
     from kafka.protocol.admin import DescribeGroupsRequest
 
@@ -140,8 +145,8 @@ def _described(
 
 @cache
 def _describe_request(name: str) -> Any:
-    """A request that kafka-python 3.0 does not have yet (KIP-848, KIP-932): its response is known
-    to the client's registry by being declared.
+    """A request that kafka-python 3.0 does not have yet (KIP-848, 932 and 1071): its response is
+    known to the client's registry by being declared.
     """
     from kafka.protocol.api_message import ApiMessage
 
@@ -155,7 +160,11 @@ def _describe_request(name: str) -> Any:
 
 #: Types of groups whose coordinator assigns, and what asks for them.
 _FAUST = "faust"
-_BY_SERVER = {"consumer": "ConsumerGroupDescribe", "share": "ShareGroupDescribe"}
+_BY_SERVER = {
+    "consumer": "ConsumerGroupDescribe",
+    "share": "ShareGroupDescribe",
+    "streams": "StreamsGroupDescribe",
+}
 _KEPT: list[Any] = []
 
 
@@ -204,6 +213,31 @@ def _server_group(one: Any, kind: str, node: int) -> LiveGroup:
     )  # fmt: skip
     return LiveGroup(one.group_id, kind, one.group_state, f"server:{one.assignor_name}",
                      node, members)  # fmt: skip
+
+
+def _streams_group(one: Any, node: int, counts: Mapping[str, int]) -> LiveGroup:
+    """Tasks as the partitions that they read: of each source topic of its part of the topology the
+    one with the task's number.
+    """
+    if one.error_code:
+        return LiveGroup(one.group_id, "streams", "", "", node, trouble=failed(one.error_code))
+    subs = (one.topology.subtopologies or ()) if one.topology is not None else ()
+    reads = {
+        s.subtopology_id: sorted({*s.source_topics, *(t.name for t in s.repartition_source_topics)})
+        for s in subs
+    }
+    every = tuple(sorted({topic for topics in reads.values() for topic in topics}))
+    members = tuple(
+        LiveMember(
+            m.member_id, m.client_id, m.client_host, m.instance_id, m.rack_id, every,
+            tuple(
+                (topic, p) for task in m.assignment.active_tasks for p in task.partitions
+                for topic in reads.get(task.subtopology_id, ()) if p < counts.get(topic, 0)
+            ),
+            m.member_epoch,
+        ) for m in one.members
+    )  # fmt: skip
+    return LiveGroup(one.group_id, "streams", one.group_state, "", node, members)
 
 
 def _with_offsets(connection: ClusterConnection, group: LiveGroup) -> LiveGroup:

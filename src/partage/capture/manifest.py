@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from partage.capture.durable import put_json
 from partage.errors import InvalidCaptureError
 
-__all__ = ["MANIFEST", "Manifest", "Part"]
+__all__ = ["MANIFEST", "Manifest", "Part", "aside"]
 
 MANIFEST = "capture.json"
 _FORMAT = 2
@@ -40,6 +40,16 @@ class Part(NamedTuple):
         return f"part-{self.number:08d}.parquet"
 
 
+def aside(path: Path) -> Path:
+    """Where a part stands once a merged one stands for it: out of sight of who reads the folder,
+    in reach of who has begun to read the part.
+
+    >>> aside(Path("a/part-00000007.parquet")).name
+    '.part-00000007.parquet.replaced'
+    """
+    return path.with_name(f".{path.name}.replaced")
+
+
 @dataclass
 class Manifest:
     """What the file says.
@@ -48,7 +58,7 @@ class Manifest:
         cluster_id, topic_id: of what is recorded; None where nobody said.
         parts: files of each table that count, in the order of the log.
         next_part: the number of the next one.
-        replaced: numbers of parts that a merged one stands for, still on the disk.
+        replaced: numbers of parts that a merged one stands for, still on the disk (`aside`).
         positions: log partition -> the next offset.
         epochs: log partition -> (leader's epoch, offset behind its last batch), ascending.
         records, batches: rows in all parts.

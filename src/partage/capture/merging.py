@@ -4,8 +4,8 @@ A part is of a level: 0 as it was written, and one more than those that it was m
 the last sixty are of one level they are merged, so that there are some dozens at any time and each
 row is written again once a level. The merged part has a number of its own. It counts, and the ones
 that it was made of no longer do, from the moment that the manifest says so; a kill before that
-leaves parts that nobody counts. What was replaced stays on the disk until the next time: somebody
-may be reading it.
+leaves parts that nobody counts. What was replaced stays on the disk until the next time, out of
+sight: somebody may be reading it.
 """
 
 from __future__ import annotations

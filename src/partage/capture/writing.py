@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from partage.capture.columns import Columns
 from partage.capture.durable import appended, published, put_json, without_torn_line
 from partage.capture.epochs import Epochs
-from partage.capture.manifest import MANIFEST, Manifest, Part
+from partage.capture.manifest import MANIFEST, Manifest, Part, aside
 from partage.capture.merging import TOGETHER, merge
 from partage.capture.unpacking import unpacked
 from partage.errors import InvalidCaptureError, InvalidConfigError, MissingExtraError
@@ -38,7 +38,7 @@ __all__ = ["CaptureWriter"]
 
 _RECORDS, _BATCHES, _STATES = "consumer_offsets.parquet", "batches.parquet", "cluster.jsonl"
 _CONFIG, _LOCK = "cluster-config.json", ".lock"
-_PART = re.compile(r"(\.?)part-(\d{8})\.parquet(?:\.tmp)?")
+_PART = re.compile(r"\.?(part-(\d{8})\.parquet)(?:\.tmp|\.replaced)?")
 #: A part has at most so many rows and bytes in memory, whatever comes first.
 PART_ROWS, PART_BYTES = 500_000, 128 << 20
 
@@ -134,11 +134,16 @@ class CaptureWriter:
 
     def _clear_up(self) -> None:
         """Parts that no manifest knows, and what was being written beside its place."""
-        known = {one.number for one in self.manifest.parts} | set(self.manifest.replaced)
+        self._put_aside()
+        counted, replaced = {one.number for one in self.manifest.parts}, set(self.manifest.replaced)
         for folder in (self.folder / _RECORDS, self.folder / _BATCHES):
             for path in folder.iterdir():
                 part = _PART.fullmatch(path.name)
-                if part and (part[1] or int(part[2]) not in known):
+                if part is None:
+                    continue
+                counts = path.name == part[1] and int(part[2]) in counted
+                kept = path == aside(folder / part[1]) and int(part[2]) in replaced
+                if not (counts or kept):
                     path.unlink()
         for path in self.folder.glob(".*.tmp"):
             path.unlink()
@@ -282,9 +287,16 @@ class CaptureWriter:
             replaced |= set(self.manifest.replaced)
             self.manifest.replaced = sorted(replaced)
             self._put_manifest()
-        for number in before if replaced else ():
-            for path in self._paths(number):
-                path.unlink(missing_ok=True)
+        if replaced:
+            self._put_aside()
+            for path in (path for number in before for path in self._paths(number)):
+                aside(path).unlink(missing_ok=True)
+
+    def _put_aside(self) -> None:
+        """Parts that a merged one stands for go out of sight of who reads the folder."""
+        for path in (path for number in self.manifest.replaced for path in self._paths(number)):
+            if path.exists():
+                path.replace(aside(path))
 
     def _paths(self, number: int) -> tuple[Path, Path]:
         """A part's two files."""

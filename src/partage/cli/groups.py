@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["groups"]
 
 Partition = tuple[str, int]
+#: Types of groups in which partitions are not what is shared: no plan to compare.
+_OF_THEIR_OWN = {"share", "streams"}
 #: With more groups than that each is one line, unless somebody asks for some by name.
 _MOST_SHOWN_WHOLE = 5
 
@@ -83,7 +85,8 @@ def groups(  # noqa: PLR0917 - typer's options are parameters
     a second that arrive, measured between two looks. **optimum**: the most even plan that there
     is, and the fewest moves to it, proven. What each strategy would do stands below a group that
     could be evener, and with `-c` or `-s`; `*` marks the best figure of a column. Share groups are
-    not compared: several members have one partition, and nothing is committed by offset.
+    not compared: several members have one partition, and nothing is committed by offset; nor are
+    streams groups, which share tasks: a member owns what its active tasks read.
 
     Nothing is changed, no group is joined; the account needs DESCRIBE on groups and topics.
     """
@@ -187,7 +190,7 @@ def _judged(
     lag = {p: max(0, ends[p] - at) for p, at in group.committed.items() if p in ends}
     # A subscription by a pattern, or one that cannot be read, names no topics: those that it has.
     topics = {m.id: m.topics or tuple(sorted({t for t, _ in m.owned})) for m in group.members}
-    if group.type == "share" or not any(topics.values()):
+    if group.type in _OF_THEIR_OWN or not any(topics.values()):
         return _Look(group, lag, rate)
     # What the coordinator says that they own is what counts, for every strategy alike: what they
     # sent when they joined is older. The priority of fail-over is in the user data.
@@ -254,8 +257,8 @@ def _shown(looks: list[_Look], *, whole: bool) -> None:
 def _head(look: _Look) -> None:
     group = look.group
     count = len(group.members)
-    said = [group.state or "?", group.type, group.strategy or "no strategy",
-            f"coordinator {group.coordinator}",
+    strategy = [] if group.type == "streams" else [group.strategy or "no strategy"]
+    said = [group.state or "?", group.type, *strategy, f"coordinator {group.coordinator}",
             f"{count} member{'s' if count != 1 else ''}"]  # fmt: skip
     if group.type != "share":
         said.append(f"lag {_waiting(look)}")

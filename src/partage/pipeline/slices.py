@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from partage.capture.manifest import aside
 from partage.errors import InvalidCaptureError
 
 if TYPE_CHECKING:
@@ -120,13 +121,18 @@ def _partition_in(path: Path) -> int | None:
     return None
 
 
+def _standing(path: Path) -> Path:
+    """Where a file is now: a capture that goes on merges its parts, those that are read too."""
+    return aside(path) if not path.exists() and aside(path).exists() else path
+
+
 def opened(path: Path, columns: Mapping[str, str]) -> Any:
     """A Parquet file whose columns have been checked."""
     import pyarrow as pa
     from pyarrow import parquet
 
     try:
-        file = parquet.ParquetFile(path, page_checksum_verification=True)
+        file = parquet.ParquetFile(_standing(path), page_checksum_verification=True)
         found = file.schema_arrow
     except (pa.ArrowException, OSError, UnicodeDecodeError) as e:
         reason = str(e).splitlines()[0] if str(e) else type(e).__name__
@@ -186,7 +192,9 @@ def read_slice(
     at, end = 0, piece.first + piece.rows
     try:
         with parquet.ParquetFile(
-            piece.path, page_checksum_verification=True, read_dictionary=["key"] * coded
+            _standing(Path(piece.path)),
+            page_checksum_verification=True,
+            read_dictionary=["key"] * coded,
         ) as file:
             for batch in file.iter_batches(batch_rows, [piece.row_group], stored):
                 low, high = max(piece.first - at, 0), min(end - at, batch.num_rows)

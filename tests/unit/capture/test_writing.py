@@ -22,6 +22,7 @@ from partage.capture.unpacking import checksum
 from partage.capture.writing import CaptureWriter
 from partage.errors import InvalidCaptureError, InvalidConfigError
 from partage.pipeline.capture import open_capture
+from partage.pipeline.slices import read_slice
 from wire_samples import ROOT
 
 SEGMENT = ROOT / "tests" / "data" / "segments" / "compressed.log"
@@ -80,6 +81,7 @@ def test_killed_before_any_step_it_goes_on(batches, tmp_path, monkeypatch, toget
         assert found == [one for one in expected if one in set(found)], f"killed at step {steps}"
         capture_once(out, batches, together)
         assert records_of(out) == expected, f"killed at step {steps}"
+        assert pq.read_table(out / "consumer_offsets.parquet").num_rows == len(expected)
         assert len((out / "cluster.jsonl").read_text().splitlines()) >= 4
         steps += 1 if os.environ.get("PARTAGE_SOAK") else 5
     assert steps > 40
@@ -141,15 +143,17 @@ def test_small_parts_become_larger_ones(batches, tmp_path):
 
 
 def test_who_reads_while_parts_are_merged_finds_them(batches, tmp_path):
-    """The files of before are there until the next merge, and gone after it."""
+    """What it began to read is there until the next merge, out of sight, and gone after it."""
     out = tmp_path / "out"
     small_parts(batches, out, 2, together=3)
-    before = [one.path for one in open_capture(out).slices]
+    before = open_capture(out).slices
     small_parts(batches, out, 3, together=3)
     assert len(open_capture(out).slices) == 1
-    assert all(Path(path).exists() for path in before)
+    assert sum(len(one["key"]) for piece in before for one in read_slice(piece)) == 20
+    assert pq.read_table(out / "consumer_offsets.parquet").num_rows == 30
     small_parts(batches, out, 6, together=3)
-    assert not any(Path(path).exists() for path in before)
+    with pytest.raises(InvalidCaptureError):
+        list(read_slice(before[0]))
     assert [row[1] for row in records_of(out)] == list(range(60))
 
 
