@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,8 @@ __all__ = ["MOVES", "figure_bound", "lead_bound"]
 #: Figures of what is copied; all others come before them.
 MOVES = ("between brokers", "moved")
 
-_CELLS = 2_000_000
+#: Pairs of partition and broker that are looked at at once: what stays in the machine's cache.
+_CELLS = 250_000
 _UNBOUNDED = np.iinfo(np.int64).max // 4
 #: What a sum may be off for each unit of what is summed: a few roundings of every product, while
 #: the sums themselves are exact (`math.fsum`).
@@ -235,16 +237,33 @@ class _Choices:
     def _by_racks(self, price: Floats, factor: int) -> Floats:
         task = self.task
         low, high = task.rack_low[factor], task.rack_high[factor]
+        if not low.any() and high.max(initial=0) <= 1:
+            cheapest: Floats = _smallest(self._of_racks(price), factor).sum(axis=1)
+            return cheapest
         sure = np.zeros(len(price))
         extra = []
         for r in np.flatnonzero(high):
-            mine = np.sort(price[:, task.cluster.rack == r], axis=1)
+            mine = _smallest(price[:, task.cluster.rack == r], int(high[r]))
             sure += mine[:, : low[r]].sum(axis=1)
             extra.append(mine[:, low[r] : high[r]])
         more = factor - int(low.sum())
-        rest = np.sort(np.concatenate(extra, axis=1), axis=1)[:, :more] if extra else price[:, :0]
+        rest = _smallest(np.concatenate(extra, axis=1), more) if extra else price[:, :0]
         out: Floats = sure + rest.sum(axis=1)
         return out
+
+    def _of_racks(self, price: Floats) -> Floats:
+        """float64[n, racks]: the cheapest broker of each rack that has any."""
+        order, first = self.by_rack
+        if len(first) == price.shape[1]:
+            return price
+        out: Floats = np.minimum.reduceat(price[:, order], first, axis=1)
+        return out
+
+    @cached_property
+    def by_rack(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Brokers rack by rack, and where each rack's begin."""
+        order = np.argsort(self.task.cluster.rack, kind="stable")
+        return order, np.flatnonzero(np.diff(self.task.cluster.rack[order], prepend=-1))
 
 
 def _cheapest_of(
@@ -255,10 +274,18 @@ def _cheapest_of(
     if forced is not None:
         kept = np.where(forced, price, 0.0).sum(axis=1)
         price = np.where(forced, np.inf, price)
-    others = np.sort(price, axis=1)
+    others = _smallest(price, int(wanted.max(initial=0)))
     out: Floats = kept + np.where(np.arange(others.shape[1]) < wanted[:, None], others, 0.0).sum(
         axis=1
     )
+    return out
+
+
+def _smallest(price: Floats, many: int) -> Floats:
+    """float64[n, many]: the smallest of each row, in order; fewer where there are no more."""
+    if 0 < many < price.shape[1]:
+        price = np.partition(price, many - 1, axis=1)
+    out: Floats = np.sort(price[:, : max(many, 0)], axis=1)
     return out
 
 

@@ -10,16 +10,17 @@ from numpy.typing import NDArray
 from partage.errors import NoFeasiblePlanError
 from partage.model import ReplicaTask
 from partage.model.replicas import KINDS, LEAVE, STAY
-from partage.solve.relocating import sweep
 from partage.solve.relocation_start import construct
-from partage.solve.relocation_swaps import exchange, swap
+from partage.solve.relocation_swaps import Pairs
+from partage.solve.relocation_sweep import scratch, sweep
+from partage.solve.restless import Restless
 
 __all__ = ["outside", "relocate"]
 
 #: From rate to rate: smaller steps move fewer bytes, and take longer.
 _RISE = 1.25
-_SWAP_STEPS = 40_000_000
-_LAST_SWEEPS = 12
+#: Sweeps at a rate: what others do meanwhile is seen by the next one.
+_SWEEPS, _LAST_SWEEPS = 2, 12
 
 
 def outside(task: ReplicaTask, x: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -42,15 +43,18 @@ class _Relocation:
 
     def __init__(self, task: ReplicaTask) -> None:
         self.task = task
-        cluster = task.cluster
         count = int(task.start[-1])
         self.broker = np.full(count, -1, np.int32)
         self.locked = np.zeros(count, np.uint8)
         self.x = np.zeros(task.low.shape, np.int64)
         self.rate = np.zeros(2 * len(KINDS) + 1)
         self.owner = task.owner
-        self.short = np.zeros(len(task.low[0]), np.uint8)
-        self.work = 20 * count * len(cluster.brokers)
+        kinds, both = task.low.shape
+        racks = task.rack_low.shape[1]
+        self.scratch = scratch(kinds, len(task.alive), both, racks)
+        self.pairs = Pairs(task, self.broker, self.locked.view(bool), self.x, self.rate)
+        self.restless = Restless(task, self.broker, self.locked.view(bool))
+        self.work = 0
 
     def state(self) -> tuple[Any, ...]:
         """What every kernel gets."""
@@ -67,21 +71,43 @@ class _Relocation:
         rates = self._rates()
         self.rate[:] = rates[-1]
         self._construct()
-        movable = not bool((self.locked == 1).all())
-        # Dozens of sweeps pay for a compilation that one would not (measured: 5 steps a cell each).
-        self.work = max(self.work, self.work // 4 * len(rates))
+        movable, moved = not bool((self.locked == 1).all()), 0
         for i, rate in enumerate(rates if movable else ()):
-            self.rate[:] = rate
             last = i + 1 == len(rates)
-            for _ in range(_LAST_SWEEPS if last else 1):
-                if not sweep(*self.state(), self.short, work=self.work):
+            if i and not last and not moved and self._is_all_the_same(rate):
+                continue
+            self.rate[:] = rate
+            for _ in range(_LAST_SWEEPS if last else _SWEEPS):
+                moved = self._sweep()
+                if not moved:
                     break
         for _ in range(4 if movable else 0):
-            if not self._swaps() + self._exchanges():
+            # For one replica in thousands it is not begun again.
+            if self._swaps() + self.pairs.returned() <= len(self.broker) // 5_000:
                 break
-            while sweep(*self.state(), self.short, work=self.work):
+            while self._sweep():
                 pass
         return self.broker
+
+    def _sweep(self) -> int:
+        """How many replicas went where the price is lower."""
+        those = self.restless.those(self.x, self.rate)
+        if not len(those):
+            return 0
+        # Of all sweeps together: a compilation pays once there is enough to do for it.
+        self.work += 8 * len(those) * len(self.task.alive)
+        return int(sweep(*self.state(), those, *self.scratch, work=self.work))
+
+    def _is_all_the_same(self, rate: NDArray[np.float64]) -> bool:
+        """Whether only those rates differ from the last ones for which all are in their bands.
+
+        A step that did not pay pays no more, then.
+        """
+        n = len(self.task.alive)
+        off = outside(self.task, self.x)
+        brokers, racks = off[:, :n].any(axis=1), off[:, n:].any(axis=1)
+        matters = np.concatenate([brokers, [True], racks])
+        return bool((rate[matters] == self.rate[matters]).all()) and bool((rate >= self.rate).all())
 
     def _rates(self) -> list[NDArray[np.float64]]:
         """What a unit outside the band costs, from little to more than any move."""
@@ -136,27 +162,11 @@ class _Relocation:
         if nowhere >= 0:
             raise NoFeasiblePlanError(*_why_nowhere(task, int(nowhere)))
 
-    def _listed(self, key: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Replicas of each broker by a key of their partitions, and where each broker's begin."""
-        listed = np.lexsort((key[self.owner], self.broker)).astype(np.int64)
-        brokers = np.arange(len(self.task.cluster.brokers) + 1)
-        start = np.searchsorted(self.broker[listed], brokers).astype(np.int64)
-        return listed, start
-
     def _swaps(self) -> int:
-        done = 0
-        for k in (0, 2, 3, 1):
-            if not outside(self.task, self.x)[k, : len(self.task.alive)].any():
-                continue
-            listed, start = self._listed(self.task.weight[k])
-            heavy = self.task.weight[k][self.owner[listed]]
-            done += swap(*self.state(), self.owner, listed, heavy, start, k, _SWAP_STEPS,
-                         work=_SWAP_STEPS)  # fmt: skip
-        return done
-
-    def _exchanges(self) -> int:
-        listed, start = self._listed(self.task.cost)
-        return int(exchange(*self.state(), self.owner, listed, start, 8, work=self.work))
+        n = len(self.task.alive)
+        return sum(
+            self.pairs.swapped(k) for k in (0, 2, 3, 1) if outside(self.task, self.x)[k, :n].any()
+        )
 
 
 def _both(rate: NDArray[np.float64]) -> NDArray[np.float64]:

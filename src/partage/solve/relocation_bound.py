@@ -5,9 +5,6 @@ high, by going uphill: where the cheapest choice of all partitions overfills a b
 rises, where it leaves a broker below its band the price falls.
 """
 
-# ruff: noqa: ANN001, ANN202, PLR0917 - a kernel's types stand in its signature
-# mypy: allow-untyped-defs, allow-untyped-calls
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -16,117 +13,14 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.kernels import kernel, piece
 from partage.model import ReplicaTask
 from partage.model.replicas import KINDS, RANKS
+from partage.solve.relocation_choices import Choices
 
 __all__ = ["climb"]
 
 #: A bound so close is not looked for further; rounds without a better one until steps shrink.
 _CLOSE, _PATIENCE = 0.002, 8
-
-
-@piece
-def _ask(old_start, old, fate, weight, cost, prices, receives, per_byte, least, p):
-    """What each broker costs p, into ``least``; whether some replica must stay."""
-    brokers = len(least)
-    w0, w1, w2, w3 = weight[0, p], weight[1, p], weight[2, p], weight[3, p]
-    moving = per_byte * cost[p]
-    for b in range(brokers):
-        asked = prices[0, b] * w0 + prices[1, b] * w1 + prices[2, b] * w2 + prices[3, b] * w3
-        least[b] = asked + moving if receives[b] else 1e290
-    forced = False
-    for o in range(old_start[p], old_start[p + 1]):
-        b = old[o]
-        if fate[o] == 2:
-            least[b] = 1e290
-        else:
-            least[b] = prices[0, b] * w0 + prices[1, b] * w1 + prices[2, b] * w2 + prices[3, b] * w3
-            if fate[o] == 1:
-                least[b] = -1e250
-                forced = True
-    return forced
-
-
-@piece
-def _take(rack_low, ranked, taken, fill, factor, forced):
-    """How many of each rack's cheapest brokers, into ``taken``: the rule first, then the price."""
-    racks = len(taken)
-    for r in range(racks):
-        taken[r] = 0
-    left = factor
-    if not forced:
-        for r in range(racks):
-            while taken[r] < rack_low[factor, r] and taken[r] < fill[r] and left > 0:
-                taken[r] += 1
-                left -= 1
-    while left > 0:
-        best, at = 1e290, -1
-        for r in range(racks):
-            if taken[r] < fill[r] and ranked[r, taken[r]] < best:
-                best, at = ranked[r, taken[r]], r
-        if at < 0:
-            break
-        taken[at] += 1
-        left -= 1
-
-
-@kernel(
-    "float64(int64[::1], int64[::1], int32[::1], int8[::1], int64[:, ::1], int64[::1],"
-    " float64[:, ::1], int32[::1], int64[:, ::1], int64[:, ::1], uint8[::1], float64,"
-    " float64[::1], int64[::1], float64[:, ::1], int32[:, ::1], int64[::1], float64[:, ::1])"
-)
-def _cheapest(
-    start, old_start, old, fate, weight, cost, prices, rack, rack_low, rack_high, receives,
-    per_byte, least, taken, ranked, ranked_at, fill, x,
-):  # fmt: skip
-    """Sum over partitions of the cheapest valid choice of brokers; ``x`` gets what it puts where.
-
-    Scratch: ``least[B]``, ``taken`` and ``fill[racks]``, ``ranked`` and its brokers by rack.
-    """
-    brokers, racks, kinds = len(rack), len(taken), len(weight)
-    total = 0.0
-    for p in range(len(cost)):
-        factor = start[p + 1] - start[p]
-        if factor == 0:
-            continue
-        forced = _ask(old_start, old, fate, weight, cost, prices, receives, per_byte, least, p)
-        for r in range(racks):
-            fill[r] = 0
-        for b in range(brokers):
-            if least[b] >= 1e290:
-                continue
-            price = least[b]
-            r = rack[b]
-            room = rack_high[factor, r]
-            if forced:
-                room = factor
-            at = fill[r]
-            if at < room:
-                fill[r] += 1
-            elif room == 0 or price >= ranked[r, room - 1]:
-                continue
-            else:
-                at = room - 1
-            while at > 0 and ranked[r, at - 1] > price:
-                ranked[r, at] = ranked[r, at - 1]
-                ranked_at[r, at] = ranked_at[r, at - 1]
-                at -= 1
-            ranked[r, at] = price
-            ranked_at[r, at] = b
-        _take(rack_low, ranked, taken, fill, factor, forced)
-        for r in range(racks):
-            for i in range(taken[r]):
-                b = ranked_at[r, i]
-                price = ranked[r, i]
-                if price < -1e240:  # one that must stay: its true price
-                    price = 0.0
-                    for k in range(kinds):
-                        price += prices[k, b] * weight[k, p]
-                total += price
-                for k in range(kinds):
-                    x[k, b] += weight[k, p]
-    return total
 
 
 def climb(
@@ -185,12 +79,7 @@ class _Search:
         self.task, self.figures, self.name = task, figures, name
         cluster = task.cluster
         self.brokers = len(cluster.brokers)
-        racks, widest = task.rack_low.shape[1], len(task.rack_low)
-        self.scratch = (
-            np.zeros(self.brokers), np.zeros(racks, np.int64),
-            np.zeros((racks, widest)), np.zeros((racks, widest), np.int32),
-            np.zeros(racks, np.int64),
-        )  # fmt: skip
+        self.choices = Choices(task)
         # A unit of each kind is worth about as much as another: one mean replica.
         mean = np.maximum(task.weight.mean(axis=1), 1e-9)
         self.moves = name == "moved"
@@ -282,16 +171,10 @@ class _Search:
     def value(self, prices: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """The bound, and what the cheapest choices put on each broker."""
         task, cluster = self.task, self.task.cluster
-        x = np.zeros((len(KINDS), self.brokers))
         whole = prices[:, : self.brokers].copy()
         if task.zones:
             whole += prices[:, self.brokers :][:, cluster.rack]
-        total = _cheapest(
-            task.start, cluster.start, cluster.replica, task.fate, task.weight, task.cost,
-            whole, cluster.rack, task.rack_low, task.rack_high,
-            task.receives.view(np.uint8), 1.0 if self.moves else 0.0,
-            *self.scratch, x, work=10 * len(task.cost) * self.brokers,
-        )  # fmt: skip
+        total, x = self.choices.cheapest(whole, per_byte=1.0 if self.moves else 0.0)
         value = total - float(np.where(prices > 0, prices * self.high, prices * self.low).sum())
         for k, part, figure, _ in self.parts:
             if self.figures[figure] and figure != self.name:

@@ -75,7 +75,7 @@ def _drop(first, old, fate, x, low, high, weight, rate, rack, rack_high, factor,
         for other in range(kept):
             if rack[old[scratch[other]]] == rack[b]:
                 same += 1
-        price = paid(x, low, high, weight, rate, b, p, -1) - 1e-6 * _fill(x, high, b)
+        price = paid(x, low, high, weight, rate, b, p, -1, 0) - 1e-6 * _fill(x, high, b)
         price += rack_paid(x, low, high, weight, rate, rack, rack[b], p, -1)
         price -= 1e-7 * j
         if scratch[j] == first:
@@ -98,7 +98,7 @@ def _newcomer(start, broker, x, low, high, weight, rate, rack, rack_low, rack_hi
     for b in range(len(rack)):
         if receives[b] == 0 or has(start, broker, p, b):
             continue
-        price = paid(x, low, high, weight, rate, b, p, 1) + 1e-6 * _fill(x, high, b)
+        price = paid(x, low, high, weight, rate, b, p, 1, 0) + 1e-6 * _fill(x, high, b)
         price += rack_paid(x, low, high, weight, rate, rack, rack[b], p, 1)
         breach = rack_change(start, broker, rack, rack_low, rack_high, p, -1, rack[b])
         price += rate[len(x)] * breach

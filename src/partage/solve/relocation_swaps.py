@@ -1,186 +1,279 @@
-"""Replicas on brokers: pairs that change places; the arrays are told in `relocating`.
+"""Replicas on brokers: pairs that change places, on arrays; these are told in `relocating`.
 
-The pieces come from there. Numba's cache looks at the file of a kernel only: whoever changes a
-piece there touches this file too.
+Where single moves help no more, a broker that is too full gives a replica and takes a smaller one,
+and a replica that was moved goes home while a cheaper one goes in its stead. Pairs by the thousand
+are priced at once, and again once others were taken that have to do with them.
 """
-
-# Types stand in the kernels' signatures; each gets the whole state.
-# ruff: noqa: ANN001, ANN201, ANN202, PLR0917 - see above
-# mypy: allow-untyped-defs, allow-untyped-calls
 
 from __future__ import annotations
 
-from partage.kernels import kernel, piece
-from partage.solve.relocating import STATE, has, old_fate, outside, rack_change, shift
+from dataclasses import dataclass
 
-__all__ = ["exchange", "swap"]
+import numpy as np
+from numpy.typing import NDArray
 
+from partage.model import ReplicaTask
+from partage.model.replicas import KINDS, LEAVE
 
-@piece
-def _swap_price(
-    start, broker, old_start, old, fate, x, low, high, weight, cost, rate, rack,
-    rack_low, rack_high, receives, closed, s, p, t, q,
-):  # fmt: skip
-    """What it costs that replica s of p and t of q change brokers; 1e300 where they must not."""
-    b, c = broker[s], broker[t]
-    p_old = old_fate(old_start, old, fate, p, c)
-    q_old = old_fate(old_start, old, fate, q, b)
-    if p_old == 2 or q_old == 2 or (p_old < 0 and receives[c] == 0):
-        return 1e300
-    if q_old < 0 and receives[b] == 0:
-        return 1e300
-    p_back = old_fate(old_start, old, fate, p, b) < 0
-    q_back = old_fate(old_start, old, fate, q, c) < 0
-    if (closed[p] and p_old < 0 and not p_back) or (closed[q] and q_old < 0 and not q_back):
-        return 1e300
-    price = 0.0
-    if p_old < 0:
-        price += cost[p]
-    if p_back:
-        price -= cost[p]
-    if q_old < 0:
-        price += cost[q]
-    if q_back:
-        price -= cost[q]
-    for k in range(len(x)):
-        change = weight[k, q] - weight[k, p]
-        if change != 0:
-            after = outside(x, low, high, k, b, change) + outside(x, low, high, k, c, -change)
-            now = outside(x, low, high, k, b, 0) + outside(x, low, high, k, c, 0)
-            price += rate[k] * (after - now)
-    n = len(rack)
-    if price >= 0.0 and n == x.shape[1]:
-        return 1e300
-    if has(start, broker, p, c) or has(start, broker, q, b):
-        return 1e300
-    if rack[b] != rack[c]:
-        for k in range(1, len(x) if n < x.shape[1] else 1):
-            change = weight[k, q] - weight[k, p]
-            if change != 0:
-                r, o = n + rack[b], n + rack[c]
-                after = outside(x, low, high, k, r, change) + outside(x, low, high, k, o, -change)
-                now = outside(x, low, high, k, r, 0) + outside(x, low, high, k, o, 0)
-                price += rate[len(x) + 1 + k] * (after - now)
-        breach = rack_change(start, broker, rack, rack_low, rack_high, p, rack[b], rack[c])
-        breach += rack_change(start, broker, rack, rack_low, rack_high, q, rack[c], rack[b])
-        price += rate[len(x)] * breach
-    return price
+__all__ = ["Pairs"]
+
+#: Brokers with most room that a broker outside its band is to exchange with, and of its own rack.
+_PARTNERS, _NEIGHBOURS = 16, 8
+#: Replicas of a partner that are looked at for one to give; pairs that are priced in full.
+_NEAR, _PRICED = 4, 4096
+#: Exchanges of one broker in a row; of a home's replicas, the cheapest and those next to a price.
+_TRIES, _FEW = 64, 4
+#: Pairs that are priced at once: what stays in the machine's cache.
+_CHUNK = 1 << 15
+
+_Ints = NDArray[np.int64]
+_Floats = NDArray[np.float64]
+_Bools = NDArray[np.bool_]
 
 
-@piece
-def _exchanged(broker, x, weight, rack, s, p, t, q):
-    b, c = broker[s], broker[t]
-    broker[s], broker[t] = c, b
-    shift(x, weight, rack, p, b, -1)
-    shift(x, weight, rack, q, b, 1)
-    shift(x, weight, rack, q, c, -1)
-    shift(x, weight, rack, p, c, 1)
+@dataclass(eq=False)
+class Pairs:
+    """A plan under way: ``broker`` and ``x`` are changed in place.
 
-
-@piece
-def _first_above(heavy, begin, end, wanted):
-    """Place of the first of ``heavy[begin:end]``, which is sorted, that weighs so much."""
-    while begin < end:
-        middle = (begin + end) // 2
-        if heavy[middle] < wanted:
-            begin = middle + 1
-        else:
-            end = middle
-    return begin
-
-
-@kernel(f"int64({STATE}, int64[::1], int64[::1], int64[::1], int64[::1], int64, int64)")
-def swap(
-    start, broker, old_start, old, fate, locked, x, low, high, weight, cost, rate, rack,
-    rack_low, rack_high, receives, closed, owner, listed, heavy, list_start, k, most,
-):  # fmt: skip
-    """Pairs change brokers where one is outside its band of kind k; answers how many pairs.
-
-    ``listed`` has the replicas of each broker (``list_start``) by weight of kind k, as it was in
-    the beginning, and ``heavy`` their weights; ``owner[S]`` is each replica's partition.
+    Attributes:
+        task: what is asked.
+        broker: int32[S]; locked: bool[S], replicas that stay.
+        x: int64[4, B + Z], what brokers and racks hold.
+        rate: float64[9], of brokers, of a breach of the rack rule, of racks.
     """
-    done = 0
-    steps = 0
-    for b in range(len(rack)):
-        tries = 0
-        while outside(x, low, high, k, b, 0) > 0 and tries < 64 and steps < most:
-            tries += 1
-            over = x[k, b] - high[k, b] if x[k, b] > high[k, b] else x[k, b] - low[k, b]
-            best, best_s, best_t = -1e-6, -1, -1
-            for i in range(list_start[b], list_start[b + 1]):
-                s = listed[i]
-                if broker[s] != b or locked[s]:
-                    continue
-                p = owner[s]
-                for c in range(len(rack)):
-                    if c == b or list_start[c] == list_start[c + 1]:
-                        continue
-                    near = _first_above(
-                        heavy, list_start[c], list_start[c + 1], weight[k, p] - over
-                    )
-                    for j in range(near - 2, near + 2):
-                        steps += 1
-                        if j < list_start[c] or j >= list_start[c + 1]:
-                            continue
-                        t = listed[j]
-                        if broker[t] != c or locked[t] or owner[t] == p:
-                            continue
-                        price = _swap_price(
-                            start, broker, old_start, old, fate, x, low, high, weight, cost,
-                            rate, rack, rack_low, rack_high, receives, closed, s, p, t, owner[t],
-                        )  # fmt: skip
-                        if price < best:
-                            best, best_s, best_t = price, s, t
-            if best_s < 0:
-                break
-            _exchanged(broker, x, weight, rack, best_s, owner[best_s], best_t, owner[best_t])
-            done += 1
-    return done
+
+    task: ReplicaTask
+    broker: NDArray[np.int32]
+    locked: _Bools
+    x: _Ints
+    rate: _Floats
+
+    def __post_init__(self) -> None:
+        """Kinds that weigh nothing have no price."""
+        self.kinds = [k for k in range(len(KINDS)) if self.task.weight[k].any()]
+
+    def swapped(self, k: int) -> int:
+        """Pairs change brokers where one is outside its band of kind k: how many did."""
+        n, done = len(self.task.alive), 0
+        listed = _Listed(self.task, self.broker, self.task.weight[k])
+        for b in np.flatnonzero(self._off(k, np.arange(n), 0)).tolist():
+            for _ in range(_TRIES):
+                if not self._off(k, np.array([b]), 0).any():
+                    break
+                found = self._partner(listed, k, b)
+                if found is None:
+                    break
+                self._exchange(*found)
+                done += 1
+        return done
+
+    def returned(self) -> int:
+        """Moved replicas that went home, while a cheaper one went in their stead: how many did."""
+        task, done = self.task, 0
+        listed = _Listed(task, self.broker, task.cost)
+        away = self._fate_at(task.owner, self.broker) < 0
+        slots = np.flatnonzero(away & ~self.locked)
+        size = max(1, _CHUNK // (2 * _FEW * max(int(task.cluster.factor.max(initial=1)), 1)))
+        found = [self._instead(listed, slots[i : i + size]) for i in range(0, len(slots), size)]
+        if not found:
+            return 0
+        s, t = (np.concatenate(part) for part in zip(*found, strict=True))
+        while len(s):
+            price = self.price(s, t)
+            good = np.flatnonzero(price < -1e-6 * (1.0 + task.cost[task.owner[s]]))
+            s, t = (one[good[np.argsort(price[good], kind="stable")]] for one in (s, t))
+            first = self._apart(s, t)
+            for i, j in zip(s[first].tolist(), t[first].tolist(), strict=True):
+                self._exchange(i, j)
+            done += int(first.sum())
+            s, t = s[~first], t[~first]
+        return done
+
+    def _apart(self, s: _Ints, t: _Ints) -> _Bools:
+        """Pairs that can be taken at once: none has to do with what one before it changes."""
+        task, rack = self.task, self.task.cluster.rack
+        n, zones = len(task.alive), task.zones > 0
+        both = self.broker[s].astype(np.int64), self.broker[t].astype(np.int64)
+        same = rack[both[0]] == rack[both[1]]
+        sides = [*both, *(n + task.owner[one] for one in (s, t))]
+        if zones:
+            # Within a rack nothing changes for it.
+            first = n + len(task.factor)
+            sides += [np.where(same, -1, first + rack[one]) for one in both]
+        touched: set[int] = set()
+        out = np.zeros(len(s), bool)
+        for i, those in enumerate(np.array(sides).T.tolist()):
+            if touched.isdisjoint(those):
+                out[i] = True
+                touched.update(one for one in those if one >= 0)
+        return out
+
+    def price(self, s: _Ints, t: _Ints) -> _Floats:
+        """float64[n]: what it costs that replicas s and t change brokers; inf: they must not."""
+        task = self.task
+        p, q, b, c = task.owner[s], task.owner[t], self.broker[s], self.broker[t]
+        p_old, q_old = self._fate_at(p, c), self._fate_at(q, b)
+        p_home, q_home = self._fate_at(p, b) >= 0, self._fate_at(q, c) >= 0
+        bad = self.locked[s] | self.locked[t] | (b == c) | (p_old == LEAVE) | (q_old == LEAVE)
+        bad |= (p_old < 0) & (~task.receives[c] | (task.closed[p] & p_home))
+        bad |= (q_old < 0) & (~task.receives[b] | (task.closed[q] & q_home))
+        bad |= self._has(p, c) | self._has(q, b)
+        out = np.asarray(task.cost[p] * ((p_old < 0) - 1.0 * ~p_home), np.float64)
+        out += task.cost[q] * ((q_old < 0) - 1.0 * ~q_home)
+        out += self._shifted(p, q, b, c, 0)
+        racks = task.cluster.rack
+        apart = np.flatnonzero((racks[b] != racks[c]) & ~bad)
+        if len(apart):
+            p, q, b, c = p[apart], q[apart], racks[b[apart]], racks[c[apart]]
+            out[apart] += self.rate[len(KINDS)] * (self._breach(p, b, c) + self._breach(q, c, b))
+            if task.zones:
+                n = len(task.alive)
+                out[apart] += self._shifted(p, q, b + n, c + n, len(KINDS) + 1)
+        out[bad] = np.inf
+        return out
+
+    def _partner(self, listed: _Listed, k: int, b: int) -> tuple[int, int] | None:
+        """The best pair of a replica of b and one of those who have room for what is too much."""
+        task = self.task
+        weight, rack = task.weight[k], task.cluster.rack
+        over, under = int(self.x[k, b] - task.high[k, b]), int(task.low[k, b] - self.x[k, b])
+        excess = over if over > 0 else -under
+        n = len(task.alive)
+        room = (task.high - self.x if over > 0 else self.x - task.low)[k, :n].astype(np.float64)
+        room[b] = -np.inf
+        order = np.argsort(-room, kind="stable")
+        chosen = np.concatenate([order[:_PARTNERS], order[rack[order] == rack[b]][:_NEIGHBOURS]])
+        mine = listed.of(b)
+        mine = mine[(self.broker[mine] == b) & ~self.locked[mine]]
+        if not len(mine):
+            return None
+        pairs = []
+        for c in np.unique(chosen[np.isfinite(room[chosen])]).tolist():
+            theirs = listed.of(c)
+            near = np.searchsorted(weight[task.owner[theirs]], weight[task.owner[mine]] - excess)
+            at = near[:, None] + np.arange(_NEAR) - _NEAR // 2
+            there = (at >= 0) & (at < len(theirs))
+            t = theirs[at[there]]
+            s = np.broadcast_to(mine[:, None], at.shape)[there]
+            still = self.broker[t] == c
+            pairs.append((s[still], t[still]))
+        s, t = (np.concatenate(part) for part in zip(*pairs, strict=True))
+        if len(s) > _PRICED:
+            p, q = task.owner[s], task.owner[t]
+            rough = self._shifted(p, q, self.broker[s], self.broker[t], 0)
+            rough += task.cost[p] + task.cost[q]
+            best = np.argpartition(rough, _PRICED)[:_PRICED]
+            s, t = s[best], t[best]
+        if not len(s):
+            return None
+        price = self.price(s, t)
+        i = int(price.argmin())
+        return (int(s[i]), int(t[i])) if price[i] < -1e-6 else None
+
+    def _instead(self, listed: _Listed, slots: _Ints) -> tuple[_Ints, _Ints]:
+        """Of each replica that was moved, the best pair with one of a home of its partition."""
+        task, cluster = self.task, self.task.cluster
+        owner = task.owner[slots]
+        steps = np.concatenate([np.arange(_FEW), -1 - np.arange(_FEW)])
+        givers, takers = [slots[:0]], [slots[:0]]
+        for o in range(int(cluster.factor[owner].max(initial=0))):
+            there = o < cluster.factor[owner]
+            place = np.where(there, cluster.start[owner] + o, 0)
+            there &= task.fate[place] != LEAVE
+            home = cluster.replica[place]
+            begin, until = listed.start[home], listed.before(home, owner)
+            at = np.where(steps < 0, until[:, None], begin[:, None]) + steps
+            # What is among the cheapest is not to come twice.
+            fits = there[:, None] & (at < until[:, None]) & (at >= begin[:, None])
+            fits &= (steps >= 0) | (at >= begin[:, None] + _FEW)
+            takers.append(listed.slots[at[fits]])
+            givers.append(np.broadcast_to(slots[:, None], at.shape)[fits])
+        s, t = np.concatenate(givers), np.concatenate(takers)
+        price = self.price(s, t)
+        good = np.flatnonzero(price < -1e-6 * (1.0 + task.cost[task.owner[s]]))
+        good = good[np.lexsort((price[good], s[good]))]
+        good = good[np.diff(s[good], prepend=-1) != 0]
+        return s[good], t[good]
+
+    def _exchange(self, s: int, t: int) -> None:
+        """They change brokers."""
+        task, (b, c) = self.task, self.broker[[s, t]].tolist()
+        more = task.weight[:, task.owner[t]] - task.weight[:, task.owner[s]]
+        n, rack = len(task.alive), task.cluster.rack
+        self.broker[[s, t]] = c, b
+        for at, sign in ((b, 1), (c, -1)):
+            self.x[:, at] += sign * more
+            if task.zones:
+                self.x[:, n + rack[at]] += sign * more
+
+    def _off(self, k: int, at: NDArray[np.integer], more: _Ints | int) -> _Ints:
+        """How far places are outside their bands of kind k when they hold so much more."""
+        x, task = self.x[k][at] + more, self.task
+        out: _Ints = np.maximum(np.maximum(x - task.high[k][at], task.low[k][at] - x), 0)
+        return out
+
+    def _shifted(
+        self, p: _Ints, q: _Ints, b: NDArray[np.integer], c: NDArray[np.integer], first: int
+    ) -> _Floats:
+        """What it costs that places b get q for p, and places c get p for q."""
+        out = np.zeros(len(p))
+        for k in self.kinds:
+            more = self.task.weight[k][q] - self.task.weight[k][p]
+            after = self._off(k, b, more) + self._off(k, c, -more)
+            out += self.rate[first + k] * (after - self._off(k, b, 0) - self._off(k, c, 0))
+        return out
+
+    def _fate_at(self, p: _Ints, b: NDArray[np.integer]) -> NDArray[np.int8]:
+        """-1 where p had no replica on b, else what may become of it."""
+        task, cluster = self.task, self.task.cluster
+        out = np.full(len(p), -1, np.int8)
+        begin, factor = cluster.start[p], cluster.factor[p]
+        for o in range(int(factor.max(initial=0))):
+            at = np.where(o < factor, begin + o, 0)
+            here = (o < factor) & (cluster.replica[at] == b)
+            out[here] = task.fate[at[here]]
+        return out
+
+    def _has(self, p: _Ints, b: NDArray[np.integer]) -> _Bools:
+        return self._count(p, b, np.arange(len(self.task.alive))) > 0
+
+    def _count(self, p: _Ints, b: NDArray[np.integer], of: NDArray[np.integer]) -> _Ints:
+        """How many replicas of p are in a place; ``of``: int[B], the place of each broker."""
+        out = np.zeros(len(p), np.int64)
+        begin, factor = self.task.start[p], self.task.factor[p]
+        for j in range(int(factor.max(initial=0))):
+            out += (j < factor) & (of[self.broker[np.where(j < factor, begin + j, 0)]] == b)
+        return out
+
+    def _breach(self, p: _Ints, out: NDArray[np.integer], into: NDArray[np.integer]) -> _Ints:
+        """By how much a replica of p that changes racks breaks the rack rule more."""
+        task = self.task
+        rack, factor = task.cluster.rack, task.factor[p]
+        less, more = self._count(p, out, rack), self._count(p, into, rack)
+        change: _Ints = (
+            1 * (less <= task.rack_low[factor, out]) - (less > task.rack_high[factor, out])
+            + (more >= task.rack_high[factor, into]) - (more < task.rack_low[factor, into])
+        )  # fmt: skip
+        return change
 
 
-@kernel(f"int64({STATE}, int64[::1], int64[::1], int64[::1], int64)")
-def exchange(
-    start, broker, old_start, old, fate, locked, x, low, high, weight, cost, rate, rack,
-    rack_low, rack_high, receives, closed, owner, listed, list_start, few,
-):  # fmt: skip
-    """A moved replica goes home and a cheaper one goes instead; answers how many did.
+class _Listed:
+    """Replicas of each broker by a key of their partitions, as they are now."""
 
-    ``listed`` has the replicas of each broker by cost. Of each broker, the cheapest few and the
-    few that cost just less than what they stand in for are looked at.
-    """
-    done = 0
-    for s in range(len(broker)):
-        p = owner[s]
-        if locked[s] or old_fate(old_start, old, fate, p, broker[s]) >= 0:
-            continue
-        best, best_t = -1e-6 * (1.0 + cost[p]), -1
-        for o in range(old_start[p], old_start[p + 1]):
-            b = old[o]
-            if fate[o] == 2 or has(start, broker, p, b):
-                continue
-            begin = list_start[b]
-            end = list_start[b + 1]
-            first, last = begin, end
-            while first < last:
-                middle = (first + last) // 2
-                if cost[owner[listed[middle]]] < cost[p]:
-                    first = middle + 1
-                else:
-                    last = middle
-            for n in range(2 * few):
-                j = begin + n if n < few else first - 1 - (n - few)
-                if j < begin or j >= first:
-                    continue
-                t = listed[j]
-                if broker[t] != b or locked[t]:
-                    continue
-                price = _swap_price(
-                    start, broker, old_start, old, fate, x, low, high, weight, cost, rate, rack,
-                    rack_low, rack_high, receives, closed, s, p, t, owner[t],
-                )  # fmt: skip
-                if price < best:
-                    best, best_t = price, t
-        if best_t >= 0:
-            _exchanged(broker, x, weight, rack, s, p, best_t, owner[best_t])
-            done += 1
-    return done
+    def __init__(self, task: ReplicaTask, broker: NDArray[np.int32], key: _Ints) -> None:
+        # A rank for a key: broker and rank are one number, and sorted once.
+        _, rank = np.unique(key, return_inverse=True)
+        self.rank, self.width = rank.astype(np.int64), len(key) + 1
+        numbers = broker.astype(np.int64) * self.width + self.rank[task.owner]
+        self.slots = np.argsort(numbers, kind="stable")
+        self.numbers = numbers[self.slots]
+        self.start = np.searchsorted(broker[self.slots], np.arange(len(task.alive) + 1))
+
+    def of(self, b: int) -> _Ints:
+        """Replicas of a broker, by key."""
+        return self.slots[self.start[b] : self.start[b + 1]]
+
+    def before(self, b: NDArray[np.integer], p: _Ints) -> _Ints:
+        """Where, among the replicas of brokers, those begin that are no less than partitions."""
+        out: _Ints = np.searchsorted(self.numbers, b.astype(np.int64) * self.width + self.rank[p])
+        return out
