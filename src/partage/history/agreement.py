@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from partage.errors import PartageError
 from partage.history.clusters import ClusterHistory
-from partage.history.neighbours import clusters_near
+from partage.history.neighbours import clusters_near, smaller
 from partage.history.ownership import assigned_pairs
 from partage.history.problems import group_as_sent
 from partage.history.records import ClassicState, Subscription
@@ -67,6 +67,9 @@ def explain(
     unseen = sorted(set(topics) - {topic for given in record.values() for topic in given})
     sent, now = group_as_sent(state), clusters.at(time_ms)
     near = list(clusters_near(clusters, time_ms, topics, unseen, "leader"))
+    highest = {t: max(p for mine in record.values() for p in mine.get(t, ())) for t in
+               {t for mine in record.values() for t in mine}}  # fmt: skip
+    near += smaller(now, highest, "leader")
     tried = [
         *((words, sent, c) for words, c in near),
         *((words, group_as_sent(other), now) for words, other in _remembered(state, before)),

@@ -7,13 +7,13 @@ that name what is different in it, and by how many milliseconds somebody was beh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from partage.history.clusters import ClusterHistory
 from partage.model import Broker, Cluster
 
-__all__ = ["clusters_near"]
+__all__ = ["clusters_near", "smaller"]
 
 #: How many metadata states before and after are tried: the recorder polls, leaders cache.
 _STEPS = 3
@@ -50,6 +50,32 @@ def clusters_near(
             early = clusters.times[position + step] - time_ms
             words = f"recorded {early} ms after the {who} saw it: {_differs(now, other, topics)}"
             yield words, other
+
+
+def smaller(now: Cluster, given: Mapping[str, int], who: str) -> Iterator[tuple[str, Cluster]]:
+    """The cluster with no more partitions of a topic than the record gave out.
+
+    A capture that was taken late has the metadata of that time only; topics grow.
+
+    Args:
+        now: the cluster as far as it is known.
+        given: topic -> the highest partition that anybody got.
+        who: whose metadata: leader or coordinator.
+    """
+    exists, words = now.partition_exists.copy(), []
+    for name, highest in sorted(given.items()):
+        there = now.partitions_of(now.topic(name)) if now.topic(name) >= 0 else ()
+        numbers = [int(now.index.number_of[p]) for p in there]
+        beyond = [p for p, number in zip(there, numbers, strict=True) if number > highest]
+        if beyond:
+            exists[beyond] = False
+            words.append(f"topic {name} had {len(numbers) - len(beyond)} partitions, not "
+                         f"{len(numbers)}")  # fmt: skip
+    if words:
+        yield (
+            f"{who}'s metadata was older than what was recorded: {'; '.join(words)}",
+            replace(now, partition_exists=exists),
+        )
 
 
 def _since(clusters: ClusterHistory, position: int, topic: str) -> int:

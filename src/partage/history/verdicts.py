@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import combinations, islice
+from itertools import chain, combinations, islice
 
 from partage.errors import PartageError
 from partage.groups import registry
@@ -21,7 +21,7 @@ from partage.history.classic import Generation
 from partage.history.clusters import ClusterHistory
 from partage.history.coordinator import ASSIGNORS, ByIds, decided, recorded_ids
 from partage.history.dialects import judges
-from partage.history.neighbours import clusters_near
+from partage.history.neighbours import clusters_near, smaller
 from partage.history.ownership import assigned_pairs
 from partage.history.problems import all_java, given_up, group_as_sent, why_not, with_learnt_loads
 from partage.history.records import CONSUMER
@@ -193,7 +193,11 @@ def _target_explained(
     topics = [t for m in found.first.members if m.subscription for t in m.subscription.topics]
     given = {topic for m in found.first.members for topic, _ in m.assigned}
     unseen = sorted(set(topics) - given)
-    for words, cluster in clusters_near(clusters, at, topics, unseen, "coordinator"):
+    highest: dict[str, int] = {}
+    for topic, p in (pair for m in found.first.members for pair in assigned_pairs(m)):
+        highest[topic] = max(highest.get(topic, -1), p)
+    near = clusters_near(clusters, at, topics, unseen, "coordinator")
+    for words, cluster in chain(near, smaller(clusters.at(at), highest, "coordinator")):
         if _gives(found, cluster, record):
             return words
     now = clusters.at(at)

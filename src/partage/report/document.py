@@ -93,7 +93,7 @@ def notes(run: Run) -> list[str]:
             "There is no batches.parquet: which commits were aborted, and when those of a "
             "transaction took effect, is not known. Their times are approximate."
         )
-    if cover.get("cluster_states") == 0:
+    if cover.get("cluster_states") == 0 or str(cover.get("cluster", "")).startswith("inferred"):
         found.append(
             "There is no cluster metadata: partition counts are inferred from assignments and "
             "commits, and racks are not known."

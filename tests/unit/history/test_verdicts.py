@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache
 
 from captured import clusters, group_records
+from lives import history, member, topics
 from partage.history.classic import Generation
 from partage.history.verdicts import UNEXPLAINED, Verdict, verdict
 from rebuilt import rebalances
@@ -135,3 +136,12 @@ def test_what_a_leader_remembered_is_found() -> None:
     told = verdict(replace(found, first=replace(found.first, members=spoilt)), clusters())
     assert told.agrees is False
     assert told.why == "the leader went by its own assignment of generation 19"
+
+
+def test_a_topic_that_has_grown_since_is_named() -> None:
+    """A capture that was taken late has the metadata of its own time: the plan fits less of it."""
+    found = history((1_000, [member("a", (0, 1, 2)), member("b", (3, 4, 5))]))[0]
+    said = verdict(found, topics(t=16))
+    assert said.agrees is False
+    assert "topic t had 6 partitions, not 16" in (said.why or "")
+    assert verdict(found, topics(t=6)).agrees is True

@@ -1,0 +1,165 @@
+"""Captures that lack something or have too much of it: each by the user's own commands."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import compute, parquet
+from typer.testing import CliRunner
+
+from captured import SAMPLE
+from captures import capture, records
+from partage.cli.app import app
+from partage.published import read_summary, read_table
+from partage.wire.group_log import decode_record
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+
+#: A classic group and one of KIP-848 tell as much as all of them.
+GROUPS = ("billing", "clicks-v2")
+
+
+def of(*groups: str) -> pa.Table:
+    """The sample's records of some groups, by their keys."""
+    table = records()
+    keys = table["key"].to_pylist()
+    wanted = [key is not None and _group(key) in groups for key in keys]
+    return table.filter(pa.array(wanted))
+
+
+def _group(key: bytes) -> str | None:
+    size = int.from_bytes(key[2:4], "big")
+    return key[4 : 4 + size].decode("utf-8", "replace")
+
+
+def partage(*arguments: object):
+    return CliRunner().invoke(app, [str(one) for one in arguments])
+
+
+def replayed(folder: Path, out: Path) -> tuple[dict, str, dict]:
+    """Summary, page and JSON of a replay by the command; it has no traceback, and ends well."""
+    done = partage("replay", folder, "--out", out, "--policy", "eager/range", "--quiet")
+    assert done.exit_code == 0, done.output
+    page = (out / "report.html").read_text()
+    told = partage("report", out, "--format", "json")
+    assert told.exit_code == 0, told.output
+    terminal = partage("report", out, "--format", "terminal")
+    assert terminal.exit_code == 0, terminal.output
+    assert "Traceback" not in done.output + told.output + terminal.output
+    return read_summary(out), page, json.loads(told.stdout)
+
+
+def notes(told: dict) -> str:
+    return " ".join(told["trust"]["notes"])
+
+
+def page_groups(page: str) -> list[dict]:
+    """What the page holds of single groups."""
+    found = re.findall(
+        r'<script type="application/json" id="d-g\d+">(.*?)</script>', page, re.DOTALL
+    )
+    return [json.loads(one) for one in found]
+
+
+def test_without_metadata_and_without_batches(tmp_path: Path) -> None:
+    """Partition counts are inferred, transactions are not told apart: the page says both."""
+    folder = capture(tmp_path / "c", of(*GROUPS))
+    for name in ("cluster.jsonl", "batches.parquet"):
+        (folder / name).unlink()
+    summary, page, told = replayed(folder, tmp_path / "out")
+    assert summary["coverage"]["rebalances"] > 30
+    for said in ("There is no cluster metadata: partition counts are inferred",
+                 "There is no batches.parquet"):  # fmt: skip
+        assert said in page
+        assert said in notes(told)
+
+
+def test_from_the_middle_of_its_life(tmp_path: Path) -> None:
+    """Generations before the log's beginning are counted, hatched, and told as missing."""
+    table = of("billing")
+    kinds = [decode_record(k, v).type if k else "" for k, v in zip(
+        table["key"].to_pylist(), table["value"].to_pylist(), strict=True)]  # fmt: skip
+    own = np.flatnonzero(np.array(kinds) == "GROUP_METADATA")
+    later = table.slice(int(own[len(own) // 2]))
+    summary, page, told = replayed(capture(tmp_path / "c", later), tmp_path / "out")
+    cover = summary["coverage"]
+    assert cover["missing_before"] > 0
+    assert "happened that the log no longer has" in notes(told)
+    (group,) = page_groups(page)
+    assert group["gaps"][0][2] == cover["missing_before"]
+    row = read_table(tmp_path / "out", "rebalances").sort_by("time_ms").to_pylist()[0]
+    before = partage("owner", tmp_path / "out", "--at", row["time_ms"] - 1)
+    assert "its history begins at" in before.output
+
+
+def test_clocks_that_go_backwards(tmp_path: Path) -> None:
+    """Order is the log's, not the clocks': as many rebalances, and no picture of fifty years."""
+    table = of("billing", "stock-levels").sort_by([("partition", "ascending"),
+                                                  ("offset", "ascending")])  # fmt: skip
+    plain, _, _ = replayed(capture(tmp_path / "c", table), tmp_path / "out")
+    times = table["timestamp_ms"].to_numpy().copy()
+    times[::7] -= 30_000
+    times[5] = 0
+    wrong = table.set_column(2, "timestamp_ms", pa.array(times))
+    assert table.schema.names[2] == "timestamp_ms"
+    found, page, told = replayed(capture(tmp_path / "d", wrong), tmp_path / "wrong")
+    assert found["coverage"]["rebalances"] == plain["coverage"]["rebalances"]
+    assert found["coverage"]["misdated"] == 1
+    assert found["coverage"]["first_ms"] > 1_700_000_000_000
+    assert "1 record of another time" in notes(told)
+    assert "1970" not in page.partition("</header>")[0]
+    for group in page_groups(page):
+        assert group["last"] - group["first"] < 3_600_000
+
+
+def test_a_topic_made_anew_with_fewer_partitions(tmp_path: Path) -> None:
+    """Both lives of tmp.doomed have owners of their own; what was not there twice is not moved."""
+    folder = capture(tmp_path / "c", of("regex-watch"))
+    _, page, _ = replayed(folder, tmp_path / "out")
+    rows = read_table(tmp_path / "out", "ownership").to_pylist()
+    lives = {r["topic_id"] for r in rows if r["topic"] == "tmp.doomed"}
+    assert len(lives - {None}) == 2
+    assert "tmp.doomed" in page
+
+
+def test_two_clusters_mixed(tmp_path: Path) -> None:
+    """Metadata of two clusters is refused with both ids; without it, places that are twice are."""
+    table = of("billing")
+    folder = capture(tmp_path / "c", table)
+    state = json.loads((folder / "cluster.jsonl").read_text().splitlines()[0])
+    with (folder / "cluster.jsonl").open("a") as file:
+        file.write(json.dumps(state | {"cluster_id": "another"}) + "\n")
+    done = partage("replay", folder, "--out", tmp_path / "out", "--quiet")
+    assert done.exit_code == 1
+    assert "another" in done.output
+    assert state["cluster_id"] in done.output
+    other = table.set_column(2, "timestamp_ms", compute.add(table["timestamp_ms"], 12_345))
+    _twice(tmp_path / "mixed", [table, other])
+    done = partage("replay", tmp_path / "mixed", "--out", tmp_path / "out", "--quiet")
+    assert done.exit_code == 1
+    assert "two clusters" in done.output or "given twice" in done.output
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_the_same_capture_twice(tmp_path: Path) -> None:
+    """Records that are there twice are told with how many, and nothing is published."""
+    table = of("billing")
+    _twice(tmp_path / "c", [table, table])
+    done = partage("replay", tmp_path / "c", "--out", tmp_path / "out", "--quiet")
+    assert done.exit_code == 1
+    assert f"{table.num_rows} places" in done.output
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def _twice(folder: Path, tables: list[pa.Table]) -> None:
+    capture(folder, tables[0])
+    (folder / "consumer_offsets.parquet").unlink()
+    (folder / "consumer_offsets.parquet").mkdir()
+    for i, table in enumerate(tables):
+        parquet.write_table(table, folder / "consumer_offsets.parquet" / f"{i}.parquet")
+    (folder / "cluster.jsonl").write_bytes((SAMPLE / "cluster.jsonl").read_bytes())
