@@ -8,7 +8,7 @@ import pytest
 from tests.clients.members import One
 from tests.clients.records import Written
 
-from hurt.history import decided_otherwise, told_otherwise
+from hurt.history import decided_otherwise, given_otherwise, told_otherwise
 from hurt.ledger import Ledger
 from hurt.party import Party
 from hurt.whereabouts import Whereabouts
@@ -95,16 +95,25 @@ def test_a_strategy_that_failed_is_seen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("missing", "committed", "table", "found"),
+    ("missing", "committed", "table", "passed", "behind"),
     [
-        (set(), 5, 5, ""),
-        ({(0, 4)}, 4, 4, ""),  # it waits: nobody has passed it over
-        ({(0, 4)}, 5, 5, "0@4 was passed over"),
-        ({(0, 4)}, 4, 3, "w0 3 times, not 5"),
-        (set(), 5, 4, "w0 4 times, not 5"),
+        (set(), 5, 5, {}, {}),
+        ({(0, 4)}, 4, 4, {}, {}),  # it waits: nobody has passed it over
+        ({(0, 3), (0, 4)}, 5, 3, {0: [3, 4]}, {}),
+        ({(0, 4)}, 4, 3, {}, {0: 1}),
+        (set(), 5, 3, {}, {0: 2}),
     ],
 )
-def test_where_a_record_is_that_nobody_counted(missing, committed, table, found) -> None:
+def test_where_a_record_is_that_nobody_counted(missing, committed, table, passed, behind) -> None:
     """One that waits at its place is late; one that was passed over, or that the table lacks, is lost."""
-    lost = Whereabouts(missing, {0: committed}, {"w0": table}).lost({0: 5})
-    assert [found in one for one in lost] == ([True] if found else [])
+    seen = Whereabouts(missing, {0: committed}, {"w0": table})
+    assert (seen.passed(), seen.behind({0: 5})) == (passed, behind)
+
+
+def test_a_generation_that_gives_a_partition_twice_or_to_nobody_is_seen() -> None:
+    """Of a Faust group: each of its generations gives every word's partition once."""
+    whole = {1: {"a": [("x-words", 0)], "b": [("x-words", 1), ("x-counts", 0)]}}
+    assert given_otherwise("x", "x-words", 2, whole) == []
+    assert len(given_otherwise("x", "x-words", 2, {1: {"a": [("x-words", 0)]}})) == 1
+    twice = {1: {"a": [("x-words", 0), ("x-words", 1)], "b": [("x-words", 1)]}}
+    assert len(given_otherwise("x", "x-words", 2, twice)) == 1

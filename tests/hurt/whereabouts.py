@@ -32,26 +32,35 @@ class Whereabouts:
         """Partitions with a record that waits at its place: nobody will pass it over."""
         return {p for p, at in self.missing if self.committed.get(p, 0) <= at}
 
-    def lost(self, times: Mapping[int, int]) -> list[str]:
-        """Sentences on what is lost: records that were passed over, counts that fell behind.
+    def passed(self) -> dict[int, list[int]]:
+        """By partition the offsets that nobody read, and that the group has committed beyond."""
+        found = {
+            p: [one for one in at if one < self.committed.get(p, 0)]
+            for p, at in self._by_partition().items()
+        }
+        return {p: at for p, at in found.items() if at}
 
-        ``times`` is how often each partition's word was acknowledged; it may be behind by those that
-        still wait.
+    def behind(self, times: Mapping[int, int]) -> dict[int, int]:
+        """By partition how much its word's count in the table is too low: it was acknowledged
+        ``times`` times, of which those that are missing cannot have been counted.
         """
-        said = [
-            f"record {p}@{at} was passed over (committed {self.committed[p]})"
-            for p, at in sorted(self.missing) if self.committed.get(p, 0) > at
-        ]  # fmt: skip
-        waits = Counter(p for p, _ in self.missing)
-        said += [
-            f"the table's changelog has w{p} {self.table.get(f'w{p}', 0)} times, not {count}"
-            for p, count in sorted(times.items()) if self.table.get(f"w{p}", 0) < count - waits[p]
-        ]  # fmt: skip
-        return said
+        missing = Counter(p for p, _ in self.missing)
+        too_low = {p: n - missing[p] - self.table.get(f"w{p}", 0) for p, n in times.items()}
+        return {p: n for p, n in too_low.items() if n > 0}
 
     def told(self) -> str:
         """All of it in a line."""
-        return f"missing {sorted(self.missing)}, committed {self.committed}, table {self.table}"
+        first = {p: (min(at), len(at)) for p, at in self._by_partition().items()}
+        return (
+            f"first of the missing and how many {first}, committed {self.committed}, "
+            f"table {self.table}"
+        )
+
+    def _by_partition(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for p, at in sorted(self.missing):
+            found.setdefault(p, []).append(at)
+        return found
 
 
 def look(
