@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from partage.cli.consoles import first_of
-from partage.cli.key_spread import shown
+from partage.cli.key_advice import shown
 from partage.keys.audit.clients import called, narrowed, remedy
 
 if TYPE_CHECKING:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from partage.cli.consoles import name, show, write_json
+from partage.cli.key_advice import advice, shown
 from partage.cli.working import working
 from partage.errors import InvalidConfigError
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
     from partage.pipeline.keys import KeysFound
 
-__all__ = ["Asked", "shown", "spread"]
+__all__ = ["Asked", "spread"]
 
 _HOURS_TOLD = 5
 _PAGE = "keys.html"
@@ -42,6 +44,9 @@ class Asked(NamedTuple):
     max_share: float | None
     max_rate: float | None
     approximate: bool
+    master: str | None = None
+    conf: Mapping[str, str] | None = None
+    kafka: Mapping[str, str] | None = None
 
 
 def spread(asked: Asked, *, to: Path | None, as_json: bool, quiet: bool) -> None:
@@ -58,7 +63,7 @@ def spread(asked: Asked, *, to: Path | None, as_json: bool, quiet: bool) -> None
             asked.where, Columns(asked.key, asked.value, asked.time), asked.partitions,
             partitioner=asked.partitioner, serializer=asked.serializer, top=asked.top,
             max_share=asked.max_share, max_rate=asked.max_rate, approximate=asked.approximate,
-            progress=progress,
+            progress=progress, master=asked.master, conf=asked.conf, kafka=asked.kafka,
         )  # fmt: skip
     if to is not None:
         write_tables(found, to)
@@ -80,27 +85,12 @@ def _write_page(found: KeysFound, path: Path, asked: Asked) -> None:
     }
     write_keys_page(
         _as_json(found), loads, path, title=f"{asked.where}, column {asked.key}",
-        partitioner=asked.partitioner, advice=_advice(found) if found.hottest else [_NO_KEY],
+        partitioner=asked.partitioner, advice=advice(found) if found.hottest else [_NO_KEY],
         shown=[shown(hot.key) for hot in found.hottest],
     )  # fmt: skip
 
 
 _NO_KEY = "No record has a key: the producer's partitioner spreads them as it likes."
-
-
-def shown(key: bytes) -> str:
-    """A key as one reads it: text where it is text, else its bytes in hex.
-
-    >>> shown(b"veh-1"), shown(bytes(4)), shown(b"")
-    ('veh-1', '0x00000000', "''")
-    """
-    try:
-        text = key.decode()
-    except UnicodeDecodeError:
-        return f"0x{key.hex()}"
-    if not text:
-        return "''"
-    return text if text.isprintable() else f"0x{key.hex()}"
 
 
 def print_found(found: KeysFound) -> None:
@@ -118,7 +108,7 @@ def print_found(found: KeysFound) -> None:
         show(_moves(found))
     if found.hours:
         show(_hours(found))
-    for line in _advice(found):
+    for line in advice(found):
         show(name(line))
 
 
@@ -184,47 +174,6 @@ def _hours(found: KeysFound) -> Table:
             table.add_row(f"{when:%Y-%m-%d %H:%M}", f"{n:,}", f"{partition}", f"{most:,}",
                           f"{most / total:.1%}")  # fmt: skip
     return table
-
-
-def _advice(found: KeysFound) -> list[str]:
-    hot = found.hottest[0]
-    lines = [
-        f"No partition count can bring the hottest partition below {found.floor:.2%}: key "
-        f"{shown(hot.key)} alone is that much."
-    ]
-    if found.moves:
-        lines.append(
-            "A key that moves has its older records in one partition and its newer ones in "
-            "another: their order is broken, and so is every join."
-        )
-    limit = _limit(found)
-    if limit:
-        if found.smallest is not None:
-            lines.append(f"{found.smallest:,} partitions are the fewest that keep the hottest one "
-                         f"within {limit}.")  # fmt: skip
-        elif found.tried == 0:
-            lines.append(f"No partition count keeps the hottest one within {limit}: one key alone "
-                         "is more.")  # fmt: skip
-        elif found.tried is None:
-            lines.append(f"Which count keeps within {limit} needs an exact run.")
-        else:
-            lines.append(f"No partition count up to {found.tried:,} keeps within {limit}.")
-    return lines
-
-
-def _limit(found: KeysFound) -> str:
-    """What was asked of the hottest partition, and what a rate was taken of."""
-    words = [] if found.max_share is None else [f"{found.max_share:.1%} of all records"]
-    if found.max_rate is not None:
-        told = f"{found.max_rate:,g} records a second"
-        if found.rate_hour is not None:
-            when = datetime.fromtimestamp(found.rate_hour / 1000, timezone.utc)
-            told += (
-                f" in the hour from {when:%Y-%m-%d %H:%M} UTC, in which one partition got most "
-                f"(the input has {found.rate_seconds:,.0f} s of it)"
-            )
-        words.append(told)
-    return " and ".join(words)
 
 
 def _as_json(found: KeysFound) -> dict[str, Any]:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from partage.cli.capture import CONFIG, PROPERTY, properties_of
 from partage.cli.consoles import name, out, write_json
 from partage.cli.key_spread import Asked, spread
+from partage.cli.spark_settings import CONF, spark_settings
 
 if TYPE_CHECKING:
     from partage.keys.agreement import Agreement
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["keys"]
 
 _KEYS = 2000
+_MASTER = typer.Option(
+    "--master", show_default=False,
+    help="Spark's master, e.g. 'local[*]': Spark does it, however small the input.",
+)  # fmt: skip
 
 
 def keys(
@@ -28,8 +34,9 @@ def keys(
     ] = None,
     *,
     key: Annotated[
-        str | None, typer.Option("--key", "-k", help="Column that becomes the key.",
-                                 show_default=False)
+        str | None,
+        typer.Option("--key", "-k", show_default=False,
+                     help="Column that becomes the key, or a path to it: meta.tenant."),
     ] = None,
     partitions: Annotated[
         str, typer.Option("--partitions", "-p", metavar="N,N,...", help="Partition counts.")
@@ -75,6 +82,10 @@ def keys(
         bool, typer.Option("--list", help="List the partitioners and what each equals.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    command_config: Annotated[Path | None, CONFIG] = None,
+    properties: Annotated[list[str] | None, PROPERTY] = None,
+    master: Annotated[str | None, _MASTER] = None,
+    conf: Annotated[list[str] | None, CONF] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:  # fmt: skip
     """How keys spread over partitions, what a change of the count moves, and which clients agree.
@@ -86,7 +97,12 @@ def keys(
 
         partage keys orders/ --key id --serializer long --time created --max-share 0.1 --out spread
 
-        partage keys kafka://broker:9092/orders --partitions 12,48
+        partage keys events/ --key meta.tenant --partitions 24
+
+        partage keys kafka://broker:9093/orders --command-config client.properties
+
+    Files of up to 2 GiB (these columns, unpacked) are counted by threads of this process. Larger
+    ones, Delta tables and topics are Spark's, and so is all else with --master or --conf.
 
     Two clients that put one key into two partitions break every join between their topics. Who
     agrees with whom is found by running them all on the same keys, at several counts:
@@ -104,8 +120,10 @@ def keys(
     else:
         if key is None and not where.startswith("kafka://"):
             raise typer.BadParameter("which column is the key?", param_hint="--key")
+        kafka = properties_of(command_config, properties)
         asked = Asked(where, key or "key", value, time, _numbers(partitions), partitioner,
-                      serializer, top, max_share, max_rate, approximate)  # fmt: skip
+                      serializer, top, max_share, max_rate, approximate, master,
+                      spark_settings(conf or []), kafka)  # fmt: skip
         spread(asked, to=to, as_json=as_json, quiet=quiet)
 
 

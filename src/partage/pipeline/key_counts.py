@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.errors import InvalidKeysError
+from partage.errors import InvalidConfigError, InvalidKeysError
 from partage.keys import arrow
 from partage.keys.columns import LONGEST_KEY
 from partage.keys.distinct import COUNT, Distinct
+from partage.keys.paged import GAP
+from partage.keys.registry import find
 from partage.pipeline.key_bytes import as_bytes, as_placed, sizes
 from partage.pipeline.key_rows import Kind, packed, row_batch
 from partage.pipeline.key_tally import Tally, placed_at
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from partage.pipeline.key_columns import Columns
+    from partage.pipeline.key_pages import Keys
 
 __all__ = ["Counting", "Spec"]
 
@@ -119,6 +122,24 @@ class Counting:
                 return
             keys = keys.dictionary_encode()
         self._count_coded(keys, value)
+
+    def may_go_by_page(self, rows: int) -> bool:
+        """Whether keys are counted as they stand in pages: no client's rule for null or empty ones,
+        and so many that compiling pays.
+        """
+        rule = find(self.spec.partitioner).rule
+        plain = self.spec.serializer in {None, "string", "bytes"}
+        usual = rule is None or rule.unkeyed == "null"
+        work = _STEPS * max(self.seen, self.spec.rows, rows)
+        return plain and usual and COUNT.pays(work=work)
+
+    def add_page(self, page: Keys) -> None:
+        """Count the keys of a page of Parquet."""
+        self.seen += len(page.starts) - 1 + page.nulls
+        self.nulls += page.nulls
+        # Of a dictionary some keys may be no record's.
+        unused = None if page.times is None or page.times.all() else page.times == 0
+        self._table.count(page.data, page.starts, null=unused, times=page.times, gap=GAP)
 
     def _count(
         self, keys: pa.Array, *, times: _Longs | None = None, value: _Longs | None = None,
@@ -261,7 +282,10 @@ def _plain(column: pa.Array, spec: Spec) -> pa.Array:
     if not types.is_dictionary(column.type):
         return as_bytes(column, spec.serializer, name)
     keys = as_bytes(column.dictionary, spec.serializer, name)
-    return pa.DictionaryArray.from_arrays(column.indices, keys)
+    try:
+        return pa.DictionaryArray.from_arrays(column.indices, keys)
+    except pa.ArrowException as e:  # a damaged page, which pyarrow reads without a look
+        raise InvalidConfigError("INPUT", f"cannot be read ({e})", name) from None
 
 
 def _counted(cell: _Longs, cells: int) -> tuple[_Longs, _Longs]:

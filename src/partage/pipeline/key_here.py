@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from partage.pipeline.key_counts import Counting, Spec
 from partage.pipeline.key_rows import Kind
-from partage.pipeline.key_sources import KeySource, Piece, read_piece
-from partage.pipeline.key_workers import loads_in, met
+from partage.pipeline.key_sources import KeySource, Piece
+from partage.pipeline.key_workers import counted, loads_in, met
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -120,13 +120,7 @@ def _counted(spec: Spec, shared: _Shared, stop: Event) -> list[pa.RecordBatch]:
     counting = Counting(spec)
     out: list[pa.RecordBatch] = []
     for piece in shared:
-        counting.where = f" of {piece.words}"
-        for rows in read_piece(piece, spec.columns):
-            if stop.is_set():
-                return []
-            if rows.num_rows:
-                counting.add(rows)
-                out += counting.sent()
+        out += counted(counting, piece, stop.is_set)
     return [*out, *counting.rows()]
 
 

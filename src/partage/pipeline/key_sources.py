@@ -9,13 +9,15 @@ twenty times its hash (measured: 39 against 8 million keys a second).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from partage.errors import InvalidConfigError
-from partage.pipeline.key_columns import Columns, expect, flat
+from partage.pipeline.key_columns import Columns, expect, flat, kind_of
 from partage.pipeline.key_files import read_text, schema_of
+from partage.pipeline.key_pages import Chunk, chunk_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,6 +47,7 @@ class Piece:
             A writer whose dictionary grew too large went on with plain values; to make a
             dictionary of these costs ten times what reading them does.
         at_once: rows that are read at a time.
+        chunk: where the keys stand, if they can be counted page by page (`key_pages`).
     """
 
     path: str
@@ -54,6 +57,7 @@ class Piece:
     at_once: int = _BATCH_ROWS
     size: int = 0
     kind: str = "parquet"
+    chunk: Chunk | None = None
 
     @property
     def words(self) -> str:
@@ -93,6 +97,8 @@ def open_source(
     columns: Columns,
     serializer: str | None = None,
     kafka: Mapping[str, str] | None = None,
+    *,
+    by_spark: bool = False,
 ) -> KeySource:
     """Look at an input: a file, a folder of files, a Delta table or ``kafka://host:port/topic``.
 
@@ -101,6 +107,7 @@ def open_source(
         columns: those that will be read.
         serializer: how numbers become bytes.
         kafka: properties of a client, by Kafka's names.
+        by_spark: whether Spark will read CSV and JSON: what we cannot read is then no error yet.
 
     Raises:
         InvalidConfigError: nothing is there, or it is no format that can be read, or a column is
@@ -125,16 +132,22 @@ def open_source(
     if kinds == ["parquet"]:
         pieces = tuple(p for file, _ in files for p in _pieces(file, columns, serializer))
         return KeySource("parquet", where, columns, serializer, pieces, sum(p.rows for p in pieces))
-    pieces = tuple(_text(file, kinds[0], columns, serializer) for file, _ in files)
+    (kind,) = kinds
+    pieces = tuple(_text(f, kind, columns, serializer, lenient=by_spark) for f, _ in files)
     if not any(piece.size for piece in pieces):
         raise InvalidConfigError("INPUT", "is empty: it has no columns and no records", where)
-    return KeySource(kinds[0], where, columns, serializer, pieces)
+    return KeySource(kind, where, columns, serializer, pieces)
 
 
-def _text(file: Path, kind: str, columns: Columns, serializer: str | None) -> Piece:
+def _text(
+    file: Path, kind: str, columns: Columns, serializer: str | None, *, lenient: bool
+) -> Piece:
     size = file.stat().st_size
-    if size:
-        expect(schema_of(str(file), kind, columns.names), columns, serializer, str(file))
+    schema = None
+    with suppress(InvalidConfigError) if lenient else nullcontext():
+        schema = schema_of(str(file), kind, columns.names) if size else None
+    if schema is not None:
+        expect(schema, columns, serializer, str(file))
     unpacked = _TIMES_PACKED * size if file.suffix in _PACKED else size
     return Piece(str(file.absolute()), 0, 0, size=unpacked, kind=kind)
 
@@ -181,6 +194,7 @@ def _pieces(file: Path, columns: Columns, serializer: str | None) -> Iterator[Pi
         with parquet.ParquetFile(file) as opened:
             expect(opened.schema_arrow, columns, serializer, str(file))
             whole = opened.metadata
+            bare = columns.names == [columns.key] and _is_bytes(opened.schema_arrow, columns.key)
             names = [whole.schema.column(i).path for i in range(whole.num_columns)]
             for number in range(whole.num_row_groups):
                 group = whole.row_group(number)
@@ -190,10 +204,22 @@ def _pieces(file: Path, columns: Columns, serializer: str | None) -> Iterator[Pi
                 size = sum(column.total_uncompressed_size for column in (keys, *others))
                 fit = group.num_rows * _BATCH_BYTES // max(1, size)
                 at_once = max(1, min(_BATCH_ROWS, fit))
+                chunk = None
+                if bare and not coded:
+                    at = names.index(columns.key)
+                    chunk = chunk_of(group, at, whole.schema.column(at))
                 path = str(file.absolute())
-                yield Piece(path, number, group.num_rows, coded, at_once, size)
+                yield Piece(path, number, group.num_rows, coded, at_once, size, chunk=chunk)
     except (pa.ArrowException, OSError) as e:
         raise InvalidConfigError("INPUT", f"cannot be read as Parquet ({e})", str(file)) from None
+
+
+def _is_bytes(schema: pa.Schema, name: str) -> bool:
+    """Whether a key's bytes are its value's: no number, and nothing with a meaning of its own."""
+    import pyarrow as pa
+
+    plain = {pa.string(), pa.binary(), pa.large_string(), pa.large_binary()}
+    return kind_of(schema, name) in plain
 
 
 def read_piece(piece: Piece, columns: Columns) -> Iterator[pa.RecordBatch]:

@@ -106,9 +106,10 @@ def _frame(spark: SparkSession, source: KeySource) -> DataFrame:
         told = f"Spark cannot read it ({said}){_CONNECTORS.get(source.kind, '')}"
         raise InvalidConfigError("INPUT", told, source.where) from None
     expect(to_arrow_schema(schema), source.columns, source.serializer, source.where)
-    paths = ((n, [n] if n in schema.names else n.split(".")) for n in source.columns.names)
+    paths = ([n] if n in schema.names else n.split(".") for n in source.columns.names)
+    # By number: mapInArrow takes a name with a point for a path, and finds none.
     return found.selectExpr(
-        *(".".join(f"`{part}`" for part in path) + f" AS `{name}`" for name, path in paths)
+        *(f"{'.'.join(f'`{part}`' for part in path)} AS `{i}`" for i, path in enumerate(paths))
     )
 
 

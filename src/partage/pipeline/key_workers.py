@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ import numpy as np
 
 from partage.keys.distinct import Distinct
 from partage.pipeline.key_counts import Counting, Spec
+from partage.pipeline.key_pages import keys_of
 from partage.pipeline.key_rows import Kind, packed, row_batch, unpacked
 from partage.pipeline.key_sources import Piece, read_piece
 from partage.pipeline.key_tally import placed_at
@@ -20,7 +21,15 @@ from partage.pipeline.key_tally import placed_at
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["LOADS_DDL", "count_batches", "loads_in", "met", "met_by_workers", "read_and_count"]
+__all__ = [
+    "LOADS_DDL",
+    "count_batches",
+    "counted",
+    "loads_in",
+    "met",
+    "met_by_workers",
+    "read_and_count",
+]
 
 #: Distinct keys that are placed at a time: what is made of them stays in the cache.
 _AT_ONCE = 1 << 15
@@ -35,12 +44,28 @@ def read_and_count(
     for batch in numbers:
         for number in batch.column(0).to_pylist():
             for piece in pieces[number::tasks]:
-                counting.where = f" of {piece.words}"
-                for rows in read_piece(piece, spec.columns):
-                    counting.add(rows)
-                    yield from counting.sent()
+                yield from counted(counting, piece)
     yield from counting.rows()
     _settle("numba" in sys.modules)
+
+
+def counted(
+    counting: Counting, piece: Piece, stopped: Callable[[], bool] = bool
+) -> Iterator[pa.RecordBatch]:
+    """Count a piece, page by page if that can be, until somebody says stop."""
+    counting.where = f" of {piece.words}"
+    pages = keys_of(piece) if counting.may_go_by_page(piece.rows) else None
+    for page in pages or ():
+        counting.add_page(page)
+        yield from counting.sent()
+        if stopped():
+            return
+    for rows in read_piece(piece, counting.spec.columns) if pages is None else ():
+        if rows.num_rows:
+            counting.add(rows)
+        yield from counting.sent()
+        if stopped():
+            return
 
 
 @cache
@@ -54,11 +79,11 @@ def _settle(compiled: bool) -> None:  # noqa: ARG001, FBT001 - once for each, in
 
 
 def count_batches(spec: Spec, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Runs in a worker: what Spark has read."""
+    """Runs in a worker: what Spark has read, the columns in the order of the spec's."""
     counting = Counting(spec)
     for batch in batches:
         if batch.num_rows:
-            counting.add(batch)
+            counting.add(batch.rename_columns(spec.columns.names))
             yield from counting.sent()
     yield from counting.rows()
 

@@ -63,6 +63,7 @@ class KeysFound:
         hours: (partition count, hour in ms, hottest partition, its records, all records).
         moves: changes of the count; keys of an approximate run are -1.
         hottest: keys with most records.
+        hot_at: each of them -> partition count -> its partition.
         low_by: most records that any count of an approximate run may lack.
         floor: share of keyed records that the hottest partition has at any count: its key's.
         max_share, max_rate: the limits that were asked for: of all records, and records a second
@@ -83,6 +84,7 @@ class KeysFound:
     hours: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     moves: list[Moves] = field(default_factory=list)
     hottest: list[HotKey] = field(default_factory=list)
+    hot_at: dict[Any, dict[int, int]] = field(default_factory=dict)
     low_by: int = 0
     floor: float = 0.0
     max_share: float | None = None
@@ -147,9 +149,10 @@ def analyse_keys(
     stages = Stages(progress)
     with stages.stage("check"):
         _expect_keyed(partitioner)
-        source = open_source(where, columns, serializer, kafka)
+        by_spark = spark is not None or master is not None or bool(conf)
+        source = open_source(where, columns, serializer, kafka, by_spark=by_spark)
     spec = replace(spec, columns=source.columns)
-    if spark is None and master is None and not conf and _here(source):
+    if not by_spark and _here(source):
         run = Here(source, partial(stages.reached, "count"))
         return _analysed(run, source, spec, top=top, limits=limits, stages=stages)
     with _by_spark(source, stages, spark=spark, master=master, conf=conf) as job:
@@ -158,13 +161,15 @@ def analyse_keys(
 
 def _here(source: KeySource) -> bool:
     """Whether this process does it: files, not too large, and no session that is there for it."""
-    if not source.pieces or source.size > MOST_HERE:
-        return False
+    return bool(source.pieces) and source.size <= MOST_HERE and not _session_there()
+
+
+def _session_there() -> bool:
     if "pyspark" not in sys.modules:
-        return True
+        return False
     from pyspark.sql import SparkSession
 
-    return SparkSession.getActiveSession() is None
+    return SparkSession.getActiveSession() is not None
 
 
 @contextmanager
@@ -290,14 +295,21 @@ def _fill(found: KeysFound, told: pa.Table, spec: Spec, top: int) -> None:
                          for c in ("records_sum", "bytes_sum"))  # fmt: skip
         known = (-1, -1) if found.distinct is None else (found.distinct, keys)
         found.moves.append(Moves(*pair, *known, keyed, records))
-    _fill_hottest(found, hot.to_pylist(), top)
+    _fill_hottest(found, hot.to_pylist(), spec, top)
 
 
-def _fill_hottest(found: KeysFound, rows: list[dict[str, Any]], top: int) -> None:
+def _fill_hottest(found: KeysFound, rows: list[dict[str, Any]], spec: Spec, top: int) -> None:
+    from partage.keys import partition_for
+
     keyed = max(1, found.records - found.nulls)
     hot = sorted((-r["records"], r["keys"], r["bytes"]) for r in rows)
     found.hottest = [HotKey(key, -less, size, -less / keyed) for less, key, size in hot[:top]]
     found.floor = found.hottest[0].share if found.hottest else 0.0
+    hottest = [h.key for h in found.hottest]
+    for n in spec.counts if hottest else ():
+        where = partition_for(hottest, partitions=n, partitioner=spec.partitioner)
+        for key, at in zip(hottest, where.tolist(), strict=True):
+            found.hot_at.setdefault(key, {})[n] = at
 
 
 def _fill_count(found: KeysFound, count: int, rows: dict[str, Any]) -> None:
