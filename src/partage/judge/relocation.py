@@ -15,7 +15,7 @@ from partage.errors import CertificateError
 from partage.judge.relocation_bounds import MOVES, figure_bound, lead_bound
 from partage.judge.relocation_least import Least, least_of
 from partage.model import NewReplicas, ReplicaTask
-from partage.model.replicas import KINDS, LEAVE, RANKS, STAY
+from partage.model.replicas import KINDS, LEAVE, RANKS, STAY, among
 
 __all__ = ["OVERFULL", "ReplicaVerdict", "judge_replicas"]
 
@@ -129,7 +129,7 @@ class _Scene:
         self.brokers = len(task.cluster.brokers)
         self.key = task.owner * self.brokers + plan.replica
         self.old_key = task.old_owner * self.brokers + task.cluster.replica
-        self.is_new = ~np.isin(self.key, self.old_key)
+        self.is_new = ~among(self.key, self.old_key)
 
     @cached_property
     def least(self) -> Least:
@@ -242,9 +242,9 @@ class _Scene:
         ordered = np.sort(self.key)
         say(ordered[1:][np.diff(ordered) == 0] // brokers, "two replicas on a broker")
         staying = self.old_key[task.fate == STAY]
-        say(staying[~np.isin(staying, self.key)] // brokers, "a replica that had to stay is gone")
+        say(staying[~among(staying, self.key)] // brokers, "a replica that had to stay is gone")
         leaving = self.old_key[task.fate == LEAVE]
-        say(leaving[np.isin(leaving, self.key)] // brokers, "a replica is where it had to leave")
+        say(leaving[among(leaving, self.key)] // brokers, "a replica is where it had to leave")
         refused = self.is_new & ~task.receives[self.replica]
         say(task.owner[refused], "a replica went to a broker that takes none")
         say(self._needless(), "more replicas are moved than the rack rule demands")
@@ -275,7 +275,7 @@ class _Scene:
         task, disks = self.task, self.task.disks
         if disks is None or self.disk is None:
             return []
-        bound = np.isin(self.key, self.old_key[~disks.free]) & self.shifted
+        bound = among(self.key, self.old_key[~disks.free]) & self.shifted
         found = [
             f"{task.cluster.name(int(p))}: a replica went to another disk, though it was to stay"
             for p in np.unique(task.owner[bound])[:_MOST_BREACHES]
@@ -298,7 +298,7 @@ class _Scene:
         there = np.flatnonzero((task.factor > 0) & (cluster.factor > 0) & ~task.lead_free)
         old = cluster.start[there]
         first = cluster.replica[old]
-        could = np.isin(there * self.brokers + first, self.key)
+        could = among(there * self.brokers + first, self.key)
         # A closed partition that changes anyway may as well change its leader.
         changed = np.zeros(cluster.partitions, bool)
         changed[task.owner[self.is_new]] = True

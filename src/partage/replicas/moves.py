@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.model import ReplicaTask
+from partage.model.replicas import among
 
 __all__ = ["Moves", "Within", "directories"]
 
@@ -39,8 +40,8 @@ class Moves:
     def _rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
         task, brokers = self.task, len(self.task.cluster.brokers)
         owner, (key, old) = task.owner, self._keys
-        new = np.flatnonzero(~np.isin(key, old))
-        left = np.sort(old[~np.isin(old, key)])
+        new = np.flatnonzero(~among(key, old))
+        left = np.sort(old[~among(old, key)])
         source = np.full(len(new), -1, np.int32)
         # The i-th newcomer of a partition takes the place of the i-th that left.
         first = np.searchsorted(owner[new], owner[new])
@@ -97,7 +98,7 @@ class Moves:
         if disks is None or self.disk is None:
             return (np.zeros(0, np.int64),) * 4
         key, old = self._keys
-        new, left = np.flatnonzero(~np.isin(key, old)), np.flatnonzero(~np.isin(old, key))
+        new, left = np.flatnonzero(~among(key, old)), np.flatnonzero(~among(old, key))
         inner, size = self.within, task.cluster.size
         p = np.concatenate([task.owner[new], task.old_owner[left], inner.partition])
         source = np.concatenate([

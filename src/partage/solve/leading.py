@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from partage.kernels import kernel, piece
 from partage.model import ReplicaTask
+from partage.model.replicas import among
 
 __all__ = ["lead"]
 
@@ -168,7 +169,7 @@ class _Leading:
         self.count = np.bincount(ordered[self.slot[there]], minlength=self.brokers).astype(np.int64)
         # A closed partition that changes anyway may as well change its leader.
         brokers = len(task.alive)
-        new = ~np.isin(
+        new = ~among(
             task.owner * brokers + ordered, task.old_owner * brokers + task.cluster.replica
         )
         changed = task.factor != task.cluster.factor

@@ -61,8 +61,9 @@ class Restless:
         may = ~self.locked & (relief + (bands.hunger(0, n, 0) + zone)[owner] > price)
         needy = np.flatnonzero(bands.lacks[:n] & task.receives)
         if len(needy) <= _FEW:
-            asked = np.unique(owner[may & ~out[owner]])
-            most = np.zeros(len(out))
+            most, open_ = np.zeros(len(out)), np.zeros(len(out), bool)
+            open_[owner[may]] = True
+            asked = np.flatnonzero(open_ & ~out)
             for c in needy.tolist():
                 pays = bands.relief(asked, np.full(len(asked), c), 0, sign=1)
                 most[asked] = np.maximum(most[asked], pays)
