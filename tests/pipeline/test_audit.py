@@ -211,3 +211,41 @@ def test_security_settings_reach_both_who_is_asked_and_spark(monkeypatch) -> Non
         audit._pairs(spark, source)
     assert spark.read.told["kafka.security.protocol"] == "SASL_PLAINTEXT"
     assert spark.read.told["kafka.sasl.jaas.config"].endswith('"geheim";')
+
+
+def _judged(rows: list[tuple[bytes, int]]) -> dict:
+    """What a worker tells of a topic of these pairs, whose partition count nobody knows."""
+    from partage.pipeline.topic_judging import judge_topics
+
+    count = len(rows)
+    batch = pa.RecordBatch.from_pydict({
+        "topic": ["t"] * count, "key": [k for k, _ in rows],
+        "partition": pa.array([p for _, p in rows], pa.int32()), "records": [1] * count,
+        "first_ms": list(range(count)), "last_ms": list(range(count)),
+        "level": pa.array([0] * count, pa.int32()), "place": list(range(count)),
+    })  # fmt: skip
+    (row,) = judge_topics({}, frozenset(), [batch])
+    return json.loads(row.column(1)[0].as_py())
+
+
+@pytest.mark.parametrize(("before", "after"), [(300, 303), (300, 304), (300, 600), (500, 500)])
+@pytest.mark.parametrize("name", ["murmur2", "librdkafka:consistent"])
+def test_many_partitions_that_nobody_counted(name: str, before: int, after: int) -> None:
+    """A topic that grew beyond 256 partitions has one writer at its two counts, and no count that
+    has only a divisor in common with one of them.
+    """
+    keys = [b"key-%d" % (i % 700) for i in range(1_400)]
+    counts = [before] * 700 + [after] * 700
+    rows = [(k, int(pg.partition_for([k], partitions=n, partitioner=name)[0]))
+            for k, n in zip(keys, counts, strict=True)]  # fmt: skip
+    told = _judged(sorted(set(rows), key=rows.index))
+    assert {w["name"] for w in told["writers"]} == {name}
+    assert {w["partitions"] for w in told["writers"]} == {before, after}
+    assert told["counts"] == [after]
+    assert told["explained"] > 0.99
+
+
+def test_the_last_partition_that_there_can_be() -> None:
+    """A damaged partition number near the end of an int ends no audit."""
+    rows = [(b"k%d" % i, i % 7) for i in range(100)] + [(b"x", 2**31 - 2)]
+    assert _judged(rows)["counts"] == [2**31 - 1]

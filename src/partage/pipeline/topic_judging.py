@@ -36,6 +36,10 @@ JUDGED_DDL = "topic string, found string, pairs binary"
 _WINDOWED = "streams:windowed"
 #: Without metadata every count up to the partitions seen is tried, if they are no more than this.
 _TRIED_COUNTS = 256
+#: Of a family that was found, earlier counts up to this are tried.
+_MOST_COUNTS = 4_096
+#: Share of pairs that is explained where a count above the partitions seen is believed.
+_MOSTLY = 0.95
 #: Pairs on which so many are tried.
 _TRIED_KEYS = 5_000
 
@@ -135,14 +139,34 @@ def _counts(known: tuple[int, ...] | None, highest: int, pairs: pa.Table) -> tup
     if known:
         return known if highest < max(known) else (*known, highest + 1)
     seen = highest + 1
-    tried = range(1 if seen <= _TRIED_COUNTS else seen, seen + 1 + max(4, min(64, seen // 4)))
+    more = range(seen, min(seen + max(4, min(64, seen // 4)), MOST_PARTITIONS) + 1)
     level = 0
     some = pairs
     while len(some) > _TRIED_KEYS:
         level += 1
         some = at_level(pairs, level)
-    verdict = who_wrote(key_pairs(some), tried, known_families(), place)
-    return tuple(sorted({seen, *(w.partitions for w in verdict.writers)}))
+    verdict = _tried(key_pairs(some), seen, more)
+    # Counts with a common divisor put many a key into the same partition: beyond what was seen
+    # there is one at most, and nearly all must be explained.
+    fit = {w.partitions for w in verdict.writers}
+    beyond = {n for n in fit if n > seen}
+    if len(beyond) > 1 or verdict.explained < _MOSTLY:
+        fit -= beyond
+    return tuple(sorted({seen, *fit}))
+
+
+def _tried(some: KeyPairs, seen: int, more: range) -> Verdict:
+    """Writers of some pairs, at any count up to some above what was seen.
+
+    Of many partitions the families come first, then the counts of those: not all with each other.
+    """
+    if seen <= _TRIED_COUNTS:
+        return who_wrote(some, range(1, more.stop), known_families(), place)
+    first = who_wrote(some, more, known_families(), place)
+    if not first.families:
+        return first
+    counts = (*range(2, min(seen, _MOST_COUNTS)), *more)
+    return who_wrote(some, counts, first.families, place)
 
 
 def _least(verdict: Verdict, highest: int) -> int:
