@@ -213,10 +213,13 @@ def replayed(
         "--no-report", "--master", f"local[{cores}]", *options,
     ]  # fmt: skip
     began = time.monotonic()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+    with (
+        tempfile.TemporaryFile() as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log) as process,
+    ):
         over = Event()
         peaks = {"worker": 0.0, "workers": 0.0, "java": 0.0, "driver": 0.0, "cpu": 0.0}
-        watch = Thread(target=_watch, args=(process.pid, over, peaks))
+        watch = Thread(target=_watch, args=(process.pid, over, peaks, log.fileno()))
         watch.start()
         text = process.communicate()[0]
         over.set()
@@ -226,10 +229,19 @@ def replayed(
     return json.loads(text), time.monotonic() - began, peaks
 
 
-def _watch(root: int, over: Event, peaks: dict[str, float]) -> None:
-    """Resident memory of a process and what it started, by what it is; and processor time."""
+def _started(log: int) -> bool:
+    """Whether the progress says that Spark's Java is up."""
+    said = os.pread(log, 1 << 20, 0)
+    return b'"stage": "start Spark", "done": 1' in said
+
+
+def _watch(root: int, over: Event, peaks: dict[str, float], log: int) -> None:
+    """Resident memory of a process and what it started, by what it is; and processor time.
+
+    ``cpu at start`` is what had been spent when Spark's Java was up.
+    """
     busy: dict[tuple[str, int], float] = {}
-    while not over.wait(0.25):
+    while not over.wait(0.1):
         now = {"workers": 0.0}
         for pid in _descendants(root):
             kind, size = _memory(pid)
@@ -243,6 +255,8 @@ def _watch(root: int, over: Event, peaks: dict[str, float]) -> None:
         for kind in ("java", "worker", "driver"):
             peaks[f"cpu {kind}"] = sum(s for (k, _), s in busy.items() if k == kind)
         peaks["cpu"] = sum(busy.values())
+        if "cpu at start" not in peaks and _started(log):
+            peaks["cpu at start"] = peaks["cpu"]
 
 
 def _cpu(pid: int) -> float:
@@ -294,6 +308,8 @@ def sizes(folder: Path, millions: list[float], cores: list[int]) -> None:
             seconds = found["seconds"]
             work = seconds["decode"] + seconds["histories"]
             told(f"{count:,} records, Parquet to tables, {n} cores", count, work, "records")
+            spent = peaks["cpu"] - peaks["cpu at start"]
+            told("    a second of CPU, all but the start of Java", count, spent, "records")
             print(f"    whole {whole:.1f} s, CPU of all processes {peaks['cpu']:.1f} s "
                   f"(java {peaks['cpu java']:.1f}, workers {peaks['cpu worker']:.1f}), "
                   f"start {seconds['start Spark']:.1f} s, decode "
@@ -314,13 +330,14 @@ def lives(folder: Path, records: int, cores: list[int]) -> None:
             largest = found["groups"][0]["rebalances"]
             what = f"{rebalances} rebalances, largest group {largest}, {n} cores"
             told(what, rebalances, found["seconds"]["replay"], "rebalances")
-            print(f"    CPU of all processes {peaks['cpu']:.1f} s", flush=True)
+            print(f"    CPU of all processes {peaks['cpu']:.1f} s, peak MB: worker "
+                  f"{peaks['worker']:.0f}, workers {peaks['workers']:.0f}", flush=True)  # fmt: skip
 
 
 def main() -> None:
     """Print machine, versions and figures."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--sizes", type=float, nargs="*", default=[1.0, 4.0])
+    parser.add_argument("--sizes", type=float, nargs="*", default=[1.0, 10.0])
     parser.add_argument("--cores", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--lives", type=int, default=300_000, help="records of the lives' history")
     parser.add_argument("--only", choices=["groups", "core", "sizes", "lives"], help="one part")

@@ -134,6 +134,8 @@ def surviving(index: Index, dense: Int32Array, cluster: Cluster) -> Claims:
     if (topic_of == topic_of[0]).all():  # most members read one topic: nothing to sort
         only = (index.topics[topic_of[0]],)
         return Claims(only, np.zeros(len(alive), np.int32), index.number_of[alive])
-    topics, topic_ix = np.unique(topic_of, return_inverse=True)
-    names = tuple(index.topics[t] for t in topics)
-    return Claims(names, topic_ix.astype(np.int32), index.number_of[alive])
+    wanted = np.zeros(len(index.topics), bool)
+    wanted[topic_of] = True
+    names = tuple(index.topics[t] for t in np.flatnonzero(wanted))
+    place = np.cumsum(wanted, dtype=np.int32) - np.int32(1)
+    return Claims(names, place[topic_of], index.number_of[alive])

@@ -113,10 +113,14 @@ def last_owners(
     to nobody (KIP-429): it has moved when the second step gives it to another member.
     """
     given = np.concatenate([*now.values(), EMPTY])
+    had = np.concatenate([*before.values(), EMPTY])
+    taken = np.zeros(max(given.max(initial=-1), had.max(initial=-1)) + 1, bool)
+    taken[given] = True
     out = {}
     for owner, mine in now.items():
         old = before.get(owner, EMPTY)
-        out[owner] = np.concatenate([mine, old[~np.isin(old, given)]]) if len(old) else mine
+        kept = old[~taken[old]]
+        out[owner] = np.concatenate([mine, kept]) if len(kept) else mine
     return out
 
 
