@@ -1,0 +1,51 @@
+"""Faust workers while brokers die, one after the other: stock groups beside ours, nothing else."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+
+import pytest
+from tests.brokers import brokers
+
+from hurt.fausts import OURS, PARTITIONS, Fausts
+from hurt.history import captured, given, given_otherwise
+
+pytestmark = [pytest.mark.jvm, pytest.mark.soak]
+
+MINUTES = float(os.environ.get("PARTAGE_SOAK_MINUTES", "3"))
+SEED = int(os.environ.get("PARTAGE_SOAK_SEED", "8"))
+
+
+def test_who_owns_what_is_right_whatever_workers_make_of_it(tmp_path, capsys) -> None:
+    """In every generation each partition has one owner, under Faust's class and ours; what workers
+    lose, and where they stand still, is printed for both, since it is Faust's own.
+    """
+    draw, deaths = random.Random(SEED), 0
+    with brokers(3) as cluster:
+        groups = [
+            Fausts(cluster, tmp_path, f"{name}-{number}", kinds)
+            for name, kinds in (("stock", ("stock",)), ("ours", OURS)) for number in range(2)
+        ]  # fmt: skip
+        end = time.monotonic() + 60 * MINUTES
+        while time.monotonic() < end:
+            time.sleep(draw.uniform(3, 8))
+            broker = draw.choice(cluster.brokers)
+            (broker.kill if draw.random() < 0.5 else broker.stop)()
+            time.sleep(draw.uniform(2, 10))
+            broker.start()
+            deaths += 1
+        for one in groups:
+            one.close()
+        whole = captured(cluster.bootstrap, tmp_path / "whole")
+    wrong = [said for one in groups for said in one.violations]
+    with capsys.disabled():
+        print(f"\n{deaths} brokers killed or stopped")
+        for one in groups:
+            log = given(whole, one.app)
+            wrong += given_otherwise(one.app, one.topics[0], PARTITIONS, log)
+            print(f"{one.told()}, {len(log)} generations")
+            for said in (*one.lost, *one.stood, *one.died):
+                print(f"  {said[:400]}")
+    assert not wrong, "\n".join(wrong)
