@@ -190,7 +190,7 @@ def _judged(
     lag = {p: max(0, ends[p] - at) for p, at in group.committed.items() if p in ends}
     # A subscription by a pattern, or one that cannot be read, names no topics: those that it has.
     topics = {m.id: m.topics or tuple(sorted({t for t, _ in m.owned})) for m in group.members}
-    # While a classic group rebalances nobody tells what it subscribes to, and no plan can be judged.
+    # While a classic group rebalances nobody tells what it subscribes to: no plan can be judged.
     if group.type in _OF_THEIR_OWN or not group.strategy or not any(topics.values()):
         return _Look(group, lag, rate)
     # What the coordinator says that they own is what counts, for every strategy alike: what they
