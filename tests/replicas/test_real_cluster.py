@@ -139,13 +139,14 @@ def shims(cluster, folder):
 
 
 def scripted(cluster, tools, folder, name="execute.sh"):
-    """A plan's own script, run as a person runs it."""
+    """A plan's own script, run as a person runs it: what the tools said."""
     done = subprocess.run(
         ["sh", folder / name], capture_output=True, text=True, check=False, timeout=400,
         env={**os.environ, "BOOTSTRAP": cluster.bootstrap, "KAFKA": str(tools), "PAUSE": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Error" not in done.stdout, done.stdout
+    return done.stdout
 
 
 def disks(cluster):
@@ -195,7 +196,7 @@ def test_every_command_on_six_brokers_with_two_disks_each(tmp_path) -> None:
             ("add-broker", "-b", 1),
             ("change-rf", "-r", 2, "--topic", "orders"),
             ("change-rf", "-r", 3, "--topic", "orders"),
-            ("replace-broker", "-b", 2, "--by", 5),
+            ("replace-broker", "-b", 2, "--by", 5, "--throttle", 30_000_000),
             ("fix-racks",),
             ("elect-leaders",),
         ]):  # fmt: skip
@@ -203,7 +204,14 @@ def test_every_command_on_six_brokers_with_two_disks_each(tmp_path) -> None:
             plan = partage(words[0], cluster.bootstrap, *words[1:], "--out", out)
             print(words, plan["replicas_moved"], plan["replicas_between_disks"],
                   plan["figures"], plan["bounds"])  # fmt: skip
-            scripted(cluster, tools, out)
+            said = scripted(cluster, tools, out)
+            if "--throttle" in words:
+                # Kafka's own words: set for the batch, and lifted once it is verified.
+                assert "inter-broker throttle limit was set to 30000000 B/s" in said
+                assert "Clearing broker-level throttles on" in said
+                assert "Clearing topic-level throttles on" in said
+            else:
+                assert "throttle limit was set" not in said
             asked, folders = as_asked(out)
             assert replicas(cluster)["orders"] == {**was, **asked}, words
             now = disks(cluster)

@@ -76,24 +76,35 @@ def place(
     _int32("replication_factor", replication_factor)
     _int32("first_partition", first_partition)
     if strategy == "striped":
-        for name, value in (("start_index", start_index), ("start_shift", start_shift)):
-            if value is not None:
-                what = "the striped placer draws its own (seed); leave it out"
-                raise InvalidConfigError(name, what, value)
+        _draws_its_own(start_index=start_index, start_shift=start_shift)
         return StripedPlacer(listed, seed=seed).place(partitions, replication_factor)
     if strategy not in strategies:
         raise InvalidConfigError("strategy", f"one of {', '.join(strategies)}", strategy)
     _allowed(listed, partitions, replication_factor)
-    start, shift = _start(len(listed), start_index, start_shift, JavaDraws(seed))
-    first = max(0, first_partition)
-    racks = len({b.rack for b in listed})
-    if strategy == "rack-aware" and racks > 1:
-        all_have_racks(listed)
-    _fits(len(listed), partitions, start, (shift, racks), first)
-    if strategy == "rack-aware" and any(b.rack is not None for b in listed):
-        return place_over_racks(listed, start, shift, first, partitions, replication_factor)
-    ids = np.array([b.id for b in listed], np.int32)
-    return place_along(ids, start, shift, first, partitions, replication_factor)
+    begin = _start(len(listed), start_index, start_shift, JavaDraws(seed))
+    size = max(0, first_partition), partitions, replication_factor
+    return _as_admin_utils(listed, *begin, *size, aware=strategy == "rack-aware")
+
+
+def _as_admin_utils(  # noqa: PLR0917 - AdminUtils' own arguments
+    brokers: list[Broker], start: int, shift: int, first: int, partitions: int, factor: int,
+    *, aware: bool,
+) -> Int32Array:  # fmt: skip
+    racks = len({b.rack for b in brokers})
+    if aware and racks > 1:
+        all_have_racks(brokers)
+    _fits(len(brokers), partitions, start, (shift, racks), first)
+    if aware and any(b.rack is not None for b in brokers):
+        return place_over_racks(brokers, start, shift, first, partitions, factor)
+    ids = np.array([b.id for b in brokers], np.int32)
+    return place_along(ids, start, shift, first, partitions, factor)
+
+
+def _draws_its_own(**given: int | None) -> None:
+    for name, value in given.items():
+        if value is not None:
+            what = "the striped placer draws its own (seed); leave it out"
+            raise InvalidConfigError(name, what, value)
 
 
 class StripedPlacer:

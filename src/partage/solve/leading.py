@@ -49,6 +49,61 @@ def _through(count, low, high, rack, parent, queue, tail, c, sign):
     return tail
 
 
+@piece
+def _may(count, low, high, b, sign):
+    """Whether a broker may give a partition (or, with sign -1, get one)."""
+    return (count[b] > low[b]) if sign > 0 else (count[b] < high[b])
+
+
+@piece
+def _begin(count, low, high, rack, parent, queue, r, sign):
+    """Ways begin at the brokers of rack r that may; answers how many there are."""
+    tail = 0
+    for b in range(len(count)):
+        parent[b] = -2
+        if rack[b] == r and _may(count, low, high, b, sign):
+            parent[b] = -1
+            queue[tail] = b
+            tail += 1
+    return tail
+
+
+@piece
+def _search(
+    start, broker, owner, free, lead, count, low, high, rack, sums, least, most, listed,
+    list_start, parent, queue, full, r, sign,
+):  # fmt: skip
+    """The shortest way from rack r: the broker at its end, or -1 less how many were reached."""
+    head, tail = 0, _begin(count, low, high, rack, parent, queue, r, sign)
+    while head < tail:
+        b = queue[head]
+        head += 1
+        for i in range(list_start[b], list_start[b + 1]):
+            slot = listed[i]
+            p = owner[slot]
+            if free[p] == 0 or (sign > 0 and lead[p] != slot):
+                continue
+            begin, end = start[p], start[p + 1]
+            if sign < 0:
+                begin, end = lead[p], lead[p] + 1
+            for s in range(begin, end):
+                c = broker[s]
+                if parent[c] != -2:
+                    continue
+                parent[c] = s if sign > 0 else slot
+                queue[tail] = c
+                tail += 1
+                if not _may(count, low, high, c, -sign):
+                    continue
+                q = rack[c]
+                if (sums[q] < most[q]) if sign > 0 else (sums[q] > least[q]):
+                    return c
+                full[q] = 2
+                if len(sums) < len(count):  # else each on one of its own: no others
+                    tail = _through(count, low, high, rack, parent, queue, tail, c, sign)
+    return -1 - tail
+
+
 @kernel(
     "int64(int64[::1], int32[::1], int64[::1], uint8[::1], int64[::1], int64[::1], int64[::1],"
     " int64[::1], int32[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1],"
@@ -67,55 +122,22 @@ def _even(
     """
     handed = 0
     for r in range(len(sums)):
-        while (sums[r] > most[r]) if sign > 0 else (sums[r] < least[r]):
-            head, tail, found = 0, 0, -1
-            for b in range(len(count)):
-                parent[b] = -2
-                if rack[b] == r and ((count[b] > low[b]) if sign > 0 else (count[b] < high[b])):
-                    parent[b] = -1
-                    queue[tail] = b
-                    tail += 1
-            while head < tail and found < 0:
-                b = queue[head]
-                head += 1
-                for i in range(list_start[b], list_start[b + 1]):
-                    slot = listed[i]
-                    p = owner[slot]
-                    if free[p] == 0 or (sign > 0 and lead[p] != slot):
-                        continue
-                    begin, end = start[p], start[p + 1]
-                    if sign < 0:
-                        begin, end = lead[p], lead[p] + 1
-                    for s in range(begin, end):
-                        c = broker[s]
-                        if parent[c] != -2:
-                            continue
-                        parent[c] = s if sign > 0 else slot
-                        queue[tail] = c
-                        tail += 1
-                        if (count[c] >= high[c]) if sign > 0 else (count[c] <= low[c]):
-                            continue
-                        q = rack[c]
-                        if (sums[q] < most[q]) if sign > 0 else (sums[q] > least[q]):
-                            found = c
-                            break
-                        full[q] = 2
-                        if len(sums) == len(count):  # each on one of its own: no others
-                            continue
-                        tail = _through(count, low, high, rack, parent, queue, tail, c, sign)
-                    if found >= 0:
-                        break
-            if found < 0:
-                full[r] = 2
-                for i in range(tail):
-                    reached[queue[i]] = 1
+        found = 0
+        while found >= 0 and ((sums[r] > most[r]) if sign > 0 else (sums[r] < least[r])):
+            found = _search(
+                start, broker, owner, free, lead, count, low, high, rack, sums, least, most,
+                listed, list_start, parent, queue, full, r, sign,
+            )  # fmt: skip
             for q in range(len(full)):
                 if full[q] == 2:
                     full[q] = 1 if found < 0 else 0
-            if found < 0:
-                break
-            handed += 1
-            _hand_on(owner, broker, lead, count, rack, sums, parent, found, sign)
+            if found >= 0:
+                handed += 1
+                _hand_on(owner, broker, lead, count, rack, sums, parent, found, sign)
+        if found < 0:
+            full[r] = 1
+            for i in range(-1 - found):
+                reached[queue[i]] = 1
     return handed
 
 

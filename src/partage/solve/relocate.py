@@ -17,8 +17,9 @@ from partage.solve.restless import Restless
 
 __all__ = ["outside", "relocate"]
 
-#: From rate to rate: smaller steps move fewer bytes, and take longer.
-_RISE = 1.25
+#: From rate to rate: smaller steps move fewer bytes (a percent), and take longer; of so many
+#: replicas that it is seconds, larger ones.
+_RISE, _RISE_LARGE, _LARGE = 1.25, 1.6, 100_000
 #: Sweeps at a rate: what others do meanwhile is seen by the next one.
 _SWEEPS, _LAST_SWEEPS = 2, 12
 
@@ -119,7 +120,8 @@ class _Relocation:
         # A byte outside is worth a byte or a few; what a replica or a unit of load is worth
         # follows from what is moved for it. Each kind outweighs all that follow.
         dearest = 4.0 * most
-        steps = max(1, int(np.ceil(np.log(dearest / least) / np.log(_RISE))))
+        rise = _RISE if len(self.broker) < _LARGE else _RISE_LARGE
+        steps = max(1, int(np.ceil(np.log(dearest / least) / np.log(rise))))
         worth = (mean[2] if mean[2] > 1e-9 else dearest) / max(mean[3], 1e-9)
         rates = []
         for i in range(steps + 1):

@@ -19,8 +19,9 @@ from partage.solve.relocation_choices import Choices
 
 __all__ = ["climb"]
 
-#: A bound so close is not looked for further; rounds without a better one until steps shrink.
-_CLOSE, _PATIENCE = 0.002, 8
+#: A bound so close is not looked for further; rounds without a better one until steps shrink, and
+#: until it is given up.
+_CLOSE, _PATIENCE, _LOST = 0.002, 8, 32
 
 
 def climb(
@@ -51,8 +52,12 @@ def climb(
 def _uphill(
     search: _Search, start: NDArray[np.float64], reached: float, rounds: int
 ) -> tuple[float, NDArray[np.float64]]:
-    """Polyak's steps: as long as what is missing says, shorter when they lead nowhere."""
-    prices = start
+    """Polyak's steps: as long as what is missing says, shorter when they lead nowhere.
+
+    Where the way uphill turns back, it is bent towards the last one (Camerini, Fratta and Maffioli,
+    1975): brokers that are over and under in turn are not paid to and fro.
+    """
+    prices, way = start, np.zeros_like(start)
     best, best_prices = -np.inf, start.copy()
     boldness, since = 1.0, 0
     for _ in range(rounds):
@@ -61,16 +66,20 @@ def _uphill(
             best, best_prices, since = value, prices.copy(), 0
         else:
             since += 1
-            if since >= _PATIENCE:
-                boldness, since = boldness / 2, 0
+            if since % _PATIENCE == 0:
+                boldness /= 2
+        if since >= _LOST:
+            break
         if reached - best <= 1e-7 * max(1.0, abs(reached)):
             break
         uphill = search.uphill(prices, x) * search.scale
-        size = float((uphill * uphill).sum())
+        turn, length = float((uphill * way).sum()), float((way * way).sum())
+        way = uphill - 1.5 * min(turn, 0.0) / length * way if length else uphill
+        size = float((way * way).sum())
         if size == 0.0:
             break
         step = boldness * max(reached - value, 1e-3 * abs(reached)) / size
-        prices = search.kept(prices + step * uphill * search.scale)
+        prices = search.kept(prices + step * way * search.scale)
     return best, best_prices
 
 
