@@ -22,6 +22,8 @@ from partage.history.targets import TargetInput
 __all__ = ["ClassicGroup", "ClassicRecord", "Generation", "Life"]
 
 
+#: So many generations may be missing however little time has passed, by clocks that differ.
+_BELIEVED = 1_000_000
 #: Rewrites of one generation that are kept: static members may restart in it for a year.
 _MOST_REWRITES = 256
 
@@ -168,6 +170,9 @@ class ClassicGroup:
             yield Life("created", self.incarnation, 0, record.place, record.timestamp_ms)
             return
         gap = self._gap(state.generation)
+        since_ms = 100 * _BELIEVED if now is None else record.timestamp_ms - now.timestamp_ms
+        if gap > _BELIEVED + max(0, since_ms):
+            gap = 1  # a broken number: nobody rebalances more than once a millisecond
         if now is None:
             self.missing_before += gap
         else:

@@ -29,6 +29,8 @@ class Interval:
     role: str = OWNER
 
 
+#: A clock that was so far ahead of the next record's was wrong.
+_WRONG_MS = 366 * 86_400_000
 #: Topic, its id, partition, owner, role.
 _Key = tuple[str, str | None, int, str, str]
 
@@ -53,19 +55,25 @@ class Ownership:
     Args:
         topic_id: (topic name, time in ms) -> id of the topic of that name then, or None. A
             topic deleted and made anew is another topic: its intervals end with it.
+        span: first and last time of the record: others are of a wrong clock.
     """
 
-    def __init__(self, topic_id: Callable[[str, int], str | None]) -> None:
-        self._topic_id = topic_id
+    def __init__(
+        self,
+        topic_id: Callable[[str, int], str | None],
+        span: tuple[int, int] | None = None,
+    ) -> None:
+        self._topic_id, self._span = topic_id, span
         self._open: dict[_Key, Interval] = {}
         #: Ended at the newest time: a migration takes everything and gives it again at once.
         self._ended: dict[_Key, Interval] = {}
+        self._newest: int | None = None
 
     def feed(self, found: Generation | Life | Held) -> Iterator[Interval]:
         """Intervals that have ended for good by now."""
         if isinstance(found, Generation) and found.protocol != "classic":
             return  # a target is nobody's yet: members tell what they have by and by
-        time_ms = found.time_ms if isinstance(found, Held) else found.timestamp_ms
+        time_ms = self._since(found.time_ms if isinstance(found, Held) else found.timestamp_ms)
         yield from self._settled(time_ms)
         if isinstance(found, Held):
             self._become(found.epoch, time_ms, self._held(found), found.owner)
@@ -74,6 +82,20 @@ class Ownership:
                 self._become(found.generation, time_ms, {}, None)
         else:
             self._become(found.number, time_ms, self._assigned(found), None)
+
+    def _since(self, time_ms: int) -> int:
+        """When it was, by a clock that does not go back: the order is that of the log.
+
+        A time beyond the record's is taken to be that of the record before.
+        """
+        newest = self._newest
+        if self._span is not None and not self._span[0] <= time_ms <= self._span[1]:
+            time_ms = self._span[0] if newest is None else newest
+        self._newest = (
+            time_ms if newest is None or time_ms >= newest or newest - time_ms > _WRONG_MS
+            else newest
+        )  # fmt: skip
+        return self._newest
 
     def state(self) -> tuple[dict[_Key, Interval], dict[_Key, Interval]]:
         """What lasts and what has just ended: plain values, for `partage.history.blob`."""
@@ -121,12 +143,13 @@ class Ownership:
         lost = [k for k in self._open if k not in now and owner in (None, k[3])]
         for key in lost:
             gone = self._open.pop(key)
-            end = max(time_ms, gone.from_ms)  # clocks may go backwards, intervals do not
-            self._ended[key] = replace(gone, to_ms=end, to_generation=number)
+            begin = min(time_ms, gone.from_ms)  # of a wrong clock, see `_since`
+            self._ended[key] = replace(gone, from_ms=begin, to_ms=time_ms, to_generation=number)
         for key, interval in now.items():
             if key in self._open:
                 continue
             back = self._ended.pop(key, None)
             self._open[key] = (
-                interval if back is None else replace(back, to_ms=None, to_generation=None)
-            )
+                replace(interval, from_ms=time_ms) if back is None
+                else replace(back, to_ms=None, to_generation=None)
+            )  # fmt: skip

@@ -122,6 +122,11 @@ def recorded_assignment(state: ClassicState, cluster: Cluster) -> Assignment:
     return made
 
 
+def given_by_member(given: Assignment) -> dict[str, Int32Array]:
+    """Member id -> dense numbers; in a damaged record an id may stand twice, and is here once."""
+    return {member: given.partitions_of(i) for i, member in enumerate(given.members)}
+
+
 def surviving(index: Index, dense: Int32Array, cluster: Cluster) -> Claims:
     """Claims for partitions owned before, without those that the cluster no longer has.
 

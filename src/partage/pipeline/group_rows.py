@@ -76,8 +76,9 @@ class GroupRows:
         self._clusters = clusters
         self._writers = writers
         known = around or Surroundings()
+        self._span = known.span
         self._history = GroupHistory(clusters, known.session_timeout_ms, known.moves)
-        self._ownership = Ownership(self._history.book.id_of)
+        self._ownership = Ownership(self._history.book.id_of, known.span)
         self._rebalances = RebalanceRows()
         self._folding = Folding()
         self._traffic: dict[tuple[str, int], Traffic] = {}
@@ -160,6 +161,7 @@ class GroupRows:
 
     def _found(self, found: Found) -> None:
         if isinstance(found, Pause):
+            found = self._believed(found)
             if self._listener is not None:
                 self._listener.pause(found)
             self._rebalances.pause(found)
@@ -174,6 +176,17 @@ class GroupRows:
             self._events(events_of(found))
         if isinstance(found, Generation):
             self._generation(found)
+
+    def _believed(self, found: Pause) -> Pause:
+        """Without the times of a wrong clock: they would make it last for years."""
+        if self._span is None:
+            return found
+        first, last = self._span
+        before, after = (
+            None if at is not None and not first <= at <= last else at
+            for at in (found.last_ms, found.first_ms)
+        )
+        return found._replace(last_ms=before, first_ms=after)
 
     def _events(self, events: Iterable[Event]) -> None:
         """Rows of table ``events``, numbered by the record that they are of."""

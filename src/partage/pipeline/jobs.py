@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,7 +102,9 @@ def run_jobs(spark: SparkSession, source: Capture, run: Run, stages: Stages) -> 
         states = spark.sparkContext.broadcast(tuple(json.dumps(s) for s in done.states))
         held.callback(states.destroy)
         with stages.stage("histories", spark):
-            around = surroundings(source.folder)
+            first_ms, last_ms, _ = done.tally.span()
+            span = None if first_ms is None or last_ms is None else (first_ms, last_ms)
+            around = replace(surroundings(source.folder), span=span)
             done.session_timeout_ms = around.session_timeout_ms
             job = histories_job(
                 decoded, states, run.selection, out=out, run_id=run.id, tasks=tasks,

@@ -34,10 +34,13 @@ class Surroundings:
     Attributes:
         session_timeout_ms: of members that have none of their own; None if it is not known.
         moves: of coordinators, by log partition.
+        span: first and last time of the record, see `Tally.span`: times beyond are of a wrong
+            clock, and tell no length. None if it is not known.
     """
 
     session_timeout_ms: int | None = None
     moves: Mapping[int, tuple[Move, ...]] = field(default_factory=dict)
+    span: tuple[int, int] | None = None
 
 
 def surroundings(folder: Path | str) -> Surroundings:
@@ -50,7 +53,7 @@ def surroundings(folder: Path | str) -> Surroundings:
         InvalidCaptureError: a file is there and cannot be read.
 
     >>> surroundings("no-such-folder")
-    Surroundings(session_timeout_ms=None, moves={})
+    Surroundings(session_timeout_ms=None, moves={}, span=None)
     """
     at = Path(folder)
     inside = at if at.is_dir() else at.parent

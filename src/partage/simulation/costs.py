@@ -9,6 +9,7 @@ import numpy as np
 
 from partage.history.clusters import ClusterHistory
 from partage.history.pauses import Pause
+from partage.history.problems import given_by_member
 from partage.model import Assignment, Cluster
 from partage.model.index import Int32Array
 from partage.simulation.absences import session_timeout_ms
@@ -98,7 +99,8 @@ def costs_of(
     last = [scene.last.get(m.owner, EMPTY) for m in members]
     gone = [mine for owner, mine in scene.held.items() if owner not in there]
     size = cluster.index.partitions
-    now = [given.partitions_of(i) for i in range(len(members))]
+    mine = given_by_member(given)
+    now = [mine.get(m.id, EMPTY) for m in members]
     stops = stopping(
         owners(size, last, gone), owners(size, now), cluster.partition_exists, eager=eager
     )

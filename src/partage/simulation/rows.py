@@ -106,7 +106,7 @@ class Rows:
         on = cluster or self.cluster
         plan = done.plan
         # In between two phases loads are not what anybody wants: only the end is judged.
-        found = self.world.measure(plan, done.before, on, self.world.weights)
+        found = self.ruled(self.world.measure(plan, done.before, on, self.world.weights))
         if done.lets_go:
             found = replace(
                 found, spread=None, best_spread=None, idle=None, load_spread=None, colocation=None
@@ -124,6 +124,10 @@ class Rows:
             changed=_changed(plan, self.recorded),
             plan=as_json(plan.to_dict()),
         )
+
+    def ruled(self, found: Measured) -> Measured:
+        """Where the record has what the metadata lacks, nobody can be said to break a rule."""
+        return replace(found, breaches=None) if self.recorded.unresolved else found
 
     def dead(self, policy: Policy) -> Bounds:
         """Partition-seconds of members that died: until they are missed, nobody reads for them."""
@@ -147,7 +151,7 @@ def recorded_row(scene: Scene, world: World) -> Lived:
         found.incarnation, found.number, RECORDED, RECORDED, protocol, RECORDED,
         found.timestamp_ms, DONE, caused=not scene.written_over,
         partitions=len(given.partition), members=len(given.members),
-        measured=world.measure(given, group, rows.cluster, world.weights),
+        measured=rows.ruled(world.measure(given, group, rows.cluster, world.weights)),
         stopped=None if own is None else own + rows.dead(Policy(protocol, None)),
         reread=rows.costs.reread_as_recorded(), changed=0, plan=as_json(_named(scene)),
     )  # fmt: skip

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from partage.history.classic import Generation
 from partage.history.clusters import ClusterHistory
 from partage.history.pauses import Pause
-from partage.history.problems import recorded_assignment, why_not
+from partage.history.problems import given_by_member, recorded_assignment, why_not
 from partage.model.index import Int32Array
 from partage.simulation.absences import Absence, AbsenceTracker, Left
 from partage.simulation.consumers import last_owners
@@ -109,8 +109,9 @@ class SceneMaker:
         )  # fmt: skip
         if replayable:
             given = recorded_assignment(found.last, self._clusters.at(found.timestamp_ms))
-            members = enumerate(found.last.members)
-            self._held = {m.owner: given.partitions_of(i) for i, m in members}
+            mine = given_by_member(given)
+            # Where two have one instance id, the later one has its name, as with a broker.
+            self._held = {m.owner: mine[m.id] for m in found.last.members}
             self._last = last_owners(self._last, self._held)
         else:
             self._held, self._last = {}, {}
