@@ -1,6 +1,7 @@
 """`partage keys` on Parquet: keys a second from files to answer, on this machine's cores.
 
-Kinds of keys: few, a million with a heavy head, all distinct (the worst for an exact count of
+By the command as one types it (threads of its process), and by Spark in a running session. Kinds
+of keys: few, a million with a heavy head, all distinct (the worst for an exact count of
 the hottest), long, of mixed lengths; plain pages and dictionary pages. Beside each, in the same
 run: its parts in one process (what pyarrow takes to read the column, what reading and counting
 take, what meeting takes), and peers that count the same keys and place none of them: Spark's own
@@ -14,8 +15,10 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 import os
 import platform
+import resource
 import shutil
 import subprocess
 import sys
@@ -140,10 +143,7 @@ def _processors() -> tuple[dict[int, float], float]:
         at = todo.pop()
         ours[at] = took.get(at, 0.0)
         todo += below.get(at, [])
-    user, nice, system, _, _, irq, soft, *_ = map(
-        int, Path("/proc/stat").read_text().splitlines()[0].split()[1:]
-    )
-    return ours, (user + nice + system + irq + soft) / tick
+    return ours, _machine()
 
 
 def _timed(work: Callable[[], object], runs: int) -> list[Spent]:
@@ -195,9 +195,36 @@ def _parts(folder: Path, keys: int, runs: int) -> None:
     print(f"  one process, CPU ns a key: {', '.join(told)}", flush=True)
 
 
+def _machine() -> float:
+    """Seconds that the processors were busy so far, with whatever."""
+    user, nice, system, _, _, irq, soft, *_ = map(
+        int, Path("/proc/stat").read_text().splitlines()[0].split()[1:]
+    )
+    return (user + nice + system + irq + soft) / os.sysconf("SC_CLK_TCK")
+
+
+def _command(folder: Path, keys: int, runs: int) -> None:
+    """The command as one types it: Python's start, imports, threads of that process, the answer."""
+    asked = [sys.executable, "-m", "partage", "keys", str(folder), "--key", "key", "--json", "-q",
+             "--partitions", ",".join(map(str, COUNTS))]  # fmt: skip
+    found = []
+    for _ in range(runs + 1):
+        before, all_before = resource.getrusage(resource.RUSAGE_CHILDREN), _machine()
+        began = time.perf_counter()
+        told = subprocess.run(asked, check=True, capture_output=True).stdout
+        wall = time.perf_counter() - began
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        ours = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        found.append(Spent(wall, ours, max(0.0, _machine() - all_before - ours)))
+        if json.loads(told)["records"] != keys:
+            raise SystemExit(f"the command counted other than {keys} records")
+    _told("the command, its start and threads", keys, found[1:])
+
+
 def _whole(folder: Path, keys: int, runs: int, spark: object) -> None:
+    _command(folder, keys, runs)
     for approximate in (False, True):
-        name = "partage, approximate" if approximate else "partage, exact, 4 partition counts"
+        name = "by Spark, approximate" if approximate else "by Spark, exact, 4 partition counts"
         run = partial(_counted, folder, keys, spark, approximate=approximate)
         _told(name, keys, _timed(run, runs))
 
