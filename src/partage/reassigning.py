@@ -17,7 +17,7 @@ from partage.replicas.moves import Moves
 from partage.solve.leading import lead
 from partage.solve.relocate import outside, relocate
 from partage.solve.relocation_bound import climb
-from partage.solve.relocation_exact import LARGEST, exact
+from partage.solve.relocation_exact import LARGEST, exact, relaxed
 from partage.solve.shelving import disk_prices, shelve
 
 __all__ = ["Reassignment", "reassign"]
@@ -77,6 +77,7 @@ def reassign(task: ReplicaTask, *, proof: bool = True) -> Reassignment:
         verdict = judge_replicas(task, plan)
         if not verdict.optimal:
             plan, verdict = _exactly(task, plan, verdict)
+            plan, verdict = _with_duals(task, plan, verdict)
     return Reassignment(task, plan, verdict, _before(task))
 
 
@@ -140,6 +141,24 @@ def _exactly(
         if not told.breaches and list(told.figures.values()) <= list(verdict.figures.values()):
             return better, judge_replicas(task, better)
     return replace(plan, solver_bound=bound), verdict
+
+
+def _with_duals(
+    task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
+) -> tuple[NewReplicas, ReplicaVerdict]:
+    """The plan with prices of a linear programme, where it is small and they prove more."""
+    cells = int(task.receives.sum()) * len(task.cost)
+    if verdict.optimal or not 0 < cells <= 2 * LARGEST:
+        return plan, verdict
+    prices = relaxed(task, verdict.figures, least_of(task).newcomers, rack_ranges(task))
+    name = "between brokers" if "between brokers" in verdict.figures else "moved"
+    if prices is None:
+        return plan, verdict
+    priced = replace(plan, prices={**plan.prices, name: prices})
+    if name != "moved" and "moved" not in plan.disk_prices:
+        priced.prices["moved"] = prices
+    proven = judge_replicas(task, priced)
+    return (priced, proven) if proven.bounds[name] > verdict.bounds[name] else (plan, verdict)
 
 
 def _priced(task: ReplicaTask, plan: NewReplicas, reached: ReplicaVerdict) -> NewReplicas:

@@ -243,21 +243,21 @@ def _time(seconds: float) -> str:
 
 
 def _gap(told: dict[str, Any]) -> str:
-    """What of the moves is not proven, beside them and beside all that there is."""
+    """The lower bound that is verified, and what is moved beyond it."""
     moved, bound = told["figures"]["moved"], told["bounds"]["moved"]
-    line = f"of what is moved at most {told['gap']:.2%} is not proven necessary"
+    unit = "" if told["unit"] == "bytes" else " replicas"
+    least, all_ = (f"{_cell(told['unit'], one)}{unit}" for one in (bound, moved))
+    line = f"lower bound, verified: {least} of the {all_} have to be moved; gap {told['gap']:.2%}"
     if moved == bound:
         line = "nothing is moved" if not moved else "all that is moved is proven necessary"
     held = sum(row["after"]["bytes" if told["unit"] == "bytes" else "replicas"]
                for row in told["brokers"])  # fmt: skip
     if moved > bound and held:
-        rest = _cell(told["unit"], moved - bound)
-        rest += "" if told["unit"] == "bytes" else " replicas"
-        line += f": {rest}, {(moved - bound) / held:.3%} of all that brokers hold"
+        line += f", {(moved - bound) / held:.3%} of all that brokers hold"
         between = told["figures"].get("between brokers")
         if between:
             gap = (between - told["bounds"]["between brokers"]) / between
-            line += f" (between brokers at most {gap:.2%})"
+            line += f"; between brokers {gap:.2%}"
     loose = [
         _words(name) for name, value in told["figures"].items()
         if name not in {"moved", "between brokers"} and value > told["bounds"][name]
@@ -272,10 +272,15 @@ def _solver(told: dict[str, Any]) -> str:
     # A programme knows brokers only: what goes from disk to disk is not in it.
     which = "between brokers" if "between brokers" in told["figures"] else "moved"
     own, moved, bound = told["solver_bound"], told["figures"][which], told["bounds"][which]
-    unit = "bytes" if told["unit"] == "bytes" else "replicas"
-    says = "says that this is the optimum" if own >= moved * (1 - 1e-9) else "says at least"
-    by = "found by HiGHS, which" if told["solver"] == "HiGHS" else "HiGHS found no better, and"
-    return f"{by} {says} ({own:,.0f} {unit}); verified here: at least {bound:,}"
+    unit = "" if told["unit"] == "bytes" else " replicas"
+    by = "found by HiGHS, which" if told["solver"] == "HiGHS" else "HiGHS found no better plan, and"
+    if own >= moved * (1 - 1e-9):
+        says = "says that none moves less"
+    else:
+        says = f"says that at least {_cell(told['unit'], round(own))}{unit} have to be moved"
+    if bound >= moved:
+        return f"{by} {says}: verified"
+    return f"{by} {says}; its word, of which only the lower bound above is verified here"
 
 
 def _notes(told: dict[str, Any]) -> list[str]:

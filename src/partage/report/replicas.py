@@ -100,9 +100,11 @@ def _lead(told: Mapping[str, Any]) -> str:
         return "Proven: no plan is better."
     between, line = told["figures"].get("between brokers"), ""
     if between:
-        gap = (between - told["bounds"]["between brokers"]) / between
-        line = f" Of what goes between brokers: at most {gap:.2%}."
-    return f"Of what is moved at most {told['gap']:.2%} is not proven necessary.{line}"
+        share = (between - told["bounds"]["between brokers"]) / between
+        line = f" Between brokers: gap {share:.2%}."
+    moved, bound = (_shown(told["unit"], told[one]["moved"]) for one in ("figures", "bounds"))
+    gap = f"gap {told['gap']:.2%}"
+    return f"Lower bound, verified: {bound} of the {moved} have to be moved; {gap}.{line}"
 
 
 def _is_known(told: Mapping[str, Any], figure: str) -> bool:

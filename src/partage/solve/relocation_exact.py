@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from partage.model import ReplicaTask
 from partage.model.replicas import KINDS, LEAVE, STAY
 
-__all__ = ["LARGEST", "exact"]
+__all__ = ["LARGEST", "exact", "relaxed"]
 
 #: Binaries: measured on random clusters, HiGHS takes 5 s at 900 and 13 s here.
 LARGEST = 4_000
@@ -57,13 +57,10 @@ def exact(  # noqa: PLR0917 - what a programme needs
     made = _Programme(task, figures, newcomers, ranges, margin, anyhow=anyhow)
     if len(made.partition) > LARGEST or not len(made.partition):
         return None
-    highs = highspy.Highs()  # type: ignore[no-untyped-call]  # it has no types
-    for option, value in (
-        ("output_flag", False), ("threads", 1), ("random_seed", 1), ("mip_rel_gap", 1e-9),
-        ("mip_abs_gap", 1e-9), ("mip_feasibility_tolerance", 1e-9),
-        ("mip_max_nodes", _NODES // len(made.partition)),
-    ):  # fmt: skip
-        highs.setOptionValue(option, value)
+    highs = _highs(
+        highspy, mip_rel_gap=1e-9, mip_abs_gap=1e-9, mip_feasibility_tolerance=1e-9,
+        mip_max_nodes=_NODES // len(made.partition),
+    )  # fmt: skip
     highs.passModel(made.model(highspy))
     first = highspy.HighsSolution()
     first.col_value = made.values(start)
@@ -74,6 +71,49 @@ def exact(  # noqa: PLR0917 - what a programme needs
     if not len(found) or info.primal_solution_status != 2:
         return None
     return made.plan(found), float(info.mip_dual_bound) * made.unit
+
+
+def relaxed(
+    task: ReplicaTask,
+    figures: Mapping[str, int],
+    newcomers: NDArray[np.int64],
+    ranges: tuple[NDArray[np.int64], NDArray[np.int64]],
+) -> NDArray[np.float64] | None:
+    """float64[4, B + Z]: what a unit costs at each band, if replicas could be divided.
+
+    Of the programme without whole numbers the duals of its bands: prices from which the judge
+    computes at least that programme's optimum, and verifies it.
+
+    Args: see `exact`; None where it answers None.
+    """
+    try:
+        import highspy
+    except ImportError:
+        return None
+    made = _Programme(task, figures, newcomers, ranges, 0.0, anyhow=False)
+    if not 0 < len(made.partition) <= LARGEST:
+        return None
+    highs = _highs(highspy)
+    model = made.model(highspy)
+    model.integrality_ = []
+    highs.passModel(model)
+    highs.run()
+    dual = np.array(highs.getSolution().row_dual)
+    if len(dual) != len(made.rows) or not np.isfinite(dual).all():
+        return None
+    out = np.zeros(task.low.shape)
+    for row, k, b, scale in made.bands:
+        out[k, b] -= dual[row] * made.unit / scale
+    out[(task.high >= _UNBOUNDED) & (out > 0)] = 0.0
+    return out
+
+
+def _highs(highspy: Any, **options: float) -> Any:
+    highs = highspy.Highs()
+    fixed = {"output_flag": False, "threads": 1, "random_seed": 1}
+    for option, value in {**fixed, **options}.items():
+        highs.setOptionValue(option, value)
+    return highs
 
 
 class _Programme:
@@ -96,6 +136,8 @@ class _Programme:
         self.fate = fate[self.partition, self.broker]
         self.unit = float(max(task.cost.mean(), 1.0))
         self.rows: list[tuple[float, float, NDArray[np.int64], NDArray[np.float64]]] = []
+        # Of each row that is a band: row, kind, broker or rack, what a unit of the row is.
+        self.bands: list[tuple[int, int, int, float]] = []
         self.slacks = 0
         for p in np.flatnonzero(task.factor):
             mine = np.flatnonzero(self.partition == p)
@@ -142,6 +184,7 @@ class _Programme:
                 high = np.inf
             if low > high:
                 low = high = (low + high) / 2
+            rows = len(self.rows)
             if allowed:
                 slack = np.array([len(self.partition) + self.slacks])
                 self.slacks += 1
@@ -150,6 +193,7 @@ class _Programme:
                 self._row(-np.inf, high, both, np.append(value, -1.0))
             elif len(mine) or low > 0:
                 self._row(low, high, mine, value)
+            self.bands += [(row, k, b, scale) for row in range(rows, len(self.rows))]
         if allowed:
             slacks = np.arange(first, len(self.partition) + self.slacks)
             self._row(-np.inf, float(allowed) / scale + 1e-9, slacks)

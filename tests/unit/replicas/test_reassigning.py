@@ -12,6 +12,7 @@ import pytest
 import partage as pg
 from partage.errors import CertificateError
 from partage.judge.relocation import judge_replicas
+from partage.judge.relocation_least import least_of, rack_ranges
 from partage.kernels import form
 from partage.model import NewReplicas
 from partage.model.replicas import RANKS
@@ -23,6 +24,7 @@ from partage.replicas.kafka_json import reassignment, rollback
 from partage.replicas.moves import Moves, directories
 from partage.replicas.reading import cluster_from_json, sizes_from_log_dirs
 from partage.replicas.tables import disk_rows
+from partage.solve.relocation_exact import _Programme, relaxed
 
 
 def cluster(brokers, *rows, sizes=None, loads=None, **more):
@@ -490,3 +492,32 @@ def test_sizes_come_from_kafkas_log_dirs() -> None:
     with pytest.raises(pg.InvalidProblemError, match="must be topic-number"):
         sizes_from_log_dirs({"brokers": [{"broker": 1, "logDirs": [
             {"logDir": "/d", "partitions": [{"partition": "t", "size": 1}]}]}]})  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_duals_prove_what_divisible_replicas_need(seed: int) -> None:
+    """From HiGHS's duals the judge itself computes no less than the linear programme's optimum."""
+    highspy = pytest.importorskip("highspy", reason="HiGHS (the extra plan) is not installed")
+    rng = random.Random(seed)
+    count = rng.choice([4, 6])
+    names = " ".join(f"{i}:{'abc'[i % 3] if seed % 2 else ''}" for i in range(count))
+    held = [rng.sample(range(count), 2) for _ in range(20)]
+    one = cluster(names, *held, sizes=[rng.randint(1, 10**9) for _ in held])
+    task = tasks.rebalance(one)
+    found = reassign(task)
+    figures = found.verdict.figures
+    newcomers, ranges = least_of(task).newcomers, rack_ranges(task)
+    prices = relaxed(task, figures, newcomers, ranges)
+    assert prices is not None
+    programme = _Programme(task, figures, newcomers, ranges, 0.0, anyhow=False)
+    model = programme.model(highspy)
+    model.integrality_ = []
+    highs = highspy.Highs()
+    highs.setOptionValue("output_flag", False)
+    highs.passModel(model)
+    highs.run()
+    optimum = highs.getInfo().objective_function_value * programme.unit
+    plan = replace(found.plan, prices={"moved": prices})
+    bound = judge_replicas(task, plan).bounds["moved"]
+    assert optimum * (1 - 1e-9) - 1 <= bound <= figures["moved"]
+    assert found.verdict.bounds["moved"] >= bound
