@@ -6,6 +6,7 @@ is read by `partage.report.details`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -49,14 +50,29 @@ def run_of(folder: Published) -> Run:
     causes = causes_by_group(rebalances, replays)
     lists = folder.table("groups", ["group", "claimed", "clients"]).to_pylist()
     rows = loaded(folder, "groups").to_pylist()
+    if (folder.summary.get("selection") or {}).get("from_ms") is not None:
+        # Table groups is of whole histories, tables of rebalances of the span that was asked for.
+        told = Counter(rebalances["group"].to_pylist())
+        rows = [row | {"rebalances": told[row["group"]]} for row in rows]
     found = _Found(main, other, causes, traits_by_group(folder, rebalances), _most(rebalances))
     groups = [_group({**row, **also}, found) for row, also in zip(rows, lists, strict=True)]
     ordered = tuple(_anchored(i, group) for i, group in enumerate(sorted(groups, key=_by_loss)))
     figures = _overall(main)
     return Run(
-        folder.summary, ordered, _order(folder.summary, figures), figures, _overall(other),
+        _within(folder.summary), ordered, _order(folder.summary, figures), figures, _overall(other),
         _all_causes(causes), _bad(folder),
     )  # fmt: skip
+
+
+def _within(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """The summary, whose span is the one that was asked for (``--from``, ``--to``)."""
+    cover, asked = dict(summary.get("coverage", {})), summary.get("selection") or {}
+    first, last = asked.get("from_ms"), asked.get("to_ms")
+    if cover.get("first_ms") is not None and first is not None:
+        cover["first_ms"] = min(max(cover["first_ms"], first), cover["last_ms"])
+    if cover.get("last_ms") is not None and last is not None:
+        cover["last_ms"] = max(min(cover["last_ms"], last), cover["first_ms"])
+    return {**summary, "coverage": cover}
 
 
 def _by_loss(group: Group) -> tuple[float, int, str]:

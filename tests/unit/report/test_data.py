@@ -11,6 +11,7 @@ pytest.importorskip("pyarrow")
 from partage.errors import InvalidCaptureError
 from partage.report import data
 from partage.report.run import Range
+from partage.report.words import headline
 from partage.statuses import FROM_OWN, FROM_RECORD, NOT_YET, RECORDED, REFUSED
 from published import NASTY, group, published, rebalance, replayed, tables
 
@@ -188,3 +189,25 @@ def test_a_missing_or_damaged_table_is_said_by_name(tmp_path) -> None:
     (tmp_path / path).unlink()
     with pytest.raises(InvalidCaptureError, match="replays"):
         data.read_run(tmp_path)
+
+
+def test_a_span_that_was_asked_for_is_the_reports(tmp_path) -> None:
+    """Head, headline and counts are of --from to --to, not of the whole capture."""
+    rows = {
+        "groups": [group("g", rebalances=9)],
+        "rebalances": [rebalance("g", 8), rebalance("g", 9)], "replays": [],
+    }  # fmt: skip
+    out = published(tmp_path, rows)
+    cover = {"first_ms": 0, "last_ms": 9_000_000, "rebalances": 9, "missing_before": 0,
+             "missing_within": 0}  # fmt: skip
+    for path in (out / "summary.json", *out.glob("runs/*/summary.json")):
+        told = json.loads(path.read_text())
+        told["coverage"] |= cover
+        told["selection"] = {"from_ms": 3_000_000, "to_ms": 6_600_000}
+        path.write_text(json.dumps(told))
+    found = data.read_run(out)
+    assert found.groups[0].rebalances == 2
+    assert (found.summary["coverage"]["first_ms"], found.summary["coverage"]["last_ms"]) == (
+        3_000_000, 6_600_000,
+    )  # fmt: skip
+    assert "within 1\xa0h" in headline(found)
