@@ -163,6 +163,7 @@ def test_what_placement_refuses_and_tells(tmp_path) -> None:
         "place", SAMPLE, "--topic", "LegacyERP", "--add", "-r", 3, code=1
     )
     assert "must be host:port" in run("place", "x:a", code=1)
+    assert "0 is not positive" in run("place", "1:a,2:b", "-p", 0, code=1)
     assert "name a capture's folder" in run("place", "", code=1)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from partage.cli.consoles import name, show, tell, write_json
-from partage.errors import InvalidConfigError
+from partage.errors import InvalidConfigError, InvalidPlacementError
 
 if TYPE_CHECKING:
     from partage.model import Broker
@@ -75,6 +75,12 @@ def place(  # noqa: PLR0917 - options have names
     from partage.replicas import place as placed
     from partage.replicas.kafka_json import topic_assignment
 
+    if partitions < 1:
+        # The striped placer itself answers nothing to 0; the controller in front of it refuses.
+        raise InvalidPlacementError(
+            f"number of partitions {partitions} is not positive",
+            java_exception="InvalidPartitionsException",
+        )
     listed, existing = _brokers(brokers, topic, command_config, add=add)
     chosen: Any = strategy
     if add:
