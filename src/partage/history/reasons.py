@@ -147,7 +147,7 @@ class Reasons:
         at = told.time_ms if told is not None and told.time_ms is not None else found.timestamp_ms
         source = INFERRED if told is None else RECORDED
         who = (m.id, m.instance)
-        silent = self._silence(m, at)
+        silent = self._silence(m, at if told is not None else self._began(m, found))
         if silent is None:
             return Cause("leave", source, *who, at, f"{m.client_id}: no commits tell when it went")
         timeout = self._telling(m)
@@ -159,6 +159,24 @@ class Reasons:
             words += ", longer than its max.poll.interval.ms: alive perhaps, but not polling"
             return Cause("poll", INFERRED, *who, at, words)
         return Cause("expiry", INFERRED, *who, at, words)
+
+    def _began(self, gone: MemberState, found: Generation) -> int:
+        """When a rebalance of a classic group began, as far as the others' commits tell.
+
+        Its record is written when it ends, which may be minutes after a member left. Those that
+        stayed commit when they stop for it: it began no later than their next commit was due.
+        """
+        at, before = found.timestamp_ms, found.previous
+        stayed = {m.id for m in found.first.members}
+        others = [m for m in before.last.members if m.id in stayed] if before is not None else []
+        pairs = [pair for m in others for pair in assigned_pairs(m)]
+        times = [t for pair in pairs if (t := self._commits.last_ms(*pair)) is not None]
+        waits = [w for pair in pairs if (w := self._commits.usual_ms(*pair)) is not None]
+        mine = [self._commits.last_ms(*pair) for pair in assigned_pairs(gone)]
+        newest, last = max(times, default=None), max((t for t in mine if t is not None), default=at)
+        if newest is None or newest < last:
+            return at
+        return min(at, newest + max(waits, default=0))
 
     def _silence(self, m: MemberState, at: int) -> int | None:
         """How long a member's partitions had no commits; None where that tells nothing.

@@ -5,9 +5,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+import pytest
+
 from captured import group_records, lines
+from lives import history, member, topics
 from partage.history.causes import CAUSE_KINDS, Cause
 from partage.history.classic import Generation
+from partage.history.commits import CommitRun
+from partage.history.pauses import PauseTracker
+from partage.history.reasons import Reasons
 from partage.simulation.absences import absences
 from rebuilt import rebalances
 
@@ -187,3 +193,19 @@ def test_subscriptions_that_changed_are_causes() -> None:
     near = [d for d in done if any(d[0] == g and -500 <= t - d[1] <= 20_000 for g, t in found)]
     assert len(done) == 19
     assert len(near) >= 15
+
+
+@pytest.mark.parametrize(("last_of_b", "ended", "kind"), [
+    (10_000, 40_000, "leave"),  # b stopped when a left, and the rebalance took half a minute
+    (16_000, 16_500, "expiry"),  # b went on until a was missed
+    (16_000, 45_000, "expiry"),
+])  # fmt: skip
+def test_a_rebalance_that_takes_long_is_no_silence(last_of_b, ended, kind) -> None:
+    """Silence counts until the others stopped for the rebalance, not until its record."""
+    commits = PauseTracker()
+    for p, last in ((0, 10_000), (1, last_of_b)):
+        for ms in range(0, last + 1, 1_000):
+            commits.commits(CommitRun.of("g", "t", p, ms, ms))
+    found = history((500, [member("a", (0,)), member("b", (1,))]), (ended, [member("b", (0, 1))]))
+    (cause,) = Reasons(topics(t=2), commits).of(found[1], found[0])
+    assert cause.kind == kind
