@@ -123,6 +123,14 @@ def test_command(spark: object, tmp_path: Path) -> None:
     of = re.search(r"([\d,]+) keys live in two partitions.*and ([\d,]+) more", said)
     assert int(of[1]) == int(of[2]) + 3
     assert "1e-86" in said
+    few = [("few", i % 3, i, i, b"k%d" % i) for i in range(20)]
+    alone = [("alone", 0, i, i, b"k%d" % i) for i in range(50)]
+    told = CliRunner().invoke(
+        app, ["audit", str(_written(tmp_path / "f.parquet", few + alone)), "-q"]
+    )
+    said = " ".join(told.output.split())
+    assert "alone: of one partition, which every partitioner fits" in said
+    assert "few: fewer than 30 keys" in said
     nowhere = [(None, 1, 1, 1, b"a"), ("one", None, 2, 2, b"a"), (None, None, 3, 3, None)]
     rows = [*_records("one", KEYS, "murmur2", 6), *nowhere]
     good = str(_written(tmp_path / "good.parquet", rows))

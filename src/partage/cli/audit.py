@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partage.cli.audit_words import by_chance, findings, join_words, writers
+from partage.cli.audit_words import by_chance, findings, join_words, untold, writers
 from partage.cli.capture import CONFIG, PROPERTY, properties_of
 from partage.cli.consoles import name, show, tell, write_json
 from partage.cli.spark_settings import CONF, MASTER, spark_settings
@@ -177,6 +177,8 @@ def _print(found: Audit, *, all_joins: bool) -> None:
     if found.without_a_place:
         told = f"{found.without_a_place:,} records without a topic or a partition were left out"
         show(name(told, "bold"))
+    for line in untold(found.topics):
+        show(name(line))
     if found.too_many:
         told = f"{found.too_many:,} pairs of topics were not compared: one group reads all of them"
         show(name(f"{told}; --join says which belong together"))

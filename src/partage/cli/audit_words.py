@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from partage.cli.consoles import first_of
 from partage.cli.key_advice import shown
 from partage.keys.audit.clients import called, narrowed, remedy
+from partage.keys.audit.writers import FEWEST_KEYS
 
 if TYPE_CHECKING:
     from partage.keys.audit import Broken
     from partage.pipeline.audit import TopicFound
 
-__all__ = ["by_chance", "findings", "join_words", "writers"]
+__all__ = ["by_chance", "findings", "join_words", "untold", "writers"]
 
 #: Exponents beyond this are only told to be beyond.
 _LEAST = -99
@@ -78,6 +79,21 @@ def findings(t: TopicFound) -> list[str]:
                      "the partition, or go round robin whatever the key?")  # fmt: skip
     if t.sampled > 1:
         lines.append(f"{t.topic}: so many keys that one in {t.sampled:,} was looked at")
+    return lines
+
+
+def untold(topics: Sequence[TopicFound]) -> list[str]:
+    """What cannot be told, and of which topics."""
+    one = [t.topic for t in topics if t.status == "one partition"]
+    few = [t.topic for t in topics if t.status == "too few keys"]
+    lines = []
+    if one:
+        lines.append(f"{', '.join(first_of(one))}: of one partition, which every partitioner fits: "
+                     "who wrote it cannot be told, and no key can be in a wrong place")  # fmt: skip
+    if few:
+        lines.append(f"{', '.join(first_of(few))}: fewer than {FEWEST_KEYS} keys, of which any "
+                     "partitioner may fit some by chance: who wrote it, and whether a second one "
+                     "did, cannot be told; keys in several partitions are")  # fmt: skip
     return lines
 
 
