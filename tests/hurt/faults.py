@@ -76,9 +76,15 @@ def freeze_members(world: World, client: str) -> Fault:
 
 def restart_broker(world: World, broker: Broker, *, kill: bool) -> Fault:
     """A broker goes, in good order or not, and comes back; leaders move."""
+    world.deaths.append(time.monotonic())
     (broker.kill if kill else broker.stop)()
     kind = "broker killed" if kill else "broker stopped"
-    return Fault(kind, broker.launch, over=lambda: in_sync(world))
+
+    def undo() -> None:
+        world.deaths.append(time.monotonic())
+        broker.launch()
+
+    return Fault(kind, undo, over=lambda: in_sync(world))
 
 
 def move_coordinator(world: World, party: Party) -> Fault:

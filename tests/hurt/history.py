@@ -22,7 +22,6 @@ from partage.history.ownership import assigned_pairs
 from partage.history.records import Place, classic_state
 from partage.history.verdicts import verdict
 from partage.pipeline.capture import files_of
-from partage.wire.consumer_protocol import decode_assignment
 from partage.wire.group_log import decode_record
 
 if TYPE_CHECKING:
@@ -110,34 +109,6 @@ def generations(capture: Path, group: str) -> list[Written]:
         if one is not None:
             found[one.generation] = one
     return [found[n] for n in sorted(found)]
-
-
-def given(capture: Path, group: str) -> dict[int, dict[str, list[tuple[str, int]]]]:
-    """Who was given what in each generation that has assignments, whatever its members send."""
-    found = {}
-    for _, _, key, value in rows(capture):
-        said = decode_record(key, value) if key[:2] == _OF_A_GROUP else None
-        if said is None or said.key["group"] != group or not said.value:
-            continue
-        members = {m["memberId"]: m["assignment"] for m in said.value["members"]}
-        if members and all(members.values()):
-            found[said.value["generation"]] = {
-                m: list(decode_assignment(bytes_).partitions) for m, bytes_ in members.items()
-            }
-    return found
-
-
-def given_otherwise(
-    group: str, topic: str, partitions: int, log: dict[int, dict[str, list[tuple[str, int]]]]
-) -> list[str]:
-    """Generations in which not every partition of a topic has one owner."""
-    wanted = Counter(range(partitions))
-    wrong = []
-    for generation, members in sorted(log.items()):
-        has = Counter(p for owns in members.values() for t, p in owns if t == topic)
-        if has != wanted:
-            wrong.append(f"{group} generation {generation} gives {topic} {sorted(has.elements())}")
-    return wrong
 
 
 def write_down(parties: list[Party], to: Path) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from tests.clients.faust_workers import Worker
 from tests.clients.members import One
 from tests.clients.records import Written
 
-from hurt.history import decided_otherwise, given_otherwise, told_otherwise
+from hurt.faust_history import given_otherwise
+from hurt.fausts import failed_by_ours, near
+from hurt.history import decided_otherwise, told_otherwise
 from hurt.ledger import Ledger
 from hurt.party import Party
 from hurt.whereabouts import Whereabouts
@@ -18,6 +21,7 @@ from partage.wire.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
+from partage.wire.faust import FaustMetadata
 
 A, B = ("t", 0), ("t", 1)
 
@@ -110,10 +114,62 @@ def test_where_a_record_is_that_nobody_counted(missing, committed, table, passed
     assert (seen.passed(), seen.behind({0: 5})) == (passed, behind)
 
 
-def test_a_generation_that_gives_a_partition_twice_or_to_nobody_is_seen() -> None:
-    """Of a Faust group: each of its generations gives every word's partition once."""
-    whole = {1: {"a": [("x-words", 0)], "b": [("x-words", 1), ("x-counts", 0)]}}
-    assert given_otherwise("x", "x-words", 2, whole) == []
-    assert len(given_otherwise("x", "x-words", 2, {1: {"a": [("x-words", 0)]}})) == 1
-    twice = {1: {"a": [("x-words", 0), ("x-words", 1)], "b": [("x-words", 1)]}}
-    assert len(given_otherwise("x", "x-words", 2, twice)) == 1
+def told(actives: dict[str, list[int]], standbys: dict[str, list[int]]) -> FaustMetadata:
+    return FaustMetadata(
+        {f"x-{topic}": numbers for topic, numbers in actives.items()},
+        {f"x-{topic}": numbers for topic, numbers in standbys.items()},
+        url="http://a:1",
+    )
+
+
+def faust_generation(**changed) -> dict:
+    """Two members, as it should be but for what is changed."""
+    right = {
+        "a": ({"words": [0], "counts-changelog": [0], "__assignor-__leader": [0]},
+              {"counts-changelog": [1]}),
+        "b": ({"words": [1], "counts-changelog": [1]}, {"counts-changelog": [0]}),
+    }  # fmt: skip
+    return {1: {member: told(*one) for member, one in (right | changed).items()}}
+
+
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [
+        ({}, []),
+        (
+            {"b": ({"words": [0], "counts-changelog": [0]}, {"counts-changelog": [0]})},
+            ["owner", "own"],
+        ),
+        ({"b": ({}, {"counts-changelog": [0]})}, ["owner"]),
+        ({"b": ({"words": [1], "counts-changelog": []}, {"counts-changelog": [0]})}, ["other"]),
+        ({"b": ({"words": [1], "counts-changelog": [1]}, {})}, ["standbys"]),
+        ({"a": ({"words": [0], "counts-changelog": [0]}, {"counts-changelog": [1]})}, ["leader"]),
+    ],
+)
+def test_a_generation_of_faust_that_an_assignor_should_not_make_is_seen(changed, found) -> None:
+    """Words, table, leader and standbys: each has its place, once."""
+    wrong = given_otherwise("x", 2, faust_generation(**changed))
+    assert len(wrong) == len(found)
+    assert all(what in said for what, said in zip(found, wrong, strict=True))
+
+
+def test_a_worker_whose_strategy_failed_is_seen(tmp_path) -> None:
+    """Faust's own class decided in its place; and a traceback that goes through ours."""
+    log = tmp_path / "log"
+    worker = Worker.__new__(Worker)
+    worker._log, worker.kind = log, "faust"
+    log.write_text(
+        "strategy faust failed in group g, generation 1: x; Faust's own assignor decides"
+    )
+    assert len(failed_by_ours([worker])) == 1
+    log.write_text('File "/x/src/partage/clients/faust.py", line 1, in f\nZeroDivisionError')
+    assert len(failed_by_ours([worker])) == 1
+    log.write_text("[WARNING] Heartbeat failed for group g because it is rebalancing")
+    assert failed_by_ours([worker]) == []
+
+
+@pytest.mark.parametrize(("died_at", "excused"), [(100.0, True), (500.0, False), (None, False)])
+def test_a_lost_record_is_excused_by_a_broker_s_death_only(died_at, excused) -> None:
+    """Acknowledged at 130: a broker that died half a minute before may be to blame."""
+    deaths = [] if died_at is None else [died_at]
+    assert near(130.0, deaths) is excused

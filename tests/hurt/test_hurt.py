@@ -12,13 +12,12 @@ from tests.brokers import brokers
 from tests.clients.members import AIOKAFKA, KAFKA_PYTHON
 
 from hurt import faults
+from hurt.faust_history import given, given_otherwise
 from hurt.fausts import PARTITIONS, Fausts
 from hurt.history import (
     Recorder,
     captured,
     generations,
-    given,
-    given_otherwise,
     judged_otherwise,
     replayed,
     replayed_otherwise,
@@ -134,9 +133,9 @@ def test_for_a_thousand_rebalances(tmp_path: Path, capsys) -> None:
         with (
             World(cluster, parties, CLIENTS, random.Random(SEED)) as world,
             Recorder(cluster.bootstrap, followed) as recorder,
-            Fausts(cluster, tmp_path) as workers,
+            Fausts(cluster, tmp_path, deaths=world.deaths) as workers,
             # Faust's own class with nothing of ours: what a worker alone is to be blamed for.
-            Fausts(cluster, tmp_path, "stock-faust", ("stock",)) as stock,
+            Fausts(cluster, tmp_path, "stock-faust", ("stock",), deaths=world.deaths) as stock,
             Ledger(cluster.bootstrap, parties, every=0.5) as ledger,
         ):
             world.topics += workers.topics + stock.topics
@@ -176,7 +175,7 @@ def test_for_a_thousand_rebalances(tmp_path: Path, capsys) -> None:
     for one in (workers, stock):
         log = given(whole, one.app)
         of_faust += len(log)
-        world.violations += given_otherwise(one.app, one.topics[0], PARTITIONS, log)
+        world.violations += given_otherwise(one.app, PARTITIONS, log)
     again = sum(len(one.read) for party in parties for one in party.all) - ledger.records
     with capsys.disabled():
         print(

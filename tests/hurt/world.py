@@ -40,6 +40,7 @@ class World(Closes):
     Attributes:
         hosts: a client's process, by the client; ``away`` are those that stand still or are dead.
         topics: of others, whose copies too have to be there before the next broker may go.
+        deaths: when a broker went or came back (``time.monotonic``).
         faults: how many of each kind.
         looks: at a group that was well again after something had happened to it.
         violations: sentences; what must stay empty.
@@ -53,6 +54,7 @@ class World(Closes):
         self.parties = parties
         self.rng = rng
         self.topics: list[str] = []
+        self.deaths: list[float] = []
         self.hosts = {client: Host(client) for client in clients}
         self.away: set[str] = set()
         self.ended: list[Host] = []
