@@ -98,6 +98,7 @@ def test_from_the_middle_of_its_life(tmp_path: Path) -> None:
     assert "its history begins at" in before.output
 
 
+@pytest.mark.soak
 def test_clocks_that_go_backwards(tmp_path: Path) -> None:
     """Order is the log's, not the clocks': as many rebalances, and no picture of fifty years."""
     table = of("billing").sort_by([("partition", "ascending"), ("offset", "ascending")])
@@ -116,6 +117,7 @@ def test_clocks_that_go_backwards(tmp_path: Path) -> None:
         assert group["last"] - group["first"] < 3_600_000
 
 
+@pytest.mark.soak
 def test_a_topic_made_anew_with_fewer_partitions(tmp_path: Path) -> None:
     """Both lives of tmp.doomed have owners of their own; what was not there twice is not moved."""
     folder = capture(tmp_path / "c", of("regex-watch"))

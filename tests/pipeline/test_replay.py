@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from captured import DATA, SAMPLE, lines, parsed
@@ -281,13 +282,23 @@ def test_raw_commits(spark, tmp_path: Path) -> None:
 
 
 def test_however_the_capture_is_cut_the_tables_are_the_same(spark, tmp_path: Path) -> None:
-    """A second run, over the same records in other files and row groups, gives equal tables."""
-    whole = capture(tmp_path / "c", records().slice(0, 25_000))
+    """Other runs, over the same records in other files, in any order there, give equal tables."""
+    some = records().slice(0, 25_000)
+    whole = capture(tmp_path / "c", some)
     cut = in_parts(tmp_path, [(0, 9_000), (9_000, 1), (9_001, 15_999)])
-    for folder, out in ((whole, "whole"), (cut, "parts")):
-        replay(folder, tmp_path / out, spark=spark, policies=["own", "consumer/uniform+static"])
-    for name in set(TABLES) - {"runs"}:
-        assert rows_of(tmp_path / "whole", name) == rows_of(tmp_path / "parts", name), name
+    mixed = capture(tmp_path / "mixed", some)
+    (mixed / "consumer_offsets.parquet").unlink()
+    (mixed / "consumer_offsets.parquet").mkdir()
+    order = np.random.default_rng(7).permutation(some.num_rows)
+    for i in range(3):
+        capture(tmp_path / "part", some.take(order[i::3]))
+        part = tmp_path / "part" / "consumer_offsets.parquet"
+        part.rename(mixed / "consumer_offsets.parquet" / f"{i}.parquet")
+    for folder, out in ((whole, "whole"), (cut, "parts"), (mixed, "any order")):
+        replay(folder, tmp_path / out, spark=spark, policies=["consumer/uniform+static"])
+    for other in ("parts", "any order"):
+        for name in set(TABLES) - {"runs"}:
+            assert rows_of(tmp_path / "whole", name) == rows_of(tmp_path / other, name), name
 
 
 def test_damaged_records_are_kept_apart(spark, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from partage.history.commits import Commits, Runs, Standing, runs, stretches
 from partage.history.transactions import Effects, Outcome, Transactions
+from partage.pipeline.all_records import in_log_order, record_rows
 from partage.pipeline.decoded_rows import (
     OUT_COLUMNS,
     Kind,
@@ -55,6 +56,7 @@ def decode_job(
     selection: Selection = EVERYTHING,
     *,
     raw: RawCommits | None = None,
+    sort: bool = False,
 ) -> DataFrame:
     """The rows of all slices; nothing is computed yet.
 
@@ -63,11 +65,12 @@ def decode_job(
         capture: what to read.
         selection: groups and times; other records are decoded and counted, but give no rows.
         raw: where table ``commits`` is written, if anybody wants it.
+        sort: put records into the log's order first: files have them in another one.
     """
     ddl = ", ".join(f"`{name}` {kind}" for name, kind in OUT_COLUMNS.items())
     count = len(capture.slices)
-    if capture.table is not None:
-        rows = capture.table.rows(spark)
+    if capture.table is not None or sort:
+        rows = in_log_order(spark, capture) if sort else record_rows(spark, capture)
         work = partial(_table_task, tuple(capture.batches or ()), selection, raw)
         return rows.mapInArrow(work, ddl)
     parallelism = max(1, spark.sparkContext.defaultParallelism)

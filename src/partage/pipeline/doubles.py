@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING
 
 from partage.errors import InvalidCaptureError
-from partage.pipeline.slices import Slice, read_slice, tasks_of
+from partage.pipeline.all_records import record_rows
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from partage.pipeline.capture import Capture
@@ -80,20 +77,5 @@ def expect_no_doubles(spark: SparkSession, capture: Capture, tally: Tally) -> No
 
 def _places(spark: SparkSession, capture: Capture) -> DataFrame:
     """Where each record stands, and a hash of what it says."""
-    if capture.table is not None:
-        rows = capture.table.rows(spark)
-        return rows.selectExpr("partition", "offset", "xxhash64(key, value) as content")
-    count = len(capture.slices)
-    read = partial(_read, capture.slices)
-    tasks = tasks_of(capture.slices, spark.sparkContext.defaultParallelism)
-    rows = spark.range(0, count, 1, tasks).mapInArrow(
-        read, "partition bigint, offset bigint, key binary, value binary"
-    )
+    rows = record_rows(spark, capture)
     return rows.selectExpr("partition", "offset", "xxhash64(key, value) as content")
-
-
-def _read(slices: tuple[Slice, ...], numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in numbers:
-        for number in batch.column(0).to_pylist():
-            for table in read_slice(slices[number]):
-                yield from table.select(["partition", "offset", "key", "value"]).to_batches()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from partage.errors import InvalidConfigError
 from partage.pipeline.decode import decode_job, worth_compiling
 from partage.pipeline.decoded_rows import Kind
-from partage.pipeline.doubles import expect_no_doubles
+from partage.pipeline.doubles import expect_no_doubles, overlapping
 from partage.pipeline.histories import bad_records_job, histories_job
 from partage.pipeline.inferred import inferred_states
 from partage.pipeline.kept import Kept
@@ -87,13 +87,9 @@ def run_jobs(spark: SparkSession, source: Capture, run: Run, stages: Stages) -> 
     done = Done(source)
     tasks = max(4, _TASKS_A_CORE * spark.sparkContext.defaultParallelism)
     out = str(run.out)
-    raw = RawCommits(out, run.id) if run.raw_commits else None
-    decoded = decode_job(spark, source, run.selection, raw=raw).persist()
     with ExitStack() as held:
-        held.callback(decoded.unpersist)
         with stages.stage("decode", spark):
-            _counted(decoded, done)
-            expect_no_doubles(spark, source, done.tally)
+            decoded = _decoded(spark, source, run, done, held)
             if source.table is not None:
                 source.table.expect_all(done.tally)
             done.inferred = not source.states
@@ -120,6 +116,27 @@ def run_jobs(spark: SparkSession, source: Capture, run: Run, stages: Stages) -> 
         with stages.stage("replay", spark):
             _received(_lives(spark, kept, run, states), done)
     return done
+
+
+def _decoded(
+    spark: SparkSession, source: Capture, run: Run, done: Done, held: ExitStack
+) -> DataFrame:
+    """The decoded rows, counted, and kept for as long as ``held`` lasts.
+
+    Records that files have in another order than the log are sorted, and decoded once more.
+    """
+    raw = RawCommits(str(run.out), run.id) if run.raw_commits else None
+    decoded = decode_job(spark, source, run.selection, raw=raw).persist()
+    held.callback(decoded.unpersist)
+    _counted(decoded, done)
+    expect_no_doubles(spark, source, done.tally)
+    if overlapping(done.tally):
+        decoded.unpersist()
+        decoded = decode_job(spark, source, run.selection, raw=raw, sort=True).persist()
+        held.callback(decoded.unpersist)
+        done.tally, done.receipts = Tally(), []
+        _counted(decoded, done)
+    return decoded
 
 
 def _expect_groups(done: Done, selection: Selection) -> None:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["replay"]
 
 
-
 def replay(
     capture: str | Path,
     out: str | Path,
