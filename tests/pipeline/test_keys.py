@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import partage as pg
 from partage.cli.app import app
 from partage.errors import InvalidConfigError
+from partage.pipeline import key_sources
 from partage.pipeline.key_sources import Columns
 from partage.pipeline.keys import analyse_keys
 
@@ -184,8 +185,11 @@ def test_bad_input(spark: object, written: Path, columns, settings, told: str) -
 
 
 @pytest.mark.parametrize("kind", ["kafka", "delta"])
-def test_a_connector_that_spark_lacks(spark: object, tmp_path: Path, kind: str) -> None:
+def test_a_connector_that_spark_lacks(
+    spark: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     """A topic and a Delta table without their connectors: one line that tells how to get them."""
+    monkeypatch.setattr(key_sources, "counts_at", lambda *_: {"orders": (6,)})
     (tmp_path / "_delta_log").mkdir()
     where = "kafka://127.0.0.1:1/orders" if kind == "kafka" else str(tmp_path)
     with pytest.raises(InvalidConfigError, match=rf"connector\? .*--packages .*{kind}"):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from partage.errors import InvalidConfigError
+from partage.pipeline.asked import counts_at
 from partage.pipeline.key_columns import Columns, expect, flat, kind_of
 from partage.pipeline.key_files import read_text, schema_of
 from partage.pipeline.key_pages import Chunk, chunk_of
@@ -112,9 +113,12 @@ def open_source(
     Raises:
         InvalidConfigError: nothing is there, or it is no format that can be read, or a column is
             missing or of a nested type, or has no bytes until a serializer is named.
+        ClusterUnreachableError: no broker answers.
+        NotAuthorizedError: it refuses the account.
     """
     if where.startswith("kafka://"):
-        address(where)
+        servers, topic = address(where)
+        counts_at(servers, [topic], kafka or {})
         kafka_columns = Columns("key", "value", "timestamp")
         return KeySource("kafka", where, kafka_columns, serializer, properties=kafka or {})
     path = Path(where)

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from partage.errors import InvalidCaptureError, InvalidConfigError, MissingExtraError
+from partage.errors import InvalidCaptureError, InvalidConfigError
+from partage.pipeline.asked import counts_at
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,7 +68,9 @@ def open_topics(where: str, kafka: Mapping[str, str] | None = None) -> TopicSour
         if not servers or not topics:
             raise InvalidConfigError("INPUT", "must be kafka://host:port/topic,topic", where)
         return TopicSource(
-            where, counts=_asked(servers, topics.split(","), kafka or {}), properties=kafka or {}
+            where,
+            counts=counts_at(servers, topics.split(","), kafka or {}) or {},
+            properties=kafka or {},
         )
     path = Path(where).absolute()
     inside = path / "topics.parquet"
@@ -88,24 +91,6 @@ def open_topics(where: str, kafka: Mapping[str, str] | None = None) -> TopicSour
     metadata = (path if path.is_dir() else path.parent) / "cluster.jsonl"
     counts = _counts(metadata) if metadata.is_file() else {}
     return TopicSource(where, tuple(pieces), counts, rows)
-
-
-def _asked(servers: str, topics: list[str], kafka: Mapping[str, str]) -> dict[str, tuple[int, ...]]:
-    """Partition counts now, by the cluster; none where kafka-python is not installed.
-
-    Raises:
-        ClusterUnreachableError: nobody answers.
-    """
-    from partage.capture.connection import ClusterConnection
-    from partage.capture.properties import Properties
-    from partage.capture.security import connection_settings
-
-    try:
-        with ClusterConnection(servers, connection_settings(Properties(kafka))) as connection:
-            told = connection.metadata(topics).topics
-    except MissingExtraError:
-        return {}
-    return {one.name: (len(one.partitions),) for one in told if not one.error_code}
 
 
 def _groups(file: Path) -> Iterator[tuple[int, int]]:
