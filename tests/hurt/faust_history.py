@@ -26,11 +26,13 @@ def given(capture: Path, group: str) -> Given:
         if said is None or said.key["group"] != group or not said.value:
             continue
         members = {m["memberId"]: m["assignment"] for m in said.value["members"]}
-        if members and all(members.values()):
+        if any(members.values()):
+            # Whom the leader left out was given nothing.
             found[said.value["generation"]] = {
                 m: read_faust_assignment(decode_assignment(sent).user_data)
+                if sent else FaustMetadata({}, {}, url=m)
                 for m, sent in members.items()
-            }
+            }  # fmt: skip
     return found
 
 

@@ -220,13 +220,14 @@ class Fausts(Closes):
 
     def _finally(self) -> None:
         """When nothing is written any more: all is read, and the table's changelog has it."""
-        if not self._all_there():
-            self._ended.clear()
+        self._ended.clear()
+        self._share("two workers share at the end")
+        if not (self.violations or self._all_there()):
             self._stands_still("all is counted at the end", self.records)
-            self._share("two workers share at the end")
-            self._ended.set()
+            self._share("two workers share at the end, after one that stood still")
             if not self._all_there() and (seen := self._look(self.records)).waiting:
                 self.violations.append(f"{self.app}, at the end: {seen.told()}")
+        self._ended.set()
 
     def _all_there(self) -> bool:
         end = time.monotonic() + _PATIENCE / 2
@@ -278,7 +279,7 @@ class Fausts(Closes):
         self._ended.set()
         for one in self._threads:
             one.join(timeout=60)
-        if self._workers and not self.violations:
+        if not self.violations:
             self._run(self._finally)
         for one in self._workers:
             one.kill()

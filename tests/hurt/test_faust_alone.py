@@ -46,6 +46,7 @@ def test_who_owns_what_is_right_whatever_workers_make_of_it(tmp_path, capsys) ->
         print(f"\n{len(deaths) // 2} times a broker was killed or stopped")
         for one in groups:
             log = given(whole, one.app)
+            assert len(log) >= one.killed > 0
             wrong += given_otherwise(one.app, PARTITIONS, log)
             print(f"{one.told()}, {len(log)} generations")
             for said in (*one.lost, *one.stood, *one.died):

@@ -175,6 +175,7 @@ def test_for_a_thousand_rebalances(tmp_path: Path, capsys) -> None:
     for one in (workers, stock):
         log = given(whole, one.app)
         of_faust += len(log)
+        assert len(log) >= one.killed > 0
         world.violations += given_otherwise(one.app, PARTITIONS, log)
     again = sum(len(one.read) for party in parties for one in party.all) - ledger.records
     with capsys.disabled():

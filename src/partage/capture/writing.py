@@ -279,14 +279,21 @@ class CaptureWriter:
 
     def _merge(self) -> None:
         """Many small parts become one; what they replace goes when the next ones are replaced."""
+        import pyarrow as pa
+
         before, replaced = list(self.manifest.replaced), set[int]()
-        while merge(
-            self.manifest, self._paths, _put_table,
-            rows=PART_ROWS, size=PART_BYTES, together=self._together,
-        ):  # fmt: skip
-            replaced |= set(self.manifest.replaced)
-            self.manifest.replaced = sorted(replaced)
-            self._put_manifest()
+        try:
+            while merge(
+                self.manifest, self._paths, _put_table,
+                rows=PART_ROWS, size=PART_BYTES, together=self._together,
+            ):  # fmt: skip
+                replaced |= set(self.manifest.replaced)
+                self.manifest.replaced = sorted(replaced)
+                self._put_manifest()
+        except (pa.ArrowException, OSError) as e:
+            # A part that is damaged, a disk that is full: what was recorded is as it was.
+            why = (str(e).splitlines() or [type(e).__name__])[0]
+            self.trouble(f"small parts cannot be merged ({why})")
         if replaced:
             self._put_aside()
             for path in (path for number in before for path in self._paths(number)):

@@ -157,6 +157,22 @@ def test_who_reads_while_parts_are_merged_finds_them(batches, tmp_path):
     assert [row[1] for row in records_of(out)] == list(range(60))
 
 
+def test_a_part_that_is_damaged_is_not_merged_and_ends_nothing(batches, tmp_path):
+    """The capture goes on beside it, and says so; the other parts are as they were."""
+    small_parts(batches, tmp_path, 2, together=3)
+    damaged = tmp_path / "consumer_offsets.parquet" / Manifest.of(tmp_path).parts[0].name
+    damaged.write_bytes(damaged.read_bytes()[:200])
+    small_parts(batches, tmp_path, 7, together=3)
+    manifest = Manifest.of(tmp_path)
+    assert any("cannot be merged" in one for one in manifest.troubles)
+    assert manifest.records == 70
+    files = [tmp_path / "consumer_offsets.parquet" / one.name for one in manifest.parts]
+    found = [
+        o for file in files if file != damaged for o in pq.read_table(file)["offset"].to_pylist()
+    ]
+    assert sorted(found) == list(range(10, 70))
+
+
 def test_parts_that_are_large_stay_alone(batches, tmp_path, monkeypatch):
     """A merged part has at most as many rows as one that is written full."""
     monkeypatch.setattr(writing, "PART_ROWS", 25)
