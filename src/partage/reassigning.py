@@ -15,6 +15,7 @@ from partage.model import NewReplicas, ReplicaTask
 from partage.model.replicas import RANKS
 from partage.replicas.moves import Moves
 from partage.solve.leading import lead
+from partage.solve.neighbours import neighbours
 from partage.solve.relocate import outside, relocate
 from partage.solve.relocation_bound import climb
 from partage.solve.relocation_exact import LARGEST, exact, relaxed
@@ -26,6 +27,8 @@ __all__ = ["Reassignment", "reassign"]
 _ROUNDS = 150
 _ROUNDS_LARGE = 24
 _LARGE = 20_000_000
+#: Plans that are tried where replicas times brokers are few: half a second.
+_MOST_TRIED, _FEW_CELLS = 500, 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +80,7 @@ def reassign(task: ReplicaTask, *, proof: bool = True) -> Reassignment:
         verdict = judge_replicas(task, plan)
         if not verdict.optimal:
             plan, verdict = _exactly(task, plan, verdict)
+            plan, verdict = _altogether(task, plan, verdict)
             plan, verdict = _with_duals(task, plan, verdict)
     return Reassignment(task, plan, verdict, _before(task))
 
@@ -141,6 +145,31 @@ def _exactly(
         if not told.breaches and list(told.figures.values()) <= list(verdict.figures.values()):
             return better, judge_replicas(task, better)
     return replace(plan, solver_bound=bound), verdict
+
+
+def _altogether(
+    task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
+) -> tuple[NewReplicas, ReplicaVerdict]:
+    """Sets, leaders and disks weighed together, where they are so few that plans can be tried.
+
+    Each is the best for those before it; what that loses, a set one or two steps aside may win.
+    """
+    left = _MOST_TRIED if len(task.owner) * len(task.alive) <= _FEW_CELLS else 0
+    better = True
+    while better and left > 0 and not verdict.optimal:
+        better = False
+        for sets in neighbours(task, plan.replica, most=_MOST_TRIED):
+            left -= 1
+            if left < 0:
+                break
+            bare = _arranged(task, sets)
+            told = judge_replicas(task, bare)
+            if not told.breaches and list(told.figures.values()) < list(verdict.figures.values()):
+                bare = replace(bare, solver_bound=plan.solver_bound)
+                plan = _priced(task, bare, told)
+                verdict, better = judge_replicas(task, plan), True
+                break
+    return plan, verdict
 
 
 def _with_duals(

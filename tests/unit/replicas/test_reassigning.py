@@ -15,7 +15,6 @@ from partage.judge.relocation import judge_replicas
 from partage.judge.relocation_least import least_of, rack_ranges
 from partage.kernels import form
 from partage.model import NewReplicas
-from partage.model.replicas import RANKS
 from partage.reassigning import reassign
 from partage.replicas import tasks
 from partage.replicas.bands import Limits
@@ -52,10 +51,6 @@ def rows(found):
         task.cluster.ids(found.plan.replica[task.start[p] : task.start[p + 1]])
         for p in range(task.cluster.partitions)
     ]
-
-
-#: What a plan may be short of where leaders were not asked when sets were chosen.
-_AFTER_LEADERS = (*RANKS[RANKS.index("rack leaders") + 1 :], "between brokers", "moved")
 
 
 def random_cluster(rng):
@@ -188,7 +183,7 @@ def looked_at(rng, made):
     ],
 )  # fmt: skip
 def test_bounds_hold_for_every_plan_there_is(how, made, count) -> None:
-    """No plan that is as good in all figures before is below a bound; most plans are the best."""
+    """No plan that is as good in all figures before is below a bound; ours is the best there is."""
     rng = random.Random(f"tiny {how} {made.__name__}")
     told = []
     with form(how):
@@ -196,9 +191,7 @@ def test_bounds_hold_for_every_plan_there_is(how, made, count) -> None:
             one = looked_at(rng, made(rng))
             if one is not None:
                 told.append(one)
-    assert sum(one == "" for one in told) >= 0.8 * count, told
-    # Leaders come after the sets of replicas, which may leave them worse off: nothing else is.
-    assert set(told) <= {"", "leaders", "rack leaders", *_AFTER_LEADERS}
+    assert told == [""] * count
 
 
 def test_random_prices_never_prove_too_much() -> None:
