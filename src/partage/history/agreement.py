@@ -69,7 +69,8 @@ def explain(
     near = list(clusters_near(clusters, time_ms, topics, unseen, "leader"))
     highest = {t: max(p for mine in record.values() for p in mine.get(t, ())) for t in
                {t for mine in record.values() for t in mine}}  # fmt: skip
-    near += smaller(now, highest, "leader")
+    if clusters.assumed_at(time_ms):
+        near += smaller(now, highest, "leader")
     tried = [
         *((words, sent, c) for words, c in near),
         *((words, group_as_sent(other), now) for words, other in _remembered(state, before)),

@@ -62,6 +62,11 @@ class ClusterHistory:
         """Position of the state with the largest ``ts_ms`` <= time; -1 if all are later."""
         return bisect_right(self.times, time_ms) - 1
 
+    def assumed_at(self, time_ms: int) -> bool:
+        """Whether nobody had looked by then: the state is that of a later time, dated back."""
+        position = self.position_at(time_ms)
+        return position < 0 or (position == 0 and bool(self._states[0].get("assumed")))
+
     def at(self, time_ms: int) -> Cluster:
         """The cluster at a time; before the first state, a cluster without topics.
 

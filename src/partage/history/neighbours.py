@@ -55,7 +55,8 @@ def clusters_near(
 def smaller(now: Cluster, given: Mapping[str, int], who: str) -> Iterator[tuple[str, Cluster]]:
     """The cluster with no more partitions of a topic than the record gave out.
 
-    A capture that was taken late has the metadata of that time only; topics grow.
+    A capture that was taken late has the metadata of that time only; topics grow. To be asked only
+    where nobody had looked at the metadata by then (`ClusterHistory.assumed_at`).
 
     Args:
         now: the cluster as far as it is known.

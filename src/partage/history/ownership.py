@@ -29,8 +29,6 @@ class Interval:
     role: str = OWNER
 
 
-#: A clock that was so far ahead of the next record's was wrong.
-_WRONG_MS = 366 * 86_400_000
 #: Topic, its id, partition, owner, role.
 _Key = tuple[str, str | None, int, str, str]
 
@@ -84,18 +82,22 @@ class Ownership:
             self._become(found.number, time_ms, self._assigned(found), None)
 
     def _since(self, time_ms: int) -> int:
-        """When it was, by a clock that does not go back: the order is that of the log.
+        """When it was; what a clock that was ahead has begun and ended is put right.
 
-        A time beyond the record's is taken to be that of the record before.
+        The order is that of the log. Where a record is older than the one before it, that one's
+        time was wrong: what began then began now, and what ended then did so now. A time beyond
+        the record's is taken to be that of the record before.
         """
         newest = self._newest
         if self._span is not None and not self._span[0] <= time_ms <= self._span[1]:
             time_ms = self._span[0] if newest is None else newest
-        self._newest = (
-            time_ms if newest is None or time_ms >= newest or newest - time_ms > _WRONG_MS
-            else newest
-        )  # fmt: skip
-        return self._newest
+        if newest is not None and time_ms < newest:
+            for which in (self._open, self._ended):
+                for key, one in which.items():
+                    to_ms = None if one.to_ms is None else time_ms
+                    which[key] = replace(one, from_ms=min(one.from_ms, time_ms), to_ms=to_ms)
+        self._newest = time_ms
+        return time_ms
 
     def state(self) -> tuple[dict[_Key, Interval], dict[_Key, Interval]]:
         """What lasts and what has just ended: plain values, for `partage.history.blob`."""
@@ -143,8 +145,7 @@ class Ownership:
         lost = [k for k in self._open if k not in now and owner in (None, k[3])]
         for key in lost:
             gone = self._open.pop(key)
-            begin = min(time_ms, gone.from_ms)  # of a wrong clock, see `_since`
-            self._ended[key] = replace(gone, from_ms=begin, to_ms=time_ms, to_generation=number)
+            self._ended[key] = replace(gone, to_ms=time_ms, to_generation=number)
         for key, interval in now.items():
             if key in self._open:
                 continue

@@ -92,14 +92,13 @@ class Reasons:
         at = found.timestamp_ms
         for m in change.left:
             self.state.departures.add(m, at, self._timeout(m))
-        back = set()
+        left = {m.id: self._left(m, found) for m in change.left}
         for m in change.joined:
             cause = self._joined(m, at)
-            back.add(cause.was)
+            if cause.kind == "bounce":
+                left.pop(cause.was or "", None)
             yield cause
-        for m in change.left:
-            if m.id not in back:
-                yield self._left(m, found)
+        yield from left.values()
         for a, b in change.restarted:
             yield Cause("bounce", INFERRED, b.id, b.instance, at, f"was {a.id}", a.id)
         yield from _other_changes(change, at)

@@ -197,7 +197,8 @@ def _target_explained(
     for topic, p in (pair for m in found.first.members for pair in assigned_pairs(m)):
         highest[topic] = max(highest.get(topic, -1), p)
     near = clusters_near(clusters, at, topics, unseen, "coordinator")
-    for words, cluster in chain(near, smaller(clusters.at(at), highest, "coordinator")):
+    less = smaller(clusters.at(at), highest, "coordinator") if clusters.assumed_at(at) else ()
+    for words, cluster in chain(near, less):
         if _gives(found, cluster, record):
             return words
     now = clusters.at(at)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from partage.history.commits import Commits, Runs, Standing, runs, stretches
 from partage.history.transactions import Effects, Outcome, Transactions
 from partage.pipeline.all_records import in_log_order, record_rows
+from partage.pipeline.clocks import believable
 from partage.pipeline.decoded_rows import (
     OUT_COLUMNS,
     Kind,
@@ -151,6 +152,7 @@ def decoded(
     tally = Tally()
     tally.rows = table.num_rows
     good, lost = placed(table)
+    good = _believed(good, tally)
     rows = [bad_row(row, "row", why, None) for row, why in lost]
     tally.bad = len(rows)
     effects = _effects(good, transactions, tally)
@@ -204,13 +206,32 @@ def _highest(made: Runs, pairs: list[tuple[str, str]]) -> dict[str, int]:
     return out
 
 
+def _believed(read: Placed, tally: Tally) -> Placed:
+    """With times of the log partition's own order: those of a wrong clock are counted."""
+    edges = _edges(read)
+    times = read.timestamp_ms
+    for first, end in pairwise(edges):
+        found, wrong = believable(read.timestamp_ms[first:end])
+        if wrong:
+            if times is read.timestamp_ms:
+                times = times.copy()
+            times[first:end] = found
+            tally.misdated += wrong
+    return read if times is read.timestamp_ms else read._replace(timestamp_ms=times)
+
+
+def _edges(read: Placed) -> list[int]:
+    """Where the log partitions of some rows begin, and where the last one ends."""
+    count = len(read.partition)
+    new = np.flatnonzero(read.partition[1:] != read.partition[:-1]) + 1
+    return [0, *new.tolist(), count] if count else []
+
+
 def _effects(placed: Placed, transactions: Transactions, tally: Tally) -> Effects:
     """From which offset and time on each record counts; its place and time are noted."""
     count = len(placed.partition)
     made = Effects(np.empty(count, np.int8), np.empty(count, np.int64), np.empty(count, np.int64))
-    new = np.flatnonzero(placed.partition[1:] != placed.partition[:-1]) + 1
-    edges = [0, *new.tolist(), count] if count else []
-    for first, end in pairwise(edges):
+    for first, end in pairwise(_edges(placed)):
         p, mine = int(placed.partition[first]), slice(first, end)
         offset, time_ms = placed.offset[mine], placed.timestamp_ms[mine]
         tally.ranges[p] = [[int(offset[0]), int(offset[-1]), end - first]]

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["clear_the_dead", "lodged"]
+__all__ = ["clear_the_dead", "lodged", "published"]
 
 _FOLDER = "running"
 
@@ -40,13 +40,18 @@ def lodged(out: Path, run_id: str) -> Iterator[None]:
 
 
 def clear_the_dead(out: Path) -> list[str]:
-    """Run ids whose process is dead and that did not publish; their markers are removed."""
+    """Run ids whose process is dead, published or not; their markers are removed."""
     gone = []
     for path in sorted((out / _FOLDER).glob("*.json")):
         if _is_dead(path):
             gone.append(path.stem)
             path.unlink(missing_ok=True)
-    return [run_id for run_id in gone if not (out / "runs" / run_id / "manifest.json").is_file()]
+    return gone
+
+
+def published(out: Path, run_id: str) -> bool:
+    """Whether a run has a manifest: then its tables are somebody's."""
+    return (out / "runs" / run_id / "manifest.json").is_file()
 
 
 def _is_dead(path: Path) -> bool:

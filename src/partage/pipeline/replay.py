@@ -16,7 +16,7 @@ import partage
 from partage.errors import InvalidConfigError, MissingExtraError
 from partage.pipeline.jobs import Done, Run, run_jobs
 from partage.pipeline.kept import forget
-from partage.pipeline.lodgers import clear_the_dead, lodged
+from partage.pipeline.lodgers import clear_the_dead, lodged, published
 from partage.pipeline.progress import Progress, Stages
 from partage.pipeline.selection import EVERYTHING, Selection
 from partage.pipeline.summary import Summary, summarised
@@ -107,7 +107,9 @@ def _lodge(run: Run, opened: ExitStack) -> None:
     """
     opened.enter_context(lodged(run.out, run.id))
     for dead in clear_the_dead(run.out):
-        _remove(run.out, dead)
+        forget(run.out, dead)
+        if not published(run.out, dead):
+            discard(run.out, dead)
     opened.push(partial(_clear_up, run))
 
 

@@ -47,6 +47,8 @@ class Tally:
         self.highest: dict[str, int] = {}
         self.first_ms: int | None = None
         self.last_ms: int | None = None
+        #: Records whose time their neighbours in the log contradict (`clocks`).
+        self.misdated = 0
         #: Day since 1970 -> records of that day, and the first and the last time of them.
         self.days: dict[int, list[int]] = {}
 
@@ -96,6 +98,7 @@ class Tally:
         """The counts of other records."""
         self.rows += other.rows
         self.bad += other.bad
+        self.misdated += other.misdated
         self.types += other.types
         self.commits += other.commits
         self.topic_ids |= other.topic_ids

@@ -101,9 +101,9 @@ def notes(run: Run) -> list[str]:
     misdated = cover.get("misdated", 0)
     if misdated:
         found.append(
-            f"{words.plural(misdated, 'record')} of another time than the others by more than a "
-            "year: somebody's clock was wrong. They count, in the log's order; the times at the "
-            "head leave them out."
+            f"{words.plural(misdated, 'record')} of a time that the records around contradict: "
+            "somebody's clock was wrong. They count, in the log's order, with the time of the "
+            "record before."
         )
     bad = run.summary.get("accounting", {}).get("bad", 0)
     if bad:

@@ -79,7 +79,7 @@ def test_bounces_are_found() -> None:
     found = [
         c for g in group_records() for f in rebalances(g) for c in f.causes if c.kind == "bounce"
     ]
-    assert len(found) >= 10
+    assert len(found) >= 8
     assert all(c.was is not None and "was " in (c.detail or "") for c in found)
 
 

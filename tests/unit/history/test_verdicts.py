@@ -7,8 +7,9 @@ from dataclasses import replace
 from functools import cache
 
 from captured import clusters, group_records
-from lives import history, member, topics
+from lives import history, member, metadata, topics
 from partage.history.classic import Generation
+from partage.history.clusters import ClusterHistory
 from partage.history.verdicts import UNEXPLAINED, Verdict, verdict
 from rebuilt import rebalances
 
@@ -141,7 +142,9 @@ def test_what_a_leader_remembered_is_found() -> None:
 def test_a_topic_that_has_grown_since_is_named() -> None:
     """A capture that was taken late has the metadata of its own time: the plan fits less of it."""
     found = history((1_000, [member("a", (0, 1, 2)), member("b", (3, 4, 5))]))[0]
-    said = verdict(found, topics(t=16))
+    late = ClusterHistory([metadata(0, t=16) | {"assumed": True}, metadata(9_000, t=16)])
+    said = verdict(found, late)
     assert said.agrees is False
+    assert verdict(found, topics(t=16)).why == UNEXPLAINED, "somebody had looked: it had 16"
     assert "topic t had 6 partitions, not 16" in (said.why or "")
     assert verdict(found, topics(t=6)).agrees is True
