@@ -45,16 +45,19 @@ def believable(time_ms: _Ints) -> tuple[_Ints, int]:
 
 
 def _longest(low: _Ints, high: _Ints, records: _Ints) -> NDArray[np.bool_]:
-    """Which stretches of records to believe: the most records whose times do not go back."""
+    """Which stretches of records to believe: the most records whose times do not go back.
+
+    Of as many, those that go on to the end.
+    """
     count = len(low)
     best, before = records.copy(), np.full(count, -1)
     for i in range(1, count):
         fits = np.flatnonzero(high[:i] <= low[i] + _LEAP_MS)
         if len(fits):
-            j = fits[np.argmax(best[fits])]
+            j = fits[len(fits) - 1 - np.argmax(best[fits][::-1])]
             best[i], before[i] = best[j] + records[i], j
     kept = np.zeros(count, bool)
-    at = int(np.argmax(best))
+    at = count - 1 - int(np.argmax(best[::-1]))
     while at >= 0:
         kept[at] = True
         at = int(before[at])
