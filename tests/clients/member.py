@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import inspect
 import json
 import logging
 import os
@@ -117,12 +118,16 @@ def future(kind):
 
 
 def slow(kind):
-    """An assignor of kafka-python 3 that takes longer than a short poll."""
+    """An assignor of kafka-python that takes longer than a short poll."""
+    of_class = inspect.ismethod(kind.assign)
 
     class Slow(kind):
         def assign(self, cluster, members):
             time.sleep(0.7)
             return super().assign(cluster, members)
+
+        if of_class:
+            assign = classmethod(assign)
 
     return Slow
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from tests.brokers import brokers
 
 from partage.capture.connection import ClusterConnection
 from partage.capture.manifest import Manifest
+from partage.errors import ClusterUnreachableError
 
 pytestmark = [pytest.mark.jvm, pytest.mark.soak]
 
@@ -49,7 +51,11 @@ def _partition(cluster, partition: int):
 
 def _until(holds, seconds: float = 90.0) -> None:
     end = time.monotonic() + seconds
-    while not holds():
+    while True:
+        # The broker that is asked may be the one that has just died.
+        with contextlib.suppress(ClusterUnreachableError):
+            if holds():
+                return
         assert time.monotonic() < end
         time.sleep(0.3)
 

@@ -184,11 +184,12 @@ def _group_of(coordinator: Any) -> tuple[str, int]:
 
 
 def _stay_until_joined(coordinator: Any) -> None:
-    """A leader of kafka-python 3.0 that joins because its topics have grown no longer wants to once
-    it has seen them: here, in the middle of it. If its poll() ends now, the next one does not ask
-    what became of the join, and the consumer stays outside its group for good. Joined, it forgets.
+    """A leader of kafka-python 2.3 or 3.0 that joins because its topics have grown no longer wants to
+    once it has seen them: here, in the middle of it. If its poll() ends now, the next one does not
+    ask what became of the join: in 3.0 the consumer stays outside its group for good, in 2.3 it is
+    in, and works on what it had before. Told to join it looks, and once joined it forgets.
     """
-    if hasattr(coordinator, "_join_task"):
+    if not hasattr(coordinator, "_rejoin_incomplete"):  # 2.0, whose poll() looks by itself
         coordinator.request_rejoin()
 
 
