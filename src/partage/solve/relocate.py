@@ -165,10 +165,14 @@ class _Relocation:
             raise NoFeasiblePlanError(*_why_nowhere(task, int(nowhere)))
 
     def _swaps(self) -> int:
-        n = len(self.task.alive)
-        return sum(
-            self.pairs.swapped(k) for k in (0, 2, 3, 1) if outside(self.task, self.x)[k, :n].any()
-        )
+        n, done = len(self.task.alive), 0
+        for k in (0, 2, 3, 1):
+            if outside(self.task, self.x)[k, :n].any():
+                done += self.pairs.swapped(k)
+        for k in (2, 3, 1):
+            if outside(self.task, self.x)[k, n:].any():
+                done += self.pairs.across(k)
+        return done
 
 
 def _both(rate: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -23,6 +23,8 @@ _PARTNERS, _NEIGHBOURS = 16, 8
 _NEAR, _PRICED = 4, 4096
 #: Exchanges of one broker in a row; of a home's replicas, the cheapest and those next to a price.
 _TRIES, _FEW = 64, 4
+#: Pairs that are looked at for brokers and racks outside their bands: some seconds.
+_MOST_PAIRS = 40_000_000
 #: Pairs that are priced at once: what stays in the machine's cache.
 _CHUNK = 1 << 15
 
@@ -49,7 +51,8 @@ class Pairs:
     rate: _Floats
 
     def __post_init__(self) -> None:
-        """Kinds that weigh nothing have no price."""
+        """Kinds that weigh nothing have no price; pairs are counted, so that it ends."""
+        self.looked_at = 0
         self.kinds = [k for k in range(len(KINDS)) if self.task.weight[k].any()]
 
     def swapped(self, k: int) -> int:
@@ -58,14 +61,43 @@ class Pairs:
         listed = _Listed(self.task, self.broker, self.task.weight[k])
         for b in np.flatnonzero(self._off(k, np.arange(n), 0)).tolist():
             for _ in range(_TRIES):
-                if not self._off(k, np.array([b]), 0).any():
-                    break
-                found = self._partner(listed, k, b)
+                found = self._partner(listed, k, b, self._excess(k, b))
                 if found is None:
                     break
                 self._exchange(*found)
                 done += 1
         return done
+
+    def across(self, k: int) -> int:
+        """Pairs change racks where one is outside its band of kind k: how many did."""
+        n, done = len(self.task.alive), 0
+        listed = _Listed(self.task, self.broker, self.task.weight[k])
+        for r in np.flatnonzero(self._off(k, np.arange(n, self.x.shape[1]), 0)).tolist():
+            mine = np.flatnonzero(self.task.cluster.rack == r).tolist()
+            for _ in range(_TRIES * len(mine)):
+                excess = self._excess(k, n + r)
+                # Of its brokers first those that are furthest from where they are short, or full.
+                spare = (self.x - self.task.low if excess > 0 else self.task.high - self.x)[k]
+                mine.sort(key=lambda b: -int(spare[b]))
+                found = None
+                for b in mine if excess else ():
+                    most = max(int(spare[b]), 0)
+                    found = self._partner(
+                        listed, k, b, min(excess, most) if excess > 0 else max(excess, -most),
+                        abroad=True,
+                    )  # fmt: skip
+                    if found is not None:
+                        break
+                if found is None:
+                    break
+                self._exchange(*found)
+                done += 1
+        return done
+
+    def _excess(self, k: int, at: int) -> int:
+        """How far a broker or a rack is above its band, below 0: below; 0 within."""
+        over = int(self.x[k, at] - self.task.high[k, at])
+        return over if over > 0 else -max(int(self.task.low[k, at] - self.x[k, at]), 0)
 
     def returned(self) -> int:
         """Moved replicas that went home, while a cheaper one went in their stead: how many did."""
@@ -132,22 +164,27 @@ class Pairs:
         out[bad] = np.inf
         return out
 
-    def _partner(self, listed: _Listed, k: int, b: int) -> tuple[int, int] | None:
-        """The best pair of a replica of b and one of those who have room for what is too much."""
+    def _partner(
+        self, listed: _Listed, k: int, b: int, excess: int, *, abroad: bool = False
+    ) -> tuple[int, int] | None:
+        """The best pair of a replica of b and one of those who have room for what is too much.
+
+        Abroad: in other racks alone.
+        """
         task = self.task
         weight, rack = task.weight[k], task.cluster.rack
-        over, under = int(self.x[k, b] - task.high[k, b]), int(task.low[k, b] - self.x[k, b])
-        excess = over if over > 0 else -under
+        if not excess or self.looked_at > _MOST_PAIRS:
+            return None
         n = len(task.alive)
-        room = (task.high - self.x if over > 0 else self.x - task.low)[k, :n].astype(np.float64)
-        room[b] = -np.inf
+        room = (task.high - self.x if excess > 0 else self.x - task.low)[k, :n].astype(np.float64)
+        room[rack == rack[b] if abroad else b] = -np.inf
         order = np.argsort(-room, kind="stable")
         chosen = np.concatenate([order[:_PARTNERS], order[rack[order] == rack[b]][:_NEIGHBOURS]])
         mine = listed.of(b)
         mine = mine[(self.broker[mine] == b) & ~self.locked[mine]]
         if not len(mine):
             return None
-        pairs = []
+        pairs = [(mine[:0], mine[:0])]
         for c in np.unique(chosen[np.isfinite(room[chosen])]).tolist():
             theirs = listed.of(c)
             near = np.searchsorted(weight[task.owner[theirs]], weight[task.owner[mine]] - excess)
@@ -158,10 +195,13 @@ class Pairs:
             still = self.broker[t] == c
             pairs.append((s[still], t[still]))
         s, t = (np.concatenate(part) for part in zip(*pairs, strict=True))
+        self.looked_at += len(s)
         if len(s) > _PRICED:
             p, q = task.owner[s], task.owner[t]
-            rough = self._shifted(p, q, self.broker[s], self.broker[t], 0)
-            rough += task.cost[p] + task.cost[q]
+            at, to = self.broker[s], self.broker[t]
+            rough = self._shifted(p, q, at, to, 0) + task.cost[p] + task.cost[q]
+            if abroad:
+                rough += self._shifted(p, q, n + rack[at], n + rack[to], len(KINDS) + 1)
             best = np.argpartition(rough, _PRICED)[:_PRICED]
             s, t = s[best], t[best]
         if not len(s):
