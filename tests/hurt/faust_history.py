@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _OF_A_GROUP = b"\x00\x02"  # version of the key, which says what the record is about
-#: By generation what each member was told.
-Given = dict[int, dict[str, FaustMetadata]]
+#: By generation what each member was told: the client's list, and Faust's own.
+Given = dict[int, dict[str, tuple[list[tuple[str, int]], FaustMetadata]]]
 
 
 def given(capture: Path, group: str) -> Given:
@@ -28,12 +28,15 @@ def given(capture: Path, group: str) -> Given:
         members = {m["memberId"]: m["assignment"] for m in said.value["members"]}
         if any(members.values()):
             # Whom the leader left out was given nothing.
-            found[said.value["generation"]] = {
-                m: read_faust_assignment(decode_assignment(sent).user_data)
-                if sent else FaustMetadata({}, {}, url=m)
-                for m, sent in members.items()
-            }  # fmt: skip
+            found[said.value["generation"]] = {m: _told(m, sent) for m, sent in members.items()}
     return found
+
+
+def _told(member: str, sent: bytes) -> tuple[list[tuple[str, int]], FaustMetadata]:
+    if not sent:
+        return [], FaustMetadata({}, {}, url=member)
+    read = decode_assignment(sent)
+    return list(read.partitions), read_faust_assignment(read.user_data)
 
 
 def given_otherwise(app: str, partitions: int, log: Given) -> list[str]:
@@ -46,17 +49,22 @@ def given_otherwise(app: str, partitions: int, log: Given) -> list[str]:
     for generation, members in sorted(log.items()):
         words, table = f"{app}-words", f"{app}-counts-changelog"
         said = []
-        if Counter(p for m in members.values() for p in m.actives.get(words, ())) != wanted:
+        if Counter(p for has, _ in members.values() for t, p in has if t == words) != wanted:
             said.append("not every partition of the words has one owner")
-        for m in members.values():
+        for has, m in members.values():
+            if sorted(p for t, p in has if t == words) != sorted(m.actives.get(words, ())):
+                said.append(f"{m.url} has other words than Faust was told")
             active = sorted(m.actives.get(table, ()))
             if active != sorted(m.actives.get(words, ())):
                 said.append(f"{m.url} has other partitions of the table than of the words")
             if set(active) & set(m.standbys.get(table, ())):
                 said.append(f"{m.url} is its own standby")
-        if sum(len(m.actives.get(f"{app}-__assignor-__leader", ())) for m in members.values()) != 1:
+        if (
+            sum(len(m.actives.get(f"{app}-__assignor-__leader", ())) for _, m in members.values())
+            != 1
+        ):
             said.append("not one leader")
-        standbys = Counter(p for m in members.values() for p in m.standbys.get(table, ()))
+        standbys = Counter(p for _, m in members.values() for p in m.standbys.get(table, ()))
         if standbys != (wanted if len(members) > 1 else Counter()):
             said.append(f"standbys {sorted(standbys.elements())}")
         wrong += [f"{app} generation {generation}: {one}" for one in said]

@@ -26,7 +26,7 @@ _PATIENCE = 240.0
 _REST = 5.0
 _EVERY = 0.5
 _A_MINUTE = 60.0
-_MOST_LOST = 1 / 50
+_MOST_LOST, _MOST_STOOD = 1 / 100, 1 / 10
 
 
 def near(at: float, deaths: Sequence[float]) -> bool:
@@ -56,8 +56,9 @@ class Fausts(Closes):
     (`whereabouts`): ``stood`` is who reads nothing or never ends the recovery of its table, while
     the records wait at their places; it is killed, as an operator would. ``lost`` is a record that
     the group's offset has passed without anybody having counted it, or a count that the table's
-    changelog lacks; the ledger goes on without it. Excused is that only within a minute of a broker's
-    death, and up to one record in fifty; whatever a strategy of ours raises is a violation.
+    changelog lacks; the ledger goes on without it. Excused is either only within a minute of a
+    broker's death, up to one record in a hundred and one worker in ten (and one); whatever a
+    strategy of ours raises is a violation.
 
     Attributes:
         records: partition and offset of each one that the broker acknowledged.
@@ -186,10 +187,13 @@ class Fausts(Closes):
             self._is_lost(said, [self._acknowledged[p, at] for at in passed])
         for p, count in sorted(seen.behind(self._times(records)).items()):
             self._less[p] += count
-            waited = [time.monotonic() - back for back in (0.0, _PATIENCE / 2, _PATIENCE)]
             said = f"the table's changelog is {count} behind in w{p}"
-            self._is_lost(said, [min(waited, key=lambda at: not near(at, self._deaths))])
+            self._is_lost(said, [self._shaken(time.monotonic() - _PATIENCE)])
         return seen
+
+    def _shaken(self, since: float) -> float:
+        """When a broker died since then; if none did, that moment itself, which excuses nothing."""
+        return next((one for one in self._deaths if one >= since - _A_MINUTE), since)
 
     def _is_lost(self, said: str, at: Iterable[float]) -> None:
         """Excused where a broker died about then, each time."""
@@ -213,8 +217,10 @@ class Fausts(Closes):
         ]  # fmt: skip
         if not (still or len(self.lost) > lost):
             self._unshared(f"{what} ({seen.told()})")
+        excused = near(self._shaken(time.monotonic() - _PATIENCE), self._deaths)
         for one in still:
-            self.stood.append(f"{one.kind} worker, {what}: {seen.told()}: {one.text()[-600:]}")
+            said = f"{one.kind} worker, {what}: {seen.told()}: {one.text()[-600:]}"
+            (self.stood if excused else self.violations).append(said)
             self._workers.remove(one)
             one.kill()
 
@@ -253,6 +259,19 @@ class Fausts(Closes):
             time.sleep(0.5)
         return True
 
+    @property
+    def missed(self) -> int:
+        """Records that are lost, and counts that the table lacks."""
+        return len(self._without) + self._less.total()
+
+    def worse_than(self, stock: Fausts) -> list[str]:
+        """A sentence, if it lost much more than stock workers did beside it: twice as many, and what
+        one death of a broker may cost.
+        """
+        if self.missed <= 2 * stock.missed + _A_MINUTE / _EVERY:
+            return []
+        return [f"{self.app} lost {self.missed}, {stock.app} {stock.missed}"]
+
     def read(self) -> set[tuple[int, int]]:
         """Partition and offset of each record that some worker counted."""
         return set().union(*(one.read() for one in self._ever))
@@ -285,6 +304,7 @@ class Fausts(Closes):
             one.kill()
         self._workers = []
         self.violations += [f"{self.app}: {said}" for said in failed_by_ours(self._ever)]
-        missed = len(self._without) + self._less.total()
-        if missed > _MOST_LOST * len(self.records):
-            self.violations.append(f"{self.app}: {missed} of {len(self.records)} records lost")
+        if self.missed > _MOST_LOST * len(self.records):
+            self.violations.append(f"{self.app}: {self.missed} of {len(self.records)} records lost")
+        if len(self.stood) > 1 + _MOST_STOOD * self.killed:
+            self.violations.append(f"{self.app}: {len(self.stood)} workers stood still")

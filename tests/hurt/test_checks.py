@@ -114,8 +114,11 @@ def test_where_a_record_is_that_nobody_counted(missing, committed, table, passed
     assert (seen.passed(), seen.behind({0: 5})) == (passed, behind)
 
 
-def told(actives: dict[str, list[int]], standbys: dict[str, list[int]]) -> FaustMetadata:
-    return FaustMetadata(
+def told(
+    actives: dict[str, list[int]], standbys: dict[str, list[int]], fetched: list[int] | None = None
+) -> tuple[list, FaustMetadata]:
+    has = actives.get("words", []) if fetched is None else fetched
+    return [("x-words", p) for p in has], FaustMetadata(
         {f"x-{topic}": numbers for topic, numbers in actives.items()},
         {f"x-{topic}": numbers for topic, numbers in standbys.items()},
         url="http://a:1",
@@ -141,6 +144,10 @@ def faust_generation(**changed) -> dict:
             ["owner", "own"],
         ),
         ({"b": ({}, {"counts-changelog": [0]})}, ["owner"]),
+        (
+            {"b": ({"words": [1], "counts-changelog": [1]}, {"counts-changelog": [0]}, [0])},
+            ["owner", "Faust was told"],
+        ),
         ({"b": ({"words": [1], "counts-changelog": []}, {"counts-changelog": [0]})}, ["other"]),
         ({"b": ({"words": [1], "counts-changelog": [1]}, {})}, ["standbys"]),
         ({"a": ({"words": [0], "counts-changelog": [0]}, {"counts-changelog": [1]})}, ["leader"]),

@@ -171,6 +171,7 @@ def test_for_a_thousand_rebalances(tmp_path: Path, capsys) -> None:
         logged += len(log)
         world.violations += party.broken() + told_otherwise(party, log)
         world.violations += replayed_otherwise(party, tables, log, FIRST)
+    world.violations += workers.worse_than(stock)
     of_faust = 0
     for one in (workers, stock):
         log = given(whole, one.app)

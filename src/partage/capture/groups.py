@@ -158,8 +158,9 @@ def _describe_request(name: str) -> Any:
     return made[0]
 
 
-#: Types of groups whose coordinator assigns, and what asks for them.
+#: What Faust's workers call their protocol.
 _FAUST = "faust"
+#: Types of groups whose coordinator assigns, and what asks for them.
 _BY_SERVER = {
     "consumer": "ConsumerGroupDescribe",
     "share": "ShareGroupDescribe",

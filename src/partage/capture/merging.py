@@ -43,7 +43,7 @@ def merge(
         paths: of a part's two tables, by its number.
         put: writes a table, whole or not at all.
         rows: a merged part has at most so many, in either table.
-        size: and at most so many bytes as its tables take in memory.
+        size: and at most so many bytes as its tables have encoded, before compression.
         together: how many parts of one level are needed.
     """
     last = manifest.parts[-together:]

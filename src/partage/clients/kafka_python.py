@@ -184,10 +184,10 @@ def _group_of(coordinator: Any) -> tuple[str, int]:
 
 
 def _stay_until_joined(coordinator: Any) -> None:
-    """A leader of kafka-python 2.3 or 3.0 that joins because its topics have grown no longer wants to
-    once it has seen them: here, in the middle of it. If its poll() ends now, the next one does not
-    ask what became of the join: in 3.0 the consumer stays outside its group for good, in 2.3 it is
-    in, and works on what it had before. Told to join it looks, and once joined it forgets.
+    """A leader of kafka-python 2.3 or 3.0 that joins because its topics have grown does not want to
+    any more once it has seen them: here, in the middle of it. If its poll() ends now, the next one
+    does not ask what became of the join: in 3.0 the consumer stays outside its group for good, in
+    2.3 it is in, and works on what it had before. Told to join it looks, and joined it forgets.
     """
     if not hasattr(coordinator, "_rejoin_incomplete"):  # 2.0, whose poll() looks by itself
         coordinator.request_rejoin()
