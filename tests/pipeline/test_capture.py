@@ -174,6 +174,20 @@ def test_bad_metadata(tmp_path: Path, text: str, told: str) -> None:
     assert told in refused(folder)
 
 
+def test_a_half_written_last_line_is_left_out(tmp_path: Path) -> None:
+    """Who was killed while it wrote leaves a line without an end: it is left out, and told."""
+    folder = tmp_path / "c"
+    folder.mkdir()
+    for name in ("consumer_offsets.parquet", "cluster.jsonl"):
+        shutil.copy(SAMPLE / name, folder / name)
+    whole = len(open_capture(folder).states)
+    text = (folder / "cluster.jsonl").read_bytes()
+    (folder / "cluster.jsonl").write_bytes(text.rstrip()[:-20])
+    found = open_capture(folder)
+    assert len(found.states) == whole - 1
+    assert found.notes == ("The last line of cluster.jsonl is half written, and was left out.",)
+
+
 def test_no_metadata(tmp_path: Path) -> None:
     """Without cluster.jsonl and batches.parquet there are no states and no batches: told later."""
     folder = capture(tmp_path / "c", COLUMNS, [{"partition": 0}])

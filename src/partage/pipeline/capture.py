@@ -52,6 +52,7 @@ class Capture:
         states: lines of ``cluster.jsonl``; empty where there is none.
         batches: transactional rows of ``batches.parquet``; None where there is no such file.
         table: what Spark reads, None for Parquet files.
+        notes: sentences about what was left out.
     """
 
     folder: Path | str
@@ -60,6 +61,7 @@ class Capture:
     states: tuple[Mapping[str, Any], ...]
     batches: tuple[Mapping[str, Any], ...] | None
     table: SparkTable | None = None
+    notes: tuple[str, ...] = ()
 
 
 def open_capture(
@@ -102,7 +104,9 @@ def open_capture(
             f"{records}: the capture is empty (0 records); record it again, "
             "with a consumer that may read internal topics"
         )
-    return Capture(at, slices, count, _states(inside), _batches(inside))
+    return Capture(
+        at, slices, count, _states(inside), _batches(inside), notes=_half_written(inside)
+    )
 
 
 def open_records(source: str | Path, *, slice_rows: int | None = None) -> tuple[Slice, ...]:
@@ -172,7 +176,7 @@ def _states(folder: Path | None) -> tuple[Mapping[str, Any], ...]:
         return ()
     states = []
     data = path.read_bytes()
-    if (path.parent / MANIFEST).is_file():
+    if (path.parent / MANIFEST).is_file() or _half_written(folder):
         data = data[: data.rfind(b"\n") + 1]  # a line that is being written, or was torn by a kill
     for number, line in enumerate(data.splitlines(), 1):
         if not line.strip():
@@ -186,6 +190,17 @@ def _states(folder: Path | None) -> tuple[Mapping[str, Any], ...]:
     ClusterHistory(states).check()  # says what is wrong now, not in a worker
     _expect_one_cluster(path, states)
     return tuple(states)
+
+
+def _half_written(folder: Path | None) -> tuple[str, ...]:
+    """A note, where the last line of the metadata has no end and cannot be read."""
+    path = _beside(folder, "cluster.jsonl")
+    whole, _, last = (b"" if path is None else path.read_bytes()).rpartition(b"\n")
+    try:
+        json.loads(last if last and whole else b"{}")
+    except (ValueError, RecursionError):
+        return ("The last line of cluster.jsonl is half written, and was left out.",)
+    return ()
 
 
 def _expect_one_cluster(path: Path, states: Sequence[Mapping[str, Any]]) -> None:

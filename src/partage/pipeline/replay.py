@@ -177,6 +177,7 @@ def _head(source: Capture, run: Run, spark_version: str) -> dict[str, Any]:
         "run_id": run.id,
         "capture": str(source.folder),
         **({"selection": run.selection.told()} if not run.selection.everything else {}),
+        **({"notes": list(source.notes)} if source.notes else {}),
         "started_ms": run.started_ms,
         "versions": {
             "partage": partage.__version__,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from partage.errors import InvalidCaptureError
 from partage.published import Published
 from partage.report.columns import loaded
 from partage.report.run import BadRecord, CauseShare, Figures, Group, Run, Traits, total
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["MOST_BAD", "read_run", "run_of"]
 
 MOST_BAD = 200
+#: What every report tells of.
+_NEEDED = ("coverage", "accounting", "agreement", "versions")
 
 
 def read_run(out: str | Path, run: str | None = None) -> Run:
@@ -44,6 +47,10 @@ def run_of(folder: Published) -> Run:
         InvalidCaptureError: one of its files cannot be read.
         MissingExtraError: pyarrow is not installed.
     """
+    lacking = [name for name in _NEEDED if not isinstance(folder.summary.get(name), dict)]
+    if lacking:
+        what = f"the summary lacks {', '.join(lacking)}; run partage replay again"
+        raise InvalidCaptureError(f"{folder.out}: {what}")
     replays = loaded(folder, "replays")
     rebalances = loaded(folder, "rebalances")
     main, other = summed(replays)
