@@ -28,7 +28,7 @@ _ROUNDS = 150
 _ROUNDS_LARGE = 24
 _LARGE = 20_000_000
 #: Plans that are tried where replicas times brokers are few: half a second.
-_MOST_TRIED, _FEW_CELLS = 500, 60
+_MOST_TRIED, _FEW_CELLS, _MOST_TURNS = 500, 60, 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +79,7 @@ def reassign(task: ReplicaTask, *, proof: bool = True) -> Reassignment:
         plan = _priced(task, bare, verdict)
         verdict = judge_replicas(task, plan)
         if not verdict.optimal:
-            plan, verdict = _exactly(task, plan, verdict)
-            plan, verdict = _altogether(task, plan, verdict)
+            plan, verdict = _searched(task, plan, verdict)
             plan, verdict = _with_duals(task, plan, verdict)
     return Reassignment(task, plan, verdict, _before(task))
 
@@ -147,12 +146,30 @@ def _exactly(
     return replace(plan, solver_bound=bound), verdict
 
 
+def _searched(
+    task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
+) -> tuple[NewReplicas, ReplicaVerdict]:
+    """By an integer programme and by trying, in turn, until neither finds anything better.
+
+    What the programme says is necessary holds for the figures that it was given: where trying wins
+    one of these it is asked again.
+    """
+    for _ in range(_MOST_TURNS):
+        plan, verdict = _exactly(task, plan, verdict)
+        known = verdict.figures
+        plan, verdict = _altogether(task, plan, verdict)
+        if verdict.figures == known:
+            break
+    return plan, verdict
+
+
 def _altogether(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
     """Sets, leaders and disks weighed together, where they are so few that plans can be tried.
 
     Each is the best for those before it; what that loses, a set one or two steps aside may win.
+    The plan comes without a solver's bound, unless it is the one that was given.
     """
     left = _MOST_TRIED if len(task.owner) * len(task.alive) <= _FEW_CELLS else 0
     better = True
@@ -165,7 +182,6 @@ def _altogether(
             bare = _arranged(task, sets)
             told = judge_replicas(task, bare)
             if not told.breaches and list(told.figures.values()) < list(verdict.figures.values()):
-                bare = replace(bare, solver_bound=plan.solver_bound)
                 plan = _priced(task, bare, told)
                 verdict, better = judge_replicas(task, plan), True
                 break

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
 from dataclasses import replace
 
@@ -161,6 +162,8 @@ def looked_at(rng, made):
         return None
     assert not found.verdict.breaches
     figures, bounds = found.verdict.figures, found.verdict.bounds
+    copied = figures.get("between brokers", figures["moved"])
+    assert found.plan.solver_bound is None or found.plan.solver_bound <= copied * (1 + 1e-9) + 1e-6
     least = figures
     for other in every_plan(task):
         told = judge_replicas(task, other)
@@ -192,6 +195,18 @@ def test_bounds_hold_for_every_plan_there_is(how, made, count) -> None:
             if one is not None:
                 told.append(one)
     assert told == [""] * count
+
+
+@pytest.mark.soak
+def test_hundreds_of_tiny_clusters() -> None:
+    """The same of new random clusters in each run, one in four with disks: PARTAGE_TINY_N of them."""
+    seed, count = random.randrange(2**32), int(os.environ.get("PARTAGE_TINY_N", "400"))
+    rng, told = random.Random(seed), []
+    while len(told) < count:
+        one = looked_at(rng, (random_disks if len(told) % 4 == 3 else random_cluster)(rng))
+        if one is not None:
+            told.append(one)
+    assert told == [""] * count, (seed, {one: told.count(one) for one in told})
 
 
 def test_random_prices_never_prove_too_much() -> None:
