@@ -6,6 +6,7 @@ memory's answers overlap (`partage.keys.distinct_kernels` has how the table is l
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -147,9 +148,21 @@ class Distinct:
 
         The hash has 31 bits and is the same in every table.
         """
-        places, heads = np.empty(len(self), np.int64), np.empty((4, len(self)), np.int64)
-        kernels.headed(self._store, self._head, places, heads, work=self._work)
+        places, heads, _ = self._heads(_BEGIN, len(self))
         return places, heads
+
+    def head_blocks(self, most: int) -> Iterator[tuple[_Longs, _Longs]]:
+        """The same of so many keys at a time: new memory is dear where a table is large."""
+        place, left = _BEGIN, len(self)
+        while left:
+            places, heads, place = self._heads(place, min(most, left))
+            left -= len(places)
+            yield places, heads
+
+    def _heads(self, place: int, count: int) -> tuple[_Longs, _Longs, int]:
+        places, heads = np.empty(count, np.int64), np.empty((4, count), np.int64)
+        behind = kernels.headed(self._store, self._head, place, places, heads, work=self._work)
+        return places, heads, int(behind)
 
     def keys_at(self, places: _Longs, lengths: _Longs) -> tuple[_Bytes, _Longs]:
         """Bytes of some keys, and int64[n + 1] where each starts."""

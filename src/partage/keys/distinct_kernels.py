@@ -225,10 +225,14 @@ def slotted(old: _Longs, slots: _Longs, shift: int) -> None:
             slots[slot] = old[i]
 
 
-@kernel("void(int64[::1], int64, int64[::1], int64[:,::1])")
-def headed(store: _Longs, head: int, places: _Longs, heads: NDArray[np.int64]) -> None:
-    """Where each key lies, and its length, hash, records and bytes, a row each."""
-    place = 8
+@kernel("int64(int64[::1], int64, int64, int64[::1], int64[:,::1])")
+def headed(
+    store: _Longs, head: int, place: int, places: _Longs, heads: NDArray[np.int64]
+) -> int:  # fmt: skip
+    """Where each key from a place on lies, and its length, hash, records and bytes, a row each.
+
+    Returns the place behind them.
+    """
     for number in range(len(places)):
         length = store[place] & 0xFFFFFFFF
         places[number] = place
@@ -237,6 +241,7 @@ def headed(store: _Longs, head: int, places: _Longs, heads: NDArray[np.int64]) -
         heads[2, number] = store[place + 1]
         heads[3, number] = store[place + 2] if head > 2 else store[place + 1] * length
         place += head + (length + 7) // 8
+    return place
 
 
 @kernel("void(int64[::1], int64, int64[::1], int64[::1], Array(int64, 1, 'A', aligned=False))")

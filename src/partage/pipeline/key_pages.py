@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from threading import local
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -34,6 +35,8 @@ _DATA, _DICTIONARY, _DATA_2 = 0, 2, 3
 _PLAIN, _PLAIN_DICTIONARY, _RLE, _RLE_DICTIONARY = 0, 2, 3, 8
 #: A longer chunk is not read at once, and so not here.
 _LONGEST_CHUNK = 256 << 20
+#: Of each thread the memory of the chunk that it reads; one at a time.
+_HERE = local()
 #: Steps of a kernel for a key.
 _STEPS = 10
 
@@ -116,7 +119,7 @@ def keys_of(piece: Piece) -> Iterator[Keys] | None:
     try:
         with open(piece.path, "rb") as file:  # noqa: PTH123 - a path as it was told, and often
             file.seek(chunk.first)
-            raw = np.empty(chunk.size, np.uint8)
+            raw = _room(chunk.size)
             if file.readinto(raw.data) != chunk.size:
                 return None
     except OSError as e:
@@ -128,6 +131,14 @@ def keys_of(piece: Piece) -> Iterator[Keys] | None:
     if sum(page.values for page in pages if page.kind != _DICTIONARY) != piece.rows:
         return None
     return _keys(raw, chunk, pages, piece)
+
+
+def _room(size: int) -> _Bytes:
+    """Bytes for a chunk: the last one's, since new memory costs as much as to read into it."""
+    had: _Bytes | None = getattr(_HERE, "room", None)
+    if had is None or len(had) < size:
+        _HERE.room = had = np.empty(size + size // 4, np.uint8)
+    return had[:size]
 
 
 def _pages(raw: _Bytes, chunk: Chunk) -> Iterator[_Page]:

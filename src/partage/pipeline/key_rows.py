@@ -23,7 +23,8 @@ __all__ = ["NO_HOUR", "ROWS_DDL", "Kind", "packed", "row_batch", "unpacked"]
 _Longs = NDArray[np.int64]
 #: The hour of what is not counted by the hour: none that a time can have.
 NO_HOUR = -(1 << 62)
-#: Bytes of the keys of one row, about.
+#: Keys that are parted at a time, and bytes of the keys of one row, about.
+_KEYS_AT_ONCE = 1 << 18
 _BLOCK_BYTES = 8 << 20
 
 ROWS_DDL = (
@@ -79,7 +80,14 @@ def row_batch(
 
 def packed(table: Distinct, buckets: int) -> Iterator[pa.RecordBatch]:
     """All keys of the table as rows; equal keys of all tables go into one bucket."""
-    places, (lengths, hashes, records, size) = table.heads()
+    for places, heads in table.head_blocks(_KEYS_AT_ONCE):
+        yield from _bucketed(table, places, heads, buckets)
+
+
+def _bucketed(
+    table: Distinct, places: _Longs, heads: _Longs, buckets: int
+) -> Iterator[pa.RecordBatch]:
+    lengths, hashes, records, size = heads
     # By low bits: the high ones choose the slot, and would fill few slots of the next table.
     bucket = hashes % buckets
     order = np.argsort(bucket.astype(np.uint16 if buckets <= 1 << 16 else np.int64), kind="stable")
