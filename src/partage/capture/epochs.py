@@ -19,6 +19,7 @@ _MOST = 100
 
 class Epochs:
     """By log partition: each leader's epoch, and the offset behind the last batch of it, ascending.
+    What was before the first known one is a row of no epoch.
 
     >>> ours = Epochs({3: [(4, 120), (6, 340)]})
     >>> ours.last(3, 340), ours.last(3, 400)
@@ -28,22 +29,29 @@ class Epochs:
 
     >>> ours.parting(3, 5, 200)
     120
+    >>> ours.took(4, 6, 300, 340)
+    >>> ours.parting(4, 5, 320)
+    300
     """
 
     def __init__(self, known: dict[int, list[tuple[int, int]]] | None = None) -> None:
         self.known = {p: list(rows) for p, rows in (known or {}).items()}
 
-    def took(self, partition: int, epoch: int, end: int) -> None:
-        """A batch of a leader's epoch was read; the next offset is ``end``."""
+    def took(self, partition: int, epoch: int, first: int, end: int) -> None:
+        """A batch of a leader's epoch was read, from ``first`` on; the next offset is ``end``."""
         rows = self.known.setdefault(partition, [])
         if epoch < 0 or (rows and epoch < rows[-1][0]):
             # Epochs only grow along a log: this is none that can be compared.
             self.known[partition] = []
             return
-        if rows and rows[-1][0] == epoch:
+        if not rows:
+            rows.append((UNKNOWN, first))
+        if rows[-1][0] == epoch:
             rows.pop()
         rows.append((epoch, end))
-        del rows[:-_MOST]
+        if len(rows) > _MOST:
+            rows[:-_MOST] = []
+            rows[0] = (UNKNOWN, rows[0][1])
 
     def last(self, partition: int, position: int) -> int:
         """The epoch of the record before ``position``; `UNKNOWN` where something was skipped."""

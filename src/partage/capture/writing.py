@@ -221,7 +221,7 @@ class CaptureWriter:
             return False
         self._columns.add(partition, batch, unpacked(batch))
         self._next[partition] = batch.last_offset + 1
-        self.epochs.took(partition, batch.leader_epoch, batch.last_offset + 1)
+        self.epochs.took(partition, batch.leader_epoch, batch.base_offset, batch.last_offset + 1)
         if self._columns.records >= self._part_rows or self._columns.bytes >= PART_BYTES:
             self.roll()
         return True

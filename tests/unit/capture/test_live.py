@@ -194,10 +194,25 @@ def test_a_leader_that_knows_nothing_of_the_epoch_is_asked_without(tmp_path) -> 
     assert offsets(out, 0) == list(range(40))
 
 
+def test_a_log_that_was_written_anew_from_before_the_first_known_epoch(tmp_path) -> None:
+    """A capture that knows nothing of older epochs goes back to where those that it knows began."""
+    out = tmp_path / "out"
+    ours = (1, 1, 1, 6, 6)
+    with CaptureWriter(out) as writer:
+        pace = Pace(0.05, 60, 5.0)
+        LiveCapture(Cluster(log_of(3, epochs=ours[:3])), writer, pace=pace).run(follow=False)
+        writer.epochs.forget(0)
+    read(Cluster(log_of(5, epochs=ours)), out)
+    theirs = (1, 1, 1, 5, 7, 7, 7)
+    said = read(Cluster(log_of(7, epochs=theirs)), out)
+    assert [one for one in said if "written anew from 30 on" in one]
+    assert offsets(out, 0) == list(range(70))
+
+
 def test_where_something_was_skipped_nothing_is_compared(tmp_path) -> None:
     """The record before the position was not read: no epoch is asked for."""
     with CaptureWriter(tmp_path / "out") as writer:
-        writer.epochs.took(0, 3, 100)
+        writer.epochs.took(0, 3, 90, 100)
         assert writer.epochs.last(0, 100) == 3
         assert writer.epochs.last(0, 120) == -1
     assert Wanted(0, 120).epoch == -1
