@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+import time
 from dataclasses import fields
 from pathlib import Path
 
@@ -239,10 +240,15 @@ def test_a_thread_that_fails_stops_the_others(folder: Path, monkeypatch) -> None
     monkeypatch.setattr(key_here, "_cores", lambda: 3)
     monkeypatch.setattr(key_here, "_BYTES_A_TASK", 1)
     add = key_here.Counting.add
+    failed, after = threading.Event(), []
 
     def fails(self: object, batch: object) -> None:
-        if "row group 3" in self.where:
+        if "row group 0" in self.where:
+            failed.set()
             raise InvalidConfigError("--key", "fails", "x")
+        failed.wait(5)
+        time.sleep(0.05)
+        after.append(self.where)
         add(self, batch)
 
     monkeypatch.setattr(key_here.Counting, "add", fails)
@@ -250,6 +256,7 @@ def test_a_thread_that_fails_stops_the_others(folder: Path, monkeypatch) -> None
     with pytest.raises(InvalidConfigError, match="fails"):
         analyse_keys(str(folder / "parquet"), Columns("id"), [6])
     assert threading.active_count() == before
+    assert len(after) <= 3  # of six pieces that were left
 
 
 @pytest.mark.usefixtures("no_spark")
@@ -264,4 +271,31 @@ def test_advice(folder: Path, table: pa.Table) -> None:
     assert pg.partition_for([hot.key], partitions=24).tolist() == [load.hottest]
     assert f"With 24 partitions the hottest one has {hot.key.decode()} ({hot.share:.1%})" in said
     parts = next(n for n in range(1, 1_000) if hot.share / n <= 1 / 24)
-    assert f"split the key (salting): {parts} keys, {hot.key.decode()}-0 to" in said
+    assert (
+        "split (salt) each key that has more than 4.17%, an even share of 24 partitions: " in said
+    )
+    assert f"{hot.key.decode()} into {parts}" in said
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_an_approximate_count_is_the_same_each_time(tmp_path: Path, monkeypatch) -> None:
+    """What is dropped depends on what came before: each thread has its own pieces."""
+    monkeypatch.setattr(key_here, "_cores", lambda: 3)
+    monkeypatch.setattr(key_here, "_BYTES_A_TASK", 1)
+    monkeypatch.setattr("partage.pipeline.key_counts._SKETCH", 50)
+    rng = random.Random(3)
+    table = pa.table({"k": [f"k{int(rng.paretovariate(0.4)) % 5_000}" for _ in range(20_000)]})
+    parquet.write_table(table, tmp_path / "a.parquet", row_group_size=900, use_dictionary=False)
+    first = analyse_keys(str(tmp_path / "a.parquet"), Columns("k"), [6], approximate=True)
+    assert first.low_by > 0
+    for _ in range(5):
+        _same(first, analyse_keys(str(tmp_path / "a.parquet"), Columns("k"), [6], approximate=True))
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_a_long_array_is_refused(tmp_path: Path, monkeypatch) -> None:
+    """An array becomes Python's objects, ten times its size: only small ones are read."""
+    monkeypatch.setattr(key_files, "_LONGEST_ARRAY", 100)
+    (tmp_path / "a.json").write_text(json.dumps([{"k": "a"}] * 50))
+    with pytest.raises(InvalidConfigError, match="write an object a line"):
+        analyse_keys(str(tmp_path / "a.json"), Columns("k"), [6])

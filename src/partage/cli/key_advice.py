@@ -89,18 +89,24 @@ def _shared(found: KeysFound) -> list[str]:
 
 
 def _salted(found: KeysFound) -> list[str]:
-    """Into how many keys the hottest must be split so that a part is no more than an even share."""
-    hot, most = found.hottest[0], max(found.loads)
+    """Into how many keys each hot one must be split for its parts to be no more than even."""
+    most = max(found.loads)
     allowed = found.max_share if found.max_share is not None else 1 / most
-    parts = ceil(hot.share / allowed - 1e-9)
-    if parts < 2 or hot.records < 2 * parts:
+    hot = [h for h in found.hottest if h.share > allowed and h.records > 2 * h.share / allowed]
+    if not hot:
         return []
+    parts = [ceil(h.share / allowed - 1e-9) for h in hot]
+    told = [f"{shown(h.key)} into {n:,}" for h, n in zip(hot, parts, strict=True)]
+    more = len(told) - _NAMED
+    told = [*told[:_NAMED], *([f"and {more:,} more that are told above"] if more > 0 else [])]
+    if len(hot) == len(found.hottest) and found.distinct != len(hot):
+        told.append("and maybe keys that are not told (--top)")
     of = (f"{allowed:.2%}, the limit" if found.max_share is not None
           else f"{allowed:.2%}, an even share of {most:,} partitions")  # fmt: skip
-    name = shown(hot.key)
+    first = shown(hot[0].key)
     return [
-        f"To get below that, split the key (salting): {parts:,} keys, {name}-0 to "
-        f"{name}-{parts - 1}, in turn, have no more than {of} each. Where they go is a hash's "
-        "choice, so take some more; its records then have no one order, and whoever reads them "
-        "must put the parts together."
+        f"To get below that, split (salt) each key that has more than {of}: {', '.join(told)} "
+        f"({first}-0 to {first}-{parts[0] - 1}, in turn). Where the parts go is a hash's choice, "
+        "so take some more; a key's records then have no one order, and whoever reads them must "
+        "put the parts together."
     ]

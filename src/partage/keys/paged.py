@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from partage.kernels import kernel
 
-__all__ = ["GAP", "numbers", "walked"]
+__all__ = ["GAP", "numbers", "ones", "walked"]
 
 _Longs = NDArray[np.int64]
 _Bytes = NDArray[np.uint8]
@@ -22,7 +22,7 @@ GAP = 4
 
 @kernel("int64(Array(uint8, 1, 'C', readonly=True), int64, int64, int64, int64[::1])")
 def _walked(data: _Bytes, at: int, end: int, longest: int, starts: _Longs) -> int:
-    """Where each key of `PLAIN` values starts; how many, or below 0: damaged, or -2 - a length.
+    """Where each key of `PLAIN` values starts; 0, or -1 where anything is odd.
 
     Args:
         data: uint8, a page.
@@ -32,24 +32,70 @@ def _walked(data: _Bytes, at: int, end: int, longest: int, starts: _Longs) -> in
         starts: int64, one more than there are keys; the last is where another key would start.
     """
     top = 0x7FFFFFFFFFFFFFFF
-    found: int = 0
-    while at < end:
-        if at + 4 > end or found + 1 >= len(starts):
+    for found in range(len(starts) - 1):
+        if at + 4 > end:
             return -1
         length: int = data[at & top] & 0xFF
         length |= (data[(at + 1) & top] & 0xFF) << 8
         length |= (data[(at + 2) & top] & 0xFF) << 16
         length |= (data[(at + 3) & top] & 0xFF) << 24
         at += 4
+        if length > end - at or length > longest:
+            return -1
+        starts[found] = at
+        at += length
+    starts[len(starts) - 1] = at + 4
+    return 0 if at == end else -1
+
+
+@kernel("int64(Array(uint8, 1, 'C', readonly=True), int64, int64, int64)")
+def _ones(data: _Bytes, at: int, end: int, count: int) -> int:
+    """How many of so many numbers of one bit are 1, in runs and packed groups; -1: odd.
+
+    Args:
+        data: uint8, a page.
+        at: where they begin.
+        end: where they end, within the page.
+        count: how many there must be.
+    """
+    top = 0x7FFFFFFFFFFFFFFF
+    done = 0
+    ones = 0
+    while done < count:
+        head = 0
+        shift = 0
+        more = 1
+        while more != 0:
+            if at >= end or shift > 28:
+                return -1
+            byte = data[at & top] & 0xFF
+            at += 1
+            head |= (byte & 0x7F) << shift
+            shift += 7
+            more = byte & 0x80
+        length = head >> 1
+        if length == 0 or at >= end:
+            return -1
+        if head & 1 == 0:
+            value = data[at & top] & 0xFF
+            at += 1
+            if value > 1:
+                return -1
+            ones += value * min(length, count - done)
+            done += length
+            continue
         if length > end - at:
             return -1
-        if length > longest:
-            return -2 - length
-        starts[found & top] = at
-        found += 1
+        for i in range(length):
+            byte = data[(at + i) & top] & 0xFF
+            if count - done < 8:
+                byte &= (1 << max(0, count - done)) - 1
+            while byte != 0:
+                ones += byte & 1
+                byte >>= 1
+            done += 8
         at += length
-    starts[found & top] = at + 4
-    return found
+    return ones
 
 
 @kernel("int64(Array(uint8, 1, 'C', readonly=True), int64, int64, int64, int64[::1])")
@@ -114,31 +160,36 @@ def _numbers(data: _Bytes, at: int, end: int, width: int, out: _Longs) -> int:
     return 0
 
 
-def walked(
-    data: _Bytes, span: tuple[int, int], most: int, longest: int, *, work: int
-) -> _Longs | int:
-    """int64[n + 1]: where each key of `PLAIN` values starts, and where one more would.
+def walked(data: _Bytes, first: int, count: int, longest: int, *, work: int) -> _Longs | None:
+    """int64[count + 1]: where each key of a page's `PLAIN` values starts, and where one more would.
+
+    None where there are not just so many, up to the page's end, or one is too long.
 
     Args:
         data: uint8, a page.
-        span: where the values begin and end.
-        most: how many there are at most.
+        first: where the values begin.
+        count: how many there are.
         longest: bytes that a key may have.
         work: steps of this call and those before it.
 
-    Returns:
-        The starts; or the length of a key that is too long; or -1 where the page is damaged.
-
     >>> page = np.frombuffer(bytes([2, 0, 0, 0, 97, 98, 0, 0, 0, 0]), np.uint8)
-    >>> walked(page, (0, 10), 2, 100, work=1).tolist()
+    >>> walked(page, 0, 2, 100, work=1).tolist()
     [4, 10, 14]
     """
-    at, end = span
-    starts = np.empty(min(most, (end - at) // GAP) + 1, np.int64)
-    found = int(_walked(data, at, end, longest, starts, work=work))
-    if found < -1:
-        return -2 - found
-    return starts[: found + 1] if found >= 0 else -1
+    if count > (len(data) - first) // GAP:
+        return None
+    starts = np.empty(count + 1, np.int64)
+    return starts if _walked(data, first, len(data), longest, starts, work=work) == 0 else None
+
+
+def ones(data: _Bytes, span: tuple[int, int], count: int, *, work: int) -> int | None:
+    """How many of so many levels of one bit are 1; None where they are not there.
+
+    >>> ones(np.array([10, 1, 3, 0b101], np.uint8), (0, 4), 8, work=1)
+    7
+    """
+    found = int(_ones(data, *span, count, work=work))
+    return found if found >= 0 else None
 
 
 def numbers(

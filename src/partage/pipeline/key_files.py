@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["read_text", "schema_of"]
 
 _BLOCK = 8 << 20
+#: What is held as a whole: lines, and arrays, which become Python's objects.
+_LONGEST_LINE, _LONGEST_ARRAY = 256 << 20, 64 << 20
 _BY_SPARK = "; --master 'local[*]' has Spark read it, which overlooks more"
 
 
@@ -97,11 +99,14 @@ def _is_array(path: str) -> bool:
 
 
 def _array(path: str) -> pa.Table:
-    """One array of objects: read as a whole, which `here` allows small files only."""
+    """One array of objects: read as a whole, and so of some megabytes at most."""
     import pyarrow as pa
 
     with _opened(path) as file:
-        rows = json.loads(file.read())
+        text = file.read(_LONGEST_ARRAY + 1)
+    if len(text) > _LONGEST_ARRAY:
+        raise ValueError(f"an array of over {_LONGEST_ARRAY >> 20} MiB: write an object a line")
+    rows = json.loads(text)
     if not all(isinstance(row, dict) for row in rows):
         raise ValueError("an array of other things than objects")
     return pa.Table.from_pylist(rows, schema=_merged(rows))
@@ -120,18 +125,26 @@ def _kinds(path: str, names: Sequence[str]) -> pa.Schema:
     import pyarrow as pa
 
     found = pa.schema([])
+    for lines in _blocks(path):
+        found = pa.unify_schemas([found, _inferred(lines)], promote_options="permissive")
+        if all(kind_of(found, name) is not None for name in names):
+            break
+    return found
+
+
+def _blocks(path: str) -> Iterator[bytes]:
+    """Some megabytes of whole lines at a time."""
     left = b""
     with _opened(path) as file:
         while block := file.read(_BLOCK):
             lines, cut, rest = (left + block).rpartition(b"\n")
             left = rest if cut else lines + rest
-            if lines.strip():
-                found = pa.unify_schemas([found, _inferred(lines)], promote_options="permissive")
-                if all(kind_of(found, name) is not None for name in names):
-                    return found
-        if left.strip():
-            found = pa.unify_schemas([found, _inferred(left)], promote_options="permissive")
-    return found
+            if len(left) > _LONGEST_LINE:
+                raise ValueError(f"a line of more than {_LONGEST_LINE >> 20} MiB")
+            if cut and lines.strip():
+                yield lines
+    if left.strip():
+        yield left
 
 
 def _inferred(lines: bytes) -> pa.Schema:
@@ -166,7 +179,7 @@ def _lines(path: str, columns: Columns) -> Iterator[pa.RecordBatch]:
     wanted = {n if n in kinds.names else n.split(".")[0] for n in columns.names}
     schema = pa.schema([field for field in kinds if field.name in wanted])
     parse = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-    read = arrow_json.ReadOptions(block_size=_BLOCK)
-    with _opened(path) as file:
-        table = arrow_json.read_json(file, read_options=read, parse_options=parse)
-    yield from table.to_batches()
+    for lines in _blocks(path):
+        read = arrow_json.ReadOptions(block_size=len(lines) + 2)
+        found = arrow_json.read_json(pa.BufferReader(lines), read_options=read, parse_options=parse)
+        yield from found.to_batches()

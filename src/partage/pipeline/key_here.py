@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from functools import partial
 from threading import Event, Lock
@@ -58,13 +58,20 @@ class Here:
         import pyarrow as pa
 
         stop = Event()
-        shared = _Shared(self._source.pieces, self._pieces_told, stop)
-        work = partial(_counted, spec, shared, stop)
-        rows = [row for some in self._by_threads([work] * self.tasks, stop) for row in some]
+        shared = _Shared(self._source.pieces, self._pieces_told)
+        # What an approximate count drops depends on what came before: there each has its share.
+        work = [
+            partial(
+                _counted, spec, shared, stop, (number, self.tasks) if spec.approximate else None
+            )
+            for number in range(self.tasks)
+        ]
+        rows = [row for some in self._by_threads(work, stop) for row in some]
         parts, told = _by_bucket(rows, self.buckets)
         del rows
         meet = [
-            partial(_met, spec, top, parts, number, keep=keep) for number in range(self.buckets)
+            partial(_met, spec, top, parts, number, stop, keep=keep)
+            for number in range(self.buckets)
         ]
         found = [row for some in self._by_threads(meet, stop) for row in some]
         self._kept = [row for row in found if _is_keys(row)]
@@ -89,6 +96,10 @@ class Here:
             # Which form of a kernel runs is told by the context.
             running = [pool.submit(copy_context().run, one) for one in work]
             try:
+                wait(running, return_when=FIRST_EXCEPTION)
+                for one in running:
+                    if one.done() and one.exception() is not None:
+                        one.result()
                 return [one.result() for one in running]
             except BaseException:
                 stop.set()
@@ -98,29 +109,42 @@ class Here:
 
 
 class _Shared:
-    """Pieces, handed out one after the other to whoever is ready."""
+    """Pieces, handed out one after the other to whoever is ready; or each its share of them."""
 
-    def __init__(
-        self, pieces: tuple[Piece, ...], told: Callable[[int, int], None], stop: Event
-    ) -> None:
-        self._pieces, self._told, self._stop = pieces, told, stop
-        self._lock, self._next = Lock(), 0
+    def __init__(self, pieces: tuple[Piece, ...], told: Callable[[int, int], None]) -> None:
+        self._pieces, self._told = pieces, told
+        self._lock, self._next, self._done = Lock(), 0, 0
 
-    def __iter__(self) -> Iterator[Piece]:
-        while not self._stop.is_set():
+    def of(self, share: tuple[int, int] | None) -> Iterator[Piece]:
+        """Those of a share (its number, and of how many), or what is next."""
+        if share is not None:
+            for piece in self._pieces[share[0] :: share[1]]:
+                yield piece
+                self._over()
+            return
+        while True:
             with self._lock:
                 number, self._next = self._next, self._next + 1
             if number >= len(self._pieces):
                 return
             yield self._pieces[number]
-            self._told(number + 1, len(self._pieces))
+            self._over()
+
+    def _over(self) -> None:
+        with self._lock:
+            self._done += 1
+            self._told(self._done, len(self._pieces))
 
 
-def _counted(spec: Spec, shared: _Shared, stop: Event) -> list[pa.RecordBatch]:
+def _counted(
+    spec: Spec, shared: _Shared, stop: Event, share: tuple[int, int] | None
+) -> list[pa.RecordBatch]:
     counting = Counting(spec)
     out: list[pa.RecordBatch] = []
-    for piece in shared:
+    for piece in shared.of(share):
         out += counted(counting, piece, stop.is_set)
+        if stop.is_set():
+            return []
     return [*out, *counting.rows()]
 
 
@@ -144,8 +168,10 @@ def _by_bucket(
 
 
 def _met(
-    spec: Spec, top: int, parts: list[list[pa.RecordBatch]], number: int, *, keep: bool
-) -> list[pa.RecordBatch]:
+    spec: Spec, top: int, parts: list[list[pa.RecordBatch]], number: int, stop: Event, *, keep: bool
+) -> list[pa.RecordBatch]:  # fmt: skip
+    if stop.is_set():
+        return []
     mine, parts[number] = parts[number], []
     return list(met(spec, top, _given_up(mine), keep=keep))
 

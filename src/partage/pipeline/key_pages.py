@@ -1,8 +1,9 @@
 """Keys of a Parquet file page by page, without a column of them being made first.
 
-For the commonest case, one column of text or bytes that is not in lists; all else is pyarrow's,
-which also reads the footer and unpacks pages. The heads of a chunk's pages are looked at before
-anything of it is counted: what is not understood there is read in the other way.
+For what is common and was compared with pyarrow: one column of text or bytes at the top, pages of
+Arrow's or parquet-mr's (Spark's) writers, plain or by dictionary, snappy, zstd or none. A chunk is
+looked at as a whole before anything of it is counted: all its heads, levels and lengths. Whatever
+is odd there has pyarrow read the chunk instead, and say what is wrong.
 """
 
 from __future__ import annotations
@@ -15,10 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.errors import InvalidConfigError, InvalidKeysError
 from partage.keys.columns import LONGEST_KEY
-from partage.keys.paged import numbers, walked
-from partage.pipeline.thrift import ThriftError, struct
+from partage.keys.paged import numbers, ones, walked
+from partage.pipeline.thrift import ThriftError, struct, varint
 
 if TYPE_CHECKING:
     from partage.pipeline.key_sources import Piece
@@ -28,13 +28,13 @@ __all__ = ["Chunk", "Keys", "chunk_of", "keys_of"]
 _Longs = NDArray[np.int64]
 _Bytes = NDArray[np.uint8]
 
-#: Not LZ4: pyarrow calls two formats so, of which one has frames of Hadoop's.
-_CODECS = {"UNCOMPRESSED": None, "SNAPPY": "snappy", "ZSTD": "zstd", "GZIP": "gzip",
-           "BROTLI": "brotli"}  # fmt: skip
+#: Those whose unpacked size can be proved: snappy tells it first, zstd refuses another one.
+_CODECS = {"UNCOMPRESSED": None, "SNAPPY": "snappy", "ZSTD": "zstd"}
+_WRITERS = ("parquet-cpp-arrow version ", "parquet-mr version ")
 _DATA, _DICTIONARY, _DATA_2 = 0, 2, 3
 _PLAIN, _PLAIN_DICTIONARY, _RLE, _RLE_DICTIONARY = 0, 2, 3, 8
-#: A longer chunk is not read at once, and so not here.
-_LONGEST_CHUNK = 256 << 20
+#: A longer chunk, or one of more records, is not held at once, and so not read here.
+_LONGEST_CHUNK, _MOST_ROWS = 256 << 20, 1 << 24
 #: Of each thread the memory of the chunk that it reads; one at a time.
 _HERE = local()
 #: Steps of a kernel for a key.
@@ -49,7 +49,8 @@ class Chunk(NamedTuple):
         size: bytes.
         unpacked: bytes of all pages, unpacked.
         codec: pyarrow's name of it; None for none.
-        levels: highest definition level; below it a value is null.
+        levels: highest definition level, 0 or 1; below it a value is null.
+        nulls: as the footer tells; None where it does not.
     """
 
     first: int
@@ -57,6 +58,7 @@ class Chunk(NamedTuple):
     unpacked: int
     codec: str | None
     levels: int
+    nulls: int | None
 
 
 class Keys(NamedTuple):
@@ -88,31 +90,34 @@ class _Page:
     packed: bool = True
 
 
-def chunk_of(group: Any, number: int, column: Any) -> Chunk | None:
+def chunk_of(whole: Any, group: Any, number: int) -> Chunk | None:
     """A column's chunk of a row group, by pyarrow's metadata; None where it is not read here."""
-    chunk = group.column(number)
+    chunk, column = group.column(number), whole.schema.column(number)
     offsets = [o for o in (chunk.data_page_offset, chunk.dictionary_page_offset) if o]
     plain = (
-        chunk.physical_type == "BYTE_ARRAY"
+        str(whole.created_by).startswith(_WRITERS)
+        and chunk.physical_type == "BYTE_ARRAY"
         and column.max_repetition_level == 0
+        and column.max_definition_level <= 1
+        and column.path == column.name
         and chunk.compression in _CODECS
         and 0 < chunk.total_compressed_size <= _LONGEST_CHUNK
+        and 0 < chunk.total_uncompressed_size <= _LONGEST_CHUNK
+        and chunk.num_values == group.num_rows <= _MOST_ROWS
         and not chunk.file_path
+        and offsets
     )
     if not plain:
         return None
-    levels, codec = column.max_definition_level, _CODECS[chunk.compression]
+    told = chunk.statistics
+    nulls = told.null_count if told is not None and told.has_null_count else None
     sizes = chunk.total_compressed_size, chunk.total_uncompressed_size
-    return Chunk(min(offsets), *sizes, codec, levels)
+    codec = _CODECS[chunk.compression]
+    return Chunk(min(offsets), *sizes, codec, column.max_definition_level, nulls)
 
 
-def keys_of(piece: Piece) -> Iterator[Keys] | None:
-    """The keys of a row group, page by page; None where pyarrow has to read it.
-
-    Raises:
-        InvalidConfigError: damaged pages, while they are read.
-        InvalidKeysError: a key that no producer sends.
-    """
+def keys_of(piece: Piece) -> list[Keys] | None:
+    """The keys of a row group, page by page; None where pyarrow has to read it."""
     chunk: Chunk | None = piece.chunk
     if chunk is None:
         return None
@@ -122,15 +127,14 @@ def keys_of(piece: Piece) -> Iterator[Keys] | None:
             raw = _room(chunk.size)
             if file.readinto(raw.data) != chunk.size:
                 return None
-    except OSError as e:
-        raise InvalidConfigError("INPUT", f"cannot be read ({e})", piece.words) from None
-    try:
-        pages = list(_pages(raw, chunk))
-    except ThriftError:
+        found = list(_keys(raw, chunk, list(_pages(raw, chunk)), _STEPS * piece.rows))
+    except (ThriftError, OSError):
         return None
-    if sum(page.values for page in pages if page.kind != _DICTIONARY) != piece.rows:
+    nulls = sum(keys.nulls for keys in found)
+    records = sum(len(k.starts) - 1 if k.times is None else int(k.times.sum()) for k in found)
+    if records + nulls != piece.rows or chunk.nulls not in {None, nulls}:
         return None
-    return _keys(raw, chunk, pages, piece)
+    return found
 
 
 def _room(size: int) -> _Bytes:
@@ -185,6 +189,8 @@ def _page(head: dict[int, Any], at: int, chunk: Chunk) -> _Page:
     if nulls > values or levels > min(size, unpacked):
         raise ThriftError("levels beyond the page")
     packed = bool(inside.get(7, True))
+    if _number(inside.get(6)):
+        raise ThriftError("levels of lists")
     return _Page(kind, at, size, unpacked, values, encoding, nulls, levels, packed)
 
 
@@ -194,97 +200,90 @@ def _number(value: Any) -> int:
     return value
 
 
-def _keys(raw: _Bytes, chunk: Chunk, pages: list[_Page], piece: Piece) -> Iterator[Keys]:
+def _keys(raw: _Bytes, chunk: Chunk, pages: list[_Page], work: int) -> Iterator[Keys]:
+    """Of all pages.
+
+    Raises:
+        ThriftError: something is odd.
+    """
+    if sum(page.unpacked for page in pages) > chunk.unpacked:
+        raise ThriftError("pages larger than their chunk")
     data: _Bytes = raw[:0]
     starts: _Longs = np.zeros(1, np.int64)
     times: _Longs | None = None
-    work = _STEPS * piece.rows
+    nulls = 0
     for page in pages:
-        body = _unpacked(raw, chunk, page, piece)
+        body = _unpacked(raw, chunk, page)
         if page.kind == _DICTIONARY:
-            data, starts = body, _walked(body, (0, len(body)), page.values, piece, work)
-            times = np.zeros(len(starts) - 1, np.int64)
+            data, starts = body, _walked(body, 0, page.values, work)
+            times = np.zeros(page.values, np.int64)
             continue
-        first, stored = _stored(body, chunk, page, piece, work)
+        first, stored = _stored(body, chunk, page, work)
         if page.encoding == _PLAIN:
-            found = _walked(body, (first, len(body)), page.values, piece, work)
-            nulls = page.values - (len(found) - 1)
-            if stored is not None and len(found) - 1 != stored:
-                raise _damaged(piece, "other values than were told")
-            yield Keys(body, found, None, nulls)
+            yield Keys(body, _walked(body, first, stored, work), None, page.values - stored)
             continue
-        if times is None or stored is None:
-            raise _damaged(piece, "no dictionary")
-        codes = _codes(body, first, stored, piece, work)
+        if times is None:
+            raise ThriftError("no dictionary")
+        codes = _codes(body, first, stored, work)
         if len(codes) and int(codes.max()) >= len(times):
-            raise _damaged(piece, "a number beyond the dictionary")
+            raise ThriftError("a number beyond the dictionary")
         times += np.bincount(codes, minlength=len(times))
-        yield Keys(data, starts[:1], None, page.values - stored)
+        nulls += page.values - stored
     if times is not None:
-        yield Keys(data, starts, times, 0)
+        yield Keys(data, starts, times, nulls)
 
 
-def _unpacked(raw: _Bytes, chunk: Chunk, page: _Page, piece: Piece) -> _Bytes:
+def _unpacked(raw: _Bytes, chunk: Chunk, page: _Page) -> _Bytes:
     """The page's bytes; levels of a page of the second version stand before what is packed."""
     import pyarrow as pa
 
     whole = raw[page.at : page.at + page.size]
     if chunk.codec is None or not page.packed:
+        if page.size != page.unpacked:
+            raise ThriftError("a page of another size")
         return whole
     size = page.unpacked - page.levels
+    packed = whole[page.levels :]
+    # A codec of pyarrow's hands back as many bytes as one asks for, whatever came.
+    if chunk.codec == "snappy" and varint(packed.data, 0)[0] != size:
+        raise ThriftError("a page of another size")
     try:
-        # Nothing is allocated but what the file's footer has room for: see `_page`.
-        codec = pa.Codec(chunk.codec)
-        body = codec.decompress(pa.py_buffer(whole[page.levels :]), size) if size else b""
-    except (pa.ArrowException, OSError) as e:
-        raise _damaged(piece, str(e)) from None
+        body = pa.Codec(chunk.codec).decompress(pa.py_buffer(packed), size)
+    except pa.ArrowException as e:
+        raise ThriftError(str(e)) from None
     found: _Bytes = np.frombuffer(body, np.uint8)
     return np.concatenate([whole[: page.levels], found]) if page.levels else found
 
 
-def _stored(
-    body: _Bytes, chunk: Chunk, page: _Page, piece: Piece, work: int
-) -> tuple[int, int | None]:
-    """Where a page's values begin, and how many there are; None where their bytes tell."""
-    if page.kind == _DATA_2:
-        return page.levels, page.values - (page.nulls or 0)
-    if not chunk.levels:
-        return 0, page.values
-    size = int.from_bytes(body[:4].tobytes(), "little") if len(body) >= 4 else len(body)
-    if size > len(body) - 4:
-        raise _damaged(piece, "levels beyond the page")
-    if page.encoding == _PLAIN:
-        return 4 + size, None
-    bits = chunk.levels.bit_length()
-    levels = numbers(body, (4, 4 + size), bits, page.values, work=work)
-    if levels is None:
-        raise _damaged(piece, "levels that are none")
-    return 4 + size, int((levels == chunk.levels).sum())
+def _stored(body: _Bytes, chunk: Chunk, page: _Page, work: int) -> tuple[int, int]:
+    """Where a page's values begin, and how many there are: as its levels tell."""
+    first, size = 0, page.levels
+    if page.kind == _DATA and chunk.levels:
+        first = 4
+        size = int.from_bytes(body[:4].tobytes(), "little") if len(body) >= 4 else len(body)
+    if first + size > len(body):
+        raise ThriftError("levels beyond the page")
+    stored: int | None = page.values
+    if chunk.levels:
+        stored = ones(body, (first, first + size), page.values, work=work)
+    if stored is None or page.nulls not in {None, page.values - stored}:
+        raise ThriftError("levels that are none")
+    return first + size, stored
 
 
-def _codes(body: _Bytes, first: int, stored: int, piece: Piece, work: int) -> _Longs:
+def _codes(body: _Bytes, first: int, stored: int, work: int) -> _Longs:
     if not stored:
         return np.zeros(0, np.int64)
     found = None
     if first < len(body):
         found = numbers(body, (first + 1, len(body)), int(body[first]), stored, work=work)
     if found is None:
-        raise _damaged(piece, "numbers that are none")
+        raise ThriftError("numbers that are none")
     return found
 
 
-def _walked(body: _Bytes, span: tuple[int, int], most: int, piece: Piece, work: int) -> _Longs:
-    found = walked(body, span, most, LONGEST_KEY, work=work)
-    if not isinstance(found, int):
-        return found
-    if found < 0:
-        raise _damaged(piece, "lengths beyond the page")
-    told = (
-        f"has a key of {found:,} bytes; a producer sends no more than {LONGEST_KEY:,} by default "
-        "(max.request.size)"
-    )
-    raise InvalidKeysError(told, where=f"the key's column of {piece.words}")
-
-
-def _damaged(piece: Piece, why: str) -> InvalidConfigError:
-    return InvalidConfigError("INPUT", f"cannot be read (damaged page: {why})", piece.words)
+def _walked(body: _Bytes, first: int, count: int, work: int) -> _Longs:
+    found = walked(body, first, count, LONGEST_KEY, work=work)
+    if found is None:
+        raise ThriftError("other lengths than the page has")
+    return found

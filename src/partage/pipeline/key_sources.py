@@ -198,20 +198,21 @@ def _pieces(file: Path, columns: Columns, serializer: str | None) -> Iterator[Pi
         with parquet.ParquetFile(file) as opened:
             expect(opened.schema_arrow, columns, serializer, str(file))
             whole = opened.metadata
-            bare = columns.names == [columns.key] and _is_bytes(opened.schema_arrow, columns.key)
             names = [whole.schema.column(i).path for i in range(whole.num_columns)]
+            bare = columns.names == [columns.key] and names.count(columns.key) == 1
+            bare = bare and _is_bytes(opened.schema_arrow, columns.key)
             for number in range(whole.num_row_groups):
                 group = whole.row_group(number)
                 keys, *others = (group.column(names.index(name)) for name in columns.names)
                 most = _DICTIONARY_PAGE + _CODE_BYTES * group.num_rows
-                coded = keys.has_dictionary_page and keys.total_uncompressed_size <= most
+                alone = names.count(columns.key) == 1  # a struct's field may have this very path
+                coded = alone and keys.has_dictionary_page and keys.total_uncompressed_size <= most
                 size = sum(column.total_uncompressed_size for column in (keys, *others))
                 fit = group.num_rows * _BATCH_BYTES // max(1, size)
                 at_once = max(1, min(_BATCH_ROWS, fit))
                 chunk = None
                 if bare and not coded:
-                    at = names.index(columns.key)
-                    chunk = chunk_of(group, at, whole.schema.column(at))
+                    chunk = chunk_of(whole, group, names.index(columns.key))
                 path = str(file.absolute())
                 yield Piece(path, number, group.num_rows, coded, at_once, size, chunk=chunk)
     except (pa.ArrowException, OSError) as e:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["ThriftError", "struct"]
+__all__ = ["ThriftError", "struct", "varint"]
 
 _STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _STRUCT = 0, 1, 2, 3, 7, 8, 12
 _INTEGERS = (4, 5, 6)
@@ -55,7 +55,7 @@ def _value(data: memoryview, at: int, kind: int, depth: int) -> tuple[Any, int]:
     if kind == _DOUBLE:
         return None, _beyond(data, at, 8)
     if kind == _BINARY:
-        size, at = _varint(data, at)
+        size, at = varint(data, at)
         return None, _beyond(data, at, size)
     raise ThriftError(f"type {kind}")
 
@@ -72,7 +72,12 @@ def _byte(data: memoryview, at: int) -> tuple[int, int]:
     return data[at], at + 1
 
 
-def _varint(data: memoryview, at: int) -> tuple[int, int]:
+def varint(data: memoryview, at: int) -> tuple[int, int]:
+    """A number of seven bits a byte, the lowest first, and where it ends.
+
+    Raises:
+        ThriftError: it goes beyond the data.
+    """
     found = shift = 0
     while shift < 64:
         byte, at = _byte(data, at)
@@ -84,5 +89,5 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def _zigzag(data: memoryview, at: int) -> tuple[int, int]:
-    found, at = _varint(data, at)
+    found, at = varint(data, at)
     return (found >> 1) ^ -(found & 1), at
