@@ -27,7 +27,8 @@ __all__ = ["Reassignment", "reassign"]
 _ROUNDS = 150
 _ROUNDS_LARGE = 24
 _LARGE = 20_000_000
-#: Plans that are tried where replicas times brokers are few: half a second.
+#: Plans that are tried where replicas times brokers are few: measured, 0.7 s at most with two disks
+#: on each broker; turns of trying and of an integer programme.
 _MOST_TRIED, _FEW_CELLS, _MOST_TURNS = 500, 60, 4
 
 
