@@ -301,3 +301,24 @@ def test_who_else_wrote_it_is_pyarrows(tmp_path: Path) -> None:
     *found, by_page = _counts(tmp_path / "a.parquet")
     assert tuple(found) == (Counter({b"a": 1, b"b": 1}), 0)
     assert not by_page
+
+
+@pytest.mark.spark
+def test_what_spark_writes(spark: object, tmp_path: Path) -> None:
+    """Files of parquet-mr: plain pages and dictionaries, each codec, with nulls; its second version
+    has encodings of its own, which are pyarrow's.
+    """
+    for number, (dictionary, codec, version) in enumerate(
+        [("false", "snappy", "v1"), ("true", "zstd", "v1"), ("false", "none", "v1"),
+         ("true", "snappy", "v2")]
+    ):  # fmt: skip
+        path = tmp_path / str(number)
+        key = "CASE WHEN id % 13 = 0 THEN NULL ELSE concat('user-', id % 700) END AS key"
+        made = spark.range(0, 9_000, 1, 1).selectExpr(key)
+        options = {"parquet.enable.dictionary": dictionary, "compression": codec,
+                   "parquet.writer.version": version, "parquet.page.size": "4000",
+                   "parquet.block.size": "60000", "parquet.dictionary.page.size": "3000"}  # fmt: skip
+        made.write.options(**options).parquet(str(path))
+        *found, by_page = _counts(path)
+        assert tuple(found) == _truth(path), number
+        assert by_page or version == "v2", number
