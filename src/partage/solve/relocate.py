@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from partage.errors import NoFeasiblePlanError
 from partage.model import ReplicaTask
-from partage.model.replicas import KINDS, LEAVE, STAY
+from partage.model.replicas import KINDS, LEAVE, STAY, among
 from partage.solve.relocation_start import construct
 from partage.solve.relocation_swaps import Pairs
 from partage.solve.relocation_sweep import scratch, sweep
@@ -22,6 +22,8 @@ __all__ = ["outside", "relocate"]
 _RISE, _RISE_LARGE, _LARGE = 1.25, 1.6, 100_000
 #: Sweeps at a rate: what others do meanwhile is seen by the next one.
 _SWEEPS, _LAST_SWEEPS = 2, 12
+#: How often numbers of replicas are looked at before bytes, as long as that gains.
+_TURNS = 3
 
 
 def outside(task: ReplicaTask, x: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -82,13 +84,58 @@ class _Relocation:
                 moved = self._sweep()
                 if not moved:
                     break
-        for _ in range(4 if movable else 0):
+        if movable:
+            self._settle()
+            self._numbers_first()
+        return self.broker
+
+    def _settle(self) -> None:
+        """Pairs and single replicas in turn, until neither gains."""
+        for _ in range(4):
             # For one replica in thousands it is not begun again.
             if self._swaps() + self.pairs.returned() <= len(self.broker) // 5_000:
                 break
             while self._sweep():
                 pass
-        return self.broker
+
+    def _numbers_first(self) -> None:
+        """Where a broker has too many or too few replicas: what if bytes hardly counted for once?
+
+        Three have to change at once, say: one comes home, where one is lacking, and another goes
+        where that one was; neither step gains by itself while bytes are at the end of a band.
+        """
+        last = self.rate.copy()
+        for _ in range(_TURNS):
+            known, broker, x = self._reached(), self.broker.copy(), self.x.copy()
+            if not outside(self.task, self.x)[1].any():
+                return
+            self.rate[:] = last
+            self.rate[[2, 3, 7, 8]] = 0.5, 0.0, 0.0, 0.0
+            for _ in range(_SWEEPS):
+                self._sweep()
+            self.rate[:] = last
+            for _ in range(_LAST_SWEEPS):
+                if not self._sweep():
+                    break
+            self._settle()
+            if self._reached() >= known:
+                self.broker[:], self.x[:] = broker, x
+                return
+
+    def _reached(self) -> tuple[float, ...]:
+        """How far brokers and racks are outside their bands, by rank, and what is moved."""
+        off, n = outside(self.task, self.x), len(self.task.alive)
+        rack, task = self.task.cluster.rack, self.task
+        racks = task.rack_low.shape[1]
+        pairs, count = np.unique(task.owner * racks + rack[self.broker], return_counts=True)
+        factor = task.factor[pairs // racks]
+        over = np.maximum(count - task.rack_high[factor, pairs % racks], 0)
+        lack = np.minimum(count, task.rack_low[factor, pairs % racks])
+        ranks = [off[0, :n].sum(), over.sum() - lack.sum()]
+        for k in (1, 2, 3):
+            ranks += [off[k, :n].sum(), off[k, n:].sum()]
+        new = ~among(task.owner * n + self.broker, task.old_owner * n + task.cluster.replica)
+        return (*map(float, ranks), float(task.cost[task.owner[new]].sum()))
 
     def _sweep(self) -> int:
         """How many replicas went where the price is lower."""
