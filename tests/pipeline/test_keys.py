@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import partage as pg
 from partage.cli.app import app
 from partage.errors import InvalidConfigError
-from partage.pipeline import key_sources
+from partage.pipeline import key_sources, key_spark
 from partage.pipeline.key_sources import Columns
 from partage.pipeline.keys import analyse_keys
 
@@ -194,6 +194,22 @@ def test_a_connector_that_spark_lacks(
     where = "kafka://127.0.0.1:1/orders" if kind == "kafka" else str(tmp_path)
     with pytest.raises(InvalidConfigError, match=rf"connector\? .*--packages .*{kind}"):
         analyse_keys(where, Columns("key"), [6], spark=spark)
+
+
+def test_the_columns_of_a_topic(spark: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Spark's source gives of a topic: bytes and times, of which key, value and hours count."""
+    rows = (
+        "select cast(concat('k', id % 7) as binary) as key, cast('xy' as binary) as value, "
+        "'t' as topic, timestamp_millis(id * 100000) as timestamp from range(200)"
+    )
+    monkeypatch.setattr(key_sources, "counts_at", lambda *_: {"t": (6,)})
+    monkeypatch.setattr(key_spark, "_kafka", lambda *_: spark.sql(rows))
+    found = analyse_keys("kafka://host:1/t", Columns("key"), [6], spark=spark)
+    assert (found.records, found.distinct, len(found.hours)) == (200, 7, 6)
+    keys = [f"k{i % 7}" for i in range(200)]
+    partition, records, size = found.by_partition[6]
+    assert dict(zip(partition.tolist(), records.tolist(), strict=True)) == _by_hand(keys, 6)
+    assert int(size.sum()) == 200 * 4
 
 
 def test_only_nulls(spark: object, tmp_path: Path) -> None:

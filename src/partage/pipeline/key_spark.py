@@ -105,7 +105,7 @@ def _frame(spark: SparkSession, source: KeySource) -> DataFrame:
         said = next((line for line in lines if "Exception: " in line), lines[0])[:200]
         told = f"Spark cannot read it ({said}){_CONNECTORS.get(source.kind, '')}"
         raise InvalidConfigError("INPUT", told, source.where) from None
-    expect(to_arrow_schema(schema), source.columns, source.serializer, source.where)
+    expect(to_arrow_schema(schema, timezone="UTC"), source.columns, source.serializer, source.where)
     paths = ([n] if n in schema.names else n.split(".") for n in source.columns.names)
     # By number: mapInArrow takes a name with a point for a path, and finds none.
     return found.selectExpr(
