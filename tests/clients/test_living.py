@@ -105,7 +105,8 @@ def test_both_clients_in_one_group_share_loads(broker, weights: str, capsys) -> 
             f"\nboth, {weights}: hottest member {before:.2f} by counts, {after:.2f} by measured loads"
         )
     assert before >= 0.5
-    assert after < 0.45
+    # Lags are not rates: the hot one is alone, the others are shared as far as each is behind.
+    assert after < (0.45 if weights == "throughput" else 0.5)
 
 
 def test_static_members_come_back_to_what_they_had(broker) -> None:
