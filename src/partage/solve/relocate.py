@@ -86,7 +86,9 @@ class _Relocation:
                     break
         if movable:
             self._settle()
-            self._numbers_first()
+            # What takes balance as it finds it has no numbers to mend.
+            if not self.task.closed.all():
+                self._numbers_first()
         return self.broker
 
     def _settle(self) -> None:
@@ -95,8 +97,9 @@ class _Relocation:
             # For one replica in thousands it is not begun again.
             if self._swaps() + self.pairs.returned() <= len(self.broker) // 5_000:
                 break
-            while self._sweep():
-                pass
+            for _ in range(_LAST_SWEEPS):
+                if not self._sweep():
+                    break
 
     def _numbers_first(self) -> None:
         """Where a broker has too many or too few replicas: what if bytes hardly counted for once?

@@ -24,7 +24,7 @@ _NEAR, _PRICED = 4, 4096
 #: Exchanges of one broker in a row; of a home's replicas, the cheapest and those next to a price.
 _TRIES, _FEW = 64, 4
 #: Pairs that are looked at for brokers and racks outside their bands: some seconds.
-_MOST_PAIRS = 40_000_000
+_MOST_PAIRS = 15_000_000
 #: Pairs that are priced at once: what stays in the machine's cache.
 _CHUNK = 1 << 15
 
