@@ -66,6 +66,8 @@ class Ownership:
         #: Ended at the newest time: a migration takes everything and gives it again at once.
         self._ended: dict[_Key, Interval] = {}
         self._newest: int | None = None
+        #: The latest end that was told: nobody has had anything of it since, whatever clocks say.
+        self._told: int | None = None
 
     def feed(self, found: Generation | Life | Held) -> Iterator[Interval]:
         """Intervals that have ended for good by now."""
@@ -86,11 +88,14 @@ class Ownership:
 
         The order is that of the log. Where a record is older than the one before it, that one's
         time was wrong: what began then began now, and what ended then did so now. A time beyond
-        the record's is taken to be that of the record before.
+        the record's is taken to be that of the record before, and one before an end that was told
+        already to be that end: no partition ever has two owners.
         """
         newest = self._newest
         if self._span is not None and not self._span[0] <= time_ms <= self._span[1]:
             time_ms = self._span[0] if newest is None else newest
+        if self._told is not None:
+            time_ms = max(time_ms, self._told)
         if newest is not None and time_ms < newest:
             for which in (self._open, self._ended):
                 for key, one in which.items():
@@ -106,6 +111,9 @@ class Ownership:
     def take_up(self, state: tuple[dict[_Key, Interval], dict[_Key, Interval]]) -> None:
         """Go on from a state as `state` gave it."""
         self._open, self._ended = state
+        known = [one.from_ms for one in self._open.values()]
+        known += [one.to_ms for one in self._ended.values() if one.to_ms is not None]
+        self._newest = self._told = max(known, default=None)
 
     def finish(self) -> Iterator[Interval]:
         """The intervals that ended at last, and those that last when the log ends."""
@@ -116,7 +124,11 @@ class Ownership:
     def _settled(self, time_ms: int) -> Iterator[Interval]:
         gone = [key for key, interval in self._ended.items() if interval.to_ms != time_ms]
         for key in gone:
-            yield self._ended.pop(key)
+            interval = self._ended.pop(key)
+            if interval.to_ms is not None:
+                told = self._told
+                self._told = interval.to_ms if told is None else max(told, interval.to_ms)
+            yield interval
 
     def _assigned(self, found: Generation) -> dict[_Key, Interval]:
         now: dict[_Key, Interval] = {}

@@ -16,9 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.history.classic_states import ClassicStates
+from partage.history.commits import MINUTE_MS
+from partage.history.fold_kernel import RUN
 from partage.history.folding import RunColumns
 from partage.history.records import ClassicState, Place
 from partage.history.server_records import GroupRecord
+from partage.pipeline.clocks import Clocks
 from partage.pipeline.decoded_rows import Kind
 from partage.pipeline.packed_runs import unpacked_runs
 from partage.pipeline.placed import binary_column
@@ -48,20 +51,47 @@ class Arrived:
     records: Iterator[GroupRecord]
 
 
-def arriving(batches: Iterable[pa.RecordBatch]) -> Iterator[Arrived]:
-    """Each group's rows, in pieces where a batch ends within them."""
+def arriving(batches: Iterable[pa.RecordBatch], clocks: Clocks | None = None) -> Iterator[Arrived]:
+    """Each group's rows, in pieces where a batch ends within them; times put right."""
     reads = _Reads()
     for batch in batches:
         if batch.num_rows:
-            yield from _some(batch, reads)
+            wrong = clocks if clocks is not None and clocks.wrong else None
+            yield from _some(batch if wrong is None else _retimed(batch, wrong), reads, wrong)
 
 
-def _some(rows: pa.RecordBatch, reads: _Reads) -> Iterator[Arrived]:
+def _retimed(rows: pa.RecordBatch, clocks: Clocks) -> pa.RecordBatch:
+    """Group records with the times that are believed."""
+    import pyarrow as pa
+
+    at = rows.schema.get_field_index("timestamp_ms")
+    cells = rows.column(at)
+    times = cells.fill_null(0).to_numpy(zero_copy_only=False).copy()
+    places = (rows.column(name).fill_null(-1).to_numpy(zero_copy_only=False)
+              for name in ("log_partition", "log_offset"))  # fmt: skip
+    clocks.put_right(*places, times)
+    mask = cells.is_null().to_numpy(zero_copy_only=False)
+    return rows.set_column(at, "timestamp_ms", pa.array(times, pa.int64(), mask=mask))
+
+
+def _put_right(runs: RunColumns, clocks: Clocks) -> None:
+    """Runs with the times that are believed: all commits of one that is misdated at one time."""
+    first, last, minute, gap = (
+        runs.table[RUN.index(name)] for name in ("first_ms", "last_ms", "minute_ms", "gap")
+    )
+    changed = clocks.put_right(*runs.place, first, last, minute)
+    minute[changed] = minute[changed] // MINUTE_MS * MINUTE_MS
+    gap[changed] = np.minimum(gap[changed], 0)
+
+
+def _some(rows: pa.RecordBatch, reads: _Reads, clocks: Clocks | None) -> Iterator[Arrived]:
     import pyarrow as pa
 
     names, code = _coded(rows.column("group"))
     is_run = rows.column("kind").to_numpy() == Kind.COMMIT_RUNS
     runs, many = unpacked_runs(rows.filter(pa.array(is_run)))
+    if clocks is not None:
+        _put_right(runs, clocks)
     runs.table[1] = np.repeat(np.cumsum(~is_run)[is_run], many)
     records = reads.records(rows.filter(pa.array(~is_run)))
     edges = [0, *(np.flatnonzero(code[1:] != code[:-1]) + 1).tolist(), len(code)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from partage.history.commits import Commits, Runs, Standing, runs, stretches
 from partage.history.transactions import Effects, Outcome, Transactions
 from partage.pipeline.all_records import in_log_order, record_rows
-from partage.pipeline.clocks import believable
+from partage.pipeline.clocks import strands
 from partage.pipeline.decoded_rows import (
     OUT_COLUMNS,
     Kind,
@@ -152,7 +152,6 @@ def decoded(
     tally = Tally()
     tally.rows = table.num_rows
     good, lost = placed(table)
-    good = _believed(good, tally)
     rows = [bad_row(row, "row", why, None) for row, why in lost]
     tally.bad = len(rows)
     effects = _effects(good, transactions, tally)
@@ -163,6 +162,7 @@ def decoded(
     tally.outcomes(effects.outcome[found.row])
     tally.topic_ids = _topic_ids(found)
     commits, number = _that_count(good, found, effects, others, selection)
+    commits = _cut_at_leaps(commits, tally)
     if raw is not None:
         raw.add(found, number, commits)
     if len(others.rows):
@@ -206,20 +206,6 @@ def _highest(made: Runs, pairs: list[tuple[str, str]]) -> dict[str, int]:
     return out
 
 
-def _believed(read: Placed, tally: Tally) -> Placed:
-    """With times of the log partition's own order: those of a wrong clock are counted."""
-    edges = _edges(read)
-    times = read.timestamp_ms
-    for first, end in pairwise(edges):
-        found, wrong = believable(read.timestamp_ms[first:end])
-        if wrong:
-            if times is read.timestamp_ms:
-                times = times.copy()
-            times[first:end] = found
-            tally.misdated += wrong
-    return read if times is read.timestamp_ms else read._replace(timestamp_ms=times)
-
-
 def _edges(read: Placed) -> list[int]:
     """Where the log partitions of some rows begin, and where the last one ends."""
     count = len(read.partition)
@@ -236,6 +222,7 @@ def _effects(placed: Placed, transactions: Transactions, tally: Tally) -> Effect
         offset, time_ms = placed.offset[mine], placed.timestamp_ms[mine]
         tally.ranges[p] = [[int(offset[0]), int(offset[-1]), end - first]]
         tally.times(time_ms)
+        tally.strands[p] = strands(offset, time_ms)
         found = transactions.effects(p, offset, time_ms)
         made.outcome[mine], made.offset[mine], made.time_ms[mine] = (
             found.outcome, found.offset, found.time_ms,
@@ -274,6 +261,20 @@ def _that_count(
         effects.time_ms[row], found.offset[kept], found.value_version[kept] != TOMBSTONE,
         outcome[kept] == Outcome.COMMITTED, stretch, found.series[kept],
     ), number  # fmt: skip
+
+
+def _cut_at_leaps(commits: Commits, tally: Tally) -> Commits:
+    """With a stretch of its own for each strand: no run has times of a wrong clock and others."""
+    starts = {p: [one.offset for one in found] for p, found in tally.strands.items()}
+    number = np.zeros(len(commits.pair), np.int64)
+    for partition, offsets in starts.items():
+        if len(offsets) > 1:
+            mine = commits.log_partition == partition
+            number[mine] = np.searchsorted(offsets, commits.log_offset[mine], side="right")
+    if not number.any():
+        return commits
+    before = 0 if commits.stretch is None else commits.stretch * (int(number.max()) + 1)
+    return replace(commits, stretch=before + number)
 
 
 def _whole(rows: NDArray[np.int64], count: int) -> NDArray[np.int64] | slice:

@@ -87,7 +87,8 @@ def _task(
     lines: list[tuple[str, str]] = []
     with TableWriters(out, run_id, task_name()) as writers, Keeper(out, run_id, task_name()) as k:
         group: _Group | None = None
-        for found in arriving(batches):
+        clocks_right = around.clocks if around is not None else None
+        for found in arriving(batches, clocks_right):
             if group is None or found.group != group.rows.name:
                 if group is not None:
                     lines += group.finish()

@@ -76,7 +76,7 @@ def coverage(done: Done, groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {
         "first_ms": first_ms,
         "last_ms": last_ms,
-        "misdated": misdated + tally.misdated,
+        "misdated": misdated,
         "groups": len(groups),
         "groups_by_status": dict(sorted(statuses.items())),
         "rebalances": rebalances,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from partage.errors import InvalidCaptureError
 from partage.history.coordinators import Move, moves_of
 from partage.pipeline.capture import files_of
+from partage.pipeline.clocks import Clocks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,11 +37,13 @@ class Surroundings:
         moves: of coordinators, by log partition.
         span: first and last time of the record, see `Tally.span`: times beyond are of a wrong
             clock, and tell no length. None if it is not known.
+        clocks: places of the log whose times are not believed.
     """
 
     session_timeout_ms: int | None = None
     moves: Mapping[int, tuple[Move, ...]] = field(default_factory=dict)
     span: tuple[int, int] | None = None
+    clocks: Clocks = field(default_factory=Clocks)
 
 
 def surroundings(folder: Path | str) -> Surroundings:
@@ -52,8 +55,8 @@ def surroundings(folder: Path | str) -> Surroundings:
     Raises:
         InvalidCaptureError: a file is there and cannot be read.
 
-    >>> surroundings("no-such-folder")
-    Surroundings(session_timeout_ms=None, moves={}, span=None)
+    >>> surroundings("no-such-folder").moves
+    {}
     """
     at = Path(folder)
     inside = at if at.is_dir() else at.parent

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.history.transactions import Outcome
+from partage.pipeline.clocks import Clocks, Strand, clocks_of
 from partage.wire.commits import TOMBSTONE
 from partage.wire.group_log import RECORD_TYPES
 
@@ -47,8 +48,8 @@ class Tally:
         self.highest: dict[str, int] = {}
         self.first_ms: int | None = None
         self.last_ms: int | None = None
-        #: Records whose time their neighbours in the log contradict (`clocks`).
-        self.misdated = 0
+        #: log partition -> records between two leaps of their times, in any order.
+        self.strands: dict[int, list[Strand]] = {}
         #: Day since 1970 -> records of that day, and the first and the last time of them.
         self.days: dict[int, list[int]] = {}
 
@@ -92,13 +93,13 @@ class Tally:
         made.types, made.commits = Counter(made.types), Counter(made.commits)
         made.ranges = {int(p): r for p, r in made.ranges.items()}
         made.days = {int(day): of for day, of in made.days.items()}
+        made.strands = {int(p): [Strand(*one) for one in r] for p, r in made.strands.items()}
         return made
 
     def add(self, other: Tally) -> None:
         """The counts of other records."""
         self.rows += other.rows
         self.bad += other.bad
-        self.misdated += other.misdated
         self.types += other.types
         self.commits += other.commits
         self.topic_ids |= other.topic_ids
@@ -106,6 +107,8 @@ class Tally:
             self.highest[topic] = max(self.highest.get(topic, -1), number)
         for p, ranges in other.ranges.items():
             self.ranges.setdefault(p, []).extend(ranges)
+        for p, found in other.strands.items():
+            self.strands.setdefault(p, []).extend(found)
         for day, of in other.days.items():
             self._day(day, *of)
 
@@ -135,7 +138,8 @@ class Tally:
         """When most of it was recorded, and how many records say that they are of another time.
 
         One wrong clock must not make a record of an hour one of fifty years: what lies more than a
-        year apart from the day that has most records is not believed.
+        year apart from the day that has most records is not believed, nor what neighbours in the
+        log contradict.
 
         >>> one = Tally()
         >>> one.times(np.array([0, 1_795_208_600_000, 1_795_208_601_000]))
@@ -152,4 +156,13 @@ class Tally:
         while high + 1 < len(days) and days[high + 1] - days[high] <= _APART_DAYS:
             high += 1
         outside = sum(self.days[day][0] for day in days[:low] + days[high + 1 :])
-        return self.days[days[low]][1], self.days[days[high]][2], outside
+        first, last = self.days[days[low]][1], self.days[days[high]][2]
+        clocks = self.clocks()
+        if not clocks.misdated or clocks.span is None:
+            return first, last, outside
+        inner = max(first, clocks.span[0]), min(last, clocks.span[1])
+        return *(inner if inner[0] <= inner[1] else (first, last)), max(outside, clocks.misdated)
+
+    def clocks(self) -> Clocks:
+        """Which places of the log have a time that is not believed."""
+        return clocks_of(self.strands)
