@@ -65,15 +65,17 @@ def _uphill(
     prices, way = start, np.zeros_like(start)
     best, best_prices = -np.inf, start.copy()
     boldness, since = 1.0, 0
+    # No figure is below 0: where rounds are few, they are not spent on a bound that stays there.
+    hurry = _PATIENCE if search.moves else min(_PATIENCE, max(1, rounds // 12))
     for _ in range(rounds):
         value, x = search.value(prices)
         if value > best:
             best, best_prices, since = value, prices.copy(), 0
         else:
             since += 1
-            if since % _PATIENCE == 0:
+            if since % (hurry if best <= 0.0 else _PATIENCE) == 0:
                 boldness /= 2
-        if since >= _LOST:
+        if since >= (4 * hurry if best <= 0.0 else _LOST):
             break
         if reached - best <= (close if search.is_large else 1e-7 * max(1.0, abs(reached))):
             break

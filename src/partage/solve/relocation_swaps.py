@@ -27,6 +27,9 @@ _TRIES, _FEW = 64, 4
 _MOST_PAIRS = 15_000_000
 #: Pairs that are priced at once: what stays in the machine's cache.
 _CHUNK = 1 << 15
+#: Pairs, the best of those that are left, that are priced again after every few exchanges: of
+#: thousands hardly any has to do with what has changed.
+_TAKEN = 512
 
 _Ints = NDArray[np.int64]
 _Floats = NDArray[np.float64]
@@ -110,6 +113,14 @@ class Pairs:
         if not found:
             return 0
         s, t = (np.concatenate(part) for part in zip(*found, strict=True))
+        order = np.argsort(self.price(s, t), kind="stable")
+        for i in range(0, len(order), _TAKEN):
+            done += self._taken(s[order[i : i + _TAKEN]], t[order[i : i + _TAKEN]])
+        return done
+
+    def _taken(self, s: _Ints, t: _Ints) -> int:
+        """Pairs that still gain are exchanged, the best first: how many were."""
+        task, done = self.task, 0
         while len(s):
             price = self.price(s, t)
             good = np.flatnonzero(price < -1e-6 * (1.0 + task.cost[task.owner[s]]))
@@ -129,9 +140,13 @@ class Pairs:
         same = rack[both[0]] == rack[both[1]]
         sides = [*both, *(n + task.owner[one] for one in (s, t))]
         if zones:
-            # Within a rack nothing changes for it.
-            first = n + len(task.factor)
-            sides += [np.where(same, -1, first + rack[one]) for one in both]
+            # Within a rack nothing changes for it, nor does it where all together keep its bands.
+            first, x = n + len(task.factor), self.x
+            most = np.abs(task.weight[:, task.owner[t]] - task.weight[:, task.owner[s]]).sum(axis=1)
+            spare = np.minimum(x - task.low, task.high - x)[:, n:]
+            calm = np.ones(int(rack.max()) + 1, bool)
+            calm[: task.zones] = (spare >= most[:, None]).all(axis=0)
+            sides += [np.where(same | calm[rack[one]], -1, first + rack[one]) for one in both]
         touched: set[int] = set()
         out = np.zeros(len(s), bool)
         for i, those in enumerate(np.array(sides).T.tolist()):
