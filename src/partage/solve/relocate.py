@@ -80,16 +80,23 @@ class _Relocation:
             if i and not last and not moved and self._is_all_the_same(rate):
                 continue
             self.rate[:] = rate
+            before = len(self.broker)
             for _ in range(_LAST_SWEEPS if last else _SWEEPS):
                 moved = self._sweep()
-                if not moved:
+                if not moved or (last and self._is_idle(moved, before)):
                     break
+                before = moved
         if movable:
             self._settle()
             # What takes balance as it finds it has no numbers to mend.
             if not self.task.closed.all():
                 self._numbers_first()
         return self.broker
+
+    def _is_idle(self, moved: int, before: int) -> bool:
+        """Whether a few of very many replicas go, sweep by sweep no fewer: they gain little."""
+        many = len(self.broker)
+        return many >= _LARGE and moved < many // 200 and moved > 0.9 * before
 
     def _settle(self) -> None:
         """Pairs and single replicas in turn, until neither gains."""
