@@ -231,11 +231,10 @@ def _pairs(spark: SparkSession, source: TopicSource) -> DataFrame:
         return spark.range(0, count, 1, count).mapInArrow(work, PAIRS_DDL)
     from pyspark.sql import functions as f
 
+    from partage.pipeline.kafka_source import records_of
+
     servers, topics = source.kafka
-    options = {f"kafka.{name}": value for name, value in source.properties.items()}
-    reader = spark.read.format("kafka").options(**options)
-    reader = reader.option("kafka.bootstrap.servers", servers)
-    frame = reader.option("subscribe", topics).option("startingOffsets", "earliest").load()
+    frame = records_of(spark, servers, topics, source.properties)
     time_ms = f.unix_millis("timestamp").alias("timestamp_ms")
     return frame.select("topic", "partition", "offset", time_ms, "key").mapInArrow(
         _spark_pairs, PAIRS_DDL

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from partage.errors import InvalidConfigError
 from partage.pipeline.key_columns import expect
@@ -119,13 +119,8 @@ def _read(spark: SparkSession, source: KeySource) -> DataFrame:
     if source.kind == "json":
         return spark.read.json(source.where)
     if source.kind == "kafka":
-        return _kafka(spark, source)
+        from partage.pipeline.kafka_source import records_of
+
+        servers, topic = address(source.where)
+        return records_of(spark, servers, topic, source.properties)
     return spark.read.format(source.kind).load(source.where)
-
-
-def _kafka(spark: SparkSession, source: KeySource) -> DataFrame:
-    servers, topic = address(source.where)
-    options = {f"kafka.{name}": value for name, value in source.properties.items()}
-    reader: Any = spark.read.format("kafka").options(**options)
-    reader = reader.option("kafka.bootstrap.servers", servers)
-    return reader.option("subscribe", topic).option("startingOffsets", "earliest").load()  # type: ignore[no-any-return]  # Spark's reader is typed as Any above
