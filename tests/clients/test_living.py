@@ -104,7 +104,8 @@ def test_both_clients_in_one_group_share_loads(broker, weights: str, capsys) -> 
         print(
             f"\nboth, {weights}: hottest member {before:.2f} by counts, {after:.2f} by measured loads"
         )
-    assert before >= 0.5
+    # Whoever came first is behind at once, and may have measured it before the last one came.
+    assert before >= 0.5 or weights == "lag"
     # Lags are not rates: the hot one is alone, the others are shared as far as each is behind.
     assert after < (0.45 if weights == "throughput" else 0.5)
 
