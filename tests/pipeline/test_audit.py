@@ -212,13 +212,19 @@ def test_security_settings_reach_both_who_is_asked_and_spark(monkeypatch) -> Non
         def load(self) -> None:
             raise AskedError
 
-    spark = type("Spark", (), {"read": Reader()})()
+    class Conf:
+        def set(self, name: str, value: str) -> None:
+            asked[name] = value
+
+    spark = type("Spark", (), {"read": Reader(), "conf": Conf()})()
     source = audit.TopicSource("kafka://broker:9093/orders", properties=given)
     assert "geheim" not in repr(source)
     with pytest.raises(AskedError):
         audit._pairs(spark, source)
     assert spark.read.told["kafka.security.protocol"] == "SASL_PLAINTEXT"
     assert spark.read.told["kafka.sasl.jaas.config"].endswith('"geheim";')
+    # A consumer that asks for offsets would need rights on Spark's own group.
+    assert asked["spark.sql.streaming.kafka.useDeprecatedOffsetFetching"] == "false"
 
 
 def _judged(rows: list[tuple[bytes, int]]) -> dict:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import partage as pg
 from partage.cli.app import app
 from partage.errors import InvalidConfigError
-from partage.pipeline import key_sources, key_spark
+from partage.pipeline import kafka_source, key_sources
 from partage.pipeline.key_sources import Columns
 from partage.pipeline.keys import analyse_keys
 
@@ -203,7 +203,7 @@ def test_the_columns_of_a_topic(spark: object, monkeypatch: pytest.MonkeyPatch) 
         "'t' as topic, timestamp_millis(id * 100000) as timestamp from range(200)"
     )
     monkeypatch.setattr(key_sources, "counts_at", lambda *_: {"t": (6,)})
-    monkeypatch.setattr(key_spark, "_kafka", lambda *_: spark.sql(rows))
+    monkeypatch.setattr(kafka_source, "records_of", lambda *_: spark.sql(rows))
     found = analyse_keys("kafka://host:1/t", Columns("key"), [6], spark=spark)
     assert (found.records, found.distinct, len(found.hours)) == (200, 7, 6)
     keys = [f"k{i % 7}" for i in range(200)]
