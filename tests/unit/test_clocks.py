@@ -48,3 +48,11 @@ def test_who_is_believed(times, wanted, wrong) -> None:
 def test_how_files_are_cut_makes_no_difference(times, cuts) -> None:
     """The same records give the same times, one file or many."""
     assert _believed(times, cuts) == _believed(times, [])
+
+
+def test_thousands_of_files_are_no_leaps() -> None:
+    """What is cut by the end of a file alone is one strand: the limit is of leaps, not of files."""
+    times = [*range(2_500), 30 * HOUR, *range(2_500, 5_000)]
+    believed, wrong = _believed(times, list(range(len(times))))
+    assert wrong == 1
+    assert believed[2_500] == 2_499
