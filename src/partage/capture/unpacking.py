@@ -24,6 +24,8 @@ __all__ = ["LARGEST_PAYLOAD", "checksum", "unpacked"]
 LARGEST_PAYLOAD = 1 << 28
 """Bytes that a batch may have unpacked: 256 MiB. Packed, Kafka's default limit is 1 MiB."""
 
+#: Bytes of a gzip member that are read first; an empty member has 20.
+_FIRST_SLICE = 512
 _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = 16
 
@@ -79,20 +81,27 @@ def _read(stream: Any, compression: str) -> bytes:
 
 
 def _gzip(data: bytes) -> bytes:
-    """One member after the other, as Java's stream reads them."""
+    """Return the decompressed bytes of all gzip members, as Java's ``GZIPInputStream`` does.
+
+    zlib copies the bytes behind a member. Each member is therefore fed in slices that double, so
+    that many small members take linear time.
+    """
+    rest, position = memoryview(data), 0
     parts, room = [], LARGEST_PAYLOAD
-    while data:
-        member = zlib.decompressobj(wbits=31)
-        try:
-            parts.append(member.decompress(data, room + 1))
-        except zlib.error as e:
-            raise _damaged("gzip", str(e)) from None
-        room -= len(parts[-1])
-        if room < 0:
-            raise _too_large("gzip")
-        if not member.eof:
-            raise _damaged("gzip", "it ends too early")
-        data = member.unused_data
+    while position < len(data):
+        member, size = zlib.decompressobj(wbits=31), _FIRST_SLICE
+        while not member.eof:
+            if position == len(data):
+                raise _damaged("gzip", "it ends too early")
+            try:
+                parts.append(member.decompress(rest[position : position + size], room + 1))
+            except zlib.error as e:
+                raise _damaged("gzip", str(e)) from None
+            room -= len(parts[-1])
+            if room < 0:
+                raise _too_large("gzip")
+            position = min(position + size, len(data)) - len(member.unused_data)
+            size *= 2
     return b"".join(parts)
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 import struct
 import zipfile
+import zlib
+from types import SimpleNamespace
 
 import google_crc32c
 import pytest
@@ -153,6 +156,55 @@ def test_a_bomb_takes_no_memory():
 def _refused(read: Batch) -> None:
     with pytest.raises(WireFormatError):
         unpacked(read)
+
+
+def gzipped(payload):
+    return batch_at(batch(payload, attributes=1), crc32c=crc32c)
+
+
+def test_many_empty_gzip_members_take_linear_time(monkeypatch):
+    """Each call of zlib gets a bounded slice, since zlib copies what lies behind a member."""
+    lengths = []
+
+    class Counting:
+        def __init__(self, wbits):
+            self._member = zlib.decompressobj(wbits)
+
+        def decompress(self, data, most):
+            lengths.append(len(data))
+            return self._member.decompress(data, most)
+
+        def __getattr__(self, name):
+            return getattr(self._member, name)
+
+    empty = gzip.compress(b"", mtime=0)
+    payload = empty * (200_000 // len(empty)) + gzip.compress(b"last")
+    monkeypatch.setattr(
+        "partage.capture.unpacking.zlib",
+        SimpleNamespace(decompressobj=Counting, error=zlib.error),
+    )
+    assert unpacked(gzipped(payload)) == b"last"
+    assert sum(lengths) < 32 * len(payload)
+
+
+def test_a_gzip_member_may_be_longer_than_a_slice():
+    """Members of every length and order come out whole; one that is cut off is refused."""
+    rng = random.Random(31)
+    parts = [rng.randbytes(n) for n in (0, 1, 511, 512, 513, 5_000, 0, 100_000, 3)]
+    whole = b"".join(gzip.compress(one) for one in parts)
+    assert unpacked(gzipped(whole)) == b"".join(parts)
+    for cut in (1, 9, 4_000):
+        with pytest.raises(WireFormatError, match="ends too early"):
+            unpacked(gzipped(whole[:-cut]))
+
+
+def test_gzip_members_share_one_limit_of_size(monkeypatch):
+    """The limit holds for the sum of all members, to the byte."""
+    monkeypatch.setattr("partage.capture.unpacking.LARGEST_PAYLOAD", 1_000)
+    two = gzip.compress(bytes(400)) + gzip.compress(bytes(600))
+    assert unpacked(gzipped(two)) == bytes(1_000)
+    with pytest.raises(LengthError):
+        unpacked(gzipped(two + gzip.compress(b"x")))
 
 
 @pytest.mark.fuzz
