@@ -39,6 +39,7 @@ def answer(problem):
             brokers(problem),
             partitions=problem["partitions"],
             replication_factor=problem["rf"],
+            strategy="rack-aware",
             start_index=problem["start"],
             first_partition=problem["first"],
         ).tolist()

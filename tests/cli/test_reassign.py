@@ -164,6 +164,9 @@ def test_what_placement_refuses_and_tells(tmp_path) -> None:
     )
     assert "must be host:port" in run("place", "x:a", code=1)
     assert "0 is not positive" in run("place", "1:a,2:b", "-p", 0, code=1)
+    for factor in (0, -1):
+        told = run("place", "0,1,2", "-p", 2, "-r", factor, code=1)
+        assert f"invalid replication factor {factor}: it must be positive" in told
     assert "name a capture's folder" in run("place", "", code=1)
 
 

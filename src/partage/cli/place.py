@@ -59,7 +59,7 @@ def place(  # noqa: PLR0917 - options have names
         bool, typer.Option("--json", help="The JSON of kafka-reassign-partitions.")
     ] = False,
 ) -> None:  # fmt: skip
-    """Where Kafka puts the replicas of a new topic, or of partitions that a topic gets.
+    """Print where Kafka puts the replicas of a new topic, or of partitions that a topic gets.
 
         partage place 1:a,2:b,3:c --partitions 12 --replication-factor 3
 
@@ -90,7 +90,8 @@ def place(  # noqa: PLR0917 - options have names
         rows = extend(listed, existing, partitions, strategy=chosen, seed=seed)
     else:
         rows = placed(
-            listed, partitions=partitions, replication_factor=factor or 1, strategy=chosen,
+            listed, partitions=partitions, strategy=chosen,
+            replication_factor=1 if factor is None else factor,
             start_index=start_index, start_shift=start_shift, seed=seed,
         )  # fmt: skip
     first = len(existing)

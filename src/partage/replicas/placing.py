@@ -33,25 +33,25 @@ def place(
     *,
     partitions: int,
     replication_factor: int,
-    strategy: Strategy = "rack-aware",
+    strategy: Strategy = "striped",
     start_index: int | None = None,
     start_shift: int | None = None,
     first_partition: int = 0,
     seed: int = 0,
 ) -> Int32Array:
-    """Broker ids of the replicas of each partition, the preferred leader first.
+    """Return the broker ids of the replicas of each partition, the preferred leader first.
 
+    ``striped``, the default, is the KRaft controller's ``StripedReplicaPlacer`` of 4.3.1.
     ``rack-aware`` and ``rack-unaware`` are ``AdminUtils.assignReplicasToBrokers`` of 3.9.1, with
-    the brokers' racks (where any broker has one) or without; ``striped`` is the KRaft
-    controller's ``StripedReplicaPlacer`` of 4.3.1.
+    the brokers' racks (where any broker has one) or without.
 
     Args:
         brokers: in Kafka's order, which without racks is the order that counts.
         partitions: how many to place.
         replication_factor: replicas of each.
         strategy: see above.
-        start_index: position of the first leader, Kafka's ``fixedStartIndex``. Without it (or
-            below zero, as Kafka has it) a draw decides.
+        start_index: position of the first leader, Kafka's ``fixedStartIndex``, for the
+            strategies of 3.9. Without it (or below zero, as Kafka has it) a draw decides.
         start_shift: distance of the followers. Without it the start index, as in Kafka, or the
             next draw if that is not given either.
         first_partition: number of the first partition, Kafka's ``startPartitionId``; the striped
@@ -68,7 +68,11 @@ def place(
 
     >>> racks = ["rack1", "rack3", "rack3", "rack2", "rack2", "rack1"]
     >>> brokers = [Broker(i, rack) for i, rack in enumerate(racks)]
-    >>> place(brokers, partitions=7, replication_factor=3, start_index=0)[[0, 6]].tolist()
+    >>> place(brokers, partitions=2, replication_factor=3, seed=1).tolist()
+    [[0, 3, 2], [4, 1, 5]]
+    >>> placed = place(brokers, partitions=7, replication_factor=3, strategy="rack-aware",
+    ...                start_index=0)
+    >>> placed[[0, 6]].tolist()
     [[0, 3, 1], [0, 4, 2]]
     """
     listed = _checked(brokers)
@@ -101,9 +105,13 @@ def _as_admin_utils(  # noqa: PLR0917 - AdminUtils' own arguments
 
 
 def _draws_its_own(**given: int | None) -> None:
+    """Raise InvalidConfigError for a start that only the strategies of 3.9 take."""
     for name, value in given.items():
         if value is not None:
-            what = "the striped placer draws its own (seed); leave it out"
+            what = (
+                "the striped placer draws its own (seed): leave it out, or choose the strategy "
+                "rack-aware or rack-unaware"
+            )
             raise InvalidConfigError(name, what, value)
 
 
@@ -138,10 +146,10 @@ def extend(
     existing: Sequence[Sequence[int]],
     partitions: int,
     *,
-    strategy: Strategy = "rack-aware",
+    strategy: Strategy = "striped",
     seed: int = 0,
 ) -> Int32Array:
-    """Replicas of the partitions that a topic gets in addition, as Kafka gives them.
+    """Return the replicas of the partitions that a topic gets in addition, as Kafka places them.
 
     AdminUtils' strategies begin (and shift) by the place of partition 0's first replica among
     the brokers by id; the striped placer places anew.
@@ -160,7 +168,7 @@ def extend(
         InvalidPlacementError: what Kafka refuses; there is no partition 0.
 
     >>> brokers = [Broker(i) for i in range(5)]
-    >>> extend(brokers, [[1, 2]] * 4, 3).tolist()
+    >>> extend(brokers, [[1, 2]] * 4, 3, strategy="rack-aware").tolist()
     [[0, 2], [1, 4], [2, 0]]
     """
     if not existing or not len(existing[0]):

@@ -231,13 +231,13 @@ class _Rows:
             else None if size is None else _int(size, f"{where}.size", _MOST_BYTES)
         )  # fmt: skip
         rate = None if load is None else _rate(load, f"{where}.load")
-        lead = row.get("leader", -1)
+        leader = _leader(row.get("leader"), ids, replica, f"{where}.leader")
         self.topic.append(len(self.topics) - 1)
         self.number.append(number)
         self.count.append(len(ids))
         self.replica += replica
         self.folder += folder
-        self.leader.append(self.brokers.at.get(lead, -1) if isinstance(lead, int) else -1)
+        self.leader.append(leader)
         self.size.append(bytes_)
         self.load.append(rate)
 
@@ -264,6 +264,26 @@ class _Rows:
             directories=tuple(tuple(mine) for mine in known), directory=directory,
             missing=np.array([b.id in brokers.missing for b in brokers.listed], bool),
         )  # fmt: skip
+
+
+def _leader(value: object, ids: Sequence[int], replica: Sequence[int], path: str) -> int:
+    """Return the position of the leader's broker; -1 where the partition has no leader.
+
+    Args:
+        value: the id of a broker among ``ids``, or null or -1, which both mean none.
+        ids: broker ids of the replicas.
+        replica: their positions, in the same order.
+        path: of the value.
+
+    Raises:
+        InvalidProblemError: the leader is no replica. Kafka elects leaders among replicas only.
+    """
+    if value is None or (value == -1 and not isinstance(value, bool)):
+        return -1
+    if isinstance(value, bool) or not isinstance(value, int) or value not in ids:
+        what = f"must be one of the replicas {list(ids)}, or -1 for a partition without a leader"
+        raise InvalidProblemError(what, path=path, value=value)
+    return replica[ids.index(value)]
 
 
 def _not_moving(name: str, number: int, row: Mapping[str, Any]) -> None:

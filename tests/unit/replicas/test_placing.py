@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import partage as pg
+from partage.cli.place import place as place_command
 from partage.kernels import form
 from partage.replicas import StripedPlacer, default_directory, extend
 from partage.replicas.adminutils import alternating
@@ -39,7 +41,8 @@ def racked(text):
 
 def test_the_table_of_five_brokers() -> None:
     """Ten partitions of three replicas on five brokers, as Kafka's own documentation draws it."""
-    got = pg.place(racked("0 1 2 3 4"), partitions=10, replication_factor=3, start_index=0)
+    got = pg.place(racked("0 1 2 3 4"), partitions=10, replication_factor=3, strategy="rack-aware",
+                   start_index=0)  # fmt: skip
     assert got.tolist() == [
         [0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4, 0], [4, 0, 1],
         [0, 2, 3], [1, 3, 4], [2, 4, 0], [3, 0, 1], [4, 1, 2],
@@ -56,7 +59,9 @@ def test_the_alternating_list() -> None:
 
 def test_the_seventh_partition_is_shifted() -> None:
     """Partition 6 goes to 0, 4, 2 instead of repeating partition 0."""
-    got = pg.place(racked(SIX), partitions=7, replication_factor=3, start_index=0).tolist()
+    got = pg.place(
+        racked(SIX), partitions=7, replication_factor=3, strategy="rack-aware", start_index=0
+    ).tolist()
     assert got[:6] == [[0, 3, 1], [3, 1, 5], [1, 5, 4], [5, 4, 2], [4, 2, 0], [2, 0, 3]]
     assert got[6] == [0, 4, 2]
 
@@ -76,7 +81,7 @@ def test_adminutils_by_hand(brokers, asked, expected) -> None:
     partitions, factor, start, first = asked
     got = pg.place(
         racked(brokers), partitions=partitions, replication_factor=factor,
-        start_index=start, first_partition=first,
+        strategy="rack-aware", start_index=start, first_partition=first,
     )  # fmt: skip
     assert got.tolist() == [[int(digit) for digit in word] for word in expected.split()]
 
@@ -167,9 +172,10 @@ def test_racks_do_not_matter_to_those_who_do_not_ask() -> None:
     [
         ({"strategy": "stripes"}, "rack-aware, rack-unaware, striped"),
         ({"strategy": "striped", "start_index": 1}, "draws its own"),
+        ({"start_index": 1}, "choose the strategy rack-aware"),
         ({"partitions": 2.5}, "partitions: must be an int"),
         ({"replication_factor": 2**31}, "replication_factor: must be an int32"),
-        ({"start_index": 2**31 - 1}, "int32 arithmetic would overflow"),
+        ({"strategy": "rack-aware", "start_index": 2**31 - 1}, "int32 arithmetic would overflow"),
         ({"partitions": 2**31 - 1}, "at most 200,000,000"),
         ({"brokers": [pg.Broker(1), pg.Broker(1)]}, r"brokers\[1\].id: is there twice"),
         ({"brokers": [7]}, r"brokers\[0\]: must be a Broker"),
@@ -186,7 +192,7 @@ def test_bad_arguments(changed, error) -> None:
 def test_start_and_shift() -> None:
     """The shift is the start index unless it is given; without both they are drawn, start first."""
     five = racked("0 1 2 3 4")
-    asked = {"partitions": 20, "replication_factor": 3}
+    asked = {"partitions": 20, "replication_factor": 3, "strategy": "rack-aware"}
     fixed = pg.place(five, start_index=3, **asked)
     assert (fixed == pg.place(five, start_index=3, start_shift=3, **asked)).all()
     assert not (fixed == pg.place(five, start_index=3, start_shift=1, **asked)).all()
@@ -230,19 +236,36 @@ def test_even_over_brokers_and_racks(strategy) -> None:
 def test_partitions_added_to_a_topic() -> None:
     """Start and shift come from partition 0's first replica, of brokers by id; the rest follows on."""
     brokers = racked("4 0 2 8 6")
+    old = {"strategy": "rack-aware"}
     whole = pg.place(
-        racked("0 2 4 6 8"), partitions=9, replication_factor=3, start_index=2
+        racked("0 2 4 6 8"), partitions=9, replication_factor=3, start_index=2, **old
     ).tolist()
-    assert extend(brokers, whole[:4], 5).tolist() == whole[4:]
+    assert extend(brokers, whole[:4], 5, **old).tolist() == whole[4:]
     gone = [[5, 1], [0, 2]]  # broker 5 is no more: the next one by id counts
     expected = pg.place(
-        racked("0 2 4 6 8"), partitions=2, replication_factor=2, start_index=3, first_partition=2
+        racked("0 2 4 6 8"),
+        partitions=2,
+        replication_factor=2,
+        start_index=3,
+        first_partition=2,
+        **old,
     )
-    assert (extend(brokers, gone, 2) == expected).all()
-    assert extend(brokers, [[9]], 1).tolist() == [[2]]  # none follows: the first; partition 1
-    assert extend(brokers, whole[:4], 5, strategy="striped", seed=1).shape == (5, 3)
+    assert (extend(brokers, gone, 2, **old) == expected).all()
+    assert extend(brokers, [[9]], 1, **old).tolist() == [[2]]  # none follows: the first
+    striped = extend(brokers, whole[:4], 5, seed=1)
+    placed = pg.place(racked("0 2 4 6 8"), partitions=5, replication_factor=3, seed=1)
+    assert (striped == placed).all()
     with pytest.raises(pg.InvalidPlacementError, match="partition 0"):
         extend(brokers, [], 1)
+
+
+def test_one_default_strategy() -> None:
+    """`pg.place`, `extend` and `partage place` all default to Kafka 4's placer."""
+    defaults = {
+        inspect.signature(function).parameters["strategy"].default
+        for function in (pg.place, extend, place_command)
+    }
+    assert defaults == {"striped"}
 
 
 def test_directories_of_new_replicas() -> None:

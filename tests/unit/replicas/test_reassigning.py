@@ -400,6 +400,11 @@ def test_a_broker_that_is_gone_can_be_drained() -> None:
         ({"replicas": [1], "load": "x"}, r"partitions\[0\].load: must be bytes a second"),
         ({"replicas": [1], "directories": []}, "one path for each of the 1 replicas"),
         ({"replicas": [True]}, r"replicas\[0\]: must be a whole number"),
+        ({"replicas": [2]}, r"topics.t.partitions\[0\].leader: must be one of the replicas \[2\]"),
+        ({"replicas": [1, 2], "leader": 99}, r"partitions\[0\].leader: must be one of .*99"),
+        ({"replicas": [1], "leader": -2}, r"partitions\[0\].leader: must be one of"),
+        ({"replicas": [1], "leader": True}, r"partitions\[0\].leader: must be one of"),
+        ({"replicas": [1], "leader": "1"}, r"partitions\[0\].leader: must be one of"),
     ],
 )
 def test_clusters_that_cannot_be(given, said) -> None:
@@ -407,6 +412,14 @@ def test_clusters_that_cannot_be(given, said) -> None:
     topics = {"t": {"partitions": [{"p": 0, "leader": 1, **given}]}}
     with pytest.raises(pg.InvalidProblemError, match=said):
         cluster_from_json({"brokers": [{"id": 1}, {"id": 2}], "topics": topics})
+
+
+@pytest.mark.parametrize("told", [{}, {"leader": None}, {"leader": -1}])
+def test_partitions_without_a_leader(told) -> None:
+    """A missing leader, null and -1 mean that the partition has none at the moment."""
+    topics = {"t": {"partitions": [{"p": 0, "replicas": [2, 1], **told}]}}
+    one = cluster_from_json({"brokers": [{"id": 1}, {"id": 2}], "topics": topics})
+    assert one.leader.tolist() == [-1]
 
 
 @pytest.mark.parametrize(
