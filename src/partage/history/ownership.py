@@ -1,4 +1,4 @@
-"""Who had which partition, from when to when: intervals from recorded assignments."""
+"""Intervals of partition ownership, from recorded assignments."""
 
 from __future__ import annotations
 
@@ -82,6 +82,27 @@ class Ownership:
                 self._become(found.generation, time_ms, {}, None)
         else:
             self._become(found.number, time_ms, self._assigned(found), None)
+            yield from self._restarts(found)
+
+    def _restarts(self, found: Generation) -> Iterator[Interval]:
+        """Pass partitions to the new member id of each static member that restarted.
+
+        The coordinator writes the same generation again under the new id, without a rebalance.
+        Of many rewrites only the first ones are kept; the last state stands for the others.
+        """
+        states = [(time_ms, state) for _, time_ms, state in found.rewrites]
+        if states and states[-1][1] != found.last:
+            states.append((states[-1][0], found.last))
+        for at_ms, state in states:
+            time_ms = self._since(at_ms)
+            yield from self._settled(time_ms)
+            ids = {m.owner: m.id for m in state.members if m.instance is not None}
+            renamed = {
+                key: replace(one, member=ids[key[3]], from_ms=time_ms, from_generation=found.number)
+                for key, one in self._open.items()
+                if ids.get(key[3], one.member) != one.member
+            }
+            self._become(found.number, time_ms, self._open | renamed, None)
 
     def _since(self, time_ms: int) -> int:
         """When it was; what a clock that was ahead has begun and ended is put right.
@@ -153,16 +174,24 @@ class Ownership:
     def _become(
         self, number: int, time_ms: int, now: dict[_Key, Interval], owner: str | None
     ) -> None:
-        """What ``owner`` has (all of the group if None) is what ``now`` says."""
-        lost = [k for k in self._open if k not in now and owner in (None, k[3])]
+        """Replace what ``owner`` has by ``now``; None replaces what the whole group has.
+
+        An interval goes on if the same member id has the partition again at the same time.
+        """
+        lost = [
+            k for k, one in self._open.items()
+            if owner in (None, k[3]) and (k not in now or now[k].member != one.member)
+        ]  # fmt: skip
         for key in lost:
             gone = self._open.pop(key)
-            self._ended[key] = replace(gone, to_ms=time_ms, to_generation=number)
+            # A second restart within the same millisecond leaves the first interval that ended.
+            self._ended.setdefault(key, replace(gone, to_ms=time_ms, to_generation=number))
         for key, interval in now.items():
             if key in self._open:
                 continue
-            back = self._ended.pop(key, None)
-            self._open[key] = (
-                replace(interval, from_ms=time_ms) if back is None
-                else replace(back, to_ms=None, to_generation=None)
-            )  # fmt: skip
+            back = self._ended.get(key)
+            if back is not None and back.member == interval.member:
+                self._open[key] = replace(back, to_ms=None, to_generation=None)
+                del self._ended[key]
+            else:
+                self._open[key] = replace(interval, from_ms=time_ms)
