@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import unicodedata
+
 import pytest
 
-from partage.cli.consoles import err, name, out
+from partage.cli.consoles import err, json_bytes, name, out
 from partage.cli.working import working
 
 
@@ -32,3 +35,15 @@ def test_stages_are_told_once_each(capsys: pytest.CaptureFixture[str]) -> None:
         moved("count", 1, 3)
     said = capsys.readouterr()
     assert (said.out, said.err.splitlines()) == ("", ["counting keys ...", "other ..."])
+
+
+def test_json_has_no_character_that_a_terminal_obeys() -> None:
+    """C1 controls, bidirectional marks and half surrogate pairs are escaped; letters are not."""
+    every = "".join(map(chr, range(0x11_0000)))
+    raw = json_bytes({"name": every})
+    assert json.loads(raw)["name"] == json.loads(json.dumps(every))
+    kinds = {c: unicodedata.category(c) for c in raw.decode()}
+    assert {c for c, kind in kinds.items() if kind in {"Cc", "Zl", "Zp", "Cs"}} == set()
+    assert not any(unicodedata.bidirectional(c) in {"LRE", "RLO", "LRI", "PDI"} for c in kinds)
+    assert "é" in kinds
+    assert b'"caf\xc3\xa9"' in json_bytes("café", indent=1)

@@ -1,9 +1,10 @@
-"""What is written where: answers on stdout, everything else on stderr."""
+"""Terminal and JSON output: answers on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -21,6 +22,7 @@ __all__ = [
     "name",
     "out",
     "prepare",
+    "short_name",
     "shortened",
     "show",
     "tell",
@@ -29,6 +31,14 @@ __all__ = [
 
 _MOST_TOLD = 3
 _LONGEST = 400
+#: Characters of a name; Kafka's topic names have up to 249, group and client ids up to 32,767.
+_LONGEST_NAME = 256
+#: Characters that a terminal obeys or that reorder text: DEL and C1 controls, format characters
+#: with the bidirectional ones, line separators, half surrogate pairs, tags.
+_UNSAFE_IN_JSON = re.compile(
+    "[\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
 #: Columns; tables take no more than they need.
 _AS_WIDE_AS_IT_GETS = 1_000_000
 
@@ -89,12 +99,23 @@ def tell(line: str, style: str = "") -> None:
 
 
 def shortened(line: str) -> str:
-    """A sentence that may list hundreds of topics, cut to what one reads.
+    """Return a sentence cut to a length that a person reads.
 
     >>> len(shortened("x" * 1000))
     401
     """
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
+
+
+def short_name(value: str) -> str:
+    """Return a foreign name of which at most 256 characters are shown; JSON has it whole.
+
+    >>> short_name("orders"), short_name("x" * 32_767)[-22:]
+    ('orders', 'x… (32,767 characters)')
+    """
+    if len(value) <= _LONGEST_NAME:
+        return value
+    return f"{value[:_LONGEST_NAME]}… ({len(value):,} characters)"
 
 
 def first_of(lines: Sequence[str], *, of: int | None = None) -> list[str]:
@@ -125,12 +146,14 @@ def _one_line(value: str) -> str:
 
 
 def json_bytes(value: Any, indent: int | None = None) -> bytes:
-    """JSON as UTF-8; where a name holds half a surrogate pair, as ASCII."""
+    """Encode JSON as UTF-8, with control and format characters as escape sequences.
+
+    >>> json_bytes("a" + chr(0x9B)) == b'"a' + bytes([92]) + b'u009b"'
+    True
+    """
     separators = (",", ":") if indent is None else None
-    try:
-        return json.dumps(value, ensure_ascii=False, indent=indent, separators=separators).encode()
-    except UnicodeEncodeError:
-        return json.dumps(value, indent=indent, separators=separators).encode()
+    text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators)
+    return _UNSAFE_IN_JSON.sub(lambda found: json.dumps(found[0])[1:-1], text).encode()
 
 
 def write_json(value: Any, indent: int | None = None) -> None:

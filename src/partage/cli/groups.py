@@ -12,7 +12,7 @@ import typer
 
 from partage.cli.capture import CONFIG, PROPERTY, settings_of
 from partage.cli.compare import shown_comparison
-from partage.cli.consoles import interactive, name, out, show, tell, write_json
+from partage.cli.consoles import interactive, name, out, short_name, show, tell, write_json
 from partage.cli.group_changes import changes
 from partage.errors import InvalidConfigError
 
@@ -263,7 +263,7 @@ def _head(look: _Look) -> None:
             f"{count} member{'s' if count != 1 else ''}"]  # fmt: skip
     if group.type != "share":
         said.append(f"lag {_waiting(look)}")
-    line = name(group.id, "bold")
+    line = name(short_name(group.id), "bold")
     line.append_text(name(f"  {', '.join(said)}"))
     show(line)
     if group.trouble:
@@ -293,8 +293,8 @@ def _whole(look: _Look) -> None:
     for m in sorted(look.group.members, key=lambda m: (m.client_id, m.id)):
         lag, load = _sums(look, m)
         table.add_row(
-            name(m.instance_id or m.client_id or m.id), name(m.host.lstrip("/")),
-            name(m.rack or "-"), str(len(m.owned)), "-" if lag is None else f"{lag:,}",
+            name(short_name(m.instance_id or m.client_id or m.id)), name(m.host.lstrip("/")),
+            name(short_name(m.rack or "-")), str(len(m.owned)), "-" if lag is None else f"{lag:,}",
             f"{load:,.1f}",
             name(_listed(m.owned)),
         )  # fmt: skip

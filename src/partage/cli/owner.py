@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from partage.cli.consoles import name, show, tell, write_json
+from partage.cli.consoles import name, short_name, show, tell, write_json
 from partage.errors import InvalidConfigError
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _gaps(gaps: list[Missing]) -> None:
                 f"{many} between {one.from_generation} and {one.to_generation} are not in the log; "
                 f"not known until {_utc(one.to_ms)}, shown is generation {one.from_generation}"
             )
-        tell(f"warning: {one.group}: {words}", "yellow")
+        tell(f"warning: {short_name(one.group)}: {words}", "yellow")
     if len(gaps) > _MOST_GAPS:
         tell(f"warning: the same of {len(gaps) - _MOST_GAPS} more groups", "yellow")
 
@@ -166,7 +166,9 @@ def _table(found: list[Owner], time_ms: int) -> Table:
     if roles:
         table.add_column("role")
     for one in held:
-        cells: list[Text | str] = [name(one.group), name(one.topic), name(one.who)]
+        cells: list[Text | str] = [
+            name(short_name(text)) for text in (one.group, one.topic, one.who)
+        ]
         cells += [ranges(one.partitions),
                  _utc(one.since_ms)[cut:].removesuffix(" UTC"), str(one.generation)]  # fmt: skip
         table.add_row(*cells, *([one.role] if roles else []))

@@ -151,7 +151,11 @@ COLUMNS: dict[str, tuple[_Column, ...]] = {
         ("topic_id", "string?", "topic id at the time; null where the cluster had no such topic"),
         ("topic", "string", "topic name"),
         ("partition", "int32", "partition number"),
-        ("member", "string", "member id; a static member that restarts has a row for each of its ids"),
+        (
+            "member",
+            "string",
+            "member id; a static member that restarts has a row for each of its ids",
+        ),
         ("instance", "string?", "its group.instance.id"),
         ("role", "string", "owner, releasing, active, standby, or warmup"),
         ("from_ms", "int64", "time of the record that gave it"),

@@ -25,6 +25,8 @@ MOST_GROUPS = 15
 MOST_ADVICE = 5
 #: Plans that differ from the record, likewise.
 MOST_TOLD = 5
+#: Characters of a sentence with names in it; JSON has all of them.
+_LONGEST = 2_000
 _SETTINGS = "best\nsettings"
 _LEGEND = (
     "time lost: partition-time in which nobody read, at least to at most (p·min: one partition, "
@@ -124,7 +126,9 @@ def _facts(run: Run) -> Table:
     table.add_row("agreement", _agreement(agreement))
     for one in agreement["disagreements"][:MOST_TOLD]:
         why = one["why"] or "not explained"
-        where = f"{one['group']} generation {one['generation']} ({one['strategy']})"
+        where = (
+            f"{words.short_name(one['group'])} generation {one['generation']} ({one['strategy']})"
+        )
         table.add_row("", Text(f"{_clean(where)}: {_clean(why)}", "dim"))
     for one in notes(run):
         table.add_row("note", Text(_clean(one), "yellow"))
@@ -167,7 +171,8 @@ def _groups(run: Run) -> Table:
         best = best_policy(group)
         cause = next((c.kind for c in group.causes if c.kind != "first"), "")
         table.add_row(
-            Text(_clean(group.name)), _short(group.lost), words.count(group.rebalances), cause,
+            Text(_clean(words.short_name(group.name))), _short(group.lost),
+            words.count(group.rebalances), cause,
             _Name(best.policy) if best else "", Text(_short(best.saved) if best else "", "green"),
         )  # fmt: skip
     return table
@@ -216,13 +221,13 @@ def _change(advice: Advice, of: Merged | None) -> Iterator[Text]:
     yield Text(f"→ {advice.title}", "bold")
     why = advice.why
     if of is not None:
-        names = ", ".join(g.name for g, _ in of.groups[:3])
+        names = ", ".join(words.short_name(g.name) for g, _ in of.groups[:3])
         more = f" and {len(of.groups) - 3} more" if len(of.groups) > 3 else ""
         yield Text(_clean(f"  {names}{more}"))
         saves = f"would have saved {words.saved_words(of.saves)}" if of.saves else ""
         if saves:
             yield Text(f"  {saves}", "green")
-        why = f"{of.groups[0][0].name}: {why}" if len(of.groups) > 1 else why
+        why = f"{words.short_name(of.groups[0][0].name)}: {why}" if len(of.groups) > 1 else why
     yield Text(_clean(f"  {why}"), "dim")
     for line in advice.lines:
         yield Text(f"    {line}", "cyan")
@@ -255,8 +260,9 @@ def _figures(f: Figures) -> tuple[str, ...]:
 
 
 def _clean(name: str) -> str:
-    """A foreign name without control characters, which a terminal would obey."""
+    """Return text without control characters, which a terminal would obey, cut to 2,000."""
     # Hard blanks are our own: they keep numbers with their units.
+    name = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…"
     return "".join(
         c if c.isprintable() or c == "\N{NO-BREAK SPACE}" else c.encode("unicode_escape").decode()
         for c in name

@@ -16,6 +16,7 @@ __all__ = [
     "plural",
     "saved_words",
     "share",
+    "short_name",
     "stopped_words",
 ]
 
@@ -113,6 +114,19 @@ def duration(ms: int) -> str:
     return " ".join(p for p in kept if not p.startswith(f"0{_HARD}")) or kept[0]
 
 
+#: Characters shown of a name; Kafka's topic names have up to 249, group ids up to 32,767.
+_LONGEST_NAME = 256
+
+
+def short_name(value: str) -> str:
+    """Return a foreign name cut to 256 characters; the JSON document has it whole.
+
+    >>> short_name("orders"), len(short_name("x" * 32_767))
+    ('orders', 257)
+    """
+    return value if len(value) <= _LONGEST_NAME else f"{value[:_LONGEST_NAME]}…"
+
+
 def stopped_words(stopped: Range | None, *, short: bool = False) -> str:
     r"""Partition-seconds as a range in a unit that fits its upper end.
 
@@ -197,7 +211,7 @@ def lost_groups(run: Run) -> str:
             break
     lows = sum(r.low for _, r in lost[:some]), sum(r.low for _, r in lost)
     part = share(lows, (reached, whole))
-    who = f"One group, {lost[0][0].name}," if some == 1 else f"{count(some)} groups"
+    who = f"One group, {short_name(lost[0][0].name)}," if some == 1 else f"{count(some)} groups"
     return f"{begin} {who} lost {part} of the time."
 
 

@@ -22,7 +22,11 @@ def _rewritten(number: int, time_ms: int, *ids: tuple[int, str]) -> Generation:
     """Return a generation of one static member that is written again under other ids."""
     made = generation(number, time_ms, [member("a-1", [0, 1], instance="a")])
     states = tuple(
-        (Place(0, number + i), at, replace(made.first, members=(member(new, [0, 1], instance="a"),)))
+        (
+            Place(0, number + i),
+            at,
+            replace(made.first, members=(member(new, [0, 1], instance="a"),)),
+        )
         for i, (at, new) in enumerate(ids, 1)
     )
     return replace(made, last=states[-1][2], rewrites=states)

@@ -154,3 +154,14 @@ def test_a_folder_without_a_run_is_said(tmp_path) -> None:
     assert done.exit_code == 1
     assert "partage replay" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_name_of_32_kb_takes_a_few_lines(tmp_path) -> None:
+    """The table cuts names and says how long they are; JSON has them whole."""
+    long = "g" * 32_767
+    rows = ROWS | {"ownership": [interval(0, "m" * 32_767, 1_000, None, group=long)]}
+    out = published(tmp_path, rows)
+    shown = run(str(out), "--at", "6000").stdout
+    assert "32,767 characters" in shown
+    assert len(shown) < 2_000
+    assert json.loads(run(str(out), "--at", "6000", "--json").stdout)["owners"][0]["group"] == long

@@ -102,3 +102,15 @@ def test_policies_fold_between_words(width, lines) -> None:
     console = Console(file=io.StringIO(), width=width, color_system=None)
     console.print(_Name("cooperative/cooperative-sticky+static"))
     assert [line.rstrip() for line in console.file.getvalue().splitlines()] == lines
+
+
+def test_a_name_of_32_kb_does_not_fill_the_terminal(tmp_path) -> None:
+    """Names are cut; the whole run takes few lines."""
+    rows = tables()
+    name = "x" * 32_767
+    rows["groups"].append(group(name, rebalances=9))
+    rows["rebalances"].append(rebalance(name, 1))
+    rows["replays"].append(replayed(name, 1, RECORDED))
+    text = printed(published(tmp_path, rows))
+    assert "x" * 30 in text
+    assert text.count("\n") < 100
