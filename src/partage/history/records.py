@@ -10,8 +10,8 @@ from hashlib import blake2b
 from typing import Any, TypeVar, cast
 
 from partage.errors import WireFormatError
-from partage.wire.consumer_protocol import read_embedded
-from partage.wire.messages import CONSUMER_PROTOCOL_ASSIGNMENT, CONSUMER_PROTOCOL_SUBSCRIPTION
+from partage.wire.consumer_protocol import read_embedded, read_recorded_subscription
+from partage.wire.messages import CONSUMER_PROTOCOL_ASSIGNMENT
 
 __all__ = [
     "CONSUMER",
@@ -50,10 +50,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a member sent when it joined (ConsumerProtocolSubscription v0..v3).
+    """A member's subscription as it sent it (ConsumerProtocolSubscription v0..v3, or Faust's).
 
     Attributes:
-        version: of the schema; -1 if the bytes could not be read.
+        version: of the header, 4 where Faust sent it; -1 if the bytes could not be read.
         topics: in the order sent.
         user_data: None and empty differ.
         owned: ``ownedPartitions`` (from v1), as sent.
@@ -175,7 +175,7 @@ def _kept(read: Callable[[bytes], object], raw: bytes) -> object:
 
 
 def _subscription(raw: bytes) -> Subscription:
-    version, data, _ = read_embedded(CONSUMER_PROTOCOL_SUBSCRIPTION, raw)
+    version, data, _ = read_recorded_subscription(raw)
     return Subscription(
         version,
         tuple(data["topics"]),

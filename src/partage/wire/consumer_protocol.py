@@ -30,9 +30,12 @@ __all__ = [
     "encode_assignment",
     "encode_subscription",
     "read_embedded",
+    "read_recorded_subscription",
 ]
 
 HIGHEST_VERSION = 3
+_FAUST_VERSION = 4
+_FAUST_HEADER = _FAUST_VERSION.to_bytes(2, "big")
 
 TopicPartition = tuple[str, int]
 
@@ -103,6 +106,34 @@ def read_embedded(message: Message, data: bytes, *, version: int | None = None) 
         place(error, message.name, layout)
         raise error.with_traceback(None) from None  # see `reading`
     return Embedded(version, fields, reader.left)
+
+
+def read_recorded_subscription(data: bytes) -> Embedded:
+    r"""Read the raw fields of a subscription that a group's record has, Faust's included.
+
+    Faust writes version 4 into the header and the fields of version 0 after it. Such bytes end
+    with the user data, where any later version of Kafka's goes on with the owned partitions.
+    `decode_subscription` raises on them, as Kafka's class does.
+
+    Raises:
+        WireFormatError: the bytes are no subscription.
+
+    >>> read_recorded_subscription(b"\0\4\0\0\0\1\0\1t\xff\xff\xff\xff")
+    Embedded(version=4, data={'topics': ('t',), 'userData': None}, trailing=0)
+    """
+    message = CONSUMER_PROTOCOL_SUBSCRIPTION
+    try:
+        return read_embedded(message, data)
+    except WireFormatError:
+        if data[:2] != _FAUST_HEADER:
+            raise
+        try:
+            found = read_embedded(message, data[2:], version=0)
+        except WireFormatError:
+            found = None
+        if found is None or found.trailing:
+            raise
+        return found._replace(version=_FAUST_VERSION)
 
 
 def decode_subscription(data: bytes, *, version: int | None = None) -> ConsumerSubscription:
