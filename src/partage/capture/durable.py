@@ -4,11 +4,37 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["appended", "fsync_folder", "published", "put_json", "without_torn_line"]
+from partage.errors import InvalidConfigError
+
+__all__ = [
+    "appended",
+    "fsync_folder",
+    "name_folder_in_errors",
+    "published",
+    "put_json",
+    "without_torn_line",
+]
+
+
+@contextmanager
+def name_folder_in_errors(folder: Path) -> Iterator[None]:
+    """Name the output folder in an error of the disk: the system's own error names no file where
+    a write fails (a full disk, a quota).
+
+    Raises:
+        InvalidConfigError: a file of the folder cannot be written.
+    """
+    try:
+        yield
+    except OSError as e:
+        reason = os.strerror(e.errno) if e.errno else str(e)
+        what = f"cannot be written ({reason}); free space there and run again to go on"
+        raise InvalidConfigError("--out", what, str(folder)) from None
 
 
 def published(path: Path, write: Callable[[Path], None]) -> None:

@@ -90,7 +90,7 @@ class LiveCapture:
             InvalidCaptureError: the topic is not there, is another one, or is damaged.
             ClusterUnreachableError: a partition cannot be read for longer than the pace's patience;
                 what was read of the others is in the capture.
-            OSError: the folder cannot be written.
+            InvalidConfigError: the folder cannot be written.
         """
         self._first_look()
         if not self._leaders:
@@ -107,6 +107,7 @@ class LiveCapture:
                 self._writer.roll()
                 rolled = now
             self._read_or_wait()
+            self._report_cleaned()
             wanted = {**self._ends, **wanted}
             if not follow:
                 left = [p for p in self._leaders if self._left(p, wanted)]
@@ -116,6 +117,12 @@ class LiveCapture:
             self._progress(self._writer.records, self._behind(self._ends))
         self._look_again()
         self._writer.roll()
+        self._report_cleaned()
+
+    def _report_cleaned(self) -> None:
+        """Report the offsets that the log cleaner removed before they were read."""
+        for one in self._writer.take_reports():
+            self._trouble(one)
 
     # --- metadata --------------------------------------------------------------------------
 
@@ -252,6 +259,7 @@ class LiveCapture:
             self._parted(p, *one.parting)
             return
         self._ends[p] = one.high_watermark
+        self._writer.see_end(p, one.high_watermark)
         self._heard[p] = time.monotonic()
         first = self._writer.position(p)
         if first < one.log_start:

@@ -121,18 +121,22 @@ def _read_partition(number: int, copies: Sequence[Path], writer: CaptureWriter) 
     first = min(int(_segments(folder)[0].stem) for folder in copies)
     if first > expected:
         writer.skip_to(number, first, f"the log begins at offset {first}: what was before is gone")
-    read = [_batches(folder, writer, alone=len(copies) == 1) for folder in copies]
+    read = [_batches(folder, number, writer, alone=len(copies) == 1) for folder in copies]
     for batch, told in merge(*read, key=lambda one: (one[0].base_offset, -one[0].records)):
         try:
             writer.add(number, batch)
         except WireFormatError as e:
             told(f"batch of offset {batch.base_offset}: {e}; passed over")
+    writer.see_end(number, writer.position(number))
 
 
-def _batches(folder: Path, writer: CaptureWriter, *, alone: bool) -> Iterator[tuple[Batch, Told]]:
-    """The batches of one copy, and who is told what is wrong with one of them."""
+def _batches(
+    folder: Path, number: int, writer: CaptureWriter, *, alone: bool
+) -> Iterator[tuple[Batch, Told]]:
+    """Yield the batches of one copy, each with the function that records what is wrong with it."""
 
     def told(what: str) -> None:
+        writer.see_damage(number)
         writer.trouble(f"{folder.name if alone else folder}: {what}")
 
     for path in _segments(folder):

@@ -3,11 +3,13 @@
     {"format": 2, "topic": "__consumer_offsets", "topic_id": "...", "cluster_id": "...",
      "parts": [[60, 1], [61, 0]], "next_part": 62, "positions": {"0": 8113, ...},
      "epochs": {"0": [[4, 120], [6, 8113]]}, "records": 94434, "batches": 9163,
-     "troubles": ["partition 3: ..."]}
+     "cleaned": {"3": 150}, "first_ends": {"0": 8113, ...}, "troubles": ["partition 3: ..."]}
 
 ``parts`` are the files of records and of batches that belong to the capture, in the order of the
 log: their number, and how often they were merged (`merging`). ``positions`` says for each log
-partition which offset comes next, ``epochs`` which leaders wrote what came before (`epochs`).
+partition which offset comes next, ``epochs`` which leaders wrote what came before (`epochs`),
+``cleaned`` how many offsets before it no record has, ``first_ends`` where the log ended at the
+first fetch (`cleaned`).
 Format 1 had the number of parts, counted from 0, in their place, and no epochs.
 """
 
@@ -65,6 +67,8 @@ class Manifest:
         troubles: what was skipped or missing, a sentence each; the first hundred.
         cut: log partition -> the offset from which on the parts hold what the log no longer has;
             empty but while the parts are being rewritten.
+        cleaned: log partition -> offsets that the log cleaner removed before they were read.
+        first_ends: log partition -> end of the log at the first fetch.
     """
 
     cluster_id: str | None = None
@@ -78,6 +82,8 @@ class Manifest:
     troubles: list[str] = field(default_factory=list)
     cut: dict[int, int] = field(default_factory=dict)
     epochs: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    cleaned: dict[int, int] = field(default_factory=dict)
+    first_ends: dict[int, int] = field(default_factory=dict)
 
     @staticmethod
     def of(folder: Path) -> Manifest | None:
@@ -99,11 +105,14 @@ class Manifest:
                 found["cluster_id"], found["topic_id"], parts,
                 int(found.get("next_part", len(parts))),
                 [int(number) for number in found.get("replaced", ())],
-                {int(p): int(o) for p, o in found["positions"].items()},
+                _offsets(found["positions"]),
                 int(found["records"]), int(found["batches"]), [str(t) for t in found["troubles"]],
-                {int(p): int(o) for p, o in found.get("cut", {}).items()},
+                _offsets(found.get("cut", {})),
                 {int(p): [(int(e), int(o)) for e, o in rows]
                  for p, rows in found.get("epochs", {}).items()},
+                _offsets(found.get("cleaned", {})),
+                # A manifest of an older Partage: everything up to the positions was the first read.
+                _offsets(found.get("first_ends", found["positions"])),
             )  # fmt: skip
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
             what = f"{path}: cannot be read ({type(e).__name__}: {e})"
@@ -112,7 +121,7 @@ class Manifest:
     def put(self, folder: Path) -> None:
         """Replace the file: from then on the capture is what this says."""
         told: dict[str, Any] = asdict(self)
-        for name in ("positions", "cut", "epochs"):
+        for name in ("positions", "cut", "epochs", "cleaned", "first_ends"):
             told[name] = {str(p): o for p, o in sorted(told[name].items())}
         put_json(folder / MANIFEST, {"format": _FORMAT, "topic": "__consumer_offsets", **told})
 
@@ -120,6 +129,11 @@ class Manifest:
         """Remember what was skipped or missing."""
         if len(self.troubles) < _MOST_TROUBLES and what not in self.troubles:
             self.troubles.append(what)
+
+
+def _offsets(by_partition: dict[str, Any]) -> dict[int, int]:
+    """Return offsets by log partition; JSON has text keys."""
+    return {int(p): int(o) for p, o in by_partition.items()}
 
 
 def _parts(found: dict[str, Any]) -> list[Part]:

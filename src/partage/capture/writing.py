@@ -16,22 +16,29 @@ from __future__ import annotations
 import fcntl
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from partage.capture.cleaned import CleanedOffsets
 from partage.capture.columns import Columns
-from partage.capture.durable import appended, published, put_json, without_torn_line
+from partage.capture.durable import (
+    appended,
+    name_folder_in_errors,
+    put_json,
+    without_torn_line,
+)
 from partage.capture.epochs import Epochs
 from partage.capture.manifest import MANIFEST, Manifest, Part, aside
 from partage.capture.merging import TOGETHER, merge
+from partage.capture.parts import drop_cut_rows, put_table
 from partage.capture.unpacking import unpacked
 from partage.errors import InvalidCaptureError, InvalidConfigError, MissingExtraError
 from partage.wire.batches import Batch
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from typing_extensions import Self
 
 __all__ = ["CaptureWriter"]
@@ -73,6 +80,7 @@ class CaptureWriter:
         self._columns = Columns()
         self._states: list[dict[str, Any]] = []
         self._changed = False
+        self._disk_failed = False
         try:
             _expect_ours(self.folder)
             for name in (_RECORDS, _BATCHES):
@@ -87,13 +95,16 @@ class CaptureWriter:
             self._lock.close()
             what = "another capture writes into it at this moment"
             raise InvalidConfigError("--out", what, str(out)) from None
-        self.manifest = self._manifest()
-        self._next = dict(self.manifest.positions)
-        self.epochs = Epochs(self.manifest.epochs)
-        self._clear_up()
-        self._without_cut()
         self.last_state_ms: int | None = None
-        self._last = self._last_state()
+        with name_folder_in_errors(out):
+            self.manifest = self._manifest()
+            self._next = dict(self.manifest.positions)
+            self.epochs = Epochs(self.manifest.epochs)
+            self._cleaned = CleanedOffsets(self.manifest.cleaned, self.manifest.first_ends)
+            self._unreported: list[str] = []
+            self._clear_up()
+            self._without_cut()
+            self._last = self._last_state()
 
     def __enter__(self) -> Self:
         return self
@@ -104,9 +115,9 @@ class CaptureWriter:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        # What was read before an error is as good as ever; only a failing disk keeps it from us.
+        # Records read before an error are valid: only a failing disk prevents writing them.
         try:
-            if kind is None or not issubclass(kind, OSError):
+            if not self._disk_failed:
                 self.roll()
         finally:
             self._lock.close()
@@ -184,13 +195,14 @@ class CaptureWriter:
         was taken from there on. A kill on the way leaves a manifest that says so, and the next
         capture does it.
         """
-        self.roll()
-        self.manifest.trouble(f"partition {partition}: {why}")
-        self.manifest.cut = {partition: offset}
-        self._next[partition] = offset
-        self.epochs.cut(partition, offset)
-        self._put_manifest()
-        self._without_cut()
+        with self._writing():
+            self.roll()
+            self.manifest.trouble(f"partition {partition}: {why}")
+            self.manifest.cut = {partition: offset}
+            self._next[partition] = offset
+            self.epochs.cut(partition, offset)
+            self._put_manifest()
+            self._without_cut()
 
     def _without_cut(self) -> None:
         """Rewrite the parts without what the log no longer has; the same however often."""
@@ -201,7 +213,7 @@ class CaptureWriter:
             for at, (path, column) in enumerate(
                 zip(self._paths(part.number), ("offset", "last_offset"), strict=True)
             ):
-                rows[at] += _kept_rows(path, column, self.manifest.cut)
+                rows[at] += drop_cut_rows(path, column, self.manifest.cut)
         self.manifest.records, self.manifest.batches = rows
         self.manifest.cut = {}
         self.manifest.put(self.folder)
@@ -220,11 +232,27 @@ class CaptureWriter:
         if batch.last_offset < self.position(partition):
             return False
         self._columns.add(partition, batch, unpacked(batch))
+        self._cleaned.take(partition, self.position(partition), batch)
         self._next[partition] = batch.last_offset + 1
         self.epochs.took(partition, batch.leader_epoch, batch.base_offset, batch.last_offset + 1)
         if self._columns.records >= self._part_rows or self._columns.bytes >= PART_BYTES:
             self.roll()
         return True
+
+    def see_end(self, partition: int, end: int) -> None:
+        """Remember the end of a log partition at its first fetch: offsets that are missing beyond
+        it were lost by this capture.
+        """
+        self._cleaned.see_end(partition, end)
+
+    def see_damage(self, partition: int) -> None:
+        """Remember that a batch of a log partition could not be read."""
+        self._cleaned.damaged.add(partition)
+
+    def take_reports(self) -> list[str]:
+        """Return the losses to compaction that came into the manifest since the last call."""
+        reports, self._unreported = self._unreported, []
+        return reports
 
     @property
     def pending(self) -> int:
@@ -244,22 +272,45 @@ class CaptureWriter:
         self._last = said
         self._states.append(dict(state))
         # The very first line waits for records: it may have to stand for times before it.
-        if (self.folder / _STATES).exists():
-            self._put_states()
+        with self._writing():
+            if (self.folder / _STATES).exists():
+                self._put_states()
         return True
 
     def config(self, configs: Mapping[str, str]) -> None:
         """Settings of the broker, for ``cluster-config.json``; none leave those that are there."""
-        if configs or not (self.folder / _CONFIG).exists():
-            put_json(self.folder / _CONFIG, {"configs": dict(configs)})
+        with self._writing():
+            if configs or not (self.folder / _CONFIG).exists():
+                put_json(self.folder / _CONFIG, {"configs": dict(configs)})
 
     def roll(self) -> None:
-        """Everything taken so far is on the disk and counts when this returns."""
+        """Write everything taken so far; it counts when this returns.
+
+        Raises:
+            InvalidConfigError: the folder cannot be written, a full disk for example.
+        """
+        with self._writing():
+            self._roll()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Name the folder in an error of the disk, and do not write to it again."""
+        try:
+            with name_folder_in_errors(self.folder):
+                yield
+        except InvalidConfigError:
+            self._disk_failed = True
+            raise
+
+    def _roll(self) -> None:
         first_ms = self._columns.first_ms
+        for one in self._cleaned.report():
+            self.trouble(one)
+            self._unreported.append(one)
         if self._columns.batches:
             number = self.manifest.next_part
             for path, table in zip(self._paths(number), self._columns.tables(), strict=True):
-                _put_table(path, table)
+                put_table(path, table)
             self.manifest.records += self._columns.records
             self.manifest.batches += self._columns.batches
             self.manifest.parts.append(Part(number))
@@ -284,7 +335,7 @@ class CaptureWriter:
         before, replaced = list(self.manifest.replaced), set[int]()
         try:
             while merge(
-                self.manifest, self._paths, _put_table,
+                self.manifest, self._paths, put_table,
                 rows=PART_ROWS, size=PART_BYTES, together=self._together,
             ):  # fmt: skip
                 replaced |= set(self.manifest.replaced)
@@ -320,31 +371,6 @@ class CaptureWriter:
         for state in self._states:
             appended(path, json.dumps(state, separators=(",", ":")))
         self._states = []
-
-
-def _put_table(path: Path, table: pa.Table) -> None:
-    from pyarrow import parquet
-
-    def write(aside: Path) -> None:
-        parquet.write_table(table, aside, compression="zstd", write_page_checksum=True)
-
-    published(path, write)
-
-
-def _kept_rows(path: Path, column: str, cut: Mapping[int, int]) -> int:
-    """Rows of a part that stay, the part rewritten where some do not."""
-    from pyarrow import compute, parquet
-
-    table = parquet.ParquetFile(path).read()
-    stays = None
-    for partition, offset in cut.items():
-        other = compute.not_equal(table["partition"], partition)
-        one = compute.or_(other, compute.less(table[column], offset))
-        stays = one if stays is None else compute.and_(stays, one)
-    kept = table if stays is None else table.filter(stays)
-    if kept.num_rows < table.num_rows:
-        _put_table(path, kept)
-    return int(kept.num_rows)
 
 
 def _content(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -183,11 +183,13 @@ def _counted(*, quiet: bool, follow: bool) -> Iterator[Any]:
 
 
 def _shown(manifest: Manifest, to: Path, *, as_json: bool, quiet: bool) -> None:
+    """Print what the capture holds now: JSON on stdout, or a summary and the troubles."""
     if as_json:
         write_json({
             "out": str(to), "records": manifest.records, "batches": manifest.batches,
             "partitions": len(manifest.positions), "parts": len(manifest.parts),
-            "cluster_id": manifest.cluster_id, "troubles": manifest.troubles,
+            "cluster_id": manifest.cluster_id, "cleaned_offsets": sum(manifest.cleaned.values()),
+            "troubles": manifest.troubles,
         })  # fmt: skip
         return
     for one in manifest.troubles[:10]:
@@ -199,5 +201,8 @@ def _shown(manifest: Manifest, to: Path, *, as_json: bool, quiet: bool) -> None:
     console = out()
     console.print(f"{manifest.records:,} records in {manifest.batches:,} batches of "
                   f"{len(manifest.positions)} log partitions")  # fmt: skip
+    cleaned = sum(manifest.cleaned.values())
+    if cleaned:
+        console.print(f"{cleaned:,} offsets before the end were compacted before they were read")
     console.print(name(f"capture  {to}", "bold"), soft_wrap=True)
     console.print(name(f"next     partage replay {to} --out run", "dim"), soft_wrap=True)

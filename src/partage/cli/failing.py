@@ -75,11 +75,13 @@ def _expect_stdout() -> None:
 
 
 def told(error: Exception) -> str:
-    """What, which one, where, and what to do, in one line."""
+    """Return what is wrong, where, and what to do, in one line."""
     if isinstance(error, PartageError):
         return shortened(str(error))
     if isinstance(error, OSError):
-        where = f"{error.filename}: " if error.filename is not None else "standard output: "
+        where = f"{error.filename}: " if error.filename is not None else ""
+        if not where and _is_stdout_failing(error):
+            where = "standard output: "
         return f"{where}{error.strerror}" if error.strerror else str(error)
     if isinstance(error, MemoryError):
         return "not enough memory for this input"
@@ -89,6 +91,19 @@ def told(error: Exception) -> str:
     # Spark puts a worker's whole traceback into its message; the last line is what happened.
     said = (str(error).strip().splitlines() or ["no message"])[-1].strip()
     return f"unexpected {type(error).__name__}: {shortened(said)}; {_REPORT}"
+
+
+def _is_stdout_failing(error: OSError) -> bool:
+    """Return whether standard output fails like this: the system names no file for a write, and
+    what could not be written is still in the stream's buffer.
+    """
+    if sys.stdout is None:
+        return False
+    try:
+        sys.stdout.flush()
+    except OSError as again:
+        return again.errno == error.errno
+    return False
 
 
 def _close_if_full(error: Exception) -> None:

@@ -15,6 +15,7 @@ from partage.capture.live import LiveCapture, Pace
 from partage.capture.manifest import Manifest
 from partage.capture.writing import CaptureWriter
 from partage.errors import ClusterUnreachableError
+from partage.wire.batches import batches_of
 from wire_samples import ROOT
 
 if TYPE_CHECKING:
@@ -186,6 +187,72 @@ def test_a_log_that_was_written_anew_and_has_grown_since_is_there_once(
     assert read(Cluster(log_of(len(theirs), epochs=theirs), log_of(2)), out) == []
 
 
+def compact(cluster: Cluster, *removed: int) -> None:
+    """Remove whole batches from the first log, as the log cleaner does."""
+    for number in removed:
+        cluster.logs[0][number] = b""
+
+
+def test_offsets_compacted_during_a_pause_are_counted_and_reported(tmp_path) -> None:
+    """A capture that resumes behind compacted records counts them, names them in `troubles` and
+    reports them; the capture that goes on after that reports nothing new.
+    """
+    cluster = Cluster(log_of(3))
+    assert read(cluster, tmp_path) == []
+    cluster.logs = [log_of(12)]
+    compact(cluster, 3, 4, 5, 9)
+    (said,) = read(cluster, tmp_path)
+    assert said.startswith("partition 0: 40 offsets between 30 and 99 are missing: the log cleaner")
+    manifest = Manifest.of(tmp_path)
+    assert manifest is not None
+    assert (manifest.cleaned, manifest.troubles) == ({0: 40}, [said])
+    cluster.logs = [log_of(13)]
+    assert read(cluster, tmp_path) == []
+    again = Manifest.of(tmp_path)
+    assert again is not None
+    assert (again.cleaned, again.troubles) == ({0: 40}, [said])
+
+
+def test_offsets_compacted_before_the_first_capture_are_counted_only(tmp_path) -> None:
+    """Compaction before the first fetch is the normal state of the topic: a count, no trouble,
+    even if the first read is interrupted and resumed.
+    """
+    cluster = Cluster(log_of(6))
+    compact(cluster, 0, 1, 3)
+    with CaptureWriter(tmp_path) as writer:
+        writer.see_end(0, 60)
+        writer.add(0, next(batches_of(cluster.logs[0][2])))
+    assert read(cluster, tmp_path) == []
+    manifest = Manifest.of(tmp_path)
+    assert manifest is not None
+    assert (manifest.cleaned, manifest.troubles) == ({0: 30}, [])
+
+
+def test_a_capture_behind_the_cleaner_reports_it_while_it_follows(tmp_path) -> None:
+    """Compaction that overtakes a following capture is reported before the capture ends."""
+    cluster, said, stop = Cluster(log_of(3)), [], threading.Event()
+    limit = threading.Timer(20, stop.set)
+    limit.start()
+
+    def grow(records: int, _behind: int) -> None:
+        if records == 30 and len(cluster.logs[0]) == 3:
+            cluster.logs = [log_of(6)]
+            compact(cluster, 3)
+
+    def heard(what: str) -> None:
+        said.append(what)
+        stop.set()
+
+    with CaptureWriter(tmp_path) as writer:
+        capture = LiveCapture(
+            cluster, writer, pace=Pace(0.05, 0.1, 5), stop=stop, trouble=heard, progress=grow
+        )
+        capture.run(follow=True)
+    limit.cancel()
+    assert said
+    assert "partition 0: 10 offsets (30 to 39) are missing" in said[0]
+
+
 def test_a_leader_that_knows_nothing_of_the_epoch_is_asked_without(tmp_path) -> None:
     """Its epochs are lower than the one that was read: nothing to compare, the capture goes on."""
     out = tmp_path / "out"
@@ -229,7 +296,7 @@ def test_killed_while_it_cuts_the_next_one_does_it(tmp_path, monkeypatch) -> Non
         raise KeyboardInterrupt
 
     with CaptureWriter(out) as writer, monkeypatch.context() as patched:
-        patched.setattr(writing, "_kept_rows", killed)
+        patched.setattr(writing, "drop_cut_rows", killed)
         with pytest.raises(KeyboardInterrupt):
             writer.cut(0, 30, "an unclean leader")
     with CaptureWriter(out) as writer:

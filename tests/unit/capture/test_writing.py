@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 import random
@@ -114,6 +115,27 @@ def _dies_at(patched, step):
         return real_exit(self, kind, error, at)
 
     patched.setattr(CaptureWriter, "__exit__", gone)
+
+
+def test_a_full_disk_names_the_output_folder(batches, tmp_path, monkeypatch):
+    """A write that fails names --out and the system's reason; the capture goes on afterwards."""
+    real = durable.os.fsync
+
+    def full(_number):
+        raise OSError(errno.ENOSPC, "Error writing bytes to file")
+
+    with CaptureWriter(tmp_path) as writer:
+        writer.add(0, batches[0])
+        monkeypatch.setattr(durable.os, "fsync", full)
+        with pytest.raises(InvalidConfigError) as caught:
+            writer.roll()
+    assert str(caught.value).startswith("--out: cannot be written (No space left on device)")
+    assert str(tmp_path) in str(caught.value)
+    with pytest.raises(InvalidConfigError, match="--out: cannot be written"):
+        capture_once(tmp_path / "another", batches)
+    monkeypatch.setattr(durable.os, "fsync", real)
+    capture_once(tmp_path, batches)
+    assert len(records_of(tmp_path)) == 40
 
 
 def small_parts(batches, out, count, together):
