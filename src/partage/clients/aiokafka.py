@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from partage.clients.caller import Call, caller
+from partage.clients.misuse import SETTING, AssignorMeta, called_by, factory
 from partage.clients.plugged import Plugged, plugged, view_of
 from partage.clients.sampling import Offsets
 from partage.clients.shared import ClusterView, Joined
@@ -32,21 +33,26 @@ try:
 except ImportError as e:
     raise MissingExtraError("aiokafka", extra="aiokafka") from e
 
-__all__ = ["AssignorError", "ClassInUseError", "assignor"]
+__all__ = ["AssignorError", "ClassInUseError", "MisusedAssignorError", "assignor"]
 
 
 class AssignorError(AssignorFailedError, KafkaError):  # type: ignore[misc]  # untyped
-    """`AssignorFailedError` that aiokafka hands to who waits for records."""
+    """`AssignorFailedError` that aiokafka raises where records are awaited."""
 
 
-class ClassInUseError(InvalidConfigError, KafkaError):  # type: ignore[misc]  # untyped
-    """One class in two consumers, told to who waits for records."""
+class MisusedAssignorError(InvalidConfigError, KafkaError):  # type: ignore[misc]  # untyped
+    """A wrong ``partition_assignment_strategy``, raised where records are awaited."""
 
 
+class ClassInUseError(MisusedAssignorError):
+    """One class in two consumers, raised where records are awaited."""
+
+
+@factory(MisusedAssignorError)
 def assignor(
     name: str, *, rack: str | None = None, eager: bool = False, **options: Any
 ) -> type[Assignor]:
-    """A class for ``partition_assignment_strategy``: a strategy, for one consumer.
+    """Return a class for ``partition_assignment_strategy``: a strategy, for one consumer.
 
     Every call makes a fresh class, since aiokafka calls methods of the class itself: what is
     remembered between rebalances is kept there. A class serves one consumer; the second one
@@ -71,11 +77,21 @@ def assignor(
     return type(f"Assignor[{name}]", (Assignor,), {"name": state.name, "_state": state})
 
 
-class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka is untyped
-    """What `assignor` makes classes of; aiokafka calls the class, on its event loop."""
+class _Meta(AssignorMeta):
+    """The metaclass whose errors aiokafka passes on."""
+
+    misuse = MisusedAssignorError
+
+
+class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc]  # untyped
+    """The base of `assignor`'s classes; aiokafka calls the class, on its event loop."""
 
     name: str = ""
     _state: ClassVar[Plugged]
+
+    def __init__(self) -> None:
+        # aiokafka makes no instances; kafka-python 3 does.
+        self._bound(None)
 
     @classmethod
     def metadata(cls, topics: Iterable[str]) -> bytes:
@@ -132,6 +148,9 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]  # aiokafka is 
                 cls._state.belongs_to(owner)
             except InvalidConfigError as e:
                 raise ClassInUseError(e.setting, e.what, e.value) from None
+        elif called_by("kafka"):
+            what = "is made for aiokafka: take assignor from partage.clients.kafka_python"
+            raise InvalidConfigError(SETTING, what, cls)
         return call
 
 

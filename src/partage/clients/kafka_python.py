@@ -17,10 +17,11 @@ from typing import Any, ClassVar
 
 from partage.clients.caller import Call, caller
 from partage.clients.looking import ClusterLook
+from partage.clients.misuse import SETTING, AssignorMeta, called_by, factory
 from partage.clients.plugged import Plugged, plugged, view_of
 from partage.clients.sampling import Offsets
 from partage.clients.shared import ClusterView, Joined
-from partage.errors import AssignorFailedError, MissingExtraError
+from partage.errors import AssignorFailedError, InvalidConfigError, MissingExtraError
 from partage.model import NO_GENERATION
 from partage.wire.consumer_protocol import ConsumerSubscription
 
@@ -39,13 +40,14 @@ _PROTOCOLS = getattr(abstract, "RebalanceProtocol", None)
 
 
 class AssignorError(AssignorFailedError, KafkaError):  # type: ignore[misc]  # kafka is untyped
-    """`AssignorFailedError` that kafka-python hands to who called ``poll()``."""
+    """`AssignorFailedError` that kafka-python raises from ``poll()``."""
 
 
+@factory(InvalidConfigError)
 def assignor(
     name: str, *, rack: str | None = None, eager: bool = False, **options: Any
 ) -> type[Assignor]:
-    """A class for ``partition_assignment_strategy``: a strategy, for one consumer.
+    """Return a class for ``partition_assignment_strategy``: a strategy, for one consumer.
 
     Every call makes a fresh class, since kafka-python 2 calls methods of the class itself:
     what is remembered between rebalances is kept there. A class serves one consumer; the
@@ -103,8 +105,8 @@ def cluster_look(
     return ClusterLook(ends, seconds=seconds, window=window)
 
 
-class Assignor(abstract.AbstractPartitionAssignor):  # type: ignore[misc]  # kafka is untyped
-    """What `assignor` makes classes of; kafka-python 2 calls the class, 3 an instance of it."""
+class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # type: ignore[misc]  # kafka is untyped
+    """The base of `assignor`'s classes; kafka-python 2 calls the class, 3 an instance of it."""
 
     name: str = ""
     _state: ClassVar[Plugged]
@@ -175,6 +177,9 @@ class Assignor(abstract.AbstractPartitionAssignor):  # type: ignore[misc]  # kaf
             cls._state.belongs_to(call.owner)
             if cls._state.consumer.rack is None:
                 cls._state.consumer.rack = call.owner.config.get("client_rack") or None
+        elif called_by("aiokafka"):
+            what = "is made for kafka-python: take assignor from partage.clients.aiokafka"
+            raise InvalidConfigError(SETTING, what, cls)
         return call
 
 

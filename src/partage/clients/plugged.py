@@ -1,12 +1,14 @@
-"""What an assignor class keeps for its consumer, whichever client calls it."""
+"""State of an assignor class for its consumer, the same for every client."""
 
 from __future__ import annotations
 
+import difflib
 import logging
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 from partage.clients.sampling import MEASURES, Sampler
@@ -14,6 +16,7 @@ from partage.clients.shared import Answer, ClusterView, Consumer, Joined, config
 from partage.clients.shared.loads import TOLERANCE, Loads
 from partage.errors import AssignorFailedError, InvalidConfigError
 from partage.groups.api import RebalanceProtocol, Strategy
+from partage.weights import LARGEST_LOAD, is_load
 
 __all__ = ["Look", "Plugged", "plugged", "view_of"]
 
@@ -122,18 +125,42 @@ class Plugged:
         return dict(answer.sent)
 
     def _looked(self, group: str) -> Mapping[Partition, float] | None:
-        """The leader's own look; one that fails costs its weights, not the rebalance."""
+        """Return the loads of the function passed as ``weights``; None if it fails or one is wrong.
+
+        A wrong answer must not fail the rebalance: the member would join again after each failure.
+        The weights of the last plan stay, and a warning names the entry.
+        """
         if self.look is None:
             return None
         try:
-            return dict(self.look())
+            loads = dict(self.look())
+            wrong = [p for p, load in loads.items() if not _is_entry(p, load)]
         except Exception as e:  # noqa: BLE001 - foreign code, inside a rebalance
             log.warning("group %s: the look at loads failed (%s: %s)", group, type(e).__name__, e)
             return None
+        if not wrong:
+            return loads
+        log.warning(
+            "group %s: weights() returned %.80r for %.80r: a load is a number from 0 to %.1e by "
+            "(topic, partition); this rebalance ignores all loads of that call",
+            group, loads[wrong[0]], wrong[0], LARGEST_LOAD,
+        )  # fmt: skip
+        return None
 
     def measured(self) -> Mapping[Partition, float]:
         """Loads of this consumer's partitions, as far as they are known."""
         return {} if self.sampler is None else self.sampler.loads()
+
+
+def _is_entry(partition: object, load: object) -> bool:
+    """Return whether a key and a value of a load function are a partition and its load."""
+    return (
+        isinstance(partition, tuple)
+        and len(partition) == 2
+        and isinstance(partition[0], str)
+        and isinstance(partition[1], Integral)
+        and is_load(load)
+    )
 
 
 def view_of(
@@ -164,18 +191,23 @@ def view_of(
 def plugged(
     name: str, *, client: str, cooperative: bool, rack: str | None, eager: bool, **options: Any
 ) -> Plugged:
-    """The state for a fresh class; see ``assignor`` of the clients' modules.
+    """Return the state for a fresh class; see ``assignor`` of the clients' modules.
 
     Raises:
         UnknownStrategyError: there is no such strategy.
         InvalidConfigError: it has no such option, a value is wrong, or the client cannot do
             what the strategy needs.
     """
+    _check_arguments(name, rack)
     weights = options.get("weights")
-    learnt = callable(weights) or weights in MEASURES
+    # Text that begins with a brace is JSON, for the strategy to read.
+    is_word = isinstance(weights, str) and not weights.lstrip().startswith("{")
+    learnt = is_word or callable(weights)
     if learnt:
         options = {**options, "weights": None}
     strategy = configured(name, options)
+    if is_word and weights not in MEASURES:
+        raise InvalidConfigError("weights", _wanted_weights(str(weights)), weights)
     if getattr(strategy, "several_owners", False):
         what = "it gives partitions to several members: share groups have it, in their broker"
         raise InvalidConfigError("partition_assignment_strategy", what, name)
@@ -194,6 +226,27 @@ def plugged(
     else:
         made.sampler = Sampler(str(weights))
     return made
+
+
+def _check_arguments(name: object, rack: object) -> None:
+    """Raise an error unless a strategy is named, or given, and the rack is text or missing.
+
+    Raises:
+        InvalidConfigError: one of them has another type.
+    """
+    if isinstance(name, type) or not isinstance(name, (str, Strategy)):
+        what = 'must be the name of a strategy, as in assignor("sticky")'
+        raise InvalidConfigError("assignor(name)", what, name)
+    if rack is not None and not isinstance(rack, str):
+        raise InvalidConfigError("rack", "must be text, as the brokers' broker.rack", rack)
+
+
+def _wanted_weights(word: str) -> str:
+    """Return what ``weights`` may be, with the measure that a misspelt word resembles."""
+    close = difflib.get_close_matches(word, MEASURES, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    measures = " or ".join(repr(one) for one in MEASURES)
+    return f"must be {measures}, a function that returns loads, or loads by topic{hint}"
 
 
 def _keeps_through_rebalances(strategy: Strategy) -> bool:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from partage.weights.holding import BAND, hold, known
+from partage.weights.holding import BAND, LARGEST_LOAD, hold, is_load, known
 from partage.weights.measures import lags, rates
 
-__all__ = ["BAND", "hold", "known", "lags", "rates"]
+__all__ = ["BAND", "LARGEST_LOAD", "hold", "is_load", "known", "lags", "rates"]

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from numbers import Real
 
-__all__ = ["BAND", "hold", "known"]
+__all__ = ["BAND", "LARGEST_LOAD", "hold", "is_load", "known"]
 
 #: By how much of its weight (or of the mean, if that is more) a partition's share must change.
 BAND = 0.25
+
+#: The largest load that a member's message carries (int64, in thousandths).
+LARGEST_LOAD = (2**63 - 1) / 1000
 
 #: A partition that is silent now weighs this part of the mean: it may wake up.
 _LEAST = 0.01
@@ -30,7 +35,7 @@ def hold(
     ``band`` of the old one, or of the mean where that is larger; all others keep exactly
     what they had, so that a plan by these weights is the plan of before.
 
-    Loads that are no finite number, or negative, are not believed.
+    Values that are no loads (`is_load`) are left out.
 
     >>> hold({("t", 0): 9.0, ("t", 1): 1.0}, {("t", 0): 20.0, ("t", 1): 2.4})
     {('t', 0): 9.0, ('t', 1): 1.0}
@@ -54,12 +59,27 @@ def hold(
 
 
 def known(loads: Mapping[Partition, float]) -> dict[Partition, float]:
-    """Loads that can be true, by topic and partition.
+    """Return the entries whose value is a load (`is_load`), sorted by topic and partition.
 
     >>> known({("t", 0): 2.0, ("t", 1): float("nan"), ("t", 2): -1.0})
     {('t', 0): 2.0}
     """
-    return {p: float(x) for p, x in sorted(loads.items()) if math.isfinite(x) and x >= 0}
+    return {p: float(loads[p]) for p in sorted(loads) if is_load(loads[p])}
+
+
+def is_load(value: object) -> bool:
+    """Return whether a value is a number from 0 to `LARGEST_LOAD`.
+
+    >>> [is_load(x) for x in (0, 2.5, -1.0, float("nan"), 1e300, "3", None, True)]
+    [True, True, False, False, False, False, False, False]
+    """
+    if isinstance(value, bool) or not isinstance(value, (Real, Decimal)):
+        return False
+    try:
+        number = float(value)
+    except (OverflowError, ValueError):  # an int of 400 digits; a signalling NaN
+        return False
+    return math.isfinite(number) and 0 <= number <= LARGEST_LOAD
 
 
 def _floored(loads: dict[Partition, float]) -> dict[Partition, float]:

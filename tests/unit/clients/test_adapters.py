@@ -319,3 +319,97 @@ def test_the_leader_s_own_look_decides_weights_and_may_fail(fails: bool, caplog)
     assert ("the look at loads failed" in caplog.text) is fails
     if not fails:
         assert (("t", 0),) in heavy
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{("t", 0): "many"}, {("t", 0): None}, {("t", 0): -1.0}, {("t", 0): float("nan")},
+     {("t", 0): 1e300}, {"t": 1.0}, {("t", "0"): 1.0}, {("t", 0): 1.0, None: 2.0}, 7, None],
+)  # fmt: skip
+def test_a_load_function_that_returns_no_loads_costs_its_weights_only(wrong, caplog) -> None:
+    """Values that are no numbers from 0 on, and keys that are no partitions, give one warning and the
+    plan without weights; the member does not fail and join again.
+    """
+    rows = [(m, None, encode_subscription(["t"])) for m in ("x1", "x2")]
+    kind = kafka_python.assignor("optimal", weights=lambda: wrong)
+    sent = KafkaPython(kind)._perform_assignment("x1", "optimal", rows)
+    by_counts = kafka_python.assignor("optimal", weights=dict)
+    assert sent == KafkaPython(by_counts)._perform_assignment("x1", "optimal", rows)
+    assert len(caplog.records) == 1
+    assert "group billing: " in caplog.text
+    if isinstance(wrong, dict):
+        assert "weights() returned" in caplog.text
+    assert kind._state.pause() == 0
+
+
+def test_a_load_function_keeps_the_weights_of_before_when_it_returns_garbage() -> None:
+    """The rebalance after a good one plans with the weights of that one."""
+    answers = [{("t", 0): 10.0, ("t", 1): 1.0, ("t", 2): 1.0}, {("t", 0): "hot"}]
+    rows = [(m, None, encode_subscription(["t"])) for m in ("x1", "x2")]
+    kind = kafka_python.assignor("optimal", weights=lambda: answers.pop(0))
+    one = KafkaPython(kind)
+    first = one._perform_assignment("x1", "optimal", rows)
+    assert one._perform_assignment("x1", "optimal", rows) == first
+    assert not answers
+
+
+@pytest.mark.parametrize("ours", [kafka_python, aiokafka])
+def test_a_wrong_argument_of_assignor_is_named(ours) -> None:
+    """A misspelt measure lists the valid words; a rack that is no text and a strategy that is no name
+    fail when the class is made.
+    """
+    with pytest.raises(InvalidConfigError, match=r"'throughput' or 'lag'.*mean 'throughput'\?"):
+        ours.assignor("optimal", weights="througput")
+    with pytest.raises(InvalidConfigError, match="no such option"):
+        ours.assignor("range", weights="througput")
+    with pytest.raises(InvalidConfigError, match="setting rack: must be text"):
+        ours.assignor("range", rack=3)
+    for wrong in (None, 3, Broken, ["sticky"]):
+        with pytest.raises(InvalidConfigError, match="must be the name of a strategy"):
+            ours.assignor(wrong)
+    assert ours.assignor("optimal", weights='{"t": 2}').name == "optimal"
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "aiokafka"])
+def test_an_assignor_in_a_wrong_form_is_named(client: str) -> None:
+    """The factory uncalled and a class in place of a list say what to write; each client passes the
+    error on.
+    """
+    ours = kafka_python if client == "kafka-python" else aiokafka
+    for ask in (lambda: ours.assignor.name, lambda: ours.assignor.metadata({"t"}), ours.assignor):
+        with pytest.raises(InvalidConfigError, match=r"write \[assignor\(.*not \[assignor\]"):
+            ask()
+    with pytest.raises(
+        InvalidConfigError, match=r"must be a list.*\[assignor\(\.\.\.\)\]"
+    ) as caught:
+        list(ours.assignor("sticky"))
+    if client == "aiokafka":
+        assert isinstance(copy.copy(caught.value), aiokafka.KafkaError)
+    assert ours.assignor.__name__ == "assignor"
+
+
+def test_consumers_refuse_assignors_in_a_wrong_form() -> None:
+    """kafka-python 3 refuses each wrong form while the consumer is made, before it asks a broker."""
+
+    def made(strategies):
+        return kafka_python.KafkaConsumer(
+            bootstrap_servers="localhost:1", group_id="g", api_version=(2, 4),
+            partition_assignment_strategy=strategies,
+        )  # fmt: skip
+
+    for wrong, said in (
+        (kafka_python.assignor("sticky"), "must be a list"),
+        ([kafka_python.assignor], "not .assignor."),
+        ([aiokafka.assignor("sticky")], "take assignor from partage.clients.kafka_python"),
+    ):
+        with pytest.raises(InvalidConfigError, match=said):
+            made(wrong)
+
+
+def test_aiokafka_refuses_a_class_made_for_kafka_python() -> None:
+    """The class notices aiokafka's frame in its first call and names the right module."""
+    source = "def join(kind):\n    return kind.metadata({'t'})\n"
+    frame = {"__name__": "aiokafka.consumer.group_coordinator"}
+    exec(source, frame)  # noqa: S102 - a caller whose module is aiokafka's
+    with pytest.raises(InvalidConfigError, match=r"take assignor from partage\.clients\.aiokafka"):
+        frame["join"](kafka_python.assignor("sticky"))

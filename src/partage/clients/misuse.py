@@ -1,0 +1,97 @@
+"""Errors for an assignor that a consumer receives in a wrong form.
+
+Clients do not check ``partition_assignment_strategy``: a class in place of a list, ``assignor``
+itself in place of what it returns, or a class made for another client end as a bare TypeError or
+AttributeError deep in the client. Here each of them is an `InvalidConfigError` that names the form
+that works.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABCMeta
+from collections.abc import Callable, Iterator
+from functools import update_wrapper
+from typing import Any, ParamSpec, TypeVar, cast
+
+from partage.errors import InvalidConfigError
+
+__all__ = ["SETTING", "AssignorMeta", "called_by", "factory"]
+
+SETTING = "partition_assignment_strategy"
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+#: Frames between a client's coordinator and the check.
+_FRAMES = 5
+#: What the clients ask an assignor for.
+_ASKED = frozenset({"name", "metadata", "assign", "on_assignment", "supported_protocols"})
+
+
+class AssignorMeta(ABCMeta):
+    """The metaclass of assignor classes, which refuses to be iterated like a list of classes."""
+
+    #: The kind of error that the client passes on to its caller.
+    misuse: type[InvalidConfigError] = InvalidConfigError
+
+    def __iter__(cls) -> Iterator[Any]:
+        """Raise an error: a client iterates the value of ``partition_assignment_strategy``.
+
+        Raises:
+            InvalidConfigError: always; a single class stands where a list must.
+        """
+        what = "must be a list of assignors: write [assignor(...)]"
+        raise cls.misuse(SETTING, what, cls)
+
+
+class _Factory:
+    """A factory of assignor classes that reports a client which received it uncalled."""
+
+    def __init__(self, make: Callable[..., Any], error: type[InvalidConfigError]) -> None:
+        self._make, self._error = make, error
+        update_wrapper(self, make)
+
+    def __call__(self, *names: Any, **options: Any) -> Any:
+        """Return the assignor class.
+
+        Raises:
+            InvalidConfigError: no name is given, as when a client calls the factory itself.
+        """
+        if not names and "name" not in options:
+            raise self._uncalled()
+        return self._make(*names, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        """Raise an error: only a client that takes the factory for an assignor asks for these."""
+        if name in _ASKED:
+            raise self._uncalled()
+        raise AttributeError(name)
+
+    def _uncalled(self) -> InvalidConfigError:
+        what = 'needs what assignor returns: write [assignor("sticky")], not [assignor]'
+        return self._error(SETTING, what, self._make)
+
+
+def factory(error: type[InvalidConfigError]) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Return a decorator for ``assignor``; ``error`` is raised where a client gets it uncalled."""
+
+    def decorated(make: Callable[_P, _R]) -> Callable[_P, _R]:
+        return cast("Callable[_P, _R]", _Factory(make, error))
+
+    return decorated
+
+
+def called_by(package: str) -> bool:
+    """Return whether one of the next few calling frames belongs to a package.
+
+    >>> called_by("kafka")
+    False
+    """
+    frame = sys._getframe(1)
+    for _ in range(_FRAMES):
+        if str(frame.f_globals.get("__name__", "")).partition(".")[0] == package:
+            return True
+        if frame.f_back is None:
+            return False
+        frame = frame.f_back
+    return False
