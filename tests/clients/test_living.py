@@ -167,6 +167,26 @@ def test_kafka_python_3_cooperates_with_java(broker) -> None:
 
 
 @pytest.mark.parametrize("client", NEWEST)
+def test_a_classic_member_of_a_kip_848_group_logs_that_the_broker_assigns(broker, client) -> None:
+    """A Java member makes the group a consumer group; a member with `optimal` joins, is assigned by the
+    broker, and logs that once, over several rebalances.
+    """
+    topic = f"kip-848-{client}"
+    broker.create_topic(topic, 8)
+    with Host("java") as javas, Host(client) as host:
+        first = _start(javas, broker, topic, group_protocol="consumer")
+        wait(lambda: len(first.owns) == 8, "the Java member has all")
+        one = _start(host, broker, topic, ("optimal", {}))
+        wait(lambda: sorted((len(first.owns), len(one.owns))) == [4, 4], "both share")
+        third = _start(javas, broker, topic, group_protocol="consumer")
+        mine = (first, one, third)
+        wait(lambda: sorted(len(m.owns) for m in mine) == [2, 3, 3], "three share")
+        logged = [e["what"] for e in host.logs if "the broker assigned" in e["what"]]
+        assert len(logged) == 1
+        assert "optimal did not" in logged[0]
+
+
+@pytest.mark.parametrize("client", NEWEST)
 def test_rolling_upgrade_from_the_client_s_own_sticky(broker, client: str) -> None:
     """The name is the same, so members change one by one, and one round is enough."""
     topic = f"own-sticky-{client}"

@@ -132,11 +132,12 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
 
     @classmethod
     def on_assignment(cls, assignment: Any) -> None:
-        """This member's assignment came, order kept."""
+        """Take this member's assignment, in its order."""
         call = cls._bound(caller(GroupCoordinator))
         generation = NO_GENERATION if call is None else int(call.local["generation"])
+        group = "?" if call is None else str(call.owner.group_id)
         pairs = [(topic, p) for topic, numbers in assignment.assignment for p in numbers]
-        cls._state.consumer.received(pairs, assignment.user_data, generation)
+        cls._state.received(pairs, assignment.user_data, generation, group)
         if cls._state.sampler is not None and call is not None:
             cls._state.sampler.watch(_offsets_of(weakref.ref(call.owner._subscription)))
 

@@ -40,6 +40,7 @@ class Plugged:
         look: the leader's own look, if weights are learnt that way.
         failures: how many times in a row its strategy raised, and ``failed_in`` the generation of
             the last time.
+        is_led_by_broker: whether the broker made the last assignment (KIP-848).
     """
 
     consumer: Consumer
@@ -47,6 +48,7 @@ class Plugged:
     look: Look | None = None
     failures: int = 0
     failed_in: int = -1
+    is_led_by_broker: bool = False
     _not_before: float = 0.0
     _owner: weakref.ref[Any] | None = field(default=None)
 
@@ -146,6 +148,25 @@ class Plugged:
             group, loads[wrong[0]], wrong[0], LARGEST_LOAD,
         )  # fmt: skip
         return None
+
+    def received(
+        self,
+        pairs: Sequence[Partition],
+        user_data: bytes | None,
+        generation: int,
+        group: str,
+    ) -> None:
+        """Take this member's assignment; log once that the broker made it and not `optimal`."""
+        self.consumer.received(pairs, user_data, generation)
+        led_by_broker = self.consumer.is_assigned_by_broker(user_data)
+        if led_by_broker and not self.is_led_by_broker:
+            log.warning(
+                "group %s generation %d: the broker assigned these partitions, %s did not: the "
+                "group runs the consumer protocol (KIP-848, group.protocol=consumer). Use a group "
+                "id without such members, or choose group.remote.assignor there",
+                group, generation, self.name,
+            )  # fmt: skip
+        self.is_led_by_broker = led_by_broker
 
     def measured(self) -> Mapping[Partition, float]:
         """Loads of this consumer's partitions, as far as they are known."""

@@ -413,3 +413,31 @@ def test_aiokafka_refuses_a_class_made_for_kafka_python() -> None:
     exec(source, frame)  # noqa: S102 - a caller whose module is aiokafka's
     with pytest.raises(InvalidConfigError, match=r"take assignor from partage\.clients\.aiokafka"):
         frame["join"](kafka_python.assignor("sticky"))
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "aiokafka"])
+def test_an_assignment_that_the_broker_made_is_logged_once(client: str, caplog) -> None:
+    """`optimal` in a KIP-848 group: the broker assigns without user data, which gives one warning; an
+    assignment of a Partage leader gives none.
+    """
+    ours = kafka_python if client == "kafka-python" else aiokafka
+    decode = ConsumerProtocolAssignment if client == "kafka-python" else AioAssignment
+    kind = ours.assignor("optimal")
+    one = KafkaPython(kind) if client == "kafka-python" else Aio(kind)
+    rows = [("x1", None, encode_subscription(["t"]))]
+    by_leader = (
+        one._perform_assignment("x1", "optimal", rows)
+        if client == "kafka-python"
+        else one._perform_assignment(SimpleNamespace(members=rows))
+    )["x1"]
+    one._on_join_complete(4, decode.decode(by_leader))
+    assert not caplog.records
+    by_broker = encode_assignment([("t", 1)])
+    for generation in (5, 6):
+        one._on_join_complete(generation, decode.decode(by_broker))
+    assert len(caplog.records) == 1
+    assert "group billing generation 5: the broker assigned" in caplog.text
+    sticky = ours.assignor("sticky")
+    other = KafkaPython(sticky) if client == "kafka-python" else Aio(sticky)
+    other._on_join_complete(5, decode.decode(by_broker))
+    assert len(caplog.records) == 1

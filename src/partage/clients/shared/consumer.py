@@ -11,6 +11,7 @@ from partage.clients.shared.loads import Loads
 from partage.errors import AssignorFailedError, WireFormatError
 from partage.groups.api import RebalanceProtocol, Strategy
 from partage.groups.handing_over import handed_over
+from partage.groups.optimal import Optimal
 from partage.kernels import never_compiling
 from partage.model import NO_GENERATION, Assignment, Claims, Group, Member, Plan, Problem
 from partage.model.index import MOST_PARTITIONS, Index
@@ -176,6 +177,15 @@ class Consumer:
         if self.loads is not None:
             self.loads.received({} if extras is None else extras.held)
 
+    def is_assigned_by_broker(self, user_data: bytes | None) -> bool:
+        """Return whether the broker, and no leader of the group, made an assignment of `optimal`.
+
+        A classic member that joins a KIP-848 group lists its protocols, and the broker assigns by
+        its own assignor whatever they are. Every leader that runs `optimal` is Partage and appends
+        the trailer of `partage.wire.member_extras`; the broker appends nothing.
+        """
+        return self.strategy.name == Optimal.name and split(user_data)[1] is None
+
     def generation_is(self, generation: int) -> None:
         """The generation of the assignment that came before it (kafka-python 2)."""
         if generation != self.generation:
@@ -227,13 +237,16 @@ class Consumer:
     def _along(
         self, plan: Plan, member: str, coming: Mapping[str, Sequence[Partition]]
     ) -> bytes | None:
-        """What goes with a member's assignment: the strategy's own, and the weights in use."""
+        """Return the user data of a member's assignment: the strategy's, and the weights in use.
+
+        `optimal` always has the trailer, by which members know that a leader assigned.
+        """
         own = plan.user_data.get(member)
-        if self.loads is None:
-            return own
-        weights = self.loads.weights
+        weights = {} if self.loads is None else self.loads.weights
         held = {one: weights[one] for one in coming.get(member, ()) if one in weights}
-        return with_extras(own, Extras(held=held)) if held else own
+        if held or self.strategy.name == Optimal.name:
+            return with_extras(own, Extras(held=held))
+        return own
 
 
 def _ours(strategy: Strategy) -> bool:
