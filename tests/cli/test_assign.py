@@ -439,3 +439,28 @@ def test_the_first_of_two_steps_says_where_it_leads(tmp_path) -> None:
     later = sorted(p for pairs in answer["settled"].values() for p in map(tuple, pairs))
     assert given == [("A", 0), ("B", 0), ("B", 1)]
     assert later == [("A", 0), ("A", 1), ("B", 0), ("B", 1)]
+
+
+def test_standbys_of_faust_are_shown(tmp_path, monkeypatch) -> None:
+    """`assign` and `compare` show where Faust's standbys are: in JSON, in a line and in the table."""
+    topics = {"topics": {"t": 2}, "members": [{"id": m, "topics": ["t"]} for m in "ab"]}
+    path = tmp_path / "faust.json"
+    path.write_text(json.dumps(topics))
+    standbys = {"a": {"t": [1]}, "b": {"t": [0]}}
+    done = run("assign", str(path), "-s", "faust", "--json")
+    assert json.loads(done.stdout)["standbys"] == standbys
+    done = run("assign", "--jsonl", "-s", "faust", stdin=json.dumps(topics) + "\n")
+    assert json.loads(done.stdout)["standbys"] == standbys
+    rows = json.loads(run("compare", str(path), "-s", "faust", "-s", "range", "--json").stdout)
+    assert [row.get("standbys") for row in rows] == [standbys, None]
+    table = run("compare", str(path), "-s", "faust", "-s", "range").stdout.splitlines()
+    assert "standbys" in "".join(table[:2])
+    assert [line.split()[-1] for line in table if line.startswith(("faust ", "range "))] == [
+        "2",
+        "-",
+    ]
+    assert "standbys" not in run("compare", str(path), "-s", "range").stdout
+    monkeypatch.setattr("partage.cli.assign.interactive", lambda: True)
+    table = run("assign", str(path), "-s", "faust").stdout.splitlines()
+    assert table[0].split() == ["member", "partitions", "which", "standbys"]
+    assert table[1].split() == ["a", "1", "t", "0", "t", "1"]

@@ -17,6 +17,8 @@ from partage.cli.failing import FAILED_JUDGE
 from partage.cli.problems import preference, problem_of, read_problem, settings
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from partage.groups.api import Strategy
     from partage.judge import Breach
     from partage.model import Assignment, Cluster, Group
@@ -39,12 +41,20 @@ class Answer:
         """What the operator should know about the plan."""
         return tuple(getattr(self.plan, "warnings", ()))
 
-    def to_json(self) -> dict[str, Any]:
-        """``assignment``; and ``userData``, base64 by member, where the leader sends some along.
+    @property
+    def standbys(self) -> dict[str, dict[str, list[int]]] | None:
+        """Standby partitions by member and topic; None if the strategy places none."""
+        return getattr(self.plan, "standbys", None)
 
-        Bytes that are there and empty are not null: a member without any has no entry.
+    def to_json(self) -> dict[str, Any]:
+        """Return ``assignment``, and where the plan has them ``standbys`` and ``userData``.
+
+        ``userData`` is base64 by member. Bytes that are there and empty are not null: a member
+        without any has no entry.
         """
         given: dict[str, Any] = {"assignment": self.plan.to_json()}
+        if self.standbys is not None:
+            given["standbys"] = self.standbys
         sent: Mapping[str, bytes] = getattr(self.plan, "user_data", {})
         if sent:
             given["userData"] = {m: base64.b64encode(data).decode() for m, data in sent.items()}
@@ -135,13 +145,14 @@ def assign(  # noqa: PLR0917 - options are given by name on a command line
 
         partage assign --jsonl --strategy range < problems.jsonl
 
-    On a terminal the plan is a table, else JSON: with `userData` (base64 by member) where the
-    strategy sends bytes along with the assignment, and with `settled`, the plan after the second
+    On a terminal the plan is a table, else JSON: with `standbys` where the strategy places some
+    (Faust's), with `userData` (base64 by member) where it
+    sends bytes along with the assignment, and with `settled`, the plan after the second
     step, where a cooperative strategy gives some partitions to nobody yet. Every plan is
     checked by the judge: one that breaks a rule is printed all the same, the breaches go to
     stderr, and the exit code is 3.
-    With `--jsonl` each line gives `{"assignment": ...}`, with `userData`, `warnings` and
-    `breaches` if there are any, or `{"error": ..., "line": n}`; the exit code is 1 if any line
+    With `--jsonl` each line gives `{"assignment": ...}`, with `standbys`, `userData`, `warnings`
+    and `breaches` if there are any, or `{"error": ..., "line": n}`; the exit code is 1 if any line
     had an error.
     """
     chosen = settings(config)
@@ -187,11 +198,21 @@ def _show(found: Answer) -> None:
     table.add_column("member", no_wrap=True)
     table.add_column("partitions", justify="right")
     table.add_column("which", overflow="fold")
+    standbys = found.standbys
+    if standbys is not None:
+        table.add_column("standbys", overflow="fold")
     for member, topics in found.plan.to_dict().items():
         count = sum(len(numbers) for numbers in topics.values())
-        which = "  ".join(f"{topic} {spans(numbers)}" for topic, numbers in topics.items())
+        which = _by_topic(topics)
         shown = name(_middle_out(member, out().width // 3))
-        table.add_row(shown, str(count), name(which or "(idle)", "" if which else "yellow"))
+        cells: list[RenderableType] = [
+            shown,
+            str(count),
+            name(which or "(idle)", "" if which else "yellow"),
+        ]
+        if standbys is not None:
+            cells.append(name(_by_topic(standbys[member]) or "-"))
+        table.add_row(*cells)
     show(table)
     # What would be best for a share group is another question.
     one_owner = not several_owners(found.strategy)
@@ -202,6 +223,15 @@ def _show(found: Answer) -> None:
         told.append(f"avoidable {figures.avoidable}")
     show(name("  ".join(told), "dim"))
     doubts.show_withheld(found)
+
+
+def _by_topic(topics: Mapping[str, list[int]]) -> str:
+    """Return partition numbers by topic, as text.
+
+    >>> _by_topic({"s": [0, 1], "t": [3]})
+    's 0-1  t 3'
+    """
+    return "  ".join(f"{topic} {spans(numbers)}" for topic, numbers in topics.items())
 
 
 def _middle_out(text: str, most: int) -> str:

@@ -64,7 +64,8 @@ def compare(
     **moved**: partitions that members have (`owned`) and lose. **avoidable**: moves that no
     equally even plan needs, proven. **rack mismatches**: partitions without a
     replica on their owner's rack. **co-location**: share of equal partition numbers of topics
-    with equal subscribers and counts that one member owns.
+    with equal subscribers and counts that one member owns. **standbys**: copies that Faust's
+    strategies place; `--json` lists them by member.
     """
     from partage import deciding
 
@@ -87,11 +88,17 @@ def _plain(row: Compared) -> dict[str, Any]:
         "breaches": [str(breach) for breach in row.breaches],
         "measures": row.measures.to_dict() if row.measures else None,
         "assignment": row.plan.to_json() if row.plan else None,
+        **({} if (standbys := _standbys(row)) is None else {"standbys": standbys}),
     }
 
 
+def _standbys(row: Compared) -> dict[str, dict[str, list[int]]] | None:
+    """Return the standby partitions by member and topic; None if the strategy places none."""
+    return getattr(row.plan, "standbys", None)
+
+
 def shown_comparison(found: Comparison) -> None:
-    """The table, the optimum, refusals and breaches, on stdout."""
+    """Print the table, the optimum, refusals and breaches to stdout."""
     show(_table(found))
     best = found.best
     if best is not None and best.best_spread is not None:
@@ -123,12 +130,21 @@ def _table(found: Comparison) -> Table:
     table.add_column("valid", no_wrap=True)
     for _, title, _ in _COLUMNS:
         table.add_column(title, justify="right", no_wrap=True)
+    with_standbys = any(_standbys(row) is not None for row in found)
+    if with_standbys:
+        table.add_column("standbys", justify="right", no_wrap=True)
     for row in found:
         if row.measures is None:
             table.add_row(name(row.strategy), Text("refuses", "yellow"), *(Text("- ", "dim"),) * 6)
             continue
         valid = Text("yes", "green") if row.valid else Text("no", "red")
         cells = [_cell(found, row, *column) for column in _COLUMNS]
+        if with_standbys:
+            held = _standbys(row)
+            many = (
+                "-" if held is None else str(sum(len(n) for m in held.values() for n in m.values()))
+            )
+            cells.append(Text(f"{many} "))
         table.add_row(name(row.strategy), valid, *cells)
     return table
 

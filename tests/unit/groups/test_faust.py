@@ -230,3 +230,36 @@ def test_an_empty_group_has_an_empty_plan(name) -> None:
     plan = find(name).assign(Problem(pg.Group([]), CLUSTER))
     assert plan.to_dict() == {}
     assert plan.user_data == {}
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_a_changelog_apart_from_its_source_is_a_warning(name) -> None:
+    """A changelog without a source topic of its partition count is named, by setting or by suffix; one
+    that goes with a source, a global one, and a group without sources give no warning.
+    """
+    cluster = pg.Cluster.from_topics(
+        {"s": 4, "t": 3, "app-n-changelog": 3, "app-__assignor-__leader": 3}
+    )
+    said = "changelog t has 3 partitions and no source topic has as many (s has 4)"
+    warned = pg.assign(name, group("a", "b"), cluster, config={CHANGELOGS: "t"}).warnings
+    assert [one.startswith(said) for one in warned] == [True]
+    by_suffix = group("a", "b", topics=("s", "app-n-changelog", "app-__assignor-__leader"))
+    (warning,) = pg.assign(name, by_suffix, cluster).warnings
+    assert warning.startswith("changelog app-n-changelog has 3 partitions")
+    assert pg.assign(name, group("a", "b"), CLUSTER, config={CHANGELOGS: "t"}).warnings == ()
+    assert pg.assign(name, group("a", "b"), cluster, config={GLOBALS: "t"}).warnings == ()
+    alone = group("a", "b", topics=("app-n-changelog",))
+    assert pg.assign(name, alone, cluster).warnings == ()
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_more_standbys_than_other_members_is_a_warning(name) -> None:
+    """The warning has the number that is possible; the default setting gives none."""
+    (warning,) = pg.assign(name, group("a", "b"), CLUSTER, config={REPLICAS: 5}).warnings
+    assert warning == (
+        "5 standbys of each partition are configured and 1 possible: s, t have 2 members"
+    )
+    assert pg.assign(name, group("a", "b", "c"), CLUSTER, config={REPLICAS: 2}).warnings == ()
+    assert pg.assign(name, group("a"), CLUSTER).warnings == ()
+    (warning,) = pg.assign(name, group("a"), CLUSTER, config={REPLICAS: 1}).warnings
+    assert "0 possible: s, t have 1 member" in warning

@@ -9,12 +9,13 @@ from partage.groups.faust.bundles import Bundle, bundles_of
 from partage.groups.faust.dealing import Hands
 from partage.groups.faust.drawing import Draw
 from partage.groups.faust.heirs import heirs
+from partage.groups.faust.input_warnings import input_warnings
 from partage.groups.faust.members import what_members_say
 from partage.groups.faust.plan import Dealt, FaustPlan, plan_of
 from partage.groups.faust.remembered import Remembered, remembered
 from partage.groups.faust.settings import OPTIONS, SEED_OPTION, SeededSettings
 from partage.groups.faust.standbys import standbys
-from partage.groups.faust.strategy import FaustMember, missing_topics
+from partage.groups.faust.strategy import FaustMember
 from partage.model import Problem
 
 __all__ = ["FaustCopartitioned"]
@@ -85,7 +86,8 @@ class FaustCopartitioned(FaustMember):
             Dealt(one, self._hands(one, remembered(one, said), Draw(self._seed_of(one))))
             for one in bundles
         ]
-        return plan_of(problem, dealt, said, self.settings, warnings + missing_topics(missing))
+        warnings += input_warnings(bundles, missing, self.settings)
+        return plan_of(problem, dealt, said, self.settings, warnings)
 
     def _seed_of(self, bundle: Bundle) -> int:
         return self.settings.seed ^ Draw(bundle.partitions).number()

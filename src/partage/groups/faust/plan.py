@@ -65,6 +65,21 @@ class FaustPlan(Plan):
             out[member] = sorted(lists.items())
         return out
 
+    @property
+    def standbys(self) -> dict[str, Lists]:
+        """Standby partitions by member and topic, sorted; topics without any are left out.
+
+        >>> from partage.groups.registry import find
+        >>> from partage.model import Cluster, Group, Member
+        >>> group = Group([Member("a", ["t"]), Member("b", ["t"])])
+        >>> find("faust").assign(Problem(group, Cluster.from_topics({"t": 1}))).standbys
+        {'a': {}, 'b': {'t': [0]}}
+        """
+        return {
+            member: {t: sorted(held) for t, held in sorted(told.standbys.items()) if held}
+            for member, told in self.told.items()
+        }
+
     def with_standbys(self) -> Assignment:
         """Active partitions and standbys of everybody, by role; a member's actives come first.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -53,6 +53,8 @@ copied=(), url='')
     global_changelogs: tuple[str, ...] = ()
     copied: tuple[str, ...] = ()
     url: str = ""
+    # Whether `replicas` was set: the default asks for a standby that a lone member cannot have.
+    replicas_are_configured: bool = field(default=False, repr=False, compare=False)
 
     def configured(self, config: Mapping[str, object]) -> Self:
         """The same with what ``config`` says; others' settings are passed over.
@@ -63,6 +65,7 @@ copied=(), url='')
         changes: dict[str, object] = {}
         if REPLICAS in config:
             changes["replicas"] = whole(REPLICAS, config[REPLICAS], _MOST_REPLICAS)
+            changes["replicas_are_configured"] = True
         for key, name in _TOPICS.items():
             if key in config:
                 changes[name] = _topics(key, config[key])

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 from partage.groups.base import PlainStrategy
 from partage.groups.faust.bundles import bundles_of
 from partage.groups.faust.dealing import Hands, deal
+from partage.groups.faust.input_warnings import input_warnings
 from partage.groups.faust.members import by_topic, first_of, what_members_say
 from partage.groups.faust.plan import Dealt, FaustPlan, plan_of
 from partage.groups.faust.settings import OPTIONS, FaustSettings
 from partage.model import Assignment, Problem
 from partage.wire.faust import FaustMetadata, read_faust_assignment, write_faust_subscription
 
-__all__ = ["Faust", "FaustMember", "missing_topics"]
+__all__ = ["Faust", "FaustMember"]
 
 
 class FaustMember(PlainStrategy):
@@ -110,10 +111,5 @@ class Faust(FaustMember):
             ]
             deal(hands, bundle.partitions, self.settings.replicas)
             dealt.append(Dealt(bundle, hands))
-        warnings += missing_topics(missing)
+        warnings += input_warnings(bundles, missing, self.settings)
         return plan_of(problem, dealt, said, self.settings, warnings)
-
-
-def missing_topics(names: Sequence[str]) -> tuple[str, ...]:
-    """A warning for each subscribed topic without partitions."""
-    return tuple(f"topic {name} is subscribed to and has no partitions" for name in names)
