@@ -62,7 +62,7 @@ def test_counts_are_those_of_trying_every_plan() -> None:
 
 def _weighed(chance: random.Random, topics: Topics, group: pg.Group, kind: str):
     """The same problem with weights, shares or limits; its settings; weights; the limit."""
-    shared = kind in {"shares", "capacities"}
+    shared = kind in {"shares", "capacities", "shares and limit"}
     weights = kind in {"weights", "capacities", "weights and limit"}
     weight = {
         (t, p): float(chance.randint(0, 9)) if weights else 1.0
@@ -88,7 +88,7 @@ def _weighed(chance: random.Random, topics: Topics, group: pg.Group, kind: str):
 
 
 def _by_loads(weight, limit):
-    """Overload; relative loads, largest first; mismatches; moves; beyond the limit comes last."""
+    """Beyond the limit; left to members of weight 0; overload; relative loads; mismatches; moves."""
 
     def key(topics: Topics, group: pg.Group, owners: list[int]) -> tuple:
         load = [0.0] * len(group)
@@ -99,8 +99,14 @@ def _by_loads(weight, limit):
         relative = [x / (m.weight or 1.0) for x, m in zip(load, group, strict=True)]
         moved = moves(topics, group, owners)
         beyond = limit is not None and moved > limit
+        weighed = {t for m in group if m.weight for t in m.topics}
+        left = sum(
+            not group[m].weight and t in weighed
+            for (t, _), m in zip(rows_of(topics, group), owners, strict=True)
+        )
         return (
-            beyond, over, sorted(relative, reverse=True), mismatches(topics, group, owners), moved,
+            beyond, left, over, sorted(relative, reverse=True), mismatches(topics, group, owners),
+            moved,
         )  # fmt: skip
 
     return key
@@ -112,7 +118,10 @@ def _forced(topics: Topics, group: pg.Group) -> int:
 
 
 @pytest.mark.parity
-@pytest.mark.parametrize("kind", ["weights", "shares", "capacities", "limit", "weights and limit"])
+@pytest.mark.parametrize(
+    "kind",
+    ["weights", "shares", "capacities", "limit", "weights and limit", "shares and limit"],
+)
 def test_loads_are_those_of_trying_every_plan(kind) -> None:
     """Small problems by weight are solved, and the certificate's bounds are below every plan."""
     chance = random.Random(f"loads {kind}")
@@ -130,7 +139,8 @@ def test_loads_are_those_of_trying_every_plan(kind) -> None:
         key = _by_loads(weight, limit)
         best = brute_force(topics, group, key)
         assert key(topics, group, _owners(topics, group, cluster, plan)) == best, (topics, group)
-        assert plan.certificate.bounds.get("overload", 0) <= best[1] + 1e-9
+        assert plan.certificate.bounds.get("overload", 0) <= best[2] + 1e-9
+        assert plan.certificate.figures.get("on weight 0", 0) == best[1]
 
 
 PRICES = {"r1": {"r2": 0.01, "r3": 0.02}, "r2": {"r1": 0.015, "r3": 0.0}, "r9": {"r9": 0.0}}

@@ -24,7 +24,8 @@ class Scales:
         weight: float64[P]; load: float64[M], sums of the partitions of each member.
         speed: float64[M], member weights; counts: bool[M], members whose load counts: they
             take part, and their weight is not zero.
-        overload: load beyond capacities; who has weight zero has capacity zero.
+        overload: load beyond capacities; members of weight 0 have capacity 0.
+        misplaced: partitions with an owner of weight 0 although another member subscribes.
         largest, spread: of the relative loads (per unit of weight) that count.
     """
 
@@ -34,6 +35,7 @@ class Scales:
     counts: NDArray[np.bool_]
     capacity: NDArray[np.float64]
     overload: float
+    misplaced: int
     largest: float
     spread: float
 
@@ -58,10 +60,23 @@ def scales(facts: Facts, certificate: Certificate) -> Scales:
     counts = facts.takes_part & (speed > 0)
     relative = load[counts] / speed[counts]
     overload = float(np.maximum(load - capacity, 0.0).sum())
-    if not len(relative):
-        return Scales(weight, load, speed, counts, capacity, overload, 0.0, 0.0)
-    largest, spread = float(relative.max()), float(relative.max() - relative.min())
-    return Scales(weight, load, speed, counts, capacity, overload, largest, spread)
+    given = np.flatnonzero(mine)
+    given = given[speed[owner[given]] <= 0]
+    misplaced = int(np.count_nonzero(_subscribed(facts, counts)[facts.topic_of[given]]))
+    largest, spread = 0.0, 0.0
+    if len(relative):
+        largest, spread = float(relative.max()), float(relative.max() - relative.min())
+    return Scales(weight, load, speed, counts, capacity, overload, misplaced, largest, spread)
+
+
+def _subscribed(facts: Facts, members: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """bool[T]: topics that one of some members subscribes to."""
+    start, topic = facts.subscriptions
+    used = np.zeros(len(start) - 1, bool)
+    used[facts.subscription_of[members]] = True
+    wanted = np.zeros(len(facts.partitions), bool)
+    wanted[topic[np.repeat(used, np.diff(start))]] = True
+    return wanted
 
 
 def proven_bound(
@@ -90,7 +105,10 @@ def proven_bound(
     if name == "overload":
         return max(0.0, float(weight.sum() - of.capacity[who].sum()))
     who &= of.counts
-    spilled = of.overload if (facts.takes_part & ~of.counts).any() else 0.0
+    # Plans that leave nothing of others to members of weight 0 spill nothing to them.
+    spilled = of.overload if of.misplaced else 0.0
+    if not of.misplaced and (facts.takes_part & ~of.counts).any():
+        weight = _items(facts, certificate, of, inside & _subscribed(facts, of.counts))
     if not who.any() or not len(weight):
         return 0.0
     if kind == "cut":

@@ -105,8 +105,9 @@ def _loads(
             facts, owner, _integers(np.asarray(together), len(facts.partitions), "together")
         )
     proven = {
-        "overload": of.overload, "largest": of.largest, "spread": of.spread,
-        "rack cost": 0 if table is None else _rack_cost(table, owner), "moves": moves,
+        "on weight 0": of.misplaced, "overload": of.overload, "largest": of.largest,
+        "spread": of.spread, "rack cost": 0 if table is None else _rack_cost(table, owner),
+        "moves": moves,
     }  # fmt: skip
     bounds = {
         name: proven_bound(facts, was, certificate, of, name) for name in certificate.bounds

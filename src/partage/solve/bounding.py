@@ -74,6 +74,15 @@ class Burden:
         subscribe: NDArray[np.bool_] = np.append(self.subscribers(topics), False)
         return subscribe[self.bundles.member]
 
+    def subscribed(self, besides: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """bool[B]: topic bundles that a member may own who is none of some members."""
+        mine = self.bundles.member[(self.bundles.member >= 0) & ~besides]
+        there = np.zeros(len(self.bundles.size), bool)
+        there[mine] = True
+        out = np.zeros(len(self.bundles.supply), bool)
+        out[self.bundles.arc_topic[there[self.bundles.arc_member]]] = True
+        return out
+
     def subscribers(self, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """bool[G]: member bundles that may own some of these topics."""
         out = np.zeros(len(self.bundles.size), bool)

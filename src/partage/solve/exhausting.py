@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from partage.solve.weighing import Bearers, Items
+from partage.solve.weighed_plan import Bearers, Items
 
 __all__ = ["MOST_ITEMS", "MOST_NODES", "exhausted"]
 
@@ -14,7 +14,8 @@ MOST_NODES = 20_000
 #: Problems beyond this are not small.
 MOST_ITEMS = 16
 
-#: Overload; relative loads, largest first; cost; moves. Less is better, the first before the next.
+#: Misplaced items (see `WeighedPlan.misplaced`); overload; relative loads, largest first; cost;
+#: moves. Less is better, the first before the next.
 Score = tuple["float | int | tuple[float, ...]", ...]
 
 
@@ -50,6 +51,7 @@ class _Search:
     _load: list[float] = field(default_factory=list)
     _may: list[list[int]] = field(default_factory=list)
     _settled: set[int] = field(default_factory=set)
+    _misplacing: list[set[int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         weight = self.items.weight.tolist()
@@ -59,15 +61,25 @@ class _Search:
         by_kind = [[m for m, g in enumerate(group) if g in of] for of in self.items.open_groups]
         self._settled = {m for homes in self.items.homes.values() for m in homes}
         self._may = [by_kind[k] for k in self.items.kind.tolist()]
+        self._misplacing = [set[int]() for _ in weight]
+        if self.bearers.draining is not None:
+            away = {m for m, drains in enumerate(self.bearers.draining.tolist()) if drains}
+            for i, may in enumerate(self._may):
+                if not away.issuperset(may):
+                    # An owned item may stay where the limit of moves is used up elsewhere.
+                    self._misplacing[i] = away
+                    homes = self.items.homes.get(i, {})
+                    self._may[i] = [m for m in may if m not in away or m in homes]
 
     def score(self, owner: list[int]) -> Score:
         load = [0.0] * len(self._load)
-        cost = moves = 0
+        cost = moves = misplaced = 0
         for i, m in enumerate(owner):
+            misplaced += m in self._misplacing[i]
             load[m] += float(self.items.weight[i])
             cost += self._cost(i, m)
             moves += self._moves(i, m)
-        return (*self._loads(load), cost, moves)
+        return (misplaced, *self._loads(load), cost, moves)
 
     def _cost(self, i: int, m: int) -> int:
         column = self.bearers.column[int(self.bearers.group[m])]
@@ -81,15 +93,18 @@ class _Search:
         relative = [x / s for x, s in zip(load, self.bearers.speed.tolist(), strict=True)]
         return sum(max(0.0, x - c) for x, c in limits), tuple(sorted(relative, reverse=True))
 
-    def descend(self, at: int, owner: list[int], cost: int = 0, moves: int = 0) -> None:
-        """Loads, cost and moves only grow: what is not better now will not be."""
+    def descend(
+        self, at: int, owner: list[int], cost: int = 0, moves: int = 0, misplaced: int = 0
+    ) -> None:
+        """Assign the items from one on; every figure only grows, so a worse start is cut off."""
         self.nodes -= 1
         if self.nodes <= 0 or moves > self.most_moves:
             return
-        if (*self._loads(self._load), cost, moves) >= self.best:
+        score = (misplaced, *self._loads(self._load), cost, moves)
+        if score >= self.best:
             return
         if at == len(owner):
-            self.best, self.owner = (*self._loads(self._load), cost, moves), list(owner)
+            self.best, self.owner = score, list(owner)
             return
         i = self._order[at]
         weight = float(self.items.weight[i])
@@ -103,6 +118,9 @@ class _Search:
                 tried.add(alike)
             owner[i] = m
             self._load[m] += weight
-            self.descend(at + 1, owner, cost + self._cost(i, m), moves + self._moves(i, m))
+            self.descend(
+                at + 1, owner, cost + self._cost(i, m), moves + self._moves(i, m),
+                misplaced + (m in self._misplacing[i]),
+            )  # fmt: skip
             self._load[m] -= weight
         owner[i] = -1

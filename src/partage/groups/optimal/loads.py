@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,9 @@ from partage.model.index import Int32Array
 from partage.solve import bundle
 from partage.solve.bounding import Burden
 from partage.solve.exhausting import exhausted
-from partage.solve.weighing import Bearers, Items, improved
+from partage.solve.fractional import fractional_loads
+from partage.solve.weighed_plan import Bearers, Items
+from partage.solve.weighed_search import improved
 
 __all__ = ["Loaded", "Shares", "loaded", "shares_of", "whole"]
 
@@ -24,23 +26,32 @@ _EXACT = 1 << 50
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shares:
-    """What members are to bear.
+    """The shares that members are to bear, by place.
 
     Attributes:
-        speed: float64[M], by place: member weight; 1 for those of weight zero.
-        capacity: float64[M], in units of weight; zero for those of weight zero.
+        speed: float64[M], member weight; 1 for members of weight 0.
+        capacity: float64[M], in units of weight; zero for members of weight 0.
+        draining: bool[M], members of weight 0.
     """
 
     speed: NDArray[np.float64]
     capacity: NDArray[np.float64]
+    draining: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loaded:
-    """A plan by weight: int32[n], place of each row's owner; and what bounds are made of."""
+    """A plan by weight, and what its bounds are made of.
+
+    Attributes:
+        owner: int32[n], place of each row's owner.
+        burden: what is to be borne, by bundles.
+        complete: whether the search ended by itself, and not because its work ran out.
+    """
 
     owner: Int32Array
     burden: Burden
+    complete: bool = True
 
 
 def whole(weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
@@ -57,12 +68,13 @@ def whole(weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
 
 
 def shares_of(question: Question, scale: float) -> Shares:
-    """From the members' weights and capacities; who has weight zero is to get nothing."""
+    """Return the shares by the members' weights and capacities."""
     group = question.problem.group
     weight = np.array([m.weight for m in group], float)[question.order]
     limit = [np.inf if m.capacity is None else m.capacity for m in group]
     capacity = np.array(limit, float)[question.order] * scale
-    return Shares(np.where(weight > 0, weight, 1.0), np.where(weight > 0, capacity, 0.0))
+    draining = weight <= 0
+    return Shares(np.where(draining, 1.0, weight), np.where(draining, 0.0, capacity), draining)
 
 
 def loaded(
@@ -102,8 +114,12 @@ def loaded(
     kind = bundles.topic[question.topic][first]
     column, cost, profile = _costs(question, racks, item, count)
     key = np.stack(
-        [bundles.member.astype(float), column.astype(float), shares.speed, shares.capacity], axis=1
-    )
+        [
+            bundles.member.astype(float), column.astype(float), shares.speed, shares.capacity,
+            shares.draining.astype(float),
+        ],
+        axis=1,
+    )  # fmt: skip
     distinct, group = np.unique(key, axis=0, return_inverse=True)
     group = np.where(bundles.member >= 0, group.reshape(-1), -1)
     subscribers: list[set[int]] = [set() for _ in bundles.supply]
@@ -121,14 +137,28 @@ def loaded(
         owned,
         homes,
     )
-    bearers = Bearers(group, distinct[:, 1].astype(int).tolist(), shares.speed, shares.capacity)
+    draining = shares.draining if shares.draining.any() else None
+    bearers = Bearers(
+        group, distinct[:, 1].astype(int).tolist(), shares.speed, shares.capacity, draining
+    )
     by_item = {int(item[row]): place for row, place in hints.items()}
-    found = improved(items, bearers, hints=by_item, most_moves=most_moves, tolerance=tolerance)
-    best = found.owner
-    if not tolerance:
-        best = exhausted(items, bearers, best, most_moves=found.most_moves)
     burden = Burden(bundles, items.weight, kind, shares.speed, shares.capacity, 0.0)
-    return Loaded(np.array(best, np.int32)[item], burden)
+    share = _fractional(burden, shares.draining)
+    found = improved(
+        items, bearers, hints=by_item, most_moves=most_moves, tolerance=tolerance, share=share
+    )
+    best = found.plan.owner.tolist()
+    if not tolerance:
+        best = exhausted(items, bearers, best, most_moves=found.plan.most_moves)
+    return Loaded(np.array(best, np.int32)[item], burden, found.complete)
+
+
+def _fractional(burden: Burden, draining: NDArray[np.bool_]) -> NDArray[np.float64] | None:
+    """Return the loads of the best fractional plan; members of weight 0 need give nothing up."""
+    if not draining.any():
+        return fractional_loads(burden)
+    share = fractional_loads(replace(burden, speed=np.where(draining, 0.0, burden.speed)))
+    return None if share is None else np.where(draining, np.inf, share)
 
 
 def _items(question: Question, together: Int64Array | None) -> Int64Array:

@@ -76,24 +76,31 @@ def of_loads(
     """
     mine = weight[question.rows.partition]
     load = np.bincount(found.owner, mine, minlength=question.members)
-    counts = question.takes_part & _weighs(question)
+    counts = question.takes_part & ~shares.draining
     relative = load[counts] / shares.speed[counts]
-    figures: dict[str, float] = {
+    misplaced = shares.draining[found.owner] & _open_to(question, counts)
+    figures: dict[str, float] = {} if counts.all() else {"on weight 0": int(misplaced.sum())}
+    figures |= {
         "overload": float(np.maximum(load - shares.capacity, 0.0).sum()),
         "largest": float(relative.max(initial=0.0)),
         "spread": float(relative.max() - relative.min()) if len(relative) else 0.0,
         "rack cost": 0 if table is None else rack_cost_of(question, table, found.owner),
         "moves": moves_of(question, found.owner),
     }
-    others = bool((question.takes_part & ~counts).any())
     burden = replace(
         found.burden,
         weight=found.burden.weight / scale,
-        speed=np.where(_weighs(question), shares.speed, 0.0),
+        speed=np.where(shares.draining, 0.0, shares.speed),
         capacity=shares.capacity,
-        spilled=figures["overload"] if others else 0.0,
     )
-    bounds = {"overload": overload_bound(burden), "largest": largest_bound(burden)}
+    bounds = {"overload": overload_bound(burden)}
+    if misplaced.any():
+        burden = replace(burden, spilled=figures["overload"])
+    elif shares.draining.any():
+        # Items that only members of weight 0 may bear weigh nothing for the others.
+        borne = burden.subscribed(shares.draining)[burden.kind]
+        burden = replace(burden, weight=np.where(borne, burden.weight, 0.0))
+    bounds["largest"] = largest_bound(burden)
     if max_moves is not None:
         limit = max(max_moves, int(figures["moves"])) - forced_moves(question)
         sole = np.flatnonzero(question.claims.keeper >= 0)
@@ -115,11 +122,12 @@ def of_loads(
     )  # fmt: skip
 
 
-def _weighs(question: Question) -> NDArray[np.bool_]:
-    """bool[M]: places of members whose weight is not zero."""
-    weight = np.array([m.weight for m in question.problem.group], float)
-    weighs: NDArray[np.bool_] = weight[question.order] > 0
-    return weighs
+def _open_to(question: Question, members: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """bool[n]: rows whose topic one of some members subscribes to."""
+    wanted = np.zeros(len(question.rows.topics), bool)
+    for s in np.unique(question.subscription[members]).tolist():
+        wanted[question.topics_of[s]] = True
+    return wanted[question.topic]
 
 
 def forced_moves(question: Question) -> int:

@@ -19,7 +19,7 @@ from partage.groups.optimal.loads import Shares, loaded, shares_of, whole
 from partage.groups.optimal.proof import forced_moves, of_counts, of_loads
 from partage.groups.optimal.question import Int64Array, Question
 from partage.groups.optimal.settings import OPTIONS, Settings
-from partage.model import Plan, Problem, RackCosts, RackTable
+from partage.model import Certificate, Plan, Problem, RackCosts, RackTable
 from partage.model.index import Int32Array
 from partage.solve.exhausting import MOST_ITEMS
 
@@ -152,6 +152,8 @@ class Optimal(PlainStrategy):
             question, plan, weight=weight, scale=scale, shares=shares_of(question, 1.0),
             costs=asked.racks, table=asked.table, together=required, max_moves=asked.limit,
         )  # fmt: skip
+        if not plan.complete:
+            warnings = (*warnings, _unfinished(proof))
         return _plan(question, plan.owner, certificate=proof, warnings=warnings)
 
     def _tolerance(self, weight: NDArray[np.float64], shares: Shares) -> float:
@@ -184,6 +186,15 @@ def _forced(forced: int, limit: int) -> str:
     return (
         f"{forced} partitions have to move, for nobody who owned them subscribes to them now: "
         f"more than the {limit} that may"
+    )
+
+
+def _unfinished(proof: Certificate) -> str:
+    largest, least = proof.figures["largest"], proof.bounds["largest"]
+    above = f", at most {largest / least - 1:.1%} above the best" if least > 0 else ""
+    return (
+        "the search by weight reached its limit of work before it ended: the largest load is "
+        f"{largest:.6g}{above}"
     )
 
 

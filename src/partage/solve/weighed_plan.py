@@ -1,0 +1,241 @@
+"""State of the local search by weight: owners, loads, moves, and the gain of every candidate step.
+
+The problem is scheduling on unrelated machines, which is NP-hard (Lenstra, Shmoys and Tardos,
+1990). Items are the jobs, bearers the machines. Weights are whole numbers in float64, so that
+sums are exact in any order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.solve.flow import IntArray
+
+__all__ = ["MOST_WORK", "Bearers", "Gains", "Items", "WeighedPlan"]
+
+#: Candidate steps that one search may evaluate: about two seconds on one core.
+MOST_WORK = 20_000_000
+
+#: What one evaluation costs besides its candidates, counted in candidates.
+_A_CALL = 1_500
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Items:
+    """The items: partitions, or sets of partitions that must stay together.
+
+    Attributes:
+        weight: float64[n], whole numbers.
+        kind: int64[n]; open_groups: for each kind the groups that may bear it.
+        cost: int64[K, columns]; profile: int64[n], row of each item in it.
+        owned: int64[n], partitions in the item that a member claims.
+        homes: for each item, how many of these each bearer may keep (places ascending).
+    """
+
+    weight: FloatArray
+    kind: IntArray
+    open_groups: list[list[int]]
+    cost: IntArray
+    profile: IntArray
+    owned: IntArray
+    homes: dict[int, dict[int, int]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bearers:
+    """The members that bear the items. A group's bearers are alike in all but their homes.
+
+    Attributes:
+        group: int64[M], -1 for a member that may bear nothing.
+        column: list of each group's column of costs.
+        speed: float64[M], above zero; capacity: float64[M], in weights, may be infinite.
+        draining: bool[M], members of weight 0; None for no such member. They bear only items
+            that no other member may bear, and owned items for which no move is left.
+    """
+
+    group: IntArray
+    column: list[int]
+    speed: FloatArray
+    capacity: FloatArray
+    draining: NDArray[np.bool_] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gains:
+    """The changes that candidate steps make; smaller is better, earlier arrays come first.
+
+    Attributes:
+        over: change of the load beyond capacities.
+        larger, smaller: change of the larger and of the smaller relative load of the two.
+        cost: change of the rack cost.
+        moves: change of the moves.
+        allowed: bool, whether the limit of moves permits the step.
+    """
+
+    over: FloatArray
+    larger: FloatArray
+    smaller: FloatArray
+    cost: IntArray
+    moves: IntArray
+    allowed: NDArray[np.bool_]
+
+    def best(self) -> int:
+        """Return the position of the best step, or -1 if no step is better than none."""
+        at = np.flatnonzero(self.allowed & (self.over <= 0))
+        if not len(at):
+            return -1
+        found: list[float] = []
+        for key in (self.over, self.larger, self.smaller, self.cost, self.moves):
+            values = key[at]
+            least = values.min()
+            found.append(float(least))
+            at = at[values == least]
+        return int(at[0]) if tuple(found) < (0.0,) * 5 else -1
+
+
+@dataclass(slots=True, eq=False)
+class WeighedPlan:
+    """A plan during the search.
+
+    Attributes:
+        items, bearers: the problem.
+        most_moves: limit of moves; raised to the fewest moves of any plan.
+        tolerance: by how much a step must lower a relative load.
+        owner: int64[n], bearer of each item, -1 for none yet.
+        load: float64[M]; moves: partitions that are not with a claimant.
+        work: candidates that may still be evaluated.
+        open: bool[K, M], whether a bearer may receive items of a kind.
+        content: list of each bearer's items.
+    """
+
+    items: Items
+    bearers: Bearers
+    most_moves: float = float("inf")
+    tolerance: float = 0.0
+    work: int = MOST_WORK
+    moves: int = 0
+    owner: IntArray = field(init=False)
+    load: FloatArray = field(init=False)
+    open: NDArray[np.bool_] = field(init=False)
+    content: list[list[int]] = field(init=False)
+    costly: bool = field(init=False)
+    _home: IntArray = field(init=False)
+    _share: IntArray = field(init=False)
+    _column: IntArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        items, bearers = self.items, self.bearers
+        self.owner = np.full(len(items.weight), -1, np.int64)
+        self.load = np.zeros(len(bearers.group))
+        self.content = [[] for _ in bearers.group]
+        by_group = np.zeros((len(items.open_groups), len(bearers.column) + 1), bool)
+        for k, groups in enumerate(items.open_groups):
+            by_group[k, groups] = True
+        self.open = by_group[:, bearers.group]
+        if bearers.draining is not None:
+            others = (self.open & ~bearers.draining).any(axis=1)
+            self.open[np.ix_(others, bearers.draining)] = False
+        self._column = np.array([*bearers.column, 0], np.int64)[bearers.group]
+        self.costly = bool((items.cost != items.cost[:1, :1]).any())
+        deep = max((len(homes) for homes in items.homes.values()), default=0)
+        self._home = np.full((len(items.weight), deep), -1, np.int64)
+        self._share = np.zeros((len(items.weight), deep), np.int64)
+        for i, homes in items.homes.items():
+            self._home[i, : len(homes)] = list(homes)
+            self._share[i, : len(homes)] = list(homes.values())
+
+    def cost(self, item: IntArray, bearer: IntArray) -> IntArray:
+        """Return the rack cost of items with bearers (broadcast)."""
+        found: IntArray = self.items.cost[self.items.profile[item], self._column[bearer]]
+        return found
+
+    def stray(self, item: IntArray, bearer: IntArray) -> IntArray:
+        """Return the moves of items with bearers (broadcast)."""
+        out = np.broadcast_to(self.items.owned[item], np.broadcast(item, bearer).shape)
+        for h in range(self._home.shape[1]):
+            out = out - (self._home[item, h] == bearer) * self._share[item, h]
+        return out
+
+    @property
+    def relative(self) -> FloatArray:
+        """float64[M]: load by unit of speed."""
+        out: FloatArray = self.load / self.bearers.speed
+        return out
+
+    def put(self, i: int, m: int) -> None:
+        """Give an item without owner to a bearer."""
+        self.owner[i] = m
+        self.load[m] += self.items.weight[i]
+        self.content[m].append(i)
+
+    def take(self, i: int) -> None:
+        """Take an item from its owner."""
+        m = int(self.owner[i])
+        self.owner[i] = -1
+        self.load[m] -= self.items.weight[i]
+        self.content[m].remove(i)
+
+    def transfer(self, i: int, m: int) -> None:
+        """Change an item's owner, and count its moves."""
+        pair = np.array([self.owner[i], m])
+        before, after = self.stray(np.array([i, i]), pair).tolist()
+        self.moves += after - before
+        self.take(i)
+        self.put(i, m)
+
+    def swap(self, i: int, j: int) -> None:
+        """Exchange the owners of two items."""
+        a, b = int(self.owner[i]), int(self.owner[j])
+        self.transfer(i, b)
+        self.transfer(j, a)
+
+    def gains(self, i: IntArray, b: IntArray, j: IntArray | None = None) -> Gains:
+        """Return what changes if items go from their owner to bearers, for others in return.
+
+        Args:
+            i: items.
+            b: bearers that receive them; in an exchange the owners of ``j``.
+            j: items that go the other way; None for none.
+        """
+        self.work -= len(i) + _A_CALL
+        bearers, a = self.bearers, self.owner[i]
+        shift = self.items.weight[i]
+        moves = self.stray(i, b) - self.stray(i, a)
+        cost = self.cost(i, b) - self.cost(i, a) if self.costly else np.zeros(len(i), np.int64)
+        if j is not None:
+            shift = shift - self.items.weight[j]
+            moves = moves + self.stray(j, a) - self.stray(j, b)
+            if self.costly:
+                cost = cost + self.cost(j, a) - self.cost(j, b)
+        la, lb, ca, cb = self.load[a], self.load[b], bearers.capacity[a], bearers.capacity[b]
+        over = np.maximum(la - shift - ca, 0) + np.maximum(lb + shift - cb, 0)
+        over -= np.maximum(la - ca, 0) + np.maximum(lb - cb, 0)
+        va, vb = bearers.speed[a], bearers.speed[b]
+        was_a, was_b, now_a, now_b = la / va, lb / vb, (la - shift) / va, (lb + shift) / vb
+        larger = np.maximum(now_a, now_b) - np.maximum(was_a, was_b)
+        smaller = np.minimum(now_a, now_b) - np.minimum(was_a, was_b)
+        if self.tolerance:
+            # A load lowered by less than the tolerance is no gain; a raised load is a loss.
+            larger = np.where((larger > 0) | (-larger > self.tolerance), larger, 0.0)
+            smaller = np.where((smaller > 0) | (-smaller > self.tolerance), smaller, 0.0)
+        allowed = (moves <= 0) | (self.moves + moves <= self.most_moves)
+        return Gains(over, larger, smaller, cost, moves, allowed)
+
+    def score(self) -> tuple[object, ...]:
+        """Return what plans are compared by: less is better."""
+        over = float(np.maximum(self.load - self.bearers.capacity, 0.0).sum())
+        there = self.bearers.group >= 0
+        relative = tuple(np.sort(self.relative[there])[::-1].tolist())
+        owned_by = self.cost(np.arange(len(self.owner)), self.owner)
+        return self.misplaced(), over, relative, int(owned_by.sum()), self.moves
+
+    def misplaced(self) -> int:
+        """Return how many items are with a member of weight 0 although another may bear them."""
+        if self.bearers.draining is None or not len(self.owner):
+            return 0
+        return int(np.count_nonzero(~self.open[self.items.kind, self.owner]))

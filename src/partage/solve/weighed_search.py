@@ -1,0 +1,220 @@
+"""Local search by weight: steps on the largest load first, then on the next.
+
+A step gives one item to another member, or exchanges two items. It lowers, the first before the
+next: the load beyond capacities; the larger, then the smaller, of the two relative loads; rack
+cost; moves. Each step lowers the loads sorted from the largest, so that the search ends; counted
+work ends it earlier (`WeighedPlan.work`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.solve.flow import IntArray
+from partage.solve.weighed_plan import MOST_WORK, Bearers, FloatArray, Items, WeighedPlan
+from partage.solve.weighed_start import fill, keep, regain, shed
+
+__all__ = ["Improved", "improved"]
+
+#: Members to whom a step may lead: the least loaded ones, in all and for each kind of items.
+_TARGETS = 16
+#: Members with whom a loaded one exchanges items, and pairs of items that are compared.
+_PARTNERS, _MOST_PAIRS = 12, 60_000
+
+#: A plan this close to its bound needs no second one.
+_NEAR = 1.005
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Improved:
+    """What the search found.
+
+    Attributes:
+        plan: the plan.
+        complete: whether no step improves it; False if the work that is allowed ran out.
+    """
+
+    plan: WeighedPlan
+    complete: bool
+
+
+def improved(
+    items: Items,
+    bearers: Bearers,
+    *,
+    hints: Mapping[int, int] | None = None,
+    most_moves: float = float("inf"),
+    tolerance: float = 0.0,
+    share: FloatArray | None = None,
+) -> Improved:
+    """Return a plan that no single step improves, or the best found within the work allowed.
+
+    Args:
+        items: the items.
+        bearers: the members.
+        hints: bearers to start with of items that no member keeps.
+        most_moves: limit of moves; raised to the fewest moves that any plan has.
+        tolerance: by how much a step must lower a relative load.
+        share: float64[M], loads of the best fractional plan; None if not known.
+
+    >>> items = Items(np.array([3.0, 2.0, 2.0]), np.zeros(3, int), [[0]], np.zeros((1, 1), int),
+    ...               np.zeros(3, int), np.zeros(3, int), {})
+    >>> two = Bearers(np.zeros(2, int), [0], np.ones(2), np.full(2, np.inf))
+    >>> improved(items, two).plan.owner.tolist()
+    [0, 1, 1]
+    """
+    plan = WeighedPlan(items, bearers, most_moves, tolerance, work=MOST_WORK)
+    keep(plan, hints or {})
+    if np.isinf(most_moves) and share is not None:
+        # Shed items are moves, and are counted when they have an owner again.
+        shed(plan, share)
+    fill(plan)
+    _recount(plan)
+    complete = descend(plan)
+    if not np.isinf(most_moves) or not items.homes or (complete and _near(plan, share)):
+        return Improved(plan, complete)
+    # The search began at the claims. A fresh plan that regains claims may end lower.
+    other = WeighedPlan(items, bearers, most_moves, tolerance, work=MOST_WORK // 2)
+    fill(other)
+    _recount(other)
+    regain(other)
+    done = descend(other)
+    better = other.score() < plan.score() and _largest(other) <= _largest(plan) - tolerance
+    return Improved(other, done) if better else Improved(plan, complete)
+
+
+def _near(plan: WeighedPlan, share: FloatArray | None) -> bool:
+    """Return whether the largest load is close to that of the best fractional plan."""
+    if share is None:
+        return False
+    return _largest(plan) <= float((share / plan.bearers.speed).max(initial=0.0)) * _NEAR
+
+
+def _largest(plan: WeighedPlan) -> float:
+    return float(plan.relative[plan.bearers.group >= 0].max(initial=0.0))
+
+
+def _recount(plan: WeighedPlan) -> None:
+    plan.moves = int(plan.stray(np.arange(len(plan.owner)), plan.owner).sum())
+
+
+def descend(plan: WeighedPlan) -> bool:
+    """Take steps until none helps; return whether the work allowed was enough."""
+    while plan.work > 0:
+        before = plan.owner.copy()
+        _level(plan)
+        _tidy(plan)
+        if np.array_equal(before, plan.owner):
+            return plan.work > 0
+    return False
+
+
+def _level(plan: WeighedPlan) -> None:
+    """Improve the most loaded member that a step can still improve, until there is none."""
+    settled: NDArray[np.bool_] = plan.bearers.group < 0
+    while plan.work > 0:
+        relative = plan.relative
+        full = (plan.load > plan.bearers.capacity) & ~settled
+        a = int(np.where(full if full.any() else ~settled, relative, -1.0).argmax())
+        if settled[a]:
+            return
+        b = _give(plan, a)
+        if b < 0:
+            b = _exchange(plan, a)
+        if b < 0:
+            settled[a] = True
+        else:
+            settled[[a, b]] = False
+
+
+def _targets(plan: WeighedPlan, a: int, mine: IntArray) -> IntArray:
+    """Return the least loaded members that may bear an item of a member, by load."""
+    open_to = plan.open[np.unique(plan.items.kind[mine])]
+    relative = plan.relative
+    reach: NDArray[np.bool_] = open_to.any(axis=0)  # type: ignore[assignment]  # of an axis
+    reach[a] = False
+    if plan.load[a] <= plan.bearers.capacity[a]:
+        reach &= relative <= relative[a]
+    to = np.flatnonzero(reach)
+    room = plan.load[to] >= plan.bearers.capacity[to]
+    to = to[np.lexsort((relative[to], room))]
+    if len(to) <= _TARGETS:
+        return to
+    lowest = np.where(open_to & reach, relative, np.inf).argmin(axis=1)
+    found: IntArray = np.array(list(dict.fromkeys([*to[:_TARGETS].tolist(), *lowest.tolist()])))
+    return found[reach[found]]
+
+
+def _give(plan: WeighedPlan, a: int) -> int:
+    """Take the best step that gives one item of a member away; return who gets it, or -1."""
+    mine = np.sort(np.array(plan.content[a], np.int64))
+    if not len(mine):
+        return -1
+    to = _targets(plan, a, mine)
+    homes = [m for i in mine.tolist() for m in plan.items.homes.get(i, ()) if m != a]
+    if homes:
+        to = np.array(list(dict.fromkeys([*to.tolist(), *homes])), np.int64)
+    i, b = np.repeat(mine, len(to)), np.tile(to, len(mine))
+    good = plan.open[plan.items.kind[i], b]
+    i, b = i[good], b[good]
+    if not len(i):
+        return -1
+    at = plan.gains(i, b).best()
+    if at < 0:
+        return -1
+    plan.transfer(int(i[at]), int(b[at]))
+    return int(b[at])
+
+
+def _exchange(plan: WeighedPlan, a: int) -> int:
+    """Take the best step that exchanges an item of a member; return with whom, or -1."""
+    mine = np.sort(np.array(plan.content[a], np.int64))
+    if not len(mine):
+        return -1
+    to = _targets(plan, a, mine)[:_PARTNERS]
+    lowest = float(plan.relative[to].min(initial=np.inf))
+    if not plan.costly and float(plan.relative[a]) - lowest <= plan.tolerance:
+        return -1
+    theirs = np.array([j for b in to.tolist() for j in sorted(plan.content[b])], np.int64)
+    theirs = theirs[plan.open[plan.items.kind[theirs], a]]
+    theirs = theirs[: max(1, _MOST_PAIRS // len(mine))]
+    i, j = np.repeat(mine, len(theirs)), np.tile(theirs, len(mine))
+    b = plan.owner[j]
+    good = plan.open[plan.items.kind[i], b]
+    if not plan.costly:
+        good &= plan.items.weight[i] >= plan.items.weight[j]
+    i, j, b = i[good], j[good], b[good]
+    if not len(i):
+        return -1
+    at = plan.gains(i, b, j).best()
+    if at < 0:
+        return -1
+    plan.swap(int(i[at]), int(j[at]))
+    return int(b[at])
+
+
+def _tidy(plan: WeighedPlan) -> None:
+    """Exchange items of equal weight where that costs or moves less; loads do not change."""
+    weight, kind = plan.items.weight, plan.items.kind
+    order = np.argsort(weight, kind="stable")
+    first = np.searchsorted(weight[order], weight, side="left")
+    last = np.searchsorted(weight[order], weight, side="right")
+    everything = np.arange(len(weight))
+    worth = plan.stray(everything, plan.owner) > 0
+    if plan.costly:
+        worth |= plan.cost(everything, plan.owner) > 0
+    for i in np.flatnonzero(worth & (last - first > 1)).tolist():
+        if plan.work <= 0:
+            return
+        a = int(plan.owner[i])
+        alike = order[first[i] : last[i]]
+        good = plan.open[kind[i], plan.owner[alike]] & plan.open[kind[alike], a]
+        alike = alike[good & (plan.owner[alike] != a)]
+        if len(alike):
+            at = plan.gains(np.full(len(alike), i), plan.owner[alike], alike).best()
+            if at >= 0:
+                plan.swap(i, int(alike[at]))
