@@ -63,9 +63,9 @@ class ClusterHistory:
         return bisect_right(self.times, time_ms) - 1
 
     def assumed_at(self, time_ms: int) -> bool:
-        """Whether nobody had looked by then: the state is that of a later time, dated back."""
+        """Return whether the metadata was not recorded by then, but is assumed."""
         position = self.position_at(time_ms)
-        return position < 0 or (position == 0 and bool(self._states[0].get("assumed")))
+        return position < 0 or bool(self._states[position].get("assumed"))
 
     def at(self, time_ms: int) -> Cluster:
         """The cluster at a time; before the first state, a cluster without topics.

@@ -14,7 +14,7 @@ from partage.pipeline.decode import decode_job, worth_compiling
 from partage.pipeline.decoded_rows import Kind
 from partage.pipeline.doubles import expect_no_doubles, overlapping
 from partage.pipeline.histories import bad_records_job, histories_job
-from partage.pipeline.inferred import inferred_states
+from partage.pipeline.inferred import inferred_states, with_earlier_states
 from partage.pipeline.kept import Kept
 from partage.pipeline.lives import lives_job
 from partage.pipeline.lives_totals import LivesTotals
@@ -93,7 +93,10 @@ def run_jobs(spark: SparkSession, source: Capture, run: Run, stages: Stages) -> 
             if source.table is not None:
                 source.table.expect_all(done.tally)
             done.inferred = not source.states
-            done.states = source.states or inferred_states(decoded, done.tally)
+            if source.states:
+                done.states = with_earlier_states(decoded, done.tally, source.states)
+            else:
+                done.states = inferred_states(decoded, done.tally)
         stages.counted("records", done.tally.rows)
         states = spark.sparkContext.broadcast(tuple(json.dumps(s) for s in done.states))
         held.callback(states.destroy)

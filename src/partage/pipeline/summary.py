@@ -86,8 +86,16 @@ def coverage(done: Done, groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "transactions": _transactions(done.capture),
         "cluster": INFERRED if done.inferred else "recorded",
         "cluster_states": len(done.states),
+        "cluster_from_ms": _recorded_from(done),
         "log_partitions": _log_partitions(tally),
     }
+
+
+def _recorded_from(done: Done) -> int | None:
+    """Return when the recorded metadata begins, where the log begins earlier; else None."""
+    known = [s["ts_ms"] for s in done.states if not s.get("assumed")]
+    assumed = not done.inferred and any(s.get("assumed") for s in done.states)
+    return min(known) if assumed and known else None
 
 
 def _transactions(capture: Capture) -> str:

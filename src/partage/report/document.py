@@ -98,6 +98,14 @@ def notes(run: Run) -> list[str]:
             "There is no cluster metadata: partition counts are inferred from assignments and "
             "commits, and racks are not known."
         )
+    begins = cover.get("cluster_from_ms")
+    if begins is not None:
+        since = datetime.fromtimestamp(begins / 1_000, timezone.utc)
+        found.append(
+            f"Cluster metadata begins at {since:%F %T} UTC, after the log. Partition counts "
+            "before are those that assignments show; racks are those of the first recorded state. "
+            "No breaches are counted before."
+        )
     misdated = cover.get("misdated", 0)
     if misdated:
         found.append(

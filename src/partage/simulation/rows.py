@@ -126,8 +126,10 @@ class Rows:
         )
 
     def ruled(self, found: Measured) -> Measured:
-        """Where the record has what the metadata lacks, nobody can be said to break a rule."""
-        return replace(found, breaches=None) if self.recorded.unresolved else found
+        """Remove the count of breaches where the partition counts are not known for certain."""
+        assumed = self.world.clusters.assumed_at(self.scene.generation.timestamp_ms)
+        unknown = assumed or bool(self.recorded.unresolved)
+        return replace(found, breaches=None) if unknown else found
 
     def dead(self, policy: Policy) -> Bounds:
         """Partition-seconds of members that died: until they are missed, nobody reads for them."""

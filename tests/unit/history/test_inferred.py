@@ -11,8 +11,10 @@ from captured import SAMPLE, clusters
 from partage.history.clusters import ClusterHistory
 from partage.history.transactions import Transactions
 from partage.pipeline.decode import Kind, decoded
-from partage.pipeline.inferred import assigned_counts, state_of
+from partage.pipeline.inferred import assigned_counts, seen_in, state_of, states_before
 from partage.pipeline.tally import Tally
+from partage.wire.consumer_protocol import encode_assignment, encode_subscription
+from partage.wire.group_log import encode_record
 
 
 def told() -> Tally:
@@ -58,3 +60,59 @@ def test_targets_of_every_protocol_tell_counts() -> None:
     assert highest["1WHwTGS9Tiy0lJHpwq7C4g"] == 11
     assert list(assigned_counts(None, b"")) == list(assigned_counts(b"\0\1", b"x")) == []
     assert not list(assigned_counts(b"\0\7", b"damaged"))
+
+
+def _recorded(ts_ms: int, **partitions: int) -> dict:
+    topics = {
+        name: {
+            "id": f"id-{name}",
+            "partitions": [{"p": p, "leader": 1, "replicas": [1]} for p in range(n)],
+        }
+        for name, n in partitions.items()
+    }
+    brokers = [{"id": 1, "rack": "a", "host": "h", "port": 1}]
+    return {"ts_ms": ts_ms, "cluster_id": "c", "brokers": brokers, "topics": topics}
+
+
+def _counts(history: ClusterHistory, at_ms: int) -> dict[str, int]:
+    cluster = history.at(at_ms)
+    names = {"t", "new", "idle", "gone"}
+    return {n: len(cluster.partitions_of(n)) for n in names if cluster.topic(n) >= 0}
+
+
+def test_before_the_metadata_counts_are_those_of_the_log() -> None:
+    """A topic grows when a record shows more of it; one that nobody got was not there."""
+    later = _recorded(1_000, t=6, new=2, idle=4)
+    seen = [("t", 3, 10), ("new", -1, 10), ("id-t", 5, 500), ("gone", 0, 20), ("t", 2, 600)]
+    before = states_before(seen, 9, later, committed={"t": 5}, names={})
+    history = ClusterHistory([*before, later])
+    assert _counts(history, 10) == {"t": 4, "idle": 4, "gone": 1}
+    assert _counts(history, 500) == {"t": 6, "idle": 4, "gone": 1}
+    assert _counts(history, 1_000) == {"t": 6, "new": 2, "idle": 4}
+    assert [history.assumed_at(t) for t in (10, 500, 999, 1_000)] == [True, True, True, False]
+    assert history.at(10).brokers == history.at(1_000).brokers
+    assert history.at(10).topic("t") == history.at(1_000).topic("t")
+
+
+def test_a_topic_that_grows_all_the_time_has_one_state() -> None:
+    """Beyond 256 steps there is one state with the largest counts."""
+    seen = [("t", n, n) for n in range(300)]
+    (one,) = states_before(seen, -1, _recorded(1_000, t=300), committed={}, names={})
+    assert len(one["topics"]["t"]["partitions"]) == 300
+
+
+def test_records_show_what_was_assigned_claimed_and_left_out() -> None:
+    """Claims of members count as well as assignments; a topic without either counts as absent."""
+    member = {
+        "memberId": "a", "groupInstanceId": None, "clientId": "c", "clientHost": "/h",
+        "rebalanceTimeout": 1, "sessionTimeout": 1,
+        "subscription": encode_subscription(["t", "new"], owned=[("t", 4)]),
+        "assignment": encode_assignment([("t", 1)]),
+    }  # fmt: skip
+    value = {"protocolType": "consumer", "generation": 1, "protocol": "range", "leader": "a",
+             "currentStateTimestamp": 5, "members": [member]}  # fmt: skip
+    record = encode_record(2, {"group": "g"}, version=3, value=value)
+    assert dict(seen_in(*record)) == {"t": 4, "new": -1}
+    empty = {**value, "members": [{**member, "assignment": b""}]}
+    assert dict(seen_in(*encode_record(2, {"group": "g"}, version=3, value=empty))) == {"t": 4}
+    assert not list(seen_in(b"\0\2", b"damaged"))
