@@ -1,7 +1,8 @@
 """The command line: one subcommand a file; what is heavy is imported inside the command.
 
 Exit codes: 0 done, 1 an error of ours (one line on stderr), 2 wrong usage, 3 a plan failed
-the judge or an audit found what somebody should look at, 130 interrupted.
+the judge or an audit found broken joins, 4 a replay was published without groups that failed,
+130 interrupted.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def _partage(
         partage demo
 
     Exit codes: 0 done, 1 error (one line on stderr), 2 wrong usage, 3 a plan failed the judge, or
-    the audit found what somebody should look at.
+    the audit found broken joins, 4 a replay was published without the groups that failed.
     """
 
 

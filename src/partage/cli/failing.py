@@ -13,10 +13,12 @@ import typer
 from partage.cli.consoles import shortened, tell
 from partage.errors import PartageError
 
-__all__ = ["FAILED", "FAILED_JUDGE", "guarded"]
+__all__ = ["FAILED", "FAILED_GROUP", "FAILED_JUDGE", "guarded"]
 
 FAILED = 1
 FAILED_JUDGE = 3
+#: A replay was published, and an unforeseen exception ended some of its groups.
+FAILED_GROUP = 4
 _INTERRUPTED = 130
 _REPORT = "this is a mistake in Partage: run again with PARTAGE_DEBUG=1 and report what it prints"
 

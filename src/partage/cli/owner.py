@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from partage.cli.consoles import name, short_name, show, tell, write_json
-from partage.errors import InvalidConfigError
+from partage.errors import InvalidCaptureError, InvalidConfigError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -86,13 +86,26 @@ def _called(published: Published, pattern: str) -> list[str]:
     Raises:
         InvalidConfigError: there is no such group; a name is most often misspelt.
     """
-    known = published.table("groups", ["group"])["group"].unique().to_pylist()
+    known = _names(published, "groups", "group")
     found = [one for one in known if one == pattern] or sorted(
         one for one in known if fnmatchcase(one, pattern)
     )
     if not found:
         raise InvalidConfigError("--group", _no_such("group", pattern, known), pattern)
     return found
+
+
+def _names(published: Published, table: str, column: str) -> list[str]:
+    """Return the distinct names in a column.
+
+    Raises:
+        InvalidCaptureError: the table does not have the column.
+    """
+    found = published.table(table, [column])
+    if column not in found.column_names:
+        what = f"table {table} has no column {column}; run partage replay again"
+        raise InvalidCaptureError(f"{published.out}: {what}")
+    return [str(one) for one in found[column].unique().to_pylist() if one is not None]
 
 
 def _expect_topic(published: Published, topic: str | None) -> None:
@@ -103,7 +116,7 @@ def _expect_topic(published: Published, topic: str | None) -> None:
     """
     if topic is None:
         return
-    known = published.table("ownership", ["topic"])["topic"].unique().to_pylist()
+    known = _names(published, "ownership", "topic")
     if topic not in known:
         raise InvalidConfigError("--topic", _no_such("topic", topic, known), topic)
 

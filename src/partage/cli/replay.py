@@ -13,8 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from partage.cli.capture import CONFIG, PROPERTY, properties_of
-from partage.cli.consoles import has_display, interactive, name, out, tell, write_json
-from partage.cli.failing import FAILED_JUDGE
+from partage.cli.consoles import (
+    has_display,
+    interactive,
+    name,
+    out,
+    short_name,
+    tell,
+    write_json,
+)
+from partage.cli.failing import FAILED_GROUP, FAILED_JUDGE
 from partage.cli.spark_settings import CONF, MASTER, spark_settings
 from partage.cli.telling import told
 from partage.errors import InvalidConfigError
@@ -27,6 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["Wanted", "replay", "replay_and_report"]
 
 REPORT = "report.html"
+#: Failed groups that are named on stderr.
+_MOST_FAILED = 5
 
 
 def replay(  # noqa: PLR0917 - typer's options are parameters
@@ -103,6 +113,9 @@ def replay(  # noqa: PLR0917 - typer's options are parameters
     are written all the same, the strategy goes to stderr, and the exit code is 3. What the log
     recorded may break rules: that is the log's, and does not count. A plug-in that raises an
     error is shown as failed; the others go on.
+
+    An unforeseen exception in one group makes the group `failed`, with reason and traceback in
+    table `groups`. The others are published, and the exit code is 4.
     """
     from partage.pipeline.selection import Selection, parse_time
 
@@ -148,7 +161,8 @@ def replay_and_report(
 
     Raises:
         PartageError: the capture, the folder or the environment cannot be used.
-        Exit: 3 if a plan of a strategy failed the judge; everything has been written then.
+        Exit: 4 if a group failed, else 3 if a plan of a strategy failed the judge; everything
+            else has been written then.
     """
     from partage.pipeline.replay import replay as run
     from partage.report.data import read_run
@@ -189,11 +203,18 @@ def _shown(found: Run, to: Path, page: Path | None) -> None:
 
 
 def _judged(found: Run) -> None:
-    """What the record breaks is history; what a strategy breaks is for whoever wrote it."""
+    """Name strategies that break rules and groups that failed, and end with their exit code."""
     broken = {n: f for n, f in found.figures.items() if n != RECORDED and f.incomplete}
     for strategy, figures in broken.items():
         tell(f"judge: {strategy} breaks the rules in {figures.incomplete} of {figures.done} plans",
              "bold red")  # fmt: skip
+    for group in found.failed[:_MOST_FAILED]:
+        tell(f"group {short_name(group.name)} failed: {group.why}", "bold red")
+    if len(found.failed) > _MOST_FAILED:
+        tell(f"and {len(found.failed) - _MOST_FAILED} more groups failed", "bold red")
+    if found.failed:
+        tell("this is a mistake in Partage: report column traceback of table groups", "bold red")
+        raise typer.Exit(FAILED_GROUP)
     if broken:
         raise typer.Exit(FAILED_JUDGE)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -107,10 +107,8 @@ def _some(rows: pa.RecordBatch, reads: _Reads, clocks: Clocks | None) -> Iterato
             runs.table[:, a:b].copy(),
         )  # fmt: skip
         mine.table[1] -= before
-        some = islice(records, after - before)
-        yield Arrived(names[code[first]], mine, some)
-        for _ in some:  # whoever did not want them: the next group's come after them
-            pass
+        # By their places: where reading one fails, the next group's records are where they were.
+        yield Arrived(names[code[first]], mine, map(records.at, range(before, after)))
 
 
 def _coded(cells: pa.Array) -> tuple[list[str], NDArray[np.int64]]:
@@ -126,24 +124,12 @@ class _Reads:
         self._engine = Remembering()
         self._states = ClassicStates()
 
-    def records(self, rows: pa.RecordBatch) -> Iterator[GroupRecord]:
-        """A record for each row, made when it is asked for."""
+    def records(self, rows: pa.RecordBatch) -> _Records:
+        """Return the records of a batch, each made when it is asked for."""
         keys, values = rows.column("key").to_pylist(), rows.column("value")
-        plain = self._plain(keys, values)
-        ahead = next(plain, None)
-        places = zip(
-            *(rows.column(n).to_pylist() for n in ("group", "log_partition", "log_offset",
-                                                   "timestamp_ms")), strict=True,
-        )  # fmt: skip
-        for row, (group, log_partition, log_offset, time_ms) in enumerate(places):
-            at = Place(log_partition, log_offset)
-            if ahead is not None and ahead[0] == row:
-                key: dict[str, Any] = {"group": group}
-                yield GroupRecord(at, time_ms, "GROUP_METADATA", key, None, ahead[1])
-                ahead = next(plain, None)
-            else:
-                read = self._engine.record(keys[row], values[row].as_py())
-                yield GroupRecord(at, time_ms, read.type, read.key, read.value)
+        names = ("group", "log_partition", "log_offset", "timestamp_ms")
+        cells = [rows.column(name).to_pylist() for name in names]
+        return _Records(self._engine, keys, values, cells, self._plain(keys, values))
 
     def _plain(
         self, keys: list[bytes | None], values: pa.Array
@@ -157,3 +143,31 @@ class _Reads:
             return
         for found in classic_columns(binary_column(pa.chunked_array([values])), rows):
             yield from self._states.of(found)
+
+
+class _Records:
+    """Group records of one batch by their rows, which only go up."""
+
+    def __init__(
+        self,
+        engine: Remembering,
+        keys: list[bytes | None],
+        values: pa.Array,
+        cells: list[list[Any]],
+        plain: Iterator[tuple[int, ClassicState]],
+    ) -> None:
+        self._engine, self._keys, self._values = engine, keys, values
+        self._cells, self._plain = cells, plain
+        self._ahead = next(plain, None)
+
+    def at(self, row: int) -> GroupRecord:
+        """Return the record of a row."""
+        while self._ahead is not None and self._ahead[0] < row:
+            self._ahead = next(self._plain, None)
+        group, log_partition, log_offset, time_ms = (column[row] for column in self._cells)
+        at = Place(log_partition, log_offset)
+        if self._ahead is not None and self._ahead[0] == row:
+            key: dict[str, Any] = {"group": group}
+            return GroupRecord(at, time_ms, "GROUP_METADATA", key, None, self._ahead[1])
+        read = self._engine.record(self._keys[row], self._values[row].as_py())
+        return GroupRecord(at, time_ms, read.type, read.key, read.value)

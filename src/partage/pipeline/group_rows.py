@@ -106,10 +106,15 @@ class GroupRows:
         self._write_commits(self._folding.finish())
         for row in self._rebalances.finish():
             self._write("rebalances", row)
+        row, summary = self.totals()
+        self._writers.add("groups", row)
+        return summary
+
+    def totals(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the group's row of table ``groups`` and its entry in the summary, as of now."""
         self._totals.missing(self._history.missing_before, self._history.missing_within)
         self._totals.incarnations = self._history.incarnation
-        self._write("groups", self._totals.row())
-        return self._totals.summary()
+        return {"group": self.name, **self._totals.row()}, self._totals.summary()
 
     def _write(self, table: str, row: dict[str, Any]) -> None:
         self._writers.add(table, {"group": self.name, **row})

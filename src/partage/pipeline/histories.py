@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from partage.history.clusters import ClusterHistory
 from partage.history.commits import MINUTE_MS
-from partage.pipeline.arriving import arriving
+from partage.pipeline.arriving import Arrived, arriving
 from partage.pipeline.decoded_rows import Kind
+from partage.pipeline.failed_groups import WHOLE_RUN, GroupFailure
 from partage.pipeline.group_rows import GroupRows
 from partage.pipeline.kept import Keeper
 from partage.pipeline.selection import Selection
@@ -93,7 +94,7 @@ def _task(
                 if group is not None:
                     lines += group.finish()
                 group = _Group(found.group, clusters, selection, (writers, k), around)
-            group.rows.feed(found)
+            group.feed(found)
         if group is not None:
             lines += group.finish()
         files = [("file", json.dumps(asdict(r))) for r in writers.finish()]
@@ -111,16 +112,23 @@ class _Group:
         out: tuple[TableWriters, Keeper],
         around: Surroundings | None,
     ) -> None:
-        self._selection, self._writers = selection, out[0]
+        self._selection, (self._writers, self._keeper) = selection, out
         timeout_ms = around.session_timeout_ms if around is not None else None
-        self._telling = Telling(clusters, timeout_ms, out[1])
+        self._telling = Telling(clusters, timeout_ms, self._keeper)
+        self._row: dict[str, Any] = {}
+        self._failure: GroupFailure | None = None
         self._times: dict[tuple[int, int], int] = {}
         self.rows = GroupRows(name, clusters, self, around, self._telling)
 
     def add(self, table: str, row: Mapping[str, Any]) -> None:
-        """A row of a table: those of rebalances wait for what strategies say of them."""
+        """Take a row of a table; those of rebalances wait for the verdicts of strategies.
+
+        The row of table ``groups`` waits until nothing of the group can fail any more.
+        """
         if table == "rebalances":
             self._telling.row(row)
+        elif table == "groups":
+            self._row = dict(row)
         elif self._selection.from_ms is None or self._wanted(table, row):
             self._writers.add(table, row)
 
@@ -142,18 +150,40 @@ class _Group:
             self._times.setdefault(key, row["time_ms"])
             while len(self._times) > _MOST_TIMES:
                 del self._times[next(iter(self._times))]
-        if table == "groups":
-            return True
         if table == "ownership":
             return row["to_ms"] is None or self._selection.started(row["to_ms"])
         time_ms = row["time_ms"] if table == "events" else self._times.get(key)
         return time_ms is None or self._selection.started(time_ms)
 
+    def feed(self, found: Arrived) -> None:
+        """Take rows of the group; after a failure they are passed over."""
+        if self._failure is None:
+            try:
+                self.rows.feed(found)
+            except WHOLE_RUN:
+                raise
+            except Exception as e:  # noqa: BLE001 - the other groups are published
+                self._failure = GroupFailure.of(self.rows.name, e)
+
     def finish(self) -> list[tuple[str, str]]:
-        """The group's totals, and where its history is kept."""
-        totals = self.rows.finish()
-        kept = self._telling.finish(self.rows.name, self.rows.rates)
-        return [("group", json.dumps(totals)), ("kept", json.dumps(asdict(kept)))]
+        """Write the row of table ``groups``; return the totals, and where the history is."""
+        lines: list[tuple[str, str]] = []
+        if self._failure is None:
+            try:
+                totals = self.rows.finish()
+                kept = self._telling.finish(self.rows.name, self.rows.rates)
+                lines = [("group", json.dumps(totals)), ("kept", json.dumps(asdict(kept)))]
+            except WHOLE_RUN:
+                raise
+            except Exception as e:  # noqa: BLE001 - the other groups are published
+                self._failure = GroupFailure.of(self.rows.name, e)
+        if self._failure is not None:
+            self._keeper.drop()
+            row, totals = self.rows.totals()
+            self._row = row | self._failure.cells()
+            lines = [("group", json.dumps(totals | self._failure.cells()))]
+        self._writers.add("groups", self._row)
+        return lines
 
 
 def _bad_task(out: str, run_id: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -13,6 +13,7 @@ from partage.errors import InvalidConfigError
 from partage.pipeline.decode import decode_job, worth_compiling
 from partage.pipeline.decoded_rows import Kind
 from partage.pipeline.doubles import expect_no_doubles, overlapping
+from partage.pipeline.failed_groups import GroupFailure, mark_failed
 from partage.pipeline.histories import bad_records_job, histories_job
 from partage.pipeline.inferred import inferred_states, with_earlier_states
 from partage.pipeline.kept import Kept
@@ -64,6 +65,7 @@ class Done:
         receipts: files that were written.
         groups: a line of JSON for each group (`GroupTotals.summary`).
         lives: totals of what was lived again.
+        failed: group -> the exception that ended its replay.
         session_timeout_ms: the broker's, for members that send none; None if it is not known.
     """
 
@@ -74,6 +76,7 @@ class Done:
     receipts: list[Receipt] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
     lives: LivesTotals = field(default_factory=LivesTotals)
+    failed: dict[str, GroupFailure] = field(default_factory=dict)
     session_timeout_ms: int | None = None
 
 
@@ -118,6 +121,7 @@ def run_jobs(spark: SparkSession, source: Capture, run: Run, stages: Stages) -> 
                 _received(bad_records_job(decoded, out=out, run_id=run.id, tasks=tasks), done)
         with stages.stage("replay", spark):
             _received(_lives(spark, kept, run, states), done)
+            mark_failed(run.out, done)
     return done
 
 
@@ -183,6 +187,9 @@ def _received(job: DataFrame, done: Done) -> list[Kept]:
             done.groups.append(row.text)
         elif row.what == "lives":
             done.lives.merge(row.text)
+        elif row.what == "failed":
+            failure = GroupFailure(**json.loads(row.text))
+            done.failed.setdefault(failure.group, failure)
         else:
             kept.append(Kept.of(json.loads(row.text)))
     return kept

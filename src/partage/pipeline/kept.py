@@ -134,6 +134,10 @@ class Keeper:
         self._file.flush()
         return Kept(group, str(self._path), world, chunks)
 
+    def drop(self) -> None:
+        """Forget the group that is being written; what is in the file stays unread."""
+        self._told, self._chunks = [], []
+
     def _chunk(self) -> None:
         self._chunks.append((*self._write(self._told), len(self._told)))
         self._told = []

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from partage.history.verdicts import Verdict, verdict
+from partage.pipeline.failed_groups import WHOLE_RUN, GroupFailure
 from partage.pipeline.histories import RECEIPT_DDL, clusters_of, receipts_batch
 from partage.pipeline.lives_totals import LivesTotals
 from partage.pipeline.selection import Selection
@@ -65,13 +66,23 @@ def _task(
     clusters = clusters_of(states.value)
     chosen = [Policy.of(one) for one in policies]
     totals = LivesTotals()
+    failed: dict[str, GroupFailure] = {}
     with TableWriters(*where, f"l{task_name()}") as writers:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 for unit in work.value[number]:
-                    _live(unit, chosen, clusters, selection, (writers, totals))
+                    group = unit.kept.group
+                    if group in failed:
+                        continue
+                    try:
+                        _live(unit, chosen, clusters, selection, (writers, totals))
+                    except WHOLE_RUN:
+                        raise
+                    except Exception as e:  # noqa: BLE001 - the other groups are published
+                        failed[group] = GroupFailure.of(group, e)
         files = [("file", json.dumps(asdict(r))) for r in writers.finish()]
-    yield receipts_batch([*files, ("lives", totals.to_json())])
+    failures = [("failed", json.dumps(asdict(one))) for one in failed.values()]
+    yield receipts_batch([*files, *failures, ("lives", totals.to_json())])
 
 
 def _live(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from partage.history.causes import CAUSE_KINDS
 from partage.statuses import (
+    FAILED,
     NOT_REPLAYED,
     OFFSETS_ONLY,
     READINGS,
@@ -44,8 +45,9 @@ COLUMNS: dict[str, tuple[_Column, ...]] = {
         _RUN,
         _GROUP,
         ("kind", "string", f"classic, consumer, share, streams, a '+' of these, or {OFFSETS_ONLY}"),
-        ("status", "string", _one_of((REPLAYED, NOT_REPLAYED, OFFSETS_ONLY))),
-        ("why", "string?", "why a group was not replayed"),
+        ("status", "string", _one_of((REPLAYED, NOT_REPLAYED, OFFSETS_ONLY, FAILED))),
+        ("why", "string?", "why a group was not replayed, or what failed"),
+        ("traceback", "string?", "Python's traceback of the exception, where the group failed"),
         ("log_partition", "int32", "partition of __consumer_offsets that has the group"),
         ("records", "int64", "records of the group that are not offset commits"),
         ("commits", "int64", "offset commits that took effect"),

@@ -68,6 +68,7 @@ class GroupTotals:
             "kind": "+".join(self._kinds) or OFFSETS_ONLY,
             "status": status,
             "why": why,
+            "traceback": None,
             "log_partition": self._place.partition if self._place else -1,
             "records": self._records,
             "commits": self.commits,

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from partage.errors import InvalidCaptureError
+from partage.errors import InvalidCaptureError, MissingExtraError
 from partage.published import Published
 from partage.report.columns import loaded
 from partage.report.run import BadRecord, CauseShare, Figures, Group, Run, Traits, total
 from partage.report.sums import summed
 from partage.report.traits import causes_by_group, traits_by_group
-from partage.statuses import RECORDED
+from partage.statuses import FAILED, RECORDED
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,16 +47,24 @@ def run_of(folder: Published) -> Run:
         InvalidCaptureError: one of its files cannot be read.
         MissingExtraError: pyarrow is not installed.
     """
+    try:
+        from pyarrow import compute as pc
+    except ImportError:
+        raise MissingExtraError("pyarrow", extra="spark") from None
     lacking = [name for name in _NEEDED if not isinstance(folder.summary.get(name), dict)]
     if lacking:
         what = f"the summary lacks {', '.join(lacking)}; run partage replay again"
         raise InvalidCaptureError(f"{folder.out}: {what}")
+    # Of a group that failed there are the rows written before that: no sums are made of them.
+    table = loaded(folder, "groups")
+    failed = table.filter(pc.fill_null(pc.equal(table["status"], FAILED), False))["group"]
     replays = loaded(folder, "replays")
+    replays = replays.filter(pc.invert(pc.is_in(replays["group"], failed)))
     rebalances = loaded(folder, "rebalances")
     main, other = summed(replays)
     causes = causes_by_group(rebalances, replays)
     lists = folder.table("groups", ["group", "claimed", "clients"]).to_pylist()
-    rows = loaded(folder, "groups").to_pylist()
+    rows = table.to_pylist()
     if (folder.summary.get("selection") or {}).get("from_ms") is not None:
         # Table groups is of whole histories, tables of rebalances of the span that was asked for.
         told = Counter(rebalances["group"].to_pylist())

@@ -75,7 +75,7 @@ def _fewest_moves(run: Run) -> Figures | None:
 def notes(run: Run) -> list[str]:
     """What limits these figures, in sentences; empty where nothing does."""
     cover = run.summary.get("coverage", {})
-    found = _left_out(run)
+    found = [*_failed(run), *_left_out(run)]
     missing = cover.get("missing_before", 0) + cover.get("missing_within", 0)
     if missing:
         found.append(
@@ -128,6 +128,23 @@ def notes(run: Run) -> list[str]:
             "on both sides; sums leave them out."
         )
     return [*found, *map(str, run.summary.get("notes", ()))]
+
+
+#: Failed groups that are named.
+_NAMED = 3
+
+
+def _failed(run: Run) -> list[str]:
+    """Return a sentence about groups in which an exception was raised; empty if there are none."""
+    if not run.failed:
+        return []
+    some = [f"{words.short_name(g.name)} ({g.why})" for g in run.failed[:_NAMED]]
+    more = len(run.failed) - len(some)
+    told = "; ".join(some) + (f"; and {more} more" if more > 0 else "")
+    return [
+        f"{words.plural(len(run.failed), 'group')} failed with an error in Partage: {told}. Their "
+        "figures are left out. Report the tracebacks in column traceback of table groups."
+    ]
 
 
 def _left_out(run: Run) -> list[str]:

@@ -1,11 +1,12 @@
-"""Who owned what at one instant, from table ``ownership``: read by filter, never as a whole."""
+"""Owners of partitions at one instant, from table ``ownership``, which is read by filter."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from partage.errors import InvalidCaptureError
 from partage.published import Published
 
 __all__ = ["Holding", "Missing", "Owner", "holdings", "missing_at", "owners_at", "ranges"]
@@ -94,7 +95,7 @@ def missing_at(
     """
     columns = ["group", "incarnation", "generation", "time_ms", "gap_before", "log_partition",
                "log_offset"]  # fmt: skip
-    rows = run.table("rebalances", columns).to_pylist()
+    rows = _rows(run, "rebalances", columns)
     rows.sort(key=lambda r: (r["group"], r["log_partition"], r["log_offset"]))
     found: list[Missing] = []
     before: dict[str, Any] | None = None
@@ -140,7 +141,7 @@ def owners_at(
         there &= pc.field("topic") == topic
     if groups is not None:
         there &= pc.field("group").isin(list(groups))
-    rows: list[dict[str, Any]] = run.table("ownership", _COLUMNS, where=there).to_pylist()
+    rows = _rows(run, "ownership", _COLUMNS, where=there)
     rows.sort(key=lambda r: (r["group"], r["topic"], r["partition"], r["role"], r["member"]))
     clients = _clients(run, {row["member"] for row in rows})
     return [Owner(**row, **clients.get((row["group"], row["member"]), {})) for row in rows]
@@ -154,11 +155,45 @@ def _clients(run: Published, members: set[str]) -> dict[tuple[str, str], dict[st
         return {}
     these = pc.field("member").isin(list(members))
     columns = ["group", "member", "client_id", "client_host"]
-    found = run.table("members", columns, where=these).group_by(columns).aggregate([])
     return {
         (row["group"], row["member"]): {n: row[n] for n in ("client_id", "client_host")}
-        for row in found.to_pylist()
+        for row in _rows(run, "members", columns, where=these)
     }
+
+
+#: Columns that may be null, and columns that are texts; the others are numbers.
+_NULLABLE = frozenset({"instance", "to_ms", "client_id", "client_host"})
+_TEXTS = frozenset({"group", "topic", "member", "instance", "role", "client_id", "client_host"})
+
+
+def _rows(
+    run: Published, name: str, columns: Sequence[str], where: Any = None
+) -> list[dict[str, Any]]:
+    """Return rows of a table whose columns are those that a replay writes.
+
+    Raises:
+        InvalidCaptureError: a column is missing, or has nulls or values of another type.
+        MissingExtraError: pyarrow is not installed.
+    """
+    import pyarrow as pa
+
+    table = run.table(name, columns, where=where)
+    for column in columns:
+        what = None
+        if column not in table.column_names:
+            what = f"has no column {column}"
+        elif column not in _NULLABLE and table[column].null_count:
+            what = f"has nulls in column {column}"
+        else:
+            fits = pa.types.is_string if column in _TEXTS else pa.types.is_integer
+            kind = table[column].type
+            if not fits(kind) and not pa.types.is_null(kind):
+                what = f"has values of type {kind} in column {column}"
+        if what is not None:
+            told = f"{run.out}: table {name} {what}; run partage replay again"
+            raise InvalidCaptureError(told)
+    rows: list[dict[str, Any]] = table.select(list(columns)).to_pylist()
+    return rows
 
 
 def holdings(owners: Iterable[Owner]) -> Iterator[Holding]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from functools import reduce
 from typing import Any
 
-from partage.statuses import RECORDED
+from partage.statuses import FAILED, RECORDED
 
 __all__ = ["BadRecord", "CauseShare", "Figures", "Group", "Range", "Run", "Traits", "total"]
 
@@ -306,6 +306,11 @@ class Run:
     def others(self) -> tuple[Group, ...]:
         """Groups that were not replayed."""
         return tuple(g for g in self.groups if not g.replayed)
+
+    @property
+    def failed(self) -> tuple[Group, ...]:
+        """Groups in which an unforeseen exception was raised."""
+        return tuple(g for g in self.groups if g.status == FAILED)
 
     @property
     def failures(self) -> tuple[Mapping[str, Any], ...]:

@@ -9,6 +9,8 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
+import pyarrow as pa
+from pyarrow import parquet
 from typer.testing import CliRunner
 
 from partage.cli.failing import guarded
@@ -17,7 +19,7 @@ from partage.errors import InvalidConfigError
 from partage.pipeline.selection import parse_time
 from partage.published import Published
 from partage.report.owners import Holding, Owner, holdings, owners_at, ranges
-from published import NASTY, published
+from published import NASTY, published, tables
 
 
 def interval(partition: int, member: str, start: int, end: int | None, **more) -> dict:
@@ -165,3 +167,25 @@ def test_a_name_of_32_kb_takes_a_few_lines(tmp_path) -> None:
     assert "32,767 characters" in shown
     assert len(shown) < 2_000
     assert json.loads(run(str(out), "--at", "6000", "--json").stdout)["owners"][0]["group"] == long
+
+
+@pytest.mark.parametrize("table", ["ownership", "rebalances", "members", "groups"])
+@pytest.mark.parametrize("spoil", ["drop", "null", "other"])
+def test_a_table_edited_by_hand_is_named(tmp_path, table, spoil) -> None:
+    """A column that is gone, empty or of another type is an error of ours that names it."""
+    out = published(tmp_path, {**tables(), **ROWS})
+    column = {"ownership": "from_generation", "rebalances": "time_ms", "members": "member",
+              "groups": "group"}[table]  # fmt: skip
+    for path in (out / "tables" / table).rglob("*.parquet"):
+        found = parquet.ParquetFile(path).read()
+        at = found.schema.get_field_index(column)
+        if spoil == "drop":
+            found = found.remove_column(at)
+        else:
+            cells = pa.nulls(found.num_rows) if spoil == "null" else [b"x"] * found.num_rows
+            found = found.set_column(at, column, pa.array(cells) if spoil == "other" else cells)
+        parquet.write_table(found, path)
+    done = run(str(out), "--at", "6000", "--group", "g")
+    assert done.exit_code == 1
+    assert "unexpected" not in done.stderr
+    assert column in done.stderr or table in done.stderr or "no such group" in done.stderr

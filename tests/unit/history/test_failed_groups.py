@@ -1,0 +1,165 @@
+"""An unforeseen exception in one group: the group is failed, the others are published."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+import typer
+from pyarrow import parquet
+
+from captured import SAMPLE
+from partage.cli.replay import _judged
+from partage.history.transactions import Transactions
+from partage.pipeline import histories, lives
+from partage.pipeline.decode import decoded
+from partage.pipeline.decoded_rows import Kind
+from partage.pipeline.failed_groups import mark_failed
+from partage.pipeline.group_rows import GroupRows
+from partage.pipeline.jobs import Done, _received
+from partage.pipeline.kept import Kept
+from partage.pipeline.selection import Selection
+from partage.pipeline.telling import Telling
+from partage.pipeline.units import units
+from partage.published import Published
+from partage.report.data import run_of
+from partage.report.document import notes
+from partage.simulation.policies import Policy
+from published import published
+from published import tables as made_tables
+
+BROKEN = "billing"
+
+
+@cache
+def _batches() -> tuple[pa.RecordBatch, ...]:
+    table = parquet.read_table(SAMPLE / "consumer_offsets.parquet")
+    table = table.set_column(0, "partition", table["partition"].cast(pa.int64()))
+    rows = pa.Table.from_batches(decoded(table, Transactions()))
+    rows = rows.filter(pa.array(rows["kind"].to_numpy() <= Kind.COMMIT_RUNS))
+    some = pa.array([BROKEN, "mailer", "sensor-archive"])
+    rows = rows.filter(pa.compute.is_in(rows["group"], some))
+    order = ("group", "log_partition", "log_offset", "kind")
+    return tuple(rows.sort_by([(n, "ascending") for n in order]).to_batches(max_chunksize=500))
+
+
+STATES = tuple((SAMPLE / "cluster.jsonl").read_text(encoding="utf-8").splitlines())
+
+
+def _histories(out) -> Done:
+    """Return what the histories job gives the driver."""
+    done = Done(SimpleNamespace())
+    batches = histories._task(
+        SimpleNamespace(value=STATES), Selection(), iter(_batches()),
+        around=None, many=False, out=str(out), run_id="r",
+    )  # fmt: skip
+    done.kept = _receive(batches, done)
+    return done
+
+
+def _receive(batches, done) -> list[Kept]:
+    rows = [SimpleNamespace(**row) for batch in batches for row in batch.to_pylist()]
+    return _received(SimpleNamespace(collect=lambda: rows), done)
+
+
+def _groups(out, done) -> dict[str, dict]:
+    paths = [out / one.path for one in done.receipts if one.table == "groups"]
+    rows = [row for path in paths for row in parquet.ParquetFile(path).read().to_pylist()]
+    return {row["group"]: row for row in rows}
+
+
+def _raises(self, *_):
+    if getattr(self, "name", BROKEN) == BROKEN:
+        raise ZeroDivisionError("a mistake of ours")
+    return _RECORD(self, *_)
+
+
+_RECORD = GroupRows.record
+
+
+def test_a_group_that_cannot_be_rebuilt_is_failed(tmp_path, monkeypatch) -> None:
+    """Its row has reason and traceback; the other groups are as without the mistake."""
+    whole = _histories(tmp_path / "whole")
+    expected = _groups(tmp_path / "whole", whole)
+    monkeypatch.setattr(GroupRows, "record", _raises)
+    done = _histories(tmp_path / "out")
+    found = _groups(tmp_path / "out", done)
+    assert found.keys() == expected.keys()
+    assert found[BROKEN]["status"] == "failed"
+    assert found[BROKEN]["why"] == "ZeroDivisionError: a mistake of ours"
+    assert "_raises" in found[BROKEN]["traceback"]
+    assert {n: r for n, r in found.items() if n != BROKEN} == {
+        n: r for n, r in expected.items() if n != BROKEN
+    }
+    assert {one.group for one in done.kept} == {"mailer", "sensor-archive"}
+    (totals,) = [json.loads(g) for g in done.groups if json.loads(g)["group"] == BROKEN]
+    assert totals["status"] == "failed"
+
+
+def test_a_group_that_fails_at_its_end_has_one_row(tmp_path, monkeypatch) -> None:
+    """The row of table groups is written once, when nothing can fail any more."""
+    monkeypatch.setattr(Telling, "finish", _raises)
+    found = _groups(tmp_path, _histories(tmp_path))
+    assert {row["status"] for row in found.values()} == {"failed"}
+
+
+def test_an_error_of_the_machine_ends_the_run(tmp_path, monkeypatch) -> None:
+    """A full disk is no mistake in one group."""
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(GroupRows, "record", full)
+    with pytest.raises(OSError, match="No space"):
+        _histories(tmp_path)
+
+
+def test_a_group_that_cannot_be_replayed_is_failed(tmp_path, monkeypatch) -> None:
+    """Rows of table groups are written before the replay; they are put right after it."""
+    done = _histories(tmp_path)
+    live = lives._live
+
+    def broken(unit, *more):
+        live(unit, *more)
+        if unit.kept.group == BROKEN:
+            raise KeyError("spoilt")
+
+    monkeypatch.setattr(lives, "_live", broken)
+    work = [units(done.kept, policies=1, cores=1)]
+    batches = lives._task(
+        (SimpleNamespace(value=work), SimpleNamespace(value=STATES)),
+        (Policy.of("range"),), Selection(), (str(tmp_path), "r"), [pa.record_batch({"id": [0]})],
+    )  # fmt: skip
+    assert _receive(batches, done) == []
+    mark_failed(tmp_path, done)
+    found = _groups(tmp_path, done)
+    statuses = {name: row["status"] for name, row in found.items()}
+    assert statuses == {BROKEN: "failed", "mailer": "replayed", "sensor-archive": "replayed"}
+    assert found[BROKEN]["why"] == "KeyError: 'spoilt'"
+    assert BROKEN not in done.lives.groups
+    assert all((tmp_path / r.path).stat().st_size == r.bytes for r in done.receipts)
+
+
+def test_the_report_leaves_a_failed_group_out_and_says_so(tmp_path) -> None:
+    """Its figures are in no sum; a note names it."""
+    rows = made_tables()
+    name = rows["groups"][0]["group"]
+    rows["groups"][0] |= {"status": "failed", "why": "KeyError: 'spoilt'", "traceback": "..."}
+    run = run_of(Published(published(tmp_path, rows)))
+    (group,) = run.failed
+    assert (group.name, group.replayed) == (name, False)
+    assert any(name in note and "KeyError" in note for note in notes(run))
+
+
+def test_the_command_ends_with_4(tmp_path, capsys) -> None:
+    """The group and the reason are on stderr."""
+    rows = made_tables()
+    rows["groups"][0] |= {"status": "failed", "why": "KeyError: 'spoilt'", "traceback": "..."}
+    run = run_of(Published(published(tmp_path, rows)))
+    with pytest.raises(typer.Exit) as ended:
+        _judged(run)
+    assert ended.value.exit_code == 4
+    assert "failed: KeyError: 'spoilt'" in capsys.readouterr().err
