@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import zlib
 
 import pytest
@@ -263,3 +264,24 @@ def test_more_standbys_than_other_members_is_a_warning(name) -> None:
     assert pg.assign(name, group("a"), CLUSTER).warnings == ()
     (warning,) = pg.assign(name, group("a"), CLUSTER, config={REPLICAS: 1}).warnings
     assert "0 possible: s, t have 1 member" in warning
+
+
+def test_many_standbys_take_about_the_time_that_the_stock_rule_takes() -> None:
+    """256 partitions with 32 standbys on 512 workers: at most five times the CPU time of the stock rule
+    (it was twenty times, 1.4 s or more, in plain Python).
+    """
+    problem = Problem(
+        pg.Group([pg.Member(f"m{n:03d}", ["t"]) for n in range(512)]),
+        pg.Cluster.from_topics({"t": 256}),
+    )
+
+    def seconds(name):
+        strategy = find(name).configure({REPLICAS: 32})
+        taken = []
+        for _ in range(3):
+            start = time.process_time()
+            strategy.assign(problem)
+            taken.append(time.process_time() - start)
+        return min(taken)
+
+    assert seconds("faust:copartitioned") <= 5 * seconds("faust")

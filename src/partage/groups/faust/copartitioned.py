@@ -23,16 +23,16 @@ __all__ = ["FaustCopartitioned"]
 
 @dataclass(frozen=True, repr=False)
 class FaustCopartitioned(FaustMember):
-    """The same numbers together, heirs from the standbys, standbys spread by a seeded draw.
+    """The same numbers together, failover to standbys, standbys spread by a seeded draw.
 
     What the document on Faust's assignor asks for. Topics of equally many partitions with the
     same subscribers are dealt as one; their partitions of one number are with one member.
     For each such bundle, each aim only as far as those before it allow:
 
-    1. nobody is idle while there are as many partitions as members;
-    2. a partition whose member is gone goes to one of its standbys;
-    3. while such partitions find their heirs, who lives keeps what it has; only who had
-       nothing gets something of the living;
+    1. no member is idle while there are as many partitions as members;
+    2. a partition whose member is gone goes to one of its standbys, or to a member that had
+       nothing and needs it for its share;
+    3. in such a rebalance the other members take over nothing else;
     4. members' loads are as even as can be;
     5. the fewest partitions start cold (with a member that has no copy), then the fewest move;
     6. each partition has its standbys, none of them with its active member;
@@ -62,6 +62,7 @@ class FaustCopartitioned(FaustMember):
     settings: SeededSettings = field(default_factory=SeededSettings)
 
     name = "faust:copartitioned"
+    algorithm = "2"
     options = (*OPTIONS, SEED_OPTION)
 
     def configure(self, config: Mapping[str, object]) -> FaustCopartitioned:

@@ -1,23 +1,26 @@
-"""Who is active for which partition: the heirs of what was lost, and as little else as possible.
+"""The active member of each partition, by successive shortest paths of a minimum-cost flow.
 
-Aims, each only as far as those before it allow:
+A *newcomer* is a member that was active for nothing; a partition is *lost* if its active member is
+gone and a standby of it is left. Aims, each only as far as those before it allow:
 
-1. nobody is idle while there are as many partitions as members;
-2. a partition whose member is gone goes to one of its standbys;
-3. while such partitions find their heirs, who lives keeps what it has; only who had nothing
-   gets something of the living;
-4. loads are as even as can be (the sum of their squares is least);
+1. no member is idle while there are as many partitions as members;
+2. a lost partition goes to one of its standbys, or to a newcomer;
+3. while partitions are lost, members other than newcomers take over nothing else;
+4. loads are as even as possible (the sum of their squares is least);
 5. as few partitions as possible start cold, with a member that has no copy;
 6. as few as possible change their member.
 
-So a failure may leave loads uneven, and the next rebalance without one evens them out, mostly
+A newcomer's share starts cold whichever partitions it is made of. Lost partitions change their
+member anyway, so a newcomer gets them first: with a standby in between, each of them would move
+a second partition from that standby to the newcomer.
+
+A failure may leave loads uneven, and the next rebalance without one evens them out, mostly
 to members that have a copy by then.
 
-That is a flow of least cost. Every partition starts at one of its cheapest members, so that no
-exchange among members alone can be cheaper; what is left are chains that begin with a member
-that should have less and end with one that should have more. The cheapest of all chains is
-taken until none pays. The costs of two aims are a factor apart that no chain can make up for: a
-chain meets every member once at most.
+Every partition starts at one of its cheapest members, so that no exchange among members alone can
+be cheaper. Then the cheapest path of members, from one that should have less to one that should
+have more, is taken until none pays. The costs of two aims are a factor apart that no path can
+make up for: a path visits every member once at most.
 """
 
 from __future__ import annotations
@@ -62,7 +65,7 @@ class _Prices(NamedTuple):
 
 
 def heirs(before: Remembered, members: int) -> list[int]:
-    """By partition number the position of its active member.
+    """Return by partition number the position of its active member.
 
     Args:
         before: who had what.
@@ -100,17 +103,19 @@ def _at_home(before: Remembered, members: int) -> list[int]:
 
 
 def _costs(before: Remembered, members: int, prices: _Prices) -> Costs:
-    """int64[P, M]: what it costs that a partition is with a member, its load aside."""
+    """Return int64[P, M]: the cost of each partition at each member, its load aside."""
     pairs = list(zip(before.owner, before.copies, strict=True))
     cost = np.full((len(before.owner), members), prices.cold + 1, np.int64)
+    working = [m for m in set(before.owner) if m >= 0]
     if any(owner < 0 and copies for owner, copies in pairs):
-        cost[:, [m for m in set(before.owner) if m >= 0]] += prices.disturbed
+        cost[:, working] += prices.disturbed
     for p, (owner, copies) in enumerate(pairs):
         if owner >= 0:
             cost[p, copies] -= prices.cold
             cost[p, owner] = 0
         elif copies:
-            cost[p] = prices.disinherited
+            cost[p] = prices.cold
+            cost[p, working] = prices.disinherited + prices.cold
             cost[p, copies] = 0
         else:
             cost[p] = 0  # nobody has anything of it: all are equal

@@ -1,9 +1,9 @@
-"""Where the standbys are: so that whoever fails, the others inherit alike.
+"""Greedy placement of standbys with exchanges, so that any member's failure spreads evenly.
 
-Kept where they were as far as that leaves them even; drawn by a seed where there is a choice.
+Copies stay where they were as far as that leaves them even; a seeded draw decides among equals.
 Two things are even in the end: for each member, how many of its partitions each other member
-has a copy of (they differ by one at most); and then, as far as exchanges within that allow, how
-much each member has in all, active partitions and copies: so that who has less inherits more.
+has a copy of (they differ by one at most); and then, as far as exchanges within that allow, the
+total of each member, active partitions and copies: the member with less takes over more.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["standbys"]
 def standbys(
     before: Remembered, owner: Sequence[int], members: int, replicas: int, draw: Draw
 ) -> list[set[int]]:
-    """By partition the positions of the members that have a copy of it.
+    """Return by partition the positions of the members that have a copy of it.
 
     Args:
         before: who had what: a copy, or the partition itself, need not be made anew.
@@ -45,19 +45,22 @@ def standbys(
 
 
 class _Copies:
-    """Copies as they are placed: ``pairs[a, b]`` of the partitions of a have a copy with b."""
+    """Copies as they are placed: ``pairs[a, b]`` of the partitions of a have a copy with b.
+
+    One choice after the other, the member with the fewest copies of the owner's partitions is
+    taken, then the one with the smallest total, then the first in a drawn order. A choice changes
+    only the scores of the member chosen, so all copies of a partition are chosen by one sort.
+    """
 
     def __init__(self, owner: Sequence[int], members: int, draw: Draw) -> None:
         self._owner = owner
         self._members = members
         self._pairs = np.zeros((members, members), np.int64)
-        self._load = np.bincount(np.array(owner, np.int64), minlength=members)
+        # Active partitions and copies by member.
+        self._total = np.bincount(np.array(owner, np.int64), minlength=members)
         self._order = draw.shuffled(range(len(owner)))
-        # A table of ranks, drawn once for each owner: who comes first among equals.
-        self._rank = [
-            dict(zip(draw.shuffled(range(members)), range(members), strict=True))
-            for _ in range(members)
-        ]
+        # By owner a number for each member: the lower one comes first among equals.
+        self._drawn = draw.numbers(members * members).reshape(members, members)
         self._of_owner: list[list[int]] = [[] for _ in range(members)]
         for p in self._order:
             self._of_owner[owner[p]].append(p)
@@ -65,71 +68,72 @@ class _Copies:
         self._kept: list[set[int]] = [set() for _ in owner]
 
     def keep(self, before: Remembered, wanted: int) -> None:
-        """What is there already; of more than are wanted those that leave it even."""
+        """Keep copies that exist; of more than ``wanted`` those that leave the rows even."""
         for p in self._order:
             there = {*before.copies[p], before.owner[p]} - {-1, self._owner[p]}
-            for _ in range(min(wanted, len(there))):
-                self._put(p, self._best(p, there - self.copies[p]))
+            self._put(p, self._best(p, np.array(sorted(there), np.intp), wanted))
             self._kept[p] = set(self.copies[p])
 
     def fill(self, wanted: int) -> None:
-        """What is missing goes where least of this owner's is, then where least is at all."""
-        everybody = set(range(self._members))
+        """Place missing copies where the owner has fewest, then where the total is smallest."""
+        is_able = np.ones(self._members, np.bool_)
         for p in self._order:
-            while len(self.copies[p]) < wanted:
-                self._put(p, self._best(p, everybody - self.copies[p] - {self._owner[p]}))
+            missing = wanted - len(self.copies[p])
+            if missing > 0:
+                excluded = [self._owner[p], *self.copies[p]]
+                is_able[excluded] = False
+                self._put(p, self._best(p, np.flatnonzero(is_able), missing))
+                is_able[excluded] = True
 
     def even_by_owner(self) -> None:
-        """Copies of each owner's partitions, from who has most of them to who has least."""
+        """Move copies of each owner's partitions from the member with most to that with fewest."""
         for owner in range(self._members):
-            others = [m for m in range(self._members) if m != owner]
-            while True:
-                row = self._pairs[owner]
-                total = self._total
-                most = max(others, key=lambda m: (row[m], total[m]))
-                least = min(others, key=lambda m: (row[m], total[m]))
-                if row[most] - row[least] <= 1:
-                    break
-                self._move(owner, most, least)
+            row = self._pairs[owner]
+            others = np.delete(np.arange(self._members), owner)
+            while np.ptp(row[others]) > 1:
+                # By copies of this owner, then by total; the first member among equals.
+                score = row[others] * (int(self._total.max()) + 1) + self._total[others]
+                self._move(owner, int(others[score.argmax()]), int(others[score.argmin()]))
 
     def even_in_all(self) -> None:
-        """Copies from who has most in all to who has least, where that leaves owners' rows even."""
-        while True:
-            found = self._exchange(self._total)
-            if found is None:
-                return
+        """Move copies from the largest total to the smallest where owners' rows stay even."""
+        while (found := self._exchange()) is not None:
             self._move(*found)
 
-    def _exchange(self, total: NDArray[np.int64]) -> tuple[int, int, int] | None:
-        """(owner, from, to) that narrows a gap of two or more, the widest first; None for none."""
-        order = sorted(range(self._members), key=lambda m: (int(total[m]), m))
-        for most in reversed(order):
-            for least in order:
-                if total[most] - total[least] <= 1:
-                    break
-                more = self._pairs[:, most] > self._pairs[:, least]
-                more[[most, least]] = False
-                if more.any():
-                    return int(more.argmax()), most, least
+    def _exchange(self) -> tuple[int, int, int] | None:
+        """Return (owner, from, to) that narrows a gap of two or more; None if there is none.
+
+        The largest totals come first, and for each of them the smallest.
+        """
+        total = self._total
+        order = np.argsort(total, kind="stable")
+        for most in order[::-1].tolist():
+            smaller = order[: np.searchsorted(total[order], total[most] - 1)]
+            if not smaller.size:
+                return None
+            more = self._pairs[:, most][:, None] > self._pairs[:, smaller]
+            more[most] = False
+            more[smaller, np.arange(smaller.size)] = False
+            found = more.any(axis=0)
+            if found.any():
+                place = int(found.argmax())
+                return int(more[:, place].argmax()), most, int(smaller[place])
         return None
 
-    def _best(self, p: int, able: set[int]) -> int:
+    def _best(self, p: int, able: NDArray[np.intp], count: int) -> list[int]:
+        """Return the best members of ``able`` for copies of a partition, at most ``count``."""
         owner = self._owner[p]
-        row, rank = self._pairs[owner], self._rank[owner]
-        total = self._total
-        return min(able, key=lambda m: (row[m], total[m], rank[m]))
+        keys = (self._drawn[owner, able], self._total[able], self._pairs[owner, able])
+        best: list[int] = able[np.lexsort(keys)[:count]].tolist()
+        return best
 
-    @property
-    def _total(self) -> NDArray[np.int64]:
-        total: NDArray[np.int64] = self._load + self._pairs.sum(axis=0)
-        return total
-
-    def _put(self, p: int, member: int) -> None:
-        self.copies[p].add(member)
-        self._pairs[self._owner[p], member] += 1
+    def _put(self, p: int, members: list[int]) -> None:
+        self.copies[p].update(members)
+        self._pairs[self._owner[p], members] += 1
+        self._total[members] += 1
 
     def _move(self, owner: int, most: int, least: int) -> None:
-        """A copy of one of an owner's partitions; rather one that has to be made anew anyway."""
+        """Move a copy of one of an owner's partitions; prefer one that is not kept."""
         able = [
             p for p in self._of_owner[owner]
             if most in self.copies[p] and least not in self.copies[p]
@@ -137,4 +141,5 @@ class _Copies:
         p = min(able, key=lambda p: most in self._kept[p])
         self.copies[p].remove(most)
         self._pairs[owner, most] -= 1
-        self._put(p, least)
+        self._total[most] -= 1
+        self._put(p, [least])
