@@ -106,6 +106,10 @@ class JvmOracle(Closes):
         said = self._stderr.read()[-4000:].decode(errors="replace")
         pytest.fail(f"{self.name} ended with {code} before it answered:\n{said}", pytrace=False)
 
+    def kill(self) -> None:
+        """End a program that never answers; a request under way fails its test."""
+        self._process.kill()
+
     def close(self) -> None:
         """End the program; called by the with statement."""
         for pipe in (self._process.stdin, self._process.stdout):

@@ -37,7 +37,8 @@ def ours(name, problem):
         plan = find(name).assign(Problem(Group.from_json(problem), Cluster.from_json(problem)))
     except UnsupportedProblemError as refusal:
         return {"error": refusal.peer_exception}
-    return {"assignment": plan.to_json()}
+    # Where the class never returns, our plan is the best one that it reached.
+    return {"assignment": plan.to_json()} if plan.loop is None else {"error": "hangs"}
 
 
 def theirs(oracle, name, problem, mine):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import threading
 from contextlib import suppress
 
 import pytest
@@ -43,7 +44,8 @@ def one_round(strategy, problem, generation):
     given = {m: [list(p) for p in pairs] for m, pairs in named.items()}
     moving = decision.transferring(scene)
     moving = None if moving is None else [list(row) for row in moving]
-    return {"assignment": given, "transferring": moving}, generation
+    answer = {"assignment": given, "transferring": moving}
+    return answer if decision.loop is None else {**answer, "loop": True}, generation
 
 
 def ours(strategy, line):
@@ -68,11 +70,15 @@ def player(strategy):
 
 
 def lines(strategy, rng, count):
-    for _ in range(count):
+    """Lines on which the class returns: it would never answer where ours finds its loop."""
+    while count > 0:
         if rng.random() < 0.5:
-            yield invented(rng)
+            line = invented(rng)
         else:
-            yield lived(rng, player(strategy), cooperative=strategy == "cooperative-sticky")
+            line = lived(rng, player(strategy), cooperative=strategy == "cooperative-sticky")
+        if not any(answer.get("loop") for answer in ours(strategy, line)):
+            yield line
+            count -= 1
 
 
 @pytest.mark.parametrize("strategy", BOTH)
@@ -133,3 +139,35 @@ def test_the_lines_reach_both_algorithms_and_their_errors() -> None:
             if answer.get("transferring"):
                 seen.add("withheld")
     assert wanted <= seen
+
+
+def test_kafkas_class_never_returns_where_a_loop_is_found() -> None:
+    """The class itself is asked on a group whose loop is known: no answer within ten seconds."""
+    owned = {
+        "c1": [["t1", p] for p in (0, 3, 4, 5, 8)],
+        "c2": [["t0", p] for p in range(1, 8)] + [["t2", p] for p in (0, 1, 3, 4)],
+    }
+    wanted = {"c0": ["t2", "t0", "t1"], "c1": ["t0", "t1", "t2"], "c2": ["t0", "t2"]}
+    members = [
+        {"id": m, "topics": wanted.get(m, ["t0"]), "owned": owned.get(m, []), "generation": 1}
+        for m in ("c0", "c1", "c2", "c3", "c4", "c5")
+    ]
+    problem = {"topics": {"t0": 8, "t1": 9, "t2": 5}, "members": members}
+    line = {"rounds": [problem]}
+    assert ours("cooperative-sticky", line)[0]["loop"]
+    answers: list[object] = []
+    with JvmOracle("Assignors") as oracle:
+        returning = {"rounds": [{**problem, "members": members[3:]}]}
+        assert oracle.ask({"strategy": "cooperative-sticky", **returning})
+
+        def ask() -> None:
+            with suppress(pytest.fail.Exception):  # it is killed without an answer
+                answers.append(oracle.ask({"strategy": "cooperative-sticky", **line}))
+
+        asking = threading.Thread(target=ask, daemon=True)
+        asking.start()
+        asking.join(10)
+        returned = list(answers)
+        oracle.kill()
+        asking.join()
+    assert not returned

@@ -233,7 +233,7 @@ OTHERS = {
     "streams:fallback-prior": (True, 1, 1),
     "streams:sticky": (False, 1, 1),
     "streams:sticky-preserving": (False, 1, 1),
-    "streams:kip-441-document": (True, 3, 3),
+    "streams:kip-441-document": (False, 3, 3),
     "streams:0.11": (False, 1, 1),
     "streams:0.10.2": (False, 24, 24),
 }

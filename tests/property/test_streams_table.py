@@ -39,8 +39,7 @@ TABLE = {
     "streams:sticky": (None, None, None),
     # Asks for another rebalance at once, always: Kafka's class is for one round.
     "streams:sticky-preserving": (None, ((None,), 1, 0), None),
-    # Asks again for ever: the task's warm-up is ready, and it stays where it is.
-    "streams:kip-441-document": (None, ((1,), 2, 0), None),
+    "streams:kip-441-document": (None, None, None),
     "streams:0.11": (None, None, None),
     # Actives and standbys change places in the rebalance after the first.
     "streams:0.10.2": (((0, 0, 1, 1), 2, 1), None, None),

@@ -30,6 +30,7 @@ from partage.history.stream_targets import ByRole, decided_tasks, recorded_tasks
 from partage.history.stream_verdicts import stream_verdict
 from partage.javaorder import DEFAULT_TABLE
 from partage.model import Cluster, Group, Problem
+from partage.model.repeated_state import EndlessLoop
 from partage.streams.kip1071_sticky import ServerSticky
 
 __all__ = ["UNEXPLAINED", "Verdict", "verdict"]
@@ -51,6 +52,8 @@ class Verdict:
         counts: whether it says something of this library: the members are Java clients or the
             coordinator decided, and the strategy is exact.
         assumed: what was taken for granted because the log does not tell it.
+        terminates: False where the strategy never returns on the recorded input; ``agrees`` is
+            then None and ``why`` says so.
     """
 
     agrees: bool | None = None
@@ -58,6 +61,7 @@ class Verdict:
     judged_by: str | None = None
     counts: bool = False
     assumed: str | None = None
+    terminates: bool = True
 
 
 def verdict(found: Generation, clusters: ClusterHistory) -> Verdict:
@@ -89,22 +93,40 @@ def verdict(found: Generation, clusters: ClusterHistory) -> Verdict:
     return replace(fitting[0], judged_by=names, counts=counts)
 
 
+class _NeverReturnsError(PartageError):
+    """The strategy's class never returns on an input, so no plan of it can be compared."""
+
+
 def _judged(found: Generation, strategy: Strategy, clusters: ClusterHistory) -> Verdict:
+    """Return the verdict of one strategy or dialect on a classic generation."""
     free = given_up(found.first)
 
     def decide(group: Group, cluster: Cluster) -> Named:
         asked = with_learnt_loads(strategy, found.first, cluster)
-        return named(handed_over(asked.assign(Problem(group, cluster)), free))
+        plan = asked.assign(Problem(group, cluster))
+        if plan.loop is not None:
+            raise _NeverReturnsError(_never_returns(strategy, plan.loop))
+        return named(handed_over(plan, free))
 
     at = found.timestamp_ms
     try:
         if decide(group_as_sent(found.first), clusters.at(at)) == recorded_named(found.first):
             return Verdict(agrees=True, judged_by=strategy.name)
+    except _NeverReturnsError as e:
+        return Verdict(why=str(e), judged_by=strategy.name, terminates=False)
     except PartageError as e:
         return Verdict(agrees=False, why=str(e), judged_by=strategy.name)
     before = found.previous.last if found.previous is not None else None
     why = explain(found.first, clusters, at, decide, before)
     return Verdict(agrees=False, why=why or UNEXPLAINED, judged_by=strategy.name)
+
+
+def _never_returns(strategy: Strategy, loop: EndlessLoop) -> str:
+    length = "1 pass" if loop.length == 1 else f"{loop.length} passes"
+    return (
+        f"{strategy.name} does not terminate on the recorded input (its passes repeat after"
+        f" {length}), so the recorded assignment cannot be compared with its plan"
+    )
 
 
 def _of_streams(found: Generation, clusters: ClusterHistory) -> Verdict:

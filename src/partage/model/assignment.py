@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from partage.errors import PlanInvariantError
 from partage.model.group import Claims
 from partage.model.index import Index, Int32Array
+from partage.model.repeated_state import EndlessLoop
 
 __all__ = ["Assignment", "Plan", "Role", "Unresolved"]
 
@@ -224,6 +225,8 @@ class Plan(Assignment):
         destined: int32[k], the member who is to get each of these then.
         certificate: what the strategy claims of the settled plan (`model.Certificate`), None
             for nothing.
+        loop: the endless loop in which the named class never returns on this problem; the plan
+            is then the best one that it reached. None where the class returns.
 
     Raises:
         PlanInvariantError: a partition has two owners.
@@ -238,6 +241,7 @@ class Plan(Assignment):
     withheld: Int32Array = field(default_factory=_none)
     destined: Int32Array = field(default_factory=_none)
     certificate: object = None
+    loop: EndlessLoop | None = None
 
     def __post_init__(self) -> None:
         # What has two owners is with one of them here. Owners are mostly asked for later anyway.

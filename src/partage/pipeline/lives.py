@@ -149,7 +149,7 @@ def _said(scene: Scene, found: Verdict, world: World) -> dict[str, Any]:
     said: dict[str, Any] = {
         "agrees": found.agrees,
         "judged_by": found.judged_by,
-        "disagreement": found.why if found.agrees is False else None,
+        "disagreement": found.why if found.agrees is False or not found.terminates else None,
         "assumed": found.assumed,
     }
     if scene.replayable:

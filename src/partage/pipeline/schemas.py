@@ -118,7 +118,12 @@ COLUMNS: dict[str, tuple[_Column, ...]] = {
         ("stopped_high_ms", "int64?", "its length at most, by the members' commits around it"),
         ("agrees", "bool?", "the record is what the claimed strategy decides; null: not judged"),
         ("judged_by", "string?", "the strategy or dialect that was asked"),
-        ("disagreement", "string?", "why the record differs from its plan, or unexplained"),
+        (
+            "disagreement",
+            "string?",
+            "why the record differs from its plan, or unexplained; with agrees null: the"
+            " strategy does not terminate on the recorded input",
+        ),
         ("assumed", "string?", "what the verdict takes for granted: the log does not tell it"),
     ),
     "members": (

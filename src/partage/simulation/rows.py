@@ -123,6 +123,7 @@ class Rows:
             reread=self.costs.reread(stops),
             changed=_changed(plan, self.recorded),
             plan=as_json(plan.to_dict()),
+            detail=None if plan.loop is None else plan.loop.warning(decider.strategy.name),
         )
 
     def ruled(self, found: Measured) -> Measured:

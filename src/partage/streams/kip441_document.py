@@ -55,12 +55,13 @@ class Kip441Document:
     * stateless tasks: clients by id are filled up to ceil(all tasks / all threads) tasks a
       thread, then the emptiest.
 
-    ``probing`` of the plan: whether a movement is still to come. It may be for ever: one task
-    on the second of two clients is balanced and stays, for a caught-up owner keeps what lies
-    within the factor, while the round robin goes on proposing the first client
-    (``tests/property/test_streams_table.py``). A check asked each time the destination is
-    ready then rebalances each time, and nothing moves. Racks and tags are unknown
-    to the document.
+    ``probing`` of the plan: whether a movement is still to come. The document's rebalances may
+    never end: one task on the second of two clients is balanced and stays, since a caught-up
+    owner keeps what lies within the factor, while the round robin goes on proposing the first
+    client. Such a loop is detected exactly, without memory: the plan is what ran before, and
+    every copy that it asks for is ready, so the next rebalance has the same input. The plan then
+    stands, asks for no probing, and carries a warning. Racks and tags are unknown to the
+    document.
 
     Where it differs from what was shipped, see `partage.streams.high_availability`: there is
     no factor, lags sort as plain numbers, every task that is behind moves at once, and every
@@ -150,7 +151,7 @@ class Kip441Document:
     # -- what it leaves out -----------------------------------------------------------------------
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """The whole plan.
+        """Return the whole plan, with a warning if the document would rebalance for ever.
 
         Raises:
             InvalidProblemError: a client says nothing of a stateful task's lag.
@@ -163,8 +164,46 @@ class Kip441Document:
         movements = self.movements(problem, active)
         self._place_standbys(problem, board, ranks)
         warmups = self._warm_up(problem, board, movements)
+        repeats = bool(movements) and self._repeats(problem, board, ranks)
         _place_stateless(problem, board)
-        return TaskPlan.of(problem, board, probing=bool(movements), warmups=warmups)
+        return TaskPlan.of(
+            problem,
+            board,
+            probing=bool(movements) and not repeats,
+            warmups=warmups,
+            warnings=[self._loop(problem, movements)] if repeats else [],
+        )
+
+    @staticmethod
+    def _repeats(problem: TaskProblem, board: Board, ranks: NDArray[np.int64]) -> bool:
+        """Return whether the next rebalance has the same input as this one, and so the same plan.
+
+        The plan depends on the previous owners and on the ranks. Both repeat if every stateful
+        task stays on its one previous owner and each copy of the plan is caught up already. Ranks
+        of clients without a copy do not improve meanwhile.
+        """
+        stateful = set(problem.stateful)
+        return all(
+            {problem.number_of.get(task) for task in client.previous_active} & stateful
+            == board.active[number]
+            and all(ranks[number, task] <= _CAUGHT_UP for task in board.active[number])
+            and all(ranks[number, task] <= _CAUGHT_UP for task in board.standby[number])
+            for number, client in enumerate(problem.clients)
+        )
+
+    def _loop(self, problem: TaskProblem, movements: Sequence[Movement]) -> str:
+        """Return the warning that names the loop."""
+        first = movements[0]
+        more = f" and {len(movements) - 1} more" if len(movements) > 1 else ""
+        source, destination = (
+            problem.clients[one].process for one in (first.source, first.destination)
+        )
+        return (
+            f"{self.name} would rebalance for ever: each time it proposes task"
+            f" {problem.tasks[first.task]}{more} to move ({source} to {destination}) and moves"
+            f" nothing, though the copies are ready (balance_factor={self.balance_factor});"
+            " the plan stands and asks for no probing rebalance"
+        )
 
     def _reused(self, problem: TaskProblem, ranks: NDArray[np.int64]) -> list[int] | None:
         owners: dict[int, list[int]] = {task: [] for task in problem.stateful}

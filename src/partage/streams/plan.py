@@ -26,6 +26,7 @@ class TaskPlan:
         follow_up: clients that shall rebalance again at once (KIP-924 only).
         in_turn: tasks of each client in the order in which its consumers take turns, actives
             first; only before 2.4 (see `partage.streams.threads.deal_in_turn`).
+        warnings: what the operator should know about this plan.
     """
 
     problem: TaskProblem
@@ -35,6 +36,7 @@ class TaskPlan:
     warmups: tuple[tuple[int, int], ...] = ()
     follow_up: tuple[int, ...] = ()
     in_turn: tuple[tuple[int, ...], ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -46,8 +48,9 @@ class TaskPlan:
         warmups: Iterable[tuple[int, int]] = (),
         follow_up: Iterable[int] = (),
         in_turn: Iterable[tuple[int, ...]] = (),
+        warnings: Iterable[str] = (),
     ) -> TaskPlan:
-        """What stands on the board."""
+        """Return the plan that the board holds."""
         return cls(
             problem,
             tuple(tuple(sorted(tasks)) for tasks in board.active),
@@ -56,6 +59,7 @@ class TaskPlan:
             tuple(warmups),
             tuple(follow_up),
             tuple(in_turn),
+            tuple(warnings),
         )
 
     def active_of(self, process: ProcessId) -> list[TaskId]:

@@ -11,6 +11,7 @@ from partage.groups.base import PlainStrategy
 from partage.groups.dialects.python_sticky import balanced
 from partage.groups.dialects.scene import PeerScene
 from partage.model import Plan, Problem
+from partage.model.repeated_state import loop_attributes
 
 __all__ = ["KafkaPythonCooperativeSticky"]
 
@@ -52,14 +53,14 @@ class KafkaPythonCooperativeSticky(PlainStrategy):
         return b""
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """The plan for this phase.
+        """Return the plan for this phase, with a warning if the class never returns.
 
         Raises:
             PeerRefusal: as the class raises; says why.
         """
         scene = PeerScene(problem)
         claims = [(list(m.owned), m.generation) for m in problem.group]
-        lists = balanced(scene, claims, swaps=True)
+        lists, loop = balanced(scene, claims, swaps=True)
         claimant = _last_claimants(scene)
         gone: list[tuple[int, int]] = []
         for member, mine in enumerate(lists):
@@ -69,6 +70,7 @@ class KafkaPythonCooperativeSticky(PlainStrategy):
             lists,
             withheld=scene.dense[np.array([s for s, _ in gone], np.int32)],
             destined=np.array([m for _, m in gone], np.int32),
+            **loop_attributes(loop, self.exact_to),
         )
 
 

@@ -10,6 +10,7 @@ from partage.groups.dialects.python_userdata import claims_of, user_data_of
 from partage.groups.dialects.remembered import Remembered
 from partage.groups.dialects.scene import PeerScene
 from partage.model import Assignment, Plan, Problem
+from partage.model.repeated_state import loop_attributes
 
 __all__ = ["KafkaPythonSticky"]
 
@@ -72,11 +73,12 @@ class KafkaPythonSticky(PlainStrategy):
         return Remembered.given(assignment, generation)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """The plan.
+        """Return the plan, with a warning if the class never returns.
 
         Raises:
             PeerRefusal: as the class raises; says why.
         """
         scene = PeerScene(problem)
         claims = [claims_of(m.user_data, version_first=True) for m in problem.group]
-        return scene.plan(balanced(scene, claims, swaps=True))
+        lists, loop = balanced(scene, claims, swaps=True)
+        return scene.plan(lists, **loop_attributes(loop, self.exact_to))

@@ -9,33 +9,42 @@ from partage.groups.dialects.librdkafka_movements import LibrdkafkaMovements, cr
 from partage.groups.dialects.librdkafka_scene import LibrdkafkaScene
 from partage.groups.dialects.python_claims import Believed
 from partage.groups.dialects.python_order import in_turns
-from partage.groups.dialects.refusals import PeerRefusal
 from partage.groups.dialects.ring import Ring
+from partage.model.repeated_state import EndlessLoop, RepeatedState
 
 __all__ = ["balanced"]
 
 
-def balanced(scene: LibrdkafkaScene) -> list[list[int]]:
-    """By member its spots, in the library's order; a spot may be in two lists.
+def balanced(scene: LibrdkafkaScene) -> tuple[list[list[int]], EndlessLoop | None]:
+    """Return each member's partitions in the library's order, and the loop of the library.
+
+    A partition may be in two lists. Where the library never returns, these are the best valid
+    plan after any of its moves.
 
     Raises:
-        PeerRefusal: the library would crash, never end, or do what nobody can tell.
+        PeerRefusal: the library would crash, or its behaviour is undefined.
     """
-    run = _Run(scene, Owned.of(scene))
-    run.fill()
-    run.narrow_down()
-    run.improve()
-    return run.lists
+    run = _Run(scene, Owned.of(scene)).finish()
+    if run.loop is not None:
+        run = _Run(scene, Owned.of(scene), watch=True).finish()
+    return run.lists, run.loop
 
 
 class _Run:
     """One run.
 
+    Args:
+        scene: the problem.
+        owned: the outcome of all claims; it is changed.
+        watch: whether to compare the plan after each move with the best one so far, which is the
+            result where the library never returns.
+
     Attributes:
         lists: by member its spots.
+        loop: the endless loop of the library, None where it returns.
     """
 
-    def __init__(self, scene: LibrdkafkaScene, owned: Owned) -> None:
+    def __init__(self, scene: LibrdkafkaScene, owned: Owned, *, watch: bool = False) -> None:
         self._scene, self._previous, self._holder = scene, owned.previous, owned.holder
         self._may_have = [set(topics) for topics in scene.subscribed]
         counts = [b - a for a, b in zip(scene.start, scene.start[1:], strict=False)]
@@ -53,6 +62,11 @@ class _Run:
         self._movements = LibrdkafkaMovements()
         self._fixed: set[int] = set()
         self._empty_before = not kept
+        self.loop: EndlessLoop | None = None
+        self._moving: set[int] = set()
+        self._watches = watch
+        self._best: list[list[int]] = []
+        self._best_score = 0
         # Where holder and lists disagree nothing can be taken for granted.
         holds = {spot: m for m, mine in enumerate(self.lists) for spot in mine}
         self._odd = any(holds[spot] != self._holder[spot] for spot in kept)
@@ -94,6 +108,13 @@ class _Run:
         rack = self._scene.problem.group[member].rack
         return not self._racks or rack is None or rack in self._scene.racks[spot]
 
+    def finish(self) -> _Run:
+        """Run all steps; return itself."""
+        self.fill()
+        self.narrow_down()
+        self.improve()
+        return self
+
     def fill(self) -> None:
         """What nobody owns to the first of the ring that subscribes, by rack before all."""
         rest = self._new
@@ -132,23 +153,52 @@ class _Run:
     def improve(self) -> None:
         """Move partitions while that evens loads out; take it all back if it did not help."""
         before, score = [list(mine) for mine in self.lists], self._score()
+        self._best, self._best_score, moved = before, score, False
         if not self._revoked:
             self._go_through(self._new)
-        moved = self._go_through(self._order)
-        if not self._empty_before and moved and self._score() >= score:
+        if self.loop is None:
+            moved = self._go_through(self._order)
+        if self.loop is not None:
+            self.lists = self._best
+        elif not self._empty_before and moved and self._score() >= score:
             self.lists = before
 
     def _go_through(self, spots: Sequence[int]) -> bool:
-        seen = set()
-        moved = False
+        """Repeat passes until one moves nothing or the state repeats; return whether any moved."""
+        moved, repeated = False, RepeatedState()
         while self._one_pass(spots):
             moved = True
-            lists = tuple(tuple(mine) for mine in self.lists)
-            state = (lists, frozenset(self._holder.items()), self._movements.state())
-            if state in seen:
-                raise PeerRefusal("the library never ends on this problem", "hangs")
-            seen.add(state)
+            if repeated.matches(self._snapshot()):
+                self.loop = self._endless(spots, repeated)
+                break
         return moved
+
+    def _watch(self) -> None:
+        """Store the plan if it is valid and more even than the best one so far."""
+        score = self._score()
+        if score < self._best_score and self._is_valid():
+            self._best, self._best_score = [list(mine) for mine in self.lists], score
+
+    def _is_valid(self) -> bool:
+        """Return whether each owner subscribes and no partition has two owners."""
+        held = [(m, spot) for m, mine in enumerate(self.lists) for spot in mine]
+        topic_of, may_have = self._scene.topic_of, self._may_have
+        return len(held) == len({spot for _, spot in held}) and all(
+            topic_of[spot] in may_have[m] for m, spot in held
+        )
+
+    def _snapshot(self) -> tuple[object, ...]:
+        """Return everything that decides the next passes; the ring follows from the lists."""
+        lists = tuple(map(tuple, self.lists))
+        return lists, dict(self._holder), self._movements.state(), self._odd
+
+    def _endless(self, spots: Sequence[int], repeated: RepeatedState) -> EndlessLoop:
+        """Return the loop; one more period shows what moves in it."""
+        self._moving = set()
+        for _ in range(repeated.length):
+            self._one_pass(spots)
+        names = tuple(map(self._scene.name, sorted(self._moving)))
+        return EndlessLoop(repeated.passes, repeated.length, names)
 
     def _one_pass(self, spots: Sequence[int]) -> bool:
         ring, moved = self._ring, False
@@ -171,6 +221,8 @@ class _Run:
                 break
             self._odd |= foreign
             self._move(spot, topic, target)
+            if self._watches:
+                self._watch()
             moved = True
         return moved
 
@@ -178,6 +230,7 @@ class _Run:
         moving, source = self._movements.move(spot, topic, self._holder, target)
         # What moves in place of another may be with somebody else by now.
         self._odd |= self._holder[moving] != source
+        self._moving.add(moving)
         self._give(target, moving)
         if moving in self.lists[source]:
             self.lists[source].remove(moving)

@@ -13,6 +13,7 @@ from partage.groups.dialects.librdkafka_balance import balanced
 from partage.groups.dialects.librdkafka_scene import LibrdkafkaScene
 from partage.groups.dialects.remembered import Remembered
 from partage.model import Assignment, Plan, Problem, Unresolved
+from partage.model.repeated_state import loop_attributes
 from partage.wire.codec import encode
 from partage.wire.messages import STICKY_ASSIGNOR_USER_DATA
 
@@ -79,7 +80,9 @@ class LibrdkafkaCooperativeSticky(PlainStrategy):
         return Remembered.given(assignment, generation)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """The plan for this phase; ``unresolved`` has claims that go back and are not there.
+        """Return the plan for this phase, with a warning if the library never returns.
+
+        ``unresolved`` has the claims that go back to a member and do not exist.
 
         Raises:
             PeerRefusal: the library would crash or do what nobody can tell; or a member
@@ -89,7 +92,8 @@ class LibrdkafkaCooperativeSticky(PlainStrategy):
         if not len(problem.group):
             return scene.plan([])
         dense = scene.dense.tolist()
-        given = {dense[s]: m for m, mine in enumerate(balanced(scene)) for s in mine}
+        balanced_lists, loop = balanced(scene)
+        given = {dense[s]: m for m, mine in enumerate(balanced_lists) for s in mine}
         claimant, lost = _claimants(problem)
         lists: list[list[int]] = [[] for _ in problem.group]
         stays = {p for p, m in given.items() if p in claimant and _same(problem, m, claimant[p])}
@@ -110,6 +114,7 @@ class LibrdkafkaCooperativeSticky(PlainStrategy):
             unresolved=tuple(lost),
             withheld=np.array([p for p, _ in gone], np.int32),
             destined=np.array([m for _, m in gone], np.int32),
+            **loop_attributes(loop, self.exact_to),
         )
         return made
 

@@ -106,13 +106,18 @@ class LibrdkafkaMovements:
         went.spots.append(spot)
 
     def state(self) -> object:
-        """Everything there is to know: two equal states go on alike."""
-        pairs = frozenset((s, p.source, p.target) for s, p in self._pair.items())
-        lists = frozenset(
-            (topic, *way, id(went.key) in self._freed, *went.spots)
+        """Return everything that decides later moves: two equal states go on alike.
+
+        A list depends on the memory of its key, so the state says which partition's pair that
+        is, and whether it is freed.
+        """
+        pairs = {s: (p.source, p.target) for s, p in self._pair.items()}
+        spot_of = {id(p): s for s, p in self._pair.items()}
+        lists = {
+            (topic, *way): (spot_of.get(id(went.key)), id(went.key) in self._freed, *went.spots)
             for topic, ways in self._went.items()
             for way, went in ways.items()
-        )
+        }
         return pairs, lists
 
 

@@ -15,12 +15,17 @@ from partage.groups.dialects.python_userdata import Claims
 from partage.groups.dialects.refusals import PeerRefusal
 from partage.groups.dialects.ring import Ring
 from partage.groups.dialects.scene import PeerScene
+from partage.model.repeated_state import EndlessLoop, RepeatedState
 
 __all__ = ["Balancing", "balanced"]
 
 
-def balanced(scene: PeerScene, claims: Sequence[Claims], *, swaps: bool) -> list[list[int]]:
-    """By member its spots in the end, by topic and number.
+def balanced(
+    scene: PeerScene, claims: Sequence[Claims], *, swaps: bool
+) -> tuple[list[list[int]], EndlessLoop | None]:
+    """Return the partitions of each member, by topic and number, and the loop of the class.
+
+    Where the class never returns, these are the best valid plan after any of its moves.
 
     Args:
         scene: the problem.
@@ -28,16 +33,16 @@ def balanced(scene: PeerScene, claims: Sequence[Claims], *, swaps: bool) -> list
         swaps: kafka-python's cure for endless exchanges, see `Balancing`.
 
     Raises:
-        PeerRefusal: the class raises, or goes on for ever.
+        PeerRefusal: the class raises.
     """
-    run = Balancing(scene, Believed.of(scene, claims), swaps=swaps)
-    run.fill()
-    run.narrow_down()
-    run.improve()
+    believed = Believed.of(scene, claims)
+    run = Balancing(scene, believed, swaps=swaps).finish()
+    if run.loop is not None:
+        run = Balancing(scene, believed, swaps=swaps, watch=True).finish()
     lists: list[list[int]] = [[] for _ in scene.problem.group]
     for spot, owner in enumerate(run.owner):
         lists[owner].append(spot)
-    return lists
+    return lists, run.loop
 
 
 class Balancing:
@@ -49,12 +54,17 @@ class Balancing:
         swaps: when a partition that went the other way is to move instead, and is with
             somebody else by now, first undo the move of the one at hand (kafka-python 3.0).
             Without, its owner never gets rid of it: the class may exchange for ever.
+        watch: whether to compare the plan after each move with the best one so far, which is the
+            result where the class never returns.
 
     Attributes:
         owner: by spot its member, -1 for nobody.
+        loop: the endless loop of the class, None where it returns.
     """
 
-    def __init__(self, scene: PeerScene, believed: Believed, *, swaps: bool) -> None:
+    def __init__(
+        self, scene: PeerScene, believed: Believed, *, swaps: bool, watch: bool = False
+    ) -> None:
         self._scene = scene
         self._swaps = swaps
         self._previous = believed.previous
@@ -82,6 +92,18 @@ class Balancing:
             what = "the sticky assignor needs at least one member (its ring is empty)"
             raise PeerRefusal(what, "TypeError" if swaps else "ValueError")
         self._empty_before = self._ring.highest == 0
+        self.loop: EndlessLoop | None = None
+        self._moving: set[int] = set()
+        self._watches = watch
+        self._best: list[int] = []
+        self._best_score = 0
+
+    def finish(self) -> Balancing:
+        """Run all steps; return itself."""
+        self.fill()
+        self.narrow_down()
+        self.improve()
+        return self
 
     def fill(self) -> None:
         """What nobody owns goes to the first of the ring that subscribes."""
@@ -104,24 +126,50 @@ class Balancing:
     def improve(self) -> None:
         """Move partitions while that evens loads out; take it all back if it did not help."""
         owner, score = list(self.owner), self._score()
+        self._best, self._best_score, moved = owner, score, False
         if not self._revoked:
             self._go_through(self._new)
-        moved = self._go_through(self._order)
-        if not self._empty_before and moved and self._score() >= score:
+        if self.loop is None:
+            moved = self._go_through(self._order)
+        if self.loop is not None:
+            self.owner = self._best
+        elif not self._empty_before and moved and self._score() >= score:
             self.owner = owner
 
     def _go_through(self, spots: Sequence[int]) -> bool:
-        """Again and again until nothing moves; whether anything did."""
-        seen = set()
-        moved = False
+        """Repeat passes until one moves nothing or the state repeats; return whether any moved."""
+        moved, repeated = False, RepeatedState()
         while self._one_pass(spots):
             moved = True
-            state = (tuple(self.owner), self._movements.state())
-            if state in seen:
-                what = "the class exchanges partitions for ever on this problem"
-                raise PeerRefusal(what, "hangs")
-            seen.add(state)
+            if repeated.matches(self._snapshot()):
+                self.loop = self._endless(spots, repeated)
+                break
         return moved
+
+    def _watch(self) -> None:
+        """Store the plan if it is valid and more even than the best one so far."""
+        score = self._score()
+        if score < self._best_score and self._is_valid():
+            self._best, self._best_score = list(self.owner), score
+
+    def _is_valid(self) -> bool:
+        """Return whether each owner subscribes; only returns to previous owners can break that."""
+        topic_of, may_have = self._scene.topic_of, self._may_have
+        return not self._foreign or all(
+            topic_of[spot] in may_have[owner] for spot, owner in enumerate(self.owner) if owner >= 0
+        )
+
+    def _snapshot(self) -> tuple[object, ...]:
+        """Return everything that decides the next passes; the ring follows from the owners."""
+        return tuple(self.owner), self._movements.state(), self._foreign, frozenset(self._ghosts)
+
+    def _endless(self, spots: Sequence[int], repeated: RepeatedState) -> EndlessLoop:
+        """Return the loop; one more period shows what moves in it."""
+        self._moving = set()
+        for _ in range(repeated.length):
+            self._one_pass(spots)
+        names = tuple(map(self._scene.name, sorted(self._moving)))
+        return EndlessLoop(repeated.passes, repeated.length, names)
 
     def _one_pass(self, spots: Sequence[int]) -> bool:
         ring, moved = self._ring, False
@@ -153,6 +201,8 @@ class Balancing:
                 break
             self._foreign |= foreign
             self._reassign(spot, topic, target)
+            if self._watches:
+                self._watch()
             moved = True
         return moved
 
@@ -169,6 +219,7 @@ class Balancing:
 
     def _move(self, spot: int, topic: int, target: int) -> None:
         holder = self.owner[spot]
+        self._moving.add(spot)
         self._movements.moved(spot, topic, holder, target)
         self.owner[spot] = target
         self._ring.put(holder, self._ring.load[holder] - 1)

@@ -83,8 +83,13 @@ class PeerScene:
             for k in range(len(self.topics))
         ]
 
+    def name(self, spot: int) -> str:
+        """Return a partition's name, as topic-number."""
+        topic, number = self.problem.index.name(int(self.dense[spot]))
+        return f"{topic}-{number}"
+
     def plan(self, lists: Sequence[Sequence[int]], **more: object) -> Plan:
-        """A plan from one list of spots a member."""
+        """Return a plan from each member's partitions."""
         group = self.problem.group
         dense = [self.dense[np.array(mine, np.int32)] for mine in lists]
         made: Plan = Plan.from_lists(self.problem.index, group.ids, dense, **more)

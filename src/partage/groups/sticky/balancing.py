@@ -7,9 +7,25 @@ from numpy.typing import NDArray
 
 from partage.groups.ordering import string_hashes
 from partage.groups.sticky.ring import Ring
-from partage.groups.sticky.steps import CHECK, CLOCK, MOVES, SET_ROWS, UNUSED, go_through
+from partage.groups.sticky.steps import (
+    CHECK,
+    CLOCK,
+    FROM,
+    MOVED,
+    MOVES,
+    ONE_MOVE,
+    PREV,
+    SET,
+    SET_ROWS,
+    TABLE,
+    TAINTED,
+    TO,
+    UNUSED,
+    go_through,
+)
 from partage.groups.sticky.table import Table, fixed_members, null_pointer
 from partage.model.index import Int32Array
+from partage.model.repeated_state import EndlessLoop, RepeatedState
 
 __all__ = ["Balancing"]
 
@@ -21,6 +37,7 @@ class Balancing:
         owner: int32[S], who has each spot, -1 for nobody.
         seq: int32[S], order numbers: a member's list is its spots by these.
         size: int64[M], how many each member has.
+        loop: the endless loop of Kafka's class, None where it returns.
     """
 
     def __init__(self, table: Table) -> None:
@@ -39,6 +56,8 @@ class Balancing:
         self._sets = np.full((SET_ROWS, 1), -1, np.int32)
         self._hash = np.zeros(1, np.int64)
         self._fixed = np.zeros(members, bool)
+        self._best: _Best
+        self.loop: EndlessLoop | None = None
 
     def fill(self) -> None:
         """Every free spot to the member that has least and subscribes, on its rack if it can."""
@@ -48,8 +67,15 @@ class Balancing:
             free = free[self.owner[free] < 0]
         self._pass(free, filling=True)
 
-    def even_out(self) -> None:
-        """Move single spots from members that have more to members that have less."""
+    def even_out(self, *, watch: bool = False) -> None:
+        """Move single partitions from members with more to members with fewer.
+
+        Where Kafka's class repeats its passes for ever, `loop` is set. The plan is then the best
+        valid one after any move if each move is watched, else any one.
+
+        Args:
+            watch: whether to compare the plan after each move with the best one so far.
+        """
         table, spots = self._table, self._table.claimed.spots
         if self._level(self.size):
             return
@@ -59,24 +85,58 @@ class Balancing:
             return
         self._ready_for_movements()
         owner, seq, size = self.owner.copy(), self.seq.copy(), self.size.copy()
+        self._best = _Best(owner.copy(), seq.copy(), self._score(size))
+        self._state[ONE_MOVE] = watch
         shared = table.audience.shared
+        moved = False
         if not table.revoked:
             self._improve(table.free[shared[spots.topic[table.free]]])
-        moved = self._improve(table.every[shared[spots.topic[table.every]]])
-        if not self._fresh and moved and self._score(self.size) >= self._score(size):
+        if self.loop is None:
+            moved = self._improve(table.every[shared[spots.topic[table.every]]])
+        if self.loop is not None:
+            self._best.restore(self.owner, self.seq, self.size)
+        elif not self._fresh and moved and self._score(self.size) >= self._score(size):
             self.owner, self.seq, self.size = owner, seq, size
 
     def _improve(self, spots: Int32Array) -> bool:
-        moved_at_all = False
+        """Repeat passes until one moves nothing or the state repeats; return whether any moved."""
+        moved_at_all, repeated = False, RepeatedState()
         while self._pass(spots):
             moved_at_all = True
+            if repeated.matches(self._snapshot()):
+                self.loop = self._endless(spots, repeated)
+                break
         return moved_at_all
 
+    def _snapshot(self) -> tuple[bytes | int, ...]:
+        """Return everything that decides the next passes, and nothing else.
+
+        These are the owners (sizes and the ring follow from them), the recorded movements, and
+        for each set of movements its order and the size of its Java table.
+        """
+        net = self._net
+        at = np.flatnonzero(net[TO] >= 0)
+        table_size = self._sets[TABLE, net[SET, at]]
+        return (
+            self.owner.tobytes(), int(self._state[TAINTED]), at.tobytes(),
+            net[FROM, at].tobytes(), net[TO, at].tobytes(), net[PREV, at].tobytes(),
+            table_size.tobytes(),
+        )  # fmt: skip
+
+    def _endless(self, spots: Int32Array, repeated: RepeatedState) -> EndlessLoop:
+        """Return the loop; one more period shows what moves in it."""
+        begin = self._state[CLOCK]
+        for _ in range(repeated.length):
+            self._pass(spots)
+        moving = np.flatnonzero(self.seq >= begin)
+        names = self._table.names(moving[np.argsort(self._table.claimed.spots.keys[moving])])
+        return EndlessLoop(repeated.passes, repeated.length, names)
+
     def _pass(self, spots: Int32Array, *, filling: bool = False, racks: bool = False) -> bool:
-        """Go through spots once; whether any moved."""
+        """Go through the partitions once; return whether any moved."""
         ring, table, state = self._ring, self._table, self._state
         state[MOVES] = state[CHECK] = 0
-        at, work = 0, len(spots) * ring.depth
+        at, work, moves = 0, len(spots) * ring.depth, 0
         while at < len(spots):
             at = int(go_through(
                 spots, at, filling, racks, state, table.claimed.spots.topic, self.owner, self.seq,
@@ -86,12 +146,30 @@ class Balancing:
                 self._net, self._sets, self._hash, table.claimed.spots.number,
                 work=work,
             ))  # fmt: skip
+            if state[ONE_MOVE] and state[MOVES] > moves:
+                moves = int(state[MOVES])
+                self._watch(int(state[MOVED]))
             if state[CHECK] == 1:
                 if self._balanced():
                     break
                 self._no_null_pointer(int(spots[at]))
                 state[CHECK] = 2  # looked at: this one may move
         return bool(state[MOVES])
+
+    def _watch(self, spot: int) -> None:
+        """Note a move, and whether the plan is the best valid one from here on."""
+        self._best.note(spot, int(self.owner[spot]), int(self.seq[spot]))
+        score = self._score(self.size)
+        if score < self._best.score and self._is_valid():
+            self._best.is_now(score)
+
+    def _is_valid(self) -> bool:
+        """Return whether each owner subscribes; only returns to previous owners can break that."""
+        if not self._state[TAINTED]:
+            return True
+        held = np.flatnonzero(self.owner >= 0)
+        topic = self._table.claimed.spots.topic[held]
+        return bool(self._table.audience.subscribed(self.owner[held], topic).all())
 
     def _no_null_pointer(self, spot: int) -> None:
         previous = self._table.previous[spot]
@@ -137,3 +215,34 @@ class Balancing:
         self._sets[UNUSED] = np.arange(width)
         names = [scene.problem.index.topics[t] for t in scene.topics.tolist()]
         self._hash = np.array(string_hashes(names), np.int64)
+
+
+class _Best:
+    """The best plan so far, as the moves that lead back to it.
+
+    Args:
+        owner, seq: see `Balancing`, before the first move; they are changed.
+        score: Kafka's balance score of it.
+    """
+
+    def __init__(self, owner: Int32Array, seq: Int32Array, score: int) -> None:
+        self.score = score
+        self._owner, self._seq = owner, seq
+        self._moves: list[tuple[int, int, int]] = []
+
+    def note(self, spot: int, owner: int, seq: int) -> None:
+        """Note that a partition has moved, with its new owner and order number."""
+        self._moves.append((spot, int(self._owner[spot]), int(self._seq[spot])))
+        self._owner[spot], self._seq[spot] = owner, seq
+
+    def is_now(self, score: int) -> None:
+        """Take the present plan for the best one."""
+        self.score = score
+        self._moves.clear()
+
+    def restore(self, owner: Int32Array, seq: Int32Array, size: NDArray[np.int64]) -> None:
+        """Undo in place all moves since the best plan."""
+        for spot, its_owner, its_seq in reversed(self._moves):
+            size[owner[spot]] -= 1
+            size[its_owner] += 1
+            owner[spot], seq[spot] = its_owner, its_seq

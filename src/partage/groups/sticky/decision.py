@@ -13,8 +13,11 @@ from partage.groups.sticky.refusals import JavaRefusal
 from partage.groups.sticky.scene import Scene, Spots
 from partage.model import Assignment, Plan, Unresolved
 from partage.model.index import Int32Array
+from partage.model.repeated_state import EndlessLoop, loop_attributes
 
 __all__ = ["Decision", "Transfers", "by_member"]
+
+_ALGORITHM = "Kafka's AbstractStickyAssignor.performReassignments"
 
 Made = TypeVar("Made", bound=Assignment)
 
@@ -37,6 +40,7 @@ class Decision:
         spots: what the spots are.
         transfers: what changes hands; None where the general algorithm ran.
         walked: members in the order of the class's answer, where a spot may have two owners.
+        loop: the endless loop of Kafka's class, None where it returns.
     """
 
     start: Int32Array
@@ -44,6 +48,7 @@ class Decision:
     spots: Spots
     transfers: Transfers | None = None
     walked: list[int] | None = None
+    loop: EndlessLoop | None = None
 
     @property
     def member(self) -> Int32Array:
@@ -79,12 +84,13 @@ class Decision:
         return [(names[topic[s]], int(number[s]), ids[m]) for _, s, m in rows]
 
     def to_plan(self, scene: Scene, **more: Any) -> Plan:
-        """The plan.
+        """Return the plan, with a warning if Kafka's class never returns.
 
         Raises:
             JavaRefusal: the class gave a partition to two members; it carries that answer.
         """
         group, index = scene.problem.group, scene.problem.index
+        more |= loop_attributes(self.loop, _ALGORITHM)
         if self.spots.regular:
             return self._made(Plan, scene, self.start, scene.dense[self.spot], **more)
         foreign = self.spot >= self.spots.real

@@ -27,15 +27,25 @@ def general(
     table = laid(scene, claimed, owned, racks, max_generation)
     regular = scene.counted and not (table.spot >= claimed.spots.real).any()
     if not regular:
-        return Listed(table).decide()
-    return _decided(table, Balancing(table))
+        decision = Listed(table).decide()
+        return decision if decision.loop is None else Listed(table, watch=True).decide()
+    return _decided(table)
 
 
-def _decided(table: Table, balancing: Balancing) -> Decision:
+def _decided(table: Table) -> Decision:
+    """Run the algorithm; where its class never returns, run it again to find its best plan.
+
+    Watching each move costs time, and problems without a loop need none of it.
+    """
+    balancing = Balancing(table)
     balancing.fill()
     balancing.even_out()
+    if balancing.loop is not None:
+        balancing = Balancing(table)
+        balancing.fill()
+        balancing.even_out(watch=True)
     owner, seq = balancing.owner, balancing.seq
     given = np.flatnonzero(owner >= 0)
     given = given[np.argsort(seq[given], kind="stable")]
     start, order = by_member(table.scene.members, owner[given])
-    return Decision(start, given[order].astype(np.int32), table.claimed.spots)
+    return Decision(start, given[order].astype(np.int32), table.claimed.spots, loop=balancing.loop)

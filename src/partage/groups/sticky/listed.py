@@ -18,14 +18,21 @@ from partage.groups.sticky.movements import Movements
 from partage.groups.sticky.refusals import JavaRefusal
 from partage.groups.sticky.table import Table, null_pointer
 from partage.groups.sticky.walked_owners import WalkedOwners
+from partage.model.repeated_state import EndlessLoop, RepeatedState
 
 __all__ = ["Listed"]
 
 
 class Listed:
-    """One run; `decide` gives the answer."""
+    """One run; `decide` returns the decision.
 
-    def __init__(self, table: Table) -> None:
+    Args:
+        table: what the algorithm starts from.
+        watch: whether to compare the plan after each move with the best one so far, which is the
+            decision where Kafka's class never returns.
+    """
+
+    def __init__(self, table: Table, *, watch: bool = False) -> None:
         scene, audience, spots = table.scene, table.audience, table.claimed.spots
         self._table = table
         self._spots = spots
@@ -58,6 +65,9 @@ class Listed:
         self._ring = sorted((len(mine), self._rank[m], m) for m, mine in self.have.items())
         hashes = scene.problem.index.topics
         names = [hashes[t] for t in scene.topics.tolist()]
+        self._watches = watch
+        self._best: dict[int, list[int]] = {}
+        self._loop: EndlessLoop | None = None
         self._movements = Movements(names, self._topic, spots.number.tolist())
 
     def decide(self) -> Decision:
@@ -71,11 +81,15 @@ class Listed:
             self._leave_ring(m)
             del self.have[m]
         self._owners.set_aside(fixed)
-        before = {m: list(mine) for m, mine in self.have.items()}
+        before = self._best = self._copy()
+        moved = False
         if not self._table.revoked:
             self._improve(free)
-        moved = self._improve(every)
-        if not fresh and moved and self._score(self.have) >= self._score(before):
+        if self._loop is None:
+            moved = self._improve(every)
+        if self._loop is not None:
+            self.have = self._best
+        elif not fresh and moved and self._score(self.have) >= self._score(before):
             self.have = before
             self._owners.undo()
         self._owners.put_back()
@@ -83,7 +97,7 @@ class Listed:
         start = np.zeros(len(lists) + 1, np.int32)
         np.cumsum([len(lists[m]) for m in range(len(lists))], out=start[1:])
         spot = np.array([s for m in range(len(lists)) for s in lists[m]], np.int32)
-        return Decision(start, spot, self._spots, walked=self._owners.order)
+        return Decision(start, spot, self._spots, walked=self._owners.order, loop=self._loop)
 
     def _fill(self) -> None:
         waiting = self._table.free.tolist()
@@ -105,17 +119,55 @@ class Listed:
         return False
 
     def _improve(self, spots: list[int]) -> bool:
-        moved_at_all, moved = False, True
-        while moved:
-            moved = False
-            for spot in spots:
-                if self._balanced():
-                    break
-                target = self._better(spot)
-                if target is not None:
-                    self._move(spot, target)
-                    moved = moved_at_all = True
+        """Repeat passes until one moves nothing or the state repeats; return whether any moved."""
+        moved_at_all, repeated = False, RepeatedState()
+        while self._pass(spots):
+            moved_at_all = True
+            if repeated.matches(self._snapshot()):
+                self._loop = self._endless(spots, repeated)
+                break
         return moved_at_all
+
+    def _pass(self, spots: list[int]) -> list[int]:
+        """Go through the partitions once; return those that moved."""
+        moved = []
+        for spot in spots:
+            if self._balanced():
+                break
+            target = self._better(spot)
+            if target is not None:
+                moved.append(self._move(spot, target))
+                if self._watches and self._is_better():
+                    self._best = self._copy()
+        return moved
+
+    def _copy(self) -> dict[int, list[int]]:
+        return {m: list(mine) for m, mine in self.have.items()}
+
+    def _is_better(self) -> bool:
+        """Return whether the plan is valid and more even than the best one so far."""
+        return self._score(self.have) < self._score(self._best) and self._is_valid()
+
+    def _is_valid(self) -> bool:
+        """Return whether each owner subscribes and no partition has two owners."""
+        held = [spot for mine in self.have.values() for spot in mine]
+        return len(held) == len(set(held)) and all(
+            self._topic[spot] in self._wanted[self._class[m]]
+            for m, mine in self.have.items()
+            for spot in mine
+        )
+
+    def _snapshot(self) -> object:
+        """Return everything that decides the next passes, and nothing else."""
+        lists = {m: sorted(mine) for m, mine in self.have.items()}
+        return lists, dict(self._holder), list(self._ring), self._movements.state()
+
+    def _endless(self, spots: list[int], repeated: RepeatedState) -> EndlessLoop:
+        """Return the loop; one more period shows what moves in it."""
+        moving = {spot for _ in range(repeated.length) for spot in self._pass(spots)}
+        keys = self._spots.keys
+        names = self._table.names(np.array(sorted(moving, key=lambda spot: int(keys[spot]))))
+        return EndlessLoop(repeated.passes, repeated.length, names)
 
     def _better(self, spot: int) -> int | None:
         holder = self._holder.get(spot)
@@ -135,7 +187,8 @@ class Listed:
                 return next(self._in_ring(self._topic[spot]))
         return None
 
-    def _move(self, spot: int, target: int) -> None:
+    def _move(self, spot: int, target: int) -> int:
+        """Move the partition that Kafka picks for ``spot``; return it."""
         spot = self._movements.actual(spot, self._holder[spot], target)
         holder = self._holder[spot]
         self._leave_ring(holder)
@@ -147,6 +200,7 @@ class Listed:
         self._holder[spot] = target
         self._join_ring(target)
         self._join_ring(holder)
+        return spot
 
     def _balanced(self) -> bool:
         if not self._ring:

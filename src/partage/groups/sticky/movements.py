@@ -71,3 +71,8 @@ class Movements:
             old = self._net[spot][0]
         mates = self._sets.get((self._topic[spot], new, old))
         return spot if mates is None else mates.first()
+
+    def state(self) -> object:
+        """Return the movements, each set in its order and with its table, for comparison."""
+        sets = {key: (one.table, list(one.hashes)) for key, one in self._sets.items()}
+        return dict(self._net), sets

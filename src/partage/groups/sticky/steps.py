@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from partage.kernels import kernel, piece
 
-__all__ = ["CHECK", "CLOCK", "MOVES", "SET_ROWS", "UNUSED", "go_through"]
+__all__ = [
+    "CHECK", "CLOCK", "FROM", "MOVED", "MOVES", "ONE_MOVE", "PREV", "SET", "SET_ROWS", "TABLE",
+    "TAINTED", "TO", "UNUSED", "go_through",
+]  # fmt: skip
 
 # Places in ``state``: the next order number; moves of this pass; 1 = look whether the group
 # is balanced before this spot moves, 2 = looked at; somebody was given a spot that it does
-# not subscribe to; sets in use.
-CLOCK, MOVES, CHECK, TAINTED, TOP = 0, 1, 2, 3, 4
+# not subscribe to; sets in use; 1 = stop after each move; the spot that moved last.
+CLOCK, MOVES, CHECK, TAINTED, TOP, ONE_MOVE, MOVED = 0, 1, 2, 3, 4, 5, 6
 # Rows of ``net``, by spot: where it came from in this run and where it is, -1 for unmoved;
 # its set, and its neighbours in it in order of insertion.
 FROM, TO, SET, NEXT, PREV = 0, 1, 2, 3, 4
@@ -183,7 +186,8 @@ def go_through(
 
     Filling, each goes to the first member of the ring that subscribes. Otherwise one moves if
     its holder has two more than its previous owner, or than a subscriber. Where Kafka's test
-    for balance could decide (see ``Balancing``), the pass stops with ``state[CHECK] = 1``.
+    for balance could decide (see ``Balancing``), the pass stops with ``state[CHECK] = 1``; with
+    ``state[ONE_MOVE]``, after each move.
     """
     members, topic = len(rank), -1
     for i in range(at, len(spots)):
@@ -226,4 +230,7 @@ def go_through(
         state[MOVES] += 1
         size[target] += 1
         _raised(cell_of[target], base, leaf, tree, target, size[target] * members + rank[target])
+        if state[ONE_MOVE] == 1:
+            state[MOVED] = spot
+            return i + 1
     return len(spots)

@@ -52,7 +52,8 @@ class Sticky(PlainStrategy):
     need neither be few nor reach the most even loads.
 
     Exact to ``org.apache.kafka.clients.consumer.StickyAssignor`` 4.3.1 (KIP-54), order
-    included. Where the class throws (`JavaRefusal`), so does this.
+    included. Where the class throws (`JavaRefusal`), so does this. Where the class never returns,
+    the plan is the best one that it reached, with a warning (``plan.loop``).
 
     >>> from partage.model import Cluster, Group, Member
     >>> cluster = Cluster.from_topics({"A": 2, "B": 2})
@@ -119,7 +120,8 @@ class CooperativeSticky(PlainStrategy):
     join, so there it is not sticky at all (Q13).
 
     Exact to ``org.apache.kafka.clients.consumer.CooperativeStickyAssignor`` 4.3.1, order
-    included. Where the class throws (`JavaRefusal`), so does this.
+    included. Where the class throws (`JavaRefusal`), so does this. Where the class never returns,
+    the plan is the best one that it reached, with a warning (``plan.loop``).
 
     >>> from partage.model import Cluster, Group, Member
     >>> cluster = Cluster.from_topics({"t": 3})

@@ -43,6 +43,14 @@ class Table:
     revoked: bool
     previous: Int32Array
 
+    def names(self, spots: Int32Array | NDArray[np.intp]) -> tuple[str, ...]:
+        """Return the names of some partitions, each as topic-number."""
+        its, topics = self.claimed.spots, self.scene.problem.index.topics
+        return tuple(
+            f"{topics[self.scene.topics[its.topic[one]]]}-{its.number[one]}"
+            for one in spots.tolist()
+        )
+
 
 def laid(scene: Scene, claimed: Claimed, owned: Owned, racks: Racks, max_generation: int) -> Table:
     """Clean what is owned, and find what nobody keeps."""
@@ -116,10 +124,8 @@ def fixed_members(
 
 
 def null_pointer(table: Table, spot: int) -> JavaRefusal:
-    """The error of Q2, in words."""
-    spots = table.claimed.spots
-    topics = table.scene.problem.index.topics
-    name = f"{topics[table.scene.topics[spots.topic[spot]]]}-{spots.number[spot]}"
+    """Return the error of Q2, in words."""
+    (name,) = table.names(np.array([spot]))
     what = (
         f"a member claims {name} of an older generation, and may not own it any more"
         " (Kafka's class follows a null pointer here)"

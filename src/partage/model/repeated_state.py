@@ -1,0 +1,94 @@
+"""Exact detection of an endless loop: the state of a deterministic run repeats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+__all__ = ["EndlessLoop", "RepeatedState", "loop_attributes"]
+
+#: What moves in a loop is named in a warning up to here.
+_MOST_NAMED: Final = 5
+
+
+class RepeatedState:
+    """Cycle detection by Brent's algorithm over the states at the ends of passes.
+
+    A deterministic run over finitely many states ends, or returns to a state that it had. One
+    state is stored, after passes 1, 2, 4, 8 and so on, and each later one is compared with it.
+    Equality is exact, so a run that ends is never stopped, however long it is. Memory is one
+    state. A cycle of length ``l`` that begins after pass ``m`` is found before pass
+    ``3 * max(m, l) + 2``.
+
+    Source: R. P. Brent, "An improved Monte Carlo factorization algorithm", BIT 20 (1980).
+
+    Attributes:
+        passes: number of states compared so far.
+        length: passes from the stored state to the present one.
+
+    >>> state, repeated = 0, RepeatedState()
+    >>> while not repeated.matches(state):
+    ...     state = (state + 3) % 7 if state else 3
+    >>> repeated.length
+    7
+    """
+
+    def __init__(self) -> None:
+        self.passes = 0
+        self.length = 0
+        self._stored: object = None
+        self._store_after = 1
+
+    def matches(self, state: object) -> bool:
+        """Return whether the state equals the stored one; else store it if it is its turn.
+
+        Args:
+            state: everything that decides how the run goes on, as a value with exact equality.
+        """
+        self.passes += 1
+        self.length += 1
+        if self.passes > 1 and state == self._stored:
+            return True
+        if self.passes == self._store_after:
+            self._stored, self.length = state, 0
+            self._store_after *= 2
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class EndlessLoop:
+    """A loop in which the named algorithm never returns.
+
+    Attributes:
+        passes: passes until the state repeated.
+        length: passes from a state to its repetition.
+        moving: what moves in the loop, by name, in a fixed order.
+    """
+
+    passes: int
+    length: int
+    moving: tuple[str, ...]
+
+    def warning(self, algorithm: str) -> str:
+        """Return the plan warning that names the loop.
+
+        >>> EndlessLoop(9, 2, ("t-0", "t-3")).warning("The assignor")[:76]
+        'The assignor never returns on this problem: it moves t-0, t-3 in a loop of 2'
+        """
+        more = len(self.moving) - _MOST_NAMED
+        named = ", ".join(self.moving[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+        length = "1 pass" if self.length == 1 else f"{self.length} passes"
+        return (
+            f"{algorithm} never returns on this problem: it moves {named} in a loop of {length};"
+            f" this is the best plan that it reached in {self.passes} passes"
+        )
+
+
+def loop_attributes(loop: EndlessLoop | None, algorithm: str) -> dict[str, Any]:
+    """Return the attributes ``loop`` and ``warnings`` of a plan; none where there is no loop.
+
+    Args:
+        loop: the endless loop of the named algorithm, None where it returns.
+        algorithm: its name, as the warning begins.
+    """
+    return {} if loop is None else {"loop": loop, "warnings": (loop.warning(algorithm),)}

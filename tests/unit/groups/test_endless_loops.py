@@ -1,0 +1,178 @@
+"""Groups on which Kafka's sticky class, or a client's, never returns: a plan and a warning all the same."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import numpy as np
+import pytest
+
+import partage as pg
+from lives import topics
+from partage.clients.plugged import Plugged
+from partage.clients.shared import Consumer, Joined, configured
+from partage.groups.registry import find
+from partage.groups.sticky import general as general_module
+from partage.groups.sticky.listed import Listed
+from partage.history.classic import Generation
+from partage.history.records import ClassicState, MemberState, Place, Subscription
+from partage.history.verdicts import verdict
+from partage.kernels import form
+from partage.model import Problem
+from partage.model.repeated_state import RepeatedState
+from partage.wire.consumer_protocol import encode_subscription
+from partage.wire.sticky_userdata import encode_sticky_user_data
+from skewed_problems import skewed_group
+from unit.clients.groups_of_ours import view
+from wire_samples import ROOT
+
+BOTH = ["sticky", "cooperative-sticky"]
+
+
+def looping() -> tuple[pg.Group, pg.Cluster]:
+    """Return a group on which ``performReassignments`` of Kafka 4.3.1 never returns."""
+    owned = {
+        "c1": [("t1", p) for p in (0, 3, 4, 5, 8)],
+        "c2": [("t0", p) for p in range(1, 8)] + [("t2", p) for p in (0, 1, 3, 4)],
+    }
+    wanted = {"c0": ["t2", "t0", "t1"], "c1": ["t0", "t1", "t2"], "c2": ["t0", "t2"]}
+    members = [
+        pg.Member(
+            name,
+            wanted.get(name, ["t0"]),
+            owned=owned.get(name, []),
+            generation=1,
+            user_data=encode_sticky_user_data(owned.get(name, []), 1),
+        )
+        for name in ("c0", "c1", "c2", "c3", "c4", "c5")
+    ]
+    return pg.Group(members), pg.Cluster.from_topics({"t0": 8, "t1": 9, "t2": 5})
+
+
+def spread(plan: pg.Plan) -> int:
+    """Return Kafka's balance score: the sum of differences over all pairs of members."""
+    loads = np.sort(np.diff(plan.start))
+    return int(((2 * np.arange(len(loads)) - len(loads) + 1) * loads).sum())
+
+
+@pytest.mark.parametrize("kernels", ["interpreted", "compiled"])
+@pytest.mark.parametrize("name", BOTH)
+def test_a_sticky_strategy_ends_where_its_class_never_returns(name, kernels) -> None:
+    """The plan is valid, more even than the one that the class starts from, and warns of the loop."""
+    if kernels == "compiled":
+        pytest.importorskip("numba")
+    group, cluster = looping()
+    with form(kernels):
+        plan = pg.assign(name, group, cluster)
+    assert not pg.check(plan, group, cluster)
+    assert plan.loop is not None
+    assert plan.loop.moving == ("t2-2",)
+    assert len(plan.warnings) == 1
+    assert "never returns on this problem: it moves t2-2 in a loop of 1 pass" in plan.warnings[0]
+    # The score is 74 at first, then alternates between 24 and 26 within each pass.
+    assert spread(plan.settled()) == 24
+
+
+def test_both_forms_of_the_general_algorithm_find_the_same_loop(monkeypatch) -> None:
+    """The arrays, and the plain lists that follow Kafka line by line: one loop, one plan."""
+    group, cluster = looping()
+    arrays = find("sticky").assign(Problem(group, cluster))
+    monkeypatch.setattr(
+        general_module, "_decided", lambda table: Listed(table, watch=True).decide()
+    )
+    lists = find("sticky").assign(Problem(group, cluster))
+    assert lists.loop == arrays.loop
+    assert lists.to_pairs() == arrays.to_pairs()
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_problems_without_a_loop_keep_their_plan_in_both_forms(name, monkeypatch) -> None:
+    """Detection changes no plan of a class that returns: both forms agree on 300 skewed groups."""
+    rng = random.Random(18)
+    problems = []
+    for _ in range(300):
+        counts, group = skewed_group(rng)
+        problems.append(Problem(group, pg.Cluster.from_topics(counts)))
+    arrays = [find(name).assign(one) for one in problems]
+    monkeypatch.setattr(
+        general_module, "_decided", lambda table: Listed(table, watch=True).decide()
+    )
+    for problem, plan in zip(problems, arrays, strict=True):
+        assert find(name).assign(problem).to_pairs() == plan.to_pairs()
+
+
+def test_a_repeated_state_is_found_exactly_when_there_is_one() -> None:
+    """Random maps on few states, against a search that remembers all: no loop missed, none invented."""
+    rng = random.Random(441)
+    for _ in range(2000):
+        size = rng.randint(1, 40)
+        after = [rng.choice([None, *range(size)]) for _ in range(size)]
+        seen, state = {}, 0
+        while state is not None and state not in seen:
+            seen[state] = len(seen)
+            state = after[state]
+        length = None if state is None else len(seen) - seen[state]
+        begin = 0 if state is None else seen[state]
+        repeated, now, found = RepeatedState(), 0, None
+        while now is not None:
+            if repeated.matches(now):
+                found = repeated.length
+                break
+            now = after[now]
+        assert found == length
+        if found is not None:
+            assert repeated.passes <= 3 * max(begin, found) + 2
+
+
+def test_a_long_run_that_ends_is_never_stopped() -> None:
+    """There is no limit of steps: a million different states pass."""
+    repeated = RepeatedState()
+    assert not any(repeated.matches(n) for n in range(1_000_000))
+
+
+def test_the_dialect_of_aiokafka_ends_where_its_class_never_returns() -> None:
+    """A valid plan, and a warning that names the class and the loop, in place of a refusal."""
+    problem = json.loads((ROOT / "tests" / "peers" / "hangs.json").read_text())
+    group, cluster = pg.Group.from_json(problem), pg.Cluster.from_json(problem)
+    plan = find("aiokafka:sticky").assign(Problem(group, cluster))
+    assert plan.loop is not None
+    assert plan.loop.moving == ("t0-12",)
+    assert "aiokafka.coordinator" in plan.warnings[0]
+    assert not pg.check(plan, group, cluster)
+
+
+def test_a_live_leader_gets_the_plan_and_logs_the_warning(caplog) -> None:
+    """A consumer of ours that leads such a group answers it, and its log names the loop."""
+    group, _ = looping()
+    leader = Plugged(Consumer(configured("cooperative-sticky", {})))
+    joined = [
+        Joined(m.id, encode_subscription(m.topics, owned=list(m.owned), generation=m.generation))
+        for m in group
+    ]
+    answer = leader.assign(joined, view({"t0": 8, "t1": 9, "t2": 5}), group="g", generation=2)
+    assert answer.plan.loop is not None
+    assert "never returns on this problem: it moves t2-2" in caplog.text
+
+
+def test_a_replay_cannot_compare_a_record_with_a_strategy_that_never_returns() -> None:
+    """The verdict is no disagreement: it says that the strategy does not terminate on the input."""
+    group, cluster = looping()
+    plan = find("cooperative-sticky").assign(Problem(group, cluster)).to_dict()
+    members = tuple(
+        MemberState(
+            m.id, None, m.id, "/host", 60_000, 6_000,
+            Subscription(
+                3, tuple(m.topics), b"\0\0\0\1",
+                tuple((t, tuple(p for u, p in m.owned if u == t)) for t in m.owned.topics), 1, None,
+            ),
+            tuple((t, tuple(ps)) for t, ps in plan[m.id].items()),
+            3, None, None,
+        )
+        for m in group
+    )  # fmt: skip
+    state = ClassicState("consumer", 2, "cooperative-sticky", "c0", 1_000, members)
+    found = Generation(0, Place(0, 1), 1_000, state, state, 1, 0, None, (), "classic", ())
+    said = verdict(found, topics(t0=8, t1=9, t2=5))
+    assert (said.agrees, said.terminates) == (None, False)
+    assert "cooperative-sticky does not terminate on the recorded input" in (said.why or "")
