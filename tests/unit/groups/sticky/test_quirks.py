@@ -11,7 +11,6 @@ import partage as pg
 from partage.errors import InvalidConfigError
 from partage.groups.registry import find
 from partage.groups.sticky import JavaRefusal, StickyMemory
-from partage.groups.sticky.balancing import Balancing
 from partage.groups.sticky.claims import from_owned, from_user_data
 from partage.groups.sticky.cooperative import first_phase
 from partage.groups.sticky.general import _decided
@@ -263,7 +262,7 @@ def test_lists_and_arrays_decide_alike() -> None:
         table = laid(scene, claimed, owned, racks, max_generation=3)
         expected, got = (
             outcome(Listed(table).decide),
-            outcome(lambda t=table: _decided(t, Balancing(t))),
+            outcome(lambda t=table: _decided(t)),
         )
         if isinstance(expected, str):
             assert got == expected
