@@ -20,6 +20,7 @@ from partage.judge.facts import Facts
 from partage.judge.loadbounds import proven_bound, scales
 from partage.judge.ownership import Before, before
 from partage.model import Certificate, Cluster, Group, Plan, Problem, RackTable
+from partage.model.certificate import cost_bounds
 
 __all__ = ["verify_certificate"]
 
@@ -38,6 +39,13 @@ def verify_certificate(plan: Plan, group: Group, cluster: Cluster) -> Mapping[st
     load, over all i. The difference bounds the cost of every plan with the best loads, and
     the plan must meet it. As ``rack_weight`` is more than all moves there can be, the plan
     then has the least rack cost, and among such plans the fewest moves.
+
+    Counts within a limit of moves (``details["max_moves"]``) are proven level by level. Let n[j]
+    be the number of members with a load of at least j. Suppose that a plan has the same n above
+    level j, and a smaller n[j]. Its loads are then majorised by a known vector, and the prices
+    for that level show that it needs more moves than the limit. So no plan within the limit has
+    lexicographically smaller loads. Rack cost and moves follow from prices as above, with a
+    weight for each; where the limit binds, the bound of the rack cost may be below the plan's.
 
     By loads the figures are weighed anew, and each bound follows from its argument (see
     `partage.judge.loadbounds`).
@@ -68,7 +76,9 @@ def verify_certificate(plan: Plan, group: Group, cluster: Cluster) -> Mapping[st
     if not np.array_equal(settled.owner, certificate.owner):
         raise CertificateError("the certificate is not about the owners of this plan")
     was = before(facts.problem)
-    if certificate.balance == "counts":
+    if certificate.balance == "counts" and "max_moves" in certificate.details:
+        proven, bounds = _limited(facts, was, certificate)
+    elif certificate.balance == "counts":
         proven = bounds = _counts(facts, was, certificate)
     elif certificate.balance == "loads":
         proven, bounds = _loads(facts, was, certificate)
@@ -150,6 +160,68 @@ def _counts(facts: Facts, was: Before, certificate: Certificate) -> dict[str, fl
     return figures(facts, loads, moves, racks)
 
 
+def _limited(
+    facts: Facts, was: Before, certificate: Certificate
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Prove the figures of a plan by counts within a limit of moves; return them and the bounds."""
+    limit, move = certificate.details["max_moves"], certificate.details.get("move_weight")
+    if not isinstance(limit, int) or not isinstance(move, int) or move < 0:
+        raise CertificateError("a limit of moves and the weight of a move must be whole numbers")
+    if certificate.price is None:
+        raise CertificateError("a certificate of counts needs prices")
+    owner = np.asarray(certificate.owner, np.int64)
+    loads, moves = _valid_loads(facts, owner), moves_of(was, owner)
+    if moves > limit:
+        raise CertificateError(f"{moves} moves are more than the limit of {limit}")
+    _prove_levels(facts, was, certificate, loads, limit)
+    table, weight = _rack_table(facts, certificate), certificate.rack_weight
+    price = _prices(facts, certificate.price)
+    if not 0 <= weight < _HIGHEST_PRICE or move >= _HIGHEST_PRICE or (table and not weight):
+        raise CertificateError(f"weights {weight} and {move} are out of range")
+    racks = 0 if table is None else _rack_cost(table, owner)
+    least = int(_cheapest(facts, was, price, table, weight, move=move).sum())
+    least -= int(np.dot(np.sort(price), np.sort(loads)))
+    mine = loads[facts.takes_part]
+    spread = int(mine.max() - mine.min()) if len(mine) else 0
+    proven: dict[str, float] = {
+        "largest": int(mine.max(initial=0)), "spread": spread, "rack cost": racks, "moves": moves,
+    }  # fmt: skip
+    bounds = cost_bounds(least, (weight, move), proven, limit, table is not None)
+    return proven, {"largest": proven["largest"], "spread": spread, **bounds}
+
+
+def _prove_levels(
+    facts: Facts, was: Before, certificate: Certificate, loads: NDArray[np.int64], limit: int
+) -> None:
+    """Prove that no plan within the limit has fewer members at a level, from the top down."""
+    given = certificate.details.get("levels")
+    proofs = dict(given) if isinstance(given, tuple) else {}
+    part = loads[facts.takes_part]
+    for level in np.unique(part[part > 0]).tolist():
+        price = _prices(facts, proofs.get(level, np.zeros(0, np.int64)))
+        if price.min(initial=0) < 0:
+            raise CertificateError(f"a price for level {level} is negative")
+        # One member less at this level, as many above it, and no bound below.
+        best = np.maximum(part, level - 1)
+        best[np.flatnonzero(part >= level)[part[part >= level].argmin()]] = level - 1
+        shown = int(_cheapest(facts, was, price, None, 0).sum())
+        target = np.zeros(facts.members, np.int64)
+        target[: len(best)] = best
+        shown -= int(np.dot(np.sort(price), np.sort(target)))
+        if shown <= limit:
+            raise CertificateError(
+                f"fewer members with {level} partitions or more need {shown} moves, as far as "
+                f"shown: the limit allows {limit}"
+            )
+
+
+def _prices(facts: Facts, values: NDArray[np.int64]) -> NDArray[np.int64]:
+    price = _integers(values, facts.members, "price")
+    if len(price) and int(np.abs(price).max()) > _HIGHEST_PRICE:
+        raise CertificateError("a price is beyond all bounds")
+    return price
+
+
 def figures(facts: Facts, loads: NDArray[np.int64], moves: int, racks: int) -> dict[str, float]:
     """Spread, moves and rack cost by name."""
     mine = loads[facts.takes_part]
@@ -174,9 +246,15 @@ def _rack_cost(table: RackTable, owner: NDArray[np.int64]) -> int:
 
 
 def _cheapest(
-    facts: Facts, was: Before, price: NDArray[np.int64], table: RackTable | None, weight: int
+    facts: Facts,
+    was: Before,
+    price: NDArray[np.int64],
+    table: RackTable | None,
+    weight: int,
+    *,
+    move: int = 1,
 ) -> NDArray[np.int64]:
-    """int64: for each open partition the least cost + price."""
+    """int64: for each open partition the least cost + price; a move costs ``move``."""
     if table is None:
         nowhere = np.zeros(len(facts.is_open), np.int64)
         table = RackTable(nowhere, np.zeros(len(price), np.int64), np.zeros((1, 1), np.int64))
@@ -198,5 +276,5 @@ def _cheapest(
     partition, claimant = partition[good], claimant[good]
     away = weight * table.cost[table.profile[partition], table.row[claimant]]
     np.minimum.at(staying, partition, price[claimant] + away)
-    cheapest: NDArray[np.int64] = np.minimum(staying, moving + was.owned)[facts.is_open]
+    cheapest: NDArray[np.int64] = np.minimum(staying, moving + move * was.owned)[facts.is_open]
     return cheapest

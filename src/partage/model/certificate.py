@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from partage.model.racks import RackCosts
 
-__all__ = ["Certificate"]
+__all__ = ["Certificate", "cost_bounds"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,6 +26,8 @@ class Certificate:
         bounds: lower bounds of some of them, for every valid plan that is as good in all
             figures named before.
         why: the bounds in words.
+        details: "max_moves" and "levels" of counts within a limit of moves; the arguments of
+            bounds by load.
         topic_level: int64[T], for counts: proves the loads (`verify_load_certificate`).
         price: int64[M], for counts: proves rack cost and moves (`verify_certificate`).
         racks: what racks cost, None if they do not matter.
@@ -57,3 +59,32 @@ class Certificate:
         """Whether every gap is 0 (of floating figures: within rounding)."""
         scale = {name: max(1.0, abs(bound)) for name, bound in self.bounds.items()}
         return all(gap <= 1e-9 * scale[name] for name, gap in self.gaps.items())
+
+
+def cost_bounds(
+    least: int,
+    weights: tuple[int, int],
+    figures: Mapping[str, float],
+    max_moves: int,
+    racks: bool,  # noqa: FBT001 - the last of five, named where it is called
+) -> dict[str, int]:
+    """Return bounds of rack cost and moves that follow from a bound of their weighted sum.
+
+    Args:
+        least: lower bound of rack weight * rack cost + move weight * moves.
+        weights: these weights.
+        figures: the plan's rack cost and moves.
+        max_moves: limit of moves.
+        racks: whether racks matter.
+
+    >>> cost_bounds(250, (60, 5), {"rack cost": 4, "moves": 2}, 3, True)
+    {'rack cost': 4, 'moves': 2}
+    """
+    rack, move = weights
+    bound = 0
+    if racks:
+        bound = min(max(0, -((move * max_moves - least) // rack)), int(figures["rack cost"]))
+    out = {"rack cost": bound}
+    if bound == figures["rack cost"] and move:
+        out["moves"] = min(max(0, -((rack * bound - least) // move)), int(figures["moves"]))
+    return out

@@ -25,7 +25,7 @@ from partage.solve.flow import LARGEST_NETWORK, UNBOUNDED, IntArray, Network
 from partage.solve.spreading import summed
 from partage.solve.staircase import Steps
 
-__all__ = ["Cheapest", "Market", "cheapest"]
+__all__ = ["Cheapest", "Layout", "Market", "built", "cheapest", "keep_first"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,14 +88,14 @@ def cheapest(market: Market) -> Cheapest:
     >>> found.kept.tolist(), found.received.tolist()
     ([2], [0, 1])
     """
-    layout = _Layout.of(market)
+    layout = Layout.of(market)
     if layout.arcs > LARGEST_NETWORK:
         raise ProblemTooLargeError(
             f"the cheapest plan needs a network of {layout.arcs} arcs, the limit is "
             f"{LARGEST_NETWORK}"
         )
-    network, arcs = _built(market, layout)
-    _keep_first(market, layout, network, arcs)
+    network, arcs = built(market, layout)
+    keep_first(market, layout, network, arcs)
     from_source = arcs["supply"]
     network.fill()
     while network.left[2 * from_source].any():
@@ -110,7 +110,7 @@ def cheapest(market: Market) -> Cheapest:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Layout:
+class Layout:
     """Units (members, or all of a group who claim nothing) and the numbers of the nodes.
 
     Attributes:
@@ -130,10 +130,17 @@ class _Layout:
 
     @property
     def sink(self) -> int:
+        """The node to which all steps lead."""
         return self.source + 1
 
+    @property
+    def drain(self) -> int:
+        """A node from which steps are emptied, where the network has one."""
+        return self.source + 2
+
     @classmethod
-    def of(cls, market: Market) -> _Layout:
+    def of(cls, market: Market, steps: Steps | None = None) -> Layout:
+        """Lay out a market; ``steps`` bound the loads where the market's own do not."""
         members = len(market.group)
         claims = np.zeros(members, bool)
         claims[market.keep_member] = True
@@ -148,7 +155,8 @@ class _Layout:
         unit[plain] = number[market.group[plain]]
         size = np.concatenate([np.ones(len(single), np.int64), there[merged]])
         group = np.concatenate([market.group[single], merged]).astype(np.int64)
-        steps = Steps.of(np.asarray(market.loads, np.int64))
+        if steps is None:
+            steps = Steps.of(np.asarray(market.loads, np.int64))
         first_group = len(market.supply)
         first_unit = first_group + market.groups
         first_step = first_unit + len(size)
@@ -169,8 +177,13 @@ class _Layout:
         return out
 
 
-def _built(market: Market, layout: _Layout) -> tuple[Network, dict[str, IntArray]]:
-    """The network, its arcs by kind, and prices: the cost of each node's cheapest way."""
+def built(
+    market: Market, layout: Layout, *, draining: bool = False
+) -> tuple[Network, dict[str, IntArray]]:
+    """Return the network, priced by each node's cheapest way, and its arcs by kind.
+
+    With ``draining`` there are arcs without capacity from `Layout.drain` to every step.
+    """
     steps, units = layout.steps, layout.first_unit + np.arange(len(layout.size))
     step_nodes = layout.first_step + np.arange(len(steps))
     classes = np.arange(len(market.supply))
@@ -198,25 +211,28 @@ def _built(market: Market, layout: _Layout) -> tuple[Network, dict[str, IntArray
             step_nodes, np.full(len(steps), layout.sink), steps.reaching * steps.width, None,
         ),
     }  # fmt: skip
+    if draining:
+        kinds["drain"] = (
+            np.full(len(steps), layout.drain), step_nodes, np.zeros(len(steps), np.int64), None,
+        )  # fmt: skip
     ends = np.cumsum([len(row[1]) for row in kinds.values()]).tolist()
     starts = [0, *ends[:-1]]
     arcs = {k: np.arange(a, b) for k, a, b in zip(kinds, starts, ends, strict=True)}
     costs = [np.zeros(len(r[1]), np.int64) if r[3] is None else r[3] for r in kinds.values()]
-    price = np.zeros(layout.sink + 1, np.int64)
+    price = np.zeros(layout.sink + 1 + draining, np.int64)
     price[classes] = best
     tail, head, capacity = (np.concatenate([row[i] for row in kinds.values()]) for i in range(3))
     network = Network(
-        layout.sink + 1, tail, head, capacity, source=layout.source, sink=layout.sink,
+        len(price), tail, head, capacity, source=layout.source, sink=layout.sink,
         cost=np.concatenate(costs), price=price,
     )  # fmt: skip
     return network, arcs
 
 
-def _keep_first(
-    market: Market, layout: _Layout, network: Network, arcs: dict[str, IntArray]
-) -> None:
-    """Start with what can be kept at the least cost, as far up as the steps allow.
+def keep_first(market: Market, layout: Layout, network: Network, arcs: dict[str, IntArray]) -> None:
+    """Put a first flow on the network: partitions that are kept at the least cost.
 
+    They climb as far up as the steps allow.
     Searching would find the same, one path a claim; these are nearly all there are.
     """
     price = network.price[market.keep_class]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -111,6 +113,85 @@ def test_a_limit_of_moves_drains_weight_zero_step_by_step() -> None:
     assert sorted(plan.settled().to_dict()["out"]["t"]) == [0, 1, 2, 3, 4, 5, 6]
     proven = judge.verify_certificate(plan, group, cluster)
     assert (proven["on weight 0"], proven["moves"]) == (7, 3)
+
+
+def test_a_limit_of_moves_is_spent_on_the_largest_loads() -> None:
+    """Of two members with 100 partitions each both give 20 up, and the result is proven best."""
+    cluster = pg.Cluster.from_topics({"t": 200})
+    group = pg.Group([
+        pg.Member("a", ["t"], owned={"t": range(100)}),
+        pg.Member("b", ["t"], owned={"t": range(100, 200)}), pg.Member("c", ["t"]),
+        pg.Member("d", ["t"]),
+    ])  # fmt: skip
+    plan = pg.assign("optimal", group, cluster, config={PREFIX + "max.moves": 40})
+    assert [len(mine) for mine in plan.settled().to_pairs().values()] == [80, 80, 20, 20]
+    assert judge.verify_certificate(plan, group, cluster)["largest"] == 80
+    assert plan.certificate.optimal
+
+
+def _claimed(chance: random.Random, *, alike: bool) -> tuple[pg.Group, pg.Cluster]:
+    """A few members own most of 17 to 40 partitions; some claims contradict each other."""
+    topics = {f"t{i}": chance.randint(4, 8) for i in range(5)}
+    members = chance.randint(3, 7)
+    names = list(topics)
+    wants = [names if alike else chance.sample(names, chance.randint(1, 5)) for _ in range(members)]
+    owned: list[set[tuple[str, int]]] = [set() for _ in wants]
+    for topic, count in topics.items():
+        for p in range(count):
+            owned[int(members * chance.random() ** 3)].add((topic, p))
+            if chance.random() < 0.1:
+                owned[chance.randrange(members)].add((topic, p))
+    group = pg.Group(
+        pg.Member(f"m{i}", wants[i], owned=sorted(owned[i]), generation=chance.choice([3, 3, 4]))
+        for i in range(members)
+    )
+    return group, pg.Cluster.from_topics(topics)
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_loads_within_a_limit_of_moves_are_proven_best(alike) -> None:
+    """Problems too large for trying every plan: the judge proves loads and moves of each plan."""
+    chance = random.Random(f"limit {alike}")
+    bound = 0
+    for _ in range(60):
+        group, cluster = _claimed(chance, alike=alike)
+        limit = chance.randint(0, 8)
+        plan = pg.assign("optimal", group, cluster, config={PREFIX + "max.moves": limit})
+        proven = judge.verify_certificate(plan, group, cluster)
+        assert plan.certificate.optimal
+        bound += "max_moves" in plan.certificate.details
+        if "max_moves" not in plan.certificate.details:
+            continue
+        # One move more or less than claimed, or a level without its proof, is not believed.
+        proof = plan.certificate
+        for wrong in (
+            {"max_moves": proof.details["max_moves"] + 1},
+            {"max_moves": int(proven["moves"]) - 1},
+            {"levels": proof.details["levels"][1:]},
+        ):
+            other = replace(proof, details={**proof.details, **wrong})
+            with pytest.raises(CertificateError):
+                judge.verify_certificate(replace(plan, certificate=other), group, cluster)
+    assert bound > 20
+
+
+def test_racks_within_a_limit_of_moves_have_a_bound() -> None:
+    """The rack cost within the limit is bounded by prices; the gap is small."""
+    chance = random.Random("racks and limit")
+    gaps = []
+    for _ in range(40):
+        group, cluster = _claimed(chance, alike=chance.random() < 0.5)
+        racks = {
+            t: [[chance.choice("xyz")] for _ in range(int(n))]
+            for t, n in zip(cluster.index.topics, cluster.index.counts, strict=True)
+        }
+        group = pg.Group(m.replaced(rack=chance.choice("xyz")) for m in group)
+        cluster = pg.Cluster.from_topics(racks)
+        plan = pg.assign("optimal", group, cluster, config={PREFIX + "max.moves": 4})
+        judge.verify_certificate(plan, group, cluster)
+        gaps.append(plan.certificate.gaps.get("rack cost", 0))
+    assert sum(gap == 0 for gap in gaps) >= 30
+    assert max(gaps) <= 4
 
 
 def _skewed(partitions: int, members: int, topics: int) -> tuple[pg.Group, pg.Cluster, dict]:

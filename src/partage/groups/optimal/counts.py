@@ -12,7 +12,9 @@ from partage.model import RackTable
 from partage.model.index import Int32Array
 from partage.solve import Bundles, Cheapest, Market, bundle, cheapest, loads_of
 
-__all__ = ["Counted", "counted"]
+__all__ = [
+    "Arcs", "Classes", "Counted", "Deck", "counted", "deal", "give_up", "stay", "turns",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,13 +47,13 @@ def counted(question: Question, racks: RackTable | None, together: Int64Array | 
     """
     claims = question.claims
     bundles = bundle(question.eligibility)
-    classes = _Classes.of(question, bundles, racks)
-    deck = _Deck.of(question, together)
+    classes = Classes.of(question, bundles, racks)
+    deck = Deck.of(question, together)
     if len(classes.topic_bundle) <= 1 and classes.groups <= 1 and not len(claims.contested):
         return _alike(question, claims, bundles, deck)
     load, level, _ = loads_of(bundles)
     weight = int(np.count_nonzero(claims.owned)) + 1
-    arcs = _Arcs.of(classes, claims, bundles, weight)
+    arcs = Arcs.of(classes, claims, bundles, weight)
     found = cheapest(
         Market(
             arcs.supply, classes.group, classes.groups, arcs.keep_class, arcs.keep_member,
@@ -59,14 +61,14 @@ def counted(question: Question, racks: RackTable | None, together: Int64Array | 
         )
     )  # fmt: skip
     owner = np.full(question.size, -1, np.int32)
-    _stay(owner, arcs, found.kept)
+    stay(owner, arcs, found.kept)
     # What reaches a group is dealt to its members.
-    _deal(owner, deck, arcs, classes.group, found)
+    deal(owner, deck, arcs, classes.group, found)
     return Counted(owner, level, found.price, weight)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Classes:
+class Classes:
     """Partitions and members that nothing tells apart, claims aside.
 
     Attributes:
@@ -87,7 +89,8 @@ class _Classes:
     cost: Int64Array
 
     @classmethod
-    def of(cls, question: Question, bundles: Bundles, racks: RackTable | None) -> _Classes:
+    def of(cls, question: Question, bundles: Bundles, racks: RackTable | None) -> Classes:
+        """Sort rows and places into classes."""
         if racks is None:
             of_row, topic_bundle = bundles.topic[question.topic], np.arange(len(bundles.supply))
             nothing = np.zeros(len(topic_bundle), np.int64)
@@ -149,7 +152,7 @@ def _compact(values: Int64Array) -> tuple[Int64Array, Int64Array]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Arcs:
+class Arcs:
     """The market's arcs; contested rows are classes of their own, behind the others.
 
     Attributes:
@@ -169,7 +172,10 @@ class _Arcs:
     free_cost: Int64Array
 
     @classmethod
-    def of(cls, classes: _Classes, claims: Claims, bundles: Bundles, weight: int) -> _Arcs:
+    def of(
+        cls, classes: Classes, claims: Claims, bundles: Bundles, weight: int, move: int = 1
+    ) -> Arcs:
+        """Cost rack cost times ``weight``, less ``move`` for what stays."""
         of_row, base, class_keepers = _with_contested(classes, claims)
         supply = np.bincount(of_row, minlength=len(base))
         members = max(len(classes.group), 1)
@@ -183,7 +189,7 @@ class _Arcs:
         keep_member = np.concatenate([cells % members, several[:, 1]])
         keep_most = np.concatenate([most, supply[several[:, 0]]])
         column = classes.column[classes.group[keep_member]] if len(keep_member) else keep_member
-        keep_cost = classes.cost[classes.profile[base[keep_class]], column] * weight - 1
+        keep_cost = classes.cost[classes.profile[base[keep_class]], column] * weight - move
         free_class, free_group = _open_pairs(classes, bundles, base)
         free_cost = classes.cost[classes.profile[base[free_class]], classes.column[free_group]]
         return cls(
@@ -193,7 +199,7 @@ class _Arcs:
 
 
 def _with_contested(
-    classes: _Classes, claims: Claims
+    classes: Classes, claims: Claims
 ) -> tuple[Int64Array, Int64Array, list[tuple[int, tuple[int, ...]]]]:
     """Class of each row, the plain class under each class, and keepers of contested classes."""
     plain = len(classes.topic_bundle)
@@ -214,7 +220,7 @@ def _with_contested(
 
 
 def _open_pairs(
-    classes: _Classes, bundles: Bundles, base: Int64Array
+    classes: Classes, bundles: Bundles, base: Int64Array
 ) -> tuple[Int64Array, Int64Array]:
     """(class, group) of all pairs in which the group's members subscribe, by class."""
     open_groups: list[list[int]] = [[] for _ in range(len(bundles.size))]
@@ -236,7 +242,7 @@ def _open_pairs(
     return free_class, np.concatenate([np.zeros(0, np.int64), *groups])
 
 
-def _stay(owner: Int32Array, arcs: _Arcs, kept: Int64Array) -> None:
+def stay(owner: Int32Array, arcs: Arcs, kept: Int64Array) -> None:
     """Keepers keep the first rows of each cell, as many as the flow says."""
     cells = len(kept) if not len(arcs.cell) else int(arcs.cell.max()) + 1
     whole = np.zeros(len(kept) + 1, bool)
@@ -268,7 +274,7 @@ def _first_ones(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Deck:
+class Deck:
     """In which order rows are dealt out, and whether in turns or in blocks.
 
     Attributes:
@@ -281,7 +287,7 @@ class _Deck:
     in_blocks: bool
 
     @classmethod
-    def of(cls, question: Question, together: Int64Array | None) -> _Deck:
+    def of(cls, question: Question, together: Int64Array | None) -> Deck:
         """Rows as they are; or of each family all partitions of a number side by side."""
         if together is None:
             return cls(None, in_blocks=False)
@@ -295,10 +301,10 @@ class _Deck:
         return self.order[owner[self.order] < 0]
 
 
-def _deal(
+def deal(
     owner: Int32Array,
-    deck: _Deck,
-    arcs: _Arcs,
+    deck: Deck,
+    arcs: Arcs,
     group: Int64Array,
     found: Cheapest,
 ) -> None:
@@ -310,10 +316,10 @@ def _deal(
     everyone = np.flatnonzero(group >= 0)
     everyone = everyone[np.argsort(group[everyone], kind="stable")]
     received = found.received[everyone]
-    owner[pool] = _turns(everyone, received, group[everyone], in_blocks=deck.in_blocks)
+    owner[pool] = turns(everyone, received, group[everyone], in_blocks=deck.in_blocks)
 
 
-def _turns(
+def turns(
     member: Int64Array, count: Int64Array, group: Int64Array, *, in_blocks: bool
 ) -> NDArray[np.int32]:
     """Members, group after group, each as often as it has cards to come."""
@@ -334,7 +340,7 @@ def _order(values: Int64Array, below: int) -> NDArray[np.intp]:
     return np.argsort(values.astype(np.int16) if below <= 1 << 15 else values, kind="stable")
 
 
-def _alike(question: Question, claims: Claims, bundles: Bundles, deck: _Deck) -> Counted:
+def _alike(question: Question, claims: Claims, bundles: Bundles, deck: Deck) -> Counted:
     """All partitions alike and all members who may own anything: a closed form.
 
     Everybody has ``base`` or one more, and who owned the most keeps the most. Prices of 1 for
@@ -357,14 +363,14 @@ def _alike(question: Question, claims: Claims, bundles: Bundles, deck: _Deck) ->
     if np.count_nonzero(over) < extra:
         over = has > base + 1
     price[over] = 1
-    _give_up(owner, has, quota)
+    give_up(owner, has, quota)
     pool = deck.without_owner(owner)
     lacks = (quota - np.minimum(has, quota))[place]
-    owner[pool] = _turns(place, lacks, np.zeros_like(place), in_blocks=deck.in_blocks)
+    owner[pool] = turns(place, lacks, np.zeros_like(place), in_blocks=deck.in_blocks)
     return Counted(owner, level, price, int(np.count_nonzero(claims.owned)) + 1)
 
 
-def _give_up(owner: Int32Array, has: Int64Array, quota: Int64Array) -> None:
+def give_up(owner: Int32Array, has: Int64Array, quota: Int64Array) -> None:
     """Who has more than its quota keeps its first rows."""
     over = has > quota
     if not over.any():

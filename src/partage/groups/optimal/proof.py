@@ -9,12 +9,14 @@ from numpy.typing import NDArray
 
 from partage.groups.optimal.answer import moves_of, rack_cost_of, target_of
 from partage.groups.optimal.counts import Counted
+from partage.groups.optimal.limited import Limited
 from partage.groups.optimal.loads import Loaded, Shares
 from partage.groups.optimal.question import Int64Array, Question
 from partage.model import Certificate, RackCosts, RackTable
+from partage.model.certificate import cost_bounds
 from partage.solve.bounding import Bound, Burden, largest_bound, overload_bound, shed_bound
 
-__all__ = ["forced_moves", "of_counts", "of_loads"]
+__all__ = ["forced_moves", "of_counts", "of_limited", "of_loads"]
 
 _WHY = {
     "cut": "the weight of {topics} topics must be with their {members} subscribers",
@@ -47,6 +49,84 @@ def of_counts(
         target_of(question, found.owner), "counts", figures, figures, why,
         topic_level=level, price=price, racks=costs, rack_weight=found.rack_weight,
     )  # fmt: skip
+
+
+def of_limited(
+    question: Question,
+    found: Limited,
+    costs: RackCosts | None,
+    table: RackTable | None,
+    max_moves: int,
+) -> Certificate:
+    """Return the certificate of counts within a limit of moves.
+
+    The loads are proven best by prices for each level, the rest by prices of members.
+    """
+    load = np.bincount(found.owner, minlength=question.members)
+    mine = load[question.takes_part]
+    figures = {
+        "largest": int(mine.max(initial=0)),
+        "spread": int(mine.max() - mine.min()) if len(mine) else 0,
+        "rack cost": 0 if table is None else rack_cost_of(question, table, found.owner),
+        "moves": moves_of(question, found.owner),
+    }
+    price = _by_member(question, found.price)
+    least = _least_cost(question, table, found, load)
+    bounds: dict[str, int] = {"largest": figures["largest"], "spread": figures["spread"]}
+    bounds |= cost_bounds(
+        least, (found.rack_weight, found.move_weight), figures, max_moves, table is not None
+    )
+    details: dict[str, object] = {
+        "max_moves": max_moves,
+        "levels": tuple((level, _by_member(question, one)) for level, one in found.proofs),
+        "move_weight": found.move_weight,
+    }
+    why = (
+        "largest, spread: of every level of load, one member less needs more moves than allowed",
+        "rack cost, moves: each partition's least cost and price add up to that",
+    )
+    return Certificate(
+        target_of(question, found.owner), "counts", figures, bounds, why,
+        price=price, racks=costs, rack_weight=found.rack_weight, details=details,
+    )  # fmt: skip
+
+
+def _by_member(question: Question, price: Int64Array) -> Int64Array:
+    out = np.zeros(question.members, np.int64)
+    out[question.order] = price
+    return out
+
+
+def _least_cost(
+    question: Question, table: RackTable | None, found: Limited, load: Int64Array
+) -> int:
+    """Return what the prices prove: a bound of the weighted rack cost and moves."""
+    claims, price = question.claims, found.price
+    columns = np.zeros(question.members, np.int64)
+    cost, profile = np.zeros((1, 1), np.int64), np.zeros(question.size, np.int64)
+    if table is not None:
+        columns, cost = table.row[question.order] % table.cost.shape[1], table.cost
+        profile = table.profile[question.rows.partition]
+    far = np.int64(1 << 60)
+    topics, wide = len(question.rows.topics), cost.shape[1]
+    by_set = np.full((len(question.topics_of), wide), far)
+    np.minimum.at(by_set, (question.subscription, columns), price)
+    by_topic = np.full((topics, wide), far)
+    for s, mine in enumerate(question.topics_of):
+        by_topic[mine] = np.minimum(by_topic[mine], by_set[s])
+    best = np.full(question.size, far)
+    for c in range(wide):
+        np.minimum(
+            best, by_topic[question.topic, c] + found.rack_weight * cost[profile, c], out=best
+        )
+    best += found.move_weight * claims.owned
+    rows = np.concatenate([
+        np.flatnonzero(claims.keeper >= 0), np.repeat(claims.contested, np.diff(claims.start)),
+    ])  # fmt: skip
+    who = np.concatenate([claims.keeper[claims.keeper >= 0].astype(np.int64), claims.keepers])
+    kept = price[who] + found.rack_weight * cost[profile[rows], columns[who]]
+    np.minimum.at(best, rows, kept)
+    return int(best.sum()) - int(np.dot(np.sort(price), np.sort(load)))
 
 
 def of_loads(

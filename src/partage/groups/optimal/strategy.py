@@ -15,8 +15,9 @@ from partage.groups.base import PlainStrategy
 from partage.groups.optimal.answer import plan_of
 from partage.groups.optimal.counts import counted
 from partage.groups.optimal.inputs import by_partition, families, needs_loads, rack_costs
+from partage.groups.optimal.limited import limited
 from partage.groups.optimal.loads import Shares, loaded, shares_of, whole
-from partage.groups.optimal.proof import forced_moves, of_counts, of_loads
+from partage.groups.optimal.proof import forced_moves, of_counts, of_limited, of_loads
 from partage.groups.optimal.question import Int64Array, Question
 from partage.groups.optimal.settings import OPTIONS, Settings
 from partage.model import Certificate, Plan, Problem, RackCosts, RackTable
@@ -135,6 +136,20 @@ class Optimal(PlainStrategy):
                 proof = of_counts(question, found, racks, table)
                 if limit is None or proof.figures["moves"] <= limit:
                     return _plan(question, found.owner, certificate=proof, warnings=warnings)
+                if not promised:
+                    return self._within(asked, limit, warnings)
+        return self._by_loads(asked, warnings)
+
+    def _within(self, asked: _Asked, limit: int, warnings: tuple[str, ...]) -> Plan:
+        """Return the best plan by counts within the limit of moves."""
+        question = asked.question
+        try:
+            found = limited(question, asked.table, asked.family, limit)
+        except ProblemTooLargeError as e:
+            return self._by_loads(asked, (*warnings, f"{e}: this is the best plan found"))
+        proof = of_limited(question, found, asked.racks, asked.table, limit)
+        if proof.optimal or question.size > MOST_ITEMS:
+            return _plan(question, found.owner, certificate=proof, warnings=warnings)
         return self._by_loads(asked, warnings)
 
     def _by_loads(self, asked: _Asked, warnings: tuple[str, ...]) -> Plan:

@@ -1,0 +1,209 @@
+"""The most even loads within a limit of moves, by minimum-cost flows (successive shortest paths).
+
+Let n[j] be the number of members with a load of at least j. The best loads are those whose n is
+lexicographically least from the highest level down. A staircase with one step for each level
+bounds n (see `moves`), so "n[j] can be c, with all higher levels as they are" is a minimum-cost
+flow, and it holds if that flow needs no more moves than the limit. Steps are emptied from the top:
+what leaves a step takes the shortest paths to lower steps, as long as moves are left.
+
+For every level that ends above the next higher one, the prices of members prove that one member
+less needs more moves than the limit (weak duality, see `partage.judge.verify_certificate`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.errors import InvalidProblemError, ProblemTooLargeError
+from partage.solve.cheapest import Layout, Market, built, cheapest, keep_first
+from partage.solve.flow import LARGEST_NETWORK, Budget, IntArray, Network
+from partage.solve.staircase import Steps
+
+__all__ = ["LimitedLoads", "limited_loads"]
+
+#: Arcs that emptying the steps may look at: about one second. Beyond it a local search is better.
+_MOST_WORK = 30_000_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LimitedLoads:
+    """The best loads within the limit.
+
+    Attributes:
+        loads: int64[n], largest first.
+        proofs: for each level that ends above the next higher one, the level and the prices of
+            members, int64[M].
+    """
+
+    loads: IntArray
+    proofs: tuple[tuple[int, IntArray], ...]
+
+
+def limited_loads(market: Market, least_kept: int) -> LimitedLoads:
+    """Return the lexicographically least loads, largest first, of plans that keep enough.
+
+    Args:
+        market: keeping costs -1, everything else nothing; ``loads`` are the best without limit.
+        least_kept: how many partitions must stay, at most as many as can.
+
+    Raises:
+        ProblemTooLargeError: the network is too large, or searching it would take too long.
+
+    >>> one, two = np.array([0]), np.array([0, 0])
+    >>> market = Market(np.array([6]), two, 1, one, one, np.array([6]), np.array([-1]), one, one,
+    ...                 np.array([0]), np.array([3, 3]))
+    >>> limited_loads(market, 4).loads.tolist()
+    [4, 2]
+    """
+    members = int(np.count_nonzero(market.group >= 0))
+    top = _least_top(market, least_kept, members)
+    steps = Steps(np.full(top, members), np.ones(top, np.int64))
+    layout = Layout.of(market, steps)
+    if layout.arcs > LARGEST_NETWORK:
+        raise ProblemTooLargeError(
+            f"the best loads within the limit need a network of {layout.arcs} arcs, the limit is "
+            f"{LARGEST_NETWORK}"
+        )
+    network, arcs = built(market, layout, draining=True)
+    network.budget = Budget(_MOST_WORK)
+    keep_first(market, layout, network, arcs)
+    _fill(network, arcs["supply"])
+    network.source = layout.drain
+    spare = int(network.flow()[arcs["keep"]].sum()) - least_kept
+    far = int(market.supply.sum()) + 1
+    found = _Draining(network, layout, arcs["step"], arcs["drain"], spare, far)
+    found.run()
+    reaching = network.left[2 * arcs["step"]] + network.left[2 * arcs["step"] + 1]
+    loads = (reaching[None, :] >= np.arange(1, members + 1)[:, None]).sum(axis=1)
+    return LimitedLoads(loads.astype(np.int64), tuple(found.proofs))
+
+
+def _fill(network: Network, supply: IntArray) -> None:
+    network.fill()
+    while network.left[2 * supply].any():
+        if not network.reprice():
+            raise InvalidProblemError("no plan has loads as good as these", path="loads")
+        network.fill()
+
+
+def _least_top(market: Market, least_kept: int, members: int) -> int:
+    """Return the least largest load, by bisection."""
+    most = np.bincount(market.keep_member, market.keep_most, max(len(market.group), 1))
+    low, high = int(market.loads.max(initial=0)), int(market.supply.sum())
+    # A first guess: nobody gets more than the most that a member can keep.
+    middle = max(low, int(most.max(initial=0)))
+    while low < high:
+        middle = min(middle, high - 1)
+        if _kept_below(market, middle, members) >= least_kept:
+            high = middle
+        else:
+            low = middle + 1
+        middle = (low + high) // 2
+    return low
+
+
+def _kept_below(market: Market, top: int, members: int) -> int:
+    """Return the most partitions that can stay where no load exceeds a number."""
+    bounded = Market(
+        market.supply, market.group, market.groups, market.keep_class, market.keep_member,
+        market.keep_most, market.keep_cost, market.free_class, market.free_group,
+        market.free_cost, np.full(members, top),
+    )  # fmt: skip
+    return int(cheapest(bounded).kept.sum())
+
+
+@dataclass(slots=True, eq=False)
+class _Draining:
+    """Emptying the steps from the highest to the lowest.
+
+    Attributes:
+        network: with the cheapest flow; its source is the node from which steps are emptied.
+        layout: its nodes.
+        step, drain: the arcs of the steps to the sink, and of the drain to the steps.
+        spare: moves that are left.
+        far: more than all moves.
+        proofs: see `LimitedLoads`.
+    """
+
+    network: Network
+    layout: Layout
+    step: IntArray
+    drain: IntArray
+    spare: int
+    far: int
+    proofs: list[tuple[int, IntArray]] = field(default_factory=list)
+    _stuck: NDArray[np.bool_] | None = None
+
+    def run(self) -> None:
+        """Take blocks of levels: larger ones while they empty wholly, else single ones."""
+        higher, at, size = 0, len(self.step), 1
+        while at > 0:
+            block = np.arange(max(0, at - size), at)
+            left, price, spare = self.network.left.copy(), self.network.price.copy(), self.spare
+            whole = self._emptied(block, higher)
+            if whole or len(block) == 1:
+                at = int(block[0])
+                reached = self._room(at)
+                if reached > higher:
+                    self.proofs.append((at + 1, self._prices()))
+                higher, size = reached, 2 * len(block) if whole else 1
+            else:
+                self.network.left, self.network.price, self.spare = left, price, spare
+                size = len(block) // 2
+
+    def _room(self, at: int) -> int:
+        arc = 2 * int(self.step[at])
+        return int(self.network.left[arc] + self.network.left[arc + 1])
+
+    def _emptied(self, block: IntArray, down_to: int) -> bool:
+        """Empty steps down to a number; of one step as much as possible, of several all or none."""
+        network, layout = self.network, self.layout
+        step, drain = self.step[block], self.drain[block]
+        flow = network.left[2 * step + 1].copy()
+        wanted = np.maximum(flow - down_to, 0)
+        network.left[2 * step] = np.maximum(down_to - flow, 0)
+        network.left[2 * step + 1] = 0
+        network.left[2 * drain] = wanted
+        network.price[layout.drain] = network.price[layout.first_step + block].min()
+        self._push(drain)
+        short = network.left[2 * drain].copy()
+        network.left[2 * drain] = network.left[2 * drain + 1] = 0
+        # A step that had room for more may have filled up meanwhile.
+        flow += network.left[2 * step + 1] - (wanted - short)
+        network.left[2 * step + 1] = flow
+        network.left[2 * step] = np.maximum(down_to - flow, 0)
+        return not short.any()
+
+    def _push(self, drain: IntArray) -> None:
+        """Augment along shortest paths while moves are left."""
+        network, self._stuck = self.network, None
+        while network.left[2 * drain].any():
+            each = int(network.price[self.layout.drain])
+            wanted = network.left[2 * drain].copy()
+            total = int(wanted.sum())
+            most = min(total, self.spare // each) if each > 0 else total
+            # All that is left in the steps costs as much, or more.
+            if not most or (most < total and len(drain) > 1):
+                return
+            if most < total:
+                network.left[2 * drain] = most
+            network.fill()
+            pushed = int(min(total, most) - network.left[2 * drain].sum())
+            if most < total:
+                network.left[2 * drain] = total - pushed
+            self.spare -= each * pushed
+            if pushed == most < total:
+                return
+            if pushed < total and not network.reprice():
+                full = network.head[2 * drain[network.left[2 * drain] > 0]]
+                self._stuck = network.reachable(full)
+                return
+
+    def _prices(self) -> IntArray:
+        """Return the prices of members; those that can reach no lower step cost the most."""
+        layout, network = self.layout, self.network
+        price = network.price if self._stuck is None else network.price + self.far * self._stuck
+        return np.where(layout.unit >= 0, price[layout.first_unit + layout.unit], 0)
