@@ -3,7 +3,8 @@
 
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
-BIN := .venv/bin
+# Another folder for the environment: PARTAGE_VENV=... (tools/setup.sh reads it too).
+BIN := $(or $(PARTAGE_VENV),.venv)/bin
 PYTEST := $(BIN)/python -m pytest
 # Processes that `make test` runs its tests in. Tests that share a Spark or a broker stay together,
 # and wait for it more than they work: one process more than two cores.

@@ -32,10 +32,10 @@ suppress_warnings = ["ref.python"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_default_options = {"members": True}
-# Half a gigabyte that the text of a docstring does not need, and what tests alone install.
-autodoc_mock_imports = ["hypothesis", "numba", "pandas", "pyarrow", "pyspark", "jinja2"]
-# Faust lives in an environment of its own.
-autodoc_mock_imports += ["faust", "mode"]
+# `tools/setup.sh docs` installs Sphinx and the extra report; half a gigabyte of Spark and the
+# clients are mocked, since the text of a docstring does not need them.
+autodoc_mock_imports = ["hypothesis", "numba", "pandas", "pyarrow", "pyspark", "py4j", "highspy"]
+autodoc_mock_imports += ["kafka", "google_crc32c", "aiokafka", "faust", "mode"]
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 # As entries of the class: an attribute may have a line of its own beside its annotation.

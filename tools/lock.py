@@ -1,8 +1,8 @@
-"""Writes uv.lock anew: `make lock`, with `ARGS=--upgrade` for newer versions.
+"""Updater of uv.lock: `make lock`, with `ARGS=--upgrade` for newer versions.
 
-uv writes into its lock file from which host each file came. Ours names none: versions and
-hashes decide what is installed, and the index is the one that the person's own pip or uv is
-set up for. `make` therefore installs with `uv export --frozen` and `--require-hashes`.
+uv writes the host of each file into its lock file. Ours names none: versions and hashes decide
+what is installed, and pip's or uv's own configuration chooses the index. `make` therefore
+installs with `uv export --frozen` and `--require-hashes`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ FOLDER = ".wheels"
 
 
 def without_hosts(text: str) -> str:
-    """The lock file's text with folders in place of addresses."""
+    """Return the lock file's text with folders in place of addresses."""
     text = re.sub(r'registry = "https?://[^"]*"', f'registry = "{FOLDER}"', text)
     text = re.sub(r'url = "https?://[^"]*/([^"/]+)"', r'path = "\1"', text)
-    return re.sub(r', upload-time = "[^"]*"', "", text)
+    # Some indexes report size and upload time, others do not: the file is the same for all.
+    return re.sub(r', (upload-time = "[^"]*"|size = [0-9]+)', "", text)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Partage decides, replays, explains and proves who owns which Kafka partition.
+"""Public names of Partage, which decides, replays and explains who owns which Kafka partition.
 
 >>> import partage as pg
 >>> cluster = pg.Cluster.from_topics({"orders": 3})
@@ -6,7 +6,7 @@
 >>> pg.assign("range", group, cluster).to_dict()
 {'c1': {'orders': [0, 1]}, 'c2': {'orders': [2]}}
 
-This is the front door. It is lazy: nothing heavier than what you use is imported.
+Names are imported on first use: nothing heavier than what a program uses is loaded.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from partage import keys as keys
     from partage.deciding import assign as assign
     from partage.deciding import compare as compare
     from partage.errors import *  # noqa: F403 - its __all__ is the tree of errors
+    from partage.groups.negotiation import negotiate as negotiate
     from partage.groups.registry import strategies as strategies
     from partage.groups.rounds import Join as Join
     from partage.groups.rounds import Leave as Leave
@@ -51,6 +53,7 @@ _HOME = {
     "check": "partage.judge",
     "compare": "partage.deciding",
     "measure": "partage.measuring",
+    "negotiate": "partage.groups.negotiation",
     "partition_for": "partage.keys",
     "partitioners": "partage.keys",
     "strategies": "partage.groups.registry",
@@ -81,15 +84,23 @@ _HOME = {
     "MissingJavaError": "partage.errors",
     "AccountingError": "partage.errors",
     "SparkFailedError": "partage.errors",
+    "InvalidTopologyError": "partage.errors",
+    "AssignorFailedError": "partage.errors",
 }
+
+#: Packages whose own functions the documentation uses through `partage` (`pg.keys.start`).
+_PACKAGES = ("keys",)
 
 __all__ = [  # noqa: PLE0604 - the names are the keys above, spelled out once
     *_HOME,
+    *_PACKAGES,
     "__version__",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return import_module(f"partage.{name}")
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'partage' has no attribute {name!r}")

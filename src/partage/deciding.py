@@ -1,25 +1,29 @@
-"""The public verbs on one problem: assign, measure, compare.
+"""Public functions on one problem: assign and compare.
 
-The one place where strategies, the judge and the solver meet: the judge knows no
-strategy, and verifies what the solver claims without importing it.
+Strategies, the judge and the solver meet here: the judge knows no strategy, and verifies what
+the solver claims without importing it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Literal, NamedTuple, overload
 
-from partage.errors import PartageError, UnknownStrategyError
+from partage.errors import InvalidConfigError, PartageError, UnknownStrategyError
 from partage.groups import registry
+from partage.groups.subscriptions import check_config, led_by, missing_topics, subscribed
 from partage.model import Assignment, Cluster, Group, Plan, Problem
 
-# The judge and the solver are imported by who asks them: a plan needs neither.
+# The judge and the solver are imported where they are needed: a plan needs neither.
 if TYPE_CHECKING:
     from partage import judge
     from partage.groups.api import Strategy
 
-__all__ = ["Compared", "Comparison", "assign", "compare", "is_foreign", "several_owners"]
+__all__ = [
+    "Compared", "Comparison", "Decided", "assign", "compare", "decide", "is_foreign",
+    "several_owners",
+]  # fmt: skip
 
 
 @overload
@@ -48,9 +52,18 @@ def assign(
     memory: object = None,
     config: Mapping[str, object] | None = None,
 ) -> Assignment:
-    """The plan of a strategy: a name of `strategies`, a Java class name, or a strategy.
+    """Return the plan of a strategy for a group on a cluster.
 
-    A list of names is taken in order of preference: the first that exists decides.
+    A list of names is in order of preference: the first that exists decides. Members get the
+    user data that they would send (`partage.groups.subscriptions`); the plan's ``warnings`` say
+    what was made up, and which subscribed topics do not exist.
+
+    Args:
+        strategy: a name of `strategies`, a class name, ``package.module:Class``, or a strategy.
+        group: the members.
+        cluster: the partitions.
+        memory: what the leader remembers, ``plan.memory`` of the round before.
+        config: settings of the leader; each member's own are its ``config``.
 
     Returns:
         A `Plan`; of ``server:simple``, where a partition may have several owners, an
@@ -59,12 +72,61 @@ def assign(
     Raises:
         UnknownStrategyError: the registry has no such name.
         UnsupportedProblemError: the strategy refuses this problem.
-        InvalidConfigError: a setting of the strategy is wrong.
+        InvalidConfigError: a setting is wrong or has no effect, or ``strategy`` is no strategy.
+        InvalidProblemError: ``group`` is no `Group`, or ``cluster`` no `Cluster`.
     """
-    chosen = registry.find(strategy)
-    if config is not None:
-        chosen = chosen.configure(config)
-    return chosen.assign(Problem(group, cluster), memory)
+    return decide(registry.find(strategy), group, cluster, memory=memory, config=config).plan
+
+
+class Decided(NamedTuple):
+    """A plan, and what the operator should know about it.
+
+    Attributes:
+        plan: with these warnings, where it is a `Plan`.
+        warnings: about the problem, then the strategy's own.
+    """
+
+    plan: Assignment
+    warnings: tuple[str, ...]
+
+
+def decide(
+    strategy: Strategy,
+    group: Group,
+    cluster: Cluster,
+    *,
+    memory: object = None,
+    config: Mapping[str, object] | None = None,
+    sender: str | None = None,
+    compared: bool = False,
+) -> Decided:
+    """Return the plan of a strategy, as `assign`, `compare` and the command line decide it.
+
+    Args:
+        strategy: the strategy.
+        group: the members.
+        cluster: the partitions.
+        memory: what the leader remembers.
+        config: settings of the leader. With ``compared`` the caller checks that they act.
+        sender: the strategy whose members sent the user data, where it is known.
+        compared: whether several strategies decide on this problem.
+
+    Raises:
+        PartageError: as `assign`.
+    """
+    Problem(group, cluster)  # the types of both
+    leading = led_by(strategy, group)
+    if config:
+        if not compared:
+            check_config([strategy], config)
+        leading = leading.configure(config)
+    joined = subscribed(strategy, group, cluster, sender=sender, compared=compared)
+    plan: Assignment = leading.assign(Problem(joined.group, cluster), memory)
+    warnings = (*missing_topics(group, cluster), *joined.warnings)
+    if not isinstance(plan, Plan):
+        return Decided(plan, warnings)
+    plan = plan.with_warnings(warnings)
+    return Decided(plan, plan.warnings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +139,7 @@ class Compared:
         measures: the judge's figures of the plan, None if it refused.
         breaches: rules that the plan breaks; empty when it is valid.
         refused: why there is no plan.
+        warnings: what the operator should know about the plan and its problem.
     """
 
     strategy: str
@@ -84,6 +147,7 @@ class Compared:
     measures: judge.Measures | None = None
     breaches: tuple[judge.Breach, ...] = ()
     refused: str | None = None
+    warnings: tuple[str, ...] = ()
 
     @property
     def valid(self) -> bool:
@@ -159,12 +223,13 @@ def compare(
     previous: Assignment | None = None,
     config: Mapping[str, object] | None = None,
     optimum: bool = True,
+    sender: str | None = None,
 ) -> Comparison:
-    """Every strategy on the same problem; one that refuses is a row that says why.
+    """Return the plans of several strategies for the same problem, with the judge's figures.
 
-    The same problem is the same ownership: where members say what they own and send no user
-    data, each strategy gets what its own members would send then (`assign` takes them as they
-    are, and Kafka's sticky reads nothing but user data).
+    The same problem is the same ownership: each strategy gets the user data that its own
+    members would send (`partage.groups.subscriptions`). User data of another strategy's format
+    are dropped. A strategy that refuses the problem has a row that says why.
 
     Args:
         group: the members, with what they claim to own.
@@ -175,9 +240,12 @@ def compare(
         previous: what was owned before, where that is known better than by the claims.
         config: settings for all of them; each takes its own.
         optimum: also find the best plan and the avoidable moves, as `measure` does.
+        sender: the strategy that the members run now, and whose user data they sent; without
+            it the bytes themselves decide.
 
     Raises:
         UnknownStrategyError: one of the names does not exist.
+        InvalidConfigError: ``strategies`` is one text, or a setting acts on no strategy.
 
     >>> import partage as pg
     >>> group = pg.Group([pg.Member("c1", ["t"]), pg.Member("c2", ["t"])])
@@ -186,44 +254,67 @@ def compare(
     [('range', True, 1), ('fair', True, 1)]
     """
     from partage import judge
-    from partage.groups.rounds import rejoining
     from partage.measuring import Alike, measure
 
+    if isinstance(strategies, str):
+        what = f"must be a list of names: [{strategies!r}]"
+        raise InvalidConfigError("strategies", what, strategies)
+    candidates = _candidates(registry.contestants() if strategies is None else strategies)
+    if config:
+        check_config([one for _, one in candidates if not isinstance(one, PartageError)], config)
     best = Alike(group, cluster, previous=previous)
-    names = registry.contestants() if strategies is None else strategies
     rows = []
-    for one in names:
-        name = one if isinstance(one, str) else one.name
-        try:
-            chosen = registry.find(one)
-        except UnknownStrategyError:
-            raise
-        except PartageError as e:
-            rows.append(Compared(name, refused=str(e)))
+    for name, one in candidates:
+        if isinstance(one, PartageError):
+            rows.append(Compared(name, refused=str(one)))
+            continue
+        shared = several_owners(one)
+        if shared and strategies is None:
             continue
         try:
-            shared = several_owners(chosen)
-            if shared and strategies is None:
-                continue
-            sent = rejoining(chosen, group, cluster)
-            plan: Assignment = assign(chosen, sent, cluster, config=config)
+            made = decide(one, group, cluster, config=config, sender=sender, compared=True)
         except PartageError as e:
             rows.append(Compared(name, refused=str(e)))
             continue
         except Exception as e:
-            if not is_foreign(chosen):
+            if not is_foreign(one):
                 raise
             rows.append(Compared(name, refused=f"the plug-in failed ({type(e).__name__}: {e})"))
             continue
         # Of a cooperative plan the end is measured: its first phase is uneven on purpose.
-        end = plan.settled() if isinstance(plan, Plan) else plan
+        end = made.plan.settled() if isinstance(made.plan, Plan) else made.plan
         if optimum and not shared:
             figures = best.measure(end)
         else:
             figures = measure(end, group, cluster, previous=previous, optimum=False)
-        breaches = tuple(judge.check(plan, group, cluster, several_owners=shared))
-        rows.append(Compared(name, plan, figures, breaches))
+        breaches = tuple(judge.check(made.plan, group, cluster, several_owners=shared))
+        rows.append(Compared(name, made.plan, figures, breaches, warnings=made.warnings))
     return Comparison(rows)
+
+
+def _candidates(
+    strategies: Sequence[str | Strategy],
+) -> list[tuple[str, Strategy | PartageError]]:
+    """Return each strategy with its name; of a broken plug-in its error.
+
+    Raises:
+        UnknownStrategyError: a name does not exist.
+        InvalidConfigError: an item is neither a name nor a strategy.
+    """
+    found: list[tuple[str, Strategy | PartageError]] = []
+    for one in strategies:
+        if not isinstance(one, str):
+            strategy = registry.find(one)
+            found.append((strategy.name, strategy))
+            continue
+        for name in (part.strip() for part in one.split(",")):
+            try:
+                found.append((name, registry.find(name)))
+            except UnknownStrategyError:
+                raise
+            except PartageError as e:
+                found.append((name, e))
+    return found
 
 
 def several_owners(strategy: Strategy) -> bool:

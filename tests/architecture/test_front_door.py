@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
+from typing import Any
 
 import partage
+from partage import errors
+
+ROOT = Path(__file__).resolve().parents[2]
 
 HEAVY = ["numba", "pyarrow", "pyspark", "jinja2", "pandas", "rich", "typer", "pydantic"]
 # Public names that design.md promises; others call them.
@@ -16,10 +23,13 @@ PROMISED |= {"assign", "check", "compare", "measure", "strategies"}
 LIMIT_MS = 150.0
 
 
-def _fresh(script: str) -> dict:
-    """What the script prints as JSON, in an interpreter that has imported nothing yet."""
+def _fresh(script: str, *arguments: str) -> Any:
+    """Return what the script prints as JSON, in an interpreter that has imported nothing yet."""
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", textwrap.dedent(script), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -78,3 +88,56 @@ def test_import_costs_little_beyond_numpy() -> None:
     best = min(_fresh(script)["ms"] for _ in range(5))
     print(f"import partage: {best:.1f} ms beyond numpy")
     assert best < LIMIT_MS
+
+
+def _documented_names() -> set[str]:
+    """Return the dotted names behind ``pg.`` in the documentation, examples and docstrings."""
+    files = [ROOT / "README.md", ROOT / "DESIGN.md", ROOT / "CONTRIBUTING.md"]
+    files += [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "strategies").glob("*.md")]
+    files += [*(ROOT / "examples").rglob("*.py"), *(ROOT / "src").rglob("*.py")]
+    used = re.compile(r"(?<![\w.])pg\.([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
+    texts = [file.read_text(encoding="utf-8") for file in files]
+    # Only texts that name the module: elsewhere `pg` may be a variable.
+    return {n for t in texts if "partage as pg" in t or "`pg." in t for n in used.findall(t)}
+
+
+def _typed_names() -> set[str]:
+    """Return the names that type checkers see in `partage`: the imports under TYPE_CHECKING."""
+    tree = ast.parse((ROOT / "src/partage/__init__.py").read_text(encoding="utf-8"))
+    block = next(n for n in tree.body if isinstance(n, ast.If))
+    names = {
+        a.asname or a.name for n in block.body if isinstance(n, ast.ImportFrom) for a in n.names
+    }
+    return (names - {"*"}) | set(errors.__all__)
+
+
+def test_every_documented_and_typed_name_exists_in_a_fresh_interpreter() -> None:
+    """Each `pg.` name of the docs and of the type stub can be used as the first name of all."""
+    documented, typed = _documented_names(), _typed_names()
+    assert {"keys.start", "assign", "Plan.of"} <= documented
+    assert {"InvalidTopologyError", "AssignorFailedError", "play"} <= typed
+    lacks = """
+        import json, sys
+        import partage
+        missing = []
+        for name in json.loads(sys.argv[1]):
+            value = partage
+            try:
+                for part in name.split("."):
+                    value = getattr(value, part)
+            except AttributeError as e:
+                missing.append(f"{name}: {e}")
+        print(json.dumps(missing))
+    """
+    # An import of another name also binds the packages on its way (`partage.keys`): each dotted
+    # name has an interpreter of its own.
+    dotted = {name for name in documented if "." in name}
+    missing = _fresh(lacks, json.dumps(sorted((documented | typed) - dotted)))
+    for name in sorted(dotted):
+        missing += _fresh(lacks, json.dumps([name]))
+    assert not missing
+
+
+def test_every_typed_name_is_listed() -> None:
+    """What type checkers see and what `__all__` lists are the same names."""
+    assert _typed_names() == set(partage.__all__) - {"__version__"}

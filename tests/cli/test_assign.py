@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import partage as pg
 from partage.cli.app import app
 from partage.groups import registry
 from partage.groups.base import PlainStrategy
@@ -303,32 +304,41 @@ def test_an_interrupt_is_exit_code_130(problem, monkeypatch) -> None:
 
 
 def test_doubtful_problems_are_answered_and_doubted(problem) -> None:
-    """A topic that is not there, a setting that nobody reads: a warning, and the plan all the same."""
+    """A topic that does not exist is a warning, in the plan as on the command line."""
     members = [{"id": "c1", "topics": ["orders", "order"]}]
     text = json.dumps({"topics": {"orders": 1}, "members": members})
     done = run("assign", "-", stdin=text)
     assert done.exit_code == 0
     assert done.stderr == "warning: c1 subscribes to 'order', which is not among the topics\n"
     assert run("compare", "-", "-s", "range", stdin=text).stderr == done.stderr
-    assert (
-        "range has no settings: a, b ignored"
-        in run("assign", problem, "-c", "a=1", "-c", "b=2").stderr
-    )
+    group, where = pg.Group.from_json(text), pg.Cluster.from_json(text)
+    assert pg.assign("range", group, where).warnings == (done.stderr[9:-1],)
+    assert pg.compare(group, where, strategies=["range"])[0].plan.warnings == (done.stderr[9:-1],)
     assert not run("assign", problem).stderr
 
 
-def test_sticky_is_told_who_owns_what() -> None:
-    """Kafka's sticky reads user data only: compare makes it from owned, assign says that there is none."""
+def test_sticky_counts_what_members_own_through_every_door() -> None:
+    """Python, `assign`, its stream and `compare` make user data from owned, with one warning."""
     members = [
         {"id": "c1", "topics": ["t"], "owned": {"t": [1, 3]}},
         {"id": "c2", "topics": ["t"], "owned": {"t": [0, 2]}},
     ]
     text = json.dumps({"topics": {"t": 4}, "members": members})
+    group, where = pg.Group.from_json(text), pg.Cluster.from_json(text)
+    plan = pg.assign("sticky", group, where)
+    assert plan.to_dict() == {"c1": {"t": [1, 3]}, "c2": {"t": [0, 2]}}
+    (warning,) = plan.warnings
+    assert "sticky reads what members own from their userData; c1, c2 sent none" in warning
     (row,) = json.loads(run("compare", "-", "-s", "sticky", "--json", stdin=text).stdout)
     assert row["measures"]["moved"] == 0
+    assert (row["assignment"], row["warnings"]) == (plan.to_json(), [warning])
     alone = run("assign", "-", "-s", "sticky", stdin=text)
-    assert json.loads(alone.stdout)["assignment"]["c1"] == [["t", 0], ["t", 2]]
-    assert "sticky reads what members own from their userData" in alone.stderr
+    assert json.loads(alone.stdout)["assignment"] == plan.to_json()
+    assert alone.stderr == f"warning: {warning}\n"
+    (line,) = run("assign", "--jsonl", "-s", "sticky", stdin=text).stdout.splitlines()
+    assert json.loads(line) == {"assignment": plan.to_json(), "warnings": [warning]}
+    (first,) = pg.play("sticky", where, [pg.Join(*group)])
+    assert first.plan.to_dict() == plan.to_dict()
     assert not run("assign", "-", "-s", "cooperative-sticky", stdin=text).stderr
 
 
@@ -401,11 +411,21 @@ def test_a_strategys_settings_are_shown() -> None:
     assert "sticky" in run("strategies", "stiky").stderr
 
 
-def test_a_setting_that_does_not_exist_is_warned_of(problem) -> None:
-    """Strategies ignore foreign settings; somebody who misspelt one is told."""
-    done = run("assign", problem, "-s", "optimal", "-c", "assignment.optimal.max.mvoes=1")
-    assert done.exit_code == 0
-    assert "no setting assignment.optimal.max.mvoes" in done.stderr
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-s", "optimal", "-c", "assignment.optimal.max.mvoes=1"], "has no such setting"),
+        (["-s", "range", "-c", "a=1"], "range has no settings"),
+        (["-s", "failover", "-c", "assignment.consumer.priority=99"], "is a member's own setting"),
+        (["-s", "failover", "-c", "assignment.consumer.priority.orders=99"], "member's own"),
+    ],
+)
+def test_a_setting_that_cannot_act_is_an_error(problem, arguments, said) -> None:
+    """A misspelt setting, one of another strategy, and a member's own given to the leader."""
+    done = run("assign", problem, *arguments)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert said in done.stderr
+    assert said in run("compare", problem, *arguments).stderr
     assert not run("assign", problem, "-s", "optimal", "-c", "assignment.optimal.racks=no").stdout
 
 

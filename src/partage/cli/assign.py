@@ -14,12 +14,13 @@ import typer
 from partage.cli import doubts
 from partage.cli.consoles import first_of, interactive, name, out, show, tell, write_json
 from partage.cli.failing import FAILED_JUDGE
-from partage.cli.problems import preference, problem_of, read_problem, settings
+from partage.cli.problems import DEFAULT, preference, problem_of, read_problem, settings
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from partage.groups.api import Strategy
+    from partage.groups.negotiation import Negotiated
     from partage.judge import Breach
     from partage.model import Assignment, Cluster, Group
 
@@ -35,11 +36,8 @@ class Answer:
     cluster: Cluster
     plan: Assignment
     breaches: list[Breach]
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What the operator should know about the plan."""
-        return tuple(getattr(self.plan, "warnings", ()))
+    warnings: tuple[str, ...] = ()
+    negotiated: Negotiated | None = None
 
     @property
     def standbys(self) -> dict[str, dict[str, list[int]]] | None:
@@ -47,12 +45,19 @@ class Answer:
         return getattr(self.plan, "standbys", None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return ``assignment``, and where the plan has them ``standbys`` and ``userData``.
+        """Return ``assignment``, and ``negotiation``, ``standbys``, ``userData`` if there are any.
 
         ``userData`` is base64 by member. Bytes that are there and empty are not null: a member
         without any has no entry.
         """
         given: dict[str, Any] = {"assignment": self.plan.to_json()}
+        if self.negotiated is not None:
+            chosen = self.negotiated
+            given["negotiation"] = {
+                "protocol": chosen.strategy, "leader": chosen.leader,
+                "candidates": list(chosen.candidates), "votes": chosen.votes,
+                "reason": chosen.reason,
+            }  # fmt: skip
         if self.standbys is not None:
             given["standbys"] = self.standbys
         sent: Mapping[str, bytes] = getattr(self.plan, "user_data", {})
@@ -64,23 +69,20 @@ class Answer:
 def answer(
     found: Mapping[str, Any], asked: list[str] | None, config: Mapping[str, object]
 ) -> Answer:
-    """Decide a problem, and let the judge check the plan.
+    """Return the plan for a problem, checked by the judge.
 
     Raises:
-        PartageError: the problem is malformed, no strategy of that name, or it refuses.
+        PartageError: the problem is malformed, its members have no strategy in common, there is
+            no strategy of that name, it refuses, or a setting has no effect.
     """
-    from partage.deciding import is_foreign, several_owners
+    from partage.deciding import decide, is_foreign, several_owners
     from partage.errors import PartageError, UnsupportedProblemError
-    from partage.groups import registry
     from partage.judge import check
-    from partage.model import Problem
 
     group, cluster = problem_of(found)
-    strategy = registry.find(preference(asked, found))
-    if config:
-        strategy = strategy.configure(config)
+    strategy, negotiated = _chosen(group, found, asked)
     try:
-        plan: Assignment = strategy.assign(Problem(group, cluster))
+        made = decide(strategy, group, cluster, config=config or None)
     except PartageError:
         raise
     except Exception as e:
@@ -88,8 +90,26 @@ def answer(
             raise
         what = f"{strategy.name}: the plug-in failed ({type(e).__name__}: {e})"
         raise UnsupportedProblemError(what) from e
-    breaches = check(plan, group, cluster, several_owners=several_owners(strategy))
-    return Answer(strategy, group, cluster, plan, breaches)
+    breaches = check(made.plan, group, cluster, several_owners=several_owners(strategy))
+    return Answer(strategy, group, cluster, made.plan, breaches, made.warnings, negotiated)
+
+
+def _chosen(
+    group: Group, found: Mapping[str, Any], asked: list[str] | None
+) -> tuple[Strategy, Negotiated | None]:
+    """Return the strategy that decides: the command's, the problem's, or the members' choice."""
+    from partage.groups import registry
+    from partage.groups.negotiation import negotiate
+
+    if asked:
+        return registry.find(asked if len(asked) > 1 else asked[0]), None
+    names = preference(None, found)
+    if names is None and any(member.strategies for member in group):
+        negotiated = negotiate(group)
+        registry.refuse_classes([negotiated.decided_by])
+        return registry.find(negotiated.decided_by), negotiated
+    registry.refuse_classes(names or [])
+    return registry.find(names or [DEFAULT]), None
 
 
 def assign(  # noqa: PLR0917 - options are given by name on a command line
@@ -103,8 +123,10 @@ def assign(  # noqa: PLR0917 - options are given by name on a command line
         list[str] | None,
         typer.Option(
             "--strategy", "-s", metavar="NAME",
-            help="Strategy, or Java class name; repeat it for a list in order of preference. "
-            "Without it the problem's own `strategy` counts, else range.",
+            help="Strategy, Java class name, or package.module:Class. A list with commas as in "
+            "Kafka's configuration, or repeated for a list of which the first that exists counts. "
+            "Without it the problem's `strategy` counts, else what its members' `strategies` "
+            "agree on, else range.",
             show_default=False,
         ),
     ] = None,
@@ -117,7 +139,8 @@ def assign(  # noqa: PLR0917 - options are given by name on a command line
     config: Annotated[
         list[str] | None,
         typer.Option(
-            "--config", "-c", metavar="KEY=VALUE", help="A setting of the strategy; repeatable.",
+            "--config", "-c", metavar="KEY=VALUE",
+            help="A setting of the leader's strategy; repeatable. One without effect is an error.",
             show_default=False,
         ),
     ] = None,
@@ -130,7 +153,7 @@ def assign(  # noqa: PLR0917 - options are given by name on a command line
         ),
     ] = False,
 ) -> None:  # fmt: skip
-    """Who gets which partition: the plan of a strategy.
+    """Assign partitions to members: the plan of a strategy.
 
     A problem is a JSON object with `topics` and `members`.
 
@@ -139,7 +162,8 @@ def assign(  # noqa: PLR0917 - options are given by name on a command line
 
     A topic is a partition count, or a list with the racks of each partition's replicas. A
     member has `id` and `topics`, and if wanted `owned` (as `{"orders": [0, 2]}`), `generation`,
-    `rack`, `instance` (group.instance.id), `userData` (base64).
+    `rack`, `instance` (group.instance.id), `userData` (base64), `config` (its own settings),
+    `strategies` (names that it supports: the coordinator's choice decides, and is explained).
 
         partage assign problem.json --strategy roundrobin --json
 
@@ -168,8 +192,6 @@ def assign(  # noqa: PLR0917 - options are given by name on a command line
             "give PROBLEM.json, - for stdin, or --jsonl", param_hint="PROBLEM.json"
         )
     found = answer(read_problem(problem), strategy, chosen)
-    doubts.warn(doubts.missing_topics(found.group, found.cluster))
-    doubts.warn(doubts.ignored(found.strategy, chosen) + doubts.unread_claims(found))
     doubts.warn(list(found.warnings))
     if as_json or not interactive():
         write_json({"strategy": found.strategy.name, **found.to_json(), **doubts.settled(found)})
@@ -217,6 +239,8 @@ def _show(found: Answer) -> None:
     # What would be best for a share group is another question.
     one_owner = not several_owners(found.strategy)
     figures = measure(found.plan, found.group, found.cluster, optimum=one_owner)
+    if found.negotiated is not None:
+        show(name(f"negotiated {found.negotiated}", "dim"))
     told = [f"strategy {found.strategy.name}", f"spread {_or_dash(figures.spread)}"]
     told += [f"idle {figures.idle}", f"moved {figures.moved}"]
     if figures.avoidable is not None:

@@ -14,6 +14,7 @@ from partage.cli.consoles import tell, write_json
 from partage.cli.failing import FAILED, FAILED_JUDGE
 from partage.cli.problems import STDIN, object_of
 from partage.errors import PartageError
+from partage.groups.subscriptions import missing_topics
 
 __all__ = ["assign_lines"]
 
@@ -69,8 +70,11 @@ def _one(
     except Exception as e:  # noqa: BLE001 - a mistake of whomever: it costs this line only
         return {"error": f"it failed ({type(e).__name__}: {e})", "line": number}
     given = found.to_json()
-    if found.warnings:
-        given["warnings"] = list(found.warnings)
+    # Problems of a stream are a program's: it knows the topics that it left out.
+    known = missing_topics(found.group, found.cluster)
+    warnings = [one for one in found.warnings if one not in known]
+    if warnings:
+        given["warnings"] = warnings
     if found.breaches:
         given["breaches"] = [str(breach) for breach in found.breaches]
     return given

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,16 +46,18 @@ def compare(
     config: Annotated[
         list[str] | None,
         typer.Option(
-            "--config", "-c", metavar="KEY=VALUE", help="A setting of a strategy; repeatable.",
+            "--config", "-c", metavar="KEY=VALUE",
+            help="A setting of a strategy; repeatable. One without effect is an error.",
             show_default=False,
         ),
     ] = None,
 ) -> None:  # fmt: skip
-    """Every strategy on the same problem, side by side.
+    """Compare strategies on the same problem, side by side.
 
     A star marks the best value of a column. A strategy that refuses the problem says why; a
-    plan that breaks a rule is named, and the exit code is 3. Members are given the user data
-    that each strategy's own would send; cooperative plans are measured after their second step.
+    plan that breaks a rule is named, and the exit code is 3. Members get the user data that each
+    strategy's own would send; `userData` of another strategy is dropped, by the problem's
+    `strategy` if it has one. Cooperative plans are measured after their second step.
 
         partage compare problem.json
 
@@ -68,14 +71,21 @@ def compare(
     strategies place; `--json` lists them by member.
     """
     from partage import deciding
+    from partage.groups.subscriptions import missing_topics
 
-    group, cluster = problem_of(read_problem(problem))
-    found = deciding.compare(group, cluster, strategies=strategy, config=settings(config) or None)
-    doubts.warn(doubts.missing_topics(group, cluster))
+    read = read_problem(problem)
+    group, cluster = problem_of(read)
+    sender = read.get("strategy")
+    found = deciding.compare(
+        group, cluster, strategies=strategy, config=settings(config) or None,
+        sender=sender if isinstance(sender, str) else None,
+    )  # fmt: skip
+    told = missing_topics(group, cluster)
+    doubts.warn(list(told))
     if as_json:
         write_json([_plain(row) for row in found], indent=1)
     else:
-        shown_comparison(found)
+        shown_comparison(found, told)
     if any(row.breaches for row in found):
         raise typer.Exit(FAILED_JUDGE)
 
@@ -86,6 +96,7 @@ def _plain(row: Compared) -> dict[str, Any]:
         "valid": row.valid,
         "refused": row.refused,
         "breaches": [str(breach) for breach in row.breaches],
+        "warnings": list(row.warnings),
         "measures": row.measures.to_dict() if row.measures else None,
         "assignment": row.plan.to_json() if row.plan else None,
         **({} if (standbys := _standbys(row)) is None else {"standbys": standbys}),
@@ -97,9 +108,20 @@ def _standbys(row: Compared) -> dict[str, dict[str, list[int]]] | None:
     return getattr(row.plan, "standbys", None)
 
 
-def shown_comparison(found: Comparison) -> None:
-    """Print the table, the optimum, refusals and breaches to stdout."""
+def shown_comparison(found: Comparison, told: Sequence[str] = ()) -> None:
+    """Print the table, the optimum, refusals, warnings and breaches to stdout.
+
+    Args:
+        found: the rows.
+        told: warnings that are shown elsewhere.
+    """
+    shown = {*told}
     show(_table(found))
+    plans = [row.warnings for row in found if row.plan is not None]
+    for warning in plans[0] if len(plans) > 1 else ():
+        if warning not in shown and all(warning in other for other in plans):
+            shown.add(warning)
+            show(name(warning, "yellow"))
     best = found.best
     if best is not None and best.best_spread is not None:
         told = (
@@ -115,7 +137,7 @@ def shown_comparison(found: Comparison) -> None:
             why = why.removeprefix("refuses ")
             told = shortened(f"{row.strategy} refuses: {why}")
             show(name(told, "yellow"))
-        for warning in first_of(getattr(row.plan, "warnings", ())):
+        for warning in first_of([one for one in row.warnings if one not in shown]):
             show(name(f"{row.strategy}: {warning}", "yellow"))
         for breach in first_of([str(one) for one in row.breaches]):
             show(name(f"{row.strategy} breaks the rules: {breach}", "red"))

@@ -20,6 +20,12 @@ FAILED_JUDGE = 3
 #: A replay was published, and an unforeseen exception ended some of its groups.
 FAILED_GROUP = 4
 _INTERRUPTED = 130
+#: The extra that installs an optional library, by the name of its top module.
+_EXTRAS = {
+    "aiokafka": "aiokafka", "faust": "faust", "google_crc32c": "capture", "highspy": "plan",
+    "jinja2": "report", "kafka": "capture", "markupsafe": "report", "numba": "fast",
+    "pandas": "spark", "py4j": "spark", "pyarrow": "spark", "pyspark": "spark",
+}  # fmt: skip
 _REPORT = "this is a mistake in Partage: run again with PARTAGE_DEBUG=1 and report what it prints"
 
 
@@ -87,9 +93,10 @@ def told(error: Exception) -> str:
         return f"{where}{error.strerror}" if error.strerror else str(error)
     if isinstance(error, MemoryError):
         return "not enough memory for this input"
-    if isinstance(error, ImportError) and error.name in {"jinja2", "pyarrow", "pyspark"}:
-        extra = "report" if error.name == "jinja2" else "spark"
-        return f"{error.name} is not installed: pip install 'partage[{extra}]'"
+    if isinstance(error, ImportError) and error.name:
+        library = error.name.partition(".")[0]
+        if library in _EXTRAS:
+            return f"{library} is not installed: pip install 'partage[{_EXTRAS[library]}]'"
     # Spark puts a worker's whole traceback into its message; the last line is what happened.
     said = (str(error).strip().splitlines() or ["no message"])[-1].strip()
     return f"unexpected {type(error).__name__}: {shortened(said)}; {_REPORT}"

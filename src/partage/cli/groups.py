@@ -28,6 +28,8 @@ __all__ = ["groups"]
 Partition = tuple[str, int]
 #: Types of groups in which partitions are not what is shared: no plan to compare.
 _OF_THEIR_OWN = {"share", "streams"}
+#: Strategies whose members send more than claims in their user data.
+_KEPT_USER_DATA = {"failover", "faust"}
 #: With more groups than that each is one line, unless somebody asks for some by name.
 _MOST_SHOWN_WHOLE = 5
 
@@ -193,9 +195,9 @@ def _judged(
     # While a classic group rebalances nobody tells what it subscribes to: no plan can be judged.
     if group.type in _OF_THEIR_OWN or not group.strategy or not any(topics.values()):
         return _Look(group, lag, rate)
-    # What the coordinator says that they own is what counts, for every strategy alike: what they
-    # sent when they joined is older. The priority of fail-over is in the user data.
-    keep = group.strategy == "failover"
+    # The coordinator's ownership counts for every strategy alike: claims in user data are older.
+    # User data that hold more than claims (priorities, Faust's URLs) are kept for their sender.
+    keep = group.strategy in _KEPT_USER_DATA
     members = Group([
         Member(m.id, topics[m.id], rack=m.rack, instance_id=m.instance_id, owned=list(m.owned),
                generation=1, user_data=m.user_data if keep else None)
@@ -206,7 +208,8 @@ def _judged(
     now = measure(plan, members, cluster)
     if not asked and now.spread == now.best_spread:
         return _Look(group, lag, rate, now)
-    return _Look(group, lag, rate, now, deciding.compare(members, cluster, strategies=strategies))
+    compared = deciding.compare(members, cluster, strategies=strategies, sender=group.strategy)
+    return _Look(group, lag, rate, now, compared)
 
 
 def _sums(look: _Look, member: LiveMember) -> tuple[int | None, float]:

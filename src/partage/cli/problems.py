@@ -63,8 +63,10 @@ def problem_of(found: Mapping[str, Any]) -> tuple[Group, Cluster]:
     return Group.from_json(found), Cluster.from_json(found)
 
 
-def preference(asked: Sequence[str] | None, found: Mapping[str, Any]) -> list[str]:
-    """The strategies to try, best liked first: the command's, else the problem's own.
+def preference(asked: Sequence[str] | None, found: Mapping[str, Any]) -> list[str] | None:
+    """Return the strategies to try, preferred first: the command's, else the problem's own.
+
+    None where neither names one.
 
     Raises:
         InvalidProblemError: the problem's ``strategy`` is neither a name nor a list of names.
@@ -79,7 +81,7 @@ def preference(asked: Sequence[str] | None, found: Mapping[str, Any]) -> list[st
         if not names or not all(isinstance(name, str) for name in names):
             raise InvalidProblemError("must be a name or a list of names", path=field, value=value)
         return names
-    return [DEFAULT]
+    return None
 
 
 def settings(pairs: Sequence[str] | None) -> dict[str, object]:

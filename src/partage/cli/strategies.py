@@ -41,7 +41,8 @@ def strategies(
     Kafka Streams' own (`streams:`) place tasks on clients, not partitions on members: they
     stand apart at the end, and `--json` has them only by name.
 
-    Settings are given as `--config KEY=VALUE` to `partage assign` and `partage compare`.
+    Settings of the leader are given as `--config KEY=VALUE` to `partage assign` and
+    `partage compare`, a member's own in the problem, as `config` of the member.
     """
     places_tasks = [one for one in named or [] if one.startswith("streams:")]
     asked = [one for one in named or [] if one not in places_tasks]
@@ -69,7 +70,15 @@ def _asked(named: list[str]) -> list[Row]:
     rows = {row.name: row for row in registry.describe()}
     if not named:
         return list(rows.values())
-    return [rows[one if one in rows else registry.find(one).name] for one in named]
+    return [rows.get(one) or _row(one, rows) for one in named]
+
+
+def _row(named: str, rows: dict[str, Row]) -> Row:
+    """Return the row of a class name, or of a strategy that ``package.module:Class`` names."""
+    from partage.groups import registry
+
+    found = registry.find(named)
+    return rows.get(found.name) or registry.row_of(found, found.name, named)
 
 
 def _task_rows(named: list[str]) -> list[TaskRow]:
@@ -119,7 +128,7 @@ def _listed(rows: list[Row], task_rows: list[TaskRow]) -> None:
         what = f"cannot be used: {problem}" if problem else row.summary
         _indented(what, "red" if problem else "dim")
         for one in getattr(row, "settings", ()):
-            _indented(f"{one.key} ({one.default}): {one.meaning}", "dim", 4)
+            _indented(f"{one.key} ({one.default}): {one.meaning} [{one.scope}]", "dim", 4)
 
 
 def _in_full(row: Row) -> None:
@@ -133,12 +142,15 @@ def _in_full(row: Row) -> None:
     _indented(f"exact to   {row.exact_to or '-'}")
     _indented(f"protocols  {_protocols(row)}")
     show("")
-    _said(inspect.getdoc(type(registry.find(row.name))) or "")
+    known = row.name in registry.strategies()
+    _said(inspect.getdoc(type(registry.find(row.name if known else row.source))) or "")
     show("")
     _indented("settings, as --config KEY=VALUE" if row.settings else "no settings", "bold")
     for one in row.settings:
         _indented(f"{one.key}  (default: {one.default})", "", 4)
         _indented(one.meaning, "dim", 6)
+        own = "each member's own (config of the member in a problem, not --config)"
+        _indented(own if one.scope == "member" else "set at the leader", "dim", 6)
     show("")
 
 

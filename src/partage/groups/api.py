@@ -27,6 +27,13 @@ class RebalanceProtocol(IntEnum):
 class Setting(NamedTuple):
     """One setting of a strategy, as `registry.describe` and `partage strategies` show it.
 
+    Attributes:
+        key: as in a configuration; ``.<topic>`` at the end stands for the name of a topic.
+        default: its value where it is not set, as text.
+        meaning: one line.
+        scope: ``leader`` if it acts where the plan is decided, ``member`` if each member sends
+            it with its subscription.
+
     >>> Setting("acme.limit", "10", "most partitions of a member").key
     'acme.limit'
     """
@@ -34,6 +41,7 @@ class Setting(NamedTuple):
     key: str
     default: str
     meaning: str
+    scope: str = "leader"
 
 
 @runtime_checkable

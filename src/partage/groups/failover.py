@@ -30,8 +30,8 @@ PREEMPTION = "assignment.failover.preemption"
 AS_DOCUMENTED = "assignment.failover.as_documented"
 
 _OPTIONS = (
-    Setting(PRIORITY, str(DEFAULT_PRIORITY), "priority of this member; the highest wins"),
-    Setting(f"{PRIORITY}.<topic>", "as above", "its priority for one topic"),
+    Setting(PRIORITY, str(DEFAULT_PRIORITY), "priority of this member; the highest wins", "member"),
+    Setting(f"{PRIORITY}.<topic>", "as above", "its priority for one topic", "member"),
     Setting(PREEMPTION, "true", "false: who has a partition keeps it while it lives"),
     Setting(AS_DOCUMENTED, "false", "true: the winner gets all topics, subscribed or not"),
 )

@@ -1,4 +1,4 @@
-"""How the coordinator chooses a group's strategy, and whom it turns away.
+"""Negotiation of a group's strategy between its members and the coordinator.
 
 The rules of ``ClassicGroup`` (Kafka's group coordinator, 4.3.1). A group is a value here:
 a member that is refused leaves it as it was.
@@ -9,19 +9,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from partage.errors import InconsistentGroupProtocolError, InvalidConfigError
+from partage.errors import (
+    InconsistentGroupProtocolError,
+    InvalidConfigError,
+    InvalidProblemError,
+)
+from partage.groups import registry
 from partage.groups.api import RebalanceProtocol, Strategy
 from partage.groups.members_map import MembersMap
 from partage.javaorder import hash_order, string_hash, string_ranks
+from partage.model import Group
+from partage.model.names import expect_kind, name_list
 
-__all__ = ["Negotiation", "rebalance_protocol"]
+__all__ = ["DEFAULT_STRATEGIES", "Negotiated", "Negotiation", "negotiate", "rebalance_protocol"]
+
+#: ``partition.assignment.strategy`` of a consumer that does not set it (Kafka 3.0 to 4.3).
+DEFAULT_STRATEGIES = ("range", "cooperative-sticky")
 
 
 @dataclass(frozen=True)
 class Negotiation:
     """The members of a group with the strategies that each supports, preferred one first.
 
-    A name that a member lists twice counts once (Kafka's clients never list one twice).
+    Members send protocol names: a class name is replaced by the protocol name of its strategy
+    (`registry.protocol_name`). A name that a member lists twice counts once.
 
     Attributes:
         protocol_type: "consumer", "connect", ...; None while the group has no members.
@@ -43,17 +54,22 @@ class Negotiation:
     def join(
         self, member_id: str, supported: Sequence[str], *, protocol_type: str = "consumer"
     ) -> Negotiation:
-        """The group with a member more, or with what a member of it now supports.
+        """Return the group with one more member, or with another list of one of its members.
 
         A group without members takes any protocol type but the empty one, and any list but
-        the empty one. One with members takes who has their protocol type and at least one
-        strategy that all of them support. A member that joins again is judged by the same
-        rule, with what it supported before counted among the others.
+        the empty one. A group with members takes a member that has their protocol type and at
+        least one strategy that all of them support. A member that joins again is judged by the
+        same rule, and the list that it had before counts among the others.
 
         Raises:
             InconsistentGroupProtocolError: the member is refused.
+            InvalidProblemError: ``supported`` is one text, or no list of names.
         """
-        names = tuple(dict.fromkeys(supported))
+        if isinstance(supported, str):
+            what = f"must be a list of names: [{supported!r}]"
+            raise InvalidProblemError(what, path=f"{member_id}.supported", value=supported)
+        listed = name_list(supported, f"{member_id}.supported") if supported else ()
+        names = tuple(dict.fromkeys(map(registry.protocol_name, listed)))
         if not self.members:
             _expect_something(member_id, names, protocol_type)
         elif protocol_type != self.protocol_type:
@@ -74,7 +90,7 @@ class Negotiation:
         return Negotiation(protocol_type, (*self.members, entry), self.mapped.with_id(member_id))
 
     def leave(self, member_id: str) -> Negotiation:
-        """The group without a member (without change if it has no such member)."""
+        """Return the group without a member, unchanged if it has no such member."""
         if member_id not in self.mapped.spread:
             return self
         members = tuple(one for one in self.members if one[0] != member_id)
@@ -82,18 +98,18 @@ class Negotiation:
         return Negotiation(protocol_type, members, self.mapped.without(member_id))
 
     def candidates(self) -> tuple[str, ...]:
-        """What all members support, in the order of the member that joined first."""
+        """Return the strategies that all members support, in the first member's order."""
         lists = [names for _, names in self.members]
         return tuple(n for n in lists[0] if all(n in one for one in lists)) if lists else ()
 
     def votes(self) -> dict[str, int]:
-        """Each member votes for the candidate that it prefers; in the order of first votes."""
+        """Return the number of members that prefer each candidate, in the order of first votes."""
         candidates = set(self.candidates())
         count: dict[str, int] = {}
         supported = dict(self.members)
         for member_id in self.mapped.order():
-            mine = next(name for name in supported[member_id] if name in candidates)
-            count[mine] = count.get(mine, 0) + 1
+            vote = next(name for name in supported[member_id] if name in candidates)
+            count[vote] = count.get(vote, 0) + 1
         return count
 
     @property
@@ -118,8 +134,78 @@ def _expect_something(member_id: str, names: tuple[str, ...], protocol_type: str
         raise InconsistentGroupProtocolError(what)
 
 
+@dataclass(frozen=True)
+class Negotiated:
+    """The coordinator's choice for a group, and the reason.
+
+    Attributes:
+        strategy: the protocol name that the coordinator chose.
+        decided_by: the strategy that the leader runs under that name: another one where the
+            leader listed a dialect (`librdkafka:range`).
+        leader: the member that decides, the first that joined.
+        candidates: the protocol names that all members support.
+        votes: number of members that prefer each candidate.
+        reason: why this strategy, in one sentence.
+    """
+
+    strategy: str
+    decided_by: str
+    leader: str
+    candidates: tuple[str, ...]
+    votes: dict[str, int]
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.strategy}: {self.reason}"
+
+
+def negotiate(group: Group) -> Negotiated:
+    """Return the strategy that the coordinator chooses for a group, and why.
+
+    Members join in the group's order, each with its `strategies`; a member that lists none
+    supports Kafka's default, ``range`` and ``cooperative-sticky``.
+
+    Raises:
+        InconsistentGroupProtocolError: a member cannot join the group (Kafka's error 23).
+        InvalidProblemError: it is no group, or has no members.
+
+    >>> from partage.model import Member
+    >>> group = Group([Member("a", strategies=["sticky", "range"]),
+    ...                Member("b", strategies=["range", "sticky"]),
+    ...                Member("c", strategies=["range", "roundrobin"])])
+    >>> print(negotiate(group))
+    range: the only strategy that all 3 members support
+    """
+    expect_kind(group, Group, "group")
+    if not len(group):
+        raise InvalidProblemError("has no members", path="group", value=group)
+    joined = Negotiation()
+    for member in group:
+        joined = joined.join(member.id, member.strategies or DEFAULT_STRATEGIES)
+    chosen, candidates, votes = joined.selected, joined.candidates(), joined.votes()
+    assert chosen is not None  # noqa: S101 - the group has members
+    listed = group[0].strategies or DEFAULT_STRATEGIES
+    own = next(name for name in listed if registry.protocol_name(name) == chosen)
+    return Negotiated(
+        chosen, own, group.ids[0], candidates, votes, _reason(chosen, candidates, votes, len(group))
+    )
+
+
+def _reason(chosen: str, candidates: tuple[str, ...], votes: dict[str, int], members: int) -> str:
+    if len(candidates) == 1:
+        everyone = "that the only member supports" if members == 1 else (
+            f"that all {members} members support"
+        )  # fmt: skip
+        return f"the only strategy {everyone}"
+    others = ", ".join(f"{name} {votes.get(name, 0)}" for name in candidates if name != chosen)
+    most = f"{votes[chosen]} of {members} members prefer it among those that all support"
+    if any(count == votes[chosen] for name, count in votes.items() if name != chosen):
+        most += ", and it comes first of equals in the coordinator's hash map"
+    return f"{most} (others: {others})"
+
+
 def rebalance_protocol(strategies: Iterable[Strategy]) -> RebalanceProtocol:
-    """What a consumer with these strategies speaks: the highest that all of them support.
+    """Return the rebalance protocol of a consumer: the highest that all its strategies support.
 
     Kafka's default list, range and cooperative-sticky, therefore speaks EAGER: going over
     to COOPERATIVE takes a second rolling restart, without range.

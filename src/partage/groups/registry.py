@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 __all__ = [
-    "Row", "contestants", "describe", "find", "is_dialect", "settings_of", "strategies",
+    "Row", "contestants", "describe", "find", "is_dialect", "protocol_name",
+    "refuse_classes", "row_of", "settings_of", "strategies",
 ]  # fmt: skip
 
 ENTRY_POINTS = "partage.strategies"
@@ -111,30 +112,98 @@ def contestants() -> tuple[str, ...]:
 
 
 def find(strategy: str | Strategy | Sequence[str]) -> Strategy:
-    """The strategy of a name, of a Java class name, or of the first in a list that exists.
+    """Return the strategy of a name, or of the first in a list that exists.
+
+    Args:
+        strategy: a name of `strategies`, a Java class name, ``package.module:Class``, several
+            with commas between them, a list of names, or a strategy. Of names with commas each
+            must exist, as in ``partition.assignment.strategy``, and the first is taken.
 
     Raises:
         UnknownStrategyError: there is none; says which names come close.
-        InvalidConfigError: the name is a plug-in's, and the plug-in is broken.
+        InvalidConfigError: a plug-in or class cannot be used, or it is no strategy at all.
 
     >>> find("org.apache.kafka.clients.consumer.RangeAssignor").name
     'range'
-    >>> find(["no-such-one", "roundrobin"]).name
-    'roundrobin'
+    >>> find(["no-such-one", "roundrobin"]).name, find("sticky,range").name
+    ('roundrobin', 'sticky')
     """
     if isinstance(strategy, str):
-        found = _find(strategy)
-        if found is None:
-            raise _unknown(strategy)
-        return found
+        # All of them are looked up: a name that does not exist is an error, wherever it stands.
+        found = [_found(name) for name in _listed(strategy)]
+        return found[0]
+    if isinstance(strategy, type):
+        what = f"is a class: pass an instance, {strategy.__name__}()"
+        raise InvalidConfigError("strategy", what, strategy)
     if isinstance(strategy, Strategy):
         return strategy
-    names = list(strategy)
+    names = _names_in(strategy)
     for name in names:
-        found = _find(name)
-        if found is not None:
-            return found
+        known = _find(name, classes=True)
+        if known is not None:
+            return known
     raise _unknown(", ".join(names))
+
+
+def _listed(names: str) -> list[str]:
+    """Return the names in a text with commas, as Kafka's ConfigDef parses a list."""
+    return [name.strip() for name in names.split(",")] if "," in names else [names]
+
+
+def _names_in(value: object) -> list[str]:
+    """Return the names of a list.
+
+    Raises:
+        InvalidConfigError: it is no list of names, and no strategy either.
+    """
+    if not isinstance(value, Sequence):
+        lacks = ", ".join(one for one in _CONTRACT if not hasattr(value, one))
+        what = (
+            f"must be a name, a list of names, or a strategy; {type(value).__name__} lacks {lacks}"
+        )
+        raise InvalidConfigError("strategy", what, value)
+    if not all(isinstance(name, str) for name in value):
+        raise InvalidConfigError("strategy", "must be a list of names", value)
+    return list(value)
+
+
+def refuse_classes(names: Sequence[str]) -> None:
+    """Refuse ``package.module:Class`` among names from a file: reading one must import nothing.
+
+    Raises:
+        InvalidConfigError: a name has that form.
+
+    >>> refuse_classes(["server:uniform", "range"])
+    """
+    for name in names:
+        if name not in strategies() and any(map(_is_class_path, _listed(name))):
+            what = "is a class; only the command line and Python code may name one (-s)"
+            raise InvalidConfigError("strategy", what, name)
+
+
+def _found(name: str) -> Strategy:
+    found = _find(name, classes=True)
+    if found is None:
+        raise _unknown(name)
+    return found
+
+
+def protocol_name(name: str) -> str:
+    """Return the name by which members list a strategy when they join a group.
+
+    A class name becomes its strategy's protocol name, and the dialect of another client the name
+    that this client sends. A name that is unknown here stays as it is.
+
+    >>> protocol_name("org.apache.kafka.clients.consumer.RangeAssignor")
+    'range'
+    >>> protocol_name("librdkafka:roundrobin"), protocol_name("acme")
+    ('roundrobin', 'acme')
+    """
+    if name not in _OURS and "." in name:
+        with suppress(InvalidConfigError):
+            found = _find(name, classes=False)
+            name = name if found is None else found.name
+    return name.partition(":")[2] if is_dialect(name) else name
 
 
 def settings_of(strategy: Strategy) -> tuple[Setting, ...]:
@@ -165,20 +234,51 @@ def describe() -> tuple[Row, ...]:
             rows.append(Row(name, "", None, (), home, problem=str(e)))
             continue
         assert one is not None  # noqa: S101 - strategies() has just named it
-        summary = (type(one).__doc__ or "").strip().partition("\n")[0]
-        protocols = tuple(p.name for p in one.protocols)
-        settings = settings_of(one)
-        rows.append(Row(name, summary, one.exact_to, protocols, home, settings=settings))
+        rows.append(row_of(one, name, home))
     return tuple(rows)
 
 
-def _find(name: str) -> Strategy | None:
+def row_of(strategy: Strategy, name: str, source: str) -> Row:
+    """Return a strategy as tables show it, under a name and from a place in the code."""
+    summary = (type(strategy).__doc__ or "").strip().partition("\n")[0]
+    protocols = tuple(one.name for one in strategy.protocols)
+    return Row(name, summary, strategy.exact_to, protocols, source, settings=settings_of(strategy))
+
+
+def _find(name: str, *, classes: bool = False) -> Strategy | None:
     if name in _OURS:
         return _ours(name)
     plugged_in = _plugged_in()
     if name in plugged_in:
         return _load(plugged_in[name])
-    return next((one for one in _everyone() if name in one.aliases), None)
+    found = next((one for one in _everyone() if name in one.aliases), None)
+    return _imported(name) if found is None and classes and _is_class_path(name) else found
+
+
+#: What stands before the colon in names of ours: such a name is never imported.
+_PREFIXES = {name.partition(":")[0] for name in _OURS if ":" in name} | {"streams"}
+
+
+def _is_class_path(name: str) -> bool:
+    """Return whether a name has the form ``package.module:Class``.
+
+    >>> _is_class_path("acme.strategies:Mine"), _is_class_path("server:unifrom")
+    (True, False)
+    """
+    module, colon, attribute = name.partition(":")
+    parts = [*module.split("."), *attribute.split(".")]
+    return bool(colon) and module not in _PREFIXES and all(map(str.isidentifier, parts))
+
+
+def _imported(name: str) -> Strategy:
+    """Return the strategy that ``package.module:Class`` names.
+
+    Raises:
+        InvalidConfigError: it cannot be loaded, or is no strategy.
+    """
+    from importlib.metadata import EntryPoint
+
+    return _load(EntryPoint(name=name, value=name, group=ENTRY_POINTS), "strategy")
 
 
 def _everyone() -> Iterator[Strategy]:
@@ -208,9 +308,13 @@ def _plugged_in() -> dict[str, EntryPoint]:
     return {one.name: one for one in entry_points(group=ENTRY_POINTS)}
 
 
-def _load(point: EntryPoint) -> Strategy:
-    """A plug-in's strategy; whatever goes wrong in foreign code is told with its name."""
-    setting = f"{ENTRY_POINTS}.{point.name}"
+def _load(point: EntryPoint, setting: str | None = None) -> Strategy:
+    """Return a plug-in's strategy.
+
+    Raises:
+        InvalidConfigError: it cannot be loaded, or is no strategy; says why.
+    """
+    setting = setting or f"{ENTRY_POINTS}.{point.name}"
     try:
         loaded = point.load()
         made = loaded() if isinstance(loaded, type) else loaded

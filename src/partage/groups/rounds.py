@@ -1,13 +1,17 @@
-"""A group's life under one strategy: what each change of members or topics leads to.
+"""Successive rebalances of a group under one strategy, one for each change of members or topics.
 
     rounds = pg.play("sticky", cluster, [pg.Join(a, b, c), pg.Leave("b"), pg.Metadata(larger)])
     [one.plan.to_dict() for one in rounds], [one.moved for one in rounds]
 
 Members do what Kafka's consumers do (`ConsumerCoordinator` 4.3.1): under the eager protocol
-they give everything up before they join, under the cooperative one they say what they own,
-and who has to give something up joins once more. User data and memory go the way of the
-strategy's contract. The member that has been there longest leads. Generations count from 1.
-Where the broker decides (``server:``), members keep their targets, and one plan is all.
+they revoke everything before they join; under the cooperative one they send what they own, and a
+member that has to revoke a partition joins once more. A member sends the user data that it came
+with until its strategy remembers something. The member that joined first leads, with its own
+`config`. Generations count from 1. Where the broker decides (``server:``), members keep their
+targets, and each change has one plan.
+
+A round that the strategy refuses is an outage: members of an eager group own nothing until the
+next round, those of a cooperative group keep what they have.
 """
 
 from __future__ import annotations
@@ -17,10 +21,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
-from partage.errors import InvalidProblemError
+import numpy as np
+
+from partage.errors import InvalidProblemError, UnsupportedProblemError
 from partage.groups import registry
 from partage.groups.api import RebalanceProtocol, Strategy
+from partage.groups.subscriptions import configured, led_by, owned_memory, subscribed
 from partage.model import NO_GENERATION, Assignment, Claims, Cluster, Group, Member, Plan, Problem
+from partage.model.names import expect_kind
 
 __all__ = ["Change", "Join", "Leave", "Metadata", "Round", "Subscribe", "play", "rejoining"]
 
@@ -62,6 +70,11 @@ class Subscribe:
     id: str
     topics: Sequence[str]
 
+    def __post_init__(self) -> None:
+        if isinstance(self.topics, (str, bytes)):
+            what = "must be a list of names"
+            raise InvalidProblemError(what, path=f"changes.{self.id}.topics", value=self.topics)
+
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
@@ -73,7 +86,15 @@ class Metadata:
 Change: TypeAlias = Join | Leave | Subscribe | Metadata
 
 
-@dataclass(frozen=True, eq=False)
+def _existing(cluster: Cluster, topic: int) -> list[int]:
+    """Return the existing partitions of a topic, as dense numbers."""
+    index = cluster.index
+    mine = np.flatnonzero((index.topic_of == topic) & cluster.partition_exists)
+    found: list[int] = mine.tolist()
+    return found
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Round:
     """One rebalance.
 
@@ -82,8 +103,9 @@ class Round:
         change: what led to it; None for the follow-up of a cooperative rebalance.
         group: the members as they joined, with their claims and user data.
         cluster: the metadata that the leader saw.
-        plan: what the leader decided.
-        before: who owned what until then, by (topic, number).
+        plan: what the leader decided; of a refused round what members are left with.
+        before: the owner of each partition until then, by (topic, number).
+        refused: why the strategy refused the round; None for a round with a decision.
     """
 
     generation: int
@@ -92,28 +114,44 @@ class Round:
     cluster: Cluster
     plan: Plan
     before: dict[tuple[str, int], str]
+    refused: str | None = None
 
     @cached_property
     def owner(self) -> dict[tuple[str, int], str]:
-        """Who owns what from now on; of a share group's several members the first."""
+        """The owner of each partition from now on; of a share group's several members the first."""
         given = reversed(self.plan.to_pairs().items())
         return {p: member for member, pairs in given for p in pairs}
 
     @cached_property
     def moved(self) -> tuple[tuple[str, int], ...]:
-        """Partitions that somebody had and that now somebody else has, or nobody, sorted."""
+        """Partitions whose owner changed, or that lost their owner, sorted."""
         return tuple(sorted(p for p, was in self.before.items() if self.owner.get(p) != was))
+
+    @cached_property
+    def unowned(self) -> tuple[tuple[str, int], ...]:
+        """Partitions of subscribed topics that no member consumes after this round, sorted."""
+        topics = Problem(self.group, self.cluster).subscribed_topics
+        numbers = [p for t in topics.tolist() for p in _existing(self.cluster, t)]
+        names = (self.cluster.index.name(p) for p in numbers)
+        return tuple(sorted(name for name in names if name not in self.owner))
+
+    def __repr__(self) -> str:
+        what = f"refused: {self.refused}" if self.refused is not None else repr(self.plan)
+        outage = f", {len(self.unowned)} partitions without an owner" if self.unowned else ""
+        return f"Round({self.generation}, {self.change or 'follow-up'}, {what}{outage})"
 
 
 def play(
     strategy: str | Strategy, cluster: Cluster, changes: Iterable[Change]
 ) -> tuple[Round, ...]:
-    """Live through ``changes``, each a rebalance of its own, and its follow-ups.
+    """Return the rounds that ``changes`` lead to, each with its follow-ups.
+
+    A round that the strategy refuses has its reason in ``refused``, and its ``unowned``
+    partitions are the outage, which lasts until the next round.
 
     Raises:
         UnknownStrategyError: there is no strategy of that name.
-        InvalidProblemError: somebody leaves or subscribes who is not there, or joins twice.
-        UnsupportedProblemError: the strategy refuses a round.
+        InvalidProblemError: a member leaves or subscribes that is not in the group, or joins twice.
 
     >>> cluster = Cluster.from_topics({"A": 2, "B": 2})
     >>> three = [Member(c, ["A", "B"]) for c in ("C1", "C2", "C3")]
@@ -121,6 +159,7 @@ def play(
     >>> second.plan.to_dict(), second.moved
     ({'C1': {'A': [0], 'B': [1]}, 'C3': {'B': [0], 'A': [1]}}, (('A', 1),))
     """
+    expect_kind(cluster, Cluster, "cluster")
     life = _Life(registry.find(strategy), cluster)
     for change in changes:
         life.happens(change)
@@ -128,31 +167,16 @@ def play(
 
 
 def rejoining(strategy: Strategy, group: Group, cluster: Cluster) -> Group:
-    """Members with the user data that they would send, had ``strategy`` given them what they own.
+    """Return the group with the user data that members of ``strategy`` would send.
 
-    Who has user data keeps it; where a strategy remembers nothing, nothing is made up. Kafka's
-    sticky assignor reads its user data only, so a group that is described by ``owned`` and
-    ``generation`` has to pass here first.
+    See `partage.groups.subscriptions.subscribed`, which also reports what was made up.
 
     >>> member = Member("c1", ["t"], owned={"t": [1]}, generation=3)
     >>> cluster = Cluster.from_topics({"t": 2})
     >>> rejoining(registry.find("sticky"), Group([member]), cluster)[0].user_data.hex()
     '00000001000174000000010000000100000003'
     """
-    members = []
-    for member in group:
-        data = member.user_data
-        if data is None and len(member.owned):
-            owned = Assignment.of(
-                cluster.index,
-                {member.id: member.owned},
-                {t: cluster.topic(t) for t in member.owned.topics},
-            )
-            memory = strategy.on_assignment(owned, None, member.generation)
-            if memory is not None:
-                data = strategy.subscription_user_data(member.topics, memory)
-        members.append(member if data is member.user_data else member.replaced(user_data=data))
-    return Group(members)
+    return subscribed(strategy, group, cluster).group
 
 
 @dataclass(slots=True)
@@ -173,6 +197,11 @@ class _Life:
     rounds: list[Round] = field(default_factory=list)
 
     def happens(self, change: Change) -> None:
+        """Apply a change and add the rounds that it causes.
+
+        Raises:
+            InvalidProblemError: it is no change, or does not fit the group.
+        """
         if isinstance(change, Join):
             for member in change.members:
                 self._joins(member)
@@ -184,6 +213,7 @@ class _Life:
             one = self._known(change.id)
             one.member = one.member.replaced(topics=change.topics)
         else:
+            expect_kind(change, Metadata, "changes")
             self.cluster = change.cluster
         if self.consumers:
             self._rebalance(change)
@@ -192,7 +222,11 @@ class _Life:
         if member.id in self.consumers:
             what = "member joins, and is there already"
             raise InvalidProblemError(what, path="changes", value=member.id)
-        self.consumers[member.id] = _Consumer(member, tuple(member.owned), member.generation)
+        one = _Consumer(member, tuple(member.owned), member.generation)
+        if member.user_data is None:
+            own = configured(self.strategy, member)
+            one.memory = owned_memory(own, member, self.cluster)
+        self.consumers[member.id] = one
 
     def _known(self, member_id: str) -> _Consumer:
         if member_id not in self.consumers:
@@ -204,45 +238,74 @@ class _Life:
     def _cooperative(self) -> bool:
         return RebalanceProtocol.COOPERATIVE in self.strategy.protocols
 
+    @property
+    def _keeps(self) -> bool:
+        """Whether members keep what they own while they join."""
+        return self._cooperative or bool(getattr(self.strategy, "in_broker", False))
+
     def _rebalance(self, change: Change | None) -> None:
-        """One round, and as many more as cooperative members need to let go."""
+        """Add one round, and as many more as cooperative members need to revoke partitions."""
         while True:
             before = dict(self.rounds[-1].owner) if self.rounds else {}
             before |= {p: i for i, one in reversed(self.consumers.items()) for p in one.owned}
-            letting_go = self._round(change, before)
-            if not (self._cooperative and letting_go):
+            revoking = self._round(change, before)
+            if not (self._cooperative and revoking):
                 return
             change = None
 
     def _round(self, change: Change | None, before: dict[tuple[str, int], str]) -> bool:
-        """Whether somebody lost what it had."""
+        """Add a round; return whether a member lost what it had."""
         generation = len(self.rounds) + 1
         group = Group(self._sent(one) for one in self.consumers.values())
         leader = next(iter(self.consumers.values()))
-        plan = self.strategy.assign(Problem(group, self.cluster), leader.memory)
+        deciding = led_by(self.strategy, group)
+        try:
+            plan = deciding.assign(Problem(group, self.cluster), leader.memory)
+        except UnsupportedProblemError as e:
+            self._refused(generation, change, group, before, str(e))
+            return False
         # A share group's plan is an Assignment: nothing is remembered, nothing sent along.
         memory, sent = getattr(plan, "memory", None), getattr(plan, "user_data", {})
         if memory is not None:
             leader.memory = memory
         self.rounds.append(Round(generation, change, group, self.cluster, plan, before))
-        letting_go = False
+        revoking = False
         given = plan.to_pairs()
         for i, (member_id, one) in enumerate(self.consumers.items()):
-            mine = tuple(given[member_id])
-            letting_go = letting_go or not set(group[i].owned) <= set(mine)
+            own = tuple(given[member_id])
+            revoking = revoking or not set(group[i].owned) <= set(own)
             part = Assignment.from_lists(plan.index, (member_id,), [plan.partitions_of(i)])
             one.memory = self.strategy.on_assignment(
                 part, sent.get(member_id), generation, one.memory
             )
-            one.owned, one.generation = mine, generation
-        return letting_go
+            one.owned, one.generation = own, generation
+        return revoking
+
+    def _refused(
+        self,
+        generation: int,
+        change: Change | None,
+        group: Group,
+        before: dict[tuple[str, int], str],
+        reason: str,
+    ) -> None:
+        """Add a round without a decision: eager members revoked everything before they joined."""
+        for one, member in zip(self.consumers.values(), group, strict=True):
+            one.owned = tuple(member.owned) if self._keeps else ()
+        owned = {member_id: list(one.owned) for member_id, one in self.consumers.items()}
+        topic_number = {t: self.cluster.topic(t) for m in group for t in m.owned.topics}
+        left: Plan = Plan.of(self.cluster.index, owned, topic_number, warnings=(reason,))
+        self.rounds.append(Round(generation, change, group, self.cluster, left, before, reason))
 
     def _sent(self, one: _Consumer) -> Member:
-        """Its subscription: what it may not consume any more it has given up before."""
-        mine = set(one.member.topics)
-        keeps = self._cooperative or getattr(self.strategy, "in_broker", False)
-        owned = [p for p in one.owned if p[0] in mine] if keeps else []
-        data = self.strategy.subscription_user_data(one.member.topics, one.memory)
+        """Return a consumer's subscription, without claims on topics that it no longer reads."""
+        topics = set(one.member.topics)
+        owned = [p for p in one.owned if p[0] in topics] if self._keeps else []
+        data = one.member.user_data
+        # What a member came with counts until its strategy remembers an assignment.
+        if data is None or one.memory is not None:
+            own = configured(self.strategy, one.member)
+            data = own.subscription_user_data(one.member.topics, one.memory)
         if data is None:
             data = one.member.user_data
         return one.member.replaced(

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from partage.model import Assignment, Problem, Role
 from partage.model.index import Index, Int32Array
+from partage.model.names import expect_kind
 
 __all__ = ["NOBODY", "SEVERAL", "Before", "Held", "before", "held"]
 
@@ -52,7 +53,12 @@ def _distinct(
 
 
 def held(assignment: Assignment, problem: Problem) -> Held:
-    """Entries with members and partitions renumbered to those of the problem."""
+    """Return the entries with members and partitions renumbered to those of the problem.
+
+    Raises:
+        InvalidProblemError: it is no `Assignment`.
+    """
+    expect_kind(assignment, Assignment, "assignment")
     position = problem.group.position
     of = np.array([position.get(name, -1) for name in assignment.members], np.int64)
     name = assignment.member_of.astype(np.int64)

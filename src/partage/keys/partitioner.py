@@ -98,7 +98,7 @@ class Partitioner:
 
 
 def started(partitioner: Partitioner, seed: int | Sequence[int] = 0, **settings: object) -> State:
-    """A fresh state, as the client has it before its first record.
+    """Return a fresh state, as the client has it before its first record.
 
     Args:
         partitioner: whose.
@@ -115,6 +115,8 @@ def started(partitioner: Partitioner, seed: int | Sequence[int] = 0, **settings:
     for name, value in settings.items():
         if name not in known or name == "draws":
             raise InvalidConfigError(name, f"{partitioner.name} has no such field", value)
+        if name == "available" and isinstance(value, (str, bytes)):
+            raise InvalidConfigError(name, "must be a list of partition numbers", value)
         if isinstance(value, list):
             settings[name] = tuple(value)
     return kind(draws=draws_of(seed), **settings)  # type: ignore[arg-type]  # names checked above

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.errors import PlanInvariantError
+from partage.errors import InvalidProblemError, PlanInvariantError
 from partage.model.group import Claims
 from partage.model.index import Index, Int32Array
 from partage.model.repeated_state import EndlessLoop
@@ -47,7 +47,7 @@ class Unresolved:
     place: int = field(default=-1, compare=False)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Assignment:
     """A relation of members and partitions, CSR by member, in the strategy's own order.
 
@@ -73,6 +73,38 @@ class Assignment:
     partition: Int32Array
     role: NDArray[np.int8]
     unresolved: tuple[Unresolved, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {', '.join(self._counts())}>"
+
+    def __str__(self) -> str:
+        """Return a line a member with its partitions, the rest left out where there are many."""
+        numbers = self.to_dict() if len(self.members) <= _MOST_LINES else self._head().to_dict()
+        lines = [f"{type(self).__name__}: {', '.join(self._counts())}"]
+        for member, topics in numbers.items():
+            which = "; ".join(f"{topic} {_runs(of)}" for topic, of in topics.items())
+            lines.append(f"  {member}: {which or '(no partitions)'}")
+        if len(self.members) > len(numbers):
+            lines.append(f"  ... and {len(self.members) - len(numbers)} more members")
+        return "\n".join((*lines, *self._remarks()))
+
+    def _counts(self) -> list[str]:
+        """Return the sizes of this assignment, as text."""
+        return [_count(len(self.members), "member"), _count(len(self.partition), "partition")]
+
+    def _remarks(self) -> list[str]:
+        """Return the lines that follow those of the members."""
+        return [
+            f"  not in the cluster: {one.topic}-{one.partition} of {one.member}"
+            for one in self.unresolved[:_MOST_LINES]
+        ]
+
+    def _head(self) -> Assignment:
+        """Return the part of the first members."""
+        first = range(_MOST_LINES)
+        lists = [self.partitions_of(member) for member in first]
+        part: Assignment = Assignment.from_lists(self.index, self.members[:_MOST_LINES], lists)
+        return part
 
     @classmethod
     def of(
@@ -110,7 +142,14 @@ class Assignment:
         lists: Sequence[Int32Array] | Sequence[list[int]],
         **more: Any,
     ) -> Any:
-        """From one list of dense numbers a member, all in the role of owner."""
+        """Return an assignment from one list of dense numbers a member, all as owner.
+
+        Raises:
+            InvalidProblemError: ``members`` is one text.
+        """
+        if isinstance(members, (str, bytes)):
+            what = "must be a list of member ids"
+            raise InvalidProblemError(what, path="assignment.members", value=members)
         sizes = np.array([len(x) for x in lists], np.int32)
         start = np.zeros(len(lists) + 1, np.int32)
         np.cumsum(sizes, out=start[1:])
@@ -175,6 +214,37 @@ class Assignment:
         return {m: [[t, p] for t, p in pairs] for m, pairs in self.to_pairs().items()}
 
 
+#: Members that a printed assignment shows; the others are counted.
+_MOST_LINES = 40
+#: Runs of partition numbers of a topic that a printed assignment shows.
+_MOST_RUNS = 24
+
+
+def _count(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> _count(1, "member"), _count(0, "member")
+    ('1 member', '0 members')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _runs(numbers: Sequence[int]) -> str:
+    """Return partition numbers in their order, runs shortened.
+
+    >>> _runs([0, 1, 2, 5, 4])
+    '0-2 5 4'
+    """
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    shown = [str(a) if a == b else f"{a}-{b}" for a, b in runs[:_MOST_RUNS]]
+    return " ".join([*shown, "..."] if len(runs) > _MOST_RUNS else shown)
+
+
 def _cut(values: Int32Array, at: NDArray[np.intp]) -> list[list[int]]:
     """Lists of the values, cut at some places; runs of one length NumPy cuts by itself."""
     sizes = np.diff(at)
@@ -212,7 +282,7 @@ def _none() -> Int32Array:
     return np.zeros(0, np.int32)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Plan(Assignment):
     """An Assignment in which no partition has two owners.
 
@@ -231,8 +301,13 @@ class Plan(Assignment):
     Raises:
         PlanInvariantError: a partition has two owners.
 
-    >>> Plan.of(Index.of({"t": 3}), {"c1": {"t": [0]}, "c2": {"t": [2]}}).owner.tolist()
-    [0, -1, 1]
+    >>> plan = Plan.of(Index.of({"t": 3}), {"c1": {"t": [0]}, "c2": {"t": [2]}})
+    >>> plan.owner.tolist(), plan
+    ([0, -1, 1], <Plan: 2 members, 2 partitions>)
+    >>> print(plan)
+    Plan: 2 members, 2 partitions
+      c1: t 0
+      c2: t 2
     """
 
     memory: object = None
@@ -248,6 +323,25 @@ class Plan(Assignment):
         if np.count_nonzero(self.owner >= 0) < len(self.partition):
             twice = np.flatnonzero(np.bincount(self.partition) > 1).tolist()
             raise PlanInvariantError([_twice(self.index.name(p)) for p in twice])
+
+    def _counts(self) -> list[str]:
+        counts = super()._counts()
+        if len(self.withheld):
+            counts.append(f"{_count(len(self.withheld), 'partition')} withheld")
+        return [*counts, _count(len(self.warnings), "warning")] if self.warnings else counts
+
+    def _remarks(self) -> list[str]:
+        names = [self.index.name(p) for p in self.withheld[:_MOST_LINES].tolist()]
+        withheld = [
+            f"  withheld until the next rebalance: {topic}-{number}, then to {self.members[to]}"
+            for (topic, number), to in zip(names, self.destined.tolist(), strict=False)
+        ]
+        return [*super()._remarks(), *withheld, *(f"  warning: {one}" for one in self.warnings)]
+
+    def with_warnings(self, warnings: Sequence[str]) -> Plan:
+        """Return this plan with more warnings in front of its own, each once."""
+        every = tuple(dict.fromkeys((*warnings, *self.warnings)))
+        return self if every == self.warnings else replace(self, warnings=every)
 
     @cached_property
     def owner(self) -> Int32Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from partage.errors import InvalidProblemError
 from partage.model.claims import ClaimRows, Claims, is_int32
 from partage.model.index import Int32Array, java_rank
 from partage.model.mapped import as_mapped
-from partage.model.names import expect_text, subscription
+from partage.model.names import expect_text, name_list, subscription
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -27,6 +27,7 @@ _LAST_GENERATION = 2**31 - 1
 #: The weight of a member that says none; and nothing owned, as a value of its own.
 _ORDINARY = 1.0
 _NOTHING = Claims.of(())
+_NO_CONFIG: Mapping[str, object] = {}
 
 
 class Member:
@@ -42,6 +43,9 @@ class Member:
         user_data: the subscription's user data, raw; None and empty differ.
         weight: relative share of the load that it should get (1.0 = an ordinary member).
         capacity: the most load it can take, in the unit of the partitions' weights.
+        strategies: protocol names or class names that it supports, preferred one first
+            (``partition.assignment.strategy``); a text is a list with commas, as in Kafka.
+        config: its own settings of strategies, such as ``assignment.consumer.priority``.
 
     Raises:
         InvalidProblemError: an argument has the wrong type; says which.
@@ -52,8 +56,8 @@ class Member:
     """
 
     __slots__ = (
-        "capacity", "generation", "id", "instance_id", "owned", "rack", "topics", "user_data",
-        "weight",
+        "capacity", "config", "generation", "id", "instance_id", "owned", "rack", "strategies",
+        "topics", "user_data", "weight",
     )  # fmt: skip
 
     def __init__(
@@ -68,6 +72,8 @@ class Member:
         user_data: bytes | None = None,
         weight: float = _ORDINARY,
         capacity: float | None = None,
+        strategies: str | Iterable[str] = (),
+        config: Mapping[str, object] = _NO_CONFIG,
     ) -> None:
         # Thousands of members are made for one plan: what is plainly right is looked at once.
         self.id = id if type(id) is str else expect_text(id, "members.id")
@@ -95,14 +101,40 @@ class Member:
         self.capacity = (
             None if capacity is None else _expect_number(capacity, f"members.{id}.capacity")
         )
+        self.strategies: tuple[str, ...] = (
+            () if strategies == () else name_list(strategies, f"members.{id}.strategies")
+        )
+        self.config: Mapping[str, object] = (
+            config if config is _NO_CONFIG else _expect_config(config, f"members.{id}.config")
+        )
 
     def __repr__(self) -> str:
-        return f"Member({self.id!r}, topics={list(self.topics)!r})"
+        shown = [repr(self.id), f"topics={_shortened(self.topics)}"]
+        if self.rack is not None:
+            shown.append(f"rack={self.rack!r}")
+        if self.instance_id is not None:
+            shown.append(f"instance_id={self.instance_id!r}")
+        if len(self.owned):
+            shown.append(f"owned={_owned_by_topic(self.owned)}")
+        if self.generation != NO_GENERATION:
+            shown.append(f"generation={self.generation}")
+        if self.user_data is not None:
+            shown.append(f"user_data=<{len(self.user_data)} bytes>")
+        if self.weight != _ORDINARY:
+            shown.append(f"weight={self.weight:g}")
+        if self.capacity is not None:
+            shown.append(f"capacity={self.capacity:g}")
+        if self.strategies:
+            shown.append(f"strategies={list(self.strategies)!r}")
+        if self.config:
+            shown.append(f"config={dict(self.config)!r}")
+        return f"Member({', '.join(shown)})"
 
     def _key(self) -> tuple[object, ...]:
         return (
             self.id, self.topics, self.rack, self.instance_id, self.owned, self.generation,
-            self.user_data, self.weight, self.capacity,
+            self.user_data, self.weight, self.capacity, self.strategies,
+            tuple(sorted((k, repr(v)) for k, v in self.config.items())),
         )  # fmt: skip
 
     def __eq__(self, other: object) -> bool:
@@ -112,13 +144,49 @@ class Member:
         return hash(self._key())
 
     def replaced(self, **changes: Any) -> Member:
-        """A copy with some fields changed.
+        """Return a copy with some fields changed.
 
         >>> Member("c1", topics=["a"]).replaced(generation=3).generation
         3
         """
         values = {name: getattr(self, name) for name in self.__slots__} | changes
         return Member(values.pop("id"), values.pop("topics"), **values)
+
+
+#: More topics, or more partitions of a topic, than these are shortened in a member's repr.
+_MOST_SHOWN = 12
+
+
+def _shortened(values: Sequence[object]) -> str:
+    """Return a list as text, its tail left out where it is long.
+
+    >>> _shortened(range(20))
+    '[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ... 8 more]'
+    """
+    shown = ", ".join(map(repr, values[:_MOST_SHOWN]))
+    more = len(values) - _MOST_SHOWN
+    return f"[{shown}, ... {more} more]" if more > 0 else f"[{shown}]"
+
+
+def _owned_by_topic(owned: Claims) -> str:
+    """Return claims as the text of a mapping from topic to partition numbers."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, number in owned:
+        by_topic.setdefault(topic, []).append(number)
+    return "{" + ", ".join(f"{t!r}: {_shortened(p)}" for t, p in by_topic.items()) + "}"
+
+
+def _expect_config(value: object, path: str) -> Mapping[str, object]:
+    """Return a copy of a member's settings.
+
+    Raises:
+        InvalidProblemError: it is no mapping with text as keys.
+    """
+    if not isinstance(value, Mapping):
+        raise InvalidProblemError("must be an object: setting -> value", path=path, value=value)
+    for key in value:
+        expect_text(key, path)
+    return dict(value)
 
 
 def _expect_generation(value: object, path: str) -> int:
@@ -162,6 +230,8 @@ class Group:
     __slots__ = ("__dict__", "ids", "members", "subscription_of", "subscriptions")
 
     def __init__(self, members: Iterable[Member]) -> None:
+        if isinstance(members, (str, bytes, Member)) or not isinstance(members, Iterable):
+            raise InvalidProblemError("must be a list of Member", path="members", value=members)
         self.members: tuple[Member, ...] = tuple(members)
         if not set(map(type, self.members)) <= {Member}:
             _refuse_others(self.members)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from partage.errors import InvalidProblemError
 
-__all__ = ["expect_text", "subscription"]
+__all__ = ["expect_kind", "expect_text", "name_list", "subscription"]
 
 #: Longer lists are not remembered: what nobody uses any more shall not keep much memory.
 _LONGEST_REMEMBERED = 100_000
@@ -64,7 +64,7 @@ def _equal(names: list[str], known: list[str]) -> bool:
 
 
 def expect_text(value: object, path: str) -> str:
-    """The value, which must be text.
+    """Return a value that must be text.
 
     Raises:
         InvalidProblemError: it is not.
@@ -72,3 +72,39 @@ def expect_text(value: object, path: str) -> str:
     if not isinstance(value, str):
         raise InvalidProblemError("must be text", path=path, value=value)
     return value
+
+
+def name_list(names: object, path: str) -> tuple[str, ...]:
+    """Return names from a list, or from a text with commas as in a Kafka configuration.
+
+    Raises:
+        InvalidProblemError: it is neither, or a name is empty or no text.
+
+    >>> name_list("range, sticky", "strategies"), name_list(["range"], "strategies")
+    (('range', 'sticky'), ('range',))
+    """
+    if isinstance(names, str):
+        names = [name.strip() for name in names.split(",")]
+    if isinstance(names, bytes) or not isinstance(names, Iterable):
+        raise InvalidProblemError("must be a list of names", path=path, value=names)
+    found = tuple(expect_text(name, f"{path}[{i}]") for i, name in enumerate(names))
+    if not all(name.strip() for name in found):
+        raise InvalidProblemError("has an empty name", path=path, value=found)
+    return found
+
+
+def expect_kind(value: object, kind: type, path: str) -> None:
+    """Check the class of a value that a caller may have confused with another argument.
+
+    Raises:
+        InvalidProblemError: it is no instance of the class.
+
+    >>> expect_kind(dict, dict, "group")
+    Traceback (most recent call last):
+    partage.errors.InvalidProblemError: group: must be a dict, not the class dict, got ...
+    """
+    if not isinstance(value, kind):
+        got = f"the class {value.__name__}" if isinstance(value, type) else (
+            f"a {type(value).__name__}"
+        )  # fmt: skip
+        raise InvalidProblemError(f"must be a {kind.__name__}, not {got}", path=path, value=value)

@@ -10,6 +10,7 @@ import numpy as np
 from partage.model.cluster import Cluster
 from partage.model.group import Group
 from partage.model.index import Index, Int32Array
+from partage.model.names import expect_kind
 
 __all__ = ["Problem"]
 
@@ -29,6 +30,10 @@ class Problem:
 
     group: Group
     cluster: Cluster
+
+    def __post_init__(self) -> None:
+        expect_kind(self.group, Group, "group")
+        expect_kind(self.cluster, Cluster, "cluster")
 
     @property
     def index(self) -> Index:

@@ -24,6 +24,7 @@ __all__ = [
 
 _MEMBER_FIELDS = (
     "id", "topics", "instance", "rack", "owned", "generation", "userData", "weight", "capacity",
+    "strategies", "config",
 )  # fmt: skip
 
 
@@ -202,6 +203,8 @@ def _member(value: object, path: str) -> Member:
             user_data=_bytes(value.get("userData"), f"{path}.userData"),
             weight=value.get("weight", 1.0),
             capacity=value.get("capacity"),
+            strategies=() if value.get("strategies") is None else value["strategies"],
+            config={} if value.get("config") is None else value["config"],
         )
     except InvalidProblemError as e:
         # Member names itself by its id; in a file the position is what one looks for.

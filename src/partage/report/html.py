@@ -171,7 +171,7 @@ def environment() -> Environment:
 
 
 def _json(value: Any) -> Markup:
-    """JSON for a script element: nothing in it can end the element or begin a comment."""
+    """Return JSON for a script element: nothing in it can end the element or begin a comment."""
     from markupsafe import Markup
 
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -181,12 +181,16 @@ def _json(value: Any) -> Markup:
 
 
 def _raw_script(text: str) -> Markup:
-    """Our own script, or the library's, which must not end its element early.
+    """Return a script of ours, or the chart library, as text that is not escaped.
 
     Raises:
-        ValueError: it would; such a file must not be shipped.
+        MissingExtraError: markupsafe, which jinja2 brings along, is not installed.
+        ValueError: the script would end its element early; such a file must not be shipped.
     """
-    from markupsafe import Markup
+    try:
+        from markupsafe import Markup
+    except ImportError:
+        raise MissingExtraError("jinja2", extra="report") from None
 
     if "</script" in text.lower() or "<!--" in text:
         raise ValueError("a script that is put into the page would end its element")

@@ -28,7 +28,7 @@ class Dealt(NamedTuple):
     hands: Sequence[Hands]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FaustPlan(Plan):
     """Who works on what, and with it everything else that Faust's workers are told.
 

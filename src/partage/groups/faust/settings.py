@@ -31,7 +31,7 @@ OPTIONS = (
     Setting(CHANGELOGS, "none", "changelog topics, by comma: their standbys are consumed as well"),
     Setting(GLOBALS, "none", "those of global tables, by comma: everybody has all of them"),
     Setting(COPIED, "none", "global ones that are copied whole, active partitions too"),
-    Setting(URL, "empty", "where this member's web server answers"),
+    Setting(URL, "empty", "where this member's web server answers", "member"),
 )
 SEED_OPTION = Setting(SEED, "0", "which of many even placements of standbys is drawn")
 

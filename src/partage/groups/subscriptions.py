@@ -1,0 +1,274 @@
+"""Subscriptions of a described group: the user data that each strategy's own members would send.
+
+A problem may say what members own (`owned`, `generation`) and how each one is configured
+(`config`), or hold the user data that one strategy's members sent. Before a strategy decides, its
+members' user data are completed here, in the same way for `assign`, `compare`, `play` and the
+command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from partage.errors import InvalidConfigError, UnknownStrategyError, WireFormatError
+from partage.groups import registry
+from partage.groups.api import RebalanceProtocol, Setting, Strategy
+from partage.groups.failover_bytes import read_priorities
+from partage.model import NO_GENERATION, Assignment, Cluster, Group, Member
+from partage.wire.faust import read_faust_subscription
+from partage.wire.sticky_userdata import decode_sticky_user_data, encode_sticky_user_data
+
+__all__ = [
+    "Subscribed", "check_config", "configured", "led_by", "missing_topics", "owned_memory",
+    "subscribed",
+]  # fmt: skip
+
+#: Format of the user data that members of a strategy send; the others send none.
+_FORMATS = {
+    "sticky": "sticky",
+    "aiokafka:sticky": "sticky",
+    "librdkafka:cooperative-sticky": "sticky",
+    "kafka-python:sticky": "kafka-python",
+    "cooperative-sticky": "generation",
+    "failover": "failover",
+    "faust": "faust",
+    "faust:copartitioned": "faust",
+}
+
+
+class Subscribed(NamedTuple):
+    """A group as one strategy's members would have joined.
+
+    Attributes:
+        group: the members, with that strategy's user data.
+        warnings: what was made up, for the operator.
+    """
+
+    group: Group
+    warnings: tuple[str, ...] = ()
+
+
+def subscribed(
+    strategy: Strategy,
+    group: Group,
+    cluster: Cluster,
+    *,
+    sender: str | None = None,
+    compared: bool = False,
+) -> Subscribed:
+    """Return the group as the members of ``strategy`` would have joined.
+
+    User data of another strategy's format are dropped. A member without user data sends what it
+    would send as the owner of ``owned`` in ``generation``, configured by its ``config``. Where a
+    strategy remembers nothing and no member is configured, nothing is made up.
+
+    Args:
+        strategy: the strategy that is about to decide.
+        group: the members as described.
+        cluster: the partitions.
+        sender: the strategy whose members sent the user data, where it is known.
+        compared: whether the strategy is one of several on this group. Four bytes may be a
+            priority or the generation of ``cooperative-sticky``: with several strategies,
+            bytes that contradict each other as generations are taken for priorities.
+
+    >>> cluster = Cluster.from_topics({"t": 2})
+    >>> group = Group([Member("c1", ["t"], owned={"t": [1]}, generation=3)])
+    >>> subscribed(registry.find("sticky"), group, cluster).group[0].user_data.hex()
+    '00000001000174000000010000000100000003'
+    """
+    foreign = _is_foreign(strategy, group, sender, compared=compared)
+    own_strategies = [configured(strategy, member) for member in group]
+    described = foreign or any(one is not strategy for one in own_strategies)
+    members, made = [], []
+    for member, own in zip(group, own_strategies, strict=True):
+        data = None if foreign else member.user_data
+        if data is None:
+            memory = owned_memory(own, member, cluster)
+            if memory is not None:
+                made.append(member.id)
+            if memory is not None or described:
+                data = own.subscription_user_data(member.topics, memory)
+        members.append(member if data == member.user_data else member.replaced(user_data=data))
+    if all(new is old for new, old in zip(members, group, strict=True)):
+        return Subscribed(group)
+    expected = sender is not None and _format_of(sender) != _FORMATS.get(strategy.name)
+    reads_claims = RebalanceProtocol.COOPERATIVE in strategy.protocols
+    warn = made and not expected and not reads_claims
+    return Subscribed(Group(members), (_made(strategy, made),) if warn else ())
+
+
+def owned_memory(strategy: Strategy, member: Member, cluster: Cluster) -> object:
+    """Return what a member remembers that was assigned ``owned``; None if nothing."""
+    if not len(member.owned):
+        return None
+    owned = Assignment.of(
+        cluster.index,
+        {member.id: member.owned},
+        {topic: cluster.topic(topic) for topic in member.owned.topics},
+    )
+    return strategy.on_assignment(owned, None, member.generation)
+
+
+def led_by(strategy: Strategy, group: Group) -> Strategy:
+    """Return the strategy with the configuration of the group's leader, its first member."""
+    return configured(strategy, group[0]) if len(group) else strategy
+
+
+def missing_topics(group: Group, cluster: Cluster) -> tuple[str, ...]:
+    """Return a warning for each subscribed topic that the cluster does not have.
+
+    >>> group = Group([Member("c1", ["orders", "order"])])
+    >>> missing_topics(group, Cluster.from_topics({"orders": 1}))
+    ("c1 subscribes to 'order', which is not among the topics",)
+    """
+    found: dict[str, str] = {}
+    of = group.subscription_of.tolist()
+    for number, names in enumerate(group.subscriptions):
+        if -1 not in (numbers := list(cluster.topic_all(names))):
+            continue
+        first = group.ids[of.index(number)]
+        for topic in (t for t, n in zip(names, numbers, strict=True) if n == -1):
+            known = found.get(topic)
+            if known is None or group.position[first] < group.position[known]:
+                found[topic] = first
+    return tuple(
+        f"{member} subscribes to {topic!r}, which is not among the topics"
+        for topic, member in found.items()
+    )
+
+
+def check_config(strategies: Sequence[Strategy], config: Mapping[str, object]) -> None:
+    """Check that every setting acts on at least one of the strategies.
+
+    Raises:
+        InvalidConfigError: a setting is a member's own, or no strategy has it.
+
+    >>> check_config([registry.find("failover")], {"assignment.consumer.priority": 99})
+    Traceback (most recent call last):
+    partage.errors.InvalidConfigError: setting assignment.consumer.priority: is a member's own ...
+    """
+    for key, value in config.items():
+        found = [one for strategy in strategies for one in _settings(strategy, key)]
+        if any(one.scope != "member" for one in found):
+            continue
+        if found:
+            what = (
+                "is a member's own setting and has no effect on the leader's decision: "
+                "give it to each member, as members[].config or Member(config=...)"
+            )
+            raise InvalidConfigError(key, what, value)
+        # A plug-in need not list its settings.
+        silent = [one for one in strategies if not registry.settings_of(one)]
+        if any(one.configure({key: value}) is not one for one in silent):
+            continue
+        names = ", ".join(one.name for one in strategies[:3])
+        more = f" and {len(strategies) - 3} more" if len(strategies) > 3 else ""
+        if not any(registry.settings_of(one) for one in strategies):
+            raise InvalidConfigError(key, f"has no effect: {names}{more} has no settings", value)
+        what = f"has no effect: {names}{more} has no such setting; see `partage strategies NAME`"
+        raise InvalidConfigError(key, what, value)
+
+
+def _settings(strategy: Strategy, key: str) -> list[Setting]:
+    """Return the settings of a strategy that a key means."""
+    return [
+        one
+        for one in registry.settings_of(strategy)
+        if key == one.key
+        or (one.key.endswith(".<topic>") and key.startswith(one.key.removesuffix("<topic>")))
+    ]
+
+
+def configured(strategy: Strategy, member: Member) -> Strategy:
+    """Return the strategy with a member's own settings; itself where it has none of them."""
+    own = {key: value for key, value in member.config.items() if _settings(strategy, key)}
+    silent = member.config and not registry.settings_of(strategy)
+    return strategy.configure(member.config if silent else own) if own or silent else strategy
+
+
+def _made(strategy: Strategy, members: Sequence[str]) -> str:
+    shown = ", ".join(members[:3]) + (f" and {len(members) - 3} more" * (len(members) > 3))
+    what = "reads what members own from their userData"
+    return f"{strategy.name} {what}; {shown} sent none: it was made from owned and generation"
+
+
+def _format_of(name: str) -> str | None:
+    """Return the format of the user data that a named strategy's members send."""
+    try:
+        return _FORMATS.get(registry.find(name).name)
+    except (UnknownStrategyError, InvalidConfigError):
+        return None
+
+
+def _is_foreign(strategy: Strategy, group: Group, sender: str | None, *, compared: bool) -> bool:
+    """Return whether the group's user data are of another strategy's format."""
+    sent = [member for member in group if member.user_data is not None]
+    own = _FORMATS.get(strategy.name)
+    if not sent or own is None:
+        return False
+    if sender is not None and (of_sender := _format_of(sender)) is not None:
+        return of_sender != own
+    if own == "generation":
+        return compared and _contradict_as_generations(sent) and _all_fit("failover", sent)
+    if any(_READERS[own](member.user_data or b"") for member in sent):
+        return False
+    return any(_all_fit(other, sent) for other in _READERS if other != own)
+
+
+def _all_fit(form: str, members: Iterable[Member]) -> bool:
+    return all(_READERS[form](member.user_data or b"") for member in members)
+
+
+def _contradict_as_generations(members: Iterable[Member]) -> bool:
+    """Return whether four bytes a member, read as generations, are not those of one group.
+
+    Members of one group have the generation of its last rebalance, or none.
+    """
+    read = {
+        int.from_bytes(member.user_data or b"", "big", signed=True)
+        for member in members
+        if member.generation == NO_GENERATION
+    }
+    return len(read - {NO_GENERATION}) > 1
+
+
+def _is_sticky(data: bytes) -> bool:
+    """Return whether bytes are claims of Kafka's sticky assignor, version 1 or 0, whole."""
+    if len(data) < 4:
+        return False
+    claims = decode_sticky_user_data(data)
+    if claims.generation is None:
+        return len(data) == 4 or bool(claims.partitions)
+    if claims.partitions or claims.generation != NO_GENERATION:
+        return True
+    return data == encode_sticky_user_data([], NO_GENERATION)
+
+
+def _is_faust(data: bytes) -> bool:
+    try:
+        read_faust_subscription(data)
+    except WireFormatError:
+        return False
+    return True
+
+
+def _is_kafka_python(data: bytes) -> bool:
+    return data[:2] == b"\0\1" and _is_sticky(data[2:])
+
+
+def _is_priority(data: bytes) -> bool:
+    return read_priorities(data)[1] is None
+
+
+def _is_generation(data: bytes) -> bool:
+    return len(data) == 4
+
+
+_READERS: dict[str, Callable[[bytes], bool]] = {
+    "sticky": _is_sticky,
+    "kafka-python": _is_kafka_python,
+    "failover": _is_priority,
+    "faust": _is_faust,
+    "generation": _is_generation,
+}
