@@ -69,6 +69,33 @@ def test_settings_are_values_or_their_text() -> None:
     assert optimal.configure({}) == optimal
 
 
+def test_a_misspelt_setting_is_a_warning() -> None:
+    """A key with the strategy's prefix that is none of its settings is named in the plan."""
+    cluster, group = pg.Cluster.from_topics({"t": 1}), pg.Group([pg.Member("a", ["t"])])
+    plan = pg.assign("optimal", group, cluster, config={PREFIX + "weight": {"t": 1}, "x": 1})
+    assert plan.warnings == (
+        "optimal has no setting assignment.optimal.weight: ignored; see `partage strategies optimal`",
+    )
+
+
+def test_weights_that_do_not_fit_the_cluster_are_warned_of() -> None:
+    """Unknown topics and lists of another length than the topic: a warning each."""
+    cluster = pg.Cluster.from_topics({"t": 3, "u": 2, "v": 1})
+    group = pg.Group([pg.Member("a", ["t", "u", "v"])])
+    config = {
+        PREFIX + "weights": {"t": [1, 2], "u": [1, 2, 3], "v": [1], "order": 4},
+        PREFIX + "copartitioned": [["t", "orders"]],
+    }
+    plan = pg.assign("optimal", group, cluster, config=config)
+    assert [one.partition(":")[2] or one for one in plan.warnings][:2] == [
+        " the list of 't' has 2 numbers for 3 partitions; those without one count as the mean",
+        " the list of 'u' has 3 numbers for 2 partitions; it is cut",
+    ]
+    assert "names 'order', which is not among the topics" in plan.warnings[2]
+    assert "copartitioned names 'orders'" in plan.warnings[3]
+    assert len(plan.warnings) == 4
+
+
 def test_partitions_without_weight_weigh_the_mean() -> None:
     """A topic that nobody has measured yet is taken for an average one."""
     cluster = pg.Cluster.from_topics({"t": 2, "new": 1})

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.groups.optimal.question import Int64Array, Question
-from partage.groups.optimal.settings import ByTopic, Settings
+from partage.groups.optimal.settings import PREFIX, ByTopic, Settings
 from partage.model import Problem, RackCosts
 
-__all__ = ["by_partition", "families", "needs_loads", "rack_costs"]
+__all__ = ["by_partition", "families", "input_warnings", "needs_loads", "rack_costs"]
 
 # Units of money: sums of costs times moves must stay far below what searching can add up.
 _MOST_UNITS = 1 << 36
@@ -30,6 +30,35 @@ def by_partition(problem: Problem, values: ByTopic) -> NDArray[np.float64]:
     unknown = np.isnan(out)
     out[unknown] = out[~unknown].mean() if not unknown.all() else 1.0
     return out
+
+
+def input_warnings(problem: Problem, settings: Settings) -> tuple[str, ...]:
+    """Return a warning for each unknown setting, and for each topic that does not fit."""
+    out = [
+        f"optimal has no setting {key}: ignored; see `partage strategies optimal`"
+        for key in settings.unknown
+    ]
+    for key, values in (("weights", settings.weights), ("traffic", settings.traffic)):
+        for topic, of in (values or {}).items():
+            t = problem.cluster.topic(topic)
+            if t < 0:
+                out.append(_unknown(key, topic))
+                continue
+            numbers = problem.index.number_of[problem.cluster.partitions_of(t)]
+            count = int(numbers.max(initial=-1)) + 1
+            if isinstance(of, tuple) and len(of) != count:
+                effect = "those without one count as the mean" if len(of) < count else "it is cut"
+                out.append(
+                    f"{PREFIX}{key}: the list of {topic!r} has {len(of)} numbers for {count} "
+                    f"partitions; {effect}"
+                )
+    named = [topic for row in settings.copartitioned or () for topic in row]
+    out += [_unknown("copartitioned", t) for t in named if problem.cluster.topic(t) < 0]
+    return tuple(out)
+
+
+def _unknown(key: str, topic: str) -> str:
+    return f"{PREFIX}{key} names {topic!r}, which is not among the topics: ignored"
 
 
 def needs_loads(problem: Problem, settings: Settings) -> bool:

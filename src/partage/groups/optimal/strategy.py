@@ -14,7 +14,13 @@ from partage.groups.api import RebalanceProtocol
 from partage.groups.base import PlainStrategy
 from partage.groups.optimal.answer import plan_of
 from partage.groups.optimal.counts import counted
-from partage.groups.optimal.inputs import by_partition, families, needs_loads, rack_costs
+from partage.groups.optimal.inputs import (
+    by_partition,
+    families,
+    input_warnings,
+    needs_loads,
+    rack_costs,
+)
 from partage.groups.optimal.limited import limited
 from partage.groups.optimal.loads import Shares, loaded, shares_of, whole
 from partage.groups.optimal.proof import forced_moves, of_counts, of_limited, of_loads
@@ -115,9 +121,10 @@ class Optimal(PlainStrategy):
         racks = rack_costs(problem, self.settings)
         table = None if racks is None else racks.table(problem)
         family: Int64Array | None = None
-        warnings: tuple[str, ...] = ()
+        warnings = input_warnings(problem, self.settings)
         if self.settings.together != "no":
-            family, warnings = families(question, self.settings)
+            family, apart = families(question, self.settings)
+            warnings += apart
         promised = _promised(question, memory)
         limit = self.settings.max_moves
         if limit is not None:
