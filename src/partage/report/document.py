@@ -8,9 +8,10 @@ from typing import Any
 
 from partage.report import words
 from partage.report.advice import Advice, advice_for, best_policy, coverage_advice, merged
+from partage.report.effects import error_of
 from partage.report.run import CauseShare, Figures, Group, Range, Run
 
-__all__ = ["FORMAT", "VERSION", "document", "lead", "notes", "savable"]
+__all__ = ["FORMAT", "VERSION", "counts", "document", "lead", "notes", "savable"]
 
 FORMAT, VERSION = "partage-report", 1
 
@@ -24,6 +25,12 @@ def document(run: Run) -> dict[str, Any]:
         "run": {n: run.summary.get(n) for n in ("run_id", "capture", "versions", "seconds")},
         "headline": words.headline(run),
         "lead": lead(run),
+        "coverage": _coverage(run),
+        "rebalances": {
+            "known": run.known,
+            "in_log": run.in_log,
+            "simulated": run.recorded.happened,
+        },
         "lost_partition_seconds": _range(run.lost),
         "savable": {"partition_seconds": _range(saved), "groups": helped},
         "trust": {
@@ -42,15 +49,48 @@ def document(run: Run) -> dict[str, Any]:
     }
 
 
+def _coverage(run: Run) -> dict[str, Any]:
+    """Return what share of the known rebalances the log has, and what to do if it is poor."""
+    return {
+        "share": run.in_log / run.known if run.known else None,
+        "enough": run.covered,
+        "what_to_do": None if run.covered else words.RECORD_MORE,
+    }
+
+
+def counts(run: Run) -> str:
+    """Return why the rebalances of the log, of the record's row and of policies are different.
+
+    Empty where nothing was simulated.
+    """
+    simulated = run.recorded.happened
+    if not simulated:
+        return ""
+    others = run.in_log - simulated
+    recorded = words.plural(run.in_log, "recorded rebalance")
+    text = f"{words.count(simulated)} of {recorded} are simulated"
+    if others > 0:
+        text += (
+            "; the others have no members, belong to share groups, Kafka Streams or Kafka Connect, "
+            "or only carry an assignment over in a migration"
+        )
+    return (
+        f"{text}. The number of a policy differs: it adds second steps (cooperative) and leaves "
+        "out rebalances that do not happen under it."
+    )
+
+
 def savable(run: Run) -> tuple[Range | None, int]:
-    """What the best policy of each group would have saved in all, and in how many groups."""
-    best = [f.saved for g in run.groups if (f := best_policy(g)) is not None and f.saved]
+    """Return what the best settings of each group save in all, and in how many groups."""
+    best = [found.saved for g in run.groups if (found := best_policy(g)) is not None]
     return (sum(best[1:], best[0]) if best else None), len(best)
 
 
 def lead(run: Run) -> str:
-    """Where it was lost, why, and what could be saved: two or three sentences."""
+    """Return where time was lost, why, and what could be saved, in two to four sentences."""
     parts = [words.lost_groups(run), words.causes_sentence(run)]
+    if not run.covered:
+        parts = [words.RECORD_MORE, "What the log still has:", *parts]
     saved, helped = savable(run)
     if saved is not None:
         parts.append(
@@ -80,7 +120,7 @@ def notes(run: Run) -> list[str]:
     if missing:
         found.append(
             f"{words.plural(missing, 'rebalance')} happened that the log no longer has: "
-            "all sums are of what is left."
+            "all sums are of those that it has."
         )
     transactions = str(cover.get("transactions", ""))
     if transactions.startswith("unknown: read_committed"):
@@ -116,7 +156,7 @@ def notes(run: Run) -> list[str]:
     bad = run.summary.get("accounting", {}).get("bad", 0)
     if bad:
         found.append(f"{words.plural(bad, 'record')} could not be decoded; see below.")
-    if run.groups and run.lost is None:
+    if run.groups and run.recorded.stopped is None:
         found.append(
             "How long reading stopped is not known: there are no commits before and after these "
             "rebalances, or the run is of an older Partage. Groups are ordered by rebalances."
@@ -207,6 +247,7 @@ def _figures(f: Figures) -> dict[str, Any]:
         "stopped_partition_seconds": _range(f.stopped),
         "reread_records": _range(f.reread),
         "saved_partition_seconds": _range(f.saved),
+        "saved_against_own_partition_seconds": _range(f.gain),
         "load_spread_mean": f.load_spread / f.load_known if f.load_known else None,
         "colocation_mean": f.colocation / f.colocation_known if f.colocation_known else None,
     }
@@ -223,6 +264,7 @@ def _group(group: Group) -> dict[str, Any]:
         "lost_partition_seconds": _range(group.lost),
         "best_policy": best.policy if best else None,
         "savable_partition_seconds": _range(best.saved) if best else None,
+        "simulation_error_partition_seconds": error_of(group),
         "causes": [_cause(c) for c in group.causes],
         "advice": [_one_advice(a) for a in advice_for(group)],
         "traits": asdict(group.traits),

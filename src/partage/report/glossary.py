@@ -16,9 +16,10 @@ GLOSSARY: dict[str, tuple[str, str]] = {
     ),
     "saved": (
         "Would have saved",
-        "Time lost as recorded minus time lost under the policy, over the same causes. Both ends "
-        "of the range assume that a rebalance takes as long as the recorded one at that moment. "
-        "Savings of several changes to one group do not add up.",
+        "In tables of policies: time lost as recorded minus time lost under the policy, over the "
+        "same causes. In advice and best settings: time lost under own (the group simulated with "
+        "its present settings) minus time lost under the policy, since both have the simulation's "
+        "error. Both ends of the range assume that a rebalance takes as long as the recorded one.",
     ),
     "policy": (
         "Policy",

@@ -18,9 +18,9 @@ from uuid import uuid4
 
 from partage.errors import MissingExtraError
 from partage.report import advice, words
-from partage.report.document import document, lead, notes, savable
+from partage.report.document import counts, document, lead, notes, savable
 from partage.report.glossary import GLOSSARY
-from partage.report.run import Group, Run
+from partage.report.run import Group, Range, Run
 from partage.report.settings import lines_of
 from partage.report.shown import MOST_LISTED, group_data, group_row
 from partage.statuses import FAILED, NOT_YET, RECORDED, REFUSED
@@ -80,6 +80,7 @@ def render(run: Run, details: Details = ()) -> str:
         cover=run.summary["coverage"],
         headline=words.headline(run),
         lead=lead(run),
+        counts=counts(run),
         saved=saved,
         helped=helped,
         notes=notes(run),
@@ -156,7 +157,7 @@ def environment() -> Environment:
     )
     made.globals.update(
         percent=words.percent,
-        share=words.share,
+        causerange=lambda cause: Range(cause.low, cause.high),
         todo=advice.todo,
         bar=_bar,
         causes=words.CAUSES,

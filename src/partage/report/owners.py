@@ -177,7 +177,7 @@ def _rows(
     """
     import pyarrow as pa
 
-    table = run.table(name, columns, where=where)
+    table = run.table(name, columns, **({} if where is None else {"where": where}))
     for column in columns:
         what = None
         if column not in table.column_names:

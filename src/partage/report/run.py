@@ -9,7 +9,14 @@ from typing import Any
 
 from partage.statuses import FAILED, RECORDED
 
-__all__ = ["BadRecord", "CauseShare", "Figures", "Group", "Range", "Run", "Traits", "total"]
+__all__ = [
+    "POOR_COVERAGE", "BadRecord", "CauseShare", "Figures", "Group", "Range", "Run", "Traits",
+    "total",
+]  # fmt: skip
+
+
+#: Below this share of the known rebalances, the log cannot tell what rebalances cost.
+POOR_COVERAGE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,8 @@ class Figures:
         reread_known, reread_low, reread_high: records read twice, likewise.
         compared: rebalances whose cost is known in the record and under this policy.
         saved_low, saved_high: partition-seconds less than recorded in these; may be negative.
+        gain_known: rebalances whose cost is known under the policy `own` and under this one.
+        gain_low, gain_high: partition-seconds less than under `own` in these; may be negative.
         load_known, load_spread: answers with a known load spread, and its sum (records/s).
         colocation_known, colocation: likewise for the share of equal numbers with one owner.
     """
@@ -86,6 +95,9 @@ class Figures:
     compared: int = 0
     saved_low: float = 0.0
     saved_high: float = 0.0
+    gain_known: int = 0
+    gain_low: float = 0.0
+    gain_high: float = 0.0
     load_known: int = 0
     load_spread: float = 0.0
     colocation_known: int = 0
@@ -120,6 +132,11 @@ class Figures:
     def saved(self) -> Range | None:
         """What this policy would have saved; None where costs are not known on both sides."""
         return Range(self.saved_low, self.saved_high) if self.compared else None
+
+    @property
+    def gain(self) -> Range | None:
+        """Time lost under `own` minus that under this policy; None where one is not known."""
+        return Range(self.gain_low, self.gain_high) if self.gain_known else None
 
     def __add__(self, other: Figures) -> Figures:
         spreads = [s for s in (self.largest_spread, other.largest_spread) if s is not None]
@@ -186,7 +203,7 @@ class Traits:
         storms: how many storms of rebalances.
         stormy: rebalances in storms.
         triggers: cause of the first rebalance of each storm -> how many storms.
-        late_polls: members that left since they had not polled for too long, about.
+        late_polls: members without commits for max.poll.interval.ms that left and joined again.
         crowded: rebalances after which there were more members than partitions given.
         settled: rebalances with members that were no follow-ups.
     """
@@ -254,9 +271,18 @@ class Group:
         return self.figures.get(RECORDED, Figures(RECORDED))
 
     @property
+    def covered(self) -> bool:
+        """Whether the log has enough of the group's known rebalances to tell what they cost."""
+        return self.coverage is None or self.coverage >= POOR_COVERAGE
+
+    @property
     def lost(self) -> Range | None:
-        """Partition-seconds in which nobody read, as recorded; None where nothing tells."""
-        return self.recorded.stopped
+        """Partition-seconds in which nobody read, as recorded; None where nothing tells.
+
+        No loss in a few of many rebalances does not tell that there was none.
+        """
+        stopped = self.recorded.stopped
+        return None if stopped is not None and not stopped.high and not self.covered else stopped
 
     @property
     def strategy(self) -> str:
@@ -323,6 +349,25 @@ class Run:
         return self.figures.get(RECORDED, Figures(RECORDED))
 
     @property
+    def in_log(self) -> int:
+        """Rebalances that the log has."""
+        return int(self.summary.get("coverage", {}).get("rebalances", 0))
+
+    @property
+    def known(self) -> int:
+        """Rebalances that are known to have happened, by the numbers of generations."""
+        cover = self.summary.get("coverage", {})
+        return (
+            self.in_log + int(cover.get("missing_before", 0)) + int(cover.get("missing_within", 0))
+        )
+
+    @property
+    def covered(self) -> bool:
+        """Whether the log has enough of the known rebalances to tell what they cost."""
+        return self.in_log >= POOR_COVERAGE * self.known
+
+    @property
     def lost(self) -> Range | None:
         """Partition-seconds in which nobody read, as recorded; None where nothing tells."""
-        return self.recorded.stopped
+        stopped = self.recorded.stopped
+        return None if stopped is not None and not stopped.high and not self.covered else stopped

@@ -33,7 +33,7 @@ def group_row(group: Group) -> dict[str, Any]:
         "cause": CAUSES.get(cause.kind, (cause.kind,))[0] if cause else "",
         "best": best.policy if best else "",
         "saves": stopped_words(best.saved, short=True) if best else "",
-        "saves_high": best.saved.high if best and best.saved else -1,
+        "saves_high": best.saved.high if best else -1,
         "coverage": percent(group.rebalances, group.rebalances + group.missing_generations),
         "agreement": f"{agreed} of {counted}" if counted else "",
         "agreed": agreed / counted if counted else -1,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from partage.report import words
 from partage.report.advice import Advice, Merged, best_policy, coverage_advice, merged
-from partage.report.document import lead, notes
+from partage.report.document import counts, lead, notes
 from partage.report.run import Figures, Range, Run
 from partage.statuses import FAILED, NOT_YET, RECORDED, REFUSED
 
@@ -41,7 +41,7 @@ def summary(run: Run) -> Iterator[RenderableType]:
     yield Text("")
     yield _facts(run)
     yield Text("")
-    yield Text(_clean(words.headline(run)), "bold")
+    yield Text(_clean(words.headline(run)), "bold" if run.covered else "bold yellow")
     yield Text(_clean(lead(run)))
     if any(g.rebalances for g in run.groups):
         yield Text("")
@@ -54,6 +54,7 @@ def summary(run: Run) -> Iterator[RenderableType]:
     if run.recorded.done:
         yield Text("")
         yield _policies(run)
+        yield Text(counts(run), "dim")
         yield Text(_LEGEND, "dim")
         if any(f.exists and not f.comparable for n, f in run.figures.items() if n != RECORDED):
             yield Text(
@@ -190,13 +191,12 @@ def _hidden(run: Run) -> str:
 
 
 def _causes(run: Run) -> Table:
-    whole, lows = sum(c.high for c in run.causes), sum(c.low for c in run.causes)
-    table = _plain("why", ["rebalances", "time lost", "share"])
+    table = _plain("why", ["rebalances", "time lost"])
     for one in run.causes:
         known = Range(one.low, one.high) if one.timed else None
         table.add_row(
             words.CAUSES.get(one.kind, (one.kind,))[0], words.count(one.rebalances),
-            _short(known), words.share((one.low, lows), (one.high, whole)),
+            _short(known),
         )  # fmt: skip
     return table
 

@@ -6,6 +6,7 @@ from partage.report.run import Range, Run
 
 __all__ = [
     "CAUSES",
+    "RECORD_MORE",
     "cause_words",
     "causes_sentence",
     "count",
@@ -173,11 +174,23 @@ def _number(value: float) -> str:
     return "0" if text == "-0" else text
 
 
+#: How to record rebalances that compaction does not remove.
+RECORD_MORE = (
+    "Record from now on with partage capture --follow, or set min.compaction.lag.ms on "
+    "__consumer_offsets and capture later."
+)
+
+
 def headline(run: Run) -> str:
-    """In a breath: what it cost, and where."""
+    """Return the first sentence: what rebalances cost, or that the log cannot tell it."""
     groups = [g for g in run.groups if g.rebalances]
     if not groups:
         return "No group rebalanced in this log."
+    if not run.covered:
+        return (
+            f"The log cannot tell what rebalances cost: it has {percent(run.in_log, run.known)} "
+            f"of {plural(run.known, 'known rebalance')}."
+        )
     cover = run.summary["coverage"]
     within = ""
     if cover.get("first_ms") is not None:
@@ -196,7 +209,7 @@ def headline(run: Run) -> str:
 
 
 def lost_groups(run: Run) -> str:
-    """Which groups lost most; empty where that is not known."""
+    """Return how many rebalances there are, and which groups have most of the lost time."""
     lost = [(g, g.lost) for g in run.groups if g.lost is not None and g.lost.high > 0]
     whole = sum(r.high for _, r in lost)
     happened = sum(g.rebalances for g in run.groups)
@@ -211,12 +224,12 @@ def lost_groups(run: Run) -> str:
             break
     lows = sum(r.low for _, r in lost[:some]), sum(r.low for _, r in lost)
     part = share(lows, (reached, whole))
-    who = f"One group, {short_name(lost[0][0].name)}," if some == 1 else f"{count(some)} groups"
-    return f"{begin} {who} lost {part} of the time."
+    names = f"group {short_name(lost[0][0].name)}" if some == 1 else f"{count(some)} groups"
+    return f"{begin} {part} of all lost time is in {names}."
 
 
 def causes_sentence(run: Run) -> str:
-    """The cause that stopped most; empty where none is known."""
+    """Return which cause has most of the lost time; empty where none is known."""
     known = [c for c in run.causes if c.kind not in {"unknown", "first"}]
     if not known:
         return ""
@@ -226,11 +239,11 @@ def causes_sentence(run: Run) -> str:
         most, least = max(known, key=lambda c: c.high), max(known, key=lambda c: c.low)
         part = share((most.low, lows), (most.high, whole))
         if least.kind == most.kind or not lows:
-            return f"The largest part, {part}, was lost because {cause_words(most.kind)}."
+            return f"Most time was lost because {cause_words(most.kind)}: {part} of all lost time."
         other = share((least.low, lows), (least.high, whole))
         return (
-            f"The largest part was lost because {cause_words(most.kind)} ({part}, by the lower "
-            f"and upper ends of the ranges) or because {cause_words(least.kind)} ({other})."
+            f"Most time was lost because {cause_words(most.kind)} ({part} of all lost time, by the "
+            f"ends of the ranges) or because {cause_words(least.kind)} ({other})."
         )
     most = max(known, key=lambda c: c.rebalances)
     all_of = sum(c.rebalances for c in run.causes)

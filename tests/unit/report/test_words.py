@@ -6,7 +6,7 @@ import pytest
 
 from made_groups import figures, lost, made_group, made_run
 from partage.report import words
-from partage.report.document import lead, notes
+from partage.report.document import counts, document, lead, notes
 from partage.report.run import CauseShare, Figures, Range
 from partage.statuses import RECORDED
 
@@ -40,14 +40,14 @@ def test_the_lead_names_where_and_why() -> None:
     groups = [made_group("big", lost(10, 90)), made_group("small", lost(1, 10))]
     text = lead(made_run(*groups, causes=causes))
     assert text.startswith(
-        "8 rebalances in 2 groups. One group, big, lost 90\xa0% to 90.9\xa0% of the time."
+        "8 rebalances in 2 groups. 90\xa0% to 90.9\xa0% of all lost time is in group big."
     )
     assert (
-        "The largest part, 75\xa0% to 80\xa0%, was lost because a member went away and came back"
-        in text
+        "Most time was lost because a member went away and came back within its session "
+        "timeout: 75\xa0% to 80\xa0% of all lost time." in text
     )
     alike = [made_group(f"g{i}", lost(1, 10)) for i in range(4)]
-    assert "2 groups lost 50\xa0% of the time." in lead(made_run(*alike))
+    assert "50\xa0% of all lost time is in 2 groups." in lead(made_run(*alike))
 
 
 def test_both_ends_are_named_where_they_differ() -> None:
@@ -63,8 +63,10 @@ def test_both_ends_are_named_where_they_differ() -> None:
 
 def test_what_is_savable_stands_in_the_lead() -> None:
     """The best settings of each group, added up, as a range and with the number of groups."""
-    better = figures("consumer/uniform", timed=4, compared=4, saved_low=20.0, saved_high=60.0)
-    group = made_group("g", lost(30, 90), better)
+    own = figures("own", timed=4, compared=4)
+    better = figures("consumer/uniform", timed=4, compared=4, saved_low=20.0, saved_high=60.0,
+                     gain_known=4, gain_low=20.0, gain_high=60.0)  # fmt: skip
+    group = made_group("g", lost(30, 90), own, better)
     assert "in 1 group would have saved 20 to 60\xa0partition-seconds." in lead(made_run(group))
 
 
@@ -112,3 +114,30 @@ def test_a_part_of_a_capture_is_told() -> None:
     part = "a part of the capture: groups orders-*, from 2026-11-20 21:05:00 UTC."
     assert notes(some)[0].endswith(part)
     assert notes(none)[0].endswith(f"{part} Nothing in the capture is of it.")
+
+
+def test_poor_coverage_stands_at_the_head() -> None:
+    """Where the log has few rebalances, the head says that it cannot tell, and what to do."""
+    quiet = made_group("g", lost(0, 0), coverage=0.05)
+    run = made_run(quiet, rebalances=4, missing_before=60, missing_within=16)
+    assert words.headline(run) == (
+        "The log cannot tell what rebalances cost: it has 5.0\xa0% of 80 known rebalances."
+    )
+    for part in ("capture --follow", "min.compaction.lag.ms"):
+        assert part in lead(run)
+    assert (run.lost, quiet.lost) == (None, None)
+    found = document(run)
+    assert found["lost_partition_seconds"] is None
+    assert found["groups"][0]["lost_partition_seconds"] is None
+    assert found["coverage"]["share"] == 0.05
+    assert "capture --follow" in found["coverage"]["what_to_do"]
+    assert found["rebalances"] == {"known": 80, "in_log": 4, "simulated": 4}
+
+
+def test_the_counts_of_rebalances_are_explained() -> None:
+    """Those in the log, those that are simulated, and those of a policy."""
+    run = made_run(made_group("g", lost(1, 2)), rebalances=6)
+    text = counts(run)
+    assert text.startswith("4 of 6 recorded rebalances are simulated; the others have no members")
+    assert "second steps" in text
+    assert counts(made_run()) == ""
