@@ -10,9 +10,9 @@ from published import group, rebalance, replayed, summary
 
 POLICIES = (
     "eager/range", "eager/range+static", "cooperative/cooperative-sticky", "consumer/uniform",
-    "eager/optimal",
+    "eager/optimal", "own",
 )  # fmt: skip
-_SHARE = (1.0, 0.55, 0.3, 0.2, 0.9)
+_SHARE = (1.0, 0.55, 0.3, 0.2, 0.9, 1.0)
 _CAUSES = ("join", "bounce", "expiry", "leave", "topics", "follow-up")
 BEGIN = 1_795_208_600_000
 

@@ -1,17 +1,28 @@
-"""Advice in words: a table of rules, each of which speaks only where the record does.
+"""Advice: a table of rules over the groups of a run, in one order of precedence.
 
-A rule looks at one group and answers with what it saw, why that costs, which lines to change,
-and what the change would have saved as far as the replay knows. Savings of different advice
-for one group do not add up: they are about the same rebalances.
+A rule looks at one group and returns what the record shows, why that costs, which lines to change,
+and what the change would have saved. A group gets at most one advice that changes its protocol,
+its strategy or its static membership: the best settings (`effects.best_policy`), else the first
+rule with evidence, else to leave the strategy. docs/report.md states the order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
-from partage.report.run import Figures, Group, Range, Run
-from partage.report.settings import STATIC_LINE, base_policy, family_of, lines_of, parted, spelt
+from partage.report.effects import (
+    OWN,
+    best_policy,
+    effect_of,
+    error_of,
+    family,
+    followable,
+    weight,
+)
+from partage.report.run import Group, Range, Run
+from partage.report.settings import STATIC_LINE, base_policy, parted, spelt
 from partage.report.words import (
     cause_words,
     count,
@@ -19,15 +30,15 @@ from partage.report.words import (
     percent,
     plural,
     stopped_words,
-)  # fmt: skip
+)
 
 __all__ = [
     "RULES", "Advice", "Merged", "advice_for", "best_policy", "coverage_advice", "merged", "todo",
 ]  # fmt: skip
 
-#: Below this share of known generations in the log, figures are a glimpse: say how to record.
-POOR_COVERAGE = 0.9
-_EAGER = ("range", "roundrobin", "sticky")
+#: Kafka's default of session.timeout.ms since 3.0 (KIP-735), and of KIP-848's groups.
+_DEFAULT_SESSION_MS = 45_000
+_COOPERATIVE = "cooperative/cooperative-sticky"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,76 +77,145 @@ def _caused(group: Group, kind: str) -> int:
     return sum(c.rebalances for c in group.causes if c.kind == kind)
 
 
-def _saved(group: Group, *policies: str) -> tuple[str | None, Range | None]:
-    """The first of some policies that was replayed in full, and what it would have saved."""
-    for name in policies:
-        found = group.figures.get(name)
-        if found is not None and found.comparable:
-            return name, found.saved
-    return None, None
+#: Rule -> the change in a few words, and how it works.
+_SETTINGS = {
+    "consumer-protocol": (
+        "Move to the consumer protocol (KIP-848)",
+        "the broker decides, and only what moves stops. Needs Apache Kafka 4.0 brokers, and "
+        "clients that have group.protocol",
+    ),
+    "cooperative": (
+        "Rebalance cooperatively (KIP-429)",
+        "members keep reading what stays with them, and stop only what moves",
+    ),
+    "strategy": ("Choose another assignment strategy", "fewer partitions stop"),
+    "static-members": (
+        "Give members a group.instance.id",
+        "partitions wait for a member that is back within its session timeout",
+    ),
+}
 
 
-def _bounces(group: Group) -> Advice | None:
+def _rule_of(group: Group, policy: str) -> str:
+    """Return the rule whose change makes a policy true."""
+    protocol, strategy, _ = parted(policy)
+    if f"{protocol}/{strategy}" == base_policy(group.strategy):
+        return "static-members"
+    if protocol == "consumer":
+        return "consumer-protocol" if group.traits.protocol == "classic" else "strategy"
+    return "cooperative" if protocol == "cooperative" else "strategy"
+
+
+def _settings(rule: str, group: Group) -> Advice | None:
+    """Return the group's best settings, if this rule makes them true."""
+    best = best_policy(group)
+    if best is None or _rule_of(group, best.policy) != rule:
+        return None
+    title, how = _SETTINGS[rule]
+    own, lines = group.figures[OWN], followable(group, best.policy)
+    whole = own.stopped.high if own.stopped else best.saved.high
+    most = percent(min(best.saved.high, whole), whole)
+    why = (
+        f"Under {best.policy} these rebalances cost up to {most} less in the simulation than under "
+        f"the present settings: {how}. {_error_words(group)}"
+    )
+    return Advice(rule, title, why, lines, policy=best.policy, saves=best.saved)
+
+
+def _error_words(group: Group) -> str:
+    """Return how far the simulation of the present settings is from the record."""
+    error = error_of(group) or 0.0
+    if not error:
+        return "The simulation of the present settings gives what the record has."
+    apart = stopped_words(Range(error, error))
+    return f"The simulation of the present settings is up to {apart} from the record."
+
+
+def _static(group: Group) -> Advice | None:
     """Members that restart within their session timeout: static membership (KIP-345).
 
     Share groups have none, the coordinator of streams groups (KIP-1071) refuses it, and Connect's
     workers have a setting of their own.
     """
+    best = _settings("static-members", group)
+    if best is not None:
+        return best
     bounces = _caused(group, "bounce")
-    static_members = group.replayed and group.traits.protocol in {"classic", "consumer"}
-    if not bounces or not static_members or group.traits.dynamic_members == 0:
+    has_static = group.replayed and group.traits.protocol in {"classic", "consumer"}
+    if not bounces or not has_static or group.traits.dynamic_members == 0 or best_policy(group):
+        return None
+    static = f"{base_policy(group.strategy)}+static" if group.strategy else ""
+    if static in group.figures:  # simulated, and none of the settings that surely help
         return None
     session = group.traits.session_ms
     within = f" within {duration(session)}" if session else ""
-    static = f"{base_policy(group.strategy)}+static" if group.strategy else ""
-    policy, saves = _saved(group, static)
     why = (
-        f"{plural(bounces, 'rebalance')} because a member went away and was back{within}. "
-        "With an instance id of its own its partitions wait for it, and nobody rebalances."
+        f"{plural(bounces, 'rebalance')} because a member left and was back{within}. With a "
+        "group.instance.id its partitions wait for it, without a rebalance. The effect was not "
+        "simulated."
     )
     own = "# each member its own, the same again after a restart"
-    lines = spelt((own, STATIC_LINE), _family(group))
-    return Advice("static-members", "Give members a group.instance.id", why, lines,
-                  policy=policy, saves=saves)  # fmt: skip
+    lines = spelt((own, STATIC_LINE), family(group))
+    return Advice("static-members", _SETTINGS["static-members"][0], why, lines)
+
+
+def _by_evidence(group: Group, figure: str, wanted: str) -> bool:
+    """Return whether a group with the strategy ``wanted`` may go to cooperative-sticky.
+
+    Its clients can, no other settings are better, and no more time is lost. The figure (idle
+    members, avoidable moves) improves by more than the simulation's error in it.
+    """
+    if group.strategy != wanted or best_policy(group) or _static(group):
+        return False
+    if not followable(group, _COOPERATIVE):
+        return False
+    own, new = group.figures.get(OWN), group.figures.get(_COOPERATIVE)
+    if own is None or new is None or not new.comparable:
+        return new is None  # not simulated: the record alone is the evidence
+    effect = effect_of(group, _COOPERATIVE)
+    if effect is not None and weight(effect) < 0:
+        return False
+    apart = abs(getattr(group.recorded, figure) - getattr(own, figure))
+    return bool(getattr(own, figure) - getattr(new, figure) > apart)
 
 
 def _idle_range(group: Group) -> Advice | None:
-    """Range cuts each topic by itself: with small topics the last members get nothing."""
+    """Range assigns each topic by itself: with small topics the last members get nothing."""
     idle = group.recorded.idle
-    if group.strategy != "range" or not idle or group.traits.copartitioned is not False:
+    if not idle or group.traits.copartitioned is not False:
         return None
     if group.partitions_max is not None and group.members_max > group.partitions_max:
         return None
-    policy, saves = _saved(group, "cooperative/cooperative-sticky", "cooperative-sticky")
+    if not _by_evidence(group, "idle", "range"):
+        return None
     why = (
         f"range left members without a partition {plural(idle, 'time')}, although there was work "
-        "for them. Its one merit, equal numbers of equal topics with one member, is of no use "
-        "here: no two topics have as many partitions."
+        "for them. Its merit, equal numbers of equal topics with one member, is of no use here: "
+        "no two topics have as many partitions."
     )
-    return Advice("idle-under-range", "Replace range: it leaves members idle", why,
-                  _lines(group, "cooperative/cooperative-sticky"),
-                  policy=policy, saves=saves)  # fmt: skip
+    lines = followable(group, _COOPERATIVE)
+    return Advice("idle-under-range", "Replace range: it leaves members idle", why, lines,
+                  policy=_COOPERATIVE)  # fmt: skip
 
 
 def _roundrobin(group: Group) -> Advice | None:
-    """Roundrobin deals anew each time: partitions move that need not."""
+    """Roundrobin assigns all partitions anew each time: partitions move that need not."""
     recorded = group.recorded
-    if group.strategy != "roundrobin" or not recorded.avoidable:
+    if not recorded.avoidable or not _by_evidence(group, "avoidable", "roundrobin"):
         return None
-    policy, saves = _saved(group, "cooperative/cooperative-sticky", "cooperative-sticky")
     why = (
         f"{count(recorded.avoidable)} of {plural(recorded.moved, 'move')} were avoidable: "
-        "roundrobin deals all partitions anew each time, and forgets who had them."
+        "roundrobin assigns all partitions anew each time, whoever owned them."
     )
-    return Advice("roundrobin-moves", "Replace roundrobin: it moves what could stay", why,
-                  _lines(group, "cooperative/cooperative-sticky"),
-                  policy=policy, saves=saves)  # fmt: skip
+    lines = followable(group, _COOPERATIVE)
+    return Advice("roundrobin-moves", "Replace roundrobin: it moves what could stay", why, lines,
+                  policy=_COOPERATIVE)  # fmt: skip
 
 
 def _sessions(group: Group) -> Advice | None:
-    """Members put out and soon back: they may have been slow.
+    """Members that were evicted and soon back: they may have paused.
 
-    A late poll is none of these: heartbeats go on meanwhile (KIP-62).
+    A poll timeout is none of these: heartbeats go on meanwhile (KIP-62).
     """
     expired = _caused(group, "expiry")
     session = group.traits.session_ms
@@ -144,17 +224,20 @@ def _sessions(group: Group) -> Advice | None:
         return None
     if group.traits.protocol not in {"classic", "consumer"}:
         return None
-    longer = (silence * 5 // 4_000 + 1) * 1_000  # a quarter more than the longest, in whole seconds
+    enough = (silence * 5 // 4_000 + 1) * 1_000  # a quarter more than the longest, in whole seconds
+    longer = max(enough, _DEFAULT_SESSION_MS)
+    default = duration(_DEFAULT_SESSION_MS)
+    less = f"; {duration(enough)} would have been enough here" if enough < longer else ""
     why = (
         f"{plural(expired, 'rebalance')} because a member was silent for its session timeout "
-        f"of {duration(session)}; {plural(back, 'member')} put out so came back, after up to "
-        f"{duration(silence)} of silence. Whether they had paused, or were started again, no "
-        "record says. A longer timeout keeps members that only pause; one that is dead is missed "
-        "as much later."
+        f"of {duration(session)} (Kafka's default is {default}{less}). "
+        f"{plural(back, 'evicted member')} rejoined, after up to {duration(silence)} of silence. "
+        "The log does not record whether they had paused or were restarted. A longer timeout keeps "
+        "members that pause; it also delays the detection of dead members."
     )
     if group.traits.protocol == "classic":
-        both = (f"session.timeout.ms={longer}", f"heartbeat.interval.ms={longer // 3}")
-        classic = spelt(both, _family(group))
+        both = (f"session.timeout.ms={longer}", f"heartbeat.interval.ms={min(longer // 3, 3_000)}")
+        classic = spelt(both, family(group))
         return Advice("session-timeout", "Make session timeouts longer than pauses", why, classic)
     lines = (f"{group.traits.protocol}.session.timeout.ms={longer}",)
     return Advice(
@@ -168,18 +251,19 @@ def _late_polls(group: Group) -> Advice | None:
     if not late or group.traits.protocol not in {"classic", "consumer"}:
         return None
     why = (
-        f"{plural(late, 'member')} had no commits for longer than max.poll.interval.ms, and left: "
-        "alive perhaps, but not polling. A session timeout changes nothing here, since heartbeats "
-        "go on meanwhile. Take fewer records at a time, or allow more time between two polls."
+        f"{plural(late, 'member')} had no commits for longer than max.poll.interval.ms, left, and "
+        "joined again: alive, but not polling. A session timeout changes nothing here, since "
+        "heartbeats go on meanwhile. Take fewer records at a time, or allow more time between two "
+        "polls."
     )
     longer = "max.poll.interval.ms=<longer than the slowest work between two polls>"
     fewer = "max.poll.records=<fewer than now; 500 if it was never set>"
-    lines = {"java": (fewer, longer), "librdkafka": (longer,)}.get(_family(group), ())
+    lines = {"java": (fewer, longer), "librdkafka": (longer,)}.get(family(group), ())
     return Advice("late-polls", "Poll in time", why, lines)
 
 
 def _crowded(group: Group) -> Advice | None:
-    """More members than partitions: somebody idles whatever the strategy."""
+    """More members than partitions: some idle whatever the strategy."""
     crowded, settled = group.traits.crowded, group.traits.settled
     # Once in a while there is a successor beside its predecessor that is dead already.
     if 2 * crowded <= settled or "share" in group.kind:
@@ -208,75 +292,30 @@ def _storms(group: Group) -> Advice | None:
         lines: tuple[str, ...] = ("group.initial.rebalance.delay.ms=10000",)
         return Advice("storms", "Calm storms of rebalances", why, lines, "broker")
     why += "Roll one member at a time, and let each settle"
-    has_static = traits.protocol in {"classic", "consumer"}
+    has_static = traits.protocol in {"classic", "consumer"} and traits.dynamic_members != 0
     why += "; static members restart unnoticed." if has_static else "."
     return Advice("storms", "Calm storms of rebalances", why)
 
 
-def _consumer(group: Group) -> Advice | None:
-    """The coordinator moves members one by one (KIP-848): nobody waits for the slowest."""
-    if group.traits.protocol != "classic":
-        return None
-    return _switch(
-        group, "consumer-protocol", "Move to the consumer protocol (KIP-848)",
-        ("consumer/uniform", "consumer/range", "server:uniform"),
-        "the broker decides, and only what moves stops. Needs Apache Kafka 4.0 brokers",
-    )  # fmt: skip
-
-
-def _cooperative(group: Group) -> Advice | None:
-    """Eager members stop everything at each rebalance (KIP-429)."""
-    if group.strategy not in _EAGER or group.traits.protocol != "classic":
-        return None
-    return _switch(
-        group, "cooperative", "Rebalance cooperatively (KIP-429)",
-        ("cooperative/cooperative-sticky", "cooperative-sticky"),
-        "members keep reading what stays with them, and stop only what moves",
-    )  # fmt: skip
-
-
-def _switch(
-    group: Group, rule: str, title: str, policies: tuple[str, ...], how: str
-) -> Advice | None:
-    """Another policy, where the replay knows that it would have saved time."""
-    if _family(group) == "python" and parted(policies[0])[0] == "consumer":
-        return None  # these clients do not have the protocol
-    name, saves = _saved(group, *policies)
-    if name is None or saves is None or saves.low < 0 or saves.high <= 0:
-        return None
-    stopped = group.recorded.stopped
-    most = percent(min(saves.high, stopped.high), stopped.high) if stopped else "-"
-    why = f"Replayed under {name}, these rebalances would have cost up to {most} less: {how}."
-    found = group.figures[name]
-    if found.idle > group.recorded.idle:
-        more = found.idle - group.recorded.idle
-        why += f" Members would have been idle {plural(more, 'time')} more."
-    return Advice(rule, title, why, _lines(group, name), policy=name, saves=saves)
-
-
-def _family(group: Group) -> str:
-    """Whose settings its members have: java, librdkafka, python; "" where they differ."""
-    return family_of(group.clients)
-
-
-def _lines(group: Group, policy: str) -> tuple[str, ...]:
-    """The lines that make a policy true for the clients that the group has."""
-    return lines_of(policy, group.strategy, family=_family(group)) or ()
-
-
 def _as_it_is(group: Group) -> Advice | None:
-    """Where no setting that was replayed would have lost less, that is worth to know."""
+    """Return that the strategy may stay, where no change of settings is advised."""
     lost, tried = group.lost, [f for f in group.figures.values() if f.saved is not None]
-    if lost is None or lost.high <= 0 or len(tried) < _ENOUGH_TRIED or best_policy(group):
+    if lost is None or lost.high <= 0 or not group.covered or len(tried) < _ENOUGH_TRIED:
         return None
-    if group.traits.protocol not in {"classic", "consumer"}:
+    if group.traits.protocol not in {"classic", "consumer"} or error_of(group) is None:
+        return None
+    if best_policy(group) or _static(group) or _idle_range(group) or _roundrobin(group):
         return None
     most = next((c for c in group.causes if c.kind not in {"first", "unknown"}), None)
-    why = f"Of {plural(len(tried), 'policy', 'policies')} replayed none would surely have lost less"
+    why = (
+        f"Of {plural(len(tried), 'simulated policy', 'simulated policies')} none that its clients "
+        "have a setting for would surely have lost less than the present settings"
+    )
     why += "." if most is None else f": time is lost because {cause_words(most.kind)}."
     return Advice(
-        "as-it-is", "Leave the strategy as it is", why + " Fewer restarts save time here."
-    )
+        "as-it-is", "Leave the strategy as it is",
+        f"{why} {_error_words(group)} Fewer restarts save time here.",
+    )  # fmt: skip
 
 
 #: Policies that must have been replayed to say that none is better.
@@ -284,11 +323,12 @@ _ENOUGH_TRIED = 3
 
 Rule = Callable[[Group], Advice | None]
 
-#: In the order in which advice of equal weight is told.
+#: In order of precedence. The first six exclude each other, and `as-it-is` excludes them.
 RULES: dict[str, Rule] = {
-    "static-members": _bounces,
-    "consumer-protocol": _consumer,
-    "cooperative": _cooperative,
+    "consumer-protocol": partial(_settings, "consumer-protocol"),
+    "cooperative": partial(_settings, "cooperative"),
+    "strategy": partial(_settings, "strategy"),
+    "static-members": _static,
     "idle-under-range": _idle_range,
     "roundrobin-moves": _roundrobin,
     "session-timeout": _sessions,
@@ -300,19 +340,15 @@ RULES: dict[str, Rule] = {
 
 
 def advice_for(group: Group) -> tuple[Advice, ...]:
-    """What the record of a group advises; what would have saved most comes first."""
-    found = [a for rule in RULES.values() if (a := rule(group)) is not None]
-    # What the replay shows to have cost more, surely or by most of its range, is no advice.
-    some = [a for a in found if a.saves is None or _weight(a.saves) > 0]
-    return tuple(sorted(some, key=lambda a: -_weight(a.saves)))
-
-
-def _weight(saves: Range | None) -> float:
-    return saves.low + saves.high if saves else 0.0
+    """Return the advice for a group, in order of precedence."""
+    return tuple(a for rule in RULES.values() if (a := rule(group)) is not None)
 
 
 def merged(groups: Iterable[Group]) -> tuple[Merged, ...]:
-    """The advice of all groups, by rule; what would have saved most comes first."""
+    """Return the advice of all groups by rule; what would have saved most comes first.
+
+    The savings of one rule are part of the best settings' of all groups, never more.
+    """
     by_rule: dict[str, list[tuple[Group, Advice]]] = {}
     for group in groups:
         for one in advice_for(group):
@@ -322,58 +358,34 @@ def merged(groups: Iterable[Group]) -> tuple[Merged, ...]:
         mine = by_rule.get(rule)
         if not mine:
             continue
-        mine.sort(key=lambda pair: -_weight(pair[1].saves))
+        mine.sort(key=lambda pair: -weight(pair[1].saves))
         known = [a.saves for _, a in mine if a.saves is not None]
         saves = sum(known[1:], known[0]) if known else None
         out.append(Merged(mine[0][1], tuple(mine), saves))
-    return tuple(sorted(out, key=lambda m: -_weight(m.saves)))
-
-
-def best_policy(group: Group) -> Figures | None:
-    """The policy by settings that would have saved most; None where none surely helps.
-
-    It must have answered every rebalance, broken no rule, left no more members idle, and
-    have saved something at both bounds: one that refuses the hard cases is cheap too. Groups
-    whose coordinator decides do not go back to the classic protocol.
-    """
-    if group.traits.protocol not in {"classic", "consumer"}:
-        return None
-    fit = [
-        f
-        for name, f in group.figures.items()
-        if f.comparable
-        and f.saved is not None
-        and f.saved.low >= 0
-        and f.saved.high > 0
-        and f.idle <= group.recorded.idle
-        and lines_of(name, group.strategy, family=_family(group))
-        and (group.traits.protocol == "classic" or parted(name)[0] == "consumer")
-    ]
-    return min(fit, key=lambda f: (-_weight(f.saved), len(f.policy), f.policy), default=None)
+    return tuple(sorted(out, key=lambda m: -weight(m.saves)))
 
 
 def todo(group: Group) -> str:
-    """What to do about a group first, in a line."""
+    """Return the first thing to do about a group, in a line."""
     best = best_policy(group)
-    if best is not None and best.saved is not None:
+    if best is not None:
         return f"{best.policy} would have saved {stopped_words(best.saved, short=True)}"
     some = advice_for(group)
     return some[0].title if some else ""
 
 
 def coverage_advice(run: Run) -> Advice | None:
-    """Where much of the history is gone: how to record from now on."""
-    cover = run.summary.get("coverage", {})
-    missing = cover.get("missing_before", 0) + cover.get("missing_within", 0)
-    known = cover.get("rebalances", 0) + missing
-    if not known or cover.get("rebalances", 0) >= POOR_COVERAGE * known:
+    """Return how to record from now on, where much of the history is not in the log."""
+    if run.covered:
         return None
     why = (
-        f"{count(missing)} of {plural(known, 'known rebalance')} are no longer in the log: it is "
-        "compacted, and keeps a group's newest generation only. Let the cleaner wait for a week, "
-        "then take the capture (docs/capture.md): the report will know the whole week."
+        f"{count(run.known - run.in_log)} of {plural(run.known, 'known rebalance')} are not in the "
+        "log. A compacted log keeps only a group's newest generation. Record while the groups "
+        "run, or let the cleaner wait for a week and capture then (docs/capture.md)."
     )
     lines = (
+        "partage capture <broker> --out capture --follow",
+        "# or",
         "kafka-configs.sh --bootstrap-server <broker> --alter \\",
         "  --entity-type topics --entity-name __consumer_offsets \\",
         "  --add-config min.compaction.lag.ms=604800000",

@@ -15,6 +15,8 @@ __all__ = ["Sums", "summed"]
 
 _KEY = ["group", "policy", "reading"]
 _REBALANCE = ["group", "incarnation", "generation"]
+#: The policy that stands for the group as it was run.
+OWN = "own"
 #: Column of the table -> sum of it, and how many rows have it.
 _BOUNDS = {
     "stopped_low_ps": ("stopped_low", None),
@@ -100,7 +102,7 @@ def _figures(replays: pa.Table) -> dict[tuple[str, str, str], dict[str, Any]]:
 
 
 def _saved(replays: pa.Table) -> dict[tuple[str, str, str], dict[str, Any]]:
-    """What each policy would have saved against the record, rebalance by rebalance.
+    """Return what each policy saves against the record, and against the policy `own`.
 
     Both costs of one rebalance grow with the same unknown length of it. So the saving lies
     between the difference of the low bounds and that of the high ones, and these are added up
@@ -115,21 +117,30 @@ def _saved(replays: pa.Table) -> dict[tuple[str, str, str], dict[str, Any]]:
         [("stopped_low_ps", "sum"), ("stopped_high_ps", "sum")]
     )
     is_record = pc.equal(each["policy"], RECORDED)
-    names = [*_REBALANCE, "low", "high"]
-    columns = [*_REBALANCE, "stopped_low_ps_sum", "stopped_high_ps_sum"]
-    record = each.filter(is_record).select(columns).rename_columns(names)
-    both = each.filter(pc.invert(is_record)).join(record, _REBALANCE, join_type="inner")
-    a = pc.subtract(both["low"], both["stopped_low_ps_sum"])
-    b = pc.subtract(both["high"], both["stopped_high_ps_sum"])
-    both = both.append_column("saved_low", pc.min_element_wise(a, b))
-    both = both.append_column("saved_high", pc.max_element_wise(a, b))
-    sums = both.group_by(_KEY).aggregate(
-        [("saved_low", "sum"), ("saved_high", "sum"), ("saved_low", "count")]
-    )
-    return {
-        (row["group"], row["policy"], row["reading"]): {
-            "saved_low": row["saved_low_sum"], "saved_high": row["saved_high_sum"],
-            "compared": row["saved_low_count"],
-        }
-        for row in sums.to_pylist()
-    }  # fmt: skip
+    others = each.filter(pc.invert(is_record))
+    own = each.filter(pc.equal(each["policy"], OWN))
+    out: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for base, key, names in (
+        (each.filter(is_record), _REBALANCE, ("saved_low", "saved_high", "compared")),
+        (own, [*_REBALANCE, "reading"], ("gain_low", "gain_high", "gain_known")),
+    ):
+        for row in _differences(others, base, key):
+            cells = zip(names, (row["low_sum"], row["high_sum"], row["low_count"]), strict=True)
+            out.setdefault((row["group"], row["policy"], row["reading"]), {}).update(cells)
+    return out
+
+
+def _differences(costs: pa.Table, base: pa.Table, key: list[str]) -> list[dict[str, Any]]:
+    """Return costs of a base minus those of each policy, rebalance by rebalance, added up."""
+    from pyarrow import compute as pc
+
+    columns = [*key, "stopped_low_ps_sum", "stopped_high_ps_sum"]
+    of_base = base.select(columns).rename_columns([*key, "base_low", "base_high"])
+    both = costs.join(of_base, key, join_type="inner")
+    a = pc.subtract(both["base_low"], both["stopped_low_ps_sum"])
+    b = pc.subtract(both["base_high"], both["stopped_high_ps_sum"])
+    both = both.append_column("low", pc.min_element_wise(a, b))
+    both = both.append_column("high", pc.max_element_wise(a, b))
+    sums = both.group_by(_KEY).aggregate([("low", "sum"), ("high", "sum"), ("low", "count")])
+    rows: list[dict[str, Any]] = sums.to_pylist()
+    return rows

@@ -135,12 +135,26 @@ def _most(table: pa.Table, column: str) -> dict[str, int | None]:
 
 
 def _late_polls(folder: Published) -> dict[str, int]:
-    """Members that left since they had not polled in time."""
+    """Return how many members missed max.poll.interval.ms for certain, by group.
+
+    Long silence alone is no evidence: a member that was killed, or left while its topics were
+    idle, is silent too. One that polls late is alive, and joins again under another member id.
+    """
+    import pyarrow as pa
     from pyarrow import compute as pc
 
-    events = folder.table("events", ["group", "event"])
-    found = events.filter(pc.equal(events["event"], "poll"))
-    return dict(Counter(found["group"].to_pylist()))
+    events = folder.table("events", ["group", "event", "member", "detail"])
+    if "member" not in events.column_names or "detail" not in events.column_names:
+        return {}
+    kinds = pa.array(["poll", "join", "bounce"])
+    rows = events.filter(pc.is_in(events["event"], kinds)).to_pylist()
+    back = {
+        (row["group"], row["detail"].removeprefix("was ").partition(",")[0])
+        for row in rows
+        if row["event"] != "poll" and (row["detail"] or "").startswith("was ")
+    }
+    late = [r["group"] for r in rows if r["event"] == "poll" and (r["group"], r["member"]) in back]
+    return dict(Counter(late))
 
 
 def _crowded(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
