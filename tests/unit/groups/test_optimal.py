@@ -69,13 +69,12 @@ def test_settings_are_values_or_their_text() -> None:
     assert optimal.configure({}) == optimal
 
 
-def test_a_misspelt_setting_is_a_warning() -> None:
-    """A key with the strategy's prefix that is none of its settings is named in the plan."""
+def test_a_misspelt_setting_is_an_error() -> None:
+    """A key with the strategy's prefix that is none of its settings is named."""
     cluster, group = pg.Cluster.from_topics({"t": 1}), pg.Group([pg.Member("a", ["t"])])
-    plan = pg.assign("optimal", group, cluster, config={PREFIX + "weight": {"t": 1}, "x": 1})
-    assert plan.warnings == (
-        "optimal has no setting assignment.optimal.weight: ignored; see `partage strategies optimal`",
-    )
+    with pytest.raises(InvalidConfigError) as caught:
+        pg.assign("optimal", group, cluster, config={PREFIX + "weight": {"t": 1}})
+    assert caught.value.setting == PREFIX + "weight"
 
 
 def test_weights_that_do_not_fit_the_cluster_are_warned_of() -> None:

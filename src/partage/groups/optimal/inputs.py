@@ -33,11 +33,8 @@ def by_partition(problem: Problem, values: ByTopic) -> NDArray[np.float64]:
 
 
 def input_warnings(problem: Problem, settings: Settings) -> tuple[str, ...]:
-    """Return a warning for each unknown setting, and for each topic that does not fit."""
-    out = [
-        f"optimal has no setting {key}: ignored; see `partage strategies optimal`"
-        for key in settings.unknown
-    ]
+    """Return a warning for each topic that a setting names and that does not fit the cluster."""
+    out: list[str] = []
     for key, values in (("weights", settings.weights), ("traffic", settings.traffic)):
         for topic, of in (values or {}).items():
             t = problem.cluster.topic(topic)

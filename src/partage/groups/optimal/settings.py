@@ -39,7 +39,6 @@ class Settings:
         copartitioned: names of topics that belong together; None for all that can.
         tolerance: how much of an average member's load is not worth a move; None for nothing
             in small problems, and a thousandth in others.
-        unknown: keys with this strategy's prefix that are none of its settings.
     """
 
     weights: ByTopic | None = None
@@ -50,7 +49,6 @@ class Settings:
     together: str = "no"
     copartitioned: tuple[tuple[str, ...], ...] | None = field(default=None)
     tolerance: float | None = None
-    unknown: tuple[str, ...] = ()
 
     def configured(self, config: Mapping[str, object]) -> Settings:
         """Return the settings with those of a configuration; keys of other prefixes are ignored.
@@ -61,14 +59,11 @@ class Settings:
         >>> Settings().configured({PREFIX + "max.moves": "3"}).max_moves
         3
         """
-        known = {PREFIX + key for key in _READERS}
-        unknown = {str(key) for key in config if str(key).startswith(PREFIX)} - known
         given = {
             name: reader(PREFIX + key, config[PREFIX + key])
             for key, (name, reader) in _READERS.items()
             if PREFIX + key in config
         }
-        given["unknown"] = tuple(sorted(unknown | {*self.unknown}))
         return replace(self, **given)  # type: ignore[arg-type]  # each reader knows its own
 
 
