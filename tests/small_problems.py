@@ -59,10 +59,14 @@ def feasible_plans(topics: Topics, group: pg.Group) -> int:
 
 
 def keepers(topics: Topics, group: pg.Group) -> dict[tuple[str, int], set[int]]:
-    """The claimants of the newest generation of each claimed partition."""
+    """Return each claimed partition's claimants: subscribers first, then the newest generation."""
     out = {}
     for tp in rows_of(topics, group):
-        claims = [(m.generation, i) for i, m in enumerate(group) if tp in list(m.owned)]
+        claims = [
+            ((tp[0] in m.topics, m.generation), i)
+            for i, m in enumerate(group)
+            if tp in list(m.owned)
+        ]
         if claims:
             newest = max(g for g, _ in claims)
             out[tp] = {i for g, i in claims if g == newest}

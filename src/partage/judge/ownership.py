@@ -116,14 +116,19 @@ class Before:
 def before(problem: Problem, previous: Assignment | None = None) -> Before:
     """From the members' claims, or from an assignment that is known to have been.
 
-    Of claims that contradict each other, those of the highest generation count; if that is
-    several members, the partition may stay with any of them. Members who left sent no
-    claim, so that only ``previous`` can tell that their partitions were owned.
+    Of claims that contradict each other, those of the highest generation count; of several
+    members, the partition may stay with any of them. A newer claim of a member that no longer
+    subscribes to the topic does not void an older one of a member that does. Members that left
+    sent no claim, so that only ``previous`` can tell that their partitions were owned.
 
     >>> from partage.model import Cluster, Group, Member
-    >>> group = Group([Member("x", owned={"t": [0]}), Member("y", owned={"t": [0]}, generation=3)])
+    >>> group = Group([
+    ...     Member("x", ["t"], owned={"t": [0, 1]}),
+    ...     Member("y", ["t"], owned={"t": [0]}, generation=3),
+    ...     Member("z", [], owned={"t": [0, 1]}, generation=4),
+    ... ])
     >>> before(Problem(group, Cluster.from_topics({"t": 2}))).claimant.tolist()
-    [1]
+    [1, 0]
     """
     exists = problem.cluster.partition_exists
     if previous is None:
@@ -149,13 +154,30 @@ def _before(
 
 
 def _claims(problem: Problem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Distinct (partition, claimant) of each partition's highest generation, sorted."""
+    """Return distinct (partition, claimant) of each partition's highest generation, sorted.
+
+    Claims of members that subscribe to the topic come before all others.
+    """
     start, claimed = problem.claims
     generations = np.array([m.generation for m in problem.group], np.int64)
     member = np.repeat(np.arange(len(problem.group), dtype=np.int64), np.diff(start))
     known = claimed >= 0
     partition, member = _distinct(claimed[known].astype(np.int64), member[known])
+    rank = generations[member]
+    if len(np.unique(partition)) < len(partition):
+        rank = rank + _subscribes(problem, member, partition) * (np.int64(1) << 33)
     highest = np.full(problem.index.partitions, np.iinfo(np.int64).min)
-    np.maximum.at(highest, partition, generations[member])
-    newest = generations[member] == highest[partition]
+    np.maximum.at(highest, partition, rank)
+    newest = rank == highest[partition]
     return partition[newest], member[newest]
+
+
+def _subscribes(
+    problem: Problem, member: NDArray[np.int64], partition: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """bool[n]: whether members subscribe to the topics of partitions."""
+    topics = len(problem.index.topics)
+    pairs = [s * topics + t.astype(np.int64) for s, t in enumerate(problem.subscription_topics)]
+    of = problem.group.subscription_of.astype(np.int64)[member] * topics
+    of += problem.index.topic_of.astype(np.int64)[partition]
+    return np.isin(of, np.concatenate([*pairs, np.zeros(0, np.int64)]))

@@ -127,6 +127,24 @@ def test_weight_zero_goes_before_full_capacities() -> None:
     assert plan.certificate.bounds["largest"] == 2
 
 
+def test_an_older_claim_counts_where_the_newest_claimant_no_longer_subscribes() -> None:
+    """The partition stays with its former owner: no move, for the strategy and for the judge."""
+    cluster = pg.Cluster.from_topics({"t": 2, "u": 2})
+    group = pg.Group([
+        pg.Member("new", ["u"], owned={"t": [0, 1]}, generation=5),
+        pg.Member("other", ["t"]),
+        pg.Member("old", ["t"], owned={"t": [1]}, generation=4),
+    ])  # fmt: skip
+    plan = pg.assign("optimal", group, cluster)
+    assert plan.settled().to_dict() == {
+        "new": {"u": [0, 1]},
+        "other": {"t": [0]},
+        "old": {"t": [1]},
+    }
+    assert judge.verify_certificate(plan, group, cluster)["moves"] == 1
+    assert pg.measure(plan.settled(), group, cluster).moved == 1
+
+
 def test_a_limit_of_moves_drains_weight_zero_step_by_step() -> None:
     """With `max.moves` a member of weight 0 gives up its heaviest partitions first."""
     cluster = pg.Cluster.from_topics({"t": 20})

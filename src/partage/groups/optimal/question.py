@@ -25,7 +25,7 @@ Int64Array = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Claims:
-    """Who may keep what: claims of the newest generation, by members who still subscribe.
+    """Claims that count: the newest ones of members who still subscribe to the topic.
 
     Attributes:
         owned: bool[n], somebody claims the row, be it one who may no longer have it.
@@ -111,7 +111,7 @@ class Question:
 
     @cached_property
     def claims(self) -> Claims:
-        """Claims by row; of claims that contradict each other the newest generation counts."""
+        """Return claims by row; of the claims of subscribers the newest generation counts."""
         place, row = self.claimed
         owned = np.zeros(self.size, bool)
         owned[row] = True
@@ -126,8 +126,9 @@ class Question:
     def _disputed(self, owned: NDArray[np.bool_], place: Int64Array, row: Int64Array) -> Claims:
         sent = np.array([m.generation for m in self.problem.group], np.int64)[self.order]
         newest = np.full(self.size, np.iinfo(np.int64).min)
-        np.maximum.at(newest, row, sent[place])
-        good = (sent[place] == newest[row]) & self.may_own(place, row)
+        may = self.may_own(place, row)
+        np.maximum.at(newest, row[may], sent[place[may]])
+        good = may & (sent[place] == newest[row])
         pairs = np.sort(row[good] * max(self.members, 1) + place[good])
         pairs = pairs[np.diff(pairs, prepend=-1) > 0]
         row, place = pairs // max(self.members, 1), pairs % max(self.members, 1)
