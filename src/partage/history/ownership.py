@@ -70,7 +70,7 @@ class Ownership:
         self._told: int | None = None
 
     def feed(self, found: Generation | Life | Held) -> Iterator[Interval]:
-        """Intervals that have ended for good by now."""
+        """Yield the intervals that can no longer change."""
         if isinstance(found, Generation) and found.protocol != "classic":
             return  # a target is nobody's yet: members tell what they have by and by
         time_ms = self._since(found.time_ms if isinstance(found, Held) else found.timestamp_ms)
@@ -105,7 +105,7 @@ class Ownership:
             self._become(found.number, time_ms, self._open | renamed, None)
 
     def _since(self, time_ms: int) -> int:
-        """When it was; what a clock that was ahead has begun and ended is put right.
+        """Return the time that is believed, and correct intervals of a clock that was ahead.
 
         The order is that of the log. Where a record is older than the one before it, that one's
         time was wrong: what began then began now, and what ended then did so now. A time beyond

@@ -205,7 +205,7 @@ def _roundrobin(group: Group) -> Advice | None:
         return None
     why = (
         f"{count(recorded.avoidable)} of {plural(recorded.moved, 'move')} were avoidable: "
-        "roundrobin assigns all partitions anew each time, whoever owned them."
+        "roundrobin assigns all partitions anew each time and ignores their owners."
     )
     lines = followable(group, _COOPERATIVE)
     return Advice("roundrobin-moves", "Replace roundrobin: it moves what could stay", why, lines,

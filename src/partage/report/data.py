@@ -70,6 +70,9 @@ def run_of(folder: Published) -> Run:
         told = Counter(rebalances["group"].to_pylist())
         rows = [row | {"rebalances": told[row["group"]]} for row in rows]
     found = _Found(main, other, causes, traits_by_group(folder, rebalances), _most(rebalances))
+    chosen = _last_chosen(rebalances)
+    for also in lists:
+        also["claimed"] = _in_order(also["claimed"] or (), chosen.get(also["group"]))
     groups = [_group({**row, **also}, found) for row, also in zip(rows, lists, strict=True)]
     ordered = tuple(_anchored(i, group) for i, group in enumerate(sorted(groups, key=_by_loss)))
     figures = _overall(main)
@@ -77,6 +80,22 @@ def run_of(folder: Published) -> Run:
         _within(folder.summary), ordered, _order(folder.summary, figures), figures, _overall(other),
         _all_causes(causes), _bad(folder),
     )  # fmt: skip
+
+
+def _last_chosen(rebalances: pa.Table) -> dict[str, str]:
+    """Return the strategy that each group chose last: groups change and change back."""
+    from pyarrow import compute as pc
+
+    table = rebalances.filter(pc.is_valid(rebalances["strategy"]))
+    order = [(name, "ascending") for name in ("group", "log_partition", "log_offset")]
+    table = table.sort_by(order).select(["group", "strategy"])
+    return {row["group"]: row["strategy"] for row in table.to_pylist()}
+
+
+def _in_order(claimed: Iterable[str], last: str | None) -> tuple[str, ...]:
+    """Return the strategies of a group with the one that it chose last at the end."""
+    known = tuple(claimed)
+    return known if last not in known else (*(one for one in known if one != last), str(last))
 
 
 def _within(summary: Mapping[str, Any]) -> dict[str, Any]:

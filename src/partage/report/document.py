@@ -180,9 +180,9 @@ def _failed(run: Run) -> list[str]:
         return []
     some = [f"{words.short_name(g.name)} ({g.why})" for g in run.failed[:_NAMED]]
     more = len(run.failed) - len(some)
-    told = "; ".join(some) + (f"; and {more} more" if more > 0 else "")
+    names = "; ".join(some) + (f"; and {more} more" if more > 0 else "")
     return [
-        f"{words.plural(len(run.failed), 'group')} failed with an error in Partage: {told}. Their "
+        f"{words.plural(len(run.failed), 'group')} failed with an error in Partage: {names}. Their "
         "figures are left out. Report the tracebacks in column traceback of table groups."
     ]
 

@@ -149,6 +149,7 @@ def environment() -> Environment:
     made.filters.update(
         count=words.count,
         plural=words.plural,
+        short=words.short_name,
         stopped=words.stopped_words,
         saved=words.saved_words,
         when=_when,

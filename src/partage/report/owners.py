@@ -190,8 +190,8 @@ def _rows(
             if not fits(kind) and not pa.types.is_null(kind):
                 what = f"has values of type {kind} in column {column}"
         if what is not None:
-            told = f"{run.out}: table {name} {what}; run partage replay again"
-            raise InvalidCaptureError(told)
+            message = f"{run.out}: table {name} {what}; run partage replay again"
+            raise InvalidCaptureError(message)
     rows: list[dict[str, Any]] = table.select(list(columns)).to_pylist()
     return rows
 

@@ -211,3 +211,34 @@ def test_a_span_that_was_asked_for_is_the_reports(tmp_path) -> None:
         3_000_000, 6_600_000,
     )  # fmt: skip
     assert "within 1\xa0h" in headline(found)
+
+
+def test_a_poll_timeout_needs_a_member_that_joined_again(tmp_path) -> None:
+    """Silence before a member left is no evidence: it may have been killed, or had no records."""
+
+    def event(group: str, kind: str, member: str, detail: str | None = None) -> dict:
+        return {"group": group, "incarnation": 0, "generation": 1, "log_partition": 0,
+                "log_offset": 1, "position": 0, "time_ms": 5, "event": kind, "source": "inferred",
+                "member": member, "instance": None, "detail": detail}  # fmt: skip
+
+    rows = tables()
+    rows["events"] = [
+        event("orders", "poll", "a-1", "a: silent for 16000 ms"),
+        event("orders", "join", "a-2", "was a-1, away for 2000 ms since it had been put out"),
+        event("orders", "poll", "b-1", "b: silent for 16000 ms"),
+        event("orders", "join", "c-1", "c"),
+    ]
+    found = {g.name: g.traits.late_polls for g in data.read_run(published(tmp_path, rows)).groups}
+    assert found["orders"] == 1
+
+
+def test_the_strategy_is_the_one_chosen_last(tmp_path) -> None:
+    """A group that was migrated and went back has its first strategy again."""
+    rows = tables()
+    rows["groups"] = [group("g", rebalances=3, claimed=["range", "server:uniform"])]
+    rows["rebalances"] = [rebalance("g", n, strategy=strategy, log_offset=n) for n, strategy in
+                          enumerate(("range", "server:uniform", "range", None), 1)]  # fmt: skip
+    rows["replays"] = []
+    (found,) = data.read_run(published(tmp_path, rows)).groups
+    assert found.strategy == "range"
+    assert found.claimed == ("server:uniform", "range")

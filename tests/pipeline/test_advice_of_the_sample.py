@@ -1,0 +1,41 @@
+"""Advice for a recorded cluster: what was done to its members is known."""
+
+from __future__ import annotations
+
+from captured import lines
+from partage.published import read_table
+from partage.report.advice import advice_for, merged
+from partage.report.data import read_run
+from partage.report.document import savable
+from partage.report.settings import base_policy
+
+
+def test_poll_timeouts_are_those_of_stalled_members(replayed) -> None:
+    """Of the groups with silent members, only those whose members stalled are told to poll."""
+    stalled = {e["group"] for e in lines("events.jsonl") if e["what"] == "stall"}
+    run = read_run(replayed.out)
+    told = {g.name for g in run.groups for a in advice_for(g) if a.rule == "late-polls"}
+    silent = {r["group"] for r in read_table(replayed.out, "events").to_pylist()
+              if r["event"] == "poll"}  # fmt: skip
+    assert told
+    assert told <= stalled
+    assert silent - told
+
+
+def test_advice_can_be_followed_and_is_larger_than_the_error(replayed) -> None:
+    """No group is told to do what it does, what its clients lack, or what may be the error."""
+    run = read_run(replayed.out)
+    advised = [(g, a) for g in run.groups for a in advice_for(g) if a.policy is not None]
+    assert len(advised) >= 5
+    for group, advice in advised:
+        assert advice.lines
+        assert advice.policy != base_policy(group.strategy)
+        assert not any("aiokafka" in client for client in group.clients)
+        if advice.saves is not None:
+            own = group.figures["own"].saved
+            assert advice.saves.high > max(abs(own.low), abs(own.high))
+    assert len({g.name for g, _ in advised}) == len(advised)
+    whole, groups = savable(run)
+    assert groups
+    for one in merged(run.groups):
+        assert one.saves is None or one.saves.high <= whole.high
