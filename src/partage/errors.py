@@ -118,6 +118,11 @@ class UnknownStrategyError(PartageError):
         hint = f"did you mean {' or '.join(close)}? " if close else ""
         if name.startswith("streams:") and not any(one.startswith("streams:") for one in known):
             hint = "partage.streams places the tasks of Kafka Streams, this places partitions; "
+        if name.rpartition(".")[2] == "StreamsPartitionAssignor":
+            hint = (
+                "it assigns the tasks of Kafka Streams: run partage streams APP.json --decide"
+                " (docs/streams_decision.md); this assigns partitions; "
+            )
         super().__init__(f"no strategy named {name!r}; {hint}known: {', '.join(known)}")
         self.name = name
         self.known = tuple(known)

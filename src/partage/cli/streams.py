@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from partage.cli.consoles import first_of, fits, name, show, tell, write_json
-from partage.cli.streams_notes import crossing, events_told, rack_note, subtopologies_told
+from partage.cli.streams_decision import show_decisions
+from partage.cli.streams_notes import (
+    crossing,
+    events_told,
+    rack_note,
+    standby_notes,
+    subtopologies_told,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -62,6 +69,10 @@ def streams(  # noqa: PLR0917 - options are given by name on a command line
         typer.Option("--master", show_default=False, metavar="MASTER",
                      help="Play combinations side by side on Spark: local[4], or a cluster's."),
     ] = None,
+    decide: Annotated[
+        bool,
+        typer.Option("--decide", help="Print one rebalance from the lags in the file."),
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:  # fmt: skip
     """What standbys, warm-ups and settings buy: a Streams application played over time.
@@ -75,6 +86,11 @@ def streams(  # noqa: PLR0917 - options are given by name on a command line
 
         partage streams app.json --sweep num.standby.replicas=0,1,2 --sweep max.warmup.replicas=1,4
 
+        partage streams state.json --decide -a kip-441-document --sweep balance_factor=1,2
+
+    `--decide` plays nothing. Clients in the file have `active`, `standby` and `lags`; the output is
+    which client gets which active, standby and warm-up tasks, and when the next rebalance follows.
+
     Sweeps of many combinations are played side by side on Spark: `--master "local[*]"`.
 
     **away**: seconds without an active that has all its state, summed over tasks; **worst**: of
@@ -86,15 +102,22 @@ def streams(  # noqa: PLR0917 - options are given by name on a command line
     from partage.cli.problems import read_problem
     from partage.simulation.streams import cells, read
 
-    app = read(read_problem(application))
     combinations = cells(assignor or ["streams:high-availability"], _sweeps(sweep or ()))
+    if decide:
+        if to is not None or master is not None:
+            what = "it prints one rebalance; --out and --master are for a simulation over time"
+            raise typer.BadParameter(what, param_hint="--decide")
+        show_decisions(read_problem(application), combinations, as_json=as_json)
+        return
+    app = read(read_problem(application))
     if to is not None and len(combinations) > _MOST_ON_PAGE:
         what = f"a page shows at most {_MOST_ON_PAGE} combinations, these are {len(combinations)}"
         raise typer.BadParameter(what, param_hint="--out")
     keep = to is not None or as_json
     found = _played(app, combinations, keep=keep, master=master, quiet=quiet)
     prefix, why = crossing(app)
-    for line in (rack_note(app, [dict(cell.config) for cell in combinations]), why):
+    configs = [dict(cell.config) for cell in combinations]
+    for line in (rack_note(app, configs), *standby_notes(app, configs), why):
         if line is not None:
             tell(line)
     if to is not None:

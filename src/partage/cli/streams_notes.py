@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from partage.simulation.streams import Application, Event
 
-__all__ = ["crossing", "events_told", "rack_note", "subtopologies_told"]
+__all__ = ["crossing", "events_told", "rack_note", "standby_notes", "subtopologies_told"]
 
 _MOST_NAMED = 5
 
@@ -50,6 +50,19 @@ def rack_note(app: Application, configs: Sequence[Mapping[str, Any]]) -> str | N
     why = [f"no racks are told of {_some(missing)}"] if missing else []
     why += [f"{_some(homeless)} {'has' if len(homeless) == 1 else 'have'} none"] if homeless else []
     return f"{key} has no effect: {'; '.join(why)}" if why else None
+
+
+def standby_notes(app: Application, configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a warning for each configured number of standbys that the clients cannot hold.
+
+    All clients count, also those that join later: fewer may be up at a time.
+    """
+    from partage.streams.standbys import standby_shortage
+
+    key = "num.standby.replicas"
+    wanted = dict.fromkeys(int({**app.config, **config}.get(key, 0)) for config in configs)
+    notes = (standby_shortage(replicas, len(app.clients)) for replicas in wanted)
+    return [f"warning: {note}" for note in notes if note is not None]
 
 
 def _some(names: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ from partage.streams.public_sticky import PublicSticky, PublicStickyPreserving
 from partage.streams.release_0_10_2 import Release0102
 from partage.streams.release_0_11 import Release011
 
-__all__ = ["TaskAssignor", "TaskRow", "assignors", "describe", "find_assignor"]
+__all__ = ["LEADER_NAMES", "TaskAssignor", "TaskRow", "assignors", "describe", "find_assignor"]
 
 
 class TaskAssignor(Protocol):
@@ -55,6 +55,12 @@ class TaskRow(NamedTuple):
     doc: str
 
 
+#: Names of the class with which the leader of a classic Streams group assigns.
+LEADER_NAMES = (
+    "StreamsPartitionAssignor",
+    "org.apache.kafka.streams.processor.internals.StreamsPartitionAssignor",
+)
+
 _ALL: tuple[Callable[[], TaskAssignor], ...] = (
     HighAvailability,
     LegacySticky,
@@ -81,7 +87,9 @@ def assignors() -> dict[str, TaskAssignor]:
 
 
 def find_assignor(name: str) -> TaskAssignor:
-    """The assignor of that name, with or without ``streams:``, or of that Java class.
+    """Return the assignor of a name, with or without ``streams:``, or of a Java class.
+
+    ``StreamsPartitionAssignor``, the leader's own class, asks its default: high availability.
 
     Raises:
         UnknownStrategyError: there is none.
@@ -94,6 +102,8 @@ def find_assignor(name: str) -> TaskAssignor:
         classes = [] if one.exact_to is None else [one.exact_to.split()[0]]
         if name in {one.name, one.name.removeprefix("streams:"), *classes}:
             return one
+    if name in LEADER_NAMES:
+        return known[HighAvailability.name]
     close = get_close_matches(name, known, n=2)
     raise UnknownStrategyError(name, known=list(known), close=close)
 

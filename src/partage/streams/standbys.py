@@ -10,7 +10,7 @@ from partage.streams.board import Board
 from partage.streams.problem import TaskProblem
 from partage.streams.standbys_by_tags import TagAwareStandbys
 
-__all__ = ["DefaultStandbys", "StandbyPlacement", "placement_for"]
+__all__ = ["DefaultStandbys", "StandbyPlacement", "placement_for", "standby_shortage"]
 
 
 class StandbyPlacement(Protocol):
@@ -91,3 +91,27 @@ def placement_for(problem: TaskProblem) -> StandbyPlacement:
     if problem.settings.rack_aware_assignment_tags:
         return TagAwareStandbys(problem)
     return DefaultStandbys(problem)
+
+
+def standby_shortage(replicas: int, clients: int) -> str | None:
+    """Return a warning if there are too few clients for the standbys of a task; else None.
+
+    A task's active and its standbys are each on a client of their own.
+
+    >>> standby_shortage(5, 2)
+    'num.standby.replicas=5 is not possible on 2 clients: each task gets at most 1 standby'
+    >>> standby_shortage(1, 2) is None
+    True
+    """
+    most = max(clients - 1, 0)
+    if replicas <= most:
+        return None
+    what = (
+        "no standby"
+        if most == 0
+        else "at most 1 standby"
+        if most == 1
+        else (f"at most {most} standbys")
+    )
+    on = "1 client" if clients == 1 else f"{clients} clients"
+    return f"num.standby.replicas={replicas} is not possible on {on}: each task gets {what}"

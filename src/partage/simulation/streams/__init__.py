@@ -6,11 +6,13 @@ share, `gathering` who joins a classic group when, `led` what its leader decides
 streams group (KIP-1071). `world` holds the clients and their copies of state, which come closer by
 the rules of `restoring`; `told` are lags that a real leader saw, in their place. `played` is what
 comes out, `measures` puts figures on it, and `sweeping` plays many assignors and settings.
+`decision` is one rebalance alone, from given lags.
 """
 
 from __future__ import annotations
 
 from partage.simulation.streams.application import Application, Client, Event, Runtime, State
+from partage.simulation.streams.decision import Decision, GivenState, decide, read_state
 from partage.simulation.streams.measures import Measures, measured
 from partage.simulation.streams.played import Played, Rebalanced, Span
 from partage.simulation.streams.playing import play
@@ -22,7 +24,9 @@ __all__ = [
     "Application",
     "Cell",
     "Client",
+    "Decision",
     "Event",
+    "GivenState",
     "Measures",
     "Played",
     "Rebalanced",
@@ -31,8 +35,10 @@ __all__ = [
     "State",
     "Told",
     "cells",
+    "decide",
     "measured",
     "play",
     "played_cell",
     "read",
+    "read_state",
 ]

@@ -14,11 +14,13 @@ from partage.simulation.streams.played import Played
 from partage.simulation.streams.playing import play
 from partage.simulation.streams.reading import configured
 from partage.streams import TaskAssignor, find_assignor
+from partage.streams.kip441_document import Kip441Document
 from partage.streams.kip1071_sticky import ServerSticky
 
-__all__ = ["Cell", "cells", "played_cell"]
+__all__ = ["Cell", "cells", "played_cell", "prepared"]
 
 _MOST_CELLS = 10_000
+_BALANCE_FACTOR = "balance_factor"
 
 
 @dataclass(frozen=True)
@@ -63,12 +65,35 @@ def played_cell(application: Application, cell: Cell) -> tuple[Played, Measures]
     Raises:
         PartageError: as `partage.simulation.streams.reading.configured` and `play`.
     """
-    played = play(configured(application, dict(cell.config)), _found(cell.assignor))
+    settings, assignor = prepared(application, cell)
+    played = play(settings, assignor)
     return played, measured(played)
 
 
+def prepared(
+    application: Application, cell: Cell
+) -> tuple[Application, TaskAssignor | ServerSticky]:
+    """Return the application with the settings of a combination, and its assignor.
+
+    ``balance_factor`` is no setting of Kafka: it belongs to KIP-441's document.
+
+    Raises:
+        InvalidConfigError: a setting is refused, or another assignor gets ``balance_factor``.
+    """
+    config = dict(cell.config)
+    factor = config.pop(_BALANCE_FACTOR, None)
+    assignor = _found(cell.assignor)
+    if factor is not None:
+        if not isinstance(assignor, Kip441Document):
+            what = f"is a setting of {Kip441Document.name} only"
+            raise InvalidConfigError(_BALANCE_FACTOR, what, assignor.name)
+        digits = factor.isascii() and factor.isdigit()
+        assignor = Kip441Document(int(factor[:9]) if digits else 0)
+    return configured(application, config), assignor
+
+
 def _found(name: str) -> TaskAssignor | ServerSticky:
-    """Every assignor that can be played: those of leaders, and the coordinator's."""
+    """Return an assignor that can be played: of a leader, or the coordinator's."""
     own = ServerSticky()
     if name in {own.name, own.name.removeprefix("streams:"), own.exact_to.split()[0]}:
         return own

@@ -1,0 +1,288 @@
+"""One rebalance of a Streams application from given lags: KIP-441's own question.
+
+Active, standby and warm-up tasks are those of a task assignor of `partage.streams`. The input is
+the file of `partage streams`; each client also has its previous tasks and lags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from partage.errors import InvalidProblemError
+from partage.model.reading import parsed
+from partage.simulation.streams.application import Application
+from partage.simulation.streams.reading import read
+from partage.simulation.streams.values import names, record, whole
+from partage.streams import (
+    LATEST_OFFSET,
+    UNKNOWN_OFFSET_SUM,
+    Client,
+    PartitionRacks,
+    TaskAssignor,
+    TaskId,
+    TaskPlan,
+    TaskProblem,
+)
+from partage.streams.settings import LONG_MAX
+from partage.streams.standbys import standby_shortage
+
+__all__ = ["Decision", "GivenState", "decide", "read_state"]
+
+_HELD = ("active", "standby", "lags")
+#: Fields of the file that only matter over time.
+_OVER_TIME = ("seconds", "start", "events")
+#: Tasks that an error names.
+_MOST_NAMED = 8
+_LAG_WORDS = {"running": LATEST_OFFSET, "unknown": UNKNOWN_OFFSET_SUM}
+
+
+@dataclass(frozen=True)
+class GivenState:
+    """An application with the state of its clients before the rebalance.
+
+    Attributes:
+        application: without events.
+        active, standby: previous tasks by client name.
+        lags: by client name, offsets behind the end for each stateful task; -2 where the client
+            runs the task, -3 where the lag is unknown.
+    """
+
+    application: Application
+    active: Mapping[str, tuple[TaskId, ...]]
+    standby: Mapping[str, tuple[TaskId, ...]]
+    lags: Mapping[str, Mapping[TaskId, int]]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the leader decides in this rebalance.
+
+    Attributes:
+        assignor: its name.
+        plan: tasks by client number.
+        clients: name by client number.
+        revoked: tasks that their previous owner gives up first; a follow-up rebalance at once
+            hands them over.
+        probing_after_ms: time until the next probing rebalance, None if none follows.
+        warnings: what the operator should know.
+    """
+
+    assignor: str
+    plan: TaskPlan
+    clients: tuple[str, ...]
+    revoked: tuple[TaskId, ...]
+    probing_after_ms: int | None
+    warnings: tuple[str, ...]
+
+    def tasks_of(self, client: int) -> dict[str, list[str]]:
+        """Return the active, standby and warm-up tasks of a client, as text."""
+        tasks, plan = self.plan.problem.tasks, self.plan
+        warming = {task for one, task in plan.warmups if one == client}
+        return {
+            "active": [str(tasks[task]) for task in plan.active[client]],
+            "standby": [str(tasks[task]) for task in plan.standby[client] if task not in warming],
+            "warmup": [str(tasks[task]) for task in plan.standby[client] if task in warming],
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the decision as plain values for JSON."""
+        return {
+            "assignor": self.assignor,
+            "clients": {name: self.tasks_of(one) for one, name in enumerate(self.clients)},
+            "revokedFirst": [str(task) for task in self.revoked],
+            "rebalanceAtOnce": [self.clients[one] for one in self.plan.follow_up],
+            "probingRebalance": self.probing_after_ms is not None,
+            "probingRebalanceAfterMs": self.probing_after_ms,
+            "warnings": list(self.warnings),
+        }
+
+
+def read_state(problem: object) -> GivenState:
+    """Return the state in JSON text, in a file at a path, or in a mapping.
+
+    A client's field ``lags`` maps stateful tasks to offsets, ``"running"`` or ``"unknown"``. A task
+    that is missing there runs if it is in ``active``; else the client has nothing of it and lags by
+    all of its ``records``.
+
+    Raises:
+        InvalidProblemError: a field is missing or malformed; ``path`` says which.
+        InvalidConfigError: a setting is refused, as Kafka does.
+
+    >>> state = read_state({
+    ...     "subtopologies": [{"sources": {"in": 2}, "stores": {"s": {"records": 50000}}}],
+    ...     "clients": {"a": {"active": ["0_0", "0_1"]}, "b": {"lags": {"0_1": 20}}}})
+    >>> {str(task): lag for task, lag in state.lags["b"].items()}
+    {'0_0': 50000, '0_1': 20}
+    """
+    given = dict(parsed(problem))
+    for field in _OVER_TIME:
+        given.pop(field, None)
+    said = {
+        name: record(one, f"clients.{name}")
+        for name, one in record(given.get("clients", {}), "clients").items()
+    }
+    given["clients"] = {
+        name: {key: value for key, value in one.items() if key not in _HELD}
+        for name, one in said.items()
+    }
+    application = read(given)
+    active = {name: _tasks(application, one, name, "active") for name, one in said.items()}
+    standby = {name: _tasks(application, one, name, "standby") for name, one in said.items()}
+    lags = {name: _lags(application, one, name, active[name]) for name, one in said.items()}
+    return GivenState(application, active, standby, lags)
+
+
+def decide(state: GivenState, assignor: TaskAssignor) -> Decision:
+    """Return what an assignor decides on a given state.
+
+    Raises:
+        InvalidProblemError: a task is both active and standby on one client.
+
+    >>> from partage.streams import find_assignor
+    >>> state = read_state({
+    ...     "subtopologies": [{"sources": {"in": 2}, "stores": {"s": {"records": 50000}}}],
+    ...     "clients": {"a": {"active": ["0_0", "0_1"]}, "b": {}}})
+    >>> found = decide(state, find_assignor("high-availability"))
+    >>> found.tasks_of(0)
+    {'active': ['0_0', '0_1'], 'standby': [], 'warmup': []}
+    >>> found.tasks_of(1)
+    {'active': [], 'standby': [], 'warmup': ['0_1']}
+    >>> found.probing_after_ms
+    600000
+    """
+    application = state.application
+    problem = _problem(state)
+    plan = assignor.assign(problem)
+    by_process = {one.process: name for name, one in application.clients.items()}
+    clients = tuple(by_process[one.process] for one in problem.clients)
+    owners = {
+        problem.tasks[task]: clients[number]
+        for number, mine in enumerate(plan.active)
+        for task in mine
+    }
+    revoked = {
+        task
+        for name, mine in state.active.items()
+        for task in mine
+        if owners.get(task, name) != name
+    }
+    shortage = standby_shortage(application.settings.num_standby_replicas, len(clients))
+    interval = application.settings.probing_rebalance_interval_ms
+    return Decision(
+        assignor.name,
+        plan,
+        clients,
+        tuple(sorted(revoked)),
+        interval if plan.probing else None,
+        (*([shortage] if shortage else []), *plan.warnings),
+    )
+
+
+def _tasks(
+    application: Application, one: Mapping[str, Any], client: str, field: str
+) -> tuple[TaskId, ...]:
+    where = f"clients.{client}.{field}"
+    return tuple(
+        _task(application, text, f"{where}.{place}")
+        for place, text in enumerate(names(one.get(field, []), where))
+    )
+
+
+def _task(application: Application, text: str, where: str) -> TaskId:
+    known = application.layout.partitions_of
+    try:
+        task = TaskId.parse(text)
+    except InvalidProblemError:
+        raise InvalidProblemError("must be a task id such as 0_1", path=where, value=text) from None
+    if task not in known:
+        there = ", ".join(str(one) for one in sorted(known)[:_MOST_NAMED])
+        raise InvalidProblemError(
+            f"is no task of the application; it has {len(known)}: {there}", path=where, value=text
+        )
+    return task
+
+
+def _lags(
+    application: Application, one: Mapping[str, Any], client: str, active: Sequence[TaskId]
+) -> dict[TaskId, int]:
+    where = f"clients.{client}.lags"
+    given = {
+        _task(application, text, where): _lag(value, f"{where}.{text}")
+        for text, value in record(one.get("lags", {}), where).items()
+    }
+    stateful = application.layout.changelogs_of
+    for task in given:
+        if task not in stateful:
+            raise InvalidProblemError("has no state, so no lag", path=where, value=str(task))
+    found = {}
+    for task in sorted(stateful):
+        records = application.state_of(task).records
+        if task in given:
+            found[task] = given[task]
+        elif task in active:
+            found[task] = LATEST_OFFSET
+        elif records:
+            found[task] = records
+        else:
+            what = f"must have {task}, or its sub-topology's stores must have records"
+            raise InvalidProblemError(what, path=where, value=sorted(map(str, given)))
+    return found
+
+
+def _lag(value: object, where: str) -> int:
+    if isinstance(value, str):
+        if value not in _LAG_WORDS:
+            what = "must be a number of offsets, running or unknown"
+            raise InvalidProblemError(what, path=where, value=value)
+        return _LAG_WORDS[value]
+    return whole(value, where, 0, LONG_MAX)
+
+
+def _problem(state: GivenState) -> TaskProblem:
+    application = state.application
+    layout = application.layout
+    tasks = layout.task_arrival
+    for field, held in (("active", state.active), ("standby", state.standby)):
+        _only_once(field, held)
+    clients = [
+        Client(
+            one.process,
+            one.threads,
+            state.active[name],
+            state.standby[name],
+            state.lags[name],
+            one.tags,
+            one.rack,
+        )
+        for name, one in application.clients.items()
+    ]
+
+    def racks(partitions: Sequence[tuple[str, int]]) -> tuple[frozenset[str] | None, ...]:
+        known = application.racks
+        return tuple(known[topic][n] if topic in known else None for topic, n in partitions)
+
+    return TaskProblem(
+        clients,
+        tasks,
+        [task for task in tasks if task in layout.changelogs_of],
+        application.settings,
+        racks={
+            task: PartitionRacks(
+                racks(layout.partitions_of[task]), racks(layout.changelogs_of.get(task, ()))
+            )
+            for task in tasks
+        },
+        with_stores=layout.with_stores,
+    )
+
+
+def _only_once(field: str, held: Mapping[str, tuple[TaskId, ...]]) -> None:
+    """Fail if a client names a task twice."""
+    for name, tasks in held.items():
+        if len(set(tasks)) < len(tasks):
+            twice = next(str(task) for task in tasks if tasks.count(task) > 1)
+            raise InvalidProblemError(
+                "must name a task once", path=f"clients.{name}.{field}", value=twice
+            )
