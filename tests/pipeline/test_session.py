@@ -85,3 +85,23 @@ def test_workers_are_this_python(spark) -> None:
 
     found = spark.range(1).mapInArrow(where, "python string").collect()
     assert os.path.realpath(found[0].python) == os.path.realpath(sys.executable)
+
+
+@pytest.mark.spark
+def test_a_master_that_spark_refuses_is_an_error_of_ours(tmp_path: Path) -> None:
+    """`--master 'local[oops]'` is one line with Java's reason and without the secrets of --conf."""
+    import subprocess
+    import sys
+
+    done = subprocess.run(
+        [sys.executable, "-m", "partage", "replay", "-q", "src/partage/sample",
+         "--out", str(tmp_path / "out"), "--master", "local[oops]",
+         "--conf", "spark.hadoop.fs.s3a.secret.key=hunter2-and-more"],
+        capture_output=True, text=True, check=False, timeout=240, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    assert done.returncode == 1
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("partage: --master: Spark cannot be started with this master")
+    assert "Could not parse Master URL" in line
+    assert "spark.hadoop.fs.s3a.secret.key=[hidden]" in line
+    assert "hunter2" not in line

@@ -27,6 +27,8 @@ _REQUEST_MS = 30_000
 _BETWEEN_TRIES = 0.3
 #: The largest frame that is believed; a Fetch response is smaller (see `live`).
 _LARGEST_FRAME = 256 << 20
+#: Kafka's number of the operation DESCRIBE (AclOperation).
+_DESCRIBE = 8
 
 
 class Fetched(NamedTuple):
@@ -117,7 +119,9 @@ class ClusterConnection:
                     if tries and _refused(e):
                         time.sleep(_BETWEEN_TRIES)
                         continue
-                    raise unreachable(bootstrap, settings, e, heard.last) from None
+                    raise unreachable(
+                        bootstrap, settings, e, heard.last, is_broker=heard.is_broker
+                    ) from None
         finally:
             heard.close()
         self._manager = self.admin._manager  # noqa: SLF001 - the way to send requests of one's own
@@ -246,6 +250,23 @@ class ClusterConnection:
             found.append({tp.partition: int(one.offset) for tp, one in told.items()})
         return found[0], found[1]
 
+    def may_describe_cluster(self) -> bool | None:
+        """Return whether the account has DESCRIBE on the cluster; None where a broker older than
+        2.3 cannot tell.
+        """
+        from kafka.errors import KafkaError
+        from kafka.protocol.metadata import MetadataRequest
+
+        try:
+            response = self.ask(MetadataRequest(
+                topics=[], allow_auto_topic_creation=False,
+                include_cluster_authorized_operations=True, min_version=8, max_version=10,
+            ))  # fmt: skip
+        except KafkaError:
+            return None
+        operations = response.authorized_operations
+        return None if operations is None else _DESCRIBE in operations
+
     def quorum_leader(self) -> int | None:
         """The leader of the controllers' quorum; None where that may not be asked."""
         from kafka.errors import KafkaError
@@ -321,17 +342,25 @@ def _refused(error: Exception) -> bool:
 
 
 class _Listener(logging.Handler):
-    """Remembers the last warning of kafka-python: its exceptions leave the reason to the log."""
+    """A log handler with the last warning of kafka-python, whose exceptions have no reason.
+
+    Attributes:
+        last: the reason; an authentication failure is kept, since a broken connection follows it.
+        is_broker: whether a connection got past ApiVersions, which only a Kafka broker answers.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.last = ""
+        self.is_broker = False
         self.logger = logging.getLogger("kafka")
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Take the reason from a log record."""
         for one in record.args if isinstance(record.args, tuple) else ():
-            # That time is up is what the caller hears anyway.
-            known = "SASL" in self.last.upper()  # a broker that refuses a login hangs up next
+            self.is_broker |= getattr(one, "broker_version", None) is not None
+            # The caller raises a timeout itself.
+            known = "SASL" in self.last.upper()
             if isinstance(one, Exception) and "Timeout" not in type(one).__name__ and not known:
                 self.last = reason(one)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,12 +14,39 @@ from partage.errors import InvalidConfigError
 
 __all__ = [
     "appended",
+    "expect_local",
     "fsync_folder",
     "name_folder_in_errors",
     "published",
     "put_json",
     "without_torn_line",
 ]
+
+#: Of an address; one letter is a drive of Windows.
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+
+
+def expect_local(path: Path | str, setting: str) -> None:
+    """Raise if an output path is an address: it would become a local folder of that name.
+
+    Args:
+        path: of an output; a `Path` has lost one slash of ``s3a://bucket``.
+        setting: name of the option or argument, for the message.
+
+    Raises:
+        InvalidConfigError: the path begins with a scheme, ``s3a:/`` for example.
+
+    >>> expect_local("run", "--out")
+    """
+    match = _SCHEME.match(str(path))
+    if match is None:
+        return
+    what = (
+        "must be a local folder or file: Partage writes with the file system of this machine and "
+        f"cannot write to {match[1]} addresses yet; write locally and copy it there"
+    )
+    shown = str(path) if "//" in str(path) else str(path).replace(":/", "://", 1)
+    raise InvalidConfigError(setting, what, shown)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from partage.wire.consumer_protocol import (
     decode_subscription,
 )
 
-__all__ = ["LiveGroup", "LiveMember", "live_groups"]
+__all__ = ["LiveGroup", "LiveMember", "expect_visible_groups", "live_groups"]
 
 Partition = tuple[str, int]
 _GROUP_NOT_AUTHORIZED, _TOPIC_NOT_AUTHORIZED = 30, 29
@@ -96,6 +96,18 @@ def live_groups(
     parts = {p for g in groups for p in (*g.committed, *(o for m in g.members for o in m.owned))}
     ends = _ends(connection, metadata, parts)
     return sorted(groups, key=lambda g: g.id), ends, metadata
+
+
+def expect_visible_groups(connection: ClusterConnection) -> None:
+    """Raise if an empty list of groups may only mean that the account lacks rights: without
+    DESCRIBE on the cluster a broker lists the groups that the account may describe, and no error.
+
+    Raises:
+        NotAuthorizedError: the account has no DESCRIBE on the cluster.
+    """
+    if connection.may_describe_cluster() is False:
+        what = "DESCRIBE on them or on the cluster; without it a broker lists none of them"
+        raise NotAuthorizedError("groups", what)
 
 
 def _listed(

@@ -9,24 +9,21 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from partage.capture.secrets import HIDDEN, is_secret
 from partage.errors import InvalidConfigError
 
 __all__ = ["Properties", "parse_jaas", "parse_properties", "read_properties", "shown"]
 
-_SECRET = re.compile(
-    r"password|secret|jaas|token|\.key$|keystore\.certificate|basic\.auth", re.IGNORECASE
-)
-_HIDDEN = "[hidden]"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def shown(name: str, value: str) -> str:
-    """A value as an error may say it.
+    """Return a value as an error may repeat it.
 
     >>> shown("sasl.jaas.config", "x"), shown("sasl.mechanism", "PLAIN")
     ('[hidden]', 'PLAIN')
     """
-    return _HIDDEN if _SECRET.search(name) else value
+    return HIDDEN if is_secret(name) else value
 
 
 class Properties:
@@ -69,7 +66,7 @@ def read_properties(path: Path | None, given: Iterable[str] = ()) -> dict[str, s
         name, equals, value = one.partition("=")
         if not equals or not name.strip():
             # What has no equals sign may be a secret all the same.
-            raise InvalidConfigError("--property", "must be NAME=VALUE", _HIDDEN)
+            raise InvalidConfigError("--property", "must be NAME=VALUE", HIDDEN)
         values[name.strip()] = value.strip()
     return values
 
@@ -126,7 +123,7 @@ def parse_jaas(text: str) -> tuple[str, dict[str, str]]:
     tokens = re.findall(r'"(?:\\.|[^"\\])*"|[^\s=;"]+|=|;', text)
     if len(tokens) < 3 or tokens[-1] != ";" or not re.fullmatch(r"[\w.$]+", tokens[0]):
         what = 'must be: LoginModule required name="value" ... ;'
-        raise InvalidConfigError("sasl.jaas.config", what, _HIDDEN)
+        raise InvalidConfigError("sasl.jaas.config", what, HIDDEN)
     options = {}
     rest = tokens[2:-1]
     for name, equals, value in zip(rest[::3], rest[1::3], rest[2::3], strict=False):
@@ -135,7 +132,7 @@ def parse_jaas(text: str) -> tuple[str, dict[str, str]]:
         options[name] = _unquoted(value)
     if len(options) * 3 != len(rest):
         what = 'has an option that is not name="value"'
-        raise InvalidConfigError("sasl.jaas.config", what, _HIDDEN)
+        raise InvalidConfigError("sasl.jaas.config", what, HIDDEN)
     return tokens[0], options
 
 

@@ -19,14 +19,17 @@ def client_errors() -> type[Exception]:
 
 
 def reason(error: BaseException) -> str:
-    """What an error of kafka-python says, without the number and the noise.
+    """Return what an error of kafka-python says, without its number and repeated class names.
 
-    >>> reason(ValueError("[Error 58] SASL_AUTHENTICATION_FAILED: no"))
-    'SASL_AUTHENTICATION_FAILED: no'
+    >>> reason(ValueError("[Error 58] SaslError: SaslError: no"))
+    'SaslError: no'
     """
     text = (str(error).strip().splitlines() or [""])[0]
     if text.startswith("[Error "):
         text = text.partition("] ")[2]
+    head, _, rest = text.partition(": ")
+    if rest.startswith(f"{head}: "):
+        text = rest
     return text[:300] or type(error).__name__
 
 
@@ -38,12 +41,14 @@ def failed(code: int) -> str:
     return str(getattr(kind, "message", kind.__name__))
 
 
+_LOGIN = "look at user name and password in sasl.jaas.config, and at sasl.mechanism"
 _HINTS = (
     (("ILLEGAL_SASL_STATE", "IllegalSaslState"),
      "the listener at this port expects no SASL: look at security.protocol and the port"),
     (("SASL_AUTHENTICATION_FAILED", "AuthenticationFailed"),
-     "look at user name and password in sasl.jaas.config, and at sasl.mechanism"),
-    (("UNSUPPORTED_SASL_MECHANISM",), "the broker has another sasl.mechanism"),
+     _LOGIN),
+    (("UNSUPPORTED_SASL_MECHANISM", "UnsupportedSaslMechanism"),
+     "the broker has another sasl.mechanism"),
     (("CERTIFICATE_VERIFY_FAILED", "certificate verify failed"),
      "the broker's certificate is not trusted: look at ssl.truststore.location"),
     (("WRONG_VERSION_NUMBER", "wrong version number", "Handshake failed", "SSL"),
@@ -56,18 +61,39 @@ _HINTS = (
 )  # fmt: skip
 
 
+_CLOSED = ("disconnect", "closed", "reset", "Timeout")
+
+
 def unreachable(
-    bootstrap: str, settings: Mapping[str, Any], error: Exception, heard: str
+    bootstrap: str,
+    settings: Mapping[str, Any],
+    error: Exception,
+    heard: str,
+    *,
+    is_broker: bool = False,
 ) -> ClusterUnreachableError:
-    """The error, with the reason that kafka-python logged, and what to look at."""
+    """Return the error of a cluster that cannot be reached, with its reason and what to look at.
+
+    Args:
+        bootstrap: the addresses.
+        settings: of kafka-python.
+        error: what kafka-python raised.
+        heard: the reason that it logged.
+        is_broker: whether a broker answered before the connection broke.
+    """
     own = f"{type(error).__name__} {error}"
     timed_out = "Timeout" in type(error).__name__
     why = heard if timed_out and heard else reason(error)
     for words, hint in _HINTS:
         if any(word in f"{own} {heard}" for word in words):
             return ClusterUnreachableError(bootstrap, why, hint)
-    protocol = settings.get("security_protocol", "PLAINTEXT")
+    protocol = str(settings.get("security_protocol", "PLAINTEXT"))
+    with_login = protocol.startswith("SASL")
+    if with_login and is_broker and any(word in f"{why} {own}" for word in _CLOSED):
+        # A broker that refuses a login closes the connection, often before its answer is read.
+        why = f"authentication failed: the broker closed the connection during the login, {why}"
+        return ClusterUnreachableError(bootstrap, why, _LOGIN)
     hint = f"is it a broker, and is security.protocol={protocol} right for this port?"
-    if str(protocol).startswith("SASL"):
-        hint += " And user name and password in sasl.jaas.config, and sasl.mechanism?"
+    if with_login:
+        hint += f" If it is, {_LOGIN}"
     return ClusterUnreachableError(bootstrap, why, hint)

@@ -26,6 +26,7 @@ from partage.capture.cleaned import CleanedOffsets
 from partage.capture.columns import Columns
 from partage.capture.durable import (
     appended,
+    expect_local,
     name_folder_in_errors,
     put_json,
     without_torn_line,
@@ -74,6 +75,7 @@ class CaptureWriter:
             import pyarrow as pa  # noqa: F401 - asked for now: not after an hour of reading
         except ImportError:
             raise MissingExtraError("pyarrow", extra="capture") from None
+        expect_local(out, "--out")
         self.folder = out.absolute()
         self._part_rows = part_rows
         self._together = together

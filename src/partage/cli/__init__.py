@@ -11,9 +11,13 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """The entry point `partage`."""
+    """Run the command `partage`."""
+    import sys
+
     from partage.cli.app import app
     from partage.cli.consoles import prepare
+    from partage.cli.secrets import guard_stderr
 
     prepare()
+    guard_stderr(sys.argv[1:])
     app(prog_name="partage")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from partage.cli.consoles import name, out, tell, write_json
+from partage.cli.secrets import protect
 from partage.errors import InvalidConfigError
 
 if TYPE_CHECKING:
@@ -112,14 +113,17 @@ def settings_of(config: Path | None, properties: list[str] | None) -> dict[str, 
 
 
 def properties_of(config: Path | None, properties: list[str] | None) -> dict[str, str]:
-    """Properties of the client by Kafka's names, secrets among them.
+    """Return properties of the client by Kafka's names; their secrets are hidden on stderr from
+    now on.
 
     Raises:
         InvalidConfigError: the file cannot be read, or a property has no equals sign.
     """
     from partage.capture.properties import read_properties
 
-    return read_properties(config, properties or ())
+    found = read_properties(config, properties or ())
+    protect(found)
+    return found
 
 
 def _live(

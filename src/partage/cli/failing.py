@@ -10,6 +10,7 @@ from typing import Any
 
 import typer
 
+from partage.capture.durable import expect_local
 from partage.cli.consoles import shortened, tell
 from partage.errors import PartageError
 
@@ -26,6 +27,8 @@ _EXTRAS = {
     "jinja2": "report", "kafka": "capture", "markupsafe": "report", "numba": "fast",
     "pandas": "spark", "py4j": "spark", "pyarrow": "spark", "pyspark": "spark",
 }  # fmt: skip
+#: Options of output files and folders, and the parameters that the commands name them.
+_OUTPUTS = {"--out": "to", "--page": "page"}
 _REPORT = "this is a mistake in Partage: run again with PARTAGE_DEBUG=1 and report what it prints"
 
 
@@ -36,6 +39,9 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
     def run(*arguments: Any, **named: Any) -> None:
         try:
             _expect_stdout()
+            for option, parameter in _OUTPUTS.items():
+                if named.get(parameter) is not None:
+                    expect_local(named[parameter], option)
             command(*arguments, **named)
             sys.stdout.flush()
         except typer.Exit:

@@ -93,6 +93,7 @@ def groups(  # noqa: PLR0917 - typer's options are parameters
     Nothing is changed, no group is joined; the account needs DESCRIBE on groups and topics.
     """
     from partage.capture.connection import ClusterConnection
+    from partage.capture.groups import expect_visible_groups
     from partage.capture.refusals import client_errors, reason
 
     if not 0.1 <= every <= 3_600:
@@ -117,8 +118,10 @@ def groups(  # noqa: PLR0917 - typer's options are parameters
                 tell(f"groups: {reason(e)}", "yellow")
                 time.sleep(every)
                 continue
-            if not looks and group and not watch:
-                raise _no_such(connection, group)
+            if not looks and not watch:
+                expect_visible_groups(connection)
+                if group:
+                    raise _no_such(connection, group)
             if as_json:
                 write_json({"ts_ms": time.time_ns() // 1_000_000,
                             "groups": [_plain(one) for one in looks]})  # fmt: skip

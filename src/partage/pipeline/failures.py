@@ -9,7 +9,7 @@ from pathlib import Path
 
 from partage.errors import InvalidCaptureError, InvalidConfigError, SparkFailedError
 
-__all__ = ["jvm_watched", "workers_watched"]
+__all__ = ["java_message", "jvm_watched", "workers_watched"]
 
 _AGAIN = "nothing was published; run again"
 
@@ -53,6 +53,18 @@ def _tell_known(trace: str, out: Path) -> None:
     said = re.search(r"^\w*Error: \[Errno \d+\] (.+)$", trace, re.MULTILINE)
     if said is not None:
         raise InvalidConfigError("out", f"cannot be written ({said[1]})", str(out)) from None
+
+
+def java_message(error: Exception) -> str:
+    """Return the first line of the Java exception behind an error of Py4J; "" without one."""
+    exception = getattr(error, "java_exception", None)
+    if exception is None:
+        return ""
+    try:
+        said = str(exception.getMessage() or exception.toString())
+    except Exception:  # noqa: BLE001 - the JVM that holds the text may be gone
+        return ""
+    return next((line.strip() for line in said.splitlines() if line.strip()), "")
 
 
 def _text(error: Exception) -> str:

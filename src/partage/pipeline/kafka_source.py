@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 from partage.capture.connection import ClusterConnection, Wanted
 from partage.capture.properties import Properties
+from partage.capture.secrets import hide, secrets_in
 from partage.capture.security import connection_settings
 from partage.capture.states import state_of
 from partage.capture.unpacking import checksum
 from partage.errors import InvalidCaptureError, NotAuthorizedError
-from partage.pipeline.spark_tables import SparkTable
+from partage.pipeline.spark_tables import SparkTable, first_line
 from partage.wire.batches import batches_of
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class KafkaTable(SparkTable):
         try:
             found = spark.read.format("kafka").options(**options).load()
         except (PySparkException, Py4JJavaError) as e:
-            said = next((s.strip() for s in str(e).splitlines() if s.strip()), type(e).__name__)
+            said = hide(first_line(e), secrets_in(self.properties))
             raise InvalidCaptureError(
                 f"{self.name}: Spark cannot read it ({said[:200]}); does it have the connector? "
                 f"--conf spark.jars.packages={_CONNECTOR}, or its jars by --conf spark.jars=..."

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import partage
+from partage.capture.durable import expect_local
 from partage.errors import InvalidConfigError, MissingExtraError
 from partage.pipeline.jobs import Done, Run, run_jobs
 from partage.pipeline.kept import forget
@@ -75,6 +76,7 @@ def replay(
         SparkFailedError: one of Spark's processes was killed.
         AccountingError: the run does not add up; nothing is published.
     """
+    expect_local(out, "out")
     _expect_arrow()
     from partage.pipeline.capture import open_capture
     from partage.pipeline.failures import jvm_watched, workers_watched

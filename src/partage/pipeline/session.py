@@ -15,7 +15,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import TYPE_CHECKING
 
-from partage.errors import InvalidConfigError, MissingExtraError, MissingJavaError
+from partage.capture.secrets import hide, secrets_in, shown_settings
+from partage.errors import (
+    InvalidConfigError,
+    MissingExtraError,
+    MissingJavaError,
+    PartageError,
+)
+from partage.pipeline.failures import java_message
+from partage.pipeline.masters import expect_reachable
 from partage.pipeline.shipping import shipped
 
 if TYPE_CHECKING:
@@ -130,9 +138,10 @@ def _settings(spark: SparkSession, asked: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _started(*, brief: bool, master: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
-    """A session of ours, stopped at the end."""
+    """Start a session of ours, and stop it at the end."""
     from pyspark.sql import SparkSession
 
+    expect_reachable(master)
     _expect_java()
     with ExitStack() as opened:
         wanted = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
@@ -172,6 +181,7 @@ def _context(*, brief: bool, master: str, asked: Mapping[str, str]) -> SparkCont
     What Spark and its workers say there (greetings, pipes that break when a session ends) is
     of interest only where it does not start.
     """
+    from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
     from pyspark.java_gateway import launch_gateway
@@ -188,7 +198,10 @@ def _context(*, brief: bool, master: str, asked: Mapping[str, str]) -> SparkCont
     conf.set("spark.driver.extraJavaOptions", " ".join(options))
     # A JVM of an earlier session: Spark keeps it and takes it again, whatever our options say.
     if SparkContext._gateway is not None:  # noqa: SLF001 - there is no public way to ask
-        return SparkContext(conf=conf)
+        try:
+            return SparkContext(conf=conf)
+        except (PySparkException, Py4JError) as e:
+            raise _start_error(java_message(e) or str(e), master, asked) from None
     with TemporaryFile() as log:
         try:
             gateway = launch_gateway(conf, {"stderr": log})  # type: ignore[no-untyped-call]  # py4j has no types
@@ -196,14 +209,30 @@ def _context(*, brief: bool, master: str, asked: Mapping[str, str]) -> SparkCont
         except KeyboardInterrupt as e:
             _end_launched(e)
             raise
-        except (PySparkException, OSError) as e:
+        except (PySparkException, Py4JError, OSError) as e:
             log.seek(0)
             said = log.read().decode("utf-8", "replace").strip().splitlines()
-            last = said[-1] if said else str(e)
-            if asked or master != DEFAULT_MASTER:
-                what = f"Spark cannot be started with it and --conf {dict(asked)} ({last[:300]})"
-                raise InvalidConfigError("--master", what, master) from e
-            raise MissingJavaError(f"Spark cannot be started: {last}") from e
+            # The last line that is not of a stack trace.
+            said = [line for line in said if not line.lstrip().startswith("at ")]
+            reason = java_message(e) or (said[-1] if said else str(e))
+            raise _start_error(reason, master, asked) from None
+
+
+def _start_error(reason: str, master: str, asked: Mapping[str, str]) -> PartageError:
+    """Return the error of a session that does not start, without secrets: Java repeats settings.
+
+    Args:
+        reason: what Java or PySpark said.
+        master: Spark's master.
+        asked: settings of the user.
+    """
+    why = hide(reason, secrets_in(asked))[:300]
+    if asked or master != DEFAULT_MASTER:
+        given = ", ".join(f"{name}={value}" for name, value in shown_settings(asked).items())
+        also = f" and --conf {given}" if given else ""
+        what = f"Spark cannot be started with this master{also} ({why})"
+        return InvalidConfigError("--master", what, master)
+    return MissingJavaError(f"Spark cannot be started: {why}")
 
 
 def _quiet(context: SparkContext) -> SparkContext:

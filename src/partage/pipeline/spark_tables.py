@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from partage.capture.secrets import hide, secrets_in
 from partage.errors import InvalidCaptureError
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from partage.pipeline.tally import Tally
 
-__all__ = ["SparkTable", "spark_table"]
+__all__ = ["SparkTable", "first_line", "spark_table"]
 
 #: A name in Spark's catalog: ``table``, ``schema.table`` or ``catalog.schema.table``.
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){1,2}")
@@ -53,7 +54,7 @@ class SparkTable:
                 found = spark.read.table(self.name)
             kinds = {f.name: f.dataType.simpleString() for f in found.schema.fields}
         except (PySparkException, Py4JJavaError) as e:
-            said = next((s.strip() for s in str(e).splitlines() if s.strip()), type(e).__name__)
+            said = hide(first_line(e), secrets_in(dict(spark.sparkContext.getConf().getAll())))
             raise InvalidCaptureError(
                 f"{self.name}: Spark cannot read it as {self.format or 'a table'} ({said[:300]}); "
                 "give its connector with --conf spark.jars=..., or a folder of Parquet files"
@@ -64,6 +65,12 @@ class SparkTable:
 
     def expect_all(self, tally: Tally) -> None:
         """Whether all was read: a table is what Spark says that it is."""
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of what an error says, or its class where it says nothing."""
+    lines = (line.strip() for line in str(error).splitlines())
+    return next((line for line in lines if line), type(error).__name__)
 
 
 def _expect(table: str, name: str, kinds: dict[str, str], wanted: str) -> None:

@@ -1,0 +1,115 @@
+"""Secret settings: which names hold secrets, and texts without their values.
+
+A setting is secret if its name matches Spark's default ``spark.redaction.regex``, the user's own
+one, or the names under which Kafka's clients take secrets.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+
+__all__ = ["HIDDEN", "SPARK_REDACTION", "hide", "is_secret", "secrets_in", "shown_settings"]
+
+HIDDEN = "[hidden]"
+SPARK_REDACTION = r"(?i)secret|password|token|access[.]?key"
+"""The default of ``spark.redaction.regex`` in Spark 4."""
+REGEX_SETTING = "spark.redaction.regex"
+
+_KAFKA = re.compile(
+    r"password|secret|jaas|token|\.key$|account\.key|keystore\.certificate|basic\.auth",
+    re.IGNORECASE,
+)
+_SPARK = re.compile(SPARK_REDACTION)
+#: ``name=value`` inside another value: Java options, and options of a JAAS login module.
+_EMBEDDED = re.compile(r"""([\w.-]+)\s*=\s*("(?:\\.|[^"\\])*"|'[^']*'|[^\s;,"']+)""")
+#: Shorter values, and these words, occur in texts by chance: they are hidden as whole words only.
+_SHORT = 4
+_COMMON = {"", "true", "false", "none", "null"}
+
+
+def is_secret(name: str, regex: str | None = None) -> bool:
+    """Return whether a setting of this name holds a secret.
+
+    Args:
+        name: of a setting of Spark or of a Kafka client.
+        regex: the user's ``spark.redaction.regex``. Where Python cannot compile Java's expression
+            every setting counts as secret.
+
+    >>> is_secret("spark.hadoop.fs.s3a.secret.key"), is_secret("spark.executor.memory")
+    (True, False)
+    >>> is_secret("spark.acme.pin", "(?i)PIN$")
+    True
+    """
+    if _KAFKA.search(name) or _SPARK.search(name):
+        return True
+    if regex is None:
+        return False
+    try:
+        return re.search(regex, name) is not None
+    except (re.error, RecursionError):
+        return name != REGEX_SETTING
+
+
+def shown_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings with ``[hidden]`` for each secret value, as Spark's own pages show them:
+    a value that looks secret itself is hidden too.
+
+    >>> shown_settings({"spark.ui.port": "1", "spark.hadoop.fs.s3a.secret.key": "x"})
+    {'spark.ui.port': '1', 'spark.hadoop.fs.s3a.secret.key': '[hidden]'}
+    """
+    regex = settings.get(REGEX_SETTING)
+    return {
+        name: HIDDEN if name != REGEX_SETTING and _is_hidden(name, value, regex) else value
+        for name, value in settings.items()
+    }
+
+
+def _is_hidden(name: str, value: str, regex: str | None) -> bool:
+    return is_secret(name, regex) or is_secret(value, regex)
+
+
+def secrets_in(settings: Mapping[str, str]) -> set[str]:
+    """Return the secret values among the settings, and the secrets inside other values: passwords
+    in Java options or in a JAAS configuration, single lines of a PEM key.
+
+    >>> sorted(secrets_in({"spark.driver.extraJavaOptions": "-Dmy.password=hunter22 -Da=b"}))
+    ['hunter22']
+    """
+    regex = settings.get(REGEX_SETTING)
+    found: set[str] = set()
+    for name, value in settings.items():
+        if name == REGEX_SETTING:
+            continue
+        if is_secret(name, regex):
+            found.add(value)
+            lines = [line.strip() for line in value.splitlines()]
+            found |= {line for line in lines if len(lines) > 1 and not line.startswith("-----")}
+        for inner, text in _EMBEDDED.findall(value):
+            if is_secret(inner, regex):
+                found |= {text, text.strip("\"'")}
+    return {one for one in found if one.strip().lower() not in _COMMON}
+
+
+def hide(text: str, secrets: Iterable[str]) -> str:
+    """Return the text with ``[hidden]`` for every secret, also where it stands escaped.
+
+    >>> hide("login of me with hunter22 failed", {"hunter22"})
+    'login of me with [hidden] failed'
+    """
+    forms = {form for one in secrets for form in _forms(one)}
+    for form in sorted(forms, key=len, reverse=True):
+        if form not in text:
+            continue
+        if len(form) < _SHORT:
+            text = re.sub(rf"(?<!\w){re.escape(form)}(?!\w)", HIDDEN, text)
+        else:
+            text = text.replace(form, HIDDEN)
+    return text
+
+
+def _forms(secret: str) -> set[str]:
+    """Return a secret as it is, and as Python and JSON escape it."""
+    escaped = secret.encode("unicode_escape").decode()
+    return {secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], escaped}

@@ -1,0 +1,66 @@
+"""The command's secrets: whatever reaches stderr, their values do not.
+
+Messages hide secrets where they are made. This is the last line of defence: tracebacks of
+``PARTAGE_DEBUG=1``, log lines and warnings of libraries, texts of Spark's Java process.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TextIO
+
+from partage.capture.secrets import hide, is_secret, secrets_in
+
+__all__ = ["GuardedStream", "guard_stderr", "protect"]
+
+_SECRETS: set[str] = set()
+
+
+def protect(settings: Mapping[str, str]) -> None:
+    """Hide the secret values among these settings in all that this process prints on stderr."""
+    _SECRETS.update(secrets_in(settings))
+
+
+class GuardedStream:
+    """A text stream that hides secrets in what is written to it.
+
+    Args:
+        stream: written to.
+        secrets: hidden; may grow later.
+    """
+
+    def __init__(self, stream: TextIO, secrets: Iterable[str]) -> None:
+        self._stream = stream
+        self._secrets = secrets
+
+    def write(self, text: str) -> int:
+        """Write the text without secrets."""
+        self._stream.write(hide(text, self._secrets))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write the lines without secrets."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def guard_stderr(arguments: Sequence[str]) -> None:
+    """Hide secrets on stderr from now on, those on the command line included.
+
+    The arguments are searched before they are parsed, since the parser repeats what it refuses.
+    """
+    for one in arguments:
+        head, equals, value = one.partition("=")
+        if not equals:
+            continue
+        name, inner_equals, inner = value.partition("=")  # --conf=NAME=VALUE
+        if head.startswith("-") and inner_equals:
+            protect({name: inner})
+        if is_secret(head):
+            protect({head: value})
+    if sys.stderr is not None and not isinstance(sys.stderr, GuardedStream):
+        sys.stderr = GuardedStream(sys.stderr, _SECRETS)
