@@ -36,13 +36,15 @@ def keys(
     key: Annotated[
         str | None,
         typer.Option("--key", "-k", show_default=False,
-                     help="Column that becomes the key, or a path to it: meta.tenant."),
+                     help="Column that becomes the key, or a path to it: meta.tenant. Without "
+                          "INPUT the key itself."),
     ] = None,
     partitions: Annotated[
         str, typer.Option("--partitions", "-p", metavar="N,N,...", help="Partition counts.")
     ] = "6,12,24,48",
     partitioner: Annotated[
-        str, typer.Option("--partitioner", help="Who places the keys: see --list.")
+        str, typer.Option("--partitioner",
+                          help="Partitioner: see --list; or package.module:Class.")
     ] = "murmur2",
     serializer: Annotated[
         str | None,
@@ -88,7 +90,7 @@ def keys(
     conf: Annotated[list[str] | None, CONF] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:  # fmt: skip
-    """How keys spread over partitions, what a change of the count moves, and which clients agree.
+    """Show how keys spread over partitions, what a change of the count moves, and who agrees.
 
     For each partition count: records and bytes by partition, the hottest keys, and the share
     below which no count can bring the hottest partition. For each change: the keys that move.
@@ -98,6 +100,10 @@ def keys(
         partage keys orders/ --key id --serializer long --time created --max-share 0.1 --out spread
 
         partage keys events/ --key meta.tenant --partitions 24
+
+    Without an input, the partition of one key in every client:
+
+        partage keys --key user-1 --partitions 12
 
         partage keys kafka://broker:9093/orders --command-config client.properties
 
@@ -115,8 +121,12 @@ def keys(
         _who_agrees(as_json)
     elif partitioners:
         _list(as_json)
+    elif where is None and key is not None:
+        from partage.cli.one_key import show_one_key
+
+        show_one_key(key, _numbers(partitions), partitioner, serializer, as_json=as_json)
     elif where is None:
-        raise typer.BadParameter("give an INPUT, or say --who-agrees or --list")
+        raise typer.BadParameter("give an INPUT, a --key, or say --who-agrees or --list")
     else:
         if key is None and not where.startswith("kafka://"):
             raise typer.BadParameter("which column is the key?", param_hint="--key")

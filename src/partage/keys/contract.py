@@ -1,10 +1,10 @@
-"""The contract of a partitioner of your own: Kafka's `Partitioner` interface, in Python.
+"""The contract of a custom partitioner: Kafka's `Partitioner` interface, in Python.
 
 A class with the methods of `CustomPartitioner`, chosen by ``partitioner.class`` as in a producer's
-configuration: the class itself, ``"package.module:Class"``, or the name under which a package
-announces it by an entry point in the group ``partage.partitioners``. One of ours is there too:
-``org.apache.kafka.clients.producer.internals.DefaultPartitioner`` is 0.9's default, written
-against this very contract (`partage.keys.default_09`), the worked example.
+configuration: the class itself, ``"package.module:Class"``, the name under which a package
+announces it by an entry point in the group ``partage.partitioners``, or a name of `partitioners`.
+``java:0.9`` is the worked example, written against this contract (`partage.keys.default_09`);
+``java:3.9`` is the later class of the same name, and what the class name alone means everywhere.
 
 `RecordPartitioner` is the producer's part: what comes before and after the partitioner.
 """
@@ -15,21 +15,18 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from partage.errors import InvalidConfigError
-from partage.keys.registry import ENTRY_POINTS, loaded, plugged_in
+from partage.errors import InvalidConfigError, UnknownPartitionerError
+from partage.keys.registry import ENTRY_POINTS, find_named, loaded, plugged_in
 from partage.model import Cluster
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["CLASS_SETTING", "CustomPartitioner", "RecordPartitioner", "chosen"]
+__all__ = ["CLASS_SETTING", "CustomPartitioner", "RecordPartitioner", "chosen", "led_partitions"]
 
 CLASS_SETTING = "partitioner.class"
-_OURS = {
-    "org.apache.kafka.clients.producer.internals.DefaultPartitioner": (
-        "partage.keys.default_09:DefaultPartitioner"
-    ),
-}
+#: Names whose class is written against the contract.
+_WORKED_EXAMPLES = {"java:0.9": "partage.keys.default_09:DefaultPartitioner"}
 
 
 @runtime_checkable
@@ -62,14 +59,16 @@ class CustomPartitioner(Protocol):
 
 
 def chosen(configs: Mapping[str, object]) -> CustomPartitioner:
-    """The partitioner that ``partitioner.class`` names, made and configured.
+    """Return the partitioner that ``partitioner.class`` names, made and configured.
 
     Raises:
         InvalidConfigError: it is missing, cannot be loaded, or lacks a method; says which.
 
-    >>> name = "org.apache.kafka.clients.producer.internals.DefaultPartitioner"
-    >>> type(chosen({"partitioner.class": name})).__module__
+    >>> type(chosen({"partitioner.class": "java:0.9"})).__module__
     'partage.keys.default_09'
+    >>> name = "org.apache.kafka.clients.producer.internals.DefaultPartitioner"
+    >>> chosen({"partitioner.class": name}).partitioner.name
+    'java:3.9'
     """
     named = configs.get(CLASS_SETTING)
     if named is None:
@@ -89,12 +88,20 @@ def chosen(configs: Mapping[str, object]) -> CustomPartitioner:
 
 
 def _loaded(name: str) -> object:
-    home = _OURS.get(name, name)
+    home = _WORKED_EXAMPLES.get(name, name)
     if home in plugged_in():
         return loaded(plugged_in()[home])
+    try:
+        named = find_named(home)
+    except UnknownPartitionerError as e:
+        unknown = e
+    else:
+        from partage.keys.custom import NamedPartitioner
+
+        return NamedPartitioner(named)
     module, colon, attribute = home.partition(":")
     if not colon:
-        known = ", ".join([*_OURS, *plugged_in()])
+        known = ", ".join([*unknown.known, *plugged_in()])
         what = f"is neither module:Class nor a name of {ENTRY_POINTS}; known: {known}"
         raise InvalidConfigError(CLASS_SETTING, what, name)
     try:
@@ -102,6 +109,19 @@ def _loaded(name: str) -> object:
     except Exception as e:
         what = f"cannot be loaded ({type(e).__name__}: {e})"
         raise InvalidConfigError(CLASS_SETTING, what, name) from e
+
+
+def led_partitions(topic: str, cluster: Cluster) -> tuple[int, tuple[int, ...] | None]:
+    """Return a topic's number of partitions, and those with a leader (None for all).
+
+    Raises:
+        InvalidConfigError: the cluster has no such topic.
+    """
+    partitions = cluster.partitions_of(topic)
+    if not len(partitions):
+        raise InvalidConfigError("topic", "the cluster has no such topic", topic)
+    led = tuple(i for i, p in enumerate(partitions.tolist()) if cluster.leader[p] >= 0)
+    return len(partitions), None if len(led) == len(partitions) else led
 
 
 class RecordPartitioner:
@@ -137,7 +157,7 @@ class RecordPartitioner:
         explicit: int | None = None,
         needs_new_batch: bool = False,
     ) -> int:
-        """The partition of a record.
+        """Return the partition of a record.
 
         Args:
             topic: of the cluster.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from partage.errors import InvalidConfigError, InvalidKeysError
 from partage.keys import arrow
 from partage.keys.columns import LONGEST_KEY, KeyColumn, column_of
+from partage.keys.contract import CustomPartitioner
+from partage.keys.custom import CustomKeys
 from partage.keys.partitioner import Partitioner, State, started
 from partage.keys.registry import find
 
@@ -58,21 +60,25 @@ def partition_for(
     keys: Any,
     *,
     partitions: int,
-    partitioner: str = "murmur2",
+    partitioner: str | type[CustomPartitioner] | CustomPartitioner = "murmur2",
     state: State | None = None,
     seed: int | Sequence[int] | None = None,
     sizes: int | Sequence[int] | NDArray[Any] | None = None,
     explicit: Sequence[int | None] | NDArray[Any] | None = None,
     longest_key: int = LONGEST_KEY,
+    topic: str = "topic",
+    configs: Mapping[str, object] | None = None,
 ) -> Any:
-    """The partition that each key goes to.
+    """Return the partition that each key goes to.
 
     Args:
         keys: bytes (one key); a list of bytes, text (as UTF-8) and None; a NumPy array of ``S``,
             ``V``, object, or 2-D uint8 (a key a row); an Arrow array or chunked array of
             binary, text, fixed-size binary, a dictionary of them, or null.
         partitions: of the topic, 1 to 2**31 - 1, those without a leader included.
-        partitioner: a name of `partitioners`, or a Java class name.
+        partitioner: a name of `partitioners`, a Java class name, or a custom partitioner
+            (`partage.keys.contract`): its class, an object, or ``package.module:Class``. A custom
+            one decides for null keys too, and gets the key's bytes as key.
         state: what an earlier call gave back, or `start` made.
         seed: instead of a state, a fresh one with these random numbers.
         sizes: bytes by which each record lengthens its batch, for partitioners that go by
@@ -80,6 +86,8 @@ def partition_for(
         explicit: the partition that each record names; where it names none, None in a list, -1
             in an array.
         longest_key: in bytes; the default is what a producer sends at most.
+        topic: the topic's name that a custom partitioner sees.
+        configs: settings that a custom partitioner's ``configure`` gets.
 
     Returns:
         int32[n]: partitions, -1 where the key does not decide (null keys; all records of a
@@ -97,6 +105,10 @@ def partition_for(
     [1, 2, 3]
     """
     one = find(partitioner)
+    if isinstance(one, CustomKeys):
+        one = CustomKeys(one.rule.kind, topic, configs)
+    elif configs is not None:
+        raise InvalidConfigError("configs", f"is of no use: {one.name} has none", dict(configs))
     n = _count(partitions)
     if state is None and seed is not None:
         state = started(one, seed)

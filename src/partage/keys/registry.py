@@ -17,6 +17,7 @@ __all__ = [
     "by_key",
     "describe",
     "find",
+    "find_named",
     "loaded",
     "partitioners",
     "plugged_in",
@@ -80,12 +81,12 @@ class Row(NamedTuple):
 
 
 def partitioners() -> tuple[str, ...]:
-    """Names of all partitioners of `partition_for`.
+    """Return the names of all partitioners of `partition_for`: ours, then plug-ins by name.
 
     >>> partitioners()[:2]
     ('murmur2', 'java:0.8')
     """
-    return tuple(_ours())
+    return (*_ours(), *sorted(plugged_in().keys() - _ours().keys()))
 
 
 def by_key() -> tuple[str, ...]:
@@ -97,14 +98,49 @@ def by_key() -> tuple[str, ...]:
     return tuple(name for name, one in _ours().items() if one.rule is not None)
 
 
-def find(name: str) -> Partitioner:
-    """The partitioner of a name or of a class name.
+def find(partitioner: object) -> Partitioner:
+    """Return the partitioner of a name, a class name, or a class of the custom contract.
+
+    Args:
+        partitioner: a name of `partitioners`, a Java class name, ``package.module:Class``, or a
+            class or an object of the contract (`partage.keys.contract`).
 
     Raises:
         UnknownPartitionerError: there is none; says which names come close.
 
     >>> find("org.apache.kafka.clients.producer.RoundRobinPartitioner").name
     'java:roundrobin'
+    """
+    if isinstance(partitioner, Partitioner):
+        return partitioner
+    if not isinstance(partitioner, str):
+        if not callable(getattr(partitioner, "partition", None)):
+            what = "must be a name, or a class with a method partition"
+            raise InvalidConfigError("partitioner", what, partitioner)
+    elif partitioner not in plugged_in() and not _is_class_path(partitioner):
+        return find_named(partitioner)
+    from partage.keys.custom import CustomKeys
+
+    return CustomKeys(partitioner)
+
+
+def _is_class_path(name: str) -> bool:
+    """Return whether a name has the form ``package.module:Class`` and is none of ours.
+
+    >>> _is_class_path("acme.keys:Mine"), _is_class_path("java:10"), _is_class_path("murmur2")
+    (True, False, False)
+    """
+    module, colon, attribute = name.partition(":")
+    parts = [*module.split("."), *attribute.split(".")]
+    prefixes = {one.partition(":")[0] for one in _ours()}
+    return bool(colon) and module not in prefixes and all(map(str.isidentifier, parts))
+
+
+def find_named(name: str) -> Partitioner:
+    """Return the partitioner of ours of a name or of a class name.
+
+    Raises:
+        UnknownPartitionerError: there is none; says which names come close.
     """
     ours = _ours()
     if name in ours:
@@ -118,17 +154,29 @@ def find(name: str) -> Partitioner:
 
 
 def describe() -> tuple[Row, ...]:
-    """One row a partitioner, for tables."""
-    return tuple(
+    """Return one row a partitioner, for tables; a plug-in that cannot be loaded says why."""
+    rows = [
         Row(
             name,
-            (type(one).__doc__ or "").strip().partition("\n")[0],
+            _summary(type(one)),
             one.exact_to,
             one.rule is not None,
             one.state is not None,
         )
         for name, one in _ours().items()
-    )
+    ]
+    for name in sorted(plugged_in().keys() - _ours().keys()):
+        try:
+            said = _summary(loaded(plugged_in()[name])) or "a plug-in"
+        except InvalidConfigError as e:
+            said = f"cannot be used: {e}"
+        rows.append(Row(name, said, None, by_key=True, stateful=False))
+    return tuple(rows)
+
+
+def _summary(kind: object) -> str:
+    """Return the first line of a class's docstring."""
+    return (getattr(kind, "__doc__", None) or "").strip().partition("\n")[0]
 
 
 @cache

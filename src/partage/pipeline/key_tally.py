@@ -29,17 +29,26 @@ _COMPILED_FROM = 32 << 20
 
 
 def placed_at(keys: pa.Array, counts: Sequence[int], partitioner: str) -> dict[int, Any]:
-    """Partition count -> int32[k], where each key goes; null keys anywhere.
+    """Return the partition of each key, int32[k], by partition count; null keys anywhere.
 
-    Every client folds a hash by a remainder, so that a partition of a multiple of n tells the
-    one of n: where the counts have a small multiple in common, keys are hashed once.
+    Every client folds a hash by a remainder, so that the partition at a multiple of n gives the
+    one at n: where the counts have a small common multiple, keys are hashed once. A custom
+    partitioner need not do so, and is asked at each count.
     """
     common = lcm(*counts)
-    if common > _MOST:
+    if common > _MOST or not _folds(partitioner):
         return {n: _at(keys, n, partitioner).view(np.int32) for n in counts}
     whole = _at(keys, common, partitioner)
     # By a scalar a division is done for many at once, a remainder is not.
     return {n: (whole - whole // np.uint32(n) * np.uint32(n)).view(np.int32) for n in counts}
+
+
+def _folds(partitioner: str) -> bool:
+    """Return whether a partitioner takes a hash modulo the number of partitions."""
+    from partage.keys.custom import CustomRule
+    from partage.keys.registry import find
+
+    return not isinstance(find(partitioner).rule, CustomRule)
 
 
 def _at(keys: pa.Array, partitions: int, partitioner: str) -> NDArray[np.uint32]:
@@ -62,7 +71,7 @@ class Tally:
         self._moves: dict[tuple[int, int], Moves] = {}
         self._bytes = self._steps = 0
         self._common = lcm(*counts)
-        self._may_compile = max(counts) <= _DENSE and self._common <= _MOST
+        self._may_compile = max(counts) <= _DENSE and self._common <= _MOST and _folds(partitioner)
 
     def add(self, keys: pa.Array, records: _Longs, size: _Longs) -> None:
         """Keys, no two of them the same, with their records and the bytes of these."""

@@ -9,9 +9,10 @@ import pytest
 
 import partage as pg
 from partage.errors import InvalidConfigError, InvalidKeysError
-from partage.keys import contract, serializers, start
+from partage.keys import contract, registry, serializers, start
 from partage.keys.contract import CustomPartitioner, RecordPartitioner, chosen
 from partage.keys.default_09 import DefaultPartitioner
+from partage.keys.registry import find
 from partage.model import Cluster
 
 KAFKAS = "org.apache.kafka.clients.producer.internals.DefaultPartitioner"
@@ -75,12 +76,77 @@ def test_the_worked_example_is_the_partitioner_of_0_9() -> None:
     cluster = Cluster.from_topics({"t": 5, "u": 3})
     keys = [b"a", None, None, b"", None, b"foobar", None]
     state = start("java:0.9", counter=-3)
-    with RecordPartitioner({"partitioner.class": KAFKAS, "partage.counter": -3}) as producer:
+    with RecordPartitioner({"partitioner.class": "java:0.9", "partage.counter": -3}) as producer:
         assert isinstance(producer.partitioner, DefaultPartitioner)
         for topic, n in [("t", 5), ("u", 3), ("t", 5)]:
             theirs = [producer.partition(topic, cluster, key_bytes=key) for key in keys]
             ours, state = pg.partition_for(keys, partitions=n, partitioner="java:0.9", state=state)
             assert ours.tolist() == theirs
+
+
+def test_a_class_name_means_one_class_everywhere() -> None:
+    """Kafka's DefaultPartitioner is that of 2.4 to 3.9 through both doors; 0.9's has its own name."""
+    assert find(KAFKAS).name == "java:3.9"
+    cluster = Cluster.from_topics({"t": 5})
+    with RecordPartitioner({"partitioner.class": KAFKAS, "partage.seed": 4}) as producer:
+        assert producer.partitioner.partitioner.name == "java:3.9"
+        first = [producer.partition("t", cluster) for _ in range(4)]
+        assert len(set(first)) == 1, "one partition a batch, not by turns"
+        producer.partitioner.on_new_batch("t", cluster, first[0])
+        assert producer.partition("t", cluster) != first[0]
+        assert producer.partition("t", cluster, key_bytes=b"foobar") == int(
+            pg.partition_for(b"foobar", partitions=5, partitioner=KAFKAS)[0]
+        )
+    with RecordPartitioner({"partitioner.class": "java:0.9"}) as producer:
+        assert len({producer.partition("t", cluster) for _ in range(5)}) == 5
+
+
+class ByLength:
+    """Keys by their length, records without a key to the last partition."""
+
+    offset = 0
+
+    def configure(self, configs):
+        self.offset = configs.get("offset", 0)
+
+    def partition(self, topic, key, key_bytes, value, value_bytes, cluster):  # noqa: PLR0917 - Kafka's own signature
+        count = len(cluster.partitions_of(topic))
+        return count - 1 if key_bytes is None else (len(key_bytes) + self.offset) % count
+
+    def close(self): ...
+
+
+def test_a_custom_class_places_the_keys_of_partition_for(monkeypatch) -> None:
+    """By class, object, module:Class and entry point; null keys and explicit partitions included."""
+    keys = [b"", "a", None, b"bbb"]
+    assert pg.partition_for(keys, partitions=3, partitioner=ByLength).tolist() == [0, 1, 2, 0]
+    found = pg.partition_for(
+        keys,
+        partitions=3,
+        partitioner=ByLength(),
+        configs={"offset": 1},
+        explicit=[2, None, None, 1],
+    )
+    assert found.tolist() == [2, 2, 2, 1]
+    arrow = pytest.importorskip("pyarrow").array([b"a", None, b"a"]).dictionary_encode()
+    assert pg.partition_for(arrow, partitions=3, partitioner=ByLength).to_pylist() == [1, 2, 1]
+    example = "partage.keys.default_09:DefaultPartitioner"
+    keyed = pg.partition_for([b"foobar"], partitions=10, partitioner=example)
+    assert keyed.tolist() == [6]
+    points = {"mine": EntryPoint("mine", example, contract.ENTRY_POINTS),
+              "gone": EntryPoint("gone", "no_such_package:One", contract.ENTRY_POINTS)}  # fmt: skip
+    for module in (contract, registry):
+        monkeypatch.setattr(module, "plugged_in", lambda: points)
+    assert pg.partition_for([b"foobar"], partitions=10, partitioner="mine").tolist() == [6]
+    assert pg.partitioners()[-2:] == ("gone", "mine")
+    rows = {row.name: row for row in pg.keys.describe()}
+    assert rows["mine"].summary.startswith("A key goes by its murmur2")
+    assert "cannot be loaded" in rows["gone"].summary
+    with pytest.raises(InvalidConfigError, match="must answer a partition"):
+        pg.partition_for(b"a", partitions=1, partitioner=type("Odd", (ByLength,), {
+            "partition": lambda *_: 7}))  # fmt: skip
+    with pytest.raises(InvalidConfigError, match="must be a name"):
+        pg.partition_for(b"a", partitions=1, partitioner=7)
 
 
 def test_plug_ins_are_found_by_entry_point(monkeypatch) -> None:
