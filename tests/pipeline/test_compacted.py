@@ -45,4 +45,7 @@ def test_a_compacted_log_cannot_tell_what_rebalances_cost(spark, tmp_path: Path)
     assert covered
     losses = [g["lost_partition_seconds"] for g in covered]
     assert not any(one == {"low": 0, "high": 0} for one in losses)
+    assert not any(
+        one["lost_partition_seconds"] == {"low": 0, "high": 0} for one in found["causes"]
+    )
     assert "as-it-is" not in {a["rule"] for a in found["advice"]}

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from partage.errors import InvalidCaptureError, MissingExtraError
 from partage.published import Published
@@ -74,12 +74,32 @@ def run_of(folder: Published) -> Run:
     for also in lists:
         also["claimed"] = _in_order(also["claimed"] or (), chosen.get(also["group"]))
     groups = [_group({**row, **also}, found) for row, also in zip(rows, lists, strict=True)]
+    groups = [_without_zero(group) for group in groups]
     ordered = tuple(_anchored(i, group) for i, group in enumerate(sorted(groups, key=_by_loss)))
     figures = _overall(main)
-    return Run(
+    run = Run(
         _within(folder.summary), ordered, _order(folder.summary, figures), figures, _overall(other),
         _all_causes(causes), _bad(folder),
     )  # fmt: skip
+    return _without_zero(run)
+
+
+_Known = TypeVar("_Known", Group, Run)
+
+
+def _without_zero(found: _Known) -> _Known:
+    """Return a group or a run without times lost, where it has none in few of many rebalances.
+
+    What the log does not have is not known, never zero.
+    """
+    if found.covered or found.recorded.stopped_high:
+        return found
+    figures, other = (
+        {name: replace(one, timed=0, compared=0, gain_known=0) for name, one in of.items()}
+        for of in (found.figures, found.from_record)
+    )
+    causes = tuple(replace(one, timed=0) for one in found.causes)
+    return replace(found, figures=figures, from_record=other, causes=causes)
 
 
 def _last_chosen(rebalances: pa.Table) -> dict[str, str]:

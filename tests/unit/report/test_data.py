@@ -13,7 +13,7 @@ from partage.report import data
 from partage.report.run import Range
 from partage.report.words import headline
 from partage.statuses import FROM_OWN, FROM_RECORD, NOT_YET, RECORDED, REFUSED
-from published import NASTY, group, published, rebalance, replayed, tables
+from published import NASTY, group, published, rebalance, replayed, summary, tables
 
 
 def test_sums_are_by_group_and_over_all(tmp_path) -> None:
@@ -242,3 +242,20 @@ def test_the_strategy_is_the_one_chosen_last(tmp_path) -> None:
     (found,) = data.read_run(published(tmp_path, rows)).groups
     assert found.strategy == "range"
     assert found.claimed == ("server:uniform", "range")
+
+
+def test_no_loss_in_few_rebalances_is_not_known(tmp_path) -> None:
+    """Of a compacted log no figure says 0: not the run's, a group's, a policy's or a cause's."""
+    rows = tables()
+    rows["groups"] = [group("g", rebalances=1, missing_generations=30, coverage=1 / 31)]
+    rows["rebalances"] = [rebalance("g", 31)]
+    none = {"stopped_low_ps": 0.0, "stopped_high_ps": 0.0}
+    rows["replays"] = [replayed("g", 31, RECORDED, reading=RECORDED, **none),
+                       replayed("g", 31, "eager/range", reading=FROM_OWN, **none)]  # fmt: skip
+    cover = {**summary()["coverage"], "rebalances": 1, "missing_before": 30, "missing_within": 0}
+    run = data.read_run(published(tmp_path, rows, coverage=cover))
+    (found,) = run.groups
+    assert (run.lost, found.lost) == (None, None)
+    for figures in (*run.figures.values(), *found.figures.values()):
+        assert (figures.stopped, figures.saved) == (None, None)
+    assert not any(cause.timed for cause in (*run.causes, *found.causes))
