@@ -133,6 +133,7 @@ class Application:
         settings: of the assignor.
         runtime: other settings.
         racks: topic -> racks of the replicas of each partition.
+        exactly_once: whether ``processing.guarantee`` is ``exactly_once_v2``.
         caught_up: whether everything has its state at the beginning.
         config: the settings as they were given, by Kafka's names.
     """
@@ -148,6 +149,7 @@ class Application:
     runtime: Runtime = field(default_factory=Runtime)
     racks: Mapping[str, tuple[frozenset[str], ...]] = field(default_factory=dict)
     caught_up: bool = True
+    exactly_once: bool = False
     config: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property

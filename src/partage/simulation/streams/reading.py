@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from partage.errors import InvalidProblemError
+from partage.errors import InvalidConfigError, InvalidProblemError
 from partage.model.reading import parsed
 from partage.simulation.streams.application import Application, Client, Runtime, State
 from partage.simulation.streams.trace import DAY, read_events
@@ -42,6 +42,9 @@ _MAY_BE_NONE = {
     "streams.initial.rebalance.delay.ms",
     "streams.assignment.interval.ms",
 }
+_GUARANTEE, _EXACTLY_ONCE = "processing.guarantee", "exactly_once_v2"
+#: What Kafka 4 accepts, its default first.
+_GUARANTEES = ("at_least_once", _EXACTLY_ONCE)
 _OF_TIME = {one.name.replace("_", "."): one for one in fields(Runtime)}
 
 
@@ -100,8 +103,11 @@ def configured(application: Application, config: Mapping[str, Any]) -> Applicati
     >>> configured(app, {"num.standby.replicas": "1"}).settings.num_standby_replicas
     1
     """
-    only(config, "settings", (*_OF_ASSIGNORS, *_OF_TIME))
+    only(config, "settings", (*_OF_ASSIGNORS, *_OF_TIME, _GUARANTEE))
     merged = {**application.config, **config}
+    guarantee = merged.get(_GUARANTEE, _GUARANTEES[0])
+    if guarantee not in _GUARANTEES:
+        raise InvalidConfigError(_GUARANTEE, f"must be one of {', '.join(_GUARANTEES)}", guarantee)
     times = {}
     for name, its in _OF_TIME.items():
         if name in merged:
@@ -111,7 +117,11 @@ def configured(application: Application, config: Mapping[str, Any]) -> Applicati
             least = 0 if name in _MAY_BE_NONE else 1
             times[its.name] = whole(value, f"settings.{name}", least, _LONGEST * 1000)
     return replace(
-        application, settings=Settings.from_config(merged), runtime=Runtime(**times), config=merged
+        application,
+        settings=Settings.from_config(merged),
+        runtime=Runtime(**times),
+        exactly_once=guarantee == _EXACTLY_ONCE,
+        config=merged,
     )
 
 

@@ -181,6 +181,8 @@ class Stage(ABC):
             self._lost_disks += 1
             # Streams draws another id where it finds none on its disk.
             gone.process = ProcessId(1, self._lost_disks)
+        elif event.kind == "crash" and self.app.exactly_once:
+            gone.disk = gone.closed_cleanly()
         self._down[name] = gone
         if event.kind == "leave" or event.leaves:
             self.lost(name, gone.consumers, "left")

@@ -52,8 +52,23 @@ class Instance:
 
     @property
     def name(self) -> str:
-        """Of the client."""
+        """Return the name of the client."""
         return self.client.name
+
+    def closed_cleanly(self) -> dict[TaskId, Copy]:
+        """Return the copies that survive a crash under ``exactly_once_v2``.
+
+        A store that was open may hold uncommitted records. When it is opened again, Kafka Streams
+        finds no clean close, throws ``TaskCorruptedException`` and restores the task from the
+        beginning; until then the client reports no offsets of it. Stores of tasks that the client
+        gave up before are closed cleanly and keep their state.
+
+        Source: ``RocksDBStore.openDB`` (status in the column family of offsets),
+        ``ProcessorStateManager.initializeStoreOffsets`` (other persistent stores, without a
+        checkpoint), ``StateDirectory.initializeStartupStores`` 4.3.1.
+        """
+        opened = {**self.active, **self.standby}
+        return {task: copy for task, copy in self.disk.items() if task not in opened}
 
 
 class World:
