@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from partage.clients.faust_commits import CommitGuard
 from partage.errors import (
     AssignorFailedError,
     InvalidConfigError,
@@ -77,6 +78,7 @@ class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publish
     def __init__(self, app: Any, replicas: int = 0) -> None:
         super().__init__(app, replicas=replicas)
         self._warned: set[str] = set()
+        self._guard: CommitGuard | None = None
 
     def on_assignment(self, assignment: Any) -> None:
         """Take what the leader sent, once it is known to be Faust's and of a sane size.
@@ -90,6 +92,20 @@ class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publish
             log.exception("group %s: the leader's assignment cannot be read", self.app.conf.id)
             raise
         super().on_assignment(assignment)
+        self._guard_commits()
+
+    def _guard_commits(self) -> None:
+        """Keep the consumer from committing past dropped records; see `faust_commits`."""
+        consumer = self.app.consumer
+        if self._guard is None or self._guard.consumer is not consumer:
+            try:
+                self._guard = CommitGuard(consumer)
+            except AttributeError as e:
+                if str(e) not in self._warned:
+                    self._warned.add(str(e))
+                    log.warning("this Faust's commits cannot be guarded: %s", e)
+                return
+        self._guard.on_assignment()
 
     def _perform_assignment(
         self, cluster: Any, member_metadata: Mapping[str, Any]

@@ -1,0 +1,146 @@
+"""A guard that keeps a Faust consumer from committing past records which it never processed.
+
+faust-streaming 0.15.3 drops fetched records during a rebalance: those that a fetch brings while
+partitions are paused, and those that wait in a stream's queue. It relies on its seek to the
+committed offset to read them again. Two things then lose records with healthy brokers:
+
+* Where no offset is committed yet, ``seek_to_committed`` seeks nowhere, and ``_new_offset`` takes
+  the first record that is acknowledged for the beginning. The commit passes all dropped records.
+* Where one is committed, ``_new_offset`` tolerates one missing record behind it, ``_add_gap``
+  counts dropped records as absent from the log, and a commit before the seek checks nothing.
+
+The guard remembers which offsets were fetched. It limits each commit to the first fetched offset
+that is not acknowledged, allows no commit between an assignment and its seek, and seeks back to
+dropped records. They are read twice rather than never. It replaces four methods of one consumer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["CommitGuard"]
+
+log = logging.getLogger("partage.clients")
+
+#: Seconds for which a fetched offset may wait below acknowledged ones before it counts as dropped.
+_PATIENCE = 5.0
+
+
+class CommitGuard:
+    """The offsets that one Faust consumer fetched and has not committed, by partition.
+
+    Args:
+        consumer: Faust's ``app.consumer``, some of whose methods are replaced.
+        now: a monotonic clock, in seconds.
+
+    Raises:
+        AttributeError: this release of Faust has no such methods; nothing is replaced.
+    """
+
+    def __init__(self, consumer: Any, *, now: Callable[[], float] = time.monotonic) -> None:
+        self.consumer = consumer
+        self._now = now
+        self._fetched: defaultdict[Any, set[int]] = defaultdict(set)
+        # Acknowledged when the partition was revoked; Faust forgets these before its last commit.
+        self._processed: defaultdict[Any, set[int]] = defaultdict(set)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._waits_since: dict[Any, tuple[int, float]] = {}
+        self._assignments = self._sought = 0
+        self._original_getmany = consumer._getmany
+        self._original_perform_seek = consumer.perform_seek
+        self._original_new_offset = consumer._new_offset
+        self._original_revoked = consumer.on_partitions_revoked
+        consumer._getmany = self._getmany
+        consumer.perform_seek = self._perform_seek
+        consumer._new_offset = self._new_offset
+        consumer.on_partitions_revoked = self._on_partitions_revoked
+
+    def on_assignment(self) -> None:
+        """Forget what was fetched: the client resets all positions with an assignment."""
+        self._assignments += 1
+        self._fetched.clear()
+        self._processed.clear()
+        self._waits_since.clear()
+
+    async def _on_partitions_revoked(self, revoked: set[Any]) -> None:
+        """Remember what is acknowledged and not committed, and let Faust revoke."""
+        for tp in revoked:
+            self._processed[tp] |= self.consumer._acked_index[tp]
+        await self._original_revoked(revoked)
+
+    async def _getmany(self, *positional: Any, **named: Any) -> Any:
+        """Return the client's records by partition, and remember their offsets."""
+        records = await self._original_getmany(*positional, **named)
+        for tp, batch in (records or {}).items():
+            if not self.consumer._is_changelog_tp(tp):
+                self._fetched[tp].update(record.offset for record in batch)
+        return records
+
+    async def _perform_seek(self) -> None:
+        """Seek to the committed offsets, and without one back to the first record fetched."""
+        assignment = self._assignments
+        await self._original_perform_seek()
+        if assignment != self._assignments:
+            return
+        for tp, fetched in list(self._fetched.items()):
+            if self.consumer._read_offset[tp] is None:
+                await self._seek_back(tp, fetched)
+        self._sought = assignment
+
+    async def _seek_back(self, tp: Any, fetched: set[int]) -> None:
+        """Seek to the first of some fetched records unless the position is before it."""
+        # A fetch of the assignment before may end late: its offsets are ahead of the position.
+        if fetched and min(fetched) < await self.consumer.position(tp):
+            log.warning(
+                "%s: %d fetched records were dropped before any commit: reading again from %d",
+                tp, len(fetched), min(fetched),
+            )  # fmt: skip
+            await self.consumer.seek(tp, min(fetched))
+
+    def _new_offset(self, tp: Any) -> int | None:
+        """Return the offset to commit; None for none."""
+        if self._sought != self._assignments:
+            return None
+        consumer, fetched = self.consumer, self._fetched[tp]
+        floor = consumer._committed_offset[tp] or 0
+        waiting = fetched - consumer._acked_index[tp] - self._processed[tp]
+        first = min((one for one in waiting if one >= floor), default=None)
+        acked: list[int] = consumer._acked[tp]
+        if first is None or not acked or max(acked) < first:
+            offset: int | None = self._original_new_offset(tp)
+            self._waits_since.pop(tp, None)
+        else:
+            # Faust's rule sees the records before the first waiting one only.
+            above = [one for one in acked if one > first]
+            acked[:] = [one for one in acked if one < first]
+            offset = self._original_new_offset(tp)
+            acked.extend(above)
+            self._watch(tp, first)
+        if offset is not None:
+            fetched.difference_update([one for one in fetched if one < offset])
+        return offset
+
+    def _watch(self, tp: Any, waiting: int) -> None:
+        """Read again from an offset that waits below acknowledged ones and is in no stream."""
+        since = self._waits_since.get(tp)
+        if since is None or since[0] != waiting:
+            self._waits_since[tp] = (waiting, self._now())
+        elif self._now() - since[1] > _PATIENCE and not self._is_in_a_stream(tp, waiting):
+            log.error(
+                "%s: Faust's next commit would pass offset %d, which was fetched and never "
+                "processed: reading again from it", tp, waiting,
+            )  # fmt: skip
+            del self._waits_since[tp]
+            task = asyncio.get_running_loop().create_task(self.consumer.seek(tp, waiting))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _is_in_a_stream(self, tp: Any, offset: int) -> bool:
+        """Return whether a stream has begun to process a record."""
+        unacked = list(self.consumer._unacked_messages)
+        return any(one.tp == tp and one.offset == offset for one in unacked)
