@@ -441,3 +441,34 @@ def test_an_assignment_that_the_broker_made_is_logged_once(client: str, caplog) 
     other = KafkaPython(sticky) if client == "kafka-python" else Aio(sticky)
     other._on_join_complete(5, decode.decode(by_broker))
     assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "aiokafka"])
+def test_a_join_after_an_interrupted_sync_has_the_generation_of_its_user_data(client: str) -> None:
+    """The coordinator has answered JoinGroup and the assignment has not come: a member that joins again
+    sends the generation and the claims of the last assignment, or none of both; outside its group
+    it sends no generation.
+    """
+    if client == "kafka-python":
+        one = KafkaPython(kafka_python.assignor("sticky"))
+        decode, join = ConsumerProtocolAssignment.decode, one.group_protocols
+
+        def answered(generation):
+            one._generation.generation_id = generation
+
+    else:
+        one = Aio(aiokafka.assignor("sticky"))
+        decode, join = AioAssignment.decode, AioRebalance(one).perform_group_join
+
+        def answered(generation):
+            one.generation = generation
+
+    answered(1)
+    said = decode_subscription(join())
+    assert (said.generation, said.user_data) == (None, None)
+    one._on_join_complete(1, decode(encode_assignment([("t", 1)])))
+    answered(2)
+    said = decode_subscription(join())
+    assert (said.generation, said.user_data) == (1, encode_sticky_user_data([("t", 1)], 1))
+    answered(-1)
+    assert decode_subscription(join()).generation is None

@@ -101,7 +101,18 @@ class Consumer:
         generation: int | None = None,
         measured: Mapping[Partition, float] | None = None,
     ) -> bytes:
-        """The metadata to join with; ``owned`` and ``generation`` where the client knows better.
+        """Return the metadata to join with.
+
+        The generation sent is that of the last assignment received, as the user data are. A client
+        has the next generation as soon as the coordinator answers its JoinGroup; if a rebalance
+        interrupts its SyncGroup, it joins again without an assignment of that generation.
+
+        Args:
+            topics: subscribed to.
+            cooperative: whether the client keeps partitions while it joins.
+            owned: partitions that the client has, where it knows better.
+            generation: the client's; below 0 where it is in no group any more.
+            measured: loads of its partitions.
 
         Raises:
             EncodingError: a topic's name does not fit.
@@ -119,7 +130,7 @@ class Consumer:
             names,
             user_data=data,
             owned=has if cooperative else (),
-            generation=self.generation if generation is None else generation,
+            generation=self.generation if generation is None or generation >= 0 else NO_GENERATION,
             rack=self.rack,
         )
 
