@@ -257,13 +257,11 @@ def test_a_changelog_apart_from_its_source_is_a_warning(name) -> None:
 def test_more_standbys_than_other_members_is_a_warning(name) -> None:
     """The warning has the number that is possible; the default setting gives none."""
     (warning,) = pg.assign(name, group("a", "b"), CLUSTER, config={REPLICAS: 5}).warnings
-    assert warning == (
-        "5 standbys of each partition are configured and 1 possible: s, t have 2 members"
-    )
+    assert warning == ("standbys of each partition: 5 configured, 1 possible with 2 members (s, t)")
     assert pg.assign(name, group("a", "b", "c"), CLUSTER, config={REPLICAS: 2}).warnings == ()
     assert pg.assign(name, group("a"), CLUSTER).warnings == ()
     (warning,) = pg.assign(name, group("a"), CLUSTER, config={REPLICAS: 1}).warnings
-    assert "0 possible: s, t have 1 member" in warning
+    assert "1 configured, 0 possible with 1 member (s, t)" in warning
 
 
 def test_many_standbys_take_about_the_time_that_the_stock_rule_takes() -> None:

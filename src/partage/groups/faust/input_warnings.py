@@ -64,8 +64,8 @@ def _missing_standbys(bundles: Sequence[Bundle], settings: FaustSettings) -> lis
     for one in bundles:
         topics.setdefault(len(one.members), []).extend(one.topics)
     return [
-        f"{settings.replicas} standbys of each partition are configured and {members - 1} "
-        f"possible: {_listed(sorted(names))} have {members} member{'s' if members > 1 else ''}"
+        f"standbys of each partition: {settings.replicas} configured, {members - 1} possible with "
+        f"{members} member{'s' if members > 1 else ''} ({_listed(sorted(names))})"
         for members, names in sorted(topics.items()) if settings.replicas > members - 1
     ]  # fmt: skip
 
