@@ -87,9 +87,9 @@ class CommitGuard:
         await self._original_perform_seek()
         if assignment != self._assignments:
             return
-        for tp, fetched in list(self._fetched.items()):
+        for tp in self.consumer.assignment() & set(self._fetched):
             if self.consumer._read_offset[tp] is None:
-                await self._seek_back(tp, fetched)
+                await self._seek_back(tp, self._fetched[tp])
         self._sought = assignment
 
     async def _seek_back(self, tp: Any, fetched: set[int]) -> None:
@@ -136,9 +136,14 @@ class CommitGuard:
                 "processed: reading again from it", tp, waiting,
             )  # fmt: skip
             del self._waits_since[tp]
-            task = asyncio.get_running_loop().create_task(self.consumer.seek(tp, waiting))
+            task = asyncio.get_running_loop().create_task(self._read_again(tp, waiting))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    async def _read_again(self, tp: Any, offset: int) -> None:
+        """Seek to an offset, unless the partition is revoked meanwhile."""
+        if tp in self.consumer.assignment():
+            await self.consumer.seek(tp, offset)
 
     def _is_in_a_stream(self, tp: Any, offset: int) -> bool:
         """Return whether a stream has begun to process a record."""

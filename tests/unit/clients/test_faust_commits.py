@@ -45,6 +45,9 @@ class FaustConsumer:
             for table in (self._acked, self._acked_index, self._committed_offset):
                 table.pop(tp, None)
 
+    def assignment(self):
+        return {TP}
+
     async def position(self, _tp):
         return self.at
 
