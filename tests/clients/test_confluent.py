@@ -63,7 +63,7 @@ class Confluent(Closes):
 )
 def test_confluent_kafka_and_ours_share_a_group(broker, hosts, strategy, client, leads) -> None:
     """Under each built-in name of librdkafka a member of ours and one of confluent-kafka share the
-    topic evenly, whoever leads, without an error.
+    topic evenly, under either leader, without an error.
     """
     topic = f"confluent-{strategy}-{leads}"
     broker.create_topic(topic, 6)

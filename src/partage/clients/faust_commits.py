@@ -20,7 +20,7 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 __all__ = ["CommitGuard"]
@@ -105,6 +105,9 @@ class CommitGuard:
     def _new_offset(self, tp: Any) -> int | None:
         """Return the offset to commit; None for none."""
         if self._sought != self._assignments:
+            # Faust goes on after a seek that timed out; without one nothing would be committed.
+            if not self.consumer.app.rebalancing and not self._tasks:
+                self._start(self._perform_seek())
             return None
         consumer, fetched = self.consumer, self._fetched[tp]
         floor = consumer._committed_offset[tp] or 0
@@ -136,9 +139,12 @@ class CommitGuard:
                 "processed: reading again from it", tp, waiting,
             )  # fmt: skip
             del self._waits_since[tp]
-            task = asyncio.get_running_loop().create_task(self._read_again(tp, waiting))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._start(self._read_again(tp, waiting))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _read_again(self, tp: Any, offset: int) -> None:
         """Seek to an offset, unless the partition is revoked meanwhile."""

@@ -23,6 +23,7 @@ class FaustConsumer:
         self._committed_offset, self._read_offset = defaultdict(lambda: None), defaultdict()
         self._unacked_messages = set()
         self.sought = []
+        self.app = SimpleNamespace(rebalancing=True)
 
     def _is_changelog_tp(self, tp):
         return tp != TP
@@ -145,6 +146,23 @@ def test_no_commit_between_an_assignment_and_its_seek() -> None:
         assert consumer.commit() == 84
         await consumer.perform_seek()
         assert consumer.at == 84
+
+    asyncio.run(lived())
+
+
+def test_a_seek_that_faust_gave_up_is_made_when_the_rebalance_is_over() -> None:
+    """Faust goes on after a seek that timed out; the guard seeks then, and commits again."""
+
+    async def lived():
+        consumer, guard = guarded(84)
+        guard.on_assignment()
+        consumer.at, consumer.app.rebalancing = 99, False
+        assert consumer.commit() == 84
+        await asyncio.sleep(0)
+        assert consumer.at == 84
+        await consumer._getmany(1)
+        consumer.ack(84)
+        assert consumer.commit() == 85
 
     asyncio.run(lived())
 
