@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from partage.errors import UnknownStrategyError
 from partage.groups import registry
 from partage.groups.api import Strategy
 from partage.history.clients import PYTHON, UNKNOWN, client_of
@@ -27,15 +26,11 @@ def leader_client(state: ClassicState) -> str | None:
 
 
 def judges(state: ClassicState, strategy: Strategy) -> Sequence[Strategy]:
-    """The strategies that the recorded plan may be of: the leader's dialects, else Java's own.
+    """Return the strategies that the recorded plan may be of: the leader's dialects, or Java's.
 
     kafka-python and aiokafka write the same bytes; where both have a dialect, both may be meant.
     """
     client = leader_client(state) or UNKNOWN
-    found = []
-    for peer in _EITHER.get(client, (client,)):
-        try:
-            found.append(registry.find(f"{peer}:{strategy.name}"))
-        except UnknownStrategyError:
-            continue
-    return found or [strategy]
+    # Only dialects are looked up: a name of the form module:Class would be imported.
+    names = [f"{peer}:{strategy.name}" for peer in _EITHER.get(client, (client,))]
+    return [registry.find(name) for name in names if registry.is_dialect(name)] or [strategy]

@@ -384,7 +384,7 @@ def coverage_advice(run: Run) -> Advice | None:
         "run, or let the cleaner wait for a week and capture then (docs/capture.md)."
     )
     lines = (
-        "partage capture <broker> --out capture --follow",
+        "partage capture --bootstrap-server <broker> --out capture --follow",
         "# or",
         "kafka-configs.sh --bootstrap-server <broker> --alter \\",
         "  --entity-type topics --entity-name __consumer_offsets \\",

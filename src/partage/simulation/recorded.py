@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from partage.errors import UnknownStrategyError
 from partage.groups import registry
 from partage.groups.api import RebalanceProtocol, Strategy
 from partage.history.classic import Generation
@@ -47,11 +46,9 @@ def claimed_by(policy: Policy, found: Generation) -> bool:
 
 
 def _named(found: Generation) -> Strategy | None:
-    """The strategy that the record names."""
+    """Return the strategy that the record names, if there is one of that name.
+
+    A log may have any name in it. One of the form ``module:Class`` must not be imported.
+    """
     name = found.first.strategy or (None if found.protocol == "classic" else _SERVER_DEFAULT)
-    if name is None:
-        return None
-    try:
-        return registry.find(name)
-    except UnknownStrategyError:
-        return None
+    return registry.find(name) if name in registry.strategies() else None
