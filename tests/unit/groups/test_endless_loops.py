@@ -23,7 +23,7 @@ from partage.model import Problem
 from partage.model.repeated_state import RepeatedState
 from partage.wire.consumer_protocol import encode_subscription
 from partage.wire.sticky_userdata import encode_sticky_user_data
-from skewed_problems import skewed_group
+from skewed_problems import near_loop, skewed_group
 from unit.clients.groups_of_ours import view
 from wire_samples import ROOT
 
@@ -100,6 +100,47 @@ def test_problems_without_a_loop_keep_their_plan_in_both_forms(name, monkeypatch
     )
     for problem, plan in zip(problems, arrays, strict=True):
         assert find(name).assign(problem).to_pairs() == plan.to_pairs()
+
+
+def test_many_loops_end_with_one_valid_plan_in_both_forms(monkeypatch) -> None:
+    """400 variations of the group: loops among them, each with a valid plan, alike in both forms."""
+    rng = random.Random(19)
+    problems = []
+    for _ in range(400):
+        counts, group = near_loop(rng)
+        problems.append((group, pg.Cluster.from_topics(counts)))
+    arrays = [find("sticky").assign(Problem(*one)) for one in problems]
+    monkeypatch.setattr(
+        general_module, "_decided", lambda table: Listed(table, watch=True).decide()
+    )
+    found = 0
+    for (group, cluster), plan in zip(problems, arrays, strict=True):
+        lists = find("sticky").assign(Problem(group, cluster))
+        assert lists.loop == plan.loop
+        assert lists.to_dict() == plan.to_dict()
+        if plan.loop is not None:
+            found += 1
+            assert not pg.check(plan, group, cluster)
+    assert found >= 3
+
+
+@pytest.mark.parametrize(
+    "name", ["aiokafka:sticky", "kafka-python:sticky", "librdkafka:cooperative-sticky"]
+)
+def test_the_dialects_return_on_the_same_variations(name: str) -> None:
+    """Each has a plan or a refusal; only aiokafka loops, kafka-python and librdkafka do not."""
+    rng, found = random.Random(19), 0
+    for _ in range(400):
+        counts, group = near_loop(rng, version_first=name == "kafka-python:sticky")
+        cluster = pg.Cluster.from_topics(counts)
+        try:
+            plan = find(name).assign(Problem(group, cluster))
+        except pg.UnsupportedProblemError:
+            continue
+        if plan.loop is not None:
+            found += 1
+            assert not pg.check(plan.settled(), group, cluster)
+    assert (found > 0) == (name == "aiokafka:sticky")
 
 
 def test_a_repeated_state_is_found_exactly_when_there_is_one() -> None:
