@@ -12,8 +12,10 @@ JOBS ?= 3
 # More arguments for a verb: make test ARGS="-k range -x"
 ARGS ?=
 OUT ?= demo-out
+# The version that `make same` compares with: a tag or a commit.
+BASE ?= before-house
 
-.PHONY: help demo test lint types bench docs parity fuzz soak jvm wheel lock clean java run-env test-env docs-env
+.PHONY: help demo test lint types bench docs parity fuzz soak same jvm wheel lock clean java run-env test-env docs-env
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +46,9 @@ fuzz: test-env ## heavy: 1,000,000 damaged inputs per reader
 
 soak: test-env ## heavy: large histories again and again, and living groups through 1,000 rebalances
 	@PARTAGE_SOAK=1 $(PYTEST) tests -m soak $(ARGS)
+
+same: test-env ## heavy: compare this checkout with another version on equal inputs (BASE=tag)
+	@$(BIN)/python tools/same $(BASE) $(ARGS)
 
 jvm: java ## fetch Kafka's jars and compile the parity programs into jvm/target
 	@tools/jvm.sh && echo "jvm/target/classes jvm/target/lib"
