@@ -20,7 +20,7 @@ from same.environments import ROOT, Version, base_version, current_version
 from same.probe import PARTS
 from same.renames import rename_text, rename_words
 
-CASES = 10_000
+CASES = 2_000
 LINES_SHOWN = 5
 WIDTH = 400
 

@@ -7,7 +7,9 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache, partial
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import partage as pg
@@ -19,6 +21,7 @@ __all__ = ["Subject", "input_of", "subjects"]
 
 Subject = Callable[[int], str]
 
+_MOST_ROUNDS = 40
 _PLACERS = ("striped", "rack-aware", "rack-unaware")
 _TASK_PLAN = ("active", "standby", "probing", "warmups", "follow_up", "in_turn")
 
@@ -91,7 +94,9 @@ def _change(kind: str, value: Any) -> Any:
 def _assign(strategy: str, case: int) -> str:
     group, cluster, changes = _group(case)
     if case % 3 == 0:
-        return outcome(lambda: [r.plan.to_dict() for r in pg.play(strategy, cluster, changes)])
+        return outcome(
+            lambda: [one.plan.to_dict() for one in pg.play(_limited(strategy), cluster, changes)]
+        )
     config = {"assignment.optimal.max.moves": case % 10} if case % 4 == 1 else None
 
     def assign() -> list[Any]:
@@ -99,6 +104,23 @@ def _assign(strategy: str, case: int) -> str:
         return [plan.to_dict(), getattr(plan, "memory", None)]
 
     return outcome(assign)
+
+
+def _limited(name: str) -> Any:
+    """Return a strategy that fails after 40 assignments.
+
+    A dialect may ask for one follow-up rebalance after the other and never settle.
+    """
+    strategy = find("partage.groups.registry.find")(name)
+    assign, calls = strategy.assign, count()
+
+    def assign_limited(problem: Any, memory: object = None) -> Any:
+        if next(calls) == _MOST_ROUNDS:
+            raise TimeoutError
+        return assign(problem, memory)
+
+    public = {one: getattr(strategy, one) for one in dir(strategy) if not one.startswith("_")}
+    return SimpleNamespace(**public | {"assign": assign_limited})
 
 
 def _measure(case: int) -> str:
