@@ -176,6 +176,12 @@ def _exports(old: str) -> set[str]:
         names = found
 
 
+def _is_public(name: str) -> bool:
+    """Return whether a re-export is one of a package's face, which users import from."""
+    path = ROOT.joinpath("src", *name.split(".")[:-1])
+    return (path / "__init__.py").is_file()
+
+
 # --- rewriting Python ---
 
 
@@ -521,7 +527,7 @@ def main() -> int:
             if not arguments.record_only:
                 target = find_target(rename)
                 tidy(apply(target))
-                exported = sorted(target.names - {rename.old})
+                exported = sorted(filter(_is_public, target.names - {rename.old}))
                 rows += [Rename(name, target.renamed(name)) for name in exported]
                 print(f"{rename.old} is now {rename.new}; mentions to read:", flush=True)
                 show_leftovers(target)
