@@ -14,6 +14,7 @@ from typing import NamedTuple
 from partage.errors import InvalidConfigError, UnknownStrategyError, WireFormatError
 from partage.groups import registry
 from partage.groups.api import RebalanceProtocol, Setting, Strategy
+from partage.groups.base import PlainStrategy
 from partage.groups.failover_bytes import read_priorities
 from partage.model import NO_GENERATION, Assignment, Cluster, Group, Member
 from partage.wire.faust import read_faust_subscription
@@ -100,7 +101,8 @@ def subscribed(
 
 def owned_memory(strategy: Strategy, member: Member, cluster: Cluster) -> object:
     """Return what a member remembers that was assigned ``owned``; None if nothing."""
-    if not len(member.owned):
+    # A plain strategy remembers nothing; to build its claims takes longer than some plans.
+    if not len(member.owned) or _remembers_nothing(strategy):
         return None
     owned = Assignment.of(
         cluster.index,
@@ -108,6 +110,10 @@ def owned_memory(strategy: Strategy, member: Member, cluster: Cluster) -> object
         {topic: cluster.topic(topic) for topic in member.owned.topics},
     )
     return strategy.on_assignment(owned, None, member.generation)
+
+
+def _remembers_nothing(strategy: Strategy) -> bool:
+    return getattr(type(strategy), "on_assignment", None) is PlainStrategy.on_assignment
 
 
 def led_by(strategy: Strategy, group: Group) -> Strategy:

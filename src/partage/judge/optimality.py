@@ -20,7 +20,7 @@ from partage.judge.facts import Facts
 from partage.judge.loadbounds import proven_bound, scales
 from partage.judge.ownership import Before, before
 from partage.model import Certificate, Cluster, Group, Plan, Problem, RackTable
-from partage.model.certificate import cost_bounds
+from partage.model.certificate import TOPIC_EXCESS, cost_bounds
 
 __all__ = ["verify_certificate"]
 
@@ -46,6 +46,9 @@ def verify_certificate(plan: Plan, group: Group, cluster: Cluster) -> Mapping[st
     for that level show that it needs more moves than the limit. So no plan within the limit has
     lexicographically smaller loads. Rack cost and moves follow from prices as above, with a
     weight for each; where the limit binds, the bound of the rack cost may be below the plan's.
+
+    The topic excess (how much less evenly topics are spread than each alone could be) is counted
+    anew; its only bound is 0.
 
     By loads the figures are weighed anew, and each bound follows from its argument (see
     `partage.judge.loadbounds`).
@@ -84,6 +87,9 @@ def verify_certificate(plan: Plan, group: Group, cluster: Cluster) -> Mapping[st
         proven, bounds = _loads(facts, was, certificate)
     else:
         raise CertificateError(f"{certificate.balance!r} is nothing that could be balanced")
+    if TOPIC_EXCESS in certificate.figures:
+        proven = {**proven, TOPIC_EXCESS: _topic_excess(facts, np.asarray(certificate.owner))}
+        bounds = {**bounds, TOPIC_EXCESS: 0}
     for name, value in certificate.figures.items():
         if name not in proven or not _equal(name, value, proven[name]):
             raise CertificateError(f"{name} is claimed to be {value}, but is {proven.get(name)}")
@@ -158,6 +164,20 @@ def _counts(facts: Facts, was: Before, certificate: Certificate) -> dict[str, fl
     if cost != bound:
         raise CertificateError(f"a cost of {cost} claimed to be least, {bound} shown to be needed")
     return figures(facts, loads, moves, racks)
+
+
+def _topic_excess(facts: Facts, owner: NDArray[np.integer]) -> int:
+    """Return half the sum of squared counts by topic and member, less that of even counts."""
+    given = np.flatnonzero(owner >= 0)
+    cells = facts.topic_of[given] * facts.members + owner[given]
+    counts = np.unique(cells, return_counts=True)[1].astype(np.int64)
+    start, subscription = facts.subscribers
+    of = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    size = np.bincount(facts.subscription_of, minlength=len(facts.problem.group.subscriptions))
+    members = np.bincount(of, size[subscription], len(facts.partitions)).astype(np.int64)
+    base, extra = np.divmod(facts.partitions, np.maximum(members, 1))
+    even = base * base * (members - extra) + (base + 1) * (base + 1) * extra
+    return int(((counts * counts).sum() - even[members > 0].sum()) // 2)
 
 
 def _limited(

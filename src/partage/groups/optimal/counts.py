@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partage.groups.optimal.question import Claims, Int64Array, Question
+from partage.groups.optimal.spread import spread_topics
 from partage.model import RackTable
 from partage.model.index import Int32Array
 from partage.solve import Bundles, Cheapest, Market, bundle, cheapest, loads_of
@@ -15,6 +16,10 @@ from partage.solve import Bundles, Cheapest, Market, bundle, cheapest, loads_of
 __all__ = [
     "Arcs", "Classes", "Counted", "Deck", "counted", "deal", "give_up", "stay", "turns",
 ]  # fmt: skip
+
+
+#: Units of flow whose groups take turns; beyond it that would cost more than the flow.
+_MOST_INTERLEAVED = 1 << 17
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,21 +55,32 @@ def counted(question: Question, racks: RackTable | None, together: Int64Array | 
     classes = Classes.of(question, bundles, racks)
     deck = Deck.of(question, together)
     if len(classes.topic_bundle) <= 1 and classes.groups <= 1 and not len(claims.contested):
-        return _alike(question, claims, bundles, deck)
-    load, level, _ = loads_of(bundles)
+        found = _alike(question, claims, bundles, deck)
+        if together is not None or not len(found.owner):
+            return found
+        owner = spread_topics(question, found.owner, None, classes.of_row)
+        return replace(found, owner=owner)
+    load, level, share = loads_of(bundles)
     weight = int(np.count_nonzero(claims.owned)) + 1
     arcs = Arcs.of(classes, claims, bundles, weight)
-    found = cheapest(
-        Market(
-            arcs.supply, classes.group, classes.groups, arcs.keep_class, arcs.keep_member,
-            arcs.keep_most, arcs.keep_cost, arcs.free_class, arcs.free_group, arcs.free_cost, load,
-        )
-    )  # fmt: skip
+    if racks is None and not claims.owned.any():
+        # Nothing costs anything, and the flow of the best loads spreads every topic.
+        flow = Cheapest(np.zeros(0, np.int64), share, load, np.zeros(question.members, np.int64))
+    else:
+        flow = cheapest(
+            Market(
+                arcs.supply, classes.group, classes.groups, arcs.keep_class, arcs.keep_member,
+                arcs.keep_most, arcs.keep_cost, arcs.free_class, arcs.free_group, arcs.free_cost,
+                load,
+            )
+        )  # fmt: skip
     owner = np.full(question.size, -1, np.int32)
-    stay(owner, arcs, found.kept)
+    stay(owner, arcs, flow.kept)
     # What reaches a group is dealt to its members.
-    deal(owner, deck, arcs, classes.group, found)
-    return Counted(owner, level, found.price, weight)
+    deal(owner, deck, arcs, classes.group, flow)
+    if together is None:
+        owner = spread_topics(question, owner, None, classes.of_row)
+    return Counted(owner, level, flow.price, weight)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -311,12 +327,31 @@ def deal(
     """Rows without owner go to groups as the flow says, and on to their members."""
     pool = deck.without_owner(owner)
     pool = pool[_order(arcs.of_row[pool], len(arcs.supply))]
-    target = np.repeat(arcs.free_group, found.free)
+    target = _interleaved(arcs, found.free)
     pool = pool[_order(target, int(arcs.free_group.max(initial=0)) + 1)]
     everyone = np.flatnonzero(group >= 0)
     everyone = everyone[np.argsort(group[everyone], kind="stable")]
     received = found.received[everyone]
     owner[pool] = turns(everyone, received, group[everyone], in_blocks=deck.in_blocks)
+
+
+def _interleaved(arcs: Arcs, free: Int64Array) -> Int64Array:
+    """Return the group of each unit of flow, class by class; the groups of a class take turns.
+
+    In blocks, one group would get all of one topic, and the next group all of another.
+    """
+    target = np.repeat(arcs.free_group, free)
+    of = np.repeat(np.arange(len(free)), free)
+    used = np.bincount(arcs.free_class[free > 0], minlength=len(arcs.supply))
+    mixed = np.flatnonzero(used[arcs.free_class[of]] > 1)
+    if not 0 < len(mixed) <= _MOST_INTERLEAVED:
+        return target
+    arc = of[mixed]
+    nth = mixed - (np.cumsum(free) - free)[arc]
+    turn = (nth + 0.5) / free[arc]
+    order = np.lexsort((arc, turn, arcs.free_class[arc]))
+    target[mixed] = target[mixed[order]]
+    return target
 
 
 def turns(

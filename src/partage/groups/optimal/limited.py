@@ -13,6 +13,7 @@ import numpy as np
 
 from partage.groups.optimal.counts import Arcs, Classes, Deck, deal, give_up, stay, turns
 from partage.groups.optimal.question import Int64Array, Question
+from partage.groups.optimal.spread import spread_topics
 from partage.model import RackTable
 from partage.model.index import Int32Array
 from partage.solve import Bundles, Cheapest, Market, bundle, cheapest, loads_of
@@ -77,6 +78,8 @@ def limited(
     owner = np.full(question.size, -1, np.int32)
     stay(owner, arcs, flow.kept)
     deal(owner, deck, arcs, classes.group, flow)
+    if together is None:
+        owner = spread_topics(question, owner, None, classes.of_row)
     return Limited(owner, found.proofs, flow.price, rack_weight, move_weight)
 
 

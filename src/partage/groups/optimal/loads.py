@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.groups.optimal.question import Int64Array, Question
+from partage.groups.optimal.spread import spread_topics
 from partage.model import RackTable
 from partage.model.index import Int32Array
 from partage.solve import bundle
@@ -150,7 +151,11 @@ def loaded(
     best = found.plan.owner.tolist()
     if not tolerance:
         best = exhausted(items, bearers, best, most_moves=found.plan.most_moves)
-    return Loaded(np.array(best, np.int32)[item], burden, found.complete)
+    owner = np.array(best, np.int32)[item]
+    if count == question.size and not hints:
+        alike = bundles.topic[question.topic] * len(cost) + profile
+        owner = spread_topics(question, owner, weight, alike)
+    return Loaded(owner, burden, found.complete)
 
 
 def _fractional(burden: Burden, draining: NDArray[np.bool_]) -> NDArray[np.float64] | None:

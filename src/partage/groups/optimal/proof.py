@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -12,8 +13,10 @@ from partage.groups.optimal.counts import Counted
 from partage.groups.optimal.limited import Limited
 from partage.groups.optimal.loads import Loaded, Shares
 from partage.groups.optimal.question import Int64Array, Question
+from partage.groups.optimal.spread import topic_excess
 from partage.model import Certificate, RackCosts, RackTable
-from partage.model.certificate import cost_bounds
+from partage.model.certificate import TOPIC_EXCESS, cost_bounds
+from partage.model.index import Int32Array
 from partage.solve.bounding import Bound, Burden, largest_bound, overload_bound, shed_bound
 
 __all__ = ["forced_moves", "of_counts", "of_limited", "of_loads"]
@@ -32,7 +35,7 @@ def of_counts(
 ) -> Certificate:
     """All figures proven best: loads by levels of topics, the others by prices of members."""
     loads = np.bincount(found.owner, minlength=question.members)[question.takes_part]
-    figures = {
+    figures: dict[str, float] = {
         "spread": int(loads.max() - loads.min()) if len(loads) else 0,
         "rack cost": 0 if table is None else rack_cost_of(question, table, found.owner),
         "moves": moves_of(question, found.owner),
@@ -45,8 +48,9 @@ def of_counts(
         "spread: for every k, topics of a level above k fill their subscribers beyond k so much",
         "rack cost, moves: each partition's least cost and price add up to that",
     )
+    figures, bounds = _with_topics(question, found.owner, figures, figures)
     return Certificate(
-        target_of(question, found.owner), "counts", figures, figures, why,
+        target_of(question, found.owner), "counts", figures, bounds, why,
         topic_level=level, price=price, racks=costs, rack_weight=found.rack_weight,
     )  # fmt: skip
 
@@ -64,7 +68,7 @@ def of_limited(
     """
     load = np.bincount(found.owner, minlength=question.members)
     mine = load[question.takes_part]
-    figures = {
+    figures: dict[str, float] = {
         "largest": int(mine.max(initial=0)),
         "spread": int(mine.max() - mine.min()) if len(mine) else 0,
         "rack cost": 0 if table is None else rack_cost_of(question, table, found.owner),
@@ -72,10 +76,11 @@ def of_limited(
     }
     price = _by_member(question, found.price)
     least = _least_cost(question, table, found, load)
-    bounds: dict[str, int] = {"largest": figures["largest"], "spread": figures["spread"]}
+    bounds: dict[str, float] = {"largest": figures["largest"], "spread": figures["spread"]}
     bounds |= cost_bounds(
         least, (found.rack_weight, found.move_weight), figures, max_moves, table is not None
     )
+    figures, bounds = _with_topics(question, found.owner, figures, bounds)
     details: dict[str, object] = {
         "max_moves": max_moves,
         "levels": tuple((level, _by_member(question, one)) for level, one in found.proofs),
@@ -89,6 +94,16 @@ def of_limited(
         target_of(question, found.owner), "counts", figures, bounds, why,
         price=price, racks=costs, rack_weight=found.rack_weight, details=details,
     )  # fmt: skip
+
+
+def _with_topics(
+    question: Question, owner: Int32Array, figures: Mapping[str, float], bounds: Mapping[str, float]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return figures and bounds with the topic excess; no plan has less than none."""
+    excess = topic_excess(question, owner)
+    if excess is None:
+        return {**figures}, {**bounds}
+    return {**figures, TOPIC_EXCESS: excess}, {**bounds, TOPIC_EXCESS: 0}
 
 
 def _by_member(question: Question, price: Int64Array) -> Int64Array:
@@ -194,9 +209,10 @@ def of_loads(
         f"{name} bound": (bound.kind, topics[name], bound.most) for name, bound in bounds.items()
     }
     details |= {"weight": weight, "max_moves": max_moves, "together": _by_topic(question, together)}
+    shown = {name: min(figures[name], bound.value) for name, bound in bounds.items()}
+    figures, shown = _with_topics(question, found.owner, figures, shown)
     return Certificate(
-        target_of(question, found.owner), "loads", figures,
-        {name: min(figures[name], bound.value) for name, bound in bounds.items()},
+        target_of(question, found.owner), "loads", figures, shown,
         tuple(f"{n}: {_why(burden, bound, len(topics[n]))}" for n, bound in bounds.items()),
         racks=costs, details=details,
     )  # fmt: skip

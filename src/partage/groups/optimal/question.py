@@ -143,6 +143,20 @@ class Question:
         return Claims(owned, keeper, contested, start, place[several])
 
     @cached_property
+    def former(self) -> tuple[Int64Array, Int64Array]:
+        """(row, place) of claims that a newer one voids, by subscribers, the newest ones first."""
+        place, row = self.claimed
+        if np.count_nonzero(self.claims.owned) == len(row):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        sent = np.array([m.generation for m in self.problem.group], np.int64)[self.order]
+        newest = np.full(self.size, np.iinfo(np.int64).min)
+        may = self.may_own(place, row)
+        np.maximum.at(newest, row[may], sent[place[may]])
+        old = np.flatnonzero(may & (sent[place] < newest[row]))
+        old = old[np.lexsort((place[old], row[old], -sent[place[old]]))]
+        return row[old], place[old]
+
+    @cached_property
     def claimed(self) -> tuple[Int64Array, Int64Array]:
         """(place, row) of every claim on a row, as sent."""
         group = self.problem.group

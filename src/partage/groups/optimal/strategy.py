@@ -94,7 +94,7 @@ class Optimal(PlainStrategy):
     >>> plan.to_dict(), plan.settled().owner.tolist()
     ({'a': {'t': [0, 1]}, 'b': {'t': [3]}}, [0, 0, 1, 1])
     >>> dict(plan.certificate.figures), plan.certificate.gaps["moves"]
-    ({'spread': 0, 'rack cost': 0, 'moves': 1}, 0)
+    ({'spread': 0, 'rack cost': 0, 'moves': 1, 'topic excess': 0}, 0)
     """
 
     settings: Settings = field(default_factory=Settings)
