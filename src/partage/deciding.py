@@ -75,7 +75,7 @@ def assign(
         InvalidConfigError: a setting is wrong or has no effect, or ``strategy`` is no strategy.
         InvalidProblemError: ``group`` is no `Group`, or ``cluster`` no `Cluster`.
     """
-    return decide(registry.find(strategy), group, cluster, memory=memory, config=config).plan
+    return decide(registry.load(strategy), group, cluster, memory=memory, config=config).plan
 
 
 class Decided(NamedTuple):
@@ -304,12 +304,12 @@ def _candidates(
     found: list[tuple[str, Strategy | PartageError]] = []
     for one in strategies:
         if not isinstance(one, str):
-            strategy = registry.find(one)
+            strategy = registry.load(one)
             found.append((strategy.name, strategy))
             continue
         for name in (part.strip() for part in one.split(",")):
             try:
-                found.append((name, registry.find(name)))
+                found.append((name, registry.load(name)))
             except UnknownStrategyError:
                 raise
             except PartageError as e:

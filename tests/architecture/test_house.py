@@ -149,3 +149,36 @@ def test_the_wheel_carries_types_and_sample(tmp_path) -> None:
     assert "partage/sample/consumer_offsets.parquet" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name.split("/")[0].split("-")[0] for name in names} == {"partage"}
+
+
+def test_the_extra_all_has_every_extra() -> None:
+    """`pip install 'partage[all]'` installs everything that is optional."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    (every,) = extras["all"]
+    listed = every.removeprefix("partage[").removesuffix("]").split(",")
+    assert sorted(listed) == sorted(extras.keys() - {"all"})
+
+
+def test_ci_builds_the_docs_in_an_environment_of_their_own() -> None:
+    """With the tests' packages beside it, Sphinx would not miss a module that is not mocked."""
+    ci = (ROOT / ".ci" / "run").read_text()
+    assert re.search(r"^PARTAGE_VENV=(?!\.venv\b)\S+ make docs$", ci, re.MULTILINE)
+    assert not re.search(r"^make docs$", ci, re.MULTILINE)
+
+
+def test_sphinx_mocks_what_the_docs_environment_lacks() -> None:
+    """Modules that only extras and tests install are mocked, but for those of `setup.sh docs`."""
+    conf = (ROOT / "docs" / "conf.py").read_text()
+    mocked = set(re.findall(r'"(\w+)"', "".join(
+        line for line in conf.splitlines() if line.startswith("autodoc_mock_imports"))))  # fmt: skip
+    installed = {"partage", "numpy", "typer", "rich", "click", "jinja2", "markupsafe",
+                 "typing_extensions", *sys.stdlib_module_names}  # fmt: skip
+    imported = set()
+    for file in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {one.name.partition(".")[0] for one in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                imported.add((node.module or "").partition(".")[0])
+    assert imported - installed - mocked == set()

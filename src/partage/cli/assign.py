@@ -102,13 +102,11 @@ def _chosen(
     from partage.groups.negotiation import negotiate
 
     if asked:
-        return registry.find(asked if len(asked) > 1 else asked[0]), None
+        return registry.load(asked if len(asked) > 1 else asked[0]), None
     names = preference(None, found)
     if names is None and any(member.strategies for member in group):
         negotiated = negotiate(group)
-        registry.refuse_classes([negotiated.decided_by])
         return registry.find(negotiated.decided_by), negotiated
-    registry.refuse_classes(names or [])
     return registry.find(names or [DEFAULT]), None
 
 

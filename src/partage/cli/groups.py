@@ -101,7 +101,7 @@ def groups(  # noqa: PLR0917 - typer's options are parameters
     from partage.groups import registry
 
     for one in strategy or ():
-        registry.find(one)  # a name that is wrong is said before a cluster is asked
+        registry.load(one)  # a name that is wrong is said before a cluster is asked
     settings = settings_of(command_config, properties)
     with ClusterConnection(bootstrap, settings) as connection:
         before: tuple[float, Mapping[Partition, int]] | None = None

@@ -77,7 +77,7 @@ def _row(named: str, rows: dict[str, Row]) -> Row:
     """Return the row of a class name, or of a strategy that ``package.module:Class`` names."""
     from partage.groups import registry
 
-    found = registry.find(named)
+    found = registry.load(named)
     return rows.get(found.name) or registry.row_of(found, found.name, named)
 
 
@@ -143,7 +143,7 @@ def _in_full(row: Row) -> None:
     _indented(f"protocols  {_protocols(row)}")
     show("")
     known = row.name in registry.strategies()
-    _said(inspect.getdoc(type(registry.find(row.name if known else row.source))) or "")
+    _said(inspect.getdoc(type(registry.load(row.name if known else row.source))) or "")
     show("")
     _indented("settings, as --config KEY=VALUE" if row.settings else "no settings", "bold")
     for one in row.settings:

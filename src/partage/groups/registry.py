@@ -8,7 +8,7 @@ class that makes one without arguments.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 __all__ = [
-    "Row", "contestants", "describe", "find", "is_dialect", "protocol_name",
-    "refuse_classes", "row_of", "settings_of", "strategies",
+    "Row", "contestants", "describe", "find", "is_dialect", "load", "protocol_name",
+    "row_of", "settings_of", "strategies",
 ]  # fmt: skip
 
 ENTRY_POINTS = "partage.strategies"
@@ -114,24 +114,52 @@ def contestants() -> tuple[str, ...]:
 def find(strategy: str | Strategy | Sequence[str]) -> Strategy:
     """Return the strategy of a name, or of the first in a list that exists.
 
+    Names may come from files and from a group's log: nothing is imported but what is registered.
+
     Args:
-        strategy: a name of `strategies`, a Java class name, ``package.module:Class``, several
-            with commas between them, a list of names, or a strategy. Of names with commas each
-            must exist, as in ``partition.assignment.strategy``, and the first is taken.
+        strategy: a name of `strategies`, a Java class name, several names with commas between
+            them, a list of names, or a strategy. Of names with commas each must exist, as in
+            ``partition.assignment.strategy``, and the first is taken.
 
     Raises:
         UnknownStrategyError: there is none; says which names come close.
-        InvalidConfigError: a plug-in or class cannot be used, or it is no strategy at all.
+        InvalidConfigError: a plug-in cannot be used, or it is no strategy at all.
 
     >>> find("org.apache.kafka.clients.consumer.RangeAssignor").name
     'range'
     >>> find(["no-such-one", "roundrobin"]).name, find("sticky,range").name
     ('roundrobin', 'sticky')
     """
+    return _chosen(strategy, _find)
+
+
+def load(strategy: str | Strategy | Sequence[str]) -> Strategy:
+    """Return the strategy as `find` does, or import the one that ``package.module:Class`` names.
+
+    Only for names that a person or a program gives, never for names from a file or a log.
+
+    Raises:
+        UnknownStrategyError: there is none; says which names come close.
+        InvalidConfigError: a plug-in or class cannot be used, or it is no strategy at all.
+
+    >>> load("partage.groups.range:Range").name
+    'range'
+    """
+    return _chosen(strategy, _find_or_import)
+
+
+def _chosen(
+    strategy: str | Strategy | Sequence[str], look_up: Callable[[str], Strategy | None]
+) -> Strategy:
     if isinstance(strategy, str):
         # All of them are looked up: a name that does not exist is an error, wherever it stands.
-        found = [_found(name) for name in _listed(strategy)]
-        return found[0]
+        found = [(name, look_up(name)) for name in _listed(strategy)]
+        for name, one in found:
+            if one is None:
+                raise _unknown(name)
+        first: Strategy | None = found[0][1]
+        assert first is not None  # noqa: S101 - checked right above
+        return first
     if isinstance(strategy, type):
         what = f"is a class: pass an instance, {strategy.__name__}()"
         raise InvalidConfigError("strategy", what, strategy)
@@ -139,7 +167,7 @@ def find(strategy: str | Strategy | Sequence[str]) -> Strategy:
         return strategy
     names = _names_in(strategy)
     for name in names:
-        known = _find(name, classes=True)
+        known = look_up(name)
         if known is not None:
             return known
     raise _unknown(", ".join(names))
@@ -167,27 +195,6 @@ def _names_in(value: object) -> list[str]:
     return list(value)
 
 
-def refuse_classes(names: Sequence[str]) -> None:
-    """Refuse ``package.module:Class`` among names from a file: reading one must import nothing.
-
-    Raises:
-        InvalidConfigError: a name has that form.
-
-    >>> refuse_classes(["server:uniform", "range"])
-    """
-    for name in names:
-        if name not in strategies() and any(map(_is_class_path, _listed(name))):
-            what = "is a class; only the command line and Python code may name one (-s)"
-            raise InvalidConfigError("strategy", what, name)
-
-
-def _found(name: str) -> Strategy:
-    found = _find(name, classes=True)
-    if found is None:
-        raise _unknown(name)
-    return found
-
-
 def protocol_name(name: str) -> str:
     """Return the name by which members list a strategy when they join a group.
 
@@ -201,7 +208,7 @@ def protocol_name(name: str) -> str:
     """
     if name not in _OURS and "." in name:
         with suppress(InvalidConfigError):
-            found = _find(name, classes=False)
+            found = _find(name)
             name = name if found is None else found.name
     return name.partition(":")[2] if is_dialect(name) else name
 
@@ -245,14 +252,18 @@ def row_of(strategy: Strategy, name: str, source: str) -> Row:
     return Row(name, summary, strategy.exact_to, protocols, source, settings=settings_of(strategy))
 
 
-def _find(name: str, *, classes: bool = False) -> Strategy | None:
+def _find_or_import(name: str) -> Strategy | None:
+    found = _find(name)
+    return _imported(name) if found is None and _is_class_path(name) else found
+
+
+def _find(name: str) -> Strategy | None:
     if name in _OURS:
         return _ours(name)
     plugged_in = _plugged_in()
     if name in plugged_in:
         return _load(plugged_in[name])
-    found = next((one for one in _everyone() if name in one.aliases), None)
-    return _imported(name) if found is None and classes and _is_class_path(name) else found
+    return next((one for one in _everyone() if name in one.aliases), None)
 
 
 #: What stands before the colon in names of ours: such a name is never imported.

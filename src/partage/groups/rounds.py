@@ -160,7 +160,7 @@ def play(
     ({'C1': {'A': [0], 'B': [1]}, 'C3': {'B': [0], 'A': [1]}}, (('A', 1),))
     """
     expect_kind(cluster, Cluster, "cluster")
-    life = _Life(registry.find(strategy), cluster)
+    life = _Life(registry.load(strategy), cluster)
     for change in changes:
         life.happens(change)
     return tuple(life.rounds)

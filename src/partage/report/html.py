@@ -174,29 +174,35 @@ def environment() -> Environment:
 
 def _json(value: Any) -> Markup:
     """Return JSON for a script element: nothing in it can end the element or begin a comment."""
-    from markupsafe import Markup
-
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     for one in "<>&\u2028\u2029":
         text = text.replace(one, f"\\u{ord(one):04x}")
-    return Markup(text)  # noqa: S704 - made safe right above
+    return _as_markup(text)
 
 
 def _raw_script(text: str) -> Markup:
     """Return a script of ours, or the chart library, as text that is not escaped.
 
     Raises:
-        MissingExtraError: markupsafe, which jinja2 brings along, is not installed.
+        MissingExtraError: jinja2 is not installed.
         ValueError: the script would end its element early; such a file must not be shipped.
+    """
+    if "</script" in text.lower() or "<!--" in text:
+        raise ValueError("a script that is put into the page would end its element")
+    return _as_markup(text)
+
+
+def _as_markup(text: str) -> Markup:
+    """Return text that the caller made safe, as text that the template engine does not escape.
+
+    Raises:
+        MissingExtraError: jinja2, which brings markupsafe along, is not installed.
     """
     try:
         from markupsafe import Markup
     except ImportError:
         raise MissingExtraError("jinja2", extra="report") from None
-
-    if "</script" in text.lower() or "<!--" in text:
-        raise ValueError("a script that is put into the page would end its element")
-    return Markup(text)  # noqa: S704 - checked right above
+    return Markup(text)  # noqa: S704 - made safe by both callers
 
 
 def _when(ms: int | None) -> str:

@@ -8,7 +8,7 @@ import partage as pg
 from partage.groups.base import PlainStrategy
 from partage.groups.failover_bytes import Priorities, write_priorities
 from partage.groups.negotiation import Negotiation
-from partage.groups.registry import find
+from partage.groups.registry import find, load
 from partage.wire.faust import FaustMetadata, write_faust_subscription
 
 PRIORITY = "assignment.consumer.priority"
@@ -254,16 +254,18 @@ def test_a_strategy_is_found_by_module_and_class(tmp_path, monkeypatch) -> None:
     )
     (tmp_path / "h_acme.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    assert find("h_acme:Mine").name == "mine"
+    assert load("h_acme:Mine").name == "mine"
     for name, said in (
         ("h_acme:Yours", "Yours"),
         ("h_nothing:X", "h_nothing"),
         ("json:dumps", "lacks"),
     ):
         with pytest.raises(pg.InvalidConfigError, match=said):
-            find(name)
+            load(name)
     with pytest.raises(pg.UnknownStrategyError, match="server:uniform"):
-        find("server:unifrom")
+        load("server:unifrom")
+    with pytest.raises(pg.UnknownStrategyError):
+        find("h_acme:Mine")  # such a name may come from a group's log
 
 
 def test_plans_and_members_print_what_a_person_needs() -> None:

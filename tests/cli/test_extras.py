@@ -1,0 +1,46 @@
+"""Commands without their optional libraries name the extra that installs them."""
+
+from __future__ import annotations
+
+import importlib.abc
+import sys
+
+import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("jinja2")
+
+from typer.testing import CliRunner
+
+from partage.cli.app import app
+from synthetic_runs import published_run, synthetic
+
+
+class Blocked(importlib.abc.MetaPathFinder):
+    """Finds no module of some libraries, as where they are not installed."""
+
+    def __init__(self, *libraries: str):
+        self.libraries = libraries
+
+    def find_spec(self, fullname, path=None, target=None):
+        if fullname.partition(".")[0] in self.libraries:
+            raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
+
+
+@pytest.mark.parametrize(
+    ("libraries", "extra"), [(("jinja2", "markupsafe"), "report"), (("pyarrow",), "spark")]
+)
+def test_report_without_its_extra_names_it(tmp_path, monkeypatch, libraries, extra) -> None:
+    """Neither a traceback nor a request to report a mistake: one line with what to install."""
+    out = published_run(tmp_path / "out", synthetic(1))
+    from partage.report import html
+
+    html.environment.cache_clear()
+    for name in [n for n in sys.modules if n.partition(".")[0] in libraries]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [Blocked(*libraries), *sys.meta_path])
+    done = CliRunner().invoke(app, ["report", str(out)])
+    assert done.exit_code == 1
+    assert done.stderr == (
+        f"partage: {libraries[0]} is not installed: pip install 'partage[{extra}]'\n"
+    )
