@@ -87,7 +87,7 @@ class FaustCopartitioned(FaustMember):
             Dealt(one, self._hands(one, remembered(one, said), Draw(self._seed_of(one))))
             for one in bundles
         ]
-        warnings += input_warnings(bundles, missing, self.settings)
+        warnings += input_warnings(problem, bundles, missing, self.settings)
         return plan_of(problem, dealt, said, self.settings, warnings)
 
     def _seed_of(self, bundle: Bundle) -> int:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from partage.groups.faust.bundles import Bundle
 from partage.groups.faust.settings import FaustSettings
+from partage.groups.subscriptions import missing_topics
+from partage.model import Problem
 
 __all__ = ["input_warnings"]
 
@@ -16,11 +18,16 @@ _MOST_NAMES = 3
 
 
 def input_warnings(
-    bundles: Sequence[Bundle], missing: Sequence[str], settings: FaustSettings
+    problem: Problem, bundles: Sequence[Bundle], missing: Sequence[str], settings: FaustSettings
 ) -> tuple[str, ...]:
     """Return warnings about topics without partitions, changelogs apart and missing standbys."""
     return (
-        *(f"topic {name} is subscribed to and has no partitions" for name in missing),
+        *missing_topics(problem.group, problem.cluster),
+        *(
+            f"topic {name} is subscribed to and has no partitions"
+            for name in missing
+            if problem.cluster.topic(name) >= 0
+        ),
         *_changelogs_apart(bundles, settings),
         *_missing_standbys(bundles, settings),
     )

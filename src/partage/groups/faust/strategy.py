@@ -111,5 +111,5 @@ class Faust(FaustMember):
             ]
             deal(hands, bundle.partitions, self.settings.replicas)
             dealt.append(Dealt(bundle, hands))
-        warnings += input_warnings(bundles, missing, self.settings)
+        warnings += input_warnings(problem, bundles, missing, self.settings)
         return plan_of(problem, dealt, said, self.settings, warnings)
