@@ -23,6 +23,7 @@ from partage.clients.sampling import Offsets
 from partage.clients.shared import ClusterView, Joined
 from partage.errors import AssignorFailedError, InvalidConfigError, MissingExtraError
 from partage.model import NO_GENERATION
+from partage.model.names import subscription
 from partage.wire.consumer_protocol import ConsumerSubscription
 
 try:
@@ -78,17 +79,20 @@ def assignor(
 def cluster_look(
     topics: Iterable[str], *, seconds: float = 5.0, window: float = 60.0, **settings: Any
 ) -> ClusterLook:
-    """A look at the cluster for ``weights=``: how fast each partition fills, whoever reads it.
+    """Return a measure for ``weights=``: records per second that arrive in each partition.
 
-    Asks with a connection of its own, that joins no group, in a thread of its own.
+    It asks the cluster with a connection of its own, which joins no group, in its own thread.
 
     Args:
         topics: whose partitions count.
         seconds: between two looks.
         window: over which what arrives is counted, in seconds.
         settings: of kafka-python, ``bootstrap_servers`` and security.
+
+    Raises:
+        InvalidProblemError: ``topics`` is no list of names.
     """
-    names = tuple(topics)
+    names = subscription(topics, "cluster_look")
     opened: list[Any] = []
 
     def ends() -> dict[tuple[str, int], int]:

@@ -179,6 +179,17 @@ def rejoining(strategy: Strategy, group: Group, cluster: Cluster) -> Group:
     return subscribed(strategy, group, cluster).group
 
 
+def _expect_metadata(change: object) -> None:
+    """Check that a change is of the last kind that is left.
+
+    Raises:
+        InvalidProblemError: it is no change at all.
+    """
+    if not isinstance(change, Metadata):
+        what = "must be a Join, Leave, Subscribe or Metadata"
+        raise InvalidProblemError(what, path="changes", value=change)
+
+
 @dataclass(slots=True)
 class _Consumer:
     """What a consumer knows between rebalances."""
@@ -213,7 +224,7 @@ class _Life:
             one = self._known(change.id)
             one.member = one.member.replaced(topics=change.topics)
         else:
-            expect_kind(change, Metadata, "changes")
+            _expect_metadata(change)
             self.cluster = change.cluster
         if self.consumers:
             self._rebalance(change)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from partage.errors import InvalidConfigError
 from partage.keys.draws import JavaRandom
 from partage.keys.placing import partition_for
 from partage.keys.registry import by_key, find
@@ -69,17 +70,22 @@ def probes(count: int, seed: int = 0) -> list[bytes]:
 def who_agrees(
     names: Sequence[str] | None = None, *, keys: int = 500, counts: Sequence[int] = COUNTS
 ) -> Agreement:
-    """Run them all on the same keys.
+    """Return which partitioners place the same keys alike, found by running them.
 
     Args:
         names: of `partage.keys.partitioners`; None for all for which keys decide.
-        keys: how many keys.
+        keys: number of keys.
         counts: of partitions; each key is placed at each.
+
+    Raises:
+        InvalidConfigError: ``names`` is one text.
 
     >>> found = who_agrees(["murmur2", "kafka-python", "sarama"], keys=50)
     >>> found.groups
     (('murmur2', 'kafka-python'), ('sarama:hash',))
     """
+    if isinstance(names, str):
+        raise InvalidConfigError("names", f"must be a list of names: [{names!r}]", names)
     chosen = tuple(find(name).name for name in (by_key() if names is None else names))
     tried = probes(keys)
     placed = np.stack([_placed(name, tried, counts) for name in chosen])

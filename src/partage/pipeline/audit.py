@@ -151,6 +151,8 @@ def audit_topics(
     """
     from partage.pipeline.session import session
 
+    if isinstance(topics, str):
+        raise InvalidConfigError("topics", f"must be a list of names: [{topics!r}]", topics)
     stages = Stages(progress)
     with stages.stage("check"):
         source = open_topics(where, kafka)

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from partage.capture.groups import _classic_group
+import pytest
+
+from partage import Cluster
+from partage.capture.groups import LiveGroup, LiveMember, _classic_group
+from partage.cli.groups import _judged
+from partage.groups.failover_bytes import Priorities, write_priorities
 from partage.wire.consumer_protocol import encode_assignment, encode_subscription
+from partage.wire.faust import FaustMetadata, write_faust_subscription
 
 
 def test_who_sends_garbage_is_a_member_all_the_same() -> None:
@@ -31,3 +37,25 @@ def test_who_sends_garbage_is_a_member_all_the_same() -> None:
         "while it rebalances": (("t", 2),),
     }
     assert "junk sent what cannot be read" in found.trouble
+
+
+@pytest.mark.parametrize("strategy", ["failover", "faust"])
+def test_other_strategies_do_not_read_the_groups_user_data(strategy) -> None:
+    """`partage groups` gives sticky what its own members would send: two moves, none avoidable."""
+    sent = [write_priorities(Priorities(10)), write_priorities(Priorities(20))]
+    if strategy == "faust":
+        sent = [
+            write_faust_subscription(FaustMetadata({"t": p}, url=f"http://{p}:1"))
+            for p in ([0, 1, 2, 3], [])
+        ]
+    owned = [tuple(("t", p) for p in range(4)), ()]
+    members = tuple(
+        LiveMember(f"m{i}", f"m{i}", "/h", None, None, ("t",), owned[i], 7, sent[i]) for i in (0, 1)
+    )
+    group = LiveGroup("g", "classic", "Stable", strategy, "1", members)
+    look = _judged(group, {}, {}, Cluster.from_topics({"t": 4}), None, asked=True)
+    for name in ("sticky", "cooperative-sticky"):
+        row = look.compared[name]
+        assert (row.measures.moved, row.measures.avoidable, row.warnings) == (2, 0, ()), name
+    own = look.compared[strategy]
+    assert not any("bytes" in one or "no user data" in one for one in own.warnings)

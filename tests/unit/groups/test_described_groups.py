@@ -9,6 +9,7 @@ from partage.groups.base import PlainStrategy
 from partage.groups.failover_bytes import Priorities, write_priorities
 from partage.groups.negotiation import Negotiation
 from partage.groups.registry import find, load
+from partage.keys.agreement import who_agrees
 from partage.wire.faust import FaustMetadata, write_faust_subscription
 
 PRIORITY = "assignment.consumer.priority"
@@ -194,6 +195,8 @@ def test_what_is_no_strategy_is_named() -> None:
         lambda: pg.partition_for([b"a"], partitions=3, explicit="1"),
         lambda: pg.partition_for([b"a"], partitions=3, partitioner="java:2.3", seed="1"),
         lambda: pg.keys.start("java:2.3", available="01"),
+        lambda: who_agrees("murmur2"),
+        lambda: pg.play("range", ORDERS, "abc"),
     ],
 )
 def test_a_text_in_place_of_a_list_is_an_error(call) -> None:
