@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partage.groups.optimal.counts import Arcs, Classes, Deck, deal, give_up, stay, turns
+from partage.groups.optimal.classes import Classes
+from partage.groups.optimal.counts import Arcs, Deck, deal, give_up, stay, turns
 from partage.groups.optimal.question import Int64Array, Question
 from partage.groups.optimal.spread import spread_topics
 from partage.model import RackTable

@@ -48,13 +48,15 @@ class Optimal(PlainStrategy):
     4. the fewest moves from the owned partitions: when nothing changed nothing moves, and
        when a member leaves only its partitions do, unless balance needs more;
     5. co-partitioned topics together, by option;
-    6. then a choice that neither join order nor hash seed changes.
+    6. former claimants, then each topic spread evenly over its subscribers (not exact);
+    7. then a choice that neither join order nor hash seed changes.
 
     Settings (`configure`); those that map are JSON where they are text:
 
     * ``assignment.optimal.weights``: {topic: load, or list of loads by partition number}: bytes,
       lag, records per second. Partitions without one weigh the mean of the others. Members'
-      weight (share of the load; 0 for none) and capacity (in the same unit) are their own.
+      weight (share of the load) and capacity (in the same unit) are their own. A member of
+      weight 0 owns only what no other member may own, before capacities count.
     * ``assignment.optimal.racks`` (true): whether racks matter at all.
     * ``assignment.optimal.rack.prices``: {member's rack: {replica's rack: money per GB}}; a pair
       that is missing costs nothing within a rack, else the dearest price.
