@@ -27,7 +27,15 @@ from partage.history.clusters import ClusterHistory
 from partage.pipeline.slices import HOLDS, Slice, cut, opened, read_slice
 from partage.pipeline.spark_tables import SparkTable, spark_table
 
-__all__ = ["Capture", "Slice", "files_of", "open_capture", "open_records", "read_slice"]
+__all__ = [
+    "Capture",
+    "Slice",
+    "files_of",
+    "open_capture",
+    "open_records",
+    "read_beside",
+    "read_slice",
+]
 
 _BATCH_COLUMNS = {
     "partition": "int",
@@ -53,6 +61,8 @@ class Capture:
         batches: transactional rows of ``batches.parquet``; None where there is no such file.
         table: what Spark reads, None for Parquet files.
         notes: sentences about what was left out.
+        beside: the local folder with copies of the small files of a capture at an address; None
+            for one in ``folder``.
     """
 
     folder: Path | str
@@ -62,6 +72,7 @@ class Capture:
     batches: tuple[Mapping[str, Any], ...] | None
     table: SparkTable | None = None
     notes: tuple[str, ...] = ()
+    beside: Path | None = None
 
 
 def open_capture(
@@ -160,6 +171,17 @@ def files_of(table: Path) -> list[Path]:
     if manifest is None or table.name not in {"consumer_offsets.parquet", "batches.parquet"}:
         return _files_in(table)
     return [table / one.name for one in manifest.parts]
+
+
+def read_beside(
+    folder: Path,
+) -> tuple[tuple[Mapping[str, Any], ...], tuple[Mapping[str, Any], ...] | None, tuple[str, ...]]:
+    """Return the states, the transactional batches and the notes of a capture's folder.
+
+    Raises:
+        InvalidCaptureError: a file cannot be read.
+    """
+    return _states(folder), _batches(folder), _half_written(folder)
 
 
 def _beside(folder: Path | None, name: str) -> Path | None:

@@ -106,7 +106,8 @@ def run_jobs(spark: SparkSession, source: Capture, run: Run, stages: Stages) -> 
         with stages.stage("histories", spark):
             first_ms, last_ms, _ = done.tally.span()
             span = None if first_ms is None or last_ms is None else (first_ms, last_ms)
-            around = replace(surroundings(source.folder), span=span, clocks=done.tally.clocks())
+            around = surroundings(source.beside or source.folder)
+            around = replace(around, span=span, clocks=done.tally.clocks())
             done.session_timeout_ms = around.session_timeout_ms
             job = histories_job(
                 decoded, states, run.selection, out=out, run_id=run.id, tasks=tasks,

@@ -173,4 +173,4 @@ def open_kafka(where: str, properties: Mapping[str, str] | None = None) -> Kafka
         starts, ends = connection.bounds(TOPIC, numbers)
     if all(ends[p] <= starts[p] for p in numbers):
         raise InvalidCaptureError(f"{where}: {TOPIC} is empty: no group has committed yet")
-    return KafkaTable(where, "kafka", bootstrap, given, starts, ends, (state,))
+    return KafkaTable(where, "kafka", (), bootstrap, given, starts, ends, (state,))

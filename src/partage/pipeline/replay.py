@@ -80,6 +80,7 @@ def replay(
     _expect_arrow()
     from partage.pipeline.capture import open_capture
     from partage.pipeline.failures import jvm_watched, workers_watched
+    from partage.pipeline.remote import with_remote_files
     from partage.pipeline.session import session
 
     stages = Stages(progress)
@@ -96,6 +97,7 @@ def replay(
         with stages.stage("start Spark"):
             running = session(spark, brief=brief, master=master, conf=conf)
             started_spark = opened.enter_context(running)
+            source = opened.enter_context(with_remote_files(started_spark, source))
         with workers_watched(run.out):
             done = run_jobs(started_spark, source, run, stages)
         with stages.stage("publish"), workers_watched(run.out):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from partage.pipeline.tally import Tally
 
-__all__ = ["SparkTable", "first_line", "spark_table"]
+__all__ = ["SparkTable", "first_line", "is_address", "spark_table"]
 
 #: A name in Spark's catalog: ``table``, ``schema.table`` or ``catalog.schema.table``.
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){1,2}")
@@ -33,10 +33,12 @@ class SparkTable:
     Attributes:
         name: as given.
         format: delta, iceberg, parquet; or "" for a name in the catalog.
+        paths: the files or folders to read, where they are not all of ``name``.
     """
 
     name: str
     format: str
+    paths: tuple[str, ...] = ()
 
     def rows(self, spark: SparkSession) -> DataFrame:
         """The five columns of its records.
@@ -49,7 +51,10 @@ class SparkTable:
 
         try:
             if self.format:
-                found = spark.read.format(self.format).load(self.name)
+                reader = spark.read.format(self.format)
+                if any("=" in path for path in self.paths):
+                    reader = reader.option("basePath", self.name)  # columns of partition=3/ folders
+                found = reader.load(list(self.paths) or self.name)
             else:
                 found = spark.read.table(self.name)
             kinds = {f.name: f.dataType.simpleString() for f in found.schema.fields}
@@ -84,6 +89,11 @@ def _expect(table: str, name: str, kinds: dict[str, str], wanted: str) -> None:
         raise InvalidCaptureError(f"{table}: column {name} must be {wanted}, is {kinds[name]}")
 
 
+def is_address(text: str) -> bool:
+    """Return whether a source is an address, such as ``s3a://lake/offsets``."""
+    return _ADDRESS.fullmatch(text) is not None
+
+
 def spark_table(source: str | Path) -> SparkTable | None:
     """What Spark must read itself; None for what is read as Parquet files, and for no such path.
 
@@ -91,7 +101,7 @@ def spark_table(source: str | Path) -> SparkTable | None:
     (SparkTable(name='lake.kafka.offsets', format=''), 'parquet')
     """
     text = str(source)
-    if _ADDRESS.fullmatch(text):
+    if is_address(text):
         return SparkTable(text, "parquet")
     at = Path(source)
     if (at / "_delta_log").is_dir():
