@@ -29,7 +29,7 @@ _SECONDS = 900
 # Times, run ids, durations and paths, which differ between two runs of one version.
 _VOLATILE = (
     (re.compile(r"\d{8}T\d{6}-[0-9a-f]{6}"), "RUN"),
-    (re.compile(r'("(?:started_ms|finished_ms|written_ms)": ?)\d+'), r"\1MS"),
+    (re.compile(r'("(?:started_ms|ended_ms)": ?)\d+'), r"\1MS"),
     (re.compile(r'("seconds": ?)(?:\{[^}]*\}|[\d.]+)'), r"\1SECONDS"),
     (re.compile(r"part-[\w-]+\.parquet"), "PART"),
 )

@@ -14,7 +14,7 @@ __all__ = ["COMMAND", "tables"]
 COMMAND = ("--commits", "--quiet", "--no-report")
 
 # Columns that name the run or the time at which it ran.
-_VOLATILE = re.compile(r"^(run_id|started_ms|finished_ms|written_ms)$")
+_VOLATILE = re.compile(r"^(run_id|started_ms|ended_ms)$")
 
 
 def tables(run: Path) -> dict[str, str]:
