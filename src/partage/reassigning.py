@@ -18,7 +18,9 @@ from partage.solve.leading import lead
 from partage.solve.neighbours import neighbours
 from partage.solve.relocate import outside, relocate
 from partage.solve.relocation_bound import climb
-from partage.solve.relocation_exact import LARGEST, exact, relaxed
+from partage.solve.relocation_dual import DualPlan, solve_dual
+from partage.solve.relocation_exact import LARGEST, exact, is_installed, relaxed
+from partage.solve.relocation_repair import free_sets, restricted
 from partage.solve.shelving import disk_prices, shelve
 
 __all__ = ["Reassignment", "reassign"]
@@ -30,6 +32,14 @@ _LARGE = 20_000_000
 #: Plans that are tried where replicas times brokers are few: measured, 0.7 s at most with two disks
 #: on each broker; turns of trying and of an integer programme.
 _MOST_TRIED, _FEW_CELLS, _MOST_TURNS = 500, 60, 4
+#: Pairs of partition and broker that are planned by dual prices: minutes on one core at most.
+MOST_PRICED = 6_000_000
+_BY_PRICES = "dual prices and repair (HiGHS)"
+#: Small programmes at most, and in a row with less than this gain; the gap at which the rest is
+#: left, both as a part of the bytes moved.
+_MOST_REPAIRS, _IDLE_REPAIRS, _GAIN, _NEAR_ENOUGH = 48, 12, 1e-4, 0.005
+#: Nodes times binaries of each small programme, and the relative gap at which it may stop.
+_REPAIR_NODES, _REPAIR_GAP = 100_000, 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,12 +51,14 @@ class Reassignment:
         plan: the answer.
         verdict: of the plan, bounds included.
         before: figures of the cluster as it is, as far as it has as many replicas as are wanted.
+        lacks_solver: HiGHS is not installed, and it might have moved less or proven more.
     """
 
     task: ReplicaTask
     plan: NewReplicas
     verdict: ReplicaVerdict
     before: dict[str, int]
+    lacks_solver: bool = False
 
     @property
     def moves(self) -> Moves:
@@ -82,7 +94,17 @@ def reassign(task: ReplicaTask, *, proof: bool = True) -> Reassignment:
         if not verdict.optimal:
             plan, verdict = _searched(task, plan, verdict)
             plan, verdict = _with_duals(task, plan, verdict)
-    return Reassignment(task, plan, verdict, _before(task))
+            plan, verdict = _by_prices(task, plan, verdict)
+    lacks = proof and _would_gain(task, verdict) and not is_installed()
+    return Reassignment(task, plan, verdict, _before(task), lacks)
+
+
+def _would_gain(task: ReplicaTask, verdict: ReplicaVerdict) -> bool:
+    """Return whether HiGHS would be asked for a better plan or bound of this task."""
+    cells = int(task.receives.sum()) * len(task.cost)
+    if verdict.optimal or not 0 < cells <= MOST_PRICED:
+        return False
+    return cells <= 2 * LARGEST or not task.closed.all()
 
 
 def _with_room(task: ReplicaTask, plan: NewReplicas) -> NewReplicas:
@@ -205,6 +227,78 @@ def _with_duals(
         priced.prices["moved"] = prices
     proven = judge_replicas(task, priced)
     return (priced, proven) if proven.bounds[name] > verdict.bounds[name] else (plan, verdict)
+
+
+def _by_prices(
+    task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
+) -> tuple[NewReplicas, ReplicaVerdict]:
+    """Plan by dual prices and repair, where the cluster is beyond one integer programme.
+
+    Prices go into the plan only where the judge finds that they prove more.
+    """
+    cells = int(task.receives.sum()) * len(task.cost)
+    if verdict.optimal or not 2 * LARGEST < cells <= MOST_PRICED or task.closed.all():
+        return plan, verdict
+    name = "between brokers" if "between brokers" in verdict.figures else "moved"
+    start = plan.prices.get(name, np.zeros(task.low.shape))
+    found = solve_dual(task, verdict.figures, start, plan.replica)
+    if found is None:
+        return plan, verdict
+    plan, verdict = _claimed(task, plan, verdict, {name: found.prices, "moved": found.prices})
+    plan, verdict = _if_better(task, plan, verdict, relocate(task, found.replica))
+    return _repaired(task, plan, verdict, found)
+
+
+def _repaired(
+    task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict, found: DualPlan
+) -> tuple[NewReplicas, ReplicaVerdict]:
+    """Free a few partitions at a time and solve them as an integer programme (fix-and-optimise)."""
+    newcomers = least_of(task).newcomers
+    name = "between brokers" if "between brokers" in verdict.figures else "moved"
+    idle = 0
+    for turn in range(_MOST_REPAIRS):
+        moved = verdict.figures[name]
+        if moved - verdict.bounds[name] <= _NEAR_ENOUGH * moved or idle == _IDLE_REPAIRS:
+            break
+        those = free_sets(task, found.prices, plan.replica, found.choice, turn)
+        small, mine = restricted(task, those, plan.replica)
+        solved = exact(small, verdict.figures, plan.replica[mine], newcomers[those],
+                       rack_ranges(small), 1e-6, nodes=_REPAIR_NODES, gap=_REPAIR_GAP)  # fmt: skip
+        if solved is None:
+            idle += 1
+            continue
+        better = plan.replica.copy()
+        better[mine] = solved[0]
+        plan, verdict = _if_better(task, plan, verdict, better)
+        idle = 0 if moved - verdict.figures[name] > _GAIN * moved else idle + 1
+    return plan, verdict
+
+
+def _if_better(
+    task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict, replica: NDArray[np.int32]
+) -> tuple[NewReplicas, ReplicaVerdict]:
+    """Return the plan of other sets with the same claims, if it is valid and its figures less."""
+    bare = _arranged(task, replica)
+    reached = judge_replicas(task, bare)
+    if reached.breaches or list(reached.figures.values()) >= list(verdict.figures.values()):
+        return plan, verdict
+    other = replace(bare, prices=plan.prices, disk_prices=plan.disk_prices, solver=_BY_PRICES)
+    return other, judge_replicas(task, other)
+
+
+def _claimed(
+    task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict,
+    prices: dict[str, NDArray[np.float64]],
+) -> tuple[NewReplicas, ReplicaVerdict]:  # fmt: skip
+    """Return the plan with each of these prices that proves more than its own."""
+    for name, claimed in prices.items():
+        if name == "moved" and name in plan.disk_prices:
+            continue
+        priced = replace(plan, prices={**plan.prices, name: claimed})
+        proven = judge_replicas(task, priced)
+        if proven.bounds[name] > verdict.bounds[name]:
+            plan, verdict = priced, proven
+    return plan, verdict
 
 
 def _priced(task: ReplicaTask, plan: NewReplicas, reached: ReplicaVerdict) -> NewReplicas:

@@ -82,6 +82,8 @@ def _proven(found: Reassignment) -> dict[str, Any]:
         "optimal": verdict.optimal,
         "solver": found.plan.solver,
         "solver_bound": found.plan.solver_bound,
+        "lacks_solver": found.lacks_solver,
+        "sequential_loss": verdict.sequential_loss,
     }
 
 
@@ -283,8 +285,35 @@ def _solver(told: dict[str, Any]) -> str:
     return f"{by} {says}; its word, of which only the lower bound above is verified here"
 
 
+def _missing(told: dict[str, Any]) -> str:
+    """Return what the extra `plan` would bring to this plan."""
+    moved, bound = told["figures"]["moved"], told["bounds"]["moved"]
+    unit = "" if told["unit"] == "bytes" else " replicas"
+    gain = f"up to {_cell(told['unit'], moved - bound)}{unit} ({told['gap']:.1%}) less"
+    return (
+        "HiGHS is not installed, and this plan comes from the local search alone: with it "
+        f"(pip install 'partage[plan]') a plan may move {gain}, or more is proven"
+    )
+
+
+def _joint(told: dict[str, Any]) -> str:
+    """Return what a joint choice of sets, leaders and disks could gain at most."""
+    unit = told["unit"]
+    parts = [
+        f"{_cell(unit, value)}{'' if unit == 'bytes' else ' replicas'} moved"
+        if figure == "moved"
+        else f"{_cell(figure.rpartition(' ')[2], value)} of {_words(figure)}"
+        for figure, value in told["sequential_loss"].items()
+        if figure != "between brokers"
+    ]
+    return (
+        "leaders and disks are chosen after the sets of replicas: a joint choice would gain at "
+        f"most {', '.join(parts)}"
+    )
+
+
 def _notes(told: dict[str, Any]) -> list[str]:
-    """What to know before a plan is executed."""
+    """Return what to know before a plan is executed."""
     lines = []
     if told["command"] == "fix-racks" and not any(row["rack"] for row in told["brokers"]):
         lines.append("no broker has a rack: there is nothing to fix")
@@ -321,6 +350,10 @@ def _sentences(told: dict[str, Any]) -> list[Any]:
         lines.append(_gap(told))
     if told["solver_bound"] is not None:
         lines.append(_solver(told))
+    if told["sequential_loss"]:
+        lines.append(_joint(told))
+    if told["lacks_solver"]:
+        lines.append(_missing(told))
     if told["seconds"] is not None:
         lines.append(f"at {amount(told['throttle'])}/s a broker: at least {_time(told['seconds'])}")
     if told["led_by_others"]:

@@ -53,6 +53,20 @@ class ReplicaVerdict:
         return (moved - self.bounds["moved"]) / moved if moved else 0.0
 
     @property
+    def sequential_loss(self) -> dict[str, int]:
+        """What choosing sets, leaders and disks one after another may lose, at most, by figure.
+
+        Bounds hold for every valid plan, those that choose all three jointly included. Figures
+        that are at their bounds are left out.
+        """
+        return {
+            name: value - self.bounds[name]
+            for name, value in self.figures.items()
+            if value > self.bounds[name]
+            and (name in {*MOVES, "leaders", "rack leaders"} or name.startswith("disk"))
+        }
+
+    @property
     def optimal(self) -> bool:
         """Whether every figure is at its bound."""
         return all(self.figures[name] == bound for name, bound in self.bounds.items())

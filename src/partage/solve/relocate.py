@@ -22,6 +22,9 @@ __all__ = ["outside", "relocate"]
 _RISE, _RISE_LARGE, _LARGE = 1.25, 1.6, 100_000
 #: Sweeps at a rate: what others do meanwhile is seen by the next one.
 _SWEEPS, _LAST_SWEEPS = 2, 12
+#: Rates at which a plan is improved that is near the best already. Measured: with the last one
+#: alone, plans for heavy-tailed sizes move a percent more.
+_RATES_AFTER = 12
 #: How often numbers of replicas are looked at before bytes, as long as that gains.
 _TURNS = 3
 
@@ -32,13 +35,17 @@ def outside(task: ReplicaTask, x: NDArray[np.int64]) -> NDArray[np.int64]:
     return out
 
 
-def relocate(task: ReplicaTask) -> NDArray[np.int32]:
-    """int32[sum of factors]: brokers' positions, by ``task.start``, in no order of leadership.
+def relocate(task: ReplicaTask, begun: NDArray[np.int32] | None = None) -> NDArray[np.int32]:
+    """Return int32[S], brokers' positions by ``task.start``, in no order of leadership.
+
+    Args:
+        task: the reassignment.
+        begun: int32[S], a plan to begin with, near the best but for some bands that it misses.
 
     Raises:
         NoFeasiblePlanError: a partition has nowhere to go.
     """
-    return _Relocation(task).run()
+    return _Relocation(task).run() if begun is None else _Relocation(task).improve(begun)
 
 
 class _Relocation:
@@ -91,6 +98,33 @@ class _Relocation:
             # What takes balance as it finds it has no numbers to mend.
             if not self.task.closed.all():
                 self._numbers_first()
+        return self.broker
+
+    def improve(self, begun: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return the plan that the last rates of the local search make of another plan."""
+        task, owner = self.task, self.owner
+        brokers = len(task.alive)
+        self.broker[:] = begun
+        old = task.old_owner * brokers + task.cluster.replica
+        self.locked[:] = among(owner * brokers + begun, old[task.fate == STAY])
+        for k, row in enumerate(task.weight):
+            np.add.at(self.x[k], begun, row[owner])
+            if task.zones:
+                np.add.at(self.x[k], brokers + task.cluster.rack[begun], row[owner])
+        *rising, last = self._rates()
+        for rate in rising[-_RATES_AFTER:]:
+            self.rate[:] = rate
+            for _ in range(_SWEEPS):
+                self._sweep()
+            self._swaps()
+            self.pairs.returned()
+        self.rate[:] = last
+        for _ in range(_LAST_SWEEPS):
+            if not self._sweep():
+                break
+        self._settle()
+        if not task.closed.all():
+            self._numbers_first()
         return self.broker
 
     def _is_idle(self, moved: int, before: int) -> bool:

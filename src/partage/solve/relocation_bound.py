@@ -17,7 +17,7 @@ from partage.model import ReplicaTask
 from partage.model.replicas import KINDS, RANKS
 from partage.solve.relocation_choices import Choices
 
-__all__ = ["climb"]
+__all__ = ["bound_of", "climb"]
 
 #: A bound so close is not looked for further; rounds without a better one until steps shrink, and
 #: until it is given up.
@@ -52,6 +52,19 @@ def climb(
         if reached - best <= close:
             break
     return best_prices
+
+
+def bound_of(
+    task: ReplicaTask, figures: Mapping[str, int], prices: NDArray[np.float64], total: float
+) -> float:
+    """Return the bound of bytes moved that prices prove, given the sum of the cheapest choices."""
+    brokers = len(task.alive)
+    high = np.where(task.high >= np.iinfo(np.int64).max // 4, 0, task.high)
+    value = total - float(np.where(prices > 0, prices * high, prices * task.low).sum())
+    for k, kind in enumerate(KINDS):
+        for name, part in ((kind, prices[k, :brokers]), (f"rack {kind}", prices[k, brokers:])):
+            value -= float(np.abs(part).max(initial=0.0)) * figures.get(name, 0)
+    return value
 
 
 def _uphill(
@@ -191,7 +204,7 @@ class _Search:
         whole = prices[:, : self.brokers].copy()
         if task.zones:
             whole += prices[:, self.brokers :][:, cluster.rack]
-        total, x = self.choices.cheapest(whole, per_byte=1.0 if self.moves else 0.0)
+        total, x, _ = self.choices.cheapest(whole, per_byte=1.0 if self.moves else 0.0)
         value = total - float(np.where(prices > 0, prices * self.high, prices * self.low).sum())
         for k, part, figure, _ in self.parts:
             if self.figures[figure] and figure != self.name:

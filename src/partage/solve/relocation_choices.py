@@ -100,13 +100,15 @@ def _by_racks(least, rack, rack_low, rack_high, best, best_at, factor):
 @kernel(
     "float64(int64[::1], int64[::1], int32[::1], int8[::1], int64[:, ::1], int64[::1],"
     " float64[:, ::1], int32[::1], int64[:, ::1], int64[:, ::1], int64[::1], uint8[::1], float64,"
-    " float64[::1], float64[::1], int64[::1], float64[:, ::1])"
+    " float64[::1], float64[::1], int64[::1], float64[:, ::1], int32[::1])"
 )
 def _cheapest(
     start, old_start, old, fate, weight, cost, prices, rack, rack_low, rack_high, wanted, receives,
-    per_byte, least, best, best_at, x,
+    per_byte, least, best, best_at, x, chosen,
 ):  # fmt: skip
-    """Sum over partitions of the cheapest valid choice of brokers; ``x`` gets what it puts where.
+    """Return the sum over partitions of the cheapest valid choice of brokers.
+
+    ``x`` gets what these choices put on brokers, ``chosen`` the brokers by ``start``.
 
     ``wanted``: by factor, how many replicas the rack rule puts somewhere. Scratch: ``least[B]``,
     ``best`` and ``best_at`` as long as the largest factor.
@@ -128,6 +130,7 @@ def _cheapest(
                     n = _offer(best, best_at, rack, forced, factor, n, b, least[b])
         for i in range(n):
             b, price = best_at[i], best[i]
+            chosen[start[p] + i] = b
             if price < -1e240:  # one that must stay: its true price
                 price = 0.0
                 for k in range(len(weight)):
@@ -152,8 +155,11 @@ class Choices:
 
     def cheapest(
         self, prices: NDArray[np.float64], *, per_byte: float
-    ) -> tuple[float, NDArray[np.float64]]:
-        """The sum over all partitions, and float64[4, B] of what brokers would hold.
+    ) -> tuple[float, NDArray[np.float64], NDArray[np.int32]]:
+        """Return the cheapest choices of all partitions.
+
+        The sum of their prices, float64[4, B] of what brokers would hold, and int32[S], the
+        brokers by ``task.start``; -1 where the prices leave a partition fewer than it wants.
 
         Args:
             prices: float64[4, B], of a unit of each kind.
@@ -165,19 +171,22 @@ class Choices:
         if self.simple and not _cheapest.pays(work=self.done // _CELLS_A_STEP):
             return self._on_arrays(prices, per_byte)
         x = np.zeros((len(KINDS), len(task.alive)))
+        chosen = np.full(int(task.start[-1]), -1, np.int32)
         total = _cheapest(
             task.start, cluster.start, cluster.replica, task.fate, task.weight, task.cost, prices,
             cluster.rack, task.rack_low, task.rack_high, self.wanted,
-            task.receives.view(np.uint8), per_byte, *self.scratch, x, work=10 * cells,
+            task.receives.view(np.uint8), per_byte, *self.scratch, x, chosen, work=10 * cells,
         )  # fmt: skip
-        return float(total), x
+        return float(total), x, chosen
 
     def _on_arrays(
         self, prices: NDArray[np.float64], per_byte: float
-    ) -> tuple[float, NDArray[np.float64]]:
+    ) -> tuple[float, NDArray[np.float64], NDArray[np.int32]]:
+        """Return what `cheapest` returns, computed on arrays; racks hold one replica at most."""
         task, cluster = self.task, self.task.cluster
         brokers, rack = len(task.alive), cluster.rack
         x, total = np.zeros((len(KINDS), brokers)), 0.0
+        chosen = np.full(int(task.start[-1]), -1, np.int32)
         alone = len(np.unique(rack)) == brokers
         size = max(1, _CELLS // max(brokers, 1))
         for begin in range(0, len(task.factor), size):
@@ -198,6 +207,7 @@ class Choices:
                 b = price.argmin(axis=1)
                 cost = price[those, b]
                 taken = (i < factor) & (cost < np.inf)
+                chosen[task.start[begin + those[taken]] + i] = b[taken]
                 stays = np.isneginf(cost)
                 total += float(np.where(stays, asked[those, b], cost)[taken].sum())
                 for k in range(len(KINDS)):
@@ -205,4 +215,4 @@ class Choices:
                 if not alone:
                     price[(rack == rack[b][:, None]) & ~forced[:, None]] = np.inf
                 price[those, b] = np.inf
-        return total, x
+        return total, x, chosen

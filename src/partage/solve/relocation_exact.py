@@ -8,6 +8,7 @@ beside the one that the judge can verify.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,18 @@ from numpy.typing import NDArray
 from partage.model import ReplicaTask
 from partage.model.replicas import KINDS, LEAVE, STAY
 
-__all__ = ["LARGEST", "exact", "relaxed"]
+__all__ = ["LARGEST", "exact", "is_installed", "relaxed"]
 
 #: Binaries: measured on random clusters, HiGHS takes 5 s at 900 and 13 s here.
 LARGEST = 4_000
 #: Nodes times binaries: seconds whatever the size.
 _NODES = 9_000_000
 _UNBOUNDED = np.iinfo(np.int64).max // 4
+
+
+def is_installed() -> bool:
+    """Return whether HiGHS can be imported (the extra ``plan``)."""
+    return find_spec("highspy") is not None
 
 
 def exact(  # noqa: PLR0917 - what a programme needs
@@ -34,6 +40,8 @@ def exact(  # noqa: PLR0917 - what a programme needs
     margin: float = 0.0,
     *,
     anyhow: bool = False,
+    nodes: int = _NODES,
+    gap: float = 1e-9,
 ) -> tuple[NDArray[np.int32], float] | None:
     """A plan that moves least, and how much HiGHS proves to be necessary.
 
@@ -45,6 +53,8 @@ def exact(  # noqa: PLR0917 - what a programme needs
         ranges: int64[P, racks] twice, how many replicas of each partition a rack may hold.
         margin: of a mean replica, by which bands are narrowed against rounding.
         anyhow: any plan that keeps to what brokers have room for, whatever else it breaks.
+        nodes: of branch and bound times binaries, at most.
+        gap: relative, at which HiGHS may stop.
 
     Returns:
         int32 (by ``task.start``, no order of leadership) and the bound; None where HiGHS is not
@@ -58,8 +68,8 @@ def exact(  # noqa: PLR0917 - what a programme needs
     if len(made.partition) > LARGEST or not len(made.partition):
         return None
     highs = _highs(
-        highspy, mip_rel_gap=1e-9, mip_abs_gap=1e-9, mip_feasibility_tolerance=1e-9,
-        mip_max_nodes=_NODES // len(made.partition),
+        highspy, mip_rel_gap=gap, mip_abs_gap=1e-9, mip_feasibility_tolerance=1e-9,
+        mip_max_nodes=max(nodes // len(made.partition), 1),
     )  # fmt: skip
     highs.passModel(made.model(highspy))
     first = highspy.HighsSolution()
@@ -175,11 +185,13 @@ class _Programme:
             return
         scale = float(weight.mean()) or 1.0
         first = len(self.partition) + self.slacks
+        # Numbers of replicas are whole: a margin would empty a band of two numbers.
+        margin = self.margin if KINDS[k] != "replicas" else 0.0
         for b in those:
             mine = np.flatnonzero((at == b) & (weight[self.partition] > 0))
             value = weight[self.partition[mine]] / scale
-            low = float(task.low[k, b]) / scale + self.margin
-            high = float(task.high[k, b]) / scale - self.margin
+            low = float(task.low[k, b]) / scale + margin
+            high = float(task.high[k, b]) / scale - margin
             if task.high[k, b] >= _UNBOUNDED:
                 high = np.inf
             if low > high:

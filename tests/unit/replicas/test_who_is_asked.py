@@ -77,7 +77,7 @@ def test_what_is_held_is_what_is_there(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_both_forms_of_choices_agree(seed: int) -> None:
-    """Arrays and the kernel find the same sum and put the same on each broker, at any prices."""
+    """Arrays and the kernel agree at any prices: the sum, what brokers hold, the brokers chosen."""
     task = _task(seed)
     rng = np.random.default_rng(seed)
     prices = rng.normal(size=(4, 9)) / np.maximum(task.weight.mean(axis=1), 1.0)[:, None]
@@ -85,7 +85,12 @@ def test_both_forms_of_choices_agree(seed: int) -> None:
     kernel = Choices(task)
     kernel.simple = False
     with form("interpreted"):
-        total, held = arrays.cheapest(prices, per_byte=1e-6)
-        again, same = kernel.cheapest(prices, per_byte=1e-6)
+        total, held, chosen = arrays.cheapest(prices, per_byte=1e-6)
+        again, same, brokers = kernel.cheapest(prices, per_byte=1e-6)
     assert total == pytest.approx(again)
     assert np.allclose(held, same) or not arrays.simple
+    for kind, weight in enumerate(task.weight):
+        sums = np.bincount(brokers, weights=weight[task.owner], minlength=9)
+        assert np.allclose(sums, same[kind])
+        if arrays.simple:
+            assert np.allclose(np.bincount(chosen, weights=weight[task.owner], minlength=9), sums)

@@ -1,0 +1,119 @@
+"""Plans by dual prices and repair: their quality, their bounds, and every limit they keep."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from partage import reassigning
+from partage.judge.relocation import judge_replicas
+from partage.kernels import form
+from partage.model import Broker, ReplicaCluster
+from partage.reassigning import reassign
+from partage.replicas import tasks
+from partage.replicas.bands import Limits
+from partage.solve.relocation_repair import restricted
+
+pytest.importorskip("highspy")
+
+
+def heavy(brokers: int, partitions: int, racks: int, *, seed: int = 0, room: bool = False):
+    """Pareto(1.2) sizes on uneven brokers; with room, brokers have a fifth more than they need."""
+    rng = np.random.default_rng(seed)
+    chance = rng.uniform(0.5, 1.5, brokers)
+    drawn = rng.exponential(size=(partitions, brokers)) / chance
+    replica = np.argsort(drawn, axis=1)[:, :3].astype(np.int32)
+    size = (1e6 * (1 + rng.pareto(1.2, partitions))).astype(np.int64)
+    number = np.arange(partitions, dtype=np.int32)
+    held = np.bincount(replica.ravel(), weights=np.repeat(size, 3), minlength=brokers)
+    capacity = np.maximum(held, 1.2 * held.mean()).astype(np.int64)
+    return ReplicaCluster(
+        topics=("a", "b"), topic=number % 2, number=number // 2,
+        start=np.arange(partitions + 1, dtype=np.int64) * 3, replica=replica.ravel().copy(),
+        leader=replica[:, 0].copy(), size=size, load=rng.integers(0, 10**4, partitions),
+        brokers=tuple(Broker(i, f"r{i % racks}" if racks else None) for i in range(brokers)),
+        capacity=capacity if room else np.full(brokers, -1, np.int64),
+        directories=((),) * brokers, directory=np.full(3 * partitions, -1, np.int32),
+    )  # fmt: skip
+
+
+def test_near_the_bound_beyond_one_programme(monkeypatch) -> None:
+    """At most 2 % above the verified bound with heavy-tailed sizes, and less than the local search."""
+    task = tasks.rebalance(heavy(12, 1_500, 3, seed=2))
+    with form("compiled"):
+        found = reassign(task)
+        monkeypatch.setattr(reassigning, "MOST_PRICED", 0)
+        local = reassign(task)
+    assert found.verdict.gap <= 0.02
+    assert found.verdict.figures["moved"] < local.verdict.figures["moved"]
+    assert found.verdict.bounds["moved"] >= local.verdict.bounds["moved"]
+    assert found.plan.solver.startswith("dual prices")
+    again = judge_replicas(task, found.plan)
+    assert not again.breaches
+    assert again.bounds == found.verdict.bounds
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda one: tasks.rebalance(one, Limits(pinned=["a"])),
+        lambda one: tasks.rebalance(one, Limits(excluded=["b"])),
+        lambda one: tasks.rebalance(one, Limits(tolerance={"bytes": 0.02, "load": 0.5})),
+        lambda one: tasks.drain_brokers(one, [3]),
+        lambda one: tasks.add_brokers(one, [5]),
+        lambda one: tasks.change_factor(one, 2),
+        tasks.fix_racks,
+    ],
+)
+@pytest.mark.parametrize("room", [False, True])
+def test_every_task_keeps_its_limits(made, room, monkeypatch) -> None:
+    """A plan by prices is valid and no worse in any figure than the local search's, in their order."""
+    task = made(heavy(6, 50, 3, seed=5, room=room))
+    monkeypatch.setattr(reassigning, "LARGEST", 0)
+    monkeypatch.setattr(reassigning, "_MOST_REPAIRS", 3)
+    with form("compiled"):
+        found = reassign(task)
+        monkeypatch.setattr(reassigning, "MOST_PRICED", 0)
+        local = reassign(task)
+    assert not found.verdict.breaches
+    figures, before = (list(one.verdict.figures.values()) for one in (found, local))
+    assert figures <= before
+
+
+def test_a_restricted_task_counts_the_others() -> None:
+    """Bands shrink by what fixed partitions hold: within them, the whole plan is within its own."""
+    task = tasks.rebalance(heavy(6, 40, 3))
+    plan = task.cluster.replica
+    those = np.array([3, 8, 20])
+    small, mine = restricted(task, those, plan)
+    assert np.flatnonzero(mine).tolist() == [9, 10, 11, 24, 25, 26, 60, 61, 62]
+    assert small.cluster.replica.tolist() == plan[mine].tolist()
+    inside = np.bincount(plan[mine], weights=small.weight[2][small.owner], minlength=6)
+    held = np.bincount(plan, weights=task.weight[2][task.owner], minlength=6)
+    assert (held - inside).tolist() == (task.low - small.low)[2, :6].tolist()
+    assert (task.high - small.high)[2, :6].tolist() == (held - inside).tolist()
+
+
+def test_a_plan_without_highs_says_so(monkeypatch) -> None:
+    """Where HiGHS is missing and could gain, the plan says so; where it cannot, nothing is said."""
+    monkeypatch.setitem(sys.modules, "highspy", None)
+    monkeypatch.setattr(reassigning, "is_installed", lambda: False)
+    with form("compiled"):
+        found = reassign(tasks.rebalance(heavy(12, 1_500, 3, seed=2)))
+        assert found.lacks_solver
+        assert not found.verdict.optimal
+        assert not reassign(tasks.rebalance(heavy(12, 1_500, 3)), proof=False).lacks_solver
+        even = replace(heavy(3, 30, 0), size=np.full(30, 5), load=None)
+        assert not reassign(tasks.rebalance(even)).lacks_solver
+
+
+def test_what_a_sequential_choice_loses_is_bounded() -> None:
+    """Figures of leaders, disks and moves beyond their bounds, and no others."""
+    with form("compiled"):
+        found = reassign(tasks.rebalance(heavy(9, 150, 3)), proof=False).verdict
+    loss = found.sequential_loss
+    assert loss["moved"] == found.figures["moved"] - found.bounds["moved"] > 0
+    assert set(loss) <= {"moved", "leaders", "rack leaders"}
