@@ -267,7 +267,7 @@ def jmh_row(cell: Cell, *, always: bool = False) -> Row:
 
 
 def jmh_rows(*, racks: bool) -> list[Row]:
-    """Return Kafka's grid without racks (704 cells), or the client's with racks (352; servers know none)."""
+    """Return Kafka's grid: 704 cells without racks, or the 352 of its clients with racks."""
     return [
         jmh_row(Cell(members, ratio, topics, strategy, mixed, more, racks))
         for strategy in ("cooperative-sticky", "range", "server:uniform", "server:range")
