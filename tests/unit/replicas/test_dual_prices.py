@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from partage import reassigning
+from partage.cli.reassigned import _sentences, answer
 from partage.judge.relocation import judge_replicas
 from partage.kernels import form
 from partage.model import Broker, ReplicaCluster
@@ -108,6 +109,20 @@ def test_a_plan_without_highs_says_so(monkeypatch) -> None:
         assert not reassign(tasks.rebalance(heavy(12, 1_500, 3)), proof=False).lacks_solver
         even = replace(heavy(3, 30, 0), size=np.full(30, 5), load=None)
         assert not reassign(tasks.rebalance(even)).lacks_solver
+
+
+def test_the_command_prints_what_highs_and_a_joint_choice_would_bring(monkeypatch) -> None:
+    """Small plans without HiGHS name the extra, the bytes at stake, and the joint choice's gain."""
+    monkeypatch.setitem(sys.modules, "highspy", None)
+    monkeypatch.setattr(reassigning, "is_installed", lambda: False)
+    with form("compiled"):
+        found = reassign(tasks.rebalance(heavy(6, 30, 3, seed=2)))
+    told = answer(found, "rebalance", most=None, throttle=None).told
+    printed = "\n".join(map(str, _sentences(told)))
+    assert told["lacks_solver"]
+    assert "pip install 'partage[plan]'" in printed
+    assert f"({told['gap']:.1%}) less" in printed
+    assert "a joint choice would gain at most" in printed
 
 
 def test_what_a_sequential_choice_loses_is_bounded() -> None:
