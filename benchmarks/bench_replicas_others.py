@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from bench_replicas import made
 
-from partage.judge.relocation import judge_replicas
+from partage.judge.replicas import judge_replicas
 from partage.kernels import form
 from partage.model import NewReplicas
 from partage.reassigning import reassign

@@ -8,20 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import NoFeasiblePlanError, PlanInvariantError
-from partage.judge.relocation import OVERFULL, ReplicaVerdict, judge_replicas
-from partage.judge.relocation_bounds import figure_bound
-from partage.judge.relocation_least import least_of, rack_ranges
+from partage.judge.rack_breaches import least_of, rack_ranges
+from partage.judge.replica_bounds import figure_bound
+from partage.judge.replicas import OVERFULL, ReplicaVerdict, judge_replicas
 from partage.model import NewReplicas, ReplicaTask
 from partage.model.replicas import RANKS
 from partage.replicas.moves import Moves
-from partage.solve.leading import lead
-from partage.solve.neighbours import neighbours
-from partage.solve.relocate import outside, relocate
-from partage.solve.relocation_bound import climb
-from partage.solve.relocation_dual import DualPlan, solve_dual
-from partage.solve.relocation_exact import LARGEST, exact, is_installed, relaxed
-from partage.solve.relocation_repair import free_sets, restricted
-from partage.solve.shelving import disk_prices, shelve
+from partage.solve.replicas.bounds import climb
+from partage.solve.replicas.disks import disk_prices, shelve
+from partage.solve.replicas.dual import DualPlan, solve_dual
+from partage.solve.replicas.exact import LARGEST, exact, is_installed, relaxed
+from partage.solve.replicas.leaders import lead
+from partage.solve.replicas.local_search import outside, relocate
+from partage.solve.replicas.neighbours import neighbours
+from partage.solve.replicas.repair import free_sets, restricted
 
 __all__ = ["Reassignment", "reassign"]
 

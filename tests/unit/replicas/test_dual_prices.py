@@ -10,13 +10,13 @@ import pytest
 
 from partage import reassigning
 from partage.cli.reassigned import _sentences, answer
-from partage.judge.relocation import judge_replicas
+from partage.judge.replicas import judge_replicas
 from partage.kernels import form
 from partage.model import Broker, ReplicaCluster
 from partage.reassigning import reassign
 from partage.replicas import tasks
 from partage.replicas.bands import Limits
-from partage.solve.relocation_repair import restricted
+from partage.solve.replicas.repair import restricted
 
 pytest.importorskip("highspy")
 

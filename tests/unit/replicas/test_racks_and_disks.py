@@ -11,8 +11,8 @@ from tests.unit.replicas.test_reassigning import cluster, rows
 
 import partage as pg
 from partage.errors import CertificateError
-from partage.judge.relocation import judge_replicas
-from partage.judge.relocation_bounds import figure_bound
+from partage.judge.replica_bounds import figure_bound
+from partage.judge.replicas import judge_replicas
 from partage.model import NewReplicas
 from partage.reassigning import reassign
 from partage.replicas import tasks

@@ -13,8 +13,8 @@ import pytest
 import partage as pg
 from partage import reassigning
 from partage.errors import CertificateError
-from partage.judge.relocation import judge_replicas
-from partage.judge.relocation_least import least_of, rack_ranges
+from partage.judge.rack_breaches import least_of, rack_ranges
+from partage.judge.replicas import judge_replicas
 from partage.kernels import form
 from partage.model import NewReplicas
 from partage.model.replicas import RANKS
@@ -26,7 +26,7 @@ from partage.replicas.kafka_json import reassignment, rollback
 from partage.replicas.moves import Moves, directories
 from partage.replicas.reading import cluster_from_json, sizes_from_log_dirs
 from partage.replicas.tables import disk_rows
-from partage.solve.relocation_exact import _Programme, relaxed
+from partage.solve.replicas.exact import _Programme, relaxed
 
 
 def cluster(brokers, *rows, sizes=None, loads=None, **more):

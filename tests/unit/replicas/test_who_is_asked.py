@@ -8,9 +8,9 @@ import pytest
 from partage.kernels import form
 from partage.model import Broker, ReplicaCluster, ReplicaTask
 from partage.replicas import tasks
-from partage.solve.relocate import _Relocation
-from partage.solve.relocation_choices import Choices
-from partage.solve.relocation_sweep import sweep
+from partage.solve.replicas.cheapest_choices import Choices
+from partage.solve.replicas.local_search import _Relocation
+from partage.solve.replicas.sweeps import sweep
 
 
 def _cluster(seed: int) -> ReplicaCluster:

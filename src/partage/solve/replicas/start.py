@@ -11,7 +11,7 @@ a piece there touches this file too.
 from __future__ import annotations
 
 from partage.kernels import kernel, piece
-from partage.solve.relocating import STATE, has, paid, rack_change, rack_paid, shift
+from partage.solve.replicas.penalties import STATE, has, paid, rack_change, rack_paid, shift
 
 __all__ = ["construct"]
 

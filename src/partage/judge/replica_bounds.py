@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import CertificateError
-from partage.judge.relocation_least import Least
+from partage.judge.rack_breaches import Least
 from partage.model import NewReplicas, ReplicaTask
 from partage.model.replicas import KINDS, LEAVE, RANKS, STAY, Disks
 

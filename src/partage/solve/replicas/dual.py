@@ -1,6 +1,6 @@
 """Replicas on brokers: the Lagrangian dual by the boxstep method, for clusters beyond a MIP.
 
-Prices of bands are the dual variables (`partage.judge.relocation_bounds` has the argument). Each
+Prices of bands are the dual variables (`partage.judge.replica_bounds` has the argument). Each
 round looks for the best prices in a box around the best so far: a linear programme over the
 choices that earlier prices led to (Dantzig-Wolfe columns), which HiGHS solves. Columns belong to
 one large partition or to a group of small ones, so that the programme stays small. Its optimum
@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from partage.model import ReplicaTask
 from partage.model.replicas import KINDS
-from partage.solve.relocation_bound import bound_of
-from partage.solve.relocation_choices import Choices
+from partage.solve.replicas.bounds import bound_of
+from partage.solve.replicas.cheapest_choices import Choices
 
 __all__ = ["DualPlan", "solve_dual"]
 

@@ -1,6 +1,6 @@
 """Is a reassignment valid, what does it reach, and how much better could any other be?
 
-Here is what a plan breaks and what it reaches; `relocation_bounds` proves what no plan goes below.
+Here is what a plan breaks and what it reaches; `replica_bounds` proves what no plan goes below.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import CertificateError
-from partage.judge.relocation_bounds import MOVES, figure_bound, lead_bound
-from partage.judge.relocation_least import Least, least_of
+from partage.judge.rack_breaches import Least, least_of
+from partage.judge.replica_bounds import MOVES, figure_bound, lead_bound
 from partage.model import NewReplicas, ReplicaTask
 from partage.model.replicas import KINDS, LEAVE, RANKS, STAY, among
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from partage.kernels import kernel, piece
-from partage.solve.relocating import STATE, old_fate, shift
+from partage.solve.replicas.penalties import STATE, old_fate, shift
 
 __all__ = ["scratch", "sweep"]
 

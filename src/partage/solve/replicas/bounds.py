@@ -1,6 +1,6 @@
 """A price a broker and a kind, from which follows what no plan can do better.
 
-The argument is `partage.judge.relocation`'s; here prices are looked for that make the bound
+The argument is `partage.judge.replicas`'s; here prices are looked for that make the bound
 high, by going uphill: where the cheapest choice of all partitions overfills a broker its price
 rises, where it leaves a broker below its band the price falls.
 """
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from partage.model import ReplicaTask
 from partage.model.replicas import KINDS, RANKS
-from partage.solve.relocation_choices import Choices
+from partage.solve.replicas.cheapest_choices import Choices
 
 __all__ = ["bound_of", "climb"]
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from partage.model import Broker, ReplicaCluster, ReplicaTask
 from partage.model.replicas import FREE, KINDS, LEAVE, STAY, Disks
-from partage.solve.relocate import relocate
+from partage.solve.replicas.local_search import relocate
 
 __all__ = ["disk_prices", "shelve"]
 

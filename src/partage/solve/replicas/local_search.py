@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from partage.errors import NoFeasiblePlanError
 from partage.model import ReplicaTask
 from partage.model.replicas import KINDS, LEAVE, STAY, among
-from partage.solve.relocation_start import construct
-from partage.solve.relocation_swaps import Pairs
-from partage.solve.relocation_sweep import scratch, sweep
-from partage.solve.restless import Restless
+from partage.solve.replicas.move_candidates import Restless
+from partage.solve.replicas.start import construct
+from partage.solve.replicas.swaps import Pairs
+from partage.solve.replicas.sweeps import scratch, sweep
 
 __all__ = ["outside", "relocate"]
 

@@ -1,0 +1,1 @@
+"""Algorithms that place replicas on brokers, for `partage reassign`."""
