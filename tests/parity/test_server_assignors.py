@@ -10,8 +10,8 @@ import pytest
 from jvm import JvmOracle
 from parity.server_problems import nasty_server_problem, next_round, shrunk
 from partage.groups.registry import find
-from partage.groups.server.reading import answer_to_json, spec_from_json
-from partage.groups.server.refusals import CoordinatorRefusal
+from partage.groups.server.json_format import assignment_to_json, spec_from_json
+from partage.groups.server.spec import CoordinatorAssignorError
 
 pytestmark = [pytest.mark.parity, pytest.mark.jvm]
 
@@ -28,8 +28,8 @@ def java():
 def ours(strategy, problem):
     spec = spec_from_json(problem)
     try:
-        return answer_to_json(find(strategy).decide(spec), spec)
-    except CoordinatorRefusal as refused:
+        return assignment_to_json(find(strategy).decide(spec), spec)
+    except CoordinatorAssignorError as refused:
         return {"error": refused.java_exception}
 
 

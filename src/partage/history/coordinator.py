@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from partage.groups.server.answer import Answer
+from partage.groups.server.group_assignment import GroupAssignment
+from partage.groups.server.json_format import assignment_to_json
 from partage.groups.server.range import ServerRange
-from partage.groups.server.reading import answer_to_json
 from partage.groups.server.simple import ServerSimple
 from partage.groups.server.spec import GroupSpec
 from partage.groups.server.targets import Targets
@@ -73,8 +73,8 @@ def decided(
     return _by_ids(assignor.decide(spec), spec)
 
 
-def _by_ids(answer: Answer, spec: GroupSpec) -> ByIds:
-    rows = answer_to_json(answer, spec)["assignment"]
+def _by_ids(assignment: GroupAssignment, spec: GroupSpec) -> ByIds:
+    rows = assignment_to_json(assignment, spec)["assignment"]
     return {m: _sets(rows.get(m, ())) for m in spec.problem.group.ids}
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from partage.groups.registry import find
-from partage.groups.server import homogeneous, targets
-from partage.groups.server.claim_steps import larger_quotas, read_claims
+from partage.groups.server import targets, uniform_homogeneous
+from partage.groups.server.kernels import larger_quotas, read_claims
 from partage.groups.server.spec import GroupSpec
 from partage.kernels import form
 from partage.model import Claims, Cluster, Group, Member, Problem
@@ -79,7 +79,7 @@ def test_both_forms_of_the_quotas_agree_and_add_up() -> None:
 
 def test_what_a_member_loses_is_the_same_with_and_without_the_short_way(monkeypatch) -> None:
     """Sets that Java walks as they lie lose their tails, as the walk bucket by bucket says."""
-    rng, short, released = random.Random(5), homogeneous._tails, 0
+    rng, short, released = random.Random(5), uniform_homogeneous._skip_walk, 0
     answers = []
 
     def counted(*arguments):
@@ -97,10 +97,10 @@ def test_what_a_member_loses_is_the_same_with_and_without_the_short_way(monkeypa
         topics = ["a", "b", "c"] if rng.random() < 0.2 else ["a", "b"]
         group = Group(Member(f"m{i}", topics, owned=one) for i, one in enumerate(owned))
         with monkeypatch.context() as one:
-            one.setattr(homogeneous, "_tails", lambda *_: None)
+            one.setattr(uniform_homogeneous, "_skip_walk", lambda *_: None)
             slow = find("server:uniform").assign(Problem(group, cluster))
         with monkeypatch.context() as one:
-            one.setattr(homogeneous, "_tails", counted)
+            one.setattr(uniform_homogeneous, "_skip_walk", counted)
             fast = find("server:uniform").assign(Problem(group, cluster))
         assert fast.to_pairs() == slow.to_pairs()
         released += bool(answers) and answers[-1] is not None and len(answers[-1]) > 0

@@ -12,8 +12,8 @@ import re
 import pytest
 
 from partage.groups.registry import find
-from partage.groups.server.reading import answer_to_json, spec_from_json
-from partage.groups.server.refusals import CoordinatorRefusal
+from partage.groups.server.json_format import assignment_to_json, spec_from_json
+from partage.groups.server.spec import CoordinatorAssignorError
 
 IDS = {
     "T1": "T1-A4s3VTwiI5CTbEp6POw",
@@ -118,7 +118,7 @@ def problem(topics, members):
 
 def decided(strategy, made):
     spec = spec_from_json(made)
-    return answer_to_json(find(f"server:{strategy}").decide(spec), spec)["assignment"]
+    return assignment_to_json(find(f"server:{strategy}").decide(spec), spec)["assignment"]
 
 
 def canonical(assignment):
@@ -163,7 +163,7 @@ def test_a_topic_whose_count_is_unknown_is_refused(strategy) -> None:
     """U10, W9, X3: the metadata names it, the describer does not know it."""
     made = problem("T1×3", "A[T1] B[T1]")
     made["topics"][0]["n"] = -1
-    with pytest.raises(CoordinatorRefusal, match="'T1'") as caught:
+    with pytest.raises(CoordinatorAssignorError, match="'T1'") as caught:
         decided(strategy, made)
     assert caught.value.java_exception == "PartitionAssignorException"
 

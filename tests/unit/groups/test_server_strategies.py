@@ -10,7 +10,7 @@ import pytest
 import partage as pg
 from partage.errors import InvalidProblemError
 from partage.groups.registry import find
-from partage.groups.server.reading import spec_from_json
+from partage.groups.server.json_format import spec_from_json
 from partage.groups.server.spec import GroupSpec
 from partage.groups.server.topic_ids import TopicIds, derived_id
 from partage.javatrees import walked

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from partage.groups.registry import find
-from partage.groups.server.reading import answer_to_json, spec_from_json
-from partage.groups.server.refusals import CoordinatorRefusal
+from partage.groups.server.json_format import assignment_to_json, spec_from_json
+from partage.groups.server.spec import CoordinatorAssignorError
 
 VECTORS = Path(__file__).resolve().parents[2] / "data" / "vectors" / "consumer"
 
@@ -28,11 +28,11 @@ def test_every_line_comes_out_as_printed(name) -> None:
     for number, problem in enumerate(problems, 1):
         spec = spec_from_json(problem)
         if "error" in problem:
-            with pytest.raises(CoordinatorRefusal) as caught:
+            with pytest.raises(CoordinatorAssignorError) as caught:
                 strategy.decide(spec)
             assert caught.value.java_exception == problem["error"], f"line {number}"
         else:
-            got = answer_to_json(strategy.decide(spec), spec)
+            got = assignment_to_json(strategy.decide(spec), spec)
             assert got == problem["out"], f"line {number}"
 
 

@@ -1,9 +1,7 @@
-"""The strategies of Kafka's group coordinator (KIP-848, KIP-932): topics by id.
+"""The assignors of Kafka's group coordinator (KIP-848, KIP-932): topics by id.
 
-Which file answers what: `range`, `uniform`, `simple` are the strategies. `homogeneous` and
-`heterogeneous` are the two halves of uniform (`balancing` has the kernels of the second);
-`sharing_one_list` and `sharing_by_topic` those of simple, on `sharing` and `sharing_result`.
-`spec` is what the coordinator passes to any of them, `targets` the previous targets in it,
-`topic_ids` its ids; `walks` and `trees` are the order of its maps and sets. `answer` is what
-they decide, `refusals` where they throw, `reading` makes all this from JSON.
+Strategies: `range`, `uniform` (with `uniform_homogeneous`, `uniform_heterogeneous` and
+`kernels`) and `simple`. Input: `spec` (Kafka's GroupSpec), `targets` (the previous target
+assignment), `topic_ids`. Output: `group_assignment`. `walks` reproduces the iteration order of
+Java's maps and sets; `json_format` reads and writes the vectors' JSON.
 """

@@ -8,14 +8,14 @@ import numpy as np
 
 from partage.groups.base import PlainStrategy
 from partage.groups.layout import Audiences
-from partage.groups.server.answer import Answer
+from partage.groups.server.group_assignment import GroupAssignment
 from partage.groups.server.spec import GroupSpec
 from partage.model import Plan, Problem
 from partage.model.index import Int32Array
 
 __all__ = ["ServerRange"]
 
-#: Beyond this many runs, sorting all partitions by owner is the cheaper way to collect them.
+#: Above this number of runs, sorting all partitions by owner is faster than slicing.
 _MOST_RUNS = 50_000
 
 
@@ -27,13 +27,13 @@ class ServerRange(PlainStrategy):
     1. per topic, loads differ by at most one; the first members get the larger runs;
     2. topics with equally many partitions and the same subscribers are co-located.
 
-    Racks and previous targets have no say; members are ordered as by the client's range
-    (`partage.groups.ordering.member_order`), so the join order has none either. Within a
-    member partitions come by topic; to Kafka they are sets.
+    Racks, previous targets and the join order have no effect; members are ordered as by the
+    client's range (`partage.groups.ordering.member_order`). A member's partitions come by
+    topic; in Kafka they are a set.
 
     Cost: O(P + M log M + T) on arrays, P partitions, M members, T topics.
 
-    Where it is not optimal: as the client's range, remainders of topics add up.
+    Where it is not optimal: remainders of topics add up, as in the client's range.
 
     Exact to ``org.apache.kafka.coordinator.group.assignor.RangeAssignor`` 4.3.1.
 
@@ -49,22 +49,22 @@ class ServerRange(PlainStrategy):
     in_broker = True
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """The plan. Takes any problem: raises nothing."""
+        """Return the plan of a problem; every problem has one."""
         spec = GroupSpec(problem)
         return self.decide(spec).plan(spec)
 
-    def decide(self, spec: GroupSpec) -> Answer:
-        """The coordinator's answer to what it passes.
+    def decide(self, spec: GroupSpec) -> GroupAssignment:
+        """Return the assignment for the coordinator's own input.
 
         Raises:
-            CoordinatorRefusal: the partition count of a subscribed topic is unknown.
+            CoordinatorAssignorError: the partition count of a subscribed topic is unknown.
         """
         if not spec.members:
-            return Answer.nothing(spec)
-        wanted = np.zeros(len(spec.problem.index.topics), bool)
+            return GroupAssignment.empty(spec)
+        subscribed = np.zeros(len(spec.problem.index.topics), bool)
         for topics in spec.problem.subscription_topics:
-            wanted[topics] = True
-        topics = np.flatnonzero(wanted).astype(np.int32)
+            subscribed[topics] = True
+        topics = np.flatnonzero(subscribed).astype(np.int32)
         start, partition = spec.partitions_of(topics)
         audiences = Audiences.of(spec.problem, topics)
         blocks = _blocks(audiences, start, partition)
@@ -75,12 +75,12 @@ class ServerRange(PlainStrategy):
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """Topics with the same subscribers and the same count: all are cut at the same places.
+    """Topics with the same subscribers and partition count, cut at the same places.
 
     Attributes:
-        rows: int32[topics, count], their partitions.
+        rows: int32[topics, count], the partitions.
         members: int32[n], the subscribers in order.
-        cut: int64[n + 1], where each one's run begins.
+        cut: int64[n + 1], begin of each member's run.
     """
 
     rows: Int32Array
@@ -113,7 +113,8 @@ def _blocks(audiences: Audiences, start: Int32Array, partition: Int32Array) -> l
     return out
 
 
-def _by_slices(blocks: list[_Block], members: int) -> Answer:
+def _by_slices(blocks: list[_Block], members: int) -> GroupAssignment:
+    """Return the assignment by copying each run as a slice."""
     pieces: list[list[Int32Array]] = [[] for _ in range(members)]
     for block in blocks:
         cut = block.cut.tolist()
@@ -121,12 +122,13 @@ def _by_slices(blocks: list[_Block], members: int) -> Answer:
             if end > begin:
                 pieces[m].append(block.rows[:, begin:end].ravel())
     start = np.zeros(members + 1, np.int32)
-    np.cumsum([sum(map(len, mine)) for mine in pieces], out=start[1:])
-    flat = [one for mine in pieces for one in mine]
-    return Answer(start, np.concatenate(flat) if flat else np.zeros(0, np.int32))
+    np.cumsum([sum(map(len, runs)) for runs in pieces], out=start[1:])
+    flat = [run for runs in pieces for run in runs]
+    return GroupAssignment(start, np.concatenate(flat) if flat else np.zeros(0, np.int32))
 
 
-def _by_sorting(blocks: list[_Block], members: int) -> Answer:
+def _by_sorting(blocks: list[_Block], members: int) -> GroupAssignment:
+    """Return the assignment by sorting all partitions by owner."""
     owner = np.concatenate(
         [np.tile(np.repeat(b.members, np.diff(b.cut)), len(b.rows)) for b in blocks]
     )
@@ -135,4 +137,4 @@ def _by_sorting(blocks: list[_Block], members: int) -> Answer:
     np.cumsum(np.bincount(owner, minlength=members), out=start[1:])
     # NumPy sorts 16-bit keys by radix, several times faster than wider ones.
     key = owner.astype(np.int16) if members < 2**15 else owner
-    return Answer(start, partition[np.argsort(key, kind="stable")])
+    return GroupAssignment(start, partition[np.argsort(key, kind="stable")])

@@ -1,38 +1,51 @@
-"""The coordinator's assignor of share groups: a partition may be with several members."""
+"""The coordinator's assignor of share groups (KIP-932): a partition may have several members.
+
+Kafka's class has two builders, for equal and for different subscriptions. Both start from the
+previous assignment, revoke what exceeds the quotas, and assign what is missing. Which partition
+a member loses or gets follows the iteration order of Java's maps, so these are reproduced.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
 from partage.groups.base import PlainStrategy
-from partage.groups.server.answer import Answer
-from partage.groups.server.sharing_by_topic import share_by_topic
-from partage.groups.server.sharing_one_list import share_one_list
-from partage.groups.server.spec import GroupSpec
+from partage.groups.server.group_assignment import GroupAssignment
+from partage.groups.server.spec import CoordinatorAssignorError, GroupSpec
+from partage.groups.server.walks import walk_copied_sets, walk_maps
+from partage.javaorder import hash_order, table_for_capacity
 from partage.model import Assignment, Problem
 
 __all__ = ["ServerSimple"]
+
+#: By member number: the member's (topic, dense partitions) pairs, in the order of Java's maps.
+PartitionsByTopic = list[list[tuple[int, list[int]]]]
 
 
 class ServerSimple(PlainStrategy):
     """Share groups (KIP-932): every partition with about members / partitions members.
 
-    Its answer is an `Assignment`, not a `Plan`: `partage.check` takes it with
-    ``several_owners=True``. Members with a larger share of partitions than others, and
-    partitions with more members, give up what is beyond; the rest of old assignments stays.
+    The result is an `Assignment`, not a `Plan`: `partage.check` takes it with
+    ``several_owners=True``. Members over their quota of partitions, and partitions over their
+    number of members, are cut; the rest of the previous assignment stays.
 
     Guarantees:
 
-    1. every partition of a subscribed topic that may be assigned is with somebody;
+    1. every assignable partition of a subscribed topic has at least one member;
     2. members get about the same number: over all partitions where all subscribe alike,
        topic by topic otherwise.
 
-    Previous targets are the members' ``owned`` partitions, in the order sent. Where
-    subscriptions differ, old topics that nobody subscribes to any more stay with who had
-    them (Kafka's own oversight, Q24).
+    The previous assignment is the members' ``owned`` partitions, in the order sent. Where
+    subscriptions differ, members keep partitions of topics without subscribers (an oversight
+    of Kafka's class, Q24 in the specification).
 
-    Cost: O(n log n) in plain Python, n entries of the answer and of the previous targets.
+    Cost: O(n log n) in plain Python, n entries of the new and of the previous assignment.
 
-    Where it is not optimal: who gets which partition follows the order of Java's maps, and
-    partitions may be moved that could stay.
+    Where it is not optimal: the order of Java's maps decides which member gets a partition,
+    and partitions may move that could stay.
 
     Exact to ``org.apache.kafka.coordinator.group.assignor.SimpleAssignor`` 4.3.1 on JDK 17.
 
@@ -46,21 +59,327 @@ class ServerSimple(PlainStrategy):
     exact_to = "org.apache.kafka.coordinator.group.assignor.SimpleAssignor 4.3.1"
     aliases = ("org.apache.kafka.coordinator.group.assignor.SimpleAssignor",)
     in_broker = True
-    #: What it answers may have several owners a partition, and so is no `Plan`.
+    #: A partition may have several owners, so the result is no `Plan`.
     several_owners = True
 
     def assign(self, problem: Problem, memory: object = None) -> Assignment:
-        """The assignment. Takes any problem: raises nothing."""
+        """Return the assignment of a problem; every problem has one."""
         spec = GroupSpec(problem, several_owners=True)
         return self.decide(spec).assignment(spec)
 
-    def decide(self, spec: GroupSpec) -> Answer:
-        """The coordinator's answer to what it passes.
+    def decide(self, spec: GroupSpec) -> GroupAssignment:
+        """Return the assignment for the coordinator's own input.
 
         Raises:
-            CoordinatorRefusal: the partition count of a subscribed topic is unknown, or no
-                member is left for a partition, as old targets may not be assigned any more.
+            CoordinatorAssignorError: the partition count of a subscribed topic is unknown, or
+                no member is left for a partition (only if a previously assigned partition is
+                no longer assignable).
         """
         if not spec.members:
-            return Answer.nothing(spec)
-        return share_one_list(spec) if spec.homogeneous else share_by_topic(spec)
+            return GroupAssignment.empty(spec)
+        return _assign_homogeneous(spec) if spec.homogeneous else _assign_heterogeneous(spec)
+
+
+def _assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
+    """Assign all partitions as one list, as ``SimpleHomogeneousAssignmentBuilder`` does.
+
+    Raises:
+        CoordinatorAssignorError: a topic's partition count is unknown, or no member is left
+            for a partition (Q23).
+    """
+    topics, names = spec.named(int(spec.problem.group.subscription_of[spec.visit[0]]))
+    if not names:
+        return GroupAssignment.empty(spec)
+    _, partition = spec.partitions_of(topics)
+    if spec.assignable is not None:
+        partition = partition[spec.assignable[partition]]
+    index = spec.problem.index
+    hashes = spec.ids.hashes.astype(np.int64)
+    key = (31 * hashes[index.topic_of] + index.number_of) & 0xFFFFFFFF
+    target = partition.tolist()
+    result = _MemberSets(spec, only_topics=frozenset(topics.tolist()))
+    shares = _Shares(result, key.tolist().__getitem__, _table_for(len(target)))
+    members_per_partition, quotas = _quotas(spec.members, len(target))
+    over_quota = []
+    for member, sets in enumerate(result.previous):
+        for _, partitions in sets:
+            for p in partitions:
+                shares.add_previous(member, p)
+        size = len(shares.by_member.get(member, ()))
+        if size < quotas[member]:
+            shares.under_quota.add(member)
+        elif size > quotas[member]:
+            over_quota.append(member)
+    shares.revoke_over_quota(over_quota, quotas.__getitem__)
+    shares.revoke_shared_too_widely(members_per_partition)
+    for p in target:
+        shares.members_of(p)
+    shares.assign_missing(members_per_partition, quotas.__getitem__)
+    return result.to_assignment()
+
+
+def _assign_heterogeneous(spec: GroupSpec) -> GroupAssignment:
+    """Assign topic by topic, as ``SimpleHeterogeneousAssignmentBuilder`` does.
+
+    Members keep previous partitions of topics without subscribers (Q24).
+
+    Raises:
+        CoordinatorAssignorError: a topic's partition count is unknown, or no member is left
+            for a partition (Q23).
+    """
+    subscribers = _subscribers_by_topic(spec)
+    if not subscribers:
+        return GroupAssignment.empty(spec)
+    result = _MemberSets(spec)
+    hashes = spec.ids.hashes
+    topics = list(subscribers)
+    for i in hash_order([int(hashes[t]) for t in topics]):
+        _assign_topic(spec, result, topics[i], subscribers[topics[i]])
+    return result.to_assignment()
+
+
+def _subscribers_by_topic(spec: GroupSpec) -> dict[int, list[int]]:
+    """Return member numbers by topic; topics in the order in which members name them."""
+    group = spec.problem.group
+    named = [spec.named(i)[0] for i in range(len(group.subscriptions))]
+    for topics in named:
+        spec.require_partition_counts(topics)
+    out: dict[int, list[int]] = {}
+    for number, member in enumerate(spec.visit):
+        for topic in named[int(group.subscription_of[member])].tolist():
+            out.setdefault(topic, []).append(number)
+    return out
+
+
+def _assign_topic(spec: GroupSpec, result: _MemberSets, topic: int, subscribers: list[int]) -> None:
+    """Assign one topic's partitions to its subscribers, in ``result``."""
+    first, count, dense = spec.numbered
+    target = dense[first[topic] : first[topic] + count[topic]]
+    if spec.assignable is not None:
+        target = target[spec.assignable[target]]
+    members_per_partition, numbers = _quotas(len(subscribers), len(target))
+    quotas = dict(zip(subscribers, numbers, strict=True))
+    number_of = spec.problem.index.number_of
+    shares = _Shares(result, lambda p: int(number_of[p]), _table_for(len(target)))
+    for member, sets in enumerate(result.previous):
+        for topic_of_set, partitions in sets:
+            if topic_of_set == topic:
+                for p in partitions:
+                    shares.add_previous(member, p)
+    owners = list(shares.by_member)
+    order = hash_order(owners, table=_table_for(len(subscribers)), compute_if_absent=True)
+    shares.revoke_over_quota([owners[i] for i in order], lambda m: quotas.get(m, 0))
+    shares.revoke_shared_too_widely(members_per_partition)
+    shares.under_quota = {m for m in subscribers if len(shares.by_member.get(m, ())) < quotas[m]}
+    for p in target.tolist():
+        shares.members_of(p)
+    shares.assign_missing(members_per_partition, quotas.__getitem__)
+
+
+def _quotas(members: int, partitions: int) -> tuple[int, list[int]]:
+    """Return the number of members per partition, and of partitions for each member.
+
+    >>> _quotas(5, 2)
+    (3, [2, 1, 1, 1, 1])
+    """
+    members_per_partition = -(-members // partitions) if partitions else 0
+    ratio = members_per_partition * partitions / members
+    quotas = [math.ceil(ratio * (k + 1)) - math.ceil(ratio * k) for k in range(members)]
+    return members_per_partition, quotas
+
+
+def _table_for(size: int) -> int:
+    """Return the table length of a map that Kafka creates for ``size`` keys and one more."""
+    return table_for_capacity((size + 1) * 4 // 3 + 1)
+
+
+def _previous_by_member(spec: GroupSpec) -> PartitionsByTopic:
+    """Return the previous assignment in the iteration order of its maps and sets."""
+    before = spec.previous
+    position = np.empty(spec.members, np.int64)
+    position[spec.visit] = np.arange(spec.members)
+    by_position = np.argsort(position[before.member], kind="stable")
+    map_of_set = position[before.member][by_position]
+    sets = by_position[walk_maps(map_of_set, before.uuid_hash[by_position])]
+    number = spec.problem.index.number_of[before.partition].view(np.uint32)
+    walked = before.partition[walk_copied_sets(before.set_of, number)].tolist()
+    start, topic, member = before.start.tolist(), before.topic.tolist(), before.member.tolist()
+    out: PartitionsByTopic = [[] for _ in range(spec.members)]
+    positions = position.tolist()
+    for one in sets.tolist():
+        partitions = walked[start[one] : start[one + 1]]
+        out[positions[member[one]]].append((topic[one], partitions))
+    return out
+
+
+class _MemberSets:
+    """The assignment under construction: partitions by member and topic, sets may be empty.
+
+    Members are numbers (their position in the coordinator's map), partitions are dense.
+
+    Attributes:
+        previous: the previous assignment by member, in the iteration order of Java's maps.
+    """
+
+    def __init__(self, spec: GroupSpec, only_topics: frozenset[int] | None = None) -> None:
+        """Start from the previous assignment, of some topics or (None) of all."""
+        self._spec = spec
+        self._topic_of = spec.problem.index.topic_of.tolist()
+        self.previous = [
+            [pair for pair in sets if only_topics is None or pair[0] in only_topics]
+            for sets in _previous_by_member(spec)
+        ]
+        self._sets: list[dict[int, set[int]]] = [
+            {topic: set(partitions) for topic, partitions in sets} for sets in self.previous
+        ]
+
+    def add(self, member: int, partition: int) -> None:
+        """Assign a partition to a member."""
+        self._sets[member].setdefault(self._topic_of[partition], set()).add(partition)
+
+    def remove(self, member: int, partition: int) -> None:
+        """Revoke a partition from a member; a set that becomes empty stays."""
+        self._sets[member][self._topic_of[partition]].discard(partition)
+
+    def to_assignment(self) -> GroupAssignment:
+        """Return the assignment by member in join order, without topics that do not exist."""
+        spec = self._spec
+        lists: list[list[int]] = [[] for _ in range(spec.members)]
+        emptied = []
+        for number, sets in enumerate(self._sets):
+            member = spec.visit[number]
+            for topic, partitions in sets.items():
+                lists[member] += sorted(partitions)
+                if not partitions and topic >= 0:
+                    emptied.append((member, topic))
+        start = np.zeros(spec.members + 1, np.int32)
+        np.cumsum([len(one) for one in lists], out=start[1:])
+        partition = np.array([p for one in lists for p in one], np.int32)
+        return GroupAssignment(start, partition, emptied=tuple(emptied))
+
+
+class _Shares:
+    """Members by partition and partitions by member, iterated in the order of Java's maps.
+
+    Every change is also made in ``result``. ``hash_of`` gives a partition's hash as a key of
+    Java's map from partition to members, and ``table`` the initial table length of that map.
+    """
+
+    def __init__(self, result: _MemberSets, hash_of: Callable[[int], int], table: int) -> None:
+        self.by_partition: dict[int, set[int]] = {}
+        # Dictionaries with None values are sets that keep the order of insertion.
+        self.by_member: dict[int, dict[int, None]] = {}
+        self.under_quota: set[int] = set()
+        self._result = result
+        self._hash_of = hash_of
+        self._table = table
+        self._looked_up_after = False
+        # Members ever added to a partition's set: removed ones have also grown its table.
+        self._added: dict[int, list[int]] = {}
+
+    def add_previous(self, member: int, partition: int) -> None:
+        """Record a previously assigned partition (one more call of ``computeIfAbsent``)."""
+        self.members_of(partition).add(member)
+        self._added.setdefault(partition, []).append(member)
+        self.by_member.setdefault(member, {})[partition] = None
+
+    def members_of(self, partition: int) -> set[int]:
+        """Return the members of a partition; the partition becomes a key of the map."""
+        self._looked_up_after = partition in self.by_partition
+        return self.by_partition.setdefault(partition, set())
+
+    def partitions(self) -> list[int]:
+        """Return the partitions in the iteration order of the map."""
+        keys = list(self.by_partition)
+        hashes = [self._hash_of(key) for key in keys]
+        order = hash_order(
+            hashes, table=self._table, compute_if_absent=True,
+            looked_up_after=self._looked_up_after,
+        )  # fmt: skip
+        return [keys[i] for i in order]
+
+    def revoke_over_quota(self, members: Iterable[int], quota: Callable[[int], int]) -> None:
+        """Revoke the first partitions of members that have more than their quota."""
+        for member in members:
+            partitions = list(self.by_member[member])
+            excess = len(partitions) - quota(member)
+            if excess <= 0:
+                continue
+            order = hash_order([self._hash_of(p) for p in partitions])
+            revoked = {partitions[i] for i in order[:excess]}
+            for partition in revoked:
+                self.by_partition[partition].discard(member)
+                self._result.remove(member, partition)
+            self.by_member[member] = dict.fromkeys(p for p in partitions if p not in revoked)
+
+    def revoke_shared_too_widely(self, members_per_partition: int) -> None:
+        """Revoke partitions that have too many members from the first of these."""
+        for partition in self.partitions():
+            members = self.by_partition[partition]
+            excess = len(members) - members_per_partition
+            if excess <= 0:
+                continue
+            added = self._added[partition]
+            in_order = [added[i] for i in hash_order(added) if added[i] in members]
+            for member in in_order[:excess]:
+                members.discard(member)
+                del self.by_member[member][partition]
+                self._result.remove(member, partition)
+                self.under_quota.add(member)
+
+    def assign_missing(self, members_per_partition: int, quota: Callable[[int], int]) -> None:
+        """Assign partitions with too few members to members under their quota, in a cycle.
+
+        Raises:
+            CoordinatorAssignorError: no member under its quota is left in the middle of a
+                partition (Q23).
+        """
+        cursor = _CyclicCursor(sorted(self.under_quota))
+        for partition in self.partitions():
+            before = frozenset(self.by_partition[partition])
+            for _ in range(members_per_partition - len(before)):
+                member = cursor.next_outside(before)
+                if member < 0:
+                    break
+                # In its second cycle the cursor may return a member that it has just returned.
+                partitions = self.by_member.setdefault(member, {})
+                partitions[partition] = None
+                self._result.add(member, partition)
+                if len(partitions) >= quota(member):
+                    cursor.remove()
+            if cursor.empty:
+                return
+
+
+class _CyclicCursor:
+    """A cursor that cycles through a list and can remove the item that it returned last."""
+
+    def __init__(self, items: Sequence[int]) -> None:
+        self._items = list(items)
+        self._next = 0
+        self._returned_in_cycle = False
+
+    @property
+    def empty(self) -> bool:
+        return not self._items
+
+    def next_outside(self, excluded: frozenset[int]) -> int:
+        """Return the next item outside ``excluded``, or -1 after a whole cycle without one."""
+        while True:
+            if self._next >= len(self._items):
+                if not self._returned_in_cycle:
+                    return -1
+                self._next, self._returned_in_cycle = 0, False
+                if not self._items:
+                    what = "no member is left for a partition that is to be shared"
+                    raise CoordinatorAssignorError(what, "NoSuchElementException")
+            item = self._items[self._next]
+            self._next += 1
+            if item not in excluded:
+                self._returned_in_cycle = True
+                return item
+
+    def remove(self) -> None:
+        """Remove the item that `next_outside` returned last."""
+        self._next -= 1
+        del self._items[self._next]

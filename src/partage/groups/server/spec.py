@@ -1,4 +1,4 @@
-"""What the coordinator hands to an assignor: Kafka's GroupSpec and SubscribedTopicDescriber."""
+"""Input of the coordinator's assignors: Kafka's GroupSpec and SubscribedTopicDescriber."""
 
 from __future__ import annotations
 
@@ -8,38 +8,52 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from partage.errors import UnsupportedProblemError
 from partage.groups.ordering import members_as_mapped, string_hashes
-from partage.groups.server.refusals import CoordinatorRefusal
-from partage.groups.server.targets import Targets, targets_from_claims
+from partage.groups.server.targets import Targets, previous_targets
 from partage.groups.server.topic_ids import TopicIds
 from partage.groups.server.walks import copied_order
 from partage.javaorder import string_ranks
 from partage.model import Index, Problem
 from partage.model.index import Int32Array
 
-__all__ = ["GroupSpec"]
+__all__ = ["CoordinatorAssignorError", "GroupSpec"]
 
 _LARGEST_MATRIX = 10_000_000
 
-#: Base64 and hashing take longer than a small plan. An index never changes, so neither does this.
+#: Decoding and hashing ids takes longer than a small plan, and an index never changes.
 _ids: WeakKeyDictionary[Index, TopicIds] = WeakKeyDictionary()
+
+
+class CoordinatorAssignorError(UnsupportedProblemError):
+    """The error of a problem on which the coordinator's class throws an exception.
+
+    Attributes:
+        java_exception: simple class name of the exception.
+
+    >>> CoordinatorAssignorError("topic t is unknown").java_exception
+    'PartitionAssignorException'
+    """
+
+    def __init__(self, what: str, java_exception: str = "PartitionAssignorException") -> None:
+        super().__init__(what)
+        self.java_exception = java_exception
 
 
 class GroupSpec:
     """A problem as the coordinator's assignors see it: topics by id, previous targets.
 
-    Made from a `Problem` alone, the previous targets are the members' ``owned`` partitions
-    (see `targets_from_claims`), ids that the cluster does not have are derived from names
-    (see `TopicIds`), and every partition may be assigned.
+    Where only a `Problem` is given, the previous targets are the members' ``owned`` partitions
+    (see `previous_targets`), missing topic ids are derived from names (see `TopicIds`), and
+    every partition is assignable.
 
     Attributes:
         problem: members, and topics as the metadata has them.
-        uncounted: topics that the metadata names without knowing how many partitions they
-            have (the describer says -1).
-        assignable: bool[P], partitions that may be assigned at all (KIP-932: those whose
-            share state is initialised); None for all. Only ``server:simple`` asks.
+        uncounted: topics of unknown partition count (the describer returns -1).
+        assignable: bool[P], partitions that may be assigned (KIP-932: those whose share
+            state is initialised); None for all. Only ``server:simple`` uses it.
 
-    With ``several_owners`` (share groups) members may own the same partition.
+    With ``several_owners`` (share groups) several members may own the same partition.
     """
 
     def __init__(
@@ -59,17 +73,17 @@ class GroupSpec:
 
     @cached_property
     def members(self) -> int:
-        """How many members there are."""
+        """The number of members."""
         return len(self.problem.group)
 
     @cached_property
     def visit(self) -> list[int]:
-        """Members in the order of the coordinator's map of member specs."""
+        """Members in the iteration order of the coordinator's map of member specs."""
         return members_as_mapped(self.problem)
 
     @cached_property
     def ids(self) -> TopicIds:
-        """Ids of the index's topics, read once for as long as the index lives."""
+        """Ids of the index's topics, decoded once per index."""
         index = self.problem.index
         if index not in _ids:
             _ids[index] = TopicIds.of(index.topics, index.ids)
@@ -77,25 +91,25 @@ class GroupSpec:
 
     @cached_property
     def previous(self) -> Targets:
-        """What each member had been assigned before."""
+        """The previous target assignment."""
         if self._previous is not None:
             return self._previous
-        return targets_from_claims(
+        return previous_targets(
             self.problem, *self.numbered, self.ids.hashes, several_owners=self._several_owners
         )
 
     @cached_property
     def homogeneous(self) -> bool:
-        """Kafka's subscription type: whether each name is subscribed to by all members.
+        """Whether all members subscribe to the same names (Kafka's subscription type).
 
-        Names that the cluster does not have count as well.
+        Names of topics that do not exist count, too.
         """
         distinct = self.problem.group.subscriptions
         return len(distinct) <= 1 or len({frozenset(names) for names in distinct}) <= 1
 
     @cached_property
     def plain(self) -> bool:
-        """Whether no topic has grown and none is gone: numbers lie by (topic, number)."""
+        """Whether dense numbers ascend by (topic, partition): no topic has grown or is deleted."""
         cluster, index = self.problem.cluster, self.problem.index
         topics = len(index.topics)
         return (
@@ -108,7 +122,7 @@ class GroupSpec:
 
     @cached_property
     def numbered(self) -> tuple[Int32Array, Int32Array, Int32Array]:
-        """Partitions of each topic: first[T] and count[T] in a list by (topic, number)."""
+        """The list of partitions by (topic, partition): first[T], count[T] and the list."""
         cluster, index = self.problem.cluster, self.problem.index
         topics = len(index.topics)
         if self.plain:
@@ -120,12 +134,12 @@ class GroupSpec:
         return (np.cumsum(count) - count).astype(np.int32), count, dense
 
     def partitions_of(self, topics: Int32Array) -> tuple[Int32Array, Int32Array]:
-        """CSR: the partitions of some topics, topic after topic, by number.
+        """Return the partitions of some topics as CSR, topic after topic, by partition number.
 
         Raises:
-            CoordinatorRefusal: the partition count of one of them is not known.
+            CoordinatorAssignorError: the partition count of a topic is unknown.
         """
-        self.refuse_uncounted(topics)
+        self.require_partition_counts(topics)
         first, count, dense = self.numbered
         start = np.zeros(len(topics) + 1, np.int32)
         np.cumsum(count[topics], out=start[1:])
@@ -135,11 +149,11 @@ class GroupSpec:
         places += np.arange(start[-1], dtype=np.int32)
         return start, dense[places]
 
-    def free_of(self, topics: Int32Array) -> Int32Array:
-        """Partitions that nobody had, topic after topic, by number.
+    def unassigned_partitions(self, topics: Int32Array) -> Int32Array:
+        """Return the partitions without previous owner, topic after topic, by partition number.
 
         Raises:
-            CoordinatorRefusal: the partition count of a topic is not known.
+            CoordinatorAssignorError: the partition count of a topic is unknown.
         """
         index = self.problem.index
         if not len(self.previous.partition):
@@ -148,7 +162,7 @@ class GroupSpec:
         if not self.plain:
             partition = self.partitions_of(topics)[1]
             return partition[~given[partition]]
-        # Those left over are mostly few, and already by number.
+        # Mostly few partitions are left, and they are already in ascending order.
         free = np.flatnonzero(~given).astype(np.int32)
         place = np.full(len(index.topics), len(topics), np.int32)
         place[topics] = np.arange(len(topics), dtype=np.int32)
@@ -156,17 +170,17 @@ class GroupSpec:
         order = np.argsort(turn, kind="stable")
         return free[order[: int(np.count_nonzero(turn < len(topics)))]]
 
-    def refuse_uncounted(self, topics: Int32Array) -> None:
-        """Refuse a subscribed topic that the describer knows nothing of."""
+    def require_partition_counts(self, topics: Int32Array) -> None:
+        """Raise CoordinatorAssignorError if the partition count of a topic is unknown."""
         for topic in self.uncounted.intersection(topics.tolist()) if self.uncounted else ():
             name = self.problem.index.topics[topic]
-            raise CoordinatorRefusal(f"topic {name!r}: its partition count is unknown")
+            raise CoordinatorAssignorError(f"topic {name!r}: its partition count is unknown")
 
     def named(self, subscription: int) -> tuple[Int32Array, int]:
-        """A subscription's existing topics in the order of its name set, and that set's size.
+        """Return a subscription's existing topics in set order, and the size of the set.
 
-        The set is a copied ``HashSet`` of names; names without a topic are skipped when it
-        is walked, but its size counts them.
+        The set is a copied ``HashSet`` of names. Iteration skips names without a topic; the
+        size counts them.
         """
         sent = self.problem.group.subscriptions[subscription]
         names = list(dict.fromkeys(sent))
@@ -176,7 +190,7 @@ class GroupSpec:
 
     @cached_property
     def subscribed_pairs(self) -> NDArray[np.int64]:
-        """int64: subscription * T + topic for all subscriptions and their topics, ascending."""
+        """int64: subscription * T + topic of each subscription and topic, ascending."""
         by_class = self.problem.subscription_topics
         width = max(len(self.problem.index.topics), 1)
         keys = [one.astype(np.int64) + i * width for i, one in enumerate(by_class)]
@@ -184,7 +198,7 @@ class GroupSpec:
 
     @cached_property
     def _subscribes(self) -> NDArray[np.bool_] | None:
-        """bool[subscriptions, T + 1] where that is small, the last column for no topic."""
+        """bool[subscriptions, T + 1], the last column for no topic; None if it were too large."""
         shape = (len(self.problem.group.subscriptions), len(self.problem.index.topics) + 1)
         if shape[0] * shape[1] > _LARGEST_MATRIX:
             return None
@@ -194,13 +208,13 @@ class GroupSpec:
         return matrix
 
     def subscribes(self, member: Int32Array, topic: Int32Array) -> NDArray[np.bool_]:
-        """bool: whether a member subscribes to a topic (-1 is nobody's), pair by pair."""
+        """Return bool: whether the member of each pair subscribes to its topic (-1: False)."""
         if self._subscribes is not None:
             return self._subscribes[self.problem.group.subscription_of[member], topic]
         pairs = self.subscribed_pairs
         width = max(len(self.problem.index.topics), 1)
-        wanted = self.problem.group.subscription_of[member].astype(np.int64) * width + topic
-        at = np.searchsorted(pairs, wanted)
+        asked = self.problem.group.subscription_of[member].astype(np.int64) * width + topic
+        at = np.searchsorted(pairs, asked)
         at[at == len(pairs)] = 0
-        found = pairs[at] == wanted if len(pairs) else np.zeros(len(wanted), bool)
+        found = pairs[at] == asked if len(pairs) else np.zeros(len(asked), bool)
         return found & (topic >= 0)

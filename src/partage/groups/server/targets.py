@@ -1,4 +1,4 @@
-"""Previous targets: for each member its topics, for each topic a set of partitions."""
+"""Previous target assignment: for each member its topics, for each topic a set of partitions."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.server.claim_steps import read_claims
+from partage.groups.server.kernels import read_claims
 from partage.groups.server.topic_ids import TopicIds
 from partage.model import Problem
 from partage.model.index import Int32Array
 
-__all__ = ["Targets", "targets_from_claims"]
+__all__ = ["Targets", "previous_targets"]
 
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """CSR by member of sets, CSR by set of partitions; both in order of insertion.
+    """The previous target assignment: CSR by member of sets, CSR by set of partitions.
+
+    Both keep the order of insertion, which decides Java's iteration order.
 
     Attributes:
         set_start: int32[M + 1], first set of each member.
         topic: int32[S], topic of each set; -1 where the index has no such topic.
-        uuid_hash: uint32[S], Java's hash of the topic's id.
+        uuid_hash: uint32[S], Java's hash of the topic id.
         start: int32[S + 1], first partition of each set.
-        partition: int32[n], dense numbers, each once in its set.
-        given: bool[P], partitions that somebody has; None if nobody marked them yet.
+        partition: int32[n], dense partitions, each once in its set.
+        given: bool[P], whether a partition is in a set; None if not yet computed.
     """
 
     set_start: Int32Array
@@ -38,7 +40,7 @@ class Targets:
     given: NDArray[np.bool_] | None = None
 
     def marked(self, partitions: int) -> NDArray[np.bool_]:
-        """bool[P]: partitions that somebody has."""
+        """Return bool[P]: whether a partition is in a set."""
         if self.given is not None:
             return self.given
         marks = np.zeros(partitions, bool)
@@ -47,7 +49,7 @@ class Targets:
 
     @cached_property
     def member(self) -> Int32Array:
-        """int32[S]: whose set it is."""
+        """int32[S]: the member of each set."""
         sets = np.diff(self.set_start)
         return np.repeat(np.arange(len(sets), dtype=np.int32), sets)
 
@@ -61,13 +63,13 @@ class Targets:
         """int32[n]: the set of each partition."""
         return np.repeat(np.arange(len(self.topic), dtype=np.int32), self.size)
 
-    def empty(self, wanted: NDArray[np.bool_]) -> tuple[tuple[int, int], ...]:
-        """(member, topic) of the wanted sets (bool[S]) that have nothing in them."""
-        at = np.flatnonzero(wanted & (self.size == 0))
+    def empty_sets(self, selected: NDArray[np.bool_]) -> tuple[tuple[int, int], ...]:
+        """Return (member, topic) of the selected sets (bool[S]) that are empty."""
+        at = np.flatnonzero(selected & (self.size == 0))
         return tuple(zip(self.member[at].tolist(), self.topic[at].tolist(), strict=True))
 
 
-def targets_from_claims(
+def previous_targets(
     problem: Problem,
     first: Int32Array,
     count: Int32Array,
@@ -76,16 +78,16 @@ def targets_from_claims(
     *,
     several_owners: bool = False,
 ) -> Targets:
-    """What members say they own, read as the coordinator's previous targets.
+    """Return the partitions that members claim to own as the coordinator's previous targets.
 
-    A coordinator's own targets have every partition once, and none that does not exist.
-    Members may claim anything; so what the cluster does not have is left out, and what
-    several claim is with the newest generation, of equal ones with the last in join order
-    (as in the coordinator's map from partition to owner, which later members overwrite).
-    With ``several_owners`` all have it.
+    A coordinator's own targets contain every partition once, and only existing ones. Members
+    may claim anything: partitions that do not exist are dropped, and a partition with several
+    claims goes to the newest generation, or the last of these in join order (later members
+    overwrite earlier ones in the coordinator's map from partition to owner). With
+    ``several_owners`` every claim counts.
     """
     sent = _Sent.of(problem)
-    # One place more, for the topic -1 that nobody has.
+    # One entry more, for topic -1, which does not exist.
     limit, begin = np.append(count, np.int32(0)), np.append(first, np.int32(0))
     if read_claims.ready and not several_owners and not _has_holes(problem, dense):
         read = sent.read(begin[sent.topic], limit[sent.topic], problem.index.partitions)
@@ -102,30 +104,30 @@ def targets_from_claims(
         partition = problem.index.locate_all(topic, claimed.number)
         inside = partition >= 0
         inside[inside] = problem.cluster.partition_exists[partition[inside]]
-        # A partition of a topic that is gone and was made anew is no longer there.
+        # A partition of a deleted and recreated topic belongs to the old topic id.
         inside[inside] &= problem.cluster.topic_exists[topic[inside]]
     times = np.bincount(partition[inside], minlength=1)
     if int(times.max()) > 1:
         inside &= _undisputed(problem, claimed, partition, inside, several_owners=several_owners)
     if not inside.all():
-        claimed, partition = claimed.only(inside), partition[inside]
+        claimed, partition = claimed.select(inside), partition[inside]
     return claimed.sent.grouped(claimed.size, partition, None, hashes)
 
 
 def _has_holes(problem: Problem, dense: Int32Array) -> bool:
-    """Whether a partition's place in its topic may differ from its number."""
+    """Return whether a partition's dense place may differ from first + number."""
     index = problem.index
     return len(dense) != index.partitions or len(index.extent_topic) != len(index.topics)
 
 
 @dataclass(frozen=True, eq=False)
 class _Sent:
-    """All claims as sent, flat.
+    """All claims as sent, in flat arrays.
 
     Attributes:
         name_start: int64[M + 1], first name of each member (CSR); topic: int32[N], topic of
-            each name, -1 where the cluster has none such; foreign: the names of these, in order.
-        at: int64[M + 1], first claim of each member (CSR); name: int32[n], which of the
+            each name, -1 if it does not exist; foreign: names that do not exist, in order.
+        at: int64[M + 1], first claim of each member (CSR); name: int32[n], index into the
             member's names; number: int32[n], partition numbers.
     """
 
@@ -146,7 +148,7 @@ class _Sent:
     def read(
         self, begin: Int32Array, limit: Int32Array, partitions: int
     ) -> tuple[NDArray[Any], Int32Array, NDArray[np.bool_]] | None:
-        """Sizes of names, partitions and marks of them; None unless all is plainly right."""
+        """Return sizes by name, partitions and marks, or None if a claim is a special case."""
         size, out = np.zeros(len(self.topic), np.int32), np.empty(len(self.number), np.int32)
         given = np.zeros(partitions, bool)
         done = read_claims(
@@ -162,7 +164,7 @@ class _Sent:
         given: NDArray[np.bool_] | None,
         hashes: NDArray[np.uint32],
     ) -> Targets:
-        """With so many partitions under each name."""
+        """Return the targets with ``size`` partitions under each name."""
         start = np.zeros(len(self.topic) + 1, np.int32)
         np.cumsum(size, out=start[1:])
         uuid_hash = np.append(hashes, np.uint32(0))[self.topic]
@@ -175,7 +177,7 @@ class _Sent:
 
 @dataclass(frozen=True, eq=False)
 class _Claimed:
-    """Claims with a member's names lying together.
+    """Claims grouped by each member's topic names.
 
     Attributes:
         sent: all names, and all claims as sent.
@@ -193,22 +195,23 @@ class _Claimed:
         name_of = sent.name + np.repeat(sent.name_start[:-1].astype(np.int32), lengths)
         number = sent.number
         if len(number) and bool((name_of[1:] < name_of[:-1]).any()):
-            # A member's claims on one topic need not lie together as sent.
+            # A member may send the claims of one topic in several places.
             order = np.argsort(name_of, kind="stable")
             name_of, number = name_of[order], number[order]
         return cls(sent, np.bincount(name_of, minlength=len(sent.topic)), number)
 
     def spread(self, by_name: Int32Array) -> Int32Array:
-        """A value a name, repeated for each of its partitions."""
+        """Repeat a value per name for each of its partitions."""
         return np.repeat(by_name, self.size)
 
-    def only(self, kept: NDArray[np.bool_]) -> _Claimed:
+    def select(self, kept: NDArray[np.bool_]) -> _Claimed:
+        """Return the claims at which ``kept`` (bool[n]) is true."""
         name_of = self.spread(np.arange(len(self.sent.topic), dtype=np.int32))[kept]
         size = np.bincount(name_of, minlength=len(self.sent.topic))
         return _Claimed(self.sent, size, self.number[kept])
 
     def member(self) -> Int32Array:
-        """int32[n]: who claims."""
+        """Return int32[n]: the member of each claim."""
         names = np.diff(self.sent.name_start)
         return self.spread(np.repeat(np.arange(len(names), dtype=np.int32), names))
 
@@ -221,14 +224,14 @@ def _undisputed(
     *,
     several_owners: bool,
 ) -> NDArray[np.bool_]:
-    """bool: False for a claim that another one beats."""
+    """Return bool[n]: False for a claim that another claim overrides."""
     good = np.ones(len(partition), bool)
     at = np.flatnonzero(inside)
     member = claimed.member()[at]
     generation = np.array([m.generation for m in problem.group], np.int64)[member]
     if several_owners:
         generation[:] = 0
-    # The last of each partition in this order wins; a member's own repetition: its first.
+    # The last claim of each partition in this order wins; of a member's repetitions, the first.
     order = np.lexsort((-at, member, generation, partition[at]))
     best = np.ones(len(at), bool)
     best[:-1] = np.diff(partition[at][order]) != 0

@@ -1,4 +1,4 @@
-"""Topic ids in numbers: Java's hash of them, and their order."""
+"""Topic ids (Kafka's Uuid) as numbers: Java's hash and order."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ _BYTES = 16
 class TopicIds:
     """The ids of some topics, 16 bytes each.
 
-    A topic without an id (or whose id is none of Kafka's) gets the one of `derived_id`: who
-    has no ids can't know in which order the coordinator would meet its topics, but the same
-    names shall always give the same plan.
+    A topic without a valid id gets the id of `derived_id`. The coordinator's iteration order
+    is then unknown, but equal names always give equal plans.
 
     Attributes:
         high: uint64[T], the first half of each id.
@@ -38,7 +37,7 @@ class TopicIds:
 
     @classmethod
     def of(cls, names: Sequence[str], ids: Sequence[str | None]) -> TopicIds:
-        """From names, and the ids as far as they are known (Kafka's URL-safe base64)."""
+        """Decode the ids (URL-safe base64, as Kafka prints them); derive missing ones."""
         if not any(ids):
             return cls(b"".join(map(derived_id, names)))
         pairs = zip(names, ids, strict=True)
@@ -53,19 +52,19 @@ class TopicIds:
 
     @property
     def signed(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The two halves as Java compares them, signed."""
+        """The two halves as signed integers, as Java compares them."""
         return self.high.view(np.int64), self.low.view(np.int64)
 
     @property
     def texts(self) -> list[str]:
-        """As Kafka prints them."""
+        """The ids as Kafka prints them."""
         raw = np.stack([self.high, self.low], axis=1).astype(">u8").tobytes()
-        one_by_one = (raw[i : i + _BYTES] for i in range(0, len(raw), _BYTES))
-        return [base64.urlsafe_b64encode(one).decode().rstrip("=") for one in one_by_one]
+        pieces = (raw[i : i + _BYTES] for i in range(0, len(raw), _BYTES))
+        return [base64.urlsafe_b64encode(one).decode().rstrip("=") for one in pieces]
 
 
 def derived_id(name: str) -> bytes:
-    """The id that a topic without one gets: BLAKE2b of its name, 16 bytes.
+    """Return the id of a topic without one: 16 bytes of BLAKE2b of its name.
 
     >>> derived_id("orders") == derived_id("orders") != derived_id("clicks")
     True
@@ -74,7 +73,7 @@ def derived_id(name: str) -> bytes:
 
 
 def canonical(topic_id: str) -> str | None:
-    """An id as Kafka prints it (the last character has spare bits); None if it is none.
+    """Return an id as Kafka prints it, or None if it is no id; the last character has spare bits.
 
     >>> canonical("AAAAAAAAAAAAAAAAAAAAB_"), canonical("orders")
     ('AAAAAAAAAAAAAAAAAAAABw', None)

@@ -1,4 +1,4 @@
-"""What an assignor of the coordinator decides: members, their topics, sets of partitions."""
+"""Result of the coordinator's assignors: Kafka's GroupAssignment as arrays."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from partage.groups.server.spec import GroupSpec
 from partage.model import Assignment, Index, Plan
 from partage.model.index import Int32Array
 
-__all__ = ["Answer", "runs_of"]
+__all__ = ["GroupAssignment", "concatenate_runs"]
 
-#: With more partitions a member than this, a slice a member is cheaper than a step a partition.
-_LONG_RUN = 100
+#: Above this mean number of partitions per member, one slice per member is the faster copy.
+_SLICE_FROM = 100
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
-    """Partitions by member. In Java these are sets: within a member the order means nothing.
+class GroupAssignment:
+    """Partitions by member; in Java these are sets, so a member's partitions have no order.
 
     Attributes:
         start: int32[M + 1], by member in join order (CSR).
         partition: int32[n], dense numbers.
-        present: whether the class's answer has the members at all; where nobody subscribes
-            to anything it is an empty map (and everybody gets an empty target).
-        emptied: (member, topic) pairs that are in the answer with an empty set.
+        present: whether Kafka's map has entries for the members; without any subscription
+            it is empty (and every member gets an empty target).
+        emptied: (member, topic) pairs that Kafka's map holds with an empty set.
     """
 
     start: Int32Array
@@ -37,21 +37,21 @@ class Answer:
     emptied: tuple[tuple[int, int], ...] = ()
 
     @classmethod
-    def nothing(cls, spec: GroupSpec) -> Answer:
-        """The empty map."""
+    def empty(cls, spec: GroupSpec) -> GroupAssignment:
+        """Return the empty map."""
         start = np.zeros(spec.members + 1, np.int32)
         return cls(start, np.zeros(0, np.int32), present=False)
 
     def plan(self, spec: GroupSpec) -> Plan:
-        """As a plan, in which every member has an entry.
+        """Return a plan, in which every member has an entry.
 
         Raises:
-            PlanInvariantError: the previous targets had a partition twice, and so has this.
+            PlanInvariantError: a partition has two owners, as in the previous targets.
         """
         return Plan(*self._parts(spec))
 
     def assignment(self, spec: GroupSpec) -> Assignment:
-        """As a relation, in which a partition may be with several members."""
+        """Return an assignment, in which a partition may have several owners."""
         return Assignment(*self._parts(spec))
 
     def _parts(
@@ -62,30 +62,30 @@ class Answer:
         return problem.index, problem.group.ids, self.start, self.partition, role
 
 
-def runs_of(
+def concatenate_runs(
     parts: Sequence[tuple[Int32Array, NDArray[np.int64], NDArray[np.int64]]], members: int
 ) -> tuple[Int32Array, Int32Array]:
-    """CSR by member from arrays that hold each member's share as one run.
+    """Return as CSR by member what arrays hold as one run per member.
 
-    Each part is an array and the begin and end of every member's run in it; runs do not
-    overlap, and leave nothing out. No sort: long runs are copied one by one, short ones all
-    together.
+    Each part is an array, and int64[M] begin and end of each member's run in it. Runs do not
+    overlap and cover the array. Nothing is sorted: long runs are copied one by one, short
+    ones all at once.
     """
     sizes = sum((end - begin for _, begin, end in parts), np.zeros(members, np.int64))
     start = np.zeros(members + 1, np.int32)
     np.cumsum(sizes, out=start[1:])
-    if int(start[-1]) > _LONG_RUN * members:
+    if int(start[-1]) > _SLICE_FROM * members:
         by_part = [
             [values[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
             for values, begin, end in parts
         ]
         return start, np.concatenate(list(chain.from_iterable(zip(*by_part, strict=True))))
     out = np.empty(int(start[-1]), np.int32)
-    place = start[:-1].astype(np.int64)
+    next_free = start[:-1].astype(np.int64)
     for values, begin, end in parts:
-        # In the order of the runs each value's way is that of its run.
+        # In the order of the runs, all values of a run move by the same distance.
         order = np.argsort(begin + end)
-        ways = np.repeat((place - begin)[order].astype(np.int32), (end - begin)[order])
-        out[ways + np.arange(len(values), dtype=np.int32)] = values
-        place += end - begin
+        distance = np.repeat((next_free - begin)[order].astype(np.int32), (end - begin)[order])
+        out[distance + np.arange(len(values), dtype=np.int32)] = values
+        next_free += end - begin
     return start, out

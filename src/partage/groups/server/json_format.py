@@ -1,6 +1,6 @@
-"""Problems of the coordinator from JSON, and its answers back to JSON.
+"""JSON format of the coordinator's problems and assignments, as in ``server-*.jsonl``.
 
-The form is that of ``server-*.jsonl``: topics by id, previous targets by topic id.
+Topics and previous targets are named by topic id.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import InvalidProblemError
-from partage.groups.server.answer import Answer
+from partage.groups.server.group_assignment import GroupAssignment
 from partage.groups.server.spec import GroupSpec
 from partage.groups.server.targets import Targets
 from partage.groups.server.topic_ids import TopicIds, canonical
@@ -21,21 +21,21 @@ from partage.model import Cluster, Group, Index, Member, Problem
 from partage.model.index import MOST_PARTITIONS
 from partage.model.reading import field, listed, parsed, text
 
-__all__ = ["answer_to_json", "spec_from_json"]
+__all__ = ["assignment_to_json", "spec_from_json"]
 
 Pairs = list[tuple[str, list[int]]]
 
 
 def spec_from_json(problem: Mapping[str, Any] | str | bytes | PathLike[str]) -> GroupSpec:
-    """A problem of the coordinator's: JSON text, its parsed form, or a path to a file.
+    """Read a problem of the coordinator from JSON text, parsed JSON, or a path to a file.
 
     ``topics`` is a list of ``{name, id, n}``, n = -1 for an unknown count, with ``noname``
     for an id that only previous targets mention. ``members`` have ``id``, ``topics`` and
-    perhaps ``instance``, ``rack`` and ``target``, a list of ``[topic id, [partitions]]``;
-    ``assignable`` is such a list too.
+    optionally ``instance``, ``rack`` and ``target``, a list of ``[topic id, [partitions]]``;
+    ``assignable`` has the same form.
 
     Raises:
-        InvalidProblemError: with path and value of what is wrong.
+        InvalidProblemError: a field is wrong; the error has its path and value.
 
     >>> spec = spec_from_json({"topics": [{"name": "t", "id": "AAAAAAAAAAAAAAAAAAAABw", "n": 2}],
     ...                        "members": [{"id": "c1", "topics": ["t"]}]})
@@ -60,37 +60,37 @@ def spec_from_json(problem: Mapping[str, Any] | str | bytes | PathLike[str]) -> 
     )
 
 
-def answer_to_json(answer: Answer, spec: GroupSpec) -> dict[str, Any]:
-    """``{"type", "assignment"}`` as in the vectors: topic ids in Java's order, sets ascending."""
+def assignment_to_json(assignment: GroupAssignment, spec: GroupSpec) -> dict[str, Any]:
+    """Return ``{"type", "assignment"}``: topic ids in Java's order, partitions ascending."""
     index, group = spec.problem.index, spec.problem.group
     kind = "HOMOGENEOUS" if spec.homogeneous else "HETEROGENEOUS"
-    if not answer.present:
+    if not assignment.present:
         return {"type": kind, "assignment": {}}
     high, low = spec.ids.signed
     rank = np.empty(len(high), np.int64)
     rank[np.lexsort((low, high))] = np.arange(len(high))
     texts = spec.ids.texts
     sets: list[dict[int, list[int]]] = [{} for _ in group]
-    for member, topic in answer.emptied:
+    for member, topic in assignment.emptied:
         sets[member][topic] = []
-    member_of = np.repeat(np.arange(len(group)), np.diff(answer.start)).tolist()
-    topic_of = index.topic_of[answer.partition].tolist()
-    number_of = index.number_of[answer.partition].tolist()
+    member_of = np.repeat(np.arange(len(group)), np.diff(assignment.start)).tolist()
+    topic_of = index.topic_of[assignment.partition].tolist()
+    number_of = index.number_of[assignment.partition].tolist()
     for member, topic, number in zip(member_of, topic_of, number_of, strict=True):
         sets[member].setdefault(topic, []).append(number)
     return {
         "type": kind,
         "assignment": {
             group.ids[m]: [
-                [texts[t], sorted(mine[t])] for t in sorted(mine, key=lambda t: int(rank[t]))
+                [texts[t], sorted(topics[t])] for t in sorted(topics, key=lambda t: int(rank[t]))
             ]
-            for m, mine in enumerate(sets)
+            for m, topics in enumerate(sets)
         },
     }
 
 
 class _Topic:
-    """A row of ``topics``, checked."""
+    """A validated row of ``topics``."""
 
     def __init__(self, name: str, topic_id: str, count: int, *, named: bool) -> None:
         self.name, self.id, self.count, self.named = name, topic_id, count, named
@@ -117,12 +117,14 @@ def _number(value: object, path: str, least: int = 0) -> int:
 def _id(value: object, path: str) -> str:
     made = canonical(text(value, path))
     if made is None:
-        raise InvalidProblemError("must be a topic id of Kafka's", path=path, value=value)
+        raise InvalidProblemError(
+            "must be a Kafka topic id (16 bytes, URL-safe base64)", path=path, value=value
+        )
     return made
 
 
 def _pairs(value: object, path: str) -> Pairs:
-    """A map from topic id to a set: a later entry overwrites, in the place of the first."""
+    """Read a map from topic id to partitions; a later entry replaces an earlier one in place."""
     out: dict[str, list[int]] = {}
     for i, pair in enumerate(listed(value, path, "a list of [topic id, [partitions]]")):
         where = f"{path}[{i}]"
@@ -152,7 +154,7 @@ def _member(entry: object, path: str) -> Member:
 
 
 def _cluster(topics: list[_Topic], targets: list[Pairs]) -> Cluster:
-    """The index also has what only targets mention; the cluster is a mask over it."""
+    """Return the cluster; its index also has topics and partitions that only targets mention."""
     known = {one.id: max(one.count, 0) for one in topics}
     width = dict(known)
     for topic_id, numbers in (pair for target in targets for pair in target):

@@ -1,0 +1,229 @@
+"""Kernels of the uniform assignor: reading claims, quotas, and balancing topic by topic.
+
+In the kernels of the heterogeneous builder members are numbers (their position in the
+coordinator's map), ``sizes`` is the number of partitions of each member over all topics, and
+``owner`` is a member number by partition, -1 for none. A ``line`` is a topic's subscribers by
+(size, number); it is built anew for each topic.
+"""
+# ruff: noqa: ANN001, ANN201, PLR0917 - a kernel's types stand in its signature
+# mypy: disallow-untyped-defs=False
+
+from __future__ import annotations
+
+from partage.kernels import kernel
+
+__all__ = [
+    "collect", "fill", "larger_quotas", "line_up", "next_uneven", "read_claims", "rebalance",
+]  # fmt: skip
+
+
+@kernel(
+    "int64(int64[::1], int64[::1], int32[::1], int32[::1], int32[::1], int32[::1], int32[::1],"
+    " int32[::1], boolean[::1])"
+)
+def read_claims(at, name_start, name, number, begin, limit, size, partition, given):
+    """Convert claims to dense partitions; return how many were converted before a special case.
+
+    Special cases are a partition that the topic does not have, a partition that is claimed
+    twice, and claims of one topic that are not consecutive.
+
+    Args:
+        at: int64[M + 1], first claim of each member.
+        name_start: int64[M + 1], first topic name of each member.
+        name: int32[n], topic name of each claim, counted from the member's first.
+        number: int32[n], claimed partition.
+        begin: int32[N], first dense partition of each name.
+        limit: int32[N], partitions of each name.
+        size: int32[N], output: claims of each name.
+        partition: int32[n], output: dense partitions.
+        given: bool[P], output: whether a partition is claimed.
+    """
+    for m in range(len(at) - 1):
+        last = name_start[m]
+        for i in range(at[m], at[m + 1]):
+            one = name_start[m] + name[i]
+            if one < last or one >= name_start[m + 1] or number[i] < 0 or number[i] >= limit[one]:
+                return i
+            last = one
+            dense = begin[one] + number[i]
+            if given[dense]:
+                return i
+            given[dense] = True
+            size[one] += 1
+            partition[i] = dense
+    return len(number)
+
+
+@kernel("void(int64[::1], int64, int64, int64[::1], int64[::1])")
+def larger_quotas(had, quota, extra, kept, missing):
+    """Compute what members keep and what they miss, in map order (see uniform_homogeneous)."""
+    for i in range(len(had)):
+        limit = quota + 1 if extra > 0 else quota
+        keeps = min(had[i], limit)
+        left = limit - keeps
+        if extra > 0:
+            if left > 0 and len(had) - i > extra:
+                left -= 1
+            else:
+                extra -= 1
+        kept[i] = keeps
+        missing[i] = left
+
+
+@kernel("void(int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int64)")
+def line_up(members, sizes, line, other, count, bits):
+    """Sort ``members`` (ascending) by size into ``line`` by a stable radix sort.
+
+    ``other`` is a buffer as long as ``line``; ``count`` has 2 ** bits counters.
+    """
+    low = high = sizes[members[0]]
+    for i in range(len(members)):
+        line[i] = members[i]
+        size = sizes[members[i]]
+        low = min(low, size)
+        high = max(high, size)
+    mask = (1 << bits) - 1
+    shift = 0
+    while (high - low) >> shift > 0:
+        digits = min((high - low) >> shift, mask) + 1
+        for d in range(digits):
+            count[d] = 0
+        for i in range(len(members)):
+            count[((sizes[line[i]] - low) >> shift) & mask] += 1
+        before = 0
+        for d in range(digits):
+            here = count[d]
+            count[d] = before
+            before += here
+        for i in range(len(members)):
+            d = ((sizes[line[i]] - low) >> shift) & mask
+            other[count[d]] = line[i]
+            count[d] += 1
+        for i in range(len(members)):
+            line[i] = other[i]
+        shift += bits
+
+
+@kernel("void(int32[::1], int32[::1], int32[::1], int32[::1])")
+def fill(line, sizes, free, owner):
+    """Assign each free partition to the next of the least loaded members.
+
+    Members of the lowest size get one partition each, in the order of the line, and then
+    form the next level together with the members that already had that size.
+    """
+    end = at = 0
+    level = sizes[line[0]] - 1
+    for i in range(len(free)):
+        if at >= end:
+            level += 1
+            while end < len(line) and sizes[line[end]] == level:
+                end += 1
+            at = 0
+        owner[free[i]] = line[at]
+        sizes[line[at]] += 1
+        at += 1
+
+
+@kernel("int64(int64, int64, int32[::1], int32[::1], int32[::1], int32[::1])")
+def next_uneven(begin, end, set_of_topic, start, members, sizes):
+    """Return the first topic from ``begin`` whose subscribers' sizes differ by two, or ``end``.
+
+    Consecutive topics often have the same subscribers; these are compared once.
+    """
+    even_set = -1
+    for topic in range(begin, end):
+        subscribers = set_of_topic[topic]
+        if subscribers == even_set:
+            continue
+        low = high = sizes[members[start[subscribers]]]
+        for i in range(start[subscribers], start[subscribers + 1]):
+            size = sizes[members[i]]
+            low = min(low, size)
+            high = max(high, size)
+        if high - low > 1:
+            return topic
+        even_set = subscribers
+    return end
+
+
+@kernel(
+    "int64(int32[::1], int32[::1], int32[::1], int32[::1], int32[::1],"
+    " int32[::1], int32[::1], int32[::1])"
+)
+def rebalance(members, line, sizes, partitions, owner, block, left, begin):
+    """Move partitions of a topic from most to least loaded subscribers; return the count.
+
+    ``block`` (as long as ``partitions``) receives the topic's partitions by (owner, number);
+    ``begin`` and ``left`` (by member) hold each member's first place in it and how many of
+    its partitions are not yet moved.
+    """
+    for i in range(len(members)):
+        left[members[i]] = 0
+    for i in range(len(partitions)):
+        left[owner[partitions[i]]] += 1
+    place = 0
+    for i in range(len(members)):
+        begin[members[i]] = place
+        place += left[members[i]]
+        left[members[i]] = 0
+    for i in range(len(partitions)):
+        m = owner[partitions[i]]
+        block[begin[m] + left[m]] = partitions[i]
+        left[m] += 1
+    moved = 0
+    # The least loaded are line[:end], all at `low`; the most loaded line[start:stop], at `high`.
+    end = at = 0
+    low = sizes[line[0]] - 1
+    start = stop = len(line)
+    high = sizes[line[len(line) - 1]] + 1
+    top = len(line) - 1
+    while high - low > 1:
+        donor = -1
+        while True:
+            if top < start:
+                if stop <= start and start > 0:
+                    high = sizes[line[start - 1]]
+                else:
+                    high -= 1
+                while start > 0 and sizes[line[start - 1]] == high:
+                    start -= 1
+                top = stop - 1
+            if top < 0:
+                break
+            donor = line[top]
+            top -= 1
+            if left[donor] > 0:
+                break
+            # It has no partition of this topic left: remove it from the line.
+            stop -= 1
+            line[top + 1] = line[stop]
+            line[stop] = donor
+            donor = -1
+        if donor < 0:
+            break
+        left[donor] -= 1
+        candidate = block[begin[donor] + left[donor]]
+        if at >= end:
+            low += 1
+            while end < len(line) and sizes[line[end]] == low:
+                end += 1
+            at = 0
+        receiver = line[at]
+        at += 1
+        if high - low <= 1:
+            break
+        owner[candidate] = receiver
+        sizes[donor] -= 1
+        sizes[receiver] += 1
+        moved += 1
+    return moved
+
+
+@kernel("void(int32[::1], int32[::1], int32[::1])")
+def collect(owner, end, out):
+    """Group partitions by owner, ascending; ``end`` holds each owner's begin, then its end."""
+    for partition in range(len(owner)):
+        m = owner[partition]
+        if m >= 0:
+            out[end[m]] = partition
+            end[m] += 1
