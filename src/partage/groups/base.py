@@ -1,4 +1,4 @@
-"""What most strategies have in common: no settings, no user data, nothing to remember."""
+"""Base class of most strategies: no settings, no user data, no memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["PlainStrategy"]
 
 
 class PlainStrategy:
-    """The defaults of Kafka's ``ConsumerPartitionAssignor``; ``name``, ``assign`` are to be added.
+    """Defaults of Kafka's ``ConsumerPartitionAssignor``; subclasses add ``name``, ``assign``.
 
     >>> PlainStrategy().configure({"client.id": "c1"}).subscription_user_data(["t"]) is None
     True
@@ -24,14 +24,14 @@ class PlainStrategy:
     protocols: tuple[RebalanceProtocol, ...] = (RebalanceProtocol.EAGER,)
     aliases: tuple[str, ...] = ()
     options: tuple[Setting, ...] = ()
-    #: Whether the broker decides, who knows what members have: nobody has to tell it.
+    #: Whether the broker runs the strategy: it knows the previous owners itself.
     in_broker: bool = False
 
     def __repr__(self) -> str:
         return f"<strategy {self.name}>"
 
     def configure(self, config: Mapping[str, object]) -> PlainStrategy:
-        """Itself: it has no settings, and ignores those of others."""
+        """Return the strategy itself; it has no settings and ignores all others."""
         return self
 
     def subscription_user_data(
@@ -39,7 +39,7 @@ class PlainStrategy:
         topics: Sequence[str],
         memory: object = None,
     ) -> bytes | None:
-        """Nothing is sent along with a subscription."""
+        """Return None: members send no user data."""
         return None
 
     def on_assignment(
@@ -49,5 +49,5 @@ class PlainStrategy:
         generation: int,
         memory: object = None,
     ) -> object:
-        """Nothing is remembered."""
+        """Return None: members remember nothing."""
         return None

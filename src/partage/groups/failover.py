@@ -18,7 +18,7 @@ from partage.groups.failover_bytes import (
     write_priorities,
 )
 from partage.groups.layout import Rows, plan_in_order
-from partage.groups.ordering import topics_as_mapped
+from partage.groups.ordering import topics_in_map_order
 from partage.model import Plan, Problem
 from partage.model.index import Int32Array
 
@@ -129,7 +129,7 @@ class Failover(PlainStrategy):
         """The plan; takes any problem, and says in ``warnings`` what it had to guess."""
         read = [read_priorities(member.user_data) for member in problem.group]
         priorities = [one for one, _ in read]
-        rows = Rows.of(problem, topics_as_mapped(problem))
+        rows = Rows.of(problem, topics_in_map_order(problem))
         ranking = _Ranking(problem, priorities)
         if self.as_documented:
             winner = ranking.first_of_all()

@@ -1,4 +1,4 @@
-"""KIP-49's fair assignor: each partition to the least loaded member that may have it."""
+"""KIP-49's fair assignor: each partition goes to the least loaded subscriber."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.groups.base import PlainStrategy
-from partage.groups.layout import Audiences, Rows, plan_in_order, topics_by_name
+from partage.groups.layout import Rows, SubscriberSets, plan_in_order, topics_by_name
 from partage.model import Plan, Problem
 from partage.model.index import Int32Array
 
@@ -16,23 +16,23 @@ __all__ = ["Fair"]
 class Fair(PlainStrategy):
     """The most constrained topics first, each partition to the least loaded subscriber.
 
-    The document says: a partition goes to the least loaded eligible member; topics with the
-    fewest consumers come first; among those, topics with more partitions. What it leaves
-    open is decided so that its tables come out, and so that no input order matters:
+    KIP-49 says: a partition goes to the least loaded eligible member; topics with the fewest
+    consumers come first; among those, topics with more partitions. Ties that it leaves open
+    are broken so that its examples hold and the input order does not matter:
 
     * equally loaded members: the first in `partage.groups.ordering.member_order` (static
       members by instance id, then dynamic ones by member id, in Java's string order);
     * topics that tie on both counts: by name, in Java's string order;
-    * partitions of a topic: by number. A member's list is in the order given.
+    * partitions of a topic: by number. A member's list is in the order of assignment.
 
     Guarantees: with equal subscriptions, loads differ by at most one. Rebalances are not
     sticky: claims are ignored.
 
-    Cost: O(P log P + A (M + T)) on arrays, P partitions, M members, T topics, A distinct
-    sets of subscribers in a row.
+    Cost: O(P log P + S (M + T)) on arrays, P partitions, M members, T topics, S runs of
+    topics with the same subscribers.
 
     Where it is not optimal: it is greedy. With topics t1, t2, t3 of one partition each and
-    members a [t1 t2], b [t1], c [t2 t3], it gives a both t1-0 and t2-0 and leaves b idle
+    members a [t1 t2], b [t1], c [t2 t3], it assigns t1-0 and t2-0 to a and leaves b idle
     (spread 2), while a: t2-0, b: t1-0, c: t3-0 is even (spread 0).
 
     Source: KIP-49 (never merged into Kafka; ``FairAssignor`` is the class name it proposes).
@@ -47,50 +47,47 @@ class Fair(PlainStrategy):
     aliases = ("org.apache.kafka.clients.consumer.FairAssignor",)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """The plan; a group without members, or without topics, has an empty one.
-
-        Takes any problem: raises nothing.
-        """
-        rows, audiences = _constrained_first(problem)
+        """Return the plan; it is empty for a group without members or topics."""
+        rows, subscribers = _constrained_first(problem)
         owner = np.zeros(len(rows.partition), np.int32)
         load = np.zeros(len(problem.group), np.int64)
-        for first, last, audience in _stretches(rows, audiences):
-            places = audiences.places_of(audience)
-            owner[first:last] = places[_least_loaded(load[places], last - first)]
+        for first, last, subscriber_set in _runs_of_topics(rows, subscribers):
+            positions = subscribers.positions(subscriber_set)
+            owner[first:last] = positions[_least_loaded(load[positions], last - first)]
             load += np.bincount(owner[first:last], minlength=len(load))
-        return plan_in_order(problem, rows.partition, audiences.order[owner])
+        return plan_in_order(problem, rows.partition, subscribers.order[owner])
 
 
-def _constrained_first(problem: Problem) -> tuple[Rows, Audiences]:
-    """Topics by number of subscribers, then more partitions, then name."""
+def _constrained_first(problem: Problem) -> tuple[Rows, SubscriberSets]:
+    """Return the topics by number of subscribers, then more partitions, then name."""
     topics = topics_by_name(problem)
-    audiences = Audiences.of(problem, topics)
+    subscribers = SubscriberSets.of(problem, topics)
     counts = Rows.of(problem, topics).counts
-    order = np.lexsort((-counts, audiences.sizes[audiences.of_topic]))
+    order = np.lexsort((-counts, subscribers.sizes[subscribers.set_of_topic]))
     topics = topics[order]
-    return Rows.of(problem, topics), Audiences.of(problem, topics)
+    return Rows.of(problem, topics), SubscriberSets.of(problem, topics)
 
 
-def _stretches(rows: Rows, audiences: Audiences) -> list[tuple[int, int, int]]:
-    """(first row, last row + 1, audience): neighbouring topics of one audience are one stretch.
+def _runs_of_topics(rows: Rows, subscribers: SubscriberSets) -> list[tuple[int, int, int]]:
+    """Return (first row, last row + 1, subscriber set) of consecutive topics of one set.
 
-    To give two topics out one after the other is to give out one topic of both sizes.
+    Assigning two such topics in sequence equals assigning one topic of both sizes.
     """
     if not len(rows.topics):
         return []
-    new = np.flatnonzero(np.diff(audiences.of_topic)) + 1
+    new = np.flatnonzero(np.diff(subscribers.set_of_topic)) + 1
     first_topic = np.concatenate([[0], new])
     starts = rows.start[first_topic].tolist()
     ends = [*starts[1:], len(rows.partition)]
-    of = audiences.of_topic[first_topic].tolist()
-    return [(a, b, c) for a, b, c in zip(starts, ends, of, strict=True) if b > a]
+    sets = subscribers.set_of_topic[first_topic].tolist()
+    return [(a, b, c) for a, b, c in zip(starts, ends, sets, strict=True) if b > a]
 
 
 def _least_loaded(load: NDArray[np.int64], count: int) -> Int32Array:
-    """Who is least loaded, ``count`` times over, each turn adding one; ties to the first.
+    """Return the least loaded member, ``count`` times, each choice adding one; ties to the first.
 
-    Without a loop: a member's turns come at load, load + 1, ...; the turns of all,
-    sorted by (load at that turn, position), are the answer's beginning.
+    Without a loop: a member is chosen at load, load + 1, ...; the choices of all members,
+    sorted by (load at the choice, position), begin with the result.
     """
     level = _water_level(load, count)
     turns = np.maximum(level - load, 0)
@@ -101,9 +98,9 @@ def _least_loaded(load: NDArray[np.int64], count: int) -> Int32Array:
 
 
 def _water_level(load: NDArray[np.int64], count: int) -> int:
-    """The lowest level to which filling all members up takes at least ``count`` partitions."""
+    """Return the lowest load to which all members can be filled with ``count`` partitions."""
     low = np.sort(load)
-    # Filling the k+1 lowest members up to the next higher one takes room[k].
+    # Raising the k+1 lowest members to the next higher load takes room[k] partitions.
     room = low * np.arange(1, len(low) + 1) - np.cumsum(low)
     k = int(np.searchsorted(room, count, side="left"))
     missing = count - int(room[k - 1])

@@ -1,4 +1,4 @@
-"""Where members have given everything up, nothing has to wait for a second rebalance."""
+"""Partitions that a cooperative plan withholds although no member consumes them any more."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["handed_over"]
 
 
 def handed_over(plan: Plan, given_up: AbstractSet[tuple[str, int]]) -> Plan:
-    """The plan with those withheld partitions handed over that nobody holds any more.
+    """Return the plan with the revoked ones of its withheld partitions assigned.
 
-    A cooperative strategy withholds what changes hands, since its owner still reads it. An
-    owner that joined under the EAGER protocol does not: its claim says only what it had.
+    A cooperative strategy withholds a partition that moves, because its owner still consumes
+    it. An owner that joined under the EAGER protocol has revoked it: its claim is history.
 
     >>> from partage.model import Index
     >>> now = Plan.of(Index.of({"t": 2}), {"a": {"t": [0]}, "b": {}},

@@ -1,4 +1,4 @@
-"""The orders in which Kafka's consumer-side assignors meet members and topics."""
+"""Iteration orders of members and topics in Kafka's client-side assignors."""
 
 from __future__ import annotations
 
@@ -9,20 +9,26 @@ from partage.model import Problem, java_rank
 from partage.model.index import Int32Array
 from partage.model.mapped import as_mapped, string_hashes
 
-__all__ = ["as_mapped", "member_order", "members_as_mapped", "string_hashes", "topics_as_mapped"]
+__all__ = [
+    "as_mapped",
+    "member_order",
+    "members_in_map_order",
+    "string_hashes",
+    "topics_in_map_order",
+]
 
 
-def members_as_mapped(problem: Problem) -> list[int]:
-    """Members in the order of the leader's ``HashMap`` of subscriptions, filled in join order."""
+def members_in_map_order(problem: Problem) -> list[int]:
+    """Return the members in the order of the leader's ``HashMap`` (inserted in join order)."""
     return problem.group.mapped
 
 
 def member_order(problem: Problem) -> Int32Array:
-    """int32[M]: members in Kafka's ``MemberInfo`` order.
+    """Return int32[M]: the members in Kafka's ``MemberInfo`` order.
 
     Static members by instance id come first, then dynamic ones by member id; both in
-    Java's string order. Members that share an instance id (a fenced one lingers for a
-    while) stay in map order.
+    Java's string order. Members that share an instance id (one of them is fenced) stay in
+    map order.
 
     >>> from partage.model import Cluster, Group, Member
     >>> group = Group([Member("a"), Member("zz", instance_id="i"), Member("aa", instance_id="i")])
@@ -39,17 +45,17 @@ def member_order(problem: Problem) -> Int32Array:
     key = np.where(static, [rank[i] if i is not None else 0 for i in instances], group.member_rank)
     place = np.zeros(len(group), np.int32)
     if len(named) < int(static.sum()):
-        place[members_as_mapped(problem)] = np.arange(len(group), dtype=np.int32)
+        place[members_in_map_order(problem)] = np.arange(len(group), dtype=np.int32)
     return np.lexsort((place, key, ~static)).astype(np.int32)
 
 
-def topics_as_mapped(problem: Problem) -> Int32Array:
-    """int32: subscribed topics that have partitions, in the order of Kafka's map of them.
+def topics_in_map_order(problem: Problem) -> Int32Array:
+    """Return int32: subscribed topics with partitions, in the order of Kafka's map of them.
 
-    The names of all subscriptions go into a ``HashSet``, and from there, where the cluster
-    has partitions, into a ``HashMap``: buckets decide, and inside a bucket who came first.
+    Kafka collects the names of all subscriptions in a ``HashSet``, and those with partitions
+    in a ``HashMap``: the bucket decides the order, within a bucket the insertion.
     """
-    names = _names_as_met(problem)
+    names = _names_in_map_order(problem)
     known: list[str] = []
     topics: list[int] = []
     numbers = problem.cluster.topic_all(names)
@@ -62,14 +68,14 @@ def topics_as_mapped(problem: Problem) -> Int32Array:
     return order
 
 
-def _names_as_met(problem: Problem) -> list[str]:
-    """Distinct names in the order of the members' map."""
+def _names_in_map_order(problem: Problem) -> list[str]:
+    """Return the distinct names in the order of the members' map."""
     group = problem.group
     if len(group.subscriptions) == 1:
         return list(dict.fromkeys(group.subscriptions[0]))
     subscription_of = group.subscription_of.tolist()
     names: dict[str, None] = {}
-    # A subscription that comes again adds no name.
-    for one in dict.fromkeys(subscription_of[member] for member in members_as_mapped(problem)):
+    # A repeated subscription adds no name.
+    for one in dict.fromkeys(subscription_of[member] for member in members_in_map_order(problem)):
         names.update(dict.fromkeys(group.subscriptions[one]))
     return list(names)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from partage.groups.base import PlainStrategy
-from partage.groups.layout import Audiences, Rows, plan_in_order
-from partage.groups.ordering import topics_as_mapped
-from partage.groups.range_racks import give_by_rack
+from partage.groups.layout import Rows, SubscriberSets, plan_in_order
+from partage.groups.ordering import topics_in_map_order
+from partage.groups.range_racks import apply_racks
 from partage.model import Plan, Problem
 from partage.model.index import Int32Array
 
@@ -25,15 +25,15 @@ class Range(PlainStrategy):
     3. with racks (KIP-881), a partition goes to a member on a rack of one of its replicas
        where this costs neither balance nor co-location.
 
-    Members are ordered by `partage.groups.ordering.member_order`, so the join order is
-    without effect (members that share an instance id aside). Order inside a member's list:
-    topics in Java's hash order, or, if racks had a say, by topic and partition.
+    Members are ordered by `partage.groups.ordering.member_order`, so the join order has no
+    effect (except for members that share an instance id). A member's list has topics in
+    Java's hash order, or, if racks changed the plan, by topic and partition.
 
     Cost: O(P + M log M + T) on arrays without racks, P partitions, M members, T topics;
     the rack stage walks partitions one by one.
 
     Where it is not optimal: remainders add up. With T topics of one partition each, the
-    first member gets all T; spread over all topics can reach T.
+    first member gets all T, so loads over all topics differ by up to T.
 
     Exact to ``org.apache.kafka.clients.consumer.RangeAssignor`` 4.3.1, order included.
 
@@ -48,40 +48,37 @@ class Range(PlainStrategy):
     aliases = ("org.apache.kafka.clients.consumer.RangeAssignor",)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """The plan; a group without members, or without topics, has an empty one.
-
-        Takes any problem: raises nothing.
-        """
-        rows = Rows.of(problem, topics_as_mapped(problem))
-        audiences = Audiences.of(problem, rows.topics)
-        place = _runs(rows, audiences)
-        racks_decided = give_by_rack(problem, rows, audiences, place)
-        owner = audiences.order[place]
-        if not racks_decided:
+        """Return the plan; it is empty for a group without members or topics."""
+        rows = Rows.of(problem, topics_in_map_order(problem))
+        subscribers = SubscriberSets.of(problem, rows.topics)
+        position = _assign_runs(rows, subscribers)
+        uses_racks = apply_racks(problem, rows, subscribers, position)
+        owner = subscribers.order[position]
+        if not uses_racks:
             return plan_in_order(problem, rows.partition, owner)
         rank = rows.spread(problem.index.topic_rank[rows.topics])
         by_name = np.argsort(rank, kind="stable")
         return plan_in_order(problem, rows.partition[by_name], owner[by_name])
 
 
-def _runs(rows: Rows, audiences: Audiences) -> Int32Array:
-    """int32[n]: place of each partition's owner when no racks have a say.
+def _assign_runs(rows: Rows, subscribers: SubscriberSets) -> Int32Array:
+    """Return int32[n]: the position of each partition's owner without racks.
 
-    Topics of one audience and one size are cut alike: that is worked out once, and copied.
+    Topics with the same subscribers and partition count are cut once and copied.
     """
     cut: dict[tuple[int, int], Int32Array] = {}
     pieces: list[Int32Array] = []
-    for key in zip(audiences.of_topic.tolist(), rows.counts.tolist(), strict=True):
+    for key in zip(subscribers.set_of_topic.tolist(), rows.counts.tolist(), strict=True):
         if key not in cut:
-            cut[key] = _cut(audiences.places_of(key[0]), key[1])
+            cut[key] = _cut(subscribers.positions(key[0]), key[1])
         pieces.append(cut[key])
     return np.concatenate(pieces) if pieces else np.zeros(0, np.int32)
 
 
-def _cut(places: Int32Array, count: int) -> Int32Array:
-    """int32[count]: the place of each partition of a topic; the first ones get one more."""
-    quota, extra = divmod(count, len(places))
-    some = places if quota else places[:extra]  # all of few partitions go to the first
-    sizes = np.full(len(some), quota)
+def _cut(positions: Int32Array, count: int) -> Int32Array:
+    """Return int32[count]: the position of each owner; the first members get one more."""
+    quota, extra = divmod(count, len(positions))
+    owners = positions if quota else positions[:extra]
+    sizes = np.full(len(owners), quota)
     sizes[:extra] += 1
-    return np.repeat(some, sizes)
+    return np.repeat(owners, sizes)

@@ -1,8 +1,8 @@
-"""Range with racks (KIP-881): who gets which partition before the plain runs fill the rest.
+"""Rack-aware steps of the range assignor (KIP-881), before plain runs assign the rest.
 
-Everything here works on places (positions in MemberInfo order), as in `range`. Of a topic
-with n members and P partitions every member ends with q = P // n, and P % n of them with one
-more: the extra belongs to nobody until somebody takes it, first come, first served.
+Members are positions in MemberInfo order, as in `range`. Of a topic with n members and P
+partitions every member gets q = P // n, and P % n of them one more. The members that first
+exceed q take these extra partitions.
 """
 
 from __future__ import annotations
@@ -13,60 +13,62 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.layout import Audiences, Rows
+from partage.groups.layout import Rows, SubscriberSets
 from partage.model import Problem
 from partage.model.index import Int32Array
 
-__all__ = ["give_by_rack"]
+__all__ = ["apply_racks"]
 
-#: Key of members without a rack: they match every partition.
+#: Rack of members without one: they match every partition.
 _ANYWHERE = -1
 
 
-def give_by_rack(problem: Problem, rows: Rows, audiences: Audiences, place: Int32Array) -> bool:
-    """Rewrite ``place`` (the owner of each partition) where racks matter; whether they do.
+def apply_racks(
+    problem: Problem, rows: Rows, subscribers: SubscriberSets, position: Int32Array
+) -> bool:
+    """Change ``position`` (each partition's owner) where racks matter; return whether they do.
 
-    As soon as one topic needs racks, all topics that share an audience and a partition
-    count are given out together, those too that would not need them.
+    Topics with the same subscribers and partition count are assigned together as soon as one
+    of them needs racks.
     """
-    rack = problem.member_rack[audiences.order]
+    rack = problem.member_rack[subscribers.order]
     if not (rack >= 0).any():
         return False
-    pairs = _Racks(problem, rows)
-    needing = pairs.needing(audiences, rack)
-    if not needing.any():
+    pairs = _PartitionRacks(problem, rows)
+    needs_racks = pairs.needs_racks(subscribers, rack)
+    if not needs_racks.any():
         return False
-    for topics in _together(rows, audiences):
-        members = audiences.places_of(int(audiences.of_topic[topics[0]]))
+    for topics in _co_partitioned_topics(rows, subscribers):
+        members = subscribers.positions(int(subscribers.set_of_topic[topics[0]]))
         racks = rack[members].tolist()
         if all(r == _ANYWHERE for r in racks):
             continue
         count = int(rows.counts[topics[0]])
-        if len(topics) == 1 and not needing[topics[0]]:
+        if len(topics) == 1 and not needs_racks[topics[0]]:
             continue
-        shares = _Shares(len(members), count)
+        quotas = _Quotas(len(members), count)
         if len(topics) == 1:
-            mine = _one_topic(shares, racks, pairs.of_rack(topics[0]), count)
+            owner = _assign_topic(quotas, racks, pairs.partitions_by_rack(topics[0]), count)
         else:
-            mine = _co_partitioned(shares, racks, pairs.common(topics), count)
-        owners = members[shares.fill(mine)]
+            owner = _assign_co_partitioned(quotas, racks, pairs.common_racks(topics), count)
+        owners = members[quotas.assign_rest(owner)]
         for topic in topics:
-            place[rows.start[topic] : rows.start[topic + 1]] = owners
+            position[rows.start[topic] : rows.start[topic + 1]] = owners
     return True
 
 
-def _together(rows: Rows, audiences: Audiences) -> Iterable[list[int]]:
-    """Topics with the same members and equally many partitions."""
+def _co_partitioned_topics(rows: Rows, subscribers: SubscriberSets) -> Iterable[list[int]]:
+    """Return lists of topics with the same subscribers and partition count."""
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
     for topic, key in enumerate(
-        zip(audiences.of_topic.tolist(), rows.counts.tolist(), strict=True)
+        zip(subscribers.set_of_topic.tolist(), rows.counts.tolist(), strict=True)
     ):
         groups[key].append(topic)
     return groups.values()
 
 
-class _Racks:
-    """Which racks hold a replica of a partition: pairs (row, rack), sorted, distinct."""
+class _PartitionRacks:
+    """The racks of each partition's replicas: distinct pairs (row, rack), sorted."""
 
     def __init__(self, problem: Problem, rows: Rows) -> None:
         start, rack = problem.cluster.partition_racks
@@ -80,8 +82,8 @@ class _Racks:
         self.row = np.repeat(np.arange(len(rows.partition), dtype=np.int64), self.count)
         self.width = max(len(problem.cluster.rack_names), 1)
 
-    def needing(self, audiences: Audiences, rack: Int32Array) -> NDArray[np.bool_]:
-        """bool[T]: a member sits on a rack of the topic, and its partitions' racks differ."""
+    def needs_racks(self, subscribers: SubscriberSets, rack: Int32Array) -> NDArray[np.bool_]:
+        """Return bool[T]: a member is on a rack of the topic, and its partitions' racks differ."""
         topics = len(self.rows.topics)
         topic_of_row = self.rows.spread(np.arange(topics, dtype=np.int32))
         keys = topic_of_row[self.row].astype(np.int64) * self.width + self.rack
@@ -89,34 +91,35 @@ class _Racks:
         racks_of_topic = np.bincount(keys // self.width, minlength=topics)
         differs = np.zeros(topics, bool)
         differs[topic_of_row[self.count != racks_of_topic[topic_of_row]]] = True
-        audience = np.repeat(np.arange(len(audiences.sizes)), audiences.sizes)
-        of_member = rack[audiences.place]
+        set_of_member = np.repeat(np.arange(len(subscribers.sizes)), subscribers.sizes)
+        of_member = rack[subscribers.position]
         on_rack = of_member >= 0
-        wanted = audience[on_rack] * self.width + of_member[on_rack]
-        wanted = _distinct(wanted, len(audiences.sizes) * self.width)
-        offered = audiences.of_topic[keys // self.width] * self.width + keys % self.width
+        member_racks = set_of_member[on_rack] * self.width + of_member[on_rack]
+        member_racks = _distinct(member_racks, len(subscribers.sizes) * self.width)
+        topic, rack_number = np.divmod(keys, self.width)
+        replica_racks = subscribers.set_of_topic[topic] * self.width + rack_number
         meets = np.zeros(topics, bool)
-        meets[keys[np.isin(offered, wanted)] // self.width] = True
+        meets[topic[np.isin(replica_racks, member_racks)]] = True
         return meets & differs
 
-    def of_rack(self, topic: int) -> dict[int, list[int]]:
-        """For each rack the partitions of a topic (counted from 0) on it, ascending."""
+    def partitions_by_rack(self, topic: int) -> dict[int, list[int]]:
+        """Return, for each rack, a topic's partitions (counted from 0) on it, ascending."""
         first, last = self.rows.start[topic], self.rows.start[topic + 1]
-        mine = slice(self.start[first], self.start[last])
+        of_topic = slice(self.start[first], self.start[last])
         out: dict[int, list[int]] = defaultdict(list)
-        row = (self.row[mine] - first).tolist()
-        for nth, rack in zip(row, self.rack[mine].tolist(), strict=True):
+        row = (self.row[of_topic] - first).tolist()
+        for nth, rack in zip(row, self.rack[of_topic].tolist(), strict=True):
             out[rack].append(nth)
         return out
 
-    def common(self, topics: list[int]) -> list[list[int]]:
-        """For each partition number the racks that all these topics have for it."""
+    def common_racks(self, topics: list[int]) -> list[list[int]]:
+        """Return, for each partition number, the racks that it has in all of these topics."""
         count = int(self.rows.counts[topics[0]])
         keys = []
         for topic in topics:
             first, last = self.rows.start[topic], self.rows.start[topic + 1]
-            mine = slice(self.start[first], self.start[last])
-            keys.append((self.row[mine] - first) * self.width + self.rack[mine])
+            of_topic = slice(self.start[first], self.start[last])
+            keys.append((self.row[of_topic] - first) * self.width + self.rack[of_topic])
         key, times = np.unique(np.concatenate(keys), return_counts=True)
         shared = key[times == len(topics)]
         out: list[list[int]] = [[] for _ in range(count)]
@@ -128,91 +131,90 @@ class _Racks:
 
 
 def _distinct(keys: NDArray[np.int64], below: int) -> NDArray[np.int64]:
-    """The distinct keys, ascending; by ticking them off where that takes no more room than they."""
+    """Return the distinct keys, ascending; by a table of marks where that is small."""
     if below > 4 * len(keys) + 1024:
         return np.unique(keys)
-    there = np.zeros(below, bool)
-    there[keys] = True
-    return np.flatnonzero(there)
+    present = np.zeros(below, bool)
+    present[keys] = True
+    return np.flatnonzero(present)
 
 
-class _Shares:
-    """How many partitions each member of a topic still may take."""
+class _Quotas:
+    """The number of partitions that each member of a topic may still take."""
 
     def __init__(self, members: int, partitions: int) -> None:
         self.quota, self.extra = divmod(partitions, members)
-        self.given = [0] * members
+        self.taken = [0] * members
 
     def room(self, member: int) -> int:
-        return max(0, self.quota + (self.extra > 0) - self.given[member])
+        return max(0, self.quota + (self.extra > 0) - self.taken[member])
 
-    def give(self, member: int, partitions: int) -> None:
-        self.given[member] += partitions
-        if self.given[member] > self.quota:
+    def take(self, member: int, partitions: int) -> None:
+        self.taken[member] += partitions
+        if self.taken[member] > self.quota:
             self.extra -= 1
 
-    def fill(self, owner: list[int]) -> Int32Array:
-        """The plain pass: who has room takes the first partitions that nobody has, in order."""
+    def assign_rest(self, owner: list[int]) -> Int32Array:
+        """Return the owners after members with room take the unassigned partitions in order."""
         out = np.array(owner, np.int32)
-        given = np.array(self.given, np.int64)
-        target = np.maximum(given, self.quota)
-        target[np.flatnonzero(given <= self.quota)[: self.extra]] += 1
-        takes = np.repeat(np.arange(len(given), dtype=np.int32), target - given)
-        out[out < 0] = takes
+        taken = np.array(self.taken, np.int64)
+        target = np.maximum(taken, self.quota)
+        target[np.flatnonzero(taken <= self.quota)[: self.extra]] += 1
+        out[out < 0] = np.repeat(np.arange(len(taken), dtype=np.int32), target - taken)
         return out
 
 
-def _one_topic(
-    shares: _Shares, racks: list[int], of_rack: dict[int, list[int]], count: int
+def _assign_topic(
+    quotas: _Quotas, racks: list[int], by_rack: dict[int, list[int]], count: int
 ) -> list[int]:
-    """Members in order take the first free partitions on their rack, as many as they have room."""
+    """Assign to members, in order, the first free partitions on their rack, up to their quota."""
     owner = [-1] * count
-    of_rack = {**of_rack, _ANYWHERE: list(range(count))}
-    # Members of one rack walk one list, each from where the one before it stopped.
-    stopped = dict.fromkeys(of_rack, 0)
+    by_rack = {**by_rack, _ANYWHERE: list(range(count))}
+    # Members of one rack share a list; each continues where the one before it stopped.
+    stopped = dict.fromkeys(by_rack, 0)
     for member, rack in enumerate(racks):
-        room = shares.quota + (shares.extra > 0)
+        room = quotas.quota + (quotas.extra > 0)
         if not room:
-            break  # the extra ones are gone, and there was nothing else
-        mine = of_rack.get(rack, [])
-        at, end, taken = stopped.get(rack, 0), len(mine), 0
+            break  # the quota is 0 and the extra partitions are taken
+        on_rack = by_rack.get(rack, [])
+        at, end, taken = stopped.get(rack, 0), len(on_rack), 0
         while at < end and taken < room:
-            if owner[mine[at]] < 0:
-                owner[mine[at]] = member
+            if owner[on_rack[at]] < 0:
+                owner[on_rack[at]] = member
                 taken += 1
             at += 1
         stopped[rack] = at
         if taken:
-            shares.give(member, taken)
+            quotas.take(member, taken)
     return owner
 
 
-def _co_partitioned(
-    shares: _Shares, racks: list[int], common: list[list[int]], count: int
+def _assign_co_partitioned(
+    quotas: _Quotas, racks: list[int], common: list[list[int]], count: int
 ) -> list[int]:
-    """Partition by partition: the first member in order that has room and sits on its rack.
+    """Assign each partition to the first member in order with room on one of its racks.
 
-    All topics of the group are in one state throughout, so one is counted for all.
+    All co-partitioned topics are always in the same state, so one of them is counted.
     """
     owner = [-1] * count
     waiting: dict[int, list[int]] = defaultdict(list)
     for member in reversed(range(len(racks))):
         waiting[racks[member]].append(member)
     for nth in range(count):
-        best = _first_with_room(shares, waiting, [_ANYWHERE, *common[nth]])
+        best = _first_with_room(quotas, waiting, [_ANYWHERE, *common[nth]])
         if best >= 0:
             owner[nth] = best
-            shares.give(best, 1)
+            quotas.take(best, 1)
     return owner
 
 
-def _first_with_room(shares: _Shares, waiting: dict[int, list[int]], racks: Iterable[int]) -> int:
-    """The lowest place among the heads of these racks' queues, -1 if all are empty."""
+def _first_with_room(quotas: _Quotas, waiting: dict[int, list[int]], racks: Iterable[int]) -> int:
+    """Return the lowest position at the heads of these racks' queues, -1 if all are empty."""
     best = -1
     for rack in racks:
         queue = waiting.get(rack)
-        # Room never comes back: who has none leaves the queue for good.
-        while queue and not shares.room(queue[-1]):
+        # A member without room never gets room again, so it leaves the queue.
+        while queue and not quotas.room(queue[-1]):
             queue.pop()
         if queue and (best < 0 or queue[-1] < best):
             best = queue[-1]

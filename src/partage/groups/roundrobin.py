@@ -1,4 +1,4 @@
-"""Kafka's round robin assignor: all partitions dealt out, member after member."""
+"""Kafka's round robin assignor: partitions go to the members in turn."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from partage.errors import UnsupportedProblemError
 from partage.groups.base import PlainStrategy
-from partage.groups.layout import Audiences, Rows, plan_in_order, topics_by_name
+from partage.groups.layout import Rows, SubscriberSets, plan_in_order, topics_by_name
 from partage.model import Plan, Problem, Unresolved
 from partage.model.index import Int32Array
 
@@ -16,23 +16,22 @@ __all__ = ["RoundRobin"]
 
 
 class RoundRobin(PlainStrategy):
-    """All partitions, sorted by topic and number, dealt out to a ring of members.
+    """All partitions, sorted by topic and number, assigned to the members in turn.
 
-    Guarantees: with equal subscriptions loads differ by at most one. The ring never starts
-    anew at a topic; members that do not subscribe to it are skipped. Members stand in the
-    ring in `partage.groups.ordering.member_order` (static ones first), topics in Java's
-    string order, so neither join order nor hash order matters (members that share an
-    instance id aside). Each member's list is in the order dealt.
+    Guarantees: with equal subscriptions loads differ by at most one. The turn continues from
+    topic to topic and skips members that do not subscribe. Members are in
+    `partage.groups.ordering.member_order` (static ones first), topics in Java's string order,
+    so neither join order nor hash order matters (except for members that share an instance
+    id). Each member's list is in the order of assignment.
 
     Cost: O(P + M log M + T log M), P partitions, M members, T topics.
 
-    Where it is not optimal: skipped members get no compensation, so unequal subscriptions
-    can leave members idle while others have several; and a member that leaves shifts the
-    whole ring, which moves partitions that could have stayed.
+    Where it is not optimal: a skipped member gets no compensation, so unequal subscriptions
+    can leave members idle while others have several partitions. A member that leaves shifts
+    all turns, which moves partitions that could stay.
 
-    Partitions are numbered 0..n-1 from the count alone, as in the class: should the cluster
-    lack one of them (numbers with holes), it is assigned all the same, and ``unresolved``
-    has it.
+    As in Kafka's class, a topic's partitions are 0..n-1 for its count n. A number that the
+    cluster does not have is assigned, too, and is listed in ``unresolved``.
 
     Exact to ``org.apache.kafka.clients.consumer.RoundRobinAssignor`` 4.3.1, order included.
 
@@ -47,7 +46,7 @@ class RoundRobin(PlainStrategy):
     aliases = ("org.apache.kafka.clients.consumer.RoundRobinAssignor",)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """The plan of the ring.
+        """Return the plan.
 
         Raises:
             UnsupportedProblemError: the group has no members (Java: IllegalArgumentException).
@@ -58,46 +57,46 @@ class RoundRobin(PlainStrategy):
             )
         topics = topics_by_name(problem)
         rows = Rows.of(problem, topics)
-        owner = _dealt(rows, Audiences.of(problem, topics))
-        return _counted_from_zero(problem, rows, owner)
+        owner = _assign_in_turn(rows, SubscriberSets.of(problem, topics))
+        return _plan_by_counts(problem, rows, owner)
 
 
-def _dealt(rows: Rows, audiences: Audiences) -> Int32Array:
-    """int32[n]: member of each row. Rows of one audience in a row are one turn of the ring."""
-    if len(audiences.sizes) == 1:
-        nth: Int32Array = np.arange(len(rows.partition), dtype=np.int32) % audiences.sizes[0]
-        return audiences.order[audiences.place[nth]]
-    places = [audiences.places_of(a).tolist() for a in range(len(audiences.sizes))]
+def _assign_in_turn(rows: Rows, subscribers: SubscriberSets) -> Int32Array:
+    """Return int32[n]: the member of each row."""
+    if len(subscribers.sizes) == 1:
+        nth: Int32Array = np.arange(len(rows.partition), dtype=np.int32) % subscribers.sizes[0]
+        return subscribers.order[subscribers.position[nth]]
+    members_of = [subscribers.positions(s).tolist() for s in range(len(subscribers.sizes))]
     first = np.zeros(len(rows.topics), np.int32)
     cursor = 0
-    counts, of_topic = rows.counts.tolist(), audiences.of_topic.tolist()
-    for topic, (count, audience) in enumerate(zip(counts, of_topic, strict=True)):
-        ring = places[audience]
-        at = bisect_left(ring, cursor) % len(ring)
+    counts, set_of_topic = rows.counts.tolist(), subscribers.set_of_topic.tolist()
+    for topic, (count, subscriber_set) in enumerate(zip(counts, set_of_topic, strict=True)):
+        members = members_of[subscriber_set]
+        at = bisect_left(members, cursor) % len(members)
         first[topic] = at
         if count:
-            cursor = ring[(at + count - 1) % len(ring)] + 1
+            cursor = members[(at + count - 1) % len(members)] + 1
     nth = np.arange(len(rows.partition), dtype=np.int32) - rows.spread(rows.start[:-1] - first)
-    nth %= rows.spread(audiences.sizes[audiences.of_topic])
-    nth += rows.spread(audiences.start[audiences.of_topic])
-    return audiences.order[audiences.place[nth]]
+    nth %= rows.spread(subscribers.sizes[subscribers.set_of_topic])
+    nth += rows.spread(subscribers.start[subscribers.set_of_topic])
+    return subscribers.order[subscribers.position[nth]]
 
 
-def _counted_from_zero(problem: Problem, rows: Rows, owner: Int32Array) -> Plan:
-    """The plan by counts: the class never asks which numbers a topic's partitions have."""
+def _plan_by_counts(problem: Problem, rows: Rows, owner: Int32Array) -> Plan:
+    """Return the plan with each topic's partitions numbered from 0, as Kafka's class does."""
     number = np.arange(len(rows.partition), dtype=np.int32) - rows.spread(rows.start[:-1])
     if np.array_equal(problem.index.number_of[rows.partition], number):
         return plan_in_order(problem, rows.partition, owner)
     topic = rows.spread(rows.topics)
     dense = problem.index.locate_all(topic, number)
-    there = dense >= 0
-    lost = tuple(
+    exists = dense >= 0
+    missing = tuple(
         Unresolved(
             problem.group.ids[owner[i]],
             problem.index.topics[topic[i]],
             int(number[i]),
             int(np.count_nonzero(owner[:i] == owner[i])),
         )
-        for i in np.flatnonzero(~there).tolist()
+        for i in np.flatnonzero(~exists).tolist()
     )
-    return plan_in_order(problem, dense[there], owner[there], unresolved=lost)
+    return plan_in_order(problem, dense[exists], owner[exists], unresolved=missing)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import partage as pg
-from partage.groups.layout import deal_out, plan_in_order
+from partage.groups.layout import group_by_owner, plan_in_order
 from partage.kernels import form
 from partage.model import Problem
 
@@ -24,7 +24,7 @@ def _case(seed):
 def test_the_kernel_deals_out_as_sorting_does(how):
     """Each member's row keeps the order of the sequence, whichever way it is made."""
     pytest.importorskip("numba")
-    deal_out.compile()
+    group_by_owner.compile()
     for seed in range(50):
         problem, order, owner = _case(seed)
         with form(how):
@@ -35,7 +35,7 @@ def test_the_kernel_deals_out_as_sorting_does(how):
 
 def test_without_the_kernel_the_plan_is_the_same(monkeypatch):
     """A process in which nothing is compiled sorts."""
-    monkeypatch.setattr(deal_out, "_compiled", None)
+    monkeypatch.setattr(group_by_owner, "_compiled", None)
     problem, order, owner = _case(3)
     plan = plan_in_order(problem, order, owner)
     wanted = [order[owner == m].tolist() for m in range(len(problem.group))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from partage.groups.ordering import member_order, string_hashes, topics_as_mapped
+from partage.groups.ordering import member_order, string_hashes, topics_in_map_order
 from partage.javaorder import string_hash
 from partage.model import Problem
 from partage.testing import cluster, group
@@ -32,7 +32,7 @@ def test_topics_come_in_the_order_of_two_hash_maps() -> None:
         group("a: foo bar gone | b: baz topic10 topic9 empty"),
         cluster("unread×1 foo×1 bar×1 baz×1 topic10×1 topic9×1 empty×0"),
     )
-    names = [problem.index.topics[t] for t in topics_as_mapped(problem)]
+    names = [problem.index.topics[t] for t in topics_in_map_order(problem)]
     assert names == ["bar", "topic10", "foo", "topic9", "baz"]
 
 
@@ -40,4 +40,4 @@ def test_inside_a_bucket_who_was_met_first_comes_first() -> None:
     """Aa and BB share a bucket; the order of the members' map decides, not the join order."""
     for text, first in [("a: BB | b: Aa", "BB"), ("b: Aa | a: BB", "BB"), ("a: Aa BB", "Aa")]:
         problem = Problem(group(text), cluster("Aa×1 BB×1"))
-        assert problem.index.topics[topics_as_mapped(problem)[0]] == first
+        assert problem.index.topics[topics_in_map_order(problem)[0]] == first

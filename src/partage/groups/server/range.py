@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from partage.groups.base import PlainStrategy
-from partage.groups.layout import Audiences
+from partage.groups.layout import SubscriberSets
 from partage.groups.server.group_assignment import GroupAssignment
 from partage.groups.server.spec import GroupSpec
 from partage.model import Plan, Problem
@@ -66,8 +66,8 @@ class ServerRange(PlainStrategy):
             subscribed[topics] = True
         topics = np.flatnonzero(subscribed).astype(np.int32)
         start, partition = spec.partitions_of(topics)
-        audiences = Audiences.of(spec.problem, topics)
-        blocks = _blocks(audiences, start, partition)
+        subscribers = SubscriberSets.of(spec.problem, topics)
+        blocks = _blocks(subscribers, start, partition)
         if sum(int(block.members.size) for block in blocks) <= _MOST_RUNS:
             return _by_slices(blocks, spec.members)
         return _by_sorting(blocks, spec.members)
@@ -94,13 +94,13 @@ class _Block:
         return cls(rows, members, nth * quota + np.minimum(nth, extra))
 
 
-def _blocks(audiences: Audiences, start: Int32Array, partition: Int32Array) -> list[_Block]:
+def _blocks(subscribers: SubscriberSets, start: Int32Array, partition: Int32Array) -> list[_Block]:
     count = np.diff(start)
-    keys = (audiences.of_topic.astype(np.int64) << 32) | count
+    keys = (subscribers.set_of_topic.astype(np.int64) << 32) | count
     kinds, kind_of = np.unique(keys, return_inverse=True)
     out = []
     for i, key in enumerate(kinds.tolist()):
-        audience, width = key >> 32, key & 0xFFFFFFFF
+        subscriber_set, width = key >> 32, key & 0xFFFFFFFF
         if not width:
             continue
         first = start[:-1][kind_of == i]
@@ -109,7 +109,7 @@ def _blocks(audiences: Audiences, start: Int32Array, partition: Int32Array) -> l
             if len(kinds) == 1
             else partition[first[:, None] + np.arange(width, dtype=np.int32)]
         )
-        out.append(_Block.of(rows, audiences.order[audiences.places_of(audience)]))
+        out.append(_Block.of(rows, subscribers.order[subscribers.positions(subscriber_set)]))
     return out
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import UnsupportedProblemError
-from partage.groups.ordering import members_as_mapped, string_hashes
+from partage.groups.ordering import members_in_map_order, string_hashes
 from partage.groups.server.targets import Targets, previous_targets
 from partage.groups.server.topic_ids import TopicIds
 from partage.groups.server.walks import copied_order
@@ -79,7 +79,7 @@ class GroupSpec:
     @cached_property
     def visit(self) -> list[int]:
         """Members in the iteration order of the coordinator's map of member specs."""
-        return members_as_mapped(self.problem)
+        return members_in_map_order(self.problem)
 
     @cached_property
     def ids(self) -> TopicIds:
