@@ -25,8 +25,8 @@ from architecture.source_tree import (
     tree,
 )
 
-# Foundations: everybody may stand on them. javaorder is Java's hash order, which the model needs.
-BASE = {"errors", "kernels", "javaorder", "javatrees", "model"}
+# Foundations, which every package may import. The model needs Java's hash order.
+BASE = {"errors", "kernels", "java", "model"}
 DECIDING = {"keys", "groups", "streams", "replicas"}
 # The only places where strategies, the judge and the solver meet: the public verbs.
 MEETING = {"deciding", "measuring", "reassigning"}
@@ -60,15 +60,14 @@ EVERYTHING = {
 # room: the rooms it may import, itself always among them.
 MAY_IMPORT = {
     "errors": set(),
-    "javaorder": {"errors", "kernels", "javatrees"},
-    "javatrees": {"errors", "kernels"},
+    "java": {"errors"},
     "kernels": {"errors"},
-    "model": {"errors", "kernels", "javaorder"},
+    "model": {"errors", "kernels", "java"},
     "solve": BASE,
     # The judge knows no contestant, and verifies what `solve` claims without importing it.
-    "judge": BASE - {"javaorder", "javatrees"},
+    "judge": BASE - {"java"},
     **{room: {*BASE, "solve", "wire"} for room in DECIDING},
-    "wire": {"errors", "kernels", "javaorder"},
+    "wire": {"errors", "kernels", "java"},
     "history": PURE - MEETING,
     "simulation": PURE,
     "weights": PURE - MEETING,

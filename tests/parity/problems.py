@@ -10,7 +10,7 @@ from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from partage.javaorder import string_hash
+from partage.java.strings import string_hash
 
 if TYPE_CHECKING:
     import random

@@ -20,8 +20,8 @@ from parity.test_sticky import ours as over_rounds
 from partage.groups.registry import find
 from partage.groups.sticky import JavaRefusal
 from partage.groups.sticky.scene import Scene
-from partage.javaorder import DEFAULT_TABLE
-from partage.javatrees import HashTable
+from partage.java.hash_order import DEFAULT_TABLE
+from partage.java.tree_bins import HashTable
 from partage.model import Cluster, Group, Problem
 from partage.wire.sticky_userdata import encode_sticky_user_data
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from partage.wire.text import ZERO_UUID, uuid_text
+from partage.java.uuids import ZERO_UUID, uuid_text
 
 __all__ = ["id_text", "state_of"]
 

@@ -16,8 +16,9 @@ from partage.errors import (
 )
 from partage.groups import registry
 from partage.groups.api import RebalanceProtocol, Strategy
-from partage.groups.members_map import MembersMap
-from partage.javaorder import hash_order, string_hash, string_ranks
+from partage.java.hash_order import hash_order
+from partage.java.string_map import StringMap
+from partage.java.strings import string_hash, string_ranks
 from partage.model import Group
 from partage.model.names import expect_kind, name_list
 
@@ -49,7 +50,7 @@ class Negotiation:
 
     protocol_type: str | None = None
     members: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    mapped: MembersMap = field(default_factory=MembersMap)
+    mapped: StringMap = field(default_factory=StringMap)
 
     def join(
         self, member_id: str, supported: Sequence[str], *, protocol_type: str = "consumer"
@@ -87,7 +88,7 @@ class Negotiation:
         if member_id in self.mapped.spread:
             members = tuple(entry if one[0] == member_id else one for one in self.members)
             return replace(self, members=members)
-        return Negotiation(protocol_type, (*self.members, entry), self.mapped.with_id(member_id))
+        return Negotiation(protocol_type, (*self.members, entry), self.mapped.with_key(member_id))
 
     def leave(self, member_id: str) -> Negotiation:
         """Return the group without a member, unchanged if it has no such member."""
@@ -95,7 +96,7 @@ class Negotiation:
             return self
         members = tuple(one for one in self.members if one[0] != member_id)
         protocol_type = self.protocol_type if members else None
-        return Negotiation(protocol_type, members, self.mapped.without(member_id))
+        return Negotiation(protocol_type, members, self.mapped.without_key(member_id))
 
     def candidates(self) -> tuple[str, ...]:
         """Return the strategies that all members support, in the first member's order."""

@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from partage.java.hash_order import names_in_map_order
+from partage.java.strings import string_hashes
 from partage.model import Problem, java_rank
 from partage.model.index import Int32Array
-from partage.model.mapped import as_mapped, string_hashes
 
 __all__ = [
-    "as_mapped",
     "member_order",
     "members_in_map_order",
+    "names_in_map_order",
     "string_hashes",
     "topics_in_map_order",
 ]
@@ -55,20 +56,20 @@ def topics_in_map_order(problem: Problem) -> Int32Array:
     Kafka collects the names of all subscriptions in a ``HashSet``, and those with partitions
     in a ``HashMap``: the bucket decides the order, within a bucket the insertion.
     """
-    names = _names_in_map_order(problem)
+    names = _subscribed_names(problem)
     known: list[str] = []
     topics: list[int] = []
     numbers = problem.cluster.topic_all(names)
-    for i in as_mapped(names):
+    for i in names_in_map_order(names):
         topic = numbers[i]
         if topic >= 0 and len(problem.cluster.partitions_of(topic)):
             known.append(names[i])
             topics.append(topic)
-    order: NDArray[np.int32] = np.array(topics, np.int32)[as_mapped(known)]
+    order: NDArray[np.int32] = np.array(topics, np.int32)[names_in_map_order(known)]
     return order
 
 
-def _names_in_map_order(problem: Problem) -> list[str]:
+def _subscribed_names(problem: Problem) -> list[str]:
     """Return the distinct names in the order of the members' map."""
     group = problem.group
     if len(group.subscriptions) == 1:

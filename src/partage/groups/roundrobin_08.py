@@ -8,7 +8,7 @@ from partage.errors import UnsupportedProblemError
 from partage.groups.base import PlainStrategy
 from partage.groups.layout import Rows, plan_in_order, topics_by_name
 from partage.groups.ordering import string_hashes
-from partage.javaorder import string_order_key
+from partage.java.strings import string_order_key
 from partage.model import Plan, Problem
 
 __all__ = ["RoundRobin08"]

@@ -18,8 +18,8 @@ from partage.history.records import (
     Subscription,
     payloads_of,
 )
+from partage.java.strings import decode_utf8
 from partage.wire.classic_columns import ClassicColumns, Payloads
-from partage.wire.text import java_text
 
 __all__ = ["ClassicStates"]
 
@@ -153,7 +153,7 @@ class _Reading:
             self._bytes(user_at, user_size),
             self._pairs_of(pairs_from, pairs),
             generation,
-            None if rack is None else java_text(rack),
+            None if rack is None else decode_utf8(rack),
         )
 
     def assigned(self, code: int, raw: bytes) -> _Assigned | None:

@@ -28,7 +28,7 @@ from partage.history.records import CONSUMER
 from partage.history.stream_rounds import STREAM
 from partage.history.stream_targets import ByRole, decided_tasks, recorded_tasks
 from partage.history.stream_verdicts import stream_verdict
-from partage.javaorder import DEFAULT_TABLE
+from partage.java.hash_order import DEFAULT_TABLE
 from partage.model import Cluster, Group, Problem
 from partage.model.repeated_state import EndlessLoop
 from partage.streams.kip1071_sticky import ServerSticky

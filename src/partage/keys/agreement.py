@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import InvalidConfigError
-from partage.keys.draws import JavaRandom
+from partage.java.random import JavaRandom
 from partage.keys.placing import partition_for
 from partage.keys.registry import by_key, find
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from partage.errors import InvalidConfigError
-from partage.keys.draws import JavaRandom
+from partage.java.random import JavaRandom
 from partage.keys.hashing import murmur2
 from partage.model import Cluster
 

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from partage.errors import InvalidConfigError
+from partage.java.random import JavaRandom
 
-__all__ = ["Draws", "JavaRandom", "Numbers", "below", "draws_of", "fraction", "positive"]
-
-_MULTIPLIER = 0x5DEECE66D
-_MASK_48 = (1 << 48) - 1
+__all__ = ["Draws", "Numbers", "below", "draws_of", "fraction", "positive"]
 
 
 class Draws(Protocol):
@@ -25,29 +23,6 @@ class Draws(Protocol):
     def next_int(self) -> tuple[int, Draws]:
         """The next number, -2**31 <= x < 2**31, and the source after it."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class JavaRandom:
-    """``java.util.Random``: a linear congruence of 48 bits, of which the upper 32 are shown.
-
-    >>> first, after = JavaRandom.of(42).next_int()
-    >>> first, after.next_int()[0]
-    (-1170105035, 234785527)
-    """
-
-    state: int
-
-    @classmethod
-    def of(cls, seed: int) -> JavaRandom:
-        """As ``new Random(seed)``."""
-        return cls((seed ^ _MULTIPLIER) & _MASK_48)
-
-    def next_int(self) -> tuple[int, JavaRandom]:
-        """As ``nextInt()``."""
-        state = (self.state * _MULTIPLIER + 0xB) & _MASK_48
-        bits = state >> 16
-        return bits - (1 << 32) if bits >> 31 else bits, JavaRandom(state)
 
 
 @dataclass(frozen=True, slots=True)

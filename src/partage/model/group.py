@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from partage.errors import InvalidProblemError
+from partage.java.hash_order import names_in_map_order
 from partage.model.claims import ClaimRows, Claims, is_int32
 from partage.model.index import Int32Array, java_rank
-from partage.model.mapped import as_mapped
 from partage.model.names import expect_text, name_list, subscription
 
 if TYPE_CHECKING:
@@ -284,7 +284,7 @@ class Group:
     @cached_property
     def mapped(self) -> list[int]:
         """Members in the order of a Java ``HashMap`` by member id that was filled in join order."""
-        return as_mapped(self.ids)
+        return names_in_map_order(self.ids)
 
     @cached_property
     def claimed(self) -> ClaimRows:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import InvalidPlacementError
-from partage.javaorder import string_order_key
+from partage.java.strings import string_order_key
 from partage.model import Broker
 
 __all__ = ["all_have_racks", "alternating", "place_along", "place_over_racks"]

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import InvalidPlacementError
-from partage.javaorder import hash_set_order, string_hash, string_order_key
+from partage.java.hash_order import hash_set_order
+from partage.java.strings import string_hash, string_order_key
 from partage.model import Broker
 from partage.replicas.draws import Draws, next_int
 from partage.replicas.striped_rows import steps, stripes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from partage.javaorder import DEFAULT_TABLE, copied_hash_set_table, hash_order
+from partage.java.hash_order import DEFAULT_TABLE, copied_hash_set_table, hash_order
 from partage.streams.ids import TaskId, task_hash, task_order_key
 
 __all__ = ["tasks_in_hash_order"]

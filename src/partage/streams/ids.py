@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from partage.errors import InvalidProblemError
-from partage.javaorder import string_hash, string_order_key
+from partage.java.strings import string_hash, string_order_key
 
 __all__ = ["ProcessId", "TaskId", "early_task_hash", "process_hash", "task_hash", "task_order_key"]
 

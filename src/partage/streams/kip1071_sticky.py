@@ -7,14 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from partage.errors import InvalidConfigError, InvalidProblemError
-from partage.javaorder import (
-    hash_order,
-    string_hash,
-    string_order_key,
-    string_ranks,
-    table_for_capacity,
-)
-from partage.streams.javaheap import JavaHeap
+from partage.java.hash_order import hash_order, table_for_capacity
+from partage.java.priority_queue import PriorityQueue
+from partage.java.strings import string_hash, string_order_key, string_ranks
 
 __all__ = ["ServerMember", "ServerPlan", "ServerSticky", "ServerSubtopology"]
 
@@ -174,7 +169,7 @@ class _Process:
         self.count: dict[str, int] = {}
         self.tasks: set[ServerTask] = set()
         self.given = 0
-        self._heap: JavaHeap | None = None
+        self._heap: PriorityQueue | None = None
 
     @property
     def load(self) -> float:
@@ -195,7 +190,7 @@ class _Process:
             return member, self.add(task, member)
         heap = self._heap
         if heap is None:
-            heap = JavaHeap()
+            heap = PriorityQueue()
             for one in _in_map_order(self.members):
                 heap.add((self.count[one.id], one.id))
         member = heap.poll()[1]
@@ -305,8 +300,8 @@ class _State:
                 best = member
         return best
 
-    def _process_heap(self) -> JavaHeap:
-        heap = JavaHeap()
+    def _process_heap(self) -> PriorityQueue:
+        heap = PriorityQueue()
         for process in self.processes:
             heap.add((process.load, process))
         return heap
@@ -346,7 +341,7 @@ class _State:
         self.standby[member].append(task)
         self.all_quota.reached(count)
 
-    def _give_to_least_loaded(self, task: ServerTask, heap: JavaHeap) -> bool:
+    def _give_to_least_loaded(self, task: ServerTask, heap: PriorityQueue) -> bool:
         taken: list[_Process] = []
         given = False
         while len(heap) and not given:

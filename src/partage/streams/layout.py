@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from partage.errors import InvalidTopologyError
-from partage.javaorder import string_order_key
+from partage.java.strings import string_order_key
 from partage.streams.hashing import tasks_in_hash_order
 from partage.streams.ids import TaskId
 from partage.streams.repartition import missing_sources, repartition_counts

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from partage.errors import InvalidProblemError, InvalidTopologyError
-from partage.javaorder import hash_order, string_hash, string_order_key, string_ranks
+from partage.java.hash_order import hash_order
+from partage.java.strings import string_hash, string_order_key, string_ranks
 from partage.streams.ids import ProcessId, TaskId
 from partage.streams.layout import Layout, TopicPartition
 from partage.streams.settings import LATEST_OFFSET

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from partage.java.priority_queue import poll_order
 from partage.streams.board import Board
-from partage.streams.javaheap import drained
 from partage.streams.problem import TaskProblem
 from partage.streams.settings import LATEST_OFFSET, LONG_MAX
 
@@ -156,4 +156,4 @@ def _in_heap_order(keys: list[int]) -> list[int]:
         heap = [(key, entry) for entry, key in enumerate(keys)]
         heapq.heapify(heap)
         return [heapq.heappop(heap)[1] for _ in range(len(heap))]
-    return drained(keys)
+    return poll_order(keys)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import InvalidProblemError
-from partage.javaorder import DEFAULT_TABLE, copied_hash_set_table, hash_order
+from partage.java.hash_order import DEFAULT_TABLE, copied_hash_set_table, hash_order
 from partage.streams.client import Client, PartitionRacks
 from partage.streams.ids import TaskId, process_hash, task_hash, task_order_key
 from partage.streams.settings import LATEST_OFFSET, UNKNOWN_OFFSET_SUM, Settings

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from partage.java.random import JavaRandom, shuffle
 from partage.streams.board import Board
 from partage.streams.hashing import tasks_in_hash_order
 from partage.streams.ids import early_task_hash, process_hash
-from partage.streams.javarandom import JavaRandom
 from partage.streams.plan import TaskPlan
 from partage.streams.problem import TaskProblem
 from partage.streams.sticky_core import TaskPairs
@@ -82,7 +82,9 @@ class _State:
         self.board = Board(problem)
         self.given: list[tuple[list[int], list[int]]] = [([], []) for _ in problem.clients]
         self._order = problem.client_map_order
-        self._random = JavaRandom(sum(process_hash(client.process) for client in problem.clients))
+        self._random = JavaRandom.of(
+            sum(process_hash(client.process) for client in problem.clients)
+        )
         walked = tasks_in_hash_order(
             [problem.tasks[task] for task in problem.task_arrival], hash_of=early_task_hash
         )
@@ -107,7 +109,7 @@ class _State:
         return sum(map(len, self._had)) == len(every) and every == set(self._tasks)
 
     def assign(self, *, standbys: bool) -> None:
-        self._random.shuffle(self._tasks)
+        self._random = shuffle(self._tasks, self._random)
         for task in self._tasks:
             client = self._client_for(task)
             for others in (self.board.active[client], self.board.standby[client]):

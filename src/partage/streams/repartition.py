@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from partage.errors import InvalidTopologyError
-from partage.javaorder import hash_order, string_hash, string_ranks
+from partage.java.hash_order import hash_order
+from partage.java.strings import string_hash, string_ranks
 from partage.streams.topology import Subtopology, Topology
 
 __all__ = ["missing_sources", "repartition_counts"]

@@ -6,8 +6,9 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from partage.javaorder import hash_set_order, string_hash, string_order_key
-from partage.streams.javaheap import JavaHeap
+from partage.java.hash_order import hash_set_order
+from partage.java.priority_queue import PriorityQueue
+from partage.java.strings import string_hash, string_order_key
 from partage.streams.plan import TaskPlan
 
 __all__ = ["ThreadTasks", "deal_in_turn", "deal_to_threads"]
@@ -86,7 +87,7 @@ def _deal(
     if not tasks:
         return given
     least = (len(tasks) + sum(load.values())) // len(consumers)
-    left = JavaHeap((task,) for task in tasks)
+    left = PriorityQueue((task,) for task in tasks)
     unassigned = set(tasks)
     too_many: dict[int, str] = {}
     to_fill: deque[str] = deque()
@@ -113,7 +114,7 @@ def _deal(
 
 
 def _deal_rest(
-    left: JavaHeap, ring: list[str], too_many: Mapping[int, str], given: dict[str, list[int]]
+    left: PriorityQueue, ring: list[str], too_many: Mapping[int, str], given: dict[str, list[int]]
 ) -> None:
     """One more for some: who had to leave a task comes first, then all in turn."""
     if not len(left):

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from partage.errors import InvalidProblemError, InvalidTopologyError
-from partage.javaorder import hash_order, string_hash
+from partage.java.hash_order import hash_order
+from partage.java.strings import string_hash
 
 __all__ = ["Subtopology", "Topology"]
 

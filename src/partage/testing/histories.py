@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from partage.java.uuids import uuid_text
 from partage.wire.consumer_protocol import encode_assignment, encode_subscription
 from partage.wire.group_log import encode_record
-from partage.wire.text import uuid_text
 
 if TYPE_CHECKING:
     import pyarrow as pa

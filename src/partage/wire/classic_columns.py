@@ -14,11 +14,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from partage.java.strings import decode_utf8
 from partage.wire.columns import BinaryColumn, Bytes, Ints
 from partage.wire.group_kernel import COUNTS, MEMBER, RECORD, SMALLEST_MEMBER, scan_groups
 from partage.wire.name_table import NameTable
 from partage.wire.payload_kernel import PAYLOAD, scan_payloads
-from partage.wire.text import java_text
 
 __all__ = ["ClassicColumns", "Payloads", "Texts", "classic_columns", "pays"]
 
@@ -67,7 +67,7 @@ class Texts:
         """As Java reads them; the same object for the same code."""
         known = self._made.get(code)
         if known is None:
-            known = self._made[code] = java_text(self.raw(code))
+            known = self._made[code] = decode_utf8(self.raw(code))
         return known
 
 

@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import WireFormatError
+from partage.java.strings import decode_utf8
+from partage.java.uuids import ZERO_UUID, uuid_text
 from partage.wire.columns import BinaryColumn, Bytes, CodedColumn, Ints
 from partage.wire.commit_parsing import Parsed, parsed
 from partage.wire.commit_scan import pays, scanned
 from partage.wire.group_log import RECORD_TYPES, DecodedRecord, decode_record
-from partage.wire.text import ZERO_UUID, java_text, uuid_text
 
 __all__ = ["TOMBSTONE", "OffsetCommits", "decode_offset_commits"]
 
@@ -71,7 +72,7 @@ class OffsetCommits:
         if commit in self._odd:
             return str((self._odd[commit].value or {}).get("metadata", ""))
         at, length = int(self.metadata_at[commit]), int(self.metadata_length[commit])
-        return java_text(self._values[at : at + length].tobytes()) if length > 0 else ""
+        return decode_utf8(self._values[at : at + length].tobytes()) if length > 0 else ""
 
     def record(self, commit: int) -> DecodedRecord:
         """Commit number ``commit`` as the engine decodes it."""
@@ -209,7 +210,7 @@ class _Finish:
 
     def _pair_code(self, raw: bytes) -> int:
         length = int.from_bytes(raw[:2], "big")
-        pair = java_text(raw[2 : 2 + length]), java_text(raw[4 + length :])
+        pair = decode_utf8(raw[2 : 2 + length]), decode_utf8(raw[4 + length :])
         return self.pairs.setdefault(pair, len(self.pairs))
 
     def _id_code(self, raw: bytes) -> int:

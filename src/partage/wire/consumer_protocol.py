@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from partage.errors import WireFormatError
-from partage.javaorder import string_order_key
+from partage.java.strings import string_order_key
 from partage.wire.codec import encode, place, struct_reader
 from partage.wire.faults import EncodingError, TruncatedError, UnsupportedVersionError
 from partage.wire.messages import CONSUMER_PROTOCOL_ASSIGNMENT, CONSUMER_PROTOCOL_SUBSCRIPTION

@@ -11,8 +11,9 @@ from struct import Struct
 from struct import error as struct_error
 from typing import NoReturn
 
+from partage.java.strings import decode_utf8, encode_utf8
+from partage.java.uuids import uuid_bytes, uuid_text
 from partage.wire.faults import EncodingError, LengthError, TruncatedError
-from partage.wire.text import java_text, utf8_bytes, uuid_bytes, uuid_text
 
 __all__ = ["LONGEST_STRING", "Reader", "Writer"]
 
@@ -152,7 +153,7 @@ class Reader:
         if length > LONGEST_STRING:
             raise self._bad_length(f"string length {length}, largest is {LONGEST_STRING}")
         self.position = stop
-        return java_text(self.data[start:stop])
+        return decode_utf8(self.data[start:stop])
 
     def not_null(self, length: int) -> int:
         """``length``, if it is one.
@@ -251,7 +252,7 @@ class Writer:
         """The UTF-8 bytes of a string, if there are not too many for Kafka."""
         if not isinstance(value, str):
             self.refuse(f"not a string: {value!r:.80}")
-        data = utf8_bytes(value)
+        data = encode_utf8(value)
         if len(data) > LONGEST_STRING:
             self.refuse(f"string of {len(data)} bytes, largest is {LONGEST_STRING}")
         return data

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from partage.errors import WireFormatError
-from partage.javaorder import hash_set_order, string_hash
+from partage.java.hash_order import hash_set_order
+from partage.java.strings import string_hash
 from partage.wire.codec import encode, struct_reader
 from partage.wire.messages import STICKY_ASSIGNOR_USER_DATA
 from partage.wire.primitives import Reader

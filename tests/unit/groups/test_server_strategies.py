@@ -13,7 +13,7 @@ from partage.groups.registry import find
 from partage.groups.server.json_format import spec_from_json
 from partage.groups.server.spec import GroupSpec
 from partage.groups.server.topic_ids import TopicIds, derived_id
-from partage.javatrees import walked
+from partage.java.tree_bins import iteration_order
 from partage.kernels import form
 from partage.model import Index, Problem
 from partage.testing import cluster, group
@@ -140,8 +140,8 @@ def test_a_large_group_of_unlike_members_ends_balanced() -> None:
 def test_crowded_buckets_are_walked_as_java_walks_trees() -> None:
     """Printed by HashMap on JDK 17: every 64th number, put in this order."""
     keys = [64 * i for i in (5, 1, 9, 3, 7, 2, 8, 4, 6, 0, 11, 10)]
-    assert [keys[i] // 64 for i in walked(keys, 64)] == JAVA_PUT
-    got = walked(keys, 64, compute_if_absent=True, looked_up_after=True)
+    assert [keys[i] // 64 for i in iteration_order(keys, 64)] == JAVA_PUT
+    got = iteration_order(keys, 64, compute_if_absent=True, looked_up_after=True)
     assert [keys[i] // 64 for i in got] == JAVA_COMPUTE
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partage.errors import WireFormatError
-from partage.wire import text
+from partage.java import strings, uuids
 from partage.wire.codec import decode, encode
 from partage.wire.faults import EncodingError, LengthError, TruncatedError, UnsupportedVersionError
 from partage.wire.group_log import decode_record, encode_record
@@ -36,7 +36,7 @@ SCALARS = {
     "uint16": _integers(16, signed=False),
     "int32": _integers(32),
     "int64": _integers(64),
-    "uuid": st.binary(min_size=16, max_size=16).map(text.uuid_text),
+    "uuid": st.binary(min_size=16, max_size=16).map(uuids.uuid_text),
     "string": st.text(st.characters(exclude_categories=["Cs"]), max_size=6),
     "bytes": st.binary(max_size=6),
 }
@@ -221,15 +221,15 @@ def test_varints_that_do_not_end():
 )
 def test_malformed_utf8_is_replaced_as_in_java(data, java):
     """One U+FFFD for each malformed character by Java's count (printed by a JDK 17)."""
-    assert text.java_text(data) == java
+    assert strings.decode_utf8(data) == java
 
 
 def test_uuids_are_kafkas_base64():
     """Only the one spelling of 16 bytes is taken."""
-    assert text.uuid_bytes(text.uuid_text(bytes(range(16)))) == bytes(range(16))
+    assert uuids.uuid_bytes(uuids.uuid_text(bytes(range(16)))) == bytes(range(16))
     for bad in ("", "A" * 21, "A" * 23, "A" * 21 + "B", "é" * 22, "+" * 22):
         with pytest.raises(ValueError, match="not a uuid"):
-            text.uuid_bytes(bad)
+            uuids.uuid_bytes(bad)
 
 
 # --- payloads made to hurt -------------------------------------------------------------------

@@ -14,6 +14,7 @@ from partage.wire.messages import SUBSCRIPTION_INFO_DATA
 from partage.wire.primitives import Reader
 from partage.wire.streams.assignment_bytes import decode_assignment_info, encode_assignment_info
 from partage.wire.streams.assignment_info import AssignmentInfo
+from partage.wire.streams.data_output import read_utf, write_utf
 from partage.wire.streams.drafts import (
     StoreLags,
     SubscriptionDraft5,
@@ -24,7 +25,6 @@ from partage.wire.streams.drafts import (
     encode_subscription_draft_4,
     encode_subscription_draft_5,
 )
-from partage.wire.streams.java_text import read_utf, write_utf
 from partage.wire.streams.lags import task_lags_of_stores
 from partage.wire.streams.subscription_bytes import (
     decode_subscription_info,

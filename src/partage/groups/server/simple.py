@@ -15,8 +15,7 @@ import numpy as np
 from partage.groups.base import PlainStrategy
 from partage.groups.server.group_assignment import GroupAssignment
 from partage.groups.server.spec import CoordinatorAssignorError, GroupSpec
-from partage.groups.server.walks import walk_copied_sets, walk_maps
-from partage.javaorder import hash_order, table_for_capacity
+from partage.java.hash_order import hash_order, table_for_capacity, walk_copied_sets, walk_maps
 from partage.model import Assignment, Problem
 
 __all__ = ["ServerSimple"]

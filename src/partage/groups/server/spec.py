@@ -12,8 +12,8 @@ from partage.errors import UnsupportedProblemError
 from partage.groups.ordering import members_in_map_order, string_hashes
 from partage.groups.server.targets import Targets, previous_targets
 from partage.groups.server.topic_ids import TopicIds
-from partage.groups.server.walks import copied_order
-from partage.javaorder import string_ranks
+from partage.java.hash_order import copied_order
+from partage.java.strings import string_ranks
 from partage.model import Index, Problem
 from partage.model.index import Int32Array
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from partage.groups.server.group_assignment import GroupAssignment, concatenate_runs
 from partage.groups.server.kernels import larger_quotas
 from partage.groups.server.spec import CoordinatorAssignorError, GroupSpec
-from partage.groups.server.walks import copied_order, walk_copied_sets, walk_maps
+from partage.java.hash_order import copied_order, walk_copied_sets, walk_maps
 from partage.model.index import Int32Array
 
 __all__ = ["assign_homogeneous"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from partage.javaorder import string_hash
+from partage.java.strings import string_hash
 
 __all__ = ["Movements"]
 

@@ -7,10 +7,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.ordering import as_mapped, string_hashes
+from partage.groups.ordering import names_in_map_order, string_hashes
 from partage.groups.sticky.distinct import distinct
-from partage.javaorder import DEFAULT_TABLE, hash_order, string_ranks
-from partage.javatrees import may_have_trees
+from partage.java.hash_order import DEFAULT_TABLE, hash_order
+from partage.java.strings import string_ranks
+from partage.java.tree_bins import may_have_trees
 from partage.model import Problem
 from partage.model.index import Int32Array
 
@@ -193,7 +194,7 @@ class Scene:
 
 def visiting_order(ids: list[str] | tuple[str, ...]) -> list[int]:
     """Positions of member ids in the order of a Java ``HashMap`` that was filled with them."""
-    return as_mapped(ids)
+    return names_in_map_order(ids)
 
 
 def _in_trees(hash_of_id: list[int]) -> bool:

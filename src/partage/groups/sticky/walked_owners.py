@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from partage.groups.sticky.scene import Scene
-from partage.javaorder import DEFAULT_TABLE, table_for_capacity
-from partage.javatrees import HashTable
+from partage.java.hash_order import DEFAULT_TABLE, table_for_capacity
+from partage.java.tree_bins import HashTable
 
 __all__ = ["WalkedOwners"]
 

@@ -17,8 +17,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.sticky.javasort import java_sorted
+from partage.groups.sticky.refusals import JavaRefusal
 from partage.groups.sticky.scene import Scene
+from partage.java.list_sort import ComparatorError, list_sort
 from partage.model.index import Int32Array
 
 __all__ = ["still_free"]
@@ -70,7 +71,11 @@ def _in_javas_order(
     visited[scene.owners] = np.arange(scene.members, dtype=np.int32)
     filled = kept[np.argsort(visited[member], kind="stable")]
     pairs = list(zip(place[filled].tolist(), filled.tolist(), strict=True))
-    return np.array([s for _, s in java_sorted(pairs, _compared)], np.int32)
+    try:
+        return np.array([s for _, s in list_sort(pairs, _compared)], np.int32)
+    except ComparatorError as error:
+        what = f"the difference of two claimed partition numbers overflows (Kafka's class: {error})"
+        raise JavaRefusal(what, "IllegalArgumentException") from None
 
 
 def _compared(one: tuple[int, int], other: tuple[int, int]) -> int:

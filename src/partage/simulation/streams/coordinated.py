@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from partage.javaorder import string_hash, timeline_order, timeline_slots
+from partage.java.hash_order import timeline_order, timeline_slots
+from partage.java.strings import string_hash
 from partage.simulation.streams.application import Application
 from partage.simulation.streams.played import Rebalanced
 from partage.simulation.streams.stage import Stage

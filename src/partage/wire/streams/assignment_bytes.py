@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import WireFormatError
-from partage.javaorder import hash_set_order, string_hash, topic_partition_hash
+from partage.java.hash_order import hash_set_order, topic_partition_hash
+from partage.java.strings import string_hash
 from partage.wire.faults import LengthError, UnsupportedVersionError
 from partage.wire.primitives import Reader, Writer
 from partage.wire.reading import joined
 from partage.wire.streams.assignment_info import AssignmentInfo, check_version
-from partage.wire.streams.java_text import read_chars, read_utf, write_chars, write_utf
+from partage.wire.streams.data_output import read_chars, read_utf, write_chars, write_utf
 from partage.wire.streams.partitions import NO_HOSTS, Host, Hosts, PartitionLists, TopicPartition
 from partage.wire.streams.subscription_info import LATEST_VERSION, UNKNOWN_VERSION
 from partage.wire.streams.task_bytes import (

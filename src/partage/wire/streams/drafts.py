@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import WireFormatError
+from partage.java.strings import decode_utf8, encode_utf8
 from partage.wire.faults import EncodingError, UnsupportedVersionError
 from partage.wire.primitives import Reader, Writer
 from partage.wire.streams.assignment_bytes import decode_assignment_info, encode_assignment_info
@@ -38,7 +39,6 @@ from partage.wire.streams.subscription_bytes import (
     encode_subscription_info,
 )
 from partage.wire.streams.subscription_info import SubscriptionInfo
-from partage.wire.text import java_text, utf8_bytes
 
 __all__ = [
     "StoreId",
@@ -164,12 +164,12 @@ class SubscriptionDraft5:
             EncodingError: a lag is no int32, or a store id no pair.
         """
         lags = StoreLags.of(store_lags)
-        return cls(process, lags, utf8_bytes(endpoint or ""), latest_version)
+        return cls(process, lags, encode_utf8(endpoint or ""), latest_version)
 
     @property
     def endpoint(self) -> str | None:
         """The end point as text, None if there is none."""
-        return java_text(self.user_endpoint) if self.user_endpoint else None
+        return decode_utf8(self.user_endpoint) if self.user_endpoint else None
 
 
 def encode_subscription_draft_5(info: SubscriptionDraft5) -> bytes:

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from partage.errors import WireFormatError
+from partage.java.strings import decode_utf8
+from partage.java.uuids import uuid_text
 from partage.wire.streams.assignment_bytes import decode_assignment_info
 from partage.wire.streams.assignment_info import AssignmentInfo
 from partage.wire.streams.partitions import Hosts, TopicPartition
 from partage.wire.streams.subscription_bytes import decode_subscription_info
 from partage.wire.streams.subscription_info import SubscriptionInfo
 from partage.wire.streams.tasks import TaskKey
-from partage.wire.text import java_text, uuid_text
 
 __all__ = ["STREAMS_PROTOCOL", "assignment_json", "subscription_json"]
 
@@ -94,7 +95,8 @@ def _subscription(info: SubscriptionInfo) -> dict[str, Any]:
         shown["errorCode"] = info.error_code
     if version >= 11:
         shown["clientTags"] = [
-            {"key": java_text(key), "value": java_text(value)} for key, value in info.client_tags
+            {"key": decode_utf8(key), "value": decode_utf8(value)}
+            for key, value in info.client_tags
         ]
     return shown
 

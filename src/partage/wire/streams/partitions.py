@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.javaorder import string_order_key
+from partage.java.strings import string_order_key
 from partage.wire.faults import EncodingError
 
 __all__ = [

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from partage.errors import WireFormatError
+from partage.java.uuids import uuid_bytes, uuid_text
 from partage.wire.codec import struct_reader, struct_writer
 from partage.wire.faults import EncodingError, UnsupportedVersionError
 from partage.wire.messages import SUBSCRIPTION_INFO_DATA
@@ -30,7 +31,6 @@ from partage.wire.streams.task_bytes import (
     read_named_sums,
     read_tasks,
 )
-from partage.wire.text import uuid_bytes, uuid_text
 
 __all__ = ["decode_subscription_info", "encode_subscription_info"]
 

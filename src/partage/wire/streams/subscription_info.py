@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from partage.errors import WireFormatError
-from partage.javaorder import hash_order
+from partage.java.hash_order import hash_order
+from partage.java.strings import decode_utf8, encode_utf8
 from partage.wire.faults import EncodingError, UnsupportedVersionError
 from partage.wire.messages import SUBSCRIPTION_INFO_DATA
 from partage.wire.reading import joined
@@ -27,7 +28,6 @@ from partage.wire.streams.tasks import (
     TaskValues,
     task_set_order,
 )
-from partage.wire.text import java_text, utf8_bytes
 
 __all__ = [
     "LATEST_OFFSET",
@@ -126,14 +126,14 @@ class SubscriptionInfo:
             sums = NO_VALUES
         elif version < FIRST_NAMED_VERSION:
             sums = _by_subtopology(sums)
-        pairs = tuple((utf8_bytes(k), utf8_bytes(v)) for k, v in (tags or {}).items())
+        pairs = tuple((encode_utf8(k), encode_utf8(v)) for k, v in (tags or {}).items())
         return cls(
             version,
             latest_version if version >= 3 else UNKNOWN_VERSION,
             process,
             previous,
             standby,
-            utf8_bytes(endpoint or "") if version >= 2 else b"",
+            encode_utf8(endpoint or "") if version >= 2 else b"",
             sums,
             unique if version >= 8 else 0,
             error_code if version >= 9 else 0,
@@ -147,7 +147,7 @@ class SubscriptionInfo:
     @property
     def endpoint(self) -> str | None:
         """The end point as text, None if there is none."""
-        return java_text(self.user_endpoint) if self.user_endpoint else None
+        return decode_utf8(self.user_endpoint) if self.user_endpoint else None
 
     @property
     def tags(self) -> dict[str, str]:
@@ -156,7 +156,7 @@ class SubscriptionInfo:
         Raises:
             WireFormatError: a key is there twice; to Kafka's leader an IllegalStateException.
         """
-        pairs = [(java_text(key), java_text(value)) for key, value in self.client_tags]
+        pairs = [(decode_utf8(key), decode_utf8(value)) for key, value in self.client_tags]
         if len(dict(pairs)) < len(pairs):
             path = subscription_path("clientTags")
             raise WireFormatError("a tag is there twice", offset=0, field=path, version=11)

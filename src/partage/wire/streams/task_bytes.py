@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.wire.primitives import Reader, Writer
-from partage.wire.streams.java_text import read_chars, write_chars
+from partage.wire.streams.data_output import read_chars, write_chars
 from partage.wire.streams.tasks import NO_TASKS, Tasks, TaskValues
 
 __all__ = [

@@ -15,7 +15,8 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.javaorder import hash_order, string_hash, string_order_key
+from partage.java.hash_order import hash_order
+from partage.java.strings import string_hash, string_order_key
 from partage.wire.faults import EncodingError
 
 __all__ = ["NO_TASKS", "NO_VALUES", "TaskKey", "TaskValues", "Tasks", "merged", "task_set_order"]

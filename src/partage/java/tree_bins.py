@@ -1,10 +1,13 @@
-"""Java's hash tables with buckets so crowded that they become trees.
+"""Tree bins of Java's ``HashMap``: buckets with so many keys that they become trees.
 
 A bucket that gets its ninth key (``computeIfAbsent``: its eighth) in a table of 64 slots or
-more is made a red-black tree by hash. It is still walked along its old chain, but a new key is
-chained behind its parent in the tree, and the root is always brought to the front. Random keys
-never get there. Partition numbers do: a member that had every 64th partition of a large topic
-(round robin of 64 members) has them all in one or two buckets.
+more becomes a red-black tree by hash. Iteration still follows the chain of the bucket, but a new
+key is chained behind its parent in the tree, and the root always moves to the front. Random keys
+practically never get there. Partition numbers do: a member with every 64th partition of a large
+topic (round robin over 64 members) has all of them in one or two buckets.
+
+The tree follows OpenJDK 17's ``HashMap.TreeNode``; names of the cases are those of Cormen et al.,
+Introduction to Algorithms, chapter 13 (red-black trees).
 """
 
 from __future__ import annotations
@@ -16,21 +19,23 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["TREE_TABLE", "Bucket", "HashTable", "may_have_trees", "walked"]
+__all__ = ["TREE_TABLE", "Bucket", "HashTable", "iteration_order", "may_have_trees"]
 
 Key = TypeVar("Key", bound=Hashable)
 
+#: ``TREEIFY_THRESHOLD``: a longer chain becomes a tree.
 _CHAIN_FOR_TREE = 8
-#: In a smaller table a crowded bucket makes the table grow instead.
+#: ``MIN_TREEIFY_CAPACITY``: a smaller table grows instead.
 TREE_TABLE = 64
+#: ``UNTREEIFY_THRESHOLD``: a part of at most so many keys is a chain again.
 _CHAIN_AGAIN = 6
-#: From so many keys on, counting by NumPy is faster.
-_WORTH_COLUMNS = 64
+#: From so many keys, counting by NumPy is faster.
+_MIN_KEYS_FOR_NUMPY = 64
 _LEFT, _RIGHT = 0, 1
 
 
 def may_have_trees(spread: Sequence[int] | NDArray[np.int64], table: int) -> bool:
-    """Whether a bucket of 64 slots or more may have had eight keys, at any size while it grew.
+    """Return whether a table of 64 slots or more may ever have had eight keys in a bucket.
 
     >>> may_have_trees([64 * i for i in range(8)], 16), may_have_trees(range(1000), 16)
     (True, False)
@@ -39,15 +44,15 @@ def may_have_trees(spread: Sequence[int] | NDArray[np.int64], table: int) -> boo
         return False
     slots = max(table, TREE_TABLE)
     while True:
-        there = spread[: slots * 3 // 4 + 2]
-        if _fullest(there, slots) >= _CHAIN_FOR_TREE:
+        inserted = spread[: slots * 3 // 4 + 2]
+        if _largest_bucket(inserted, slots) >= _CHAIN_FOR_TREE:
             return True
-        if len(there) == len(spread):
+        if len(inserted) == len(spread):
             return False
         slots *= 2
 
 
-def walked(
+def iteration_order(
     hashes: Sequence[int],
     table: int,
     *,
@@ -55,13 +60,13 @@ def walked(
     compute_if_absent: bool = False,
     looked_up_after: bool = False,
 ) -> list[int]:
-    """Positions of ``hashes`` in the order of iteration; parameters as of `hash_order`.
+    """Return the positions of ``hashes`` in iteration order; arguments as in `hash_order`.
 
-    ``rank`` is the order of the keys among each other (``compareTo``), which decides between
-    keys of one and the same hash. Without it they are ordered by insertion; Java does so by
-    identity, which differs from run to run, for keys that have no order.
+    ``rank`` is the keys' position by ``compareTo``, which orders keys of equal hash. Without
+    it they are ordered by insertion, where Java uses the identity hash, which differs from
+    run to run.
 
-    >>> walked([64 * i for i in range(1, 11)], 64)
+    >>> iteration_order([64 * i for i in range(1, 11)], 64)
     [3, 0, 1, 2, 4, 5, 6, 7, 8, 9]
     """
     made = HashTable(hashes, table, rank)
@@ -75,20 +80,20 @@ def walked(
     return made.order()
 
 
-def _fullest(spread: Sequence[int] | NDArray[np.int64], slots: int) -> int:
-    """Keys of the fullest bucket."""
-    if len(spread) < _WORTH_COLUMNS:
+def _largest_bucket(spread: Sequence[int] | NDArray[np.int64], slots: int) -> int:
+    """Return the number of keys in the largest bucket."""
+    if len(spread) < _MIN_KEYS_FOR_NUMPY:
         return max(Counter([h & (slots - 1) for h in spread]).values())
     return int(np.bincount(np.asarray(spread, np.int64) & (slots - 1)).max())
 
 
 class HashTable:
-    """A ``HashMap``: slots with keys, which are positions in a list of hashes.
+    """A ``HashMap`` whose keys are positions in a list of hashes.
 
     Args:
-        hashes: int32, signed or not, of all keys that may ever be there.
-        slots: how many the empty table has.
-        rank: as of `walked`.
+        hashes: int32, signed or not, of all keys that are ever inserted.
+        slots: initial table length.
+        rank: as in `iteration_order`.
 
     >>> table = HashTable([0, 1, 16], 16)
     >>> for key in (2, 0, 1):
@@ -110,40 +115,40 @@ class HashTable:
         self.buckets: dict[int, Bucket[int]] = {}
 
     def order(self) -> list[int]:
-        """The keys as the table is walked."""
+        """Return the keys in iteration order."""
         return [key for slot in sorted(self.buckets) for key in self.buckets[slot].chain]
 
     def put(self, key: int) -> None:
-        """``put`` of a key that is not there."""
+        """Insert a new key by ``put``."""
         bucket = self._bucket(key)
         if bucket.add(key):
-            self._crowded(bucket)
+            self._grow_or_treeify(bucket)
         self.size += 1
         self.grow_if_full()
 
     def remove(self, key: int) -> None:
-        """``remove`` of a key that is there; the table stays as large as it is."""
+        """Remove a key; the table never shrinks."""
         self._bucket(key).remove(key)
         self.size -= 1
 
     def clear(self) -> None:
-        """Empty, and as large as before."""
+        """Remove all keys; the table never shrinks."""
         self.buckets, self.size = {}, 0
 
     def compute(self, key: int) -> None:
-        """``computeIfAbsent`` of a key that is not there."""
+        """Insert a new key by ``computeIfAbsent``."""
         self.grow_if_full()
         bucket = self._bucket(key)
         if bucket.root is not None:
-            bucket.grow_tree(key)
+            bucket.insert(key)
         else:
             bucket.chain.insert(0, key)
             if len(bucket.chain) >= _CHAIN_FOR_TREE:
-                self._crowded(bucket)
+                self._grow_or_treeify(bucket)
         self.size += 1
 
     def grow_if_full(self) -> None:
-        """Double the table if its load asks for it."""
+        """Double the table if its load exceeds 3/4."""
         if self.size * 4 > self.slots * 3:
             self._grow()
 
@@ -151,26 +156,26 @@ class HashTable:
         slot = self.spread[key] & (self.slots - 1)
         return self.buckets.setdefault(slot, Bucket(self.rank.__getitem__))
 
-    def _crowded(self, bucket: Bucket[int]) -> None:
+    def _grow_or_treeify(self, bucket: Bucket[int]) -> None:
         if self.slots < TREE_TABLE:
             self._grow()
         else:
-            bucket.plant()
+            bucket.treeify()
 
     def _grow(self) -> None:
-        """Twice the slots: each bucket falls into two, in the order of its chain."""
+        """Double the table: each bucket splits in two, in the order of its chain."""
         self.slots *= 2
         old, self.buckets = self.buckets, {}
         for bucket in old.values():
-            self.buckets |= bucket.parts(lambda key: self.spread[key] & (self.slots - 1))
+            self.buckets |= bucket.split(lambda key: self.spread[key] & (self.slots - 1))
 
 
 class Bucket(Generic[Key]):
-    """A chain of keys, and when crowded a red-black tree of the same keys.
+    """A chain of keys and, from nine keys, a red-black tree of the same keys.
 
     Args:
-        rank: (spread hash as a signed number, order among keys of the same hash) of a key.
-        chain: the keys that are there already.
+        rank: returns (spread hash as a signed number, position among equal hashes) of a key.
+        chain: initial keys.
     """
 
     def __init__(
@@ -184,22 +189,22 @@ class Bucket(Generic[Key]):
         self._red: dict[Key, bool] = {}
 
     def copy(self) -> Bucket[Key]:
-        """A bucket with the same chain and tree, that changes alone."""
+        """Return an independent copy."""
         twin = Bucket(self._rank, self.chain)
         twin.root, twin._parent, twin._red = self.root, dict(self._parent), dict(self._red)
         twin._child = {key: [*below] for key, below in self._child.items()}
         return twin
 
     def add(self, key: Key) -> bool:
-        """``put`` of a key; whether the bucket is now too crowded for a chain."""
+        """Add a key; return whether the chain is now too long and must become a tree."""
         if self.root is not None:
-            self.grow_tree(key)
+            self.insert(key)
             return False
         self.chain.append(key)
         return len(self.chain) > _CHAIN_FOR_TREE
 
     def remove(self, key: Key) -> None:
-        """Take a key out; a tree that is small at its top becomes a chain again."""
+        """Remove a key; a tree that is small at its root becomes a chain again."""
         self.chain.remove(key)
         if self.root is None:
             return
@@ -207,11 +212,11 @@ class Bucket(Generic[Key]):
         if left is None or right is None or self._child[left][_LEFT] is None:
             self.root = None
             return
-        self._uproot(key)
+        self._delete(key)
         self._root_to_front()
 
-    def parts(self, slot_of: Callable[[Key], int]) -> dict[int, Bucket[Key]]:
-        """What the bucket falls into when the table grows, by slot."""
+    def split(self, slot_of: Callable[[Key], int]) -> dict[int, Bucket[Key]]:
+        """Return the buckets, by slot, into which this one splits when the table grows."""
         chains: dict[int, list[Key]] = {}
         for key in self.chain:
             chains.setdefault(slot_of(key), []).append(key)
@@ -220,20 +225,20 @@ class Bucket(Generic[Key]):
         made = {slot: Bucket(self._rank, chain) for slot, chain in chains.items()}
         for part in made.values():
             if self.root is not None and len(part.chain) > _CHAIN_AGAIN:
-                part.plant()
+                part.treeify()
         return made
 
-    def plant(self) -> None:
-        """Make the tree; only its root moves in the chain."""
+    def treeify(self) -> None:
+        """Build the tree; in the chain only its root moves."""
         self._parent, self._child, self._red = {}, {}, {}
         for key in self.chain:
             self._insert(key)
         self._root_to_front()
 
-    def grow_tree(self, key: Key) -> None:
-        """Put a key into the tree; in the chain it comes after its first parent."""
+    def insert(self, key: Key) -> None:
+        """Insert a key into the tree; in the chain it follows its parent at insertion."""
         parent = self._insert(key)
-        assert parent is not None  # noqa: S101 - a planted tree has a root
+        assert parent is not None  # noqa: S101 - a built tree has a root
         self.chain.insert(self.chain.index(parent) + 1, key)
         self._root_to_front()
 
@@ -243,7 +248,7 @@ class Bucket(Generic[Key]):
         self.chain.insert(0, self.root)
 
     def _insert(self, key: Key) -> Key | None:
-        """Insert a key as a leaf, balance, and say what its parent was as a leaf."""
+        """Insert a key as a leaf and rebalance; return its parent before rebalancing."""
         above, side = None, _LEFT
         below = self.root
         while below is not None:
@@ -255,11 +260,11 @@ class Bucket(Generic[Key]):
             self.root = key
         else:
             self._child[above][side] = key
-        self._balance(key)
+        self._fix_insertion(key)
         return above
 
-    def _balance(self, key: Key) -> None:
-        """No red key below a red one: by colours where the uncle is red, else by turning."""
+    def _fix_insertion(self, key: Key) -> None:
+        """Restore "no red key has a red parent": recolour if the uncle is red, else rotate."""
         while (above := self._parent[key]) is not None and self._red[above]:
             top = self._parent[above]
             if top is None:
@@ -272,40 +277,40 @@ class Bucket(Generic[Key]):
                 key = top
                 continue
             if self._child[above][1 - side] == key:
-                self._turn(above, side)
+                self._rotate(above, side)
                 key, above = above, key
             self._red[above], self._red[top] = False, True
-            self._turn(top, 1 - side)
+            self._rotate(top, 1 - side)
         if self._parent[key] is None:
             self._red[key] = False
 
-    def _uproot(self, key: Key) -> None:
-        """Take a key out of the tree: first down to where it has one child at most."""
+    def _delete(self, key: Key) -> None:
+        """Delete a key from the tree, after swapping it down to where it has at most one child."""
         left, right = self._child[key]
         if left is not None and right is not None:
-            self._change_places(key, left, right)
+            self._swap_with_successor(key, left, right)
             left, right = self._child[key]
-        heir = left if left is not None else right
-        if heir is not None:
-            self._put_instead(heir, key)
-            if heir == self.root:
-                self._red[heir] = False
+        child = left if left is not None else right
+        if child is not None:
+            self._replace(child, key)
+            if child == self.root:
+                self._red[child] = False
         if not self._red[key]:
-            self._mend(key if heir is None else heir)
+            self._fix_deletion(key if child is None else child)
         above = self._parent[key]
-        if heir is None and above is not None:
+        if child is None and above is not None:
             below = self._child[above]
             below[_LEFT if below[_LEFT] == key else _RIGHT] = None
         del self._parent[key], self._child[key], self._red[key]
 
-    def _change_places(self, key: Key, left: Key, right: Key) -> None:
-        """Of a key with two children and the next larger one, which takes its colour too."""
+    def _swap_with_successor(self, key: Key, left: Key, right: Key) -> None:
+        """Swap a key with two children with the next larger key, colours included."""
         following = right
         while (lower := self._child[following][_LEFT]) is not None:
             following = lower
         self._red[key], self._red[following] = self._red[following], self._red[key]
         above, inner = self._parent[following], self._child[following][_RIGHT]
-        self._put_instead(following, key)
+        self._replace(following, key)
         if above is None or following == right:
             above, self._child[following] = following, [left, key]
         else:
@@ -316,50 +321,50 @@ class Bucket(Generic[Key]):
         if inner is not None:
             self._parent[inner] = key
 
-    def _put_instead(self, key: Key, old: Key) -> None:
-        """Hang a key where another one hangs."""
+    def _replace(self, key: Key, old: Key) -> None:
+        """Put a key into the position of another one."""
         above = self._parent[key] = self._parent[old]
         if above is None:
             self.root = key
         else:
             self._child[above][_LEFT if self._child[above][_LEFT] == old else _RIGHT] = key
 
-    def _mend(self, key: Key) -> None:
-        """A black key is missing at this one: take one from its brother, or go up."""
+    def _fix_deletion(self, key: Key) -> None:
+        """Restore equal black heights where a black key is missing below ``key``."""
         while (above := self._parent[key]) is not None:
             if self._red[key]:
                 self._red[key] = False
                 return
             side = _LEFT if self._child[above][_LEFT] == key else _RIGHT
-            brother = self._child[above][1 - side]
-            if brother is not None and self._red[brother]:
-                self._red[brother], self._red[above] = False, True
-                self._turn(above, side)
-                brother = self._child[above][1 - side]
-            if brother is None or not self._has_red_child(brother):
-                if brother is not None:
-                    self._red[brother] = True
+            sibling = self._child[above][1 - side]
+            if sibling is not None and self._red[sibling]:
+                self._red[sibling], self._red[above] = False, True
+                self._rotate(above, side)
+                sibling = self._child[above][1 - side]
+            if sibling is None or not self._has_red_child(sibling):
+                if sibling is not None:
+                    self._red[sibling] = True
                 key = above
                 continue
-            far = self._child[brother][1 - side]
+            far = self._child[sibling][1 - side]
             if far is None or not self._red[far]:
-                near = self._child[brother][side]
+                near = self._child[sibling][side]
                 assert near is not None  # noqa: S101 - one child is red
-                self._red[near], self._red[brother] = False, True
-                self._turn(brother, 1 - side)
-                brother, far = near, brother
-            self._red[brother], self._red[far] = self._red[above], False
+                self._red[near], self._red[sibling] = False, True
+                self._rotate(sibling, 1 - side)
+                sibling, far = near, sibling
+            self._red[sibling], self._red[far] = self._red[above], False
             self._red[above] = False
-            self._turn(above, side)
+            self._rotate(above, side)
             return
 
     def _has_red_child(self, key: Key) -> bool:
         return any(below is not None and self._red[below] for below in self._child[key])
 
-    def _turn(self, key: Key, side: int) -> None:
-        """The child on the other side comes up, ``key`` goes down to ``side``."""
+    def _rotate(self, key: Key, side: int) -> None:
+        """Rotate ``key`` down to ``side``; its child on the other side moves up."""
         up = self._child[key][1 - side]
-        assert up is not None  # noqa: S101 - only turned where there is one
+        assert up is not None  # noqa: S101 - rotations need that child
         inner, above = self._child[up][side], self._parent[key]
         self._child[key][1 - side] = inner
         if inner is not None:

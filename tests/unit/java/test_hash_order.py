@@ -11,20 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partage import javaorder
+from partage.java import hash_order, strings, uuids
 
-VECTORS = Path(__file__).parents[1] / "data" / "vectors" / "consumer" / "javaorder.jsonl"
+VECTORS = Path(__file__).parents[2] / "data" / "vectors" / "consumer" / "javaorder.jsonl"
 LINES = [json.loads(line) for line in VECTORS.read_text("utf-8").splitlines()]
 
 
 def _uuid_hash(text):
-    return javaorder.uuid_hash(base64.urlsafe_b64decode(text + "=="))
+    return uuids.uuid_hash(base64.urlsafe_b64decode(text + "=="))
 
 
 HASH = {
-    "string": javaorder.string_hash,
+    "string": strings.string_hash,
     "uuid": _uuid_hash,
-    "tp": lambda pair: javaorder.topic_partition_hash(*pair),
+    "tp": lambda pair: hash_order.topic_partition_hash(*pair),
     "int": lambda number: number,
 }
 
@@ -35,10 +35,10 @@ def test_hashes_and_order_are_those_of_the_jdk(line):
     hash_of = HASH[line["type"]]
     values = [tuple(v) if isinstance(v, list) else v for v in line["values"]]
     assert [hash_of(v) for v in values] == line["out"]["hash"]
-    order = javaorder.hash_set_order(values, hash_of)
+    order = hash_order.hash_set_order(values, hash_of)
     if line.get("copy"):
-        table = javaorder.copied_hash_set_table(len(order))
-        order = javaorder.hash_set_order(order, hash_of, table=table)
+        table = hash_order.copied_hash_set_table(len(order))
+        order = hash_order.hash_set_order(order, hash_of, table=table)
     shown = [f"{v[0]}-{v[1]}" if line["type"] == "tp" else str(v) for v in order]
     assert shown == line["out"]["order"]
 
@@ -48,7 +48,7 @@ def test_the_printed_examples_of_member_names():
 
     def numbers(names):
         return [
-            int(re.sub("[a-z]+", "", n)) for n in javaorder.hash_set_order(names, HASH["string"])
+            int(re.sub("[a-z]+", "", n)) for n in hash_order.hash_set_order(names, HASH["string"])
         ]
 
     members = [f"member{i}" for i in range(13)]
@@ -121,7 +121,7 @@ def test_order_equals_a_table_of_real_buckets(keys, exponent, compute):
     table = Table(1 << exponent)
     for key in keys:
         (table.compute_if_absent if compute else table.put)(key)
-    order = javaorder.hash_set_order(
+    order = hash_order.hash_set_order(
         keys, lambda key: key, table=1 << exponent, compute_if_absent=compute
     )
     assert order == table.order()
@@ -129,7 +129,7 @@ def test_order_equals_a_table_of_real_buckets(keys, exponent, compute):
 
 def test_compute_if_absent_puts_the_last_of_a_bucket_first():
     """The claims [Aa, BB] are walked as BB, Aa: the keys share a hash."""
-    order = javaorder.hash_set_order(["Aa", "BB"], HASH["string"], compute_if_absent=True)
+    order = hash_order.hash_set_order(["Aa", "BB"], HASH["string"], compute_if_absent=True)
     assert order == ["BB", "Aa"]
 
 
@@ -147,6 +147,6 @@ def test_compute_if_absent_puts_the_last_of_a_bucket_first():
 def test_a_timeline_map_is_walked_as_kafka_walks_it(put: str, walked: str) -> None:
     """``TimelineHashMap`` of kafka-server-common 4.3.1, every key put twice, printed these orders."""
     names = put.split()
-    slots = javaorder.timeline_slots(len(names))
-    order = javaorder.timeline_order([javaorder.string_hash(name) for name in names], slots)
+    slots = hash_order.timeline_slots(len(names))
+    order = hash_order.timeline_order([strings.string_hash(name) for name in names], slots)
     assert order == [int(place) for place in walked.split()]

@@ -1,0 +1,330 @@
+"""Iteration order of Java's hash collections, where a plan or its bytes depend on it.
+
+Kafka's assignors iterate ``HashMap`` and ``HashSet`` in places where the order decides which
+member keeps a partition. The rules are those of OpenJDK 17, measured with Kafka 4.3.1:
+
+* a key's bucket is ``(h ^ h >>> 16) & (n - 1)``; buckets are iterated in ascending order;
+* inside a bucket ``put`` appends, ``computeIfAbsent`` prepends; doubling keeps relative order;
+* ``put`` doubles the table right after the insertion that exceeds 3/4 of it, ``computeIfAbsent``
+  at its next call; a ninth key in a bucket (``computeIfAbsent``: an eighth) also doubles a table
+  of fewer than 64 slots, whatever its load.
+
+In a table of 64 slots or more such a bucket becomes a tree, which has an iteration order of its
+own: `partage.java.tree_bins`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.java.strings import string_hash, string_hashes, string_ranks
+from partage.java.tree_bins import iteration_order, may_have_trees
+
+__all__ = [
+    "DEFAULT_TABLE",
+    "copied_hash_set_table",
+    "copied_order",
+    "hash_order",
+    "hash_set_order",
+    "names_in_map_order",
+    "table_for_capacity",
+    "timeline_order",
+    "timeline_slots",
+    "topic_partition_hash",
+    "walk_copied_sets",
+    "walk_maps",
+]
+
+DEFAULT_TABLE = 16
+_MIN_TREE_TABLE = 64
+_MAX_TABLE = 1 << 30
+#: Factor of ``BaseHashTable.findSlot`` in Kafka 4.3.1: Knuth's multiplicative hashing.
+_GOLDEN = -7046029254386353131
+_MAX_CHAIN_PUT = 8
+_MAX_CHAIN_COMPUTE = 7
+#: With so many keys a table has grown to 64 slots by its load alone.
+_KEYS_AT_MIN_TREE_TABLE = 32
+#: From so many keys, sorting by NumPy is faster.
+_MIN_KEYS_FOR_NUMPY = 64
+
+Key = TypeVar("Key", bound=Hashable)
+Hashes = NDArray[np.uint32]
+Order = NDArray[np.intp]
+
+
+def topic_partition_hash(topic: str, partition: int) -> int:
+    """Return ``TopicPartition.hashCode``, as a signed int32.
+
+    >>> topic_partition_hash("t1", 0)
+    4606
+    """
+    value = 31 * (31 + partition) + string_hash(topic)
+    return (value & 0xFFFFFFFF ^ 0x80000000) - 0x80000000
+
+
+def table_for_capacity(capacity: int) -> int:
+    """Return the table length for a capacity: the least power of two that is not smaller.
+
+    >>> [table_for_capacity(c) for c in (0, 1, 3, 16, 17)]
+    [1, 1, 4, 16, 32]
+    """
+    if capacity <= 1:
+        return 1
+    return min(1 << (capacity - 1).bit_length(), _MAX_TABLE)
+
+
+def copied_hash_set_table(size: int) -> int:
+    """Return the table length of ``new HashSet<>(collection)`` on JDK 18 or older.
+
+    JDK 19 changed the rule; the two differ at sizes 12, 24, 48, ....
+
+    >>> [copied_hash_set_table(k) for k in (0, 11, 12, 24)]
+    [16, 16, 32, 64]
+    """
+    return table_for_capacity(max(size * 4 // 3 + 1, DEFAULT_TABLE))
+
+
+def hash_order(
+    hashes: Sequence[int],
+    *,
+    table: int = DEFAULT_TABLE,
+    rank: Callable[[], Sequence[int]] | None = None,
+    compute_if_absent: bool = False,
+    looked_up_after: bool = False,
+) -> list[int]:
+    """Return the positions of ``hashes`` in the iteration order of a ``HashMap``.
+
+    Args:
+        hashes: hashes of distinct keys (int32, signed or not) in order of insertion.
+        table: initial table length.
+        rank: returns the keys' positions by ``compareTo``; called only if a bucket may be a
+            tree.
+        compute_if_absent: whether ``computeIfAbsent`` inserted the keys, and not ``put``.
+        looked_up_after: whether ``computeIfAbsent`` was called once more for an existing key
+            after the last insertion, which may double the table.
+
+    >>> hash_order([string_hash(f"consumer{i}") for i in (1, 2, 3, 4)])
+    [3, 2, 1, 0]
+    """
+    if len(hashes) >= _MIN_KEYS_FOR_NUMPY:
+        unsigned = np.array(hashes, np.int64) & 0xFFFFFFFF
+        column = unsigned ^ (unsigned >> 16)
+        spread = column.tolist()
+    else:
+        column = None
+        spread = [((h & 0xFFFFFFFF) >> 16 ^ h) & 0xFFFFFFFF for h in hashes]
+    if may_have_trees(spread if column is None else column, table):
+        return iteration_order(
+            hashes,
+            table,
+            rank=rank() if rank is not None else None,
+            compute_if_absent=compute_if_absent,
+            looked_up_after=looked_up_after,
+        )
+    if compute_if_absent:
+        mask = _table_after_compute(spread, table, looked_up_after=looked_up_after) - 1
+        return sorted(range(len(spread)), key=lambda i: (spread[i] & mask, -i))
+    mask = _table_after_put(spread, table) - 1
+    if column is not None:
+        order: list[int] = np.argsort(column & mask, kind="stable").tolist()
+        return order
+    return sorted(range(len(spread)), key=lambda i: spread[i] & mask)
+
+
+def timeline_order(hashes: Sequence[int], slots: int) -> list[int]:
+    """Return the positions of ``hashes`` in the iteration order of a ``TimelineHashMap``.
+
+    Kafka's coordinator keeps members in it. The slot is the highest bits of a product; a slot
+    is iterated from the newest key to the oldest.
+
+    Args:
+        hashes: hashes of distinct keys in order of insertion.
+        slots: table length, a power of two from 2; see `timeline_slots`.
+
+    >>> timeline_order([string_hash(f"consumer{i}") for i in (1, 2, 3, 4)], 8)
+    [3, 0, 2, 1]
+    """
+    bits = slots.bit_length() - 1
+    slot = [(h * _GOLDEN & 0xFFFFFFFFFFFFFFFF) >> (64 - bits) for h in hashes]
+    return sorted(range(len(slot)), key=lambda i: (slot[i], -i))
+
+
+def timeline_slots(size: int, slots: int = 2) -> int:
+    """Return the table length of a ``TimelineHashMap`` after ``size`` keys were put again.
+
+    >>> [timeline_slots(size) for size in (1, 2, 4, 5)]
+    [2, 4, 4, 8]
+    """
+    while (size + 1) * 3 > slots * 4:
+        slots *= 2
+    return slots
+
+
+def hash_set_order(
+    keys: Iterable[Key],
+    hash_of: Callable[[Key], int],
+    *,
+    table: int = DEFAULT_TABLE,
+    compute_if_absent: bool = False,
+) -> list[Key]:
+    """Return distinct ``keys`` in the iteration order of a hash collection filled in this order.
+
+    ``keys`` may repeat: each is one call of ``put`` (``add``) or ``computeIfAbsent``.
+
+    >>> hash_set_order(["topic10", "foo", "bar", "foo"], string_hash)
+    ['bar', 'topic10', 'foo']
+    """
+    calls = list(keys)
+    distinct = list(dict.fromkeys(calls))
+    order = hash_order(
+        [hash_of(key) for key in distinct],
+        table=table,
+        rank=lambda: (
+            string_ranks([key for key in distinct if isinstance(key, str)])
+            if all(isinstance(key, str) for key in distinct)
+            else [0] * len(distinct)
+        ),
+        compute_if_absent=compute_if_absent,
+        looked_up_after=bool(calls) and calls[-1] in calls[:-1],
+    )
+    return [distinct[i] for i in order]
+
+
+def _table_after_put(spread: list[int], table: int) -> int:
+    """Return the table length after ``put`` of all keys."""
+    n = table
+    for count, key in enumerate(spread if _may_have_long_chain(spread, table) else ()):
+        if n >= _MIN_TREE_TABLE:
+            break
+        if _keys_in_bucket(spread, count, key, n) >= _MAX_CHAIN_PUT:
+            n *= 2
+        if (count + 1) * 4 > n * 3:
+            n *= 2
+    while len(spread) * 4 > n * 3 and n < _MAX_TABLE:
+        n *= 2
+    return n
+
+
+def _table_after_compute(spread: list[int], table: int, *, looked_up_after: bool) -> int:
+    """Return the table length after ``computeIfAbsent`` of all keys; it checks the load first."""
+    n = table
+    for count, key in enumerate(spread if _may_have_long_chain(spread, table) else ()):
+        if n >= _MIN_TREE_TABLE:
+            break
+        if count * 4 > n * 3:
+            n *= 2
+        if _keys_in_bucket(spread, count, key, n) >= _MAX_CHAIN_COMPUTE:
+            n *= 2
+    counted = len(spread) - (not looked_up_after)
+    while counted * 4 > n * 3 and n < _MAX_TABLE:
+        n *= 2
+    return n
+
+
+def _may_have_long_chain(spread: list[int], table: int) -> bool:
+    """Return whether a bucket may exceed the chain limit before the table has 64 slots.
+
+    Buckets of a larger table are parts of the initial ones, so it suffices to count these.
+    """
+    if table >= _MIN_TREE_TABLE or len(spread) < _MAX_CHAIN_COMPUTE:
+        return False
+    mask = table - 1
+    early = Counter([key & mask for key in spread[:_KEYS_AT_MIN_TREE_TABLE]])
+    return max(early.values()) > _MAX_CHAIN_COMPUTE
+
+
+def _keys_in_bucket(spread: list[int], count: int, key: int, n: int) -> int:
+    """Return how many of the first ``count`` keys share the bucket of ``key`` in ``n`` slots."""
+    if count < _MAX_CHAIN_COMPUTE:
+        return 0
+    mask = n - 1
+    return sum(1 for other in spread[:count] if (other ^ key) & mask == 0)
+
+
+def names_in_map_order(names: Sequence[str]) -> list[int]:
+    """Return the positions of distinct names in the order of a ``HashMap`` filled in this order.
+
+    >>> names_in_map_order(["consumer1", "consumer2", "consumer3"])
+    [2, 1, 0]
+    """
+    return hash_order(string_hashes(names), rank=lambda: string_ranks(names))
+
+
+def copied_order(
+    hashes: Sequence[int], size: int, rank: Callable[[], Sequence[int]] | None = None
+) -> list[int]:
+    """Return the order of keys in ``new HashSet<>(collection)``; ``collection.size()`` is ``size``.
+
+    >>> copied_order([17, 1, 2], 3)
+    [0, 1, 2]
+    """
+    return hash_order(hashes, table=copied_hash_set_table(size), rank=rank)
+
+
+def walk_maps(group: NDArray[Any], hashes: Hashes) -> Order:
+    """Return the positions of keys, map by map, in the order of ``HashMap``s filled by ``put``.
+
+    ``group`` is the map of each key, ascending; keys are in order of insertion.
+    """
+    return _walk(group, hashes, copied=False)
+
+
+def walk_copied_sets(group: NDArray[Any], hashes: Hashes) -> Order:
+    """Return the same for ``HashSet``s made by the copy constructor, JDK 18 or older.
+
+    >>> walk_copied_sets(np.array([0, 0, 1]), np.array([5, 3, 9], np.uint32)).tolist()
+    [1, 0, 2]
+    """
+    return _walk(group, hashes, copied=True)
+
+
+def _walk(group: NDArray[Any], hashes: Hashes, *, copied: bool) -> Order:
+    if not len(group):
+        return np.zeros(0, np.intp)
+    first = np.flatnonzero(np.diff(group, prepend=group[0] - 1))
+    sizes = np.diff(first, append=len(group))
+    table = np.full(len(sizes), DEFAULT_TABLE, np.int64)
+    for n in _doublings():
+        # Copied sets have a capacity of size * 4/3 + 1; filled maps keep the load under 3/4.
+        small = sizes * 4 // 3 + 1 > n if copied else sizes * 4 > n * 3
+        if not small.any():
+            break
+        table[small] = n * 2
+    spread = hashes ^ (hashes >> np.uint32(16))
+    ordinal = np.repeat(np.arange(len(sizes)), sizes)
+    bucket = spread & (np.repeat(table, sizes) - 1).astype(np.uint32)
+    key = (ordinal << 32) | bucket
+    order = np.argsort(key, kind="stable")
+    _walk_large_buckets(order, key[order], first, sizes, hashes, copied=copied)
+    return order
+
+
+def _doublings() -> list[int]:
+    return [1 << bit for bit in range(4, _MAX_TABLE.bit_length())]
+
+
+def _walk_large_buckets(
+    order: Order,
+    keys: NDArray[np.int64],
+    first: Order,
+    sizes: Order,
+    hashes: Hashes,
+    *,
+    copied: bool,
+) -> None:
+    """Walk collections with nine or more keys in a bucket one by one: these may have grown.
+
+    A map that grew beyond 64 slots may have had such a bucket before.
+    """
+    large = keys[np.flatnonzero(keys[_MAX_CHAIN_PUT:] == keys[:-_MAX_CHAIN_PUT])] >> 32
+    grown = np.zeros(0, np.int64) if copied else np.flatnonzero(sizes * 4 > _MIN_TREE_TABLE * 3)
+    for one in np.union1d(large, grown).tolist():
+        begin, size = int(first[one]), int(sizes[one])
+        keys_of_one = hashes[begin : begin + size].tolist()
+        places = copied_order(keys_of_one, size) if copied else hash_order(keys_of_one)
+        order[begin : begin + size] = begin + np.array(places, np.intp)

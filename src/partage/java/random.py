@@ -1,0 +1,64 @@
+"""``java.util.Random`` as a value, and ``Collections.shuffle``."""
+
+from __future__ import annotations
+
+from collections.abc import MutableSequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["JavaRandom", "shuffle"]
+
+_MULTIPLIER = 0x5DEECE66D
+_MASK_48 = (1 << 48) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class JavaRandom:
+    """The 48-bit linear congruential generator that Java's documentation prescribes.
+
+    >>> first, after = JavaRandom.of(42).next_int()
+    >>> first, after.next_int()[0]
+    (-1170105035, 234785527)
+    """
+
+    state: int
+
+    @classmethod
+    def of(cls, seed: int) -> JavaRandom:
+        """Return the generator of ``new Random(seed)``."""
+        return cls((seed ^ _MULTIPLIER) & _MASK_48)
+
+    def next_int(self) -> tuple[int, JavaRandom]:
+        """Return ``nextInt()``, a signed int32, and the generator after it."""
+        state = (self.state * _MULTIPLIER + 0xB) & _MASK_48
+        bits = state >> 16
+        return bits - (1 << 32) if bits >> 31 else bits, JavaRandom(state)
+
+    def next_below(self, bound: int) -> tuple[int, JavaRandom]:
+        """Return ``nextInt(bound)`` for a bound of at least 1, and the generator after it.
+
+        >>> JavaRandom.of(0).next_below(100)[0], JavaRandom.of(42).next_below(10)[0]
+        (60, 0)
+        """
+        random = self
+        while True:
+            number, random = random.next_int()
+            bits = (number & 0xFFFFFFFF) >> 1
+            if bound & (bound - 1) == 0:
+                return bound * bits >> 31, random
+            # Java rejects numbers of the incomplete last interval, by an int32 overflow.
+            if bits - bits % bound + bound - 1 < 1 << 31:
+                return bits % bound, random
+
+
+def shuffle(items: MutableSequence[Any], random: JavaRandom) -> JavaRandom:
+    """Shuffle as ``Collections.shuffle(items, random)``; return the generator after it.
+
+    >>> items = [0, 1, 2, 3]
+    >>> after = shuffle(items, JavaRandom.of(7)); items
+    [0, 1, 3, 2]
+    """
+    for size in range(len(items), 1, -1):
+        other, random = random.next_below(size)
+        items[size - 1], items[other] = items[other], items[size - 1]
+    return random
