@@ -1,24 +1,23 @@
-"""The one door to compiled kernels.
+"""Compiled kernels: the only module that uses Numba.
 
 A kernel is a plain Python function over arrays with an explicit signature. Two forms of the
 same source can run: compiled by Numba (the extra ``fast``), or interpreted over memoryviews
-of the same arrays. Which one runs is decided call by call from the estimated work, cold
-start included: importing Numba takes 0.6 to 0.9 s and a kernel from its cache 0.1 to 0.4 s
-more, which a small problem never earns back. Ahead-of-time compiled code could stand behind
-this door later.
+of the same arrays. Each call chooses the form by the estimated work, cold start included:
+importing Numba takes 0.6 to 0.9 s and loading a kernel from its cache 0.1 to 0.4 s more, which
+a small problem never saves.
 
 Rules for a kernel:
 
-* it indexes arrays and does integer and float arithmetic, no more: the interpreted form gets
+* it only indexes arrays and computes with integers and floats: the interpreted form gets
   memoryviews, which have ``len`` and items, and nothing of NumPy;
-* arithmetic that shall wrap is masked, so that both forms wrap alike;
-* a kernel over foreign bytes checks its own bounds;
+* arithmetic that must wrap is masked, so that both forms wrap alike;
+* a kernel over untrusted bytes checks its own bounds;
 * no ``parallel``, no global state;
-* it calls no function but those that are declared as a `piece`.
+* it only calls functions that are declared as a `piece`.
 
-Live clients must not compile on a poll thread or an event loop (it froze heartbeats for
-seconds): inside `never_compiling` a kernel that is not ready yet runs interpreted, and
-`warm_up` makes it ready in the background.
+Live clients must not compile on a poll thread or an event loop, because compilation blocks
+heartbeats for seconds: inside `never_compiling` a kernel that is not compiled runs interpreted,
+and `warm_up` compiles it in the background.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ import numpy as np
 
 __all__ = [
     "Kernel",
-    "compiling_told",
     "form",
     "kernel",
     "never_compiling",
     "piece",
     "prefetch",
+    "report_compilation",
     "warm_up",
 ]
 
@@ -53,7 +52,9 @@ _SECONDS_A_STEP_INTERPRETED = 0.25e-6
 Form = Literal["by cost", "compiled", "interpreted"]
 _form: ContextVar[Form] = ContextVar("partage_kernel_form", default="by cost")
 _may_compile: ContextVar[bool] = ContextVar("partage_may_compile", default=True)
-_tell: ContextVar[Callable[[str], None] | None] = ContextVar("partage_kernel_tell", default=None)
+_report: ContextVar[Callable[[str], None] | None] = ContextVar(
+    "partage_kernel_report", default=None
+)
 _all: list[Kernel] = []
 _pieces: dict[Any, Any] = {}
 _pieces_lock = threading.Lock()
@@ -82,23 +83,23 @@ class Kernel:
         self._impossible = False
 
     def __call__(self, *arguments: Any, work: int) -> Any:
-        """Run the form that is sooner done with about ``work`` steps."""
+        """Run the form that takes less time for about ``work`` steps."""
         compiled = self._form_for(work)
         if compiled is not None:
             return compiled(*arguments)
-        return self.interpreted(*(_viewed(one) for one in arguments))
+        return self.interpreted(*(_as_memoryview(one) for one in arguments))
 
     @property
     def ready(self) -> bool:
-        """Whether the compiled form is there."""
+        """Whether the kernel is compiled."""
         return self._compiled is not None
 
     def pays(self, *, work: int) -> bool:
-        """Whether about ``work`` steps would run compiled; for callers that have another way."""
+        """Return whether about ``work`` steps would run compiled; other code may be faster."""
         return self._form_for(work) is not None
 
     def compile(self) -> Callable[..., Any] | None:
-        """The compiled form, made now if need be; None where Numba is not installed."""
+        """Return the compiled form, compiled now if necessary; None if Numba is not installed."""
         with self._lock:
             if self._compiled is None and not self._impossible:
                 self._compiled = _compiled(self.interpreted, self.signature)
@@ -124,19 +125,19 @@ class Kernel:
 def kernel(signature: str) -> Callable[[Callable[..., Any]], Kernel]:
     """Declare a kernel with Numba's signature of it, e.g. ``"void(int32[::1], int64)"``."""
 
-    def declared(function: Callable[..., Any]) -> Kernel:
+    def declare(function: Callable[..., Any]) -> Kernel:
         made = Kernel(function, signature)
         _all.append(made)
         return made
 
-    return declared
+    return declare
 
 
 def piece(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare a part of kernels: a function that kernels may call.
+    """Declare a function that kernels may call.
 
-    Interpreted it is what it is; `_compiled` puts its compiled form in its place. It may stand in
-    another module, which imports it by its name: see `_stamp`.
+    In the compiled form of a kernel, `_compiled` replaces it by its own compiled form. A kernel in
+    another module imports it by name; see `_stamp`.
     """
     function.__dict__["is_piece"] = True
     return function
@@ -144,15 +145,15 @@ def piece(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @piece
 def prefetch(array: Any, at: int) -> None:
-    """The processor may bring an array's line near by, for somebody who reads it some time later.
+    """Load the cache line of an array item in the background.
 
-    A load that the memory has not answered stands in the way of hundreds of instructions behind
-    it; this asks and goes on. Interpreted it is nothing.
+    A load that waits for memory blocks hundreds of instructions behind it; a prefetch does not.
+    The interpreted form does nothing.
     """
 
 
 def _prefetching() -> Any:
-    """LLVM's instruction of that name."""
+    """Return LLVM's prefetch instruction as a Numba intrinsic."""
     from llvmlite import ir  # type: ignore[import-untyped]  # it has none
     from numba import types
     from numba.extending import intrinsic
@@ -160,7 +161,7 @@ def _prefetching() -> Any:
     def typed(context: Any, array: Any, at: Any) -> Any:
         del context
 
-        def asked(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             array = context.make_array(signature.args[0])(context, builder, arguments[0])
             byte = ir.IntType(8).as_pointer()
             number = ir.IntType(32)
@@ -171,15 +172,15 @@ def _prefetching() -> Any:
             builder.call(call, [line, number(0), number(3), number(1)])
             return context.get_dummy_value()
 
-        return types.void(array, at), asked
+        return types.void(array, at), generate
 
     return intrinsic(typed)
 
 
 def _with_pieces(function: Callable[..., Any], **options: Any) -> Any:
-    """The function with every piece that it may call replaced by the compiled one.
+    """Return the function with every piece that it may call replaced by the compiled piece.
 
-    A piece is compiled once, however many kernels call it: a quarter of the first start.
+    A piece is compiled once for all kernels, which saves a quarter of the first compilation.
     """
     import types
 
@@ -193,7 +194,7 @@ def _with_pieces(function: Callable[..., Any], **options: Any) -> Any:
             if one is prefetch:
                 _pieces[one] = _pieces.get(one) or _prefetching()
             elif one not in _pieces:
-                _pieces[one] = None  # no endless descent; numba itself refuses a recursion
+                _pieces[one] = None  # stops a recursion here; Numba rejects it itself
                 alone = {**options, "no_cpython_wrapper": True}
                 _pieces[one] = _plain(numba.njit(**alone)(_with_pieces(one, **options)))
             made[name] = _pieces[one]
@@ -205,9 +206,9 @@ def _with_pieces(function: Callable[..., Any], **options: Any) -> Any:
 
 
 def _plain(piece: Any) -> Any:
-    """The piece, compiled once and not once for every number that it is called with.
+    """Make a piece compile once for all integer types that it is called with.
 
-    To Numba ``1``, an int32 and an int64 are three types; a quarter of all compiling was that.
+    To Numba ``1``, an int32 and an int64 are three types; this was a quarter of all compilation.
     """
     from numba import types
 
@@ -227,7 +228,7 @@ def _widest(types: Any, one: Any) -> Any:
 
 
 def _modules(function: Callable[..., Any], seen: set[str]) -> set[str]:
-    """The modules of a function and of all pieces that it may call."""
+    """Return the modules of a function and of all pieces that it may call."""
     seen.add(function.__module__)
     names = function.__globals__
     for name in function.__code__.co_names:
@@ -238,9 +239,9 @@ def _modules(function: Callable[..., Any], seen: set[str]) -> set[str]:
 
 
 def _stamp(function: Callable[..., Any]) -> str:
-    """What tells apart kernels whose pieces differ; empty where all stand in one file.
+    """Return a suffix that differs when pieces in other modules differ, or an empty string.
 
-    Numba's cache looks at the file of the kernel alone: with other pieces it needs another name.
+    Numba's cache only checks the file of the kernel; changed pieces elsewhere need another name.
     """
     others = sorted(_modules(function, set()) - {function.__module__})
     if not others:
@@ -254,9 +255,9 @@ def _compiled(function: Callable[..., Any], signature: str) -> Callable[..., Any
         import numba
     except ImportError:
         return None
-    # No kernel owns an array: without counting references a kernel of many pieces is twice as fast.
+    # No kernel owns an array: without reference counts a kernel of many pieces is twice as fast.
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]  # made at run time
-        return None  # what "off" means: plain Python, over memoryviews as ever
+        return None  # JIT is off: plain Python over memoryviews
     options: dict[str, Any] = {
         "nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True,
     }  # fmt: skip
@@ -264,7 +265,7 @@ def _compiled(function: Callable[..., Any], signature: str) -> Callable[..., Any
     with _pieces_lock:
         function = _with_pieces(function, **options)
     function.__qualname__ += stamp if stamp not in function.__qualname__ else ""
-    with _told(function.__name__):
+    with _reporting(function.__name__):
         try:
             made: Callable[..., Any] = numba.njit(signature, cache=True, **options)(function)
         except (RuntimeError, OSError):
@@ -274,39 +275,39 @@ def _compiled(function: Callable[..., Any], signature: str) -> Callable[..., Any
 
 
 @contextmanager
-def _told(name: str) -> Iterator[None]:
-    """While a kernel is read or compiled: whoever wants to know of compilations is told."""
-    tell = _tell.get()
-    if tell is None:
+def _reporting(name: str) -> Iterator[None]:
+    """Report the compilation of a kernel to the callback of `report_compilation`, if any."""
+    report = _report.get()
+    if report is None:
         yield
         return
-    with _listening(tell, name):
+    with _listener(report, name):
         yield
 
 
-def _listening(tell: Callable[[str], None], name: str) -> AbstractContextManager[Any]:
-    # Numba's own event: it comes when something is compiled, and not when it is read from disk.
+def _listener(report: Callable[[str], None], name: str) -> AbstractContextManager[Any]:
+    # Numba's own event occurs when something is compiled, not when it is read from the cache.
     from numba.core import event
 
     class Once(event.Listener):
         def __init__(self) -> None:
-            self.said = False
+            self.reported = False
 
         def on_start(self, event: Any) -> None:
             del event
-            if not self.said:
-                self.said = True
-                tell(name)
+            if not self.reported:
+                self.reported = True
+                report(name)
 
         def on_end(self, event: Any) -> None:
             pass
 
-    listening: AbstractContextManager[Any] = event.install_listener("numba:compile", Once())
-    return listening
+    listener: AbstractContextManager[Any] = event.install_listener("numba:compile", Once())
+    return listener
 
 
 class _Unaligned:
-    """Words that begin at any byte, for the interpreted form: no memoryview has them."""
+    """A view of unaligned words for the interpreted form; a memoryview cannot have them."""
 
     def __init__(self, words: np.ndarray) -> None:
         self._words = words
@@ -321,8 +322,8 @@ class _Unaligned:
         self._words[at] = word
 
 
-def _viewed(argument: Any) -> Any:
-    """Items of a memoryview are Python's own numbers: four times faster than NumPy's."""
+def _as_memoryview(argument: Any) -> Any:
+    """Return an array as a memoryview: its items are Python numbers, four times faster."""
     if isinstance(argument, np.ndarray):
         if not argument.flags.aligned:
             return _Unaligned(argument)
@@ -332,7 +333,7 @@ def _viewed(argument: Any) -> Any:
 
 @contextmanager
 def form(chosen: Form) -> Iterator[None]:
-    """Force one of the two inside a with block, for tests and benchmarks."""
+    """Force one of the two forms inside a with block, for tests and benchmarks."""
     token = _form.set(chosen)
     try:
         yield
@@ -342,7 +343,7 @@ def form(chosen: Form) -> Iterator[None]:
 
 @contextmanager
 def never_compiling() -> Iterator[None]:
-    """For poll threads and event loops: what is not ready yet runs interpreted."""
+    """Run kernels that are not compiled as interpreted code, for poll threads and event loops."""
     token = _may_compile.set(False)
     try:
         yield
@@ -351,25 +352,25 @@ def never_compiling() -> Iterator[None]:
 
 
 @contextmanager
-def compiling_told(tell: Callable[[str], None]) -> Iterator[None]:
-    """Inside a with block ``tell`` gets the name of each kernel that has to be compiled first.
+def report_compilation(report: Callable[[str], None]) -> Iterator[None]:
+    """Call ``report`` with the name of each kernel that must be compiled in a with block.
 
-    That takes seconds, once for an installation: who waits should know what for.
+    Compilation takes seconds, once per installation, so commands show it as progress.
     """
-    token = _tell.set(tell)
+    token = _report.set(report)
     try:
         yield
     finally:
-        _tell.reset(token)
+        _report.reset(token)
 
 
 def warm_up() -> threading.Thread:
     """Compile every declared kernel in the background; join the thread to wait for it."""
 
-    def all_of_them() -> None:
+    def compile_all() -> None:
         for one in tuple(_all):
             one.compile()
 
-    thread = threading.Thread(target=all_of_them, name="partage-warm-up", daemon=True)
+    thread = threading.Thread(target=compile_all, name="partage-warm-up", daemon=True)
     thread.start()
     return thread

@@ -113,10 +113,10 @@ def test_who_waits_for_a_compilation_is_told_and_who_reads_from_disk_is_not(tmp_
         from doubling import first, kernels, second
         said, values = [], np.arange(3)
         with kernels.form("compiled"):
-            with kernels.compiling_told(lambda name: said.append((name, first.ready))):
+            with kernels.report_compilation(lambda name: said.append((name, first.ready))):
                 first(values, work=1)
                 first(values, work=1)
-            with kernels.compiling_told(lambda name: said.append("again " + name)):
+            with kernels.report_compilation(lambda name: said.append("again " + name)):
                 second(values, work=1)
         print(said, values)
     """)

@@ -137,12 +137,12 @@ def _finish(
 ) -> None:  # fmt: skip
     from partage.cli.reassigned import answer, show_answer, write_answer
     from partage.errors import InvalidConfigError
-    from partage.kernels import compiling_told
+    from partage.kernels import report_compilation
     from partage.reassigning import reassign as planned
 
     if throttle is not None and throttle < 1:
         raise InvalidConfigError("--throttle", "must be at least 1 byte a second", throttle)
-    with compiling_told(_compiling()):
+    with report_compilation(_compiling()):
         found = planned(task, proof=proof)
     data = answer(found, what, most=most, throttle=throttle)
     if to is not None:

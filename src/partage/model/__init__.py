@@ -1,10 +1,10 @@
 """The model: names at the edges, dense int32 arrays inside.
 
-Which file answers what: `index` numbers topics and partitions, `cluster` says which exist
-and where, `group` what the members sent, `assignment` who has what, `problem` puts a
-group on a cluster in numbers, `racks` what reading across
-racks costs, `replicas` a cluster with its replicas, `rack_rule` what spread and share mean,
-`certificate` what a plan claims of itself, `reading` makes all this from JSON.
+`index` numbers topics and partitions, `cluster` has the existing ones and their replicas,
+`group` the members as they joined, `problem` a group on a cluster in numbers, `assignment` the
+result. `racks` has the costs of consuming across racks, `rack_rule` the spread of replicas over
+racks, `replicas` the input and result of a reassignment, `certificate` the claims about a plan,
+`reading` and `metadata` read JSON.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who has which partition: as a relation (Assignment), and with at most one owner (Plan)."""
+"""Partitions by member: as a relation (Assignment), and with at most one owner (Plan)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Assignment", "Plan", "Role", "Unresolved"]
 
 
 class Role(IntEnum):
-    """What a member has a partition (or task) for."""
+    """The role in which a member has a partition or task."""
 
     OWNER = 0
     RELEASING = 1
@@ -34,11 +34,11 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Unresolved:
-    """A partition given to a member although the index does not have it.
+    """An assigned partition that the index does not have.
 
     Attributes:
-        member, topic, partition: who was given what.
-        place: where it stands in the member's list, counted from 0; -1 for at the end.
+        member, topic, partition: the member and its partition.
+        place: position in the member's list, counted from 0; -1 for the end.
     """
 
     member: str
@@ -59,7 +59,7 @@ class Assignment:
         start: int32[M + 1].
         partition: int32[n], dense numbers.
         role: int8[n], see `Role`.
-        unresolved: what the index does not have.
+        unresolved: assigned partitions that the index does not have.
 
     >>> index = Index.of({"t": 3})
     >>> got = Assignment.of(index, {"c1": [("t", 2), ("t", 0)], "c2": {}})
@@ -114,10 +114,10 @@ class Assignment:
         topic_number: Mapping[str, int] | None = None,
         **more: Any,
     ) -> Any:
-        """From names: member -> (topic, partition) pairs in order, or topic -> numbers.
+        """Return an assignment of names: member -> (topic, partition) pairs, or topic -> numbers.
 
-        ``topic_number`` says which topic a name means where the index has it more than
-        once (`Cluster` knows); without it the newest one is meant.
+        ``topic_number`` maps names to topics where the index has several topics of a name
+        (see `Cluster.topic`); by default a name means the newest one.
         """
         lists: list[Int32Array] = []
         unresolved: list[Unresolved] = []
@@ -129,8 +129,8 @@ class Assignment:
             topic = numbers[claims.topic_ix] if len(claims) else claims.topic_ix
             dense = index.locate_all(topic, claims.partition)
             for i in np.flatnonzero(dense < 0).tolist():
-                lost = Unresolved(member, names[claims.topic_ix[i]], int(claims.partition[i]), i)
-                unresolved.append(lost)
+                missing = Unresolved(member, names[claims.topic_ix[i]], int(claims.partition[i]), i)
+                unresolved.append(missing)
             lists.append(dense[dense >= 0])
         return cls.from_lists(index, tuple(owned), lists, unresolved=tuple(unresolved), **more)
 
@@ -142,10 +142,10 @@ class Assignment:
         lists: Sequence[Int32Array] | Sequence[list[int]],
         **more: Any,
     ) -> Any:
-        """Return an assignment from one list of dense numbers a member, all as owner.
+        """Return an assignment from one list of dense partitions per member, with role owner.
 
         Raises:
-            InvalidProblemError: ``members`` is one text.
+            InvalidProblemError: ``members`` is a string.
         """
         if isinstance(members, (str, bytes)):
             what = "must be a list of member ids"
@@ -160,57 +160,57 @@ class Assignment:
 
     @cached_property
     def member_of(self) -> Int32Array:
-        """int32[n]: position of the member of each entry."""
+        """int32[n]: the position of each entry's member."""
         return np.repeat(np.arange(len(self.members), dtype=np.int32), np.diff(self.start))
 
     def partitions_of(self, member: int) -> Int32Array:
-        """int32: the member's dense numbers, in order."""
+        """Return int32: a member's dense partitions, in order."""
         return self.partition[self.start[member] : self.start[member + 1]]
 
     def to_pairs(self) -> dict[str, list[tuple[str, int]]]:
-        """Member -> (topic, partition) pairs in the strategy's exact order."""
+        """Return member -> (topic, partition) pairs in the strategy's exact order."""
         topics = self.index.topics
         topic = self.index.topic_of[self.partition].tolist()
         number = self.index.number_of[self.partition].tolist()
         start = self.start.tolist()
-        with _no_collecting():
+        with _garbage_collection_off():
             named = list(zip(map(topics.__getitem__, topic), number, strict=True))
             return {m: named[a:b] for m, (a, b) in zip(self.members, pairwise(start), strict=True)}
 
     def as_given(self) -> dict[str, list[tuple[str, int]]]:
-        """As `to_pairs`, with what the index does not have where the strategy put it.
+        """Return `to_pairs` including unresolved partitions at their places.
 
         >>> got = Assignment.of(Index.of({"t": 1}), {"c1": [("gone", 7), ("t", 0)]})
         >>> got.to_pairs(), got.as_given()
         ({'c1': [('t', 0)]}, {'c1': [('gone', 7), ('t', 0)]})
         """
         given = self.to_pairs()
-        # In order of places, so that each finds those before it already there.
+        # In ascending order, so that earlier insertions do not shift later places.
         for one in sorted(self.unresolved, key=lambda one: one.place):
-            mine = given[one.member]
-            mine.insert(one.place if one.place >= 0 else len(mine), (one.topic, one.partition))
+            pairs = given[one.member]
+            pairs.insert(one.place if one.place >= 0 else len(pairs), (one.topic, one.partition))
         return given
 
     def to_dict(self) -> dict[str, dict[str, list[int]]]:
-        """Member -> topic -> numbers; every member has an entry, empty ones too."""
+        """Return member -> topic -> partition numbers, with an entry for every member."""
         topic = self.index.topic_of[self.partition]
-        # Runs of one member and topic: a million partitions in a row are a million steps less.
+        # Work by runs of one member and topic: fewer steps than one per partition.
         first = np.ones(len(topic) + 1, bool)
         first[1:-1] = topic[1:] != topic[:-1]
         first[self.start] = True
         at = np.flatnonzero(first)
-        with _no_collecting():
+        with _garbage_collection_off():
             named = list(map(self.index.topics.__getitem__, topic[at[:-1]].tolist()))
             lists = _cut(self.index.number_of[self.partition], at)
             out: dict[str, dict[str, list[int]]] = {}
             run = np.searchsorted(at, self.start).tolist()
             for member, (a, b) in zip(self.members, pairwise(run), strict=True):
-                mine = dict(zip(named[a:b], lists[a:b], strict=True))
-                out[member] = mine if len(mine) == b - a else _merged(named[a:b], lists[a:b])
+                topics = dict(zip(named[a:b], lists[a:b], strict=True))
+                out[member] = topics if len(topics) == b - a else _merged(named[a:b], lists[a:b])
         return out
 
     def to_json(self) -> dict[str, list[list[object]]]:
-        """As in the vectors: member -> [[topic, partition], ...] in order."""
+        """Return member -> [[topic, partition], ...] in order, as in the test vectors."""
         return {m: [[t, p] for t, p in pairs] for m, pairs in self.to_pairs().items()}
 
 
@@ -246,7 +246,7 @@ def _runs(numbers: Sequence[int]) -> str:
 
 
 def _cut(values: Int32Array, at: NDArray[np.intp]) -> list[list[int]]:
-    """Lists of the values, cut at some places; runs of one length NumPy cuts by itself."""
+    """Return the values as lists, cut at the given places."""
     sizes = np.diff(at)
     if len(sizes) and int(sizes.min()) == int(sizes.max()):
         equal: list[list[int]] = values.reshape(-1, int(sizes[0])).tolist()
@@ -256,10 +256,10 @@ def _cut(values: Int32Array, at: NDArray[np.intp]) -> list[list[int]]:
 
 
 @contextmanager
-def _no_collecting() -> Iterator[None]:
-    """Keep Python from searching for cycles, over and over, in a million lists just made.
+def _garbage_collection_off() -> Iterator[None]:
+    """Disable garbage collection while many small lists are created.
 
-    It took three quarters of the time; plain lists of numbers form none.
+    Its repeated passes took three quarters of the time; lists of numbers form no cycles.
     """
     collects = gc.isenabled()
     gc.disable()
@@ -271,7 +271,7 @@ def _no_collecting() -> Iterator[None]:
 
 
 def _merged(names: list[str], lists: list[list[int]]) -> dict[str, list[int]]:
-    """Runs by topic, where a topic comes up again after another one."""
+    """Return topic -> numbers where a topic has several runs."""
     out: dict[str, list[int]] = {}
     for name, numbers in zip(names, lists, strict=True):
         out.setdefault(name, []).extend(numbers)
@@ -287,16 +287,15 @@ class Plan(Assignment):
     """An Assignment in which no partition has two owners.
 
     Attributes:
-        memory: what the strategy wants back in the next round (opaque, may be None).
-        user_data: bytes per member that the leader sends along with the assignment.
-        warnings: what the operator should know about this plan.
-        withheld: int32[k], partitions that somebody must give up first (KIP-429): nobody has
-            them in this plan, a follow-up rebalance hands them over.
-        destined: int32[k], the member who is to get each of these then.
-        certificate: what the strategy claims of the settled plan (`model.Certificate`), None
-            for nothing.
-        loop: the endless loop in which the named class never returns on this problem; the plan
-            is then the best one that it reached. None where the class returns.
+        memory: the strategy's state for the next round (opaque, may be None).
+        user_data: bytes by member that the leader sends with the assignment.
+        warnings: messages for the operator.
+        withheld: int32[k], partitions that their owner must revoke first (KIP-429): they have
+            no owner in this plan, a follow-up rebalance assigns them.
+        destined: int32[k], the member that gets each of these in the follow-up.
+        certificate: the strategy's claim about the settled plan (`model.Certificate`) or None.
+        loop: the endless loop in which the named class never returns on this problem, or None;
+            the plan is then the best one that the loop reached.
 
     Raises:
         PlanInvariantError: a partition has two owners.
@@ -319,7 +318,7 @@ class Plan(Assignment):
     loop: EndlessLoop | None = None
 
     def __post_init__(self) -> None:
-        # What has two owners is with one of them here. Owners are mostly asked for later anyway.
+        # In ``owner`` a partition with two owners counts once. It is needed later anyway.
         if np.count_nonzero(self.owner >= 0) < len(self.partition):
             twice = np.flatnonzero(np.bincount(self.partition) > 1).tolist()
             raise PlanInvariantError([_twice(self.index.name(p)) for p in twice])
@@ -345,13 +344,13 @@ class Plan(Assignment):
 
     @cached_property
     def owner(self) -> Int32Array:
-        """int32[P]: position of the owner of each partition, -1 for nobody."""
+        """int32[P]: the position of each partition's owner, -1 for none."""
         owner = np.full(self.index.partitions, -1, np.int32)
         owner[self.partition] = self.member_of
         return owner
 
     def settled(self) -> Plan:
-        """The plan after its second phase: what is withheld is with whom it is destined for.
+        """Return the plan after the follow-up rebalance: withheld partitions have their new owner.
 
         >>> index = Index.of({"t": 2})
         >>> now = Plan.of(index, {"a": {"t": [0]}, "b": {}}, withheld=np.array([1], np.int32),
@@ -361,13 +360,13 @@ class Plan(Assignment):
         """
         if not len(self.withheld):
             return self
-        # Kafka's map of transfers may name a partition that its owner keeps after all (Q4).
+        # Kafka's map of transfers may contain a partition that its owner keeps (Q4).
         free, first = np.unique(self.withheld, return_index=True)
-        handed = first[self.owner[free] < 0]
-        member = np.concatenate((self.member_of, self.destined[handed]))
+        transferred = first[self.owner[free] < 0]
+        member = np.concatenate((self.member_of, self.destined[transferred]))
         order = np.argsort(member, kind="stable")
-        partition = np.concatenate((self.partition, self.withheld[handed]))[order]
-        role = np.concatenate((self.role, np.full(len(handed), Role.OWNER, np.int8)))[order]
+        partition = np.concatenate((self.partition, self.withheld[transferred]))[order]
+        role = np.concatenate((self.role, np.full(len(transferred), Role.OWNER, np.int8)))[order]
         start = np.searchsorted(member[order], np.arange(len(self.members) + 1)).astype(np.int32)
         return replace(
             self, start=start, partition=partition, role=role, withheld=_none(), destined=_none()
@@ -377,7 +376,7 @@ class Plan(Assignment):
     def from_owner(
         cls, index: Index, members: Sequence[str], owner: Int32Array, **more: Any
     ) -> Plan:
-        """From the owner view; each member's partitions come in dense order."""
+        """Return a plan from the owner of each partition; each member's list is in dense order."""
         given = np.flatnonzero(owner >= 0).astype(np.int32)
         order = given[np.argsort(owner[given], kind="stable")]
         start = np.searchsorted(owner[order], np.arange(len(members) + 1)).astype(np.int32)

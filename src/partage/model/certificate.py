@@ -1,4 +1,4 @@
-"""What a plan says about its own quality, with what it takes to check that."""
+"""A claim about a plan's quality, with the arguments that prove it."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ TOPIC_EXCESS = "topic excess"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Certificate:
-    """What is claimed of a plan, each figure with a bound that no valid plan can beat.
+    """The claimed figures of a plan, with bounds that no valid plan can beat.
 
-    ``partage.judge.verify_certificate`` proves or refuses it, from the problem alone.
+    ``partage.judge.verify_certificate`` verifies it from the problem alone.
 
     Attributes:
-        owner: int32[P], the plan (after its second phase): position of each owner, -1 nobody.
+        owner: int32[P], the settled plan: position of each owner, -1 for none.
         balance: "counts" (as few partitions more than others as possible) or "loads".
-        figures: what the plan has: "spread", "moves", "rack cost", "largest", ...
-        bounds: lower bounds of some of them, for every valid plan that is as good in all
-            figures named before.
-        why: the bounds in words.
+        figures: the plan's figures: "spread", "moves", "rack cost", "largest", ...
+        bounds: lower bounds of some figures, for every valid plan that is as good in all
+            figures before it.
+        why: an explanation of the bounds.
         details: "max_moves" and "levels" of counts within a limit of moves; the arguments of
             bounds by load.
         topic_level: int64[T], for counts: proves the loads (`verify_load_certificate`).
         price: int64[M], for counts: proves rack cost and moves (`verify_certificate`).
-        racks: what racks cost, None if they do not matter.
-        rack_weight: how many moves one unit of rack cost outweighs; more than there can be.
+        racks: costs of consuming across racks, None if racks have no effect.
+        rack_weight: number of moves that one unit of rack cost outweighs (more than possible).
     """
 
     owner: NDArray[np.int32]
@@ -50,7 +50,7 @@ class Certificate:
 
     @property
     def gaps(self) -> dict[str, float]:
-        """How far each bounded figure may be from the best: figure less bound.
+        """The largest possible distance of each figure from the best: figure minus bound.
 
         >>> Certificate(np.zeros(0, np.int32), "counts", {"moves": 3}, {"moves": 3}).gaps
         {'moves': 0}
@@ -59,7 +59,7 @@ class Certificate:
 
     @property
     def optimal(self) -> bool:
-        """Whether every gap is 0 (of floating figures: within rounding).
+        """Whether every gap is 0 (for floating-point figures: within rounding).
 
         The last criterion does not count: topics have no better bound than each one's own.
         """

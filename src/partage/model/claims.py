@@ -1,4 +1,4 @@
-"""What a member says it owns, as columns."""
+"""The partitions that members claim to own, as arrays."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ _INT32 = range(-(2**31), 2**31)
 
 
 def is_int32(value: object) -> bool:
-    """Python's or NumPy's integer; `range` would search for a NumPy one item by item."""
+    """Return whether a value is an int32, of Python or NumPy.
+
+    ``numpy.int64(3) in range(n)`` compares item by item, so the value is converted first.
+    """
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     return whole and int(value) in _INT32  # type: ignore[call-overload]  # whole says so
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The partitions a member says it owns, as sent: order and duplicates kept.
+    """The partitions that a member claims to own, as sent, with order and duplicates.
 
     Attributes:
         topics: the distinct names, in order of first appearance.
@@ -42,15 +45,15 @@ class Claims:
 
     @classmethod
     def of(cls, owned: object, path: str = "owned") -> Claims:
-        """From a mapping topic -> numbers, from (topic, number) pairs, or from arrays of these.
+        """Return the claims of a mapping topic -> numbers, or of (topic, number) pairs.
 
         Raises:
-            InvalidProblemError: a name is no text, or a number no int32.
+            InvalidProblemError: a name is not a string, or a number not an int32.
         """
         if isinstance(owned, Claims):
             return owned
         if isinstance(owned, tuple) and not owned:
-            return _NONE  # nobody writes into arrays without items
+            return _NONE  # arrays without items can be shared
         if isinstance(owned, Mapping):
             return cls._of_rows(list(_rows(owned, path)))
         return cls._of_columns(*_columns(owned, path))
@@ -87,7 +90,7 @@ _NONE = Claims((), np.zeros(0, np.int32), np.zeros(0, np.int32))
 
 
 def _rows(owned: Mapping[object, object], path: str) -> Iterator[tuple[str, Int32Array]]:
-    """Topic and numbers, of topics with any; a topic without one need not even be text."""
+    """Yield topics with their numbers; topics without numbers are skipped unchecked."""
     for topic, numbers in owned.items():
         if isinstance(numbers, (str, bytes)) or not isinstance(numbers, Iterable):
             what = f"numbers of {topic!r} must be a list"
@@ -98,9 +101,9 @@ def _rows(owned: Mapping[object, object], path: str) -> Iterator[tuple[str, Int3
 
 
 def _int32s(topic: object, numbers: list[object] | NDArray[np.generic], path: str) -> Int32Array:
-    """The numbers as int32, looked at one by one only where something may be wrong."""
+    """Return the numbers as int32; they are checked one by one only if a quick check fails."""
     if isinstance(numbers, np.ndarray) and numbers.ndim == 1 and numbers.dtype == np.int32:
-        return np.array(numbers, np.int32)  # a copy: the caller may write into its own later
+        return np.array(numbers, np.int32)  # a copy: the caller may change its array
     some = list(numbers)
     if set(map(type, some)) != {int} or min(some) not in _INT32 or max(some) not in _INT32:
         some = [_number(topic, p, path) for p in some]
@@ -137,13 +140,13 @@ def _number(topic: object, p: object, path: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRows:
-    """The claims of many members, as sent, in arrays.
+    """The claims of many members, as sent, in flat arrays.
 
     Attributes:
         name_start: int64[M + 1], first name of each member (CSR) in ``names``.
         names: topic names, each member's own, in order of first appearance.
         start: int64[M + 1], first claim of each member (CSR).
-        name: int32[n], which of the member's names.
+        name: int32[n], index into the member's names.
         partition: int32[n], partition numbers.
 
     >>> rows = ClaimRows.of([Claims.of({"t": [4]}), Claims.of(()), Claims.of({"t": [1, 2]})])
@@ -159,7 +162,7 @@ class ClaimRows:
 
     @classmethod
     def of(cls, owned: Sequence[Claims]) -> ClaimRows:
-        """Member after member."""
+        """Return the claims of members in sequence."""
         if all(one is _NONE for one in owned):
             nowhere, none = np.zeros(len(owned) + 1, np.int64), np.zeros(0, np.int32)
             return cls(nowhere, [], nowhere, none, none)
@@ -175,7 +178,7 @@ class ClaimRows:
 
 
 def _starts(lists: Sequence[Sized]) -> NDArray[np.int64]:
-    """int64: where each of some rows begins (CSR)."""
+    """Return int64: the begin of each list in their concatenation (CSR)."""
     start = np.zeros(len(lists) + 1, np.int64)
     np.cumsum(list(map(len, lists)), out=start[1:])
     return start

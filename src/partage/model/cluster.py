@@ -1,4 +1,4 @@
-"""The cluster at one moment: which partitions exist, where their replicas are."""
+"""The cluster at one moment: its existing partitions and their replicas."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Broker", "Cluster"]
 
+#: Entries of a table of marks up to which marking is faster than sorting (64 MiB).
 _SMALL_TABLE = 1 << 26
 
 
@@ -25,7 +26,7 @@ class Broker:
     """A broker: its node id, and its rack if it has one.
 
     Attributes:
-        fenced: registered with the controller, but not to lead anything now.
+        fenced: registered with the controller, but fenced, so it leads no partition.
         directories: ids of its log directories, as KRaft registers them (KIP-858).
 
     >>> Broker(1, rack="a")
@@ -65,10 +66,14 @@ class Cluster:
 
     @classmethod
     def from_topics(cls, topics: Mapping[str, int | Sequence[Sequence[str | None]]]) -> Cluster:
-        """Topics by name: a count of partitions, or for each partition its replicas' racks.
+        """Return a cluster of topics by name.
+
+        Args:
+            topics: for each topic its number of partitions, or the racks of each partition's
+                replicas.
 
         Raises:
-            InvalidProblemError: a count or a rack is malformed; says which.
+            InvalidProblemError: a count or a rack is malformed; the error has its path.
 
         >>> Cluster.from_topics({"t": [["a", "b"], ["b", None]]}).racks_of(1)
         ('b',)
@@ -79,10 +84,10 @@ class Cluster:
 
     @classmethod
     def from_json(cls, problem: Mapping[str, Any] | str | bytes | PathLike[str]) -> Cluster:
-        """The ``topics`` of a problem: JSON text, its parsed form, or a path to a file.
+        """Read the ``topics`` of a problem from JSON text, parsed JSON, or a path to a file.
 
         Raises:
-            InvalidProblemError: with path and value of what is wrong.
+            InvalidProblemError: a field is wrong; the error has its path and value.
         """
         from partage.model.reading import cluster_from_topics, field, parsed
 
@@ -95,13 +100,13 @@ class Cluster:
         brokers: Sequence[Mapping[str, Any]],
         index: Index | None = None,
     ) -> Cluster:
-        """A line of a capture's ``cluster.jsonl``: ``topics`` and ``brokers`` as written there.
+        """Return the cluster of a line of a capture's ``cluster.jsonl``.
 
-        With ``index`` given (the numbering of a whole history) the cluster is a mask over
-        it; it must have every topic (by id) and partition that is mentioned.
+        With ``index`` (the numbering of a whole history) the cluster is a mask over it; the
+        index must have every topic (by id) and partition of the line.
 
         Raises:
-            InvalidProblemError: with path and value of what is wrong.
+            InvalidProblemError: a field is wrong; the error has its path and value.
         """
         from partage.model.metadata import cluster_from_metadata
 
@@ -113,25 +118,25 @@ class Cluster:
 
     @cached_property
     def _by_topic(self) -> tuple[Int32Array, Int32Array]:
-        """Existing partitions sorted by (topic, number), and where each topic starts."""
+        """Existing partitions sorted by (topic, number), and the begin of each topic (CSR)."""
         alive = np.flatnonzero(self.partition_exists).astype(np.int32)
         topic, number = self.index.topic_of[alive], self.index.number_of[alive]
         if not np.array_equal(self.index.extent_topic, np.arange(len(self.index.extent_topic))):
-            alive = alive[np.lexsort((number, topic))]  # some topic grew: it has several extents
+            alive = alive[np.lexsort((number, topic))]  # a topic that grew has several extents
         start = np.searchsorted(self.index.topic_of[alive], np.arange(len(self.index.topics) + 1))
         return alive, start.astype(np.int32)
 
     def topic(self, name: str) -> int:
-        """Number of the existing topic of this name, -1 if there is none."""
+        """Return the number of the existing topic of this name, -1 if there is none."""
         return self._live.get(name, -1)
 
     def topic_all(self, names: Sequence[str]) -> list[int]:
-        """Numbers of many topics, -1 where there is none."""
+        """Return the numbers of many topics, -1 where there is none."""
         number = self._live.get
         return [number(name, -1) for name in names]
 
     def partitions_of(self, topic: str | int) -> Int32Array:
-        """int32[n]: dense numbers of a topic's existing partitions, by partition number."""
+        """Return int32[n]: a topic's existing partitions, by partition number."""
         t = self.topic(topic) if isinstance(topic, str) else topic
         if t < 0 or not self.topic_exists[t]:
             return np.zeros(0, np.int32)
@@ -142,8 +147,8 @@ class Cluster:
     def rack_names(self) -> tuple[str, ...]:
         """Racks of the brokers, sorted.
 
-        An empty rack is a rack of a broker, though no member is ever on it: Kafka drops
-        the empty rack of a member only, and whether partitions' racks differ shows it.
+        A broker may have the empty rack, but no member is ever on it: Kafka drops the empty
+        rack of members only. The comparison of partitions' racks depends on it.
         """
         return tuple(sorted({b.rack for b in self.brokers if b.rack is not None}))
 
@@ -159,10 +164,10 @@ class Cluster:
         width = max(len(number), 1)
         keys = owner[known] * width + rack[known]
         if count * width <= _SMALL_TABLE:
-            # Marking is many times faster than sorting, and than `numpy.unique`, which hashes.
-            there = np.zeros(count * width, bool)
-            there[keys] = True
-            keys = np.flatnonzero(there)
+            # Marking is many times faster than sorting or `numpy.unique`.
+            present = np.zeros(count * width, bool)
+            present[keys] = True
+            keys = np.flatnonzero(present)
         else:
             keys.sort()
             keys = keys[np.diff(keys, prepend=-1) > 0]
@@ -171,7 +176,6 @@ class Cluster:
         return start, (keys % width).astype(np.int32)
 
     def racks_of(self, partition: int) -> tuple[str, ...]:
-        """Names of the distinct racks that hold a replica of a partition."""
+        """Return the names of the distinct racks that hold a replica of a partition."""
         start, rack = self.partition_racks
-        mine = rack[start[partition] : start[partition + 1]]
-        return tuple(self.rack_names[r] for r in mine)
+        return tuple(self.rack_names[r] for r in rack[start[partition] : start[partition + 1]])

@@ -1,4 +1,4 @@
-"""Numbers for topics and partitions, given once and true for ever."""
+"""Dense numbers for topics and partitions that never change."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ __all__ = ["MOST_PARTITIONS", "Index", "Int32Array", "java_rank"]
 
 Int32Array = NDArray[np.int32]
 
-#: A count beyond this is taken for a damaged file, not a cluster, and refused before memory is
-#: taken: planning 10 million took 0.4 to 1.1 GB by strategy (docs/speed.md), so 1 to 2 GB here.
+#: A larger count is rejected as a damaged file before memory is allocated. Planning 10 million
+#: partitions took 0.4 to 1.1 GB by strategy (docs/speed.md), so this limit takes 1 to 2 GB.
 MOST_PARTITIONS = 16_000_000
 
 
 def java_rank(names: Sequence[str]) -> Int32Array:
-    """Rank of each name in the order of Java's ``String.compareTo`` (UTF-16 code units).
+    """Return the rank of each name in the order of Java's ``String.compareTo`` (UTF-16 units).
 
     >>> java_rank(["b", "a", "c"]).tolist()
     [1, 0, 2]
     """
     if all(map(str.isascii, names)):
-        order = sorted(range(len(names)), key=names.__getitem__)  # code points are units there
+        order = sorted(
+            range(len(names)), key=names.__getitem__
+        )  # ASCII code points are UTF-16 units
     else:
         units = [name.encode("utf-16-be", "surrogatepass") for name in names]
         order = sorted(range(len(names)), key=units.__getitem__)
@@ -41,15 +43,15 @@ class Index:
     """Topics and partitions of a problem, or of a whole history, numbered once.
 
     A topic's partitions are numbered in *extents*: runs of consecutive numbers. A topic
-    starts with one extent; when it grows, another one is appended, so that numbers
-    given before stay true. Where no topic has grown, extent ``e`` is topic ``e`` and
+    starts with one extent; when it grows, another one is appended, so that existing
+    numbers stay valid. Where no topic has grown, extent ``e`` is topic ``e`` and
     ``first_partition`` is the plain CSR offset array of the topics.
 
     Attributes:
-        topics: names, one a topic; a topic made anew under its old name has its own entry.
+        topics: names by topic; a deleted and recreated topic has another entry.
         ids: topic ids (Kafka's URL-safe base64), None where unknown.
         extent_topic: int32[E], topic of each extent.
-        extent_number: int32[E], partition number with which the extent begins.
+        extent_number: int32[E], first partition number of each extent.
         first_partition: int32[E + 1], first dense number of each extent (CSR).
 
     >>> index = Index.of({"orders": 6, "clicks": 3})
@@ -67,7 +69,7 @@ class Index:
 
     @classmethod
     def of(cls, counts: dict[str, int] | Iterable[tuple[str, str | None, int]]) -> Index:
-        """Number topics in the given order: a mapping name -> count, or (name, id, count)."""
+        """Return an index of topics in order: a mapping name -> count, or (name, id, count)."""
         rows = (
             [(name, None, n) for name, n in counts.items()]
             if isinstance(counts, dict)
@@ -79,7 +81,7 @@ class Index:
 
     @property
     def partitions(self) -> int:
-        """How many partitions have a number."""
+        """The number of partitions in the index."""
         return int(self.first_partition[-1])
 
     @cached_property
@@ -115,31 +117,31 @@ class Index:
         return keys[order], order
 
     def topic(self, name: str) -> int:
-        """Number of the newest topic of this name, -1 if there is none."""
+        """Return the number of the newest topic of this name, -1 if there is none."""
         return self._newest.get(name, -1)
 
     def topic_by_id(self, topic_id: str) -> int:
-        """Number of the topic with this id, -1 if there is none."""
+        """Return the number of the topic with this id, -1 if there is none."""
         return self._by_id.get(topic_id, -1)
 
     @cached_property
     def counts(self) -> Int32Array:
-        """int32[T]: how many partitions of each topic have a number."""
+        """int32[T]: partitions of each topic in the index."""
         out = np.zeros(len(self.topics), np.int32)
         np.add.at(out, self.extent_topic, np.diff(self.first_partition))
         return out
 
     def count(self, topic: int) -> int:
-        """How many partitions of a topic have a number."""
+        """Return the number of a topic's partitions in the index."""
         return int(self.counts[topic]) if topic >= 0 else 0
 
     def locate(self, topic: str | int, number: int) -> int:
-        """Dense number of a partition, -1 if it has none."""
+        """Return the dense number of a partition, -1 if it is not in the index."""
         t = self.topic(topic) if isinstance(topic, str) else topic
         return int(self.locate_all(np.array([t], np.int32), np.array([number], np.int32))[0])
 
     def locate_all(self, topic: Int32Array, number: Int32Array) -> Int32Array:
-        """Dense numbers of many partitions; -1 where topic is -1 or the number has none."""
+        """Return the dense numbers of many partitions; -1 for those that are not in the index."""
         keys, order = self._extent_keys
         if len(keys) == 0 or len(topic) == 0:
             return np.full(len(topic), -1, np.int32)
@@ -156,11 +158,11 @@ class Index:
         return np.where(good, dense, -1).astype(np.int32)
 
     def name(self, partition: int) -> tuple[str, int]:
-        """Topic name and partition number of a dense number."""
+        """Return the topic name and partition number of a dense number."""
         return self.topics[self.topic_of[partition]], int(self.number_of[partition])
 
     def extended(self, rows: Iterable[tuple[str, str | None, int]]) -> Index:
-        """The same numbers, and more: topics that appear or grow (name, id, count).
+        """Return the index with topics added or grown (name, id, count); numbers stay valid.
 
         A row whose id is known (or, without id, whose name is) grows that topic if its
         count is larger; any other row is a new topic.
@@ -183,7 +185,7 @@ class Index:
                 by_name[name] = known
                 if topic_id is not None:
                     by_id[topic_id] = known
-                sizes[known] = -1  # a topic without partitions has an (empty) extent too
+                sizes[known] = -1  # a topic without partitions has an empty extent
             if count > sizes[known]:
                 first = max(sizes[known], 0)
                 end = ends[-1] + count - first

@@ -21,7 +21,7 @@ def cluster_from_metadata(
     brokers: Sequence[Mapping[str, Any]],
     index: Index | None,
 ) -> Cluster:
-    """See `Cluster.from_metadata`."""
+    """Return a cluster; see `Cluster.from_metadata`."""
     known = tuple(
         _broker(b, f"brokers[{i}]") for i, b in enumerate(listed(brokers, "brokers", "a list"))
     )
@@ -55,7 +55,7 @@ def _broker(value: object, path: str) -> Broker:
     if not isinstance(value, Mapping):
         raise InvalidProblemError("must be an object with an int id", path=path, value=value)
     number, rack = value.get("id"), value.get("rack")
-    if not isinstance(number, int) or isinstance(number, bool):  # JSON's true is no number
+    if not isinstance(number, int) or isinstance(number, bool):  # JSON's true is an int in Python
         raise InvalidProblemError("must be an int", path=f"{path}.id", value=number)
     return Broker(number, None if rack is None else text(rack, f"{path}.rack"))
 
@@ -91,7 +91,7 @@ def _placed(
     placed: list[tuple[int, list[int], int]],
     known: tuple[Broker, ...],
 ) -> Cluster:
-    """A replica on a broker that is down is on a broker whose rack nobody knows."""
+    """Return the cluster; a broker that is down is not in the metadata, so its rack is unknown."""
     brokers = list(known)
     position = {b.id: i for i, b in enumerate(known)}
 

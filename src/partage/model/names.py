@@ -1,4 +1,4 @@
-"""A member's list of topic names, checked; the same list from member after member only once."""
+"""Validation of subscriptions; equal lists of consecutive members are validated once."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from partage.errors import InvalidProblemError
 
 __all__ = ["expect_kind", "expect_text", "name_list", "subscription"]
 
-#: Longer lists are not remembered: what nobody uses any more shall not keep much memory.
-_LONGEST_REMEMBERED = 100_000
+#: Longer lists are not cached, because an unused list would occupy memory.
+_MAX_CACHED_NAMES = 100_000
 
-#: The list that was checked last, and its tuple. One name is read and written at a time, so
-#: threads at worst check a list again.
+#: The last validated list and its tuple. One variable is read and written at a time, so a
+#: race between threads only validates a list again.
 _last: tuple[list[str], tuple[str, ...]] = ([], ())
 
 
 def subscription(topics: Iterable[str], member_id: str) -> tuple[str, ...]:
-    """The names as a tuple; equal lists one after the other share one tuple.
+    """Return the names as a tuple; equal consecutive lists share one tuple.
 
-    A group's members mostly subscribe alike. Comparing two lists of the same names is a
-    matter of pointers, many times cheaper than to look at each name's type.
+    A group's members usually subscribe alike. Comparing two lists of the same names compares
+    pointers, many times cheaper than checking the type of each name.
 
     Raises:
-        InvalidProblemError: no list of names; tells the member and the place.
+        InvalidProblemError: the value is not a list of names; the error has its path.
 
     >>> first = subscription(["a", "b"], "c1")
     >>> first, subscription(["a", "b"], "c2") is first
     (('a', 'b'), True)
     """
-    global _last  # noqa: PLW0603 - see its comment; the answer does not depend on it
+    global _last  # noqa: PLW0603 - a cache; the result does not depend on it
     known, shared = _last
     if topics is shared:
         return shared
     if type(topics) is list:
-        # A call for each of thousands of members is worth saving: `_equal` once more.
+        # `_equal` inlined: it saves a call for each of thousands of members.
         try:
             if topics == known:
                 return shared
-        except Exception:  # noqa: BLE001, S110 - told of below, where its items are looked at
+        except Exception:  # noqa: BLE001, S110 - the items are validated below
             pass
     elif isinstance(topics, (str, bytes)):
         path = f"members.{member_id}.topics"
@@ -46,12 +46,12 @@ def subscription(topics: Iterable[str], member_id: str) -> tuple[str, ...]:
     names = topics if type(topics) is list else list(topics)
     if names is not topics and _equal(names, known):
         return shared
-    # Only what is text throughout is remembered, so what equals it is text too.
+    # The cache only holds lists of strings, so an equal list is valid, too.
     if not set(map(type, names)) <= {str}:
         for i, topic in enumerate(names):
             expect_text(topic, f"members.{member_id}.topics[{i}]")
     made = topics if type(topics) is tuple else tuple(names)
-    if len(made) <= _LONGEST_REMEMBERED:
+    if len(made) <= _MAX_CACHED_NAMES:
         _last = (list(made), made)
     return made
 
@@ -59,15 +59,15 @@ def subscription(topics: Iterable[str], member_id: str) -> tuple[str, ...]:
 def _equal(names: list[str], known: list[str]) -> bool:
     try:
         return names == known
-    except Exception:  # noqa: BLE001 - what is in the list is still unchecked: arrays, anything
+    except Exception:  # noqa: BLE001 - unchecked items may be arrays or anything else
         return False
 
 
 def expect_text(value: object, path: str) -> str:
-    """Return a value that must be text.
+    """Return a value that must be a string.
 
     Raises:
-        InvalidProblemError: it is not.
+        InvalidProblemError: the value is not a string.
     """
     if not isinstance(value, str):
         raise InvalidProblemError("must be text", path=path, value=value)

@@ -1,4 +1,4 @@
-"""A group on a cluster, in numbers: what strategies and the judge work on."""
+"""A group on a cluster, in numbers: the input of strategies and the judge."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Problem"]
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Names resolved once, so that everything behind it is dense int32 arrays.
+    """A group and a cluster with all names resolved to dense int32 arrays.
 
     Members are numbered in join order, topics and partitions by the cluster's index.
 
@@ -42,7 +42,7 @@ class Problem:
 
     @cached_property
     def subscription_topics(self) -> tuple[Int32Array, ...]:
-        """For each distinct subscription its existing topics, once each, in the order sent."""
+        """The existing topics of each distinct subscription, once each, in the order sent."""
         out = []
         for names in self.group.subscriptions:
             topics = dict.fromkeys(self.cluster.topic_all(names))
@@ -51,23 +51,26 @@ class Problem:
         return tuple(out)
 
     def topics_of(self, member: int) -> Int32Array:
-        """int32: existing topics to which a member subscribes, in the order sent."""
+        """Return int32: the existing topics to which a member subscribes, in the order sent."""
         return self.subscription_topics[int(self.group.subscription_of[member])]
 
     @cached_property
     def _subscribers(self) -> tuple[Int32Array, Int32Array]:
         """CSR by topic of the subscribed members, in join order."""
-        by_class = self.subscription_topics
-        sizes = np.array([len(x) for x in by_class], np.int64)
-        of = self.group.subscription_of
-        member = np.repeat(np.arange(len(of), dtype=np.int32), sizes[of] if len(of) else 0)
-        topic = np.concatenate([by_class[s] for s in of]) if len(of) else np.zeros(0, np.int32)
+        topics_of = self.subscription_topics
+        sizes = np.array([len(x) for x in topics_of], np.int64)
+        subscription = self.group.subscription_of
+        members = len(subscription)
+        count = sizes[subscription] if members else 0
+        member = np.repeat(np.arange(members, dtype=np.int32), count)
+        lists = [topics_of[s] for s in subscription]
+        topic = np.concatenate(lists) if lists else np.zeros(0, np.int32)
         order = np.argsort(topic, kind="stable")
         start = np.searchsorted(topic[order], np.arange(len(self.index.topics) + 1))
         return start.astype(np.int32), member[order]
 
     def members_of(self, topic: int) -> Int32Array:
-        """int32: members that subscribe to a topic, in join order."""
+        """Return int32: the members that subscribe to a topic, in join order."""
         start, member = self._subscribers
         return member[start[topic] : start[topic + 1]]
 
@@ -79,9 +82,9 @@ class Problem:
 
     @cached_property
     def member_rack(self) -> Int32Array:
-        """int32[M]: position in ``cluster.rack_names``; -1 without rack, -2 if no broker is on it.
+        """int32[M]: position in ``cluster.rack_names``; -1 without rack, -2 without a broker on it.
 
-        The empty rack of a member counts as none.
+        The empty rack of a member counts as no rack.
         """
         number = {rack: i for i, rack in enumerate(self.cluster.rack_names)}
         racks = [number.get(m.rack, -2) if m.rack else -1 for m in self.group]
@@ -89,7 +92,7 @@ class Problem:
 
     @cached_property
     def claims(self) -> tuple[Int32Array, Int32Array]:
-        """CSR by member of claimed partitions, as sent; -1 where the cluster has none such."""
+        """CSR by member of claimed partitions, as sent; -1 for partitions that do not exist."""
         start = np.zeros(len(self.group) + 1, np.int32)
         parts: list[Int32Array] = []
         for i, member in enumerate(self.group):

@@ -1,10 +1,11 @@
-"""What "spread over racks" and "a broker's share" mean, once for solver and judge alike.
+"""The rack rule and each broker's share, for solver and judge alike.
 
-The rack rule: replicas of a partition lie as evenly on the racks as the racks' sizes allow. With
-fewer replicas than racks no rack has two; with more, every rack has one before one has two.
+The rack rule: replicas of a partition are spread as evenly over the racks as the racks' sizes
+allow. With fewer replicas than racks no rack has two; with more, every rack has one before one
+has two.
 
-A broker's share: what it would hold in the most even placement that follows the rack rule, if
-every partition were free to move. In a small rack that must hold a replica of everything, shares
+A broker's share is its part of the most even placement that follows the rack rule, if every
+partition were free to move. In a small rack that must hold a replica of each partition, shares
 are larger than elsewhere.
 """
 
@@ -15,17 +16,18 @@ from numpy.typing import NDArray
 
 __all__ = ["even_shares", "rack_limits"]
 
+#: Limit of the fixed-point iteration; it converges in a few rounds.
 _ROUNDS = 200
 
 
 def rack_limits(
     factor: int, sizes: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """How many of ``factor`` replicas each rack is to hold: at least, at most.
+    """Return the least and the largest number of ``factor`` replicas on each rack.
 
     Args:
-        factor: replicas, not more than there are brokers.
-        sizes: int64[racks], brokers of each.
+        factor: replicas, at most the number of brokers.
+        sizes: int64[racks], brokers of each rack.
 
     >>> low, high = rack_limits(4, np.array([3, 3, 1]))
     >>> low.tolist(), high.tolist()
@@ -40,12 +42,12 @@ def rack_limits(
 def even_shares(
     factors: NDArray[np.int64], weights: NDArray[np.float64], sizes: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """float64[racks]: the share of one broker of each rack.
+    """Return float64[racks]: the share of one broker of each rack.
 
     Args:
-        factors: int64[n], replication factors that occur.
+        factors: int64[n], distinct replication factors.
         weights: float64[n], partitions (or bytes, or load) of each factor.
-        sizes: int64[racks], brokers of each.
+        sizes: int64[racks], brokers of each rack.
 
     >>> even_shares(np.array([2]), np.array([100.0]), np.array([1, 3, 3])).round(2).tolist()
     [28.57, 28.57, 28.57]
@@ -54,7 +56,7 @@ def even_shares(
     """
     held = np.zeros((len(factors), len(sizes)))
     limits = [rack_limits(int(f), sizes) for f in factors]
-    # One factor after another takes its most even place beside the others, until all stand still.
+    # Each factor in turn takes the most even shares beside the others, until nothing changes.
     for _ in range(_ROUNDS if len(factors) > 1 else 1):
         before = held.copy()
         for i, (factor, weight) in enumerate(zip(factors, weights, strict=True)):
@@ -74,7 +76,7 @@ def _level(
     sizes: NDArray[np.int64],
     total: float,
 ) -> NDArray[np.float64]:
-    """What each rack takes of ``total`` so that brokers stand at one level, within the limits."""
+    """Return each rack's part of ``total`` that equalises brokers within the limits (bisection)."""
     bottom, top = 0.0, float((others + high).max(initial=0.0)) + total + 1.0
     for _ in range(100):
         middle = (bottom + top) / 2

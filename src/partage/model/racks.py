@@ -1,4 +1,4 @@
-"""What reading costs across racks: a mismatch, or money."""
+"""The cost of consuming across racks: mismatches, or money."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from partage.model.problem import Problem
 
 __all__ = ["RackCosts", "RackTable"]
 
-_CHUNK = 50  # racks that fit into the whole numbers of a float64
+#: Racks per bit mask: sums of their powers of two are exact in a float64.
+_CHUNK = 50
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RackTable:
-    """Costs by profile of a partition and rack of a member.
+    """The costs by profile of a partition and rack of a member.
 
     Attributes:
-        profile: int64[P]; partitions of one profile cost the same with every member.
+        profile: int64[P]; partitions of one profile have equal costs with every member.
         row: int64[M], the member's column in ``cost``; -1 (the last one) without a rack.
         cost: int64[K, R + 1], in units; the last column is zero.
     """
@@ -32,18 +33,18 @@ class RackTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RackCosts:
-    """What reading a partition costs a member, by their racks, in whole units.
+    """The cost for a member to consume a partition, by their racks, in whole units.
 
-    Without ``prices`` a partition costs 1 with a member on whose rack it has no replica.
-    With them it costs the price per GB from its cheapest replica to the member, times the
-    partition's traffic, over ``unit``, rounded. Members without rack, and partitions whose
-    replicas are on no known rack, cost nothing.
+    Without ``prices`` the cost is 1 if the partition has no replica on the member's rack. With
+    them it is the price per GB from the cheapest replica to the member, times the partition's
+    traffic, over ``unit``, rounded. Members without rack, and partitions whose replicas have no
+    known rack, cost nothing.
 
     Attributes:
-        prices: (rack of the member, rack of the replica) -> money per GB; a missing pair
-            costs 0 within a rack, and the dearest price of all otherwise.
-        traffic: float[P], GB of each partition in the time that matters; None for 1 each.
-        unit: money of one unit.
+        prices: (rack of the member, rack of the replica) -> price per GB; a missing pair
+            costs 0 within a rack, and the highest price otherwise.
+        traffic: float[P], GB of each partition in the period; None for 1 each.
+        unit: price of one unit.
 
     >>> from partage.model import Cluster, Group, Member
     >>> group = Group([Member("x", ["t"], rack="a"), Member("y", ["t"])])
@@ -57,16 +58,17 @@ class RackCosts:
     unit: float = 1.0
 
     def table(self, problem: Problem) -> RackTable:
-        """Costs of a problem's partitions with its members."""
+        """Return the costs of a problem's partitions with its members."""
         names = sorted({m.rack for m in problem.group if m.rack})
         number = {name: i for i, name in enumerate(names)}
         row = np.array([number[m.rack] if m.rack else -1 for m in problem.group], np.int64)
         profile, members = _rack_sets(problem)
         price = np.zeros((len(members), len(names) + 1))
         for k, racks in enumerate(members):
-            theirs = [problem.cluster.rack_names[r] for r in racks]
-            for i, mine in enumerate(names):
-                price[k, i] = min((self._price(mine, other) for other in theirs), default=0.0)
+            replica_racks = [problem.cluster.rack_names[r] for r in racks]
+            for i, member_rack in enumerate(names):
+                prices = (self._price(member_rack, rack) for rack in replica_racks)
+                price[k, i] = min(prices, default=0.0)
         if self.prices is None or self.traffic is None:
             return RackTable(profile, row, np.rint(price / self.unit).astype(np.int64))
         size, of_size = np.unique(self.traffic, return_inverse=True)
@@ -74,25 +76,28 @@ class RackCosts:
         money = price[both // len(size)] * size[both % len(size), None]
         return RackTable(of_both.astype(np.int64), row, np.rint(money / self.unit).astype(np.int64))
 
-    def _price(self, mine: str, theirs: str) -> float:
+    def _price(self, member_rack: str, replica_rack: str) -> float:
         if self.prices is None:
-            return float(mine != theirs)
-        dearest = max(self.prices.values(), default=1.0)
-        return self.prices.get((mine, theirs), 0.0 if mine == theirs else dearest)
+            return float(member_rack != replica_rack)
+        highest = max(self.prices.values(), default=1.0)
+        missing = 0.0 if member_rack == replica_rack else highest
+        return self.prices.get((member_rack, replica_rack), missing)
 
 
 def _rack_sets(problem: Problem) -> tuple[NDArray[np.int64], list[list[int]]]:
-    """For each partition the number of its set of racks, and these sets."""
+    """Return the number of each partition's set of racks, and these sets."""
     start, rack = problem.cluster.partition_racks
     count = len(start) - 1
     of = np.repeat(np.arange(count, dtype=np.int64), np.diff(start))
     number = np.zeros(count, np.int64)
     for first in range(0, len(problem.cluster.rack_names), _CHUNK):
-        mine = (rack >= first) & (rack < first + _CHUNK)
-        bits = np.ldexp(1.0, rack[mine] - first)
-        mask = np.bincount(of[mine], bits, minlength=count).astype(np.int64)
-        low = _numbered(mask)
-        number = low if first == 0 else _numbered(number * (int(low.max(initial=0)) + 1) + low)
+        in_chunk = (rack >= first) & (rack < first + _CHUNK)
+        bits = np.ldexp(1.0, rack[in_chunk] - first)
+        mask = np.bincount(of[in_chunk], bits, minlength=count).astype(np.int64)
+        low = _rank_of_distinct(mask)
+        number = (
+            low if first == 0 else _rank_of_distinct(number * (int(low.max(initial=0)) + 1) + low)
+        )
     sets: list[list[int]] = [[] for _ in range(int(number.max(initial=-1)) + 1)]
     example = np.zeros(len(sets), np.int64)
     example[number] = np.arange(count)
@@ -101,13 +106,13 @@ def _rack_sets(problem: Problem) -> tuple[NDArray[np.int64], list[list[int]]]:
     return number, sets
 
 
-def _numbered(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Each value's position among the distinct values."""
+def _rank_of_distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return each value's position among the distinct values."""
     high = int(values.max(initial=0))
     if high < 1 << 22:
-        there = np.zeros(high + 1, bool)
-        there[values] = True
-        return (np.cumsum(there) - 1)[values]
+        present = np.zeros(high + 1, bool)
+        present[values] = True
+        return (np.cumsum(present) - 1)[values]
     ordered = np.sort(values)
     ordered = ordered[np.diff(ordered, prepend=-1) > 0]
     return np.searchsorted(ordered, values)
