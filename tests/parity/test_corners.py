@@ -19,7 +19,7 @@ from parity.test_server_assignors import ours as in_the_broker
 from parity.test_sticky import ours as over_rounds
 from partage.groups.registry import find
 from partage.groups.sticky import JavaRefusal
-from partage.groups.sticky.scene import Scene
+from partage.groups.sticky.problem import Scene
 from partage.java.hash_order import DEFAULT_TABLE
 from partage.java.tree_bins import HashTable
 from partage.model import Cluster, Group, Problem

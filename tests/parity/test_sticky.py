@@ -14,7 +14,7 @@ from parity.problems import _cuts
 from parity.sticky_problems import invented, lived, smaller_lines
 from partage.groups.registry import find
 from partage.groups.sticky import JavaRefusal
-from partage.groups.sticky.scene import Scene
+from partage.groups.sticky.problem import Scene
 from partage.kernels import form, warm_up
 from partage.model import Cluster, Group, Problem
 

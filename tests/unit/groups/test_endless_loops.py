@@ -14,7 +14,7 @@ from partage.clients.plugged import Plugged
 from partage.clients.shared import Consumer, Joined, configured
 from partage.groups.registry import find
 from partage.groups.sticky import general as general_module
-from partage.groups.sticky.listed import Listed
+from partage.groups.sticky.quirks.member_lists import Listed
 from partage.history.classic import Generation
 from partage.history.records import ClassicState, MemberState, Place, Subscription
 from partage.history.verdicts import verdict

@@ -8,7 +8,7 @@ import numpy as np
 
 from partage.groups.layout import plan_in_order
 from partage.groups.optimal.question import Int64Array, Question
-from partage.groups.sticky.cooperative import withheld
+from partage.groups.sticky.decision import withheld
 from partage.model import Plan, RackTable
 from partage.model.index import Int32Array
 

@@ -9,8 +9,7 @@ break its assumptions), `cooperative` takes back what has to change hands.
 
 from __future__ import annotations
 
-from partage.groups.sticky.memory import StickyMemory
-from partage.groups.sticky.refusals import JavaRefusal
-from partage.groups.sticky.strategies import CooperativeSticky, Sticky
+from partage.groups.sticky.api import CooperativeSticky, Sticky, StickyMemory
+from partage.groups.sticky.decision import JavaRefusal
 
 __all__ = ["CooperativeSticky", "JavaRefusal", "Sticky", "StickyMemory"]

@@ -9,14 +9,14 @@ from itertools import accumulate, chain
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.sticky.scene import Scene, Spots, keys_of
-from partage.groups.sticky.userdata import read_together
-from partage.groups.sticky.userdata_steps import read_claims
+from partage.groups.sticky.kernels import dispute, hash_names, read_claims
+from partage.groups.sticky.problem import Scene, Spots, keys_of
 from partage.model import NO_GENERATION, Member
 from partage.model.index import Int32Array
 from partage.wire.sticky_userdata import decode_sticky_user_data
 
-__all__ = ["Claimed", "from_owned", "from_user_data", "raw_owned"]
+__all__ = ["NOBODY", "Claimed", "Owned", "equal_subscriptions", "from_owned", "from_user_data", "raw_owned", "read_together", "settled"]
+
 
 _List = tuple[int, Int32Array, Int32Array]
 
@@ -145,3 +145,122 @@ def _placed(
     generation, dated = generations
     spot, spots = scene.located(topic, number)
     return Claimed(member, spot, spots, generation, dated)
+
+
+NOBODY = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Owned:
+    """Claims after the disputes: nothing has two owners.
+
+    Attributes:
+        owner: int32[S], who owns each spot, -1 for nobody.
+        held: bool[n], which of the claims hold; None for all.
+        disputed: bool[S], claimed by two members of one generation; such a mark stays, even
+            where a member of a newer generation came and took the spot. None for none.
+    """
+
+    owner: Int32Array
+    held: NDArray[np.bool_] | None = None
+    disputed: NDArray[np.bool_] | None = None
+
+
+def equal_subscriptions(scene: Scene) -> bool:
+    """Whether Kafka takes all subscriptions for equal.
+
+    A subscription with a repeated name is not equal to another of its kind, and members
+    that subscribe to nothing count only after the first that subscribes to something (Q1).
+    """
+    group = scene.problem.group
+    subscription_of = group.subscription_of.tolist()
+    order = [subscription_of[m] for m in scene.visit]
+    first = next((i for i, s in enumerate(order) if group.subscriptions[s]), None)
+    if first is None:
+        return True
+    common = set(group.subscriptions[order[first]])
+    return all(
+        len(group.subscriptions[s]) == len(common) and common.issuperset(group.subscriptions[s])
+        for s in set(order[first + 1 :])
+    )
+
+
+def settled(scene: Scene, claimed: Claimed) -> Owned:
+    """Who owns what: the newer generation wins, equal ones lose it both.
+
+    The generation of the earlier claimant is read from its subscription's field, the one of
+    the later claimant from its claim. For sticky these differ when the field is not set (Q5).
+    """
+    owner = np.full(claimed.spots.count, NOBODY, np.int32)
+    owner[claimed.spot] = claimed.member
+    if np.count_nonzero(owner >= 0) == len(claimed.spot):
+        return Owned(owner)
+    owner.fill(NOBODY)
+    disputed = np.zeros(len(owner), bool)
+    held = np.zeros(len(claimed.spot), bool)
+    entry = np.full(len(owner), -1, np.int64)
+    sent = np.array([m.generation for m in scene.problem.group], np.int64)
+    dispute(
+        claimed.member, claimed.spot, claimed.generation, sent, owner, entry, held, disputed,
+        work=len(held),
+    )  # fmt: skip
+    # Whom a disputed spot was left with decides about later claims only.
+    owner[entry < 0] = NOBODY
+    return Owned(owner, held, disputed)
+
+
+_REPLACEMENT = "\ufffd"
+
+
+def read_together(
+    scene: Scene,
+) -> (
+    tuple[tuple[Int32Array, Int32Array, Int32Array], tuple[NDArray[np.int64], NDArray[np.bool_]]]
+    | None
+):
+    """(member, topic, number) a claim in visiting order, and (generation, dated) a member.
+
+    As `partage.wire.sticky_userdata.decode_sticky_user_data`, member by member. None where a
+    known topic's name has the character that Java puts for bytes that are no UTF-8: such a
+    name could be spelled by damaged bytes, which this does not look for.
+    """
+    group = scene.problem.group
+    texts = [scene.problem.index.topics[t] for t in scene.topics.tolist()]
+    if any(_REPLACEMENT in text for text in texts):
+        return None
+    encoded = [_sendable(text) for text in texts]
+    names = np.frombuffer(bytearray().join(encoded), np.uint8)
+    name_start = _offsets([len(one) for one in encoded])
+    table = np.full(1 << (2 * len(texts) + 1).bit_length(), -1, np.int32)
+    hash_names(names, name_start, table, work=8 * len(names))
+    sent = [group[m].user_data or b"" for m in scene.visit]
+    data = np.frombuffer(bytearray().join(sent), np.uint8)
+    most = len(data) // 4  # a claim is four bytes at least
+    topic, number = np.empty(most, np.int32), np.empty(most, np.int32)
+    count = np.zeros(len(sent), np.int64)
+    generation = np.full(len(sent), NO_GENERATION, np.int64)
+    dated = np.zeros(len(sent), bool)
+    total = int(read_claims(
+        data, _offsets([len(one) for one in sent]), names, name_start, table,
+        np.full(len(texts) + 1, -1, np.int32), topic, number,
+        count, generation, dated, work=3 * len(data),
+    ))  # fmt: skip
+    visit = np.array(scene.visit, np.int32)
+    by_member, dated_by_member = np.empty_like(generation), np.empty_like(dated)
+    by_member[visit], dated_by_member[visit] = generation, dated
+    member = np.repeat(visit, count)
+    return (member, topic[:total], number[:total]), (by_member, dated_by_member)
+
+
+def _offsets(sizes: list[int]) -> NDArray[np.int64]:
+    start = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=start[1:])
+    return start
+
+
+def _sendable(text: str) -> bytes:
+    """UTF-8; nothing where there is none (a lone surrogate), for nobody can send that name."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return b""

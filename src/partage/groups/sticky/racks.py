@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.sticky.scene import Scene, Spots
+from partage.groups.sticky.problem import Scene, Spots
 from partage.model.index import Int32Array
 
 __all__ = ["Racks"]

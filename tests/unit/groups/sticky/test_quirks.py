@@ -11,15 +11,13 @@ import partage as pg
 from partage.errors import InvalidConfigError
 from partage.groups.registry import find
 from partage.groups.sticky import JavaRefusal, StickyMemory
-from partage.groups.sticky.claims import from_owned, from_user_data
-from partage.groups.sticky.cooperative import first_phase
+from partage.groups.sticky.claims import from_owned, from_user_data, read_together, settled
+from partage.groups.sticky.decision import first_phase
 from partage.groups.sticky.general import _decided
-from partage.groups.sticky.listed import Listed
+from partage.groups.sticky.general_problem import laid
+from partage.groups.sticky.problem import Scene
+from partage.groups.sticky.quirks.member_lists import Listed
 from partage.groups.sticky.racks import Racks
-from partage.groups.sticky.scan import settled
-from partage.groups.sticky.scene import Scene
-from partage.groups.sticky.table import laid
-from partage.groups.sticky.userdata import read_together
 from partage.kernels import form
 from partage.model import Assignment, Claims, Index, Plan, Problem
 from partage.testing import cluster, group

@@ -7,7 +7,7 @@ import pytest
 import partage as pg
 from partage.groups.registry import find
 from partage.groups.rounds import rejoining
-from partage.groups.sticky.scene import Scene
+from partage.groups.sticky.problem import Scene
 from partage.model import Problem
 from partage.testing import cluster, group
 from partage.wire.sticky_userdata import encode_sticky_user_data

@@ -11,7 +11,7 @@ import pytest
 import partage as pg
 from partage.groups.registry import find
 from partage.groups.sticky import JavaRefusal
-from partage.groups.sticky.scene import Scene
+from partage.groups.sticky.problem import Scene
 from partage.kernels import form, warm_up
 from partage.model import Cluster, Group, Problem
 from partage.wire.sticky_userdata import encode_sticky_user_data

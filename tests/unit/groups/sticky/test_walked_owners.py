@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from partage.groups.sticky.scene import Scene
-from partage.groups.sticky.walked_owners import WalkedOwners
+from partage.groups.sticky.problem import Scene
+from partage.groups.sticky.quirks.owner_map import WalkedOwners
 from partage.model import Cluster, Group, Member, Problem
 
 #: All share one of 64 buckets; the table has grown so far, and the bucket is a tree.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from partage.groups.sticky.scene import Scene
+from partage.groups.sticky.problem import Scene
 from partage.java.hash_order import DEFAULT_TABLE, table_for_capacity
 from partage.java.tree_bins import HashTable
 

@@ -13,11 +13,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from partage.groups.sticky.decision import Decision
-from partage.groups.sticky.movements import Movements
-from partage.groups.sticky.refusals import JavaRefusal
-from partage.groups.sticky.table import Table, null_pointer
-from partage.groups.sticky.walked_owners import WalkedOwners
+from partage.groups.sticky.decision import Decision, JavaRefusal
+from partage.groups.sticky.general_problem import Table, null_pointer
+from partage.groups.sticky.quirks.movements import Movements
+from partage.groups.sticky.quirks.owner_map import WalkedOwners
 from partage.model.repeated_state import EndlessLoop, RepeatedState
 
 __all__ = ["Listed"]

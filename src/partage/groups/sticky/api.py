@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from partage.errors import InvalidConfigError
 from partage.groups.api import RebalanceProtocol
 from partage.groups.base import PlainStrategy
-from partage.groups.sticky.claims import Claimed, from_owned, from_user_data, raw_owned
+from partage.groups.sticky.claims import (
+    Claimed,
+    equal_subscriptions,
+    from_owned,
+    from_user_data,
+    raw_owned,
+    settled,
+)
 from partage.groups.sticky.constrained import constrained
-from partage.groups.sticky.cooperative import withheld
-from partage.groups.sticky.decision import Decision, Transfers
+from partage.groups.sticky.decision import Decision, JavaRefusal, Transfers, withheld
 from partage.groups.sticky.general import general
-from partage.groups.sticky.memory import StickyMemory
+from partage.groups.sticky.problem import Scene
 from partage.groups.sticky.racks import Racks
-from partage.groups.sticky.refusals import JavaRefusal
-from partage.groups.sticky.scan import equal_subscriptions, settled
-from partage.groups.sticky.scene import Scene
 from partage.model import NO_GENERATION, Assignment, Plan, Problem
 from partage.model.index import Int32Array
 from partage.wire.sticky_userdata import encode_sticky_user_data
 
-__all__ = ["CooperativeSticky", "Sticky"]
+__all__ = ["CooperativeSticky", "Sticky", "StickyMemory"]
 
 
 class Sticky(PlainStrategy):
@@ -237,3 +241,35 @@ def _withholding(decision: Decision, transfers: Transfers) -> Decision:
     new_owner[transfers.spot] = transfers.member
     gone = new_owner[decision.spot] == decision.member
     return decision.without(gone)
+
+
+@dataclass(frozen=True, slots=True)
+class StickyMemory:
+    """State of a Java assignor object, as a value.
+
+    Attributes:
+        max_generation: the highest generation that any claim had in any call of ``assign``;
+            it never falls, so the instance that leads judges later, younger groups by it (Q6).
+        partitions: what the member itself was given last (sticky only), in order.
+        generation: when; None before the first assignment.
+
+    >>> StickyMemory.of(None)
+    StickyMemory(max_generation=-1, partitions=(), generation=None)
+    """
+
+    max_generation: int = NO_GENERATION
+    partitions: tuple[tuple[str, int], ...] = ()
+    generation: int | None = None
+
+    @classmethod
+    def of(cls, memory: object) -> StickyMemory:
+        """The memory handed in, a new one for None.
+
+        Raises:
+            InvalidConfigError: it is another strategy's.
+        """
+        if memory is None:
+            return cls()
+        if not isinstance(memory, cls):
+            raise InvalidConfigError("memory", "must be what a sticky strategy gave out", memory)
+        return memory

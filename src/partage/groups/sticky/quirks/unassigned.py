@@ -17,8 +17,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.sticky.refusals import JavaRefusal
-from partage.groups.sticky.scene import Scene
+from partage.groups.sticky.decision import JavaRefusal
+from partage.groups.sticky.problem import Scene
 from partage.java.list_sort import ComparatorError, list_sort
 from partage.model.index import Int32Array
 

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.sticky.audience import Audience
-from partage.groups.sticky.claims import Claimed
+from partage.groups.sticky.claims import Claimed, Owned
+from partage.groups.sticky.decision import JavaRefusal
+from partage.groups.sticky.problem import Audience, Scene, Spots
+from partage.groups.sticky.quirks.unassigned import still_free
 from partage.groups.sticky.racks import Racks
-from partage.groups.sticky.refusals import JavaRefusal
-from partage.groups.sticky.scan import Owned
-from partage.groups.sticky.scene import Scene, Spots
-from partage.groups.sticky.walking import still_free
 from partage.model import NO_GENERATION
 from partage.model.index import Int32Array
 

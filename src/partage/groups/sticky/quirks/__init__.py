@@ -1,0 +1,1 @@
+"""Defects of Kafka's sticky classes and inputs that no real client sends."""
