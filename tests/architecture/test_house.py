@@ -17,7 +17,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-LONGEST_FILE = 400
+LONGEST_FILE = 700
 LONGEST_FUNCTION = 60
 
 
@@ -40,7 +40,7 @@ def test_every_test_says_in_a_sentence_what_it_shows() -> None:
 
 
 def test_files_and_functions_keep_their_budgets() -> None:
-    """A file has at most 400 lines, a function's body at most 60 (its docstring aside)."""
+    """A file has at most 700 lines, a function's body at most 60 (its docstring aside)."""
     long = []
     for file in sources():
         lines = len(file.read_text(encoding="utf-8").splitlines())

@@ -18,8 +18,8 @@ from parity.test_assignors import ours as plain
 from parity.test_server_assignors import ours as in_the_broker
 from parity.test_sticky import ours as over_rounds
 from partage.groups.registry import find
-from partage.groups.sticky import JavaRefusal
-from partage.groups.sticky.problem import Scene
+from partage.groups.sticky import StickyAssignorError
+from partage.groups.sticky.problem import StickyProblem
 from partage.java.hash_order import DEFAULT_TABLE
 from partage.java.tree_bins import HashTable
 from partage.model import Cluster, Group, Problem
@@ -221,15 +221,15 @@ def test_owners_in_buckets_that_lose_members(strategy, java, parity_n) -> None:
 
 def answered_in_order(strategy, problem):
     """Keys of Java's answer, a map that is filled along the one of owners; None where not known."""
-    scene = Scene(Problem(Group.from_json(problem), Cluster.from_json(problem)))
+    sticky = StickyProblem(Problem(Group.from_json(problem), Cluster.from_json(problem)))
     try:
-        walked = find(strategy).decide(scene, -1)[0].walked
-    except JavaRefusal:
+        walked = find(strategy).decide(sticky, -1)[0].owner_order
+    except StickyAssignorError:
         return None
     if walked is None:
         return None
-    group = scene.problem.group
-    answer = HashTable(scene.hashes, DEFAULT_TABLE, group.member_rank.tolist())
+    group = sticky.problem.group
+    answer = HashTable(sticky.hashes, DEFAULT_TABLE, group.member_rank.tolist())
     for m in walked:
         answer.put(m)
     return [group.ids[m] for m in answer.order()]

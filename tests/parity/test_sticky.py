@@ -13,8 +13,8 @@ from jvm import JvmOracle
 from parity.problems import _cuts
 from parity.sticky_problems import invented, lived, smaller_lines
 from partage.groups.registry import find
-from partage.groups.sticky import JavaRefusal
-from partage.groups.sticky.problem import Scene
+from partage.groups.sticky import StickyAssignorError
+from partage.groups.sticky.problem import StickyProblem
 from partage.kernels import form, warm_up
 from partage.model import Cluster, Group, Problem
 
@@ -32,17 +32,17 @@ def java():
 
 def one_round(strategy, problem, generation):
     """(answer as the oracle prints it, highest generation seen)."""
-    scene = Scene(Problem(Group.from_json(problem), Cluster.from_json(problem)))
+    sticky = StickyProblem(Problem(Group.from_json(problem), Cluster.from_json(problem)))
     try:
-        decision, generation = find(strategy).decide(scene, generation)
-    except JavaRefusal as refusal:
+        decision, generation = find(strategy).decide(sticky, generation)
+    except StickyAssignorError as refusal:
         return {"error": refusal.java_exception}, refusal.max_generation
-    named = decision.to_pairs(scene)
-    with suppress(JavaRefusal):  # with two owners there is no plan
+    named = decision.to_pairs(sticky)
+    with suppress(StickyAssignorError):  # with two owners there is no plan
         # A plan tells the same, claims on partitions that do not exist in their places.
-        assert decision.to_plan(scene).as_given() == named
+        assert decision.to_plan(sticky).as_given() == named
     given = {m: [list(p) for p in pairs] for m, pairs in named.items()}
-    moving = decision.transferring(scene)
+    moving = decision.transfer_rows(sticky)
     moving = None if moving is None else [list(row) for row in moving]
     answer = {"assignment": given, "transferring": moving}
     return answer if decision.loop is None else {**answer, "loop": True}, generation

@@ -14,7 +14,7 @@ from partage.clients.plugged import Plugged
 from partage.clients.shared import Consumer, Joined, configured
 from partage.groups.registry import find
 from partage.groups.sticky import general as general_module
-from partage.groups.sticky.quirks.member_lists import Listed
+from partage.groups.sticky.quirks.member_lists import ListBalancer
 from partage.history.classic import Generation
 from partage.history.records import ClassicState, MemberState, Place, Subscription
 from partage.history.verdicts import verdict
@@ -79,7 +79,7 @@ def test_both_forms_of_the_general_algorithm_find_the_same_loop(monkeypatch) -> 
     group, cluster = looping()
     arrays = find("sticky").assign(Problem(group, cluster))
     monkeypatch.setattr(
-        general_module, "_decided", lambda table: Listed(table, watch=True).decide()
+        general_module, "_balance", lambda table: ListBalancer(table, watch=True).decide()
     )
     lists = find("sticky").assign(Problem(group, cluster))
     assert lists.loop == arrays.loop
@@ -96,7 +96,7 @@ def test_problems_without_a_loop_keep_their_plan_in_both_forms(name, monkeypatch
         problems.append(Problem(group, pg.Cluster.from_topics(counts)))
     arrays = [find(name).assign(one) for one in problems]
     monkeypatch.setattr(
-        general_module, "_decided", lambda table: Listed(table, watch=True).decide()
+        general_module, "_balance", lambda table: ListBalancer(table, watch=True).decide()
     )
     for problem, plan in zip(problems, arrays, strict=True):
         assert find(name).assign(problem).to_pairs() == plan.to_pairs()
@@ -111,7 +111,7 @@ def test_many_loops_end_with_one_valid_plan_in_both_forms(monkeypatch) -> None:
         problems.append((group, pg.Cluster.from_topics(counts)))
     arrays = [find("sticky").assign(Problem(*one)) for one in problems]
     monkeypatch.setattr(
-        general_module, "_decided", lambda table: Listed(table, watch=True).decide()
+        general_module, "_balance", lambda table: ListBalancer(table, watch=True).decide()
     )
     found = 0
     for (group, cluster), plan in zip(problems, arrays, strict=True):

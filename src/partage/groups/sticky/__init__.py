@@ -1,15 +1,16 @@
-"""The sticky family of Kafka's consumer: KIP-54 and KIP-429, exact to 4.3.1.
+"""The sticky family of Kafka's consumer (KIP-54, KIP-429, KIP-881), exact to 4.3.1.
 
-Which file answers what: `strategies` is the contract, `claims` reads what members say they
-own, `scene` numbers what the algorithms work on, `scan` settles claims and chooses the
-algorithm, `constrained` and `constrained_racks` are the one for equal subscriptions,
-`general` the one for the others (`balancing` its kernels, `listed` its form for claims that
-break its assumptions), `cooperative` takes back what has to change hands.
+`api` has the strategies and is the table of contents. `problem` numbers topics, members and
+slots (partitions, also claimed ones that do not exist); `claims` reads claims and resolves
+conflicts; `racks` has the racks of members and slots. `constrained` is the algorithm for equal
+subscriptions, `general` (with `general_problem`, its input) the one for others, `kernels` their
+inner loops. `decision` turns a result into a plan. `quirks` has Kafka's defects and impossible
+inputs.
 """
 
 from __future__ import annotations
 
 from partage.groups.sticky.api import CooperativeSticky, Sticky, StickyMemory
-from partage.groups.sticky.decision import JavaRefusal
+from partage.groups.sticky.decision import StickyAssignorError
 
-__all__ = ["CooperativeSticky", "JavaRefusal", "Sticky", "StickyMemory"]
+__all__ = ["CooperativeSticky", "Sticky", "StickyAssignorError", "StickyMemory"]

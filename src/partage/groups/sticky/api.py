@@ -1,9 +1,14 @@
-"""Kafka's sticky assignors as strategies."""
+"""Kafka's sticky assignors (KIP-54, KIP-429, KIP-881) as strategies.
+
+`_decide` is the table of contents: read the claims, resolve conflicts between them, then run the
+constrained algorithm for equal subscriptions or the general one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 
@@ -11,17 +16,17 @@ from partage.errors import InvalidConfigError
 from partage.groups.api import RebalanceProtocol
 from partage.groups.base import PlainStrategy
 from partage.groups.sticky.claims import (
-    Claimed,
-    equal_subscriptions,
-    from_owned,
-    from_user_data,
-    raw_owned,
-    settled,
+    ClaimedSlots,
+    claims_of_owned,
+    claims_of_user_data,
+    has_equal_subscriptions,
+    owned_slots,
+    resolve_claims,
 )
-from partage.groups.sticky.constrained import constrained
-from partage.groups.sticky.decision import Decision, JavaRefusal, Transfers, withheld
-from partage.groups.sticky.general import general
-from partage.groups.sticky.problem import Scene
+from partage.groups.sticky.constrained import assign_constrained
+from partage.groups.sticky.decision import Decision, StickyAssignorError, Transfers, withheld
+from partage.groups.sticky.general import assign_general
+from partage.groups.sticky.problem import StickyProblem
 from partage.groups.sticky.racks import Racks
 from partage.model import NO_GENERATION, Assignment, Plan, Problem
 from partage.model.index import Int32Array
@@ -31,33 +36,33 @@ __all__ = ["CooperativeSticky", "Sticky", "StickyMemory"]
 
 
 class Sticky(PlainStrategy):
-    """Balanced first, then as few moves as it finds; members give everything up meanwhile.
+    """Balanced first, then few moves; members revoke all partitions during the rebalance.
 
     Guarantees, the first before the next:
 
-    1. loads differ by at most one; with unequal subscriptions, no partition can go from a
-       member to one that has at least two less;
-    2. partitions stay with the owner that claims them. The newer generation wins, claims of
+    1. loads differ by at most one; with unequal subscriptions, no member has a partition
+       that a subscriber with at least two partitions less could take;
+    2. partitions stay with the member that claims them. The newer generation wins; claims of
        one generation on one partition cancel each other;
     3. with racks (KIP-881), partitions go to members on a rack of one of their replicas where
-       the first two leave a choice; what is owned across racks is given up.
+       the first two leave a choice; members lose partitions that they own across racks.
 
-    Which members may keep one partition more follows Java's hash order of their ids: neither
-    join order nor names decide, but the plan is the same on any machine.
+    Java's hash order of the member ids decides which members may keep one partition more:
+    neither join order nor names matter, and the plan is the same on any machine.
 
-    Claims travel as the subscription's user data (`subscription_user_data`, made from what
-    `on_assignment` remembered); the subscription's owned partitions are not looked at.
+    Claims travel as the subscription's user data (`subscription_user_data`, from the memory of
+    `on_assignment`); the subscription's owned partitions are ignored.
 
     Cost: O(P log P) for P partitions with equal subscriptions; with unequal ones
     O(P (log M + S)), S distinct subscriptions among a topic's subscribers.
 
-    Where it is not optimal: with equal subscriptions, when a member leaves, extra partitions
-    may stay where they are counted worse; with unequal ones, moves are found one by one and
-    need neither be few nor reach the most even loads.
+    Where it is not optimal: with equal subscriptions, avoidable moves are possible when a
+    member leaves; with unequal ones, moves are found one by one, so they may be many and may
+    not reach the most even loads.
 
     Exact to ``org.apache.kafka.clients.consumer.StickyAssignor`` 4.3.1 (KIP-54), order
-    included. Where the class throws (`JavaRefusal`), so does this. Where the class never returns,
-    the plan is the best one that it reached, with a warning (``plan.loop``).
+    included. Where the class throws, `StickyAssignorError` is raised. Where the class never
+    returns, the plan is the best one that it reached, with a warning (``plan.loop``).
 
     >>> from partage.model import Cluster, Group, Member
     >>> cluster = Cluster.from_topics({"A": 2, "B": 2})
@@ -75,11 +80,11 @@ class Sticky(PlainStrategy):
         topics: Sequence[str],
         memory: object = None,
     ) -> bytes | None:
-        """The partitions and generation of the last assignment; None before the first."""
-        mine = StickyMemory.of(memory)
-        if mine.generation is None:
+        """Return the partitions and generation of the last assignment; None before the first."""
+        last = StickyMemory.of(memory)
+        if last.generation is None:
             return None
-        return encode_sticky_user_data(mine.partitions, mine.generation)
+        return encode_sticky_user_data(last.partitions, last.generation)
 
     def on_assignment(
         self,
@@ -88,44 +93,43 @@ class Sticky(PlainStrategy):
         generation: int,
         memory: object = None,
     ) -> StickyMemory:
-        """Remembers partitions (of all members in ``assignment``, as a rule one) and generation."""
-        pairs = tuple(pair for mine in assignment.to_pairs().values() for pair in mine)
+        """Return the memory with the partitions of ``assignment`` and the generation."""
+        pairs = tuple(chain.from_iterable(assignment.to_pairs().values()))
         return replace(StickyMemory.of(memory), partitions=pairs, generation=generation)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """The leader's plan; ``plan.memory`` is a `StickyMemory`.
+        """Return the leader's plan; ``plan.memory`` is a `StickyMemory`.
 
         Raises:
-            JavaRefusal: as Kafka's class throws; says why.
+            StickyAssignorError: Kafka's class throws an exception.
         """
         before = StickyMemory.of(memory)
-        scene = Scene(problem)
-        decision, highest = self.decide(scene, before.max_generation)
-        return decision.to_plan(scene, memory=replace(before, max_generation=highest))
+        sticky = StickyProblem(problem)
+        decision, highest = self.decide(sticky, before.max_generation)
+        return decision.to_plan(sticky, memory=replace(before, max_generation=highest))
 
-    def decide(self, scene: Scene, max_generation: int) -> tuple[Decision, int]:
-        """What the class answers, be it a plan or not, and the highest generation seen now.
+    def decide(self, sticky: StickyProblem, max_generation: int) -> tuple[Decision, int]:
+        """Return the decision of Kafka's class and the new highest generation.
 
         Raises:
-            JavaRefusal: as Kafka's class throws.
+            StickyAssignorError: Kafka's class throws an exception.
         """
-        return _decided(scene, max_generation, from_user_data)
+        return _decide(sticky, max_generation, claims_of_user_data)
 
 
 class CooperativeSticky(PlainStrategy):
-    """As sticky, in two phases: what changes hands is given to nobody first (KIP-429).
+    """As sticky, in two rebalances: a partition that moves is first revoked (KIP-429).
 
-    A member keeps consuming what it keeps. What it must give up is missing from the plan
-    altogether; it revokes that and joins again, and the next plan hands it over.
+    Members keep consuming the partitions that stay. A partition that moves is missing from the
+    first plan; its owner revokes it and rejoins, and the next plan assigns it.
 
-    Guarantees, cost and limits are those of `Sticky`, for the plan that is reached in the end;
-    and no partition is owned twice on the way. Claims are the subscription's owned
-    partitions; in a group that runs the eager protocol members have none left when they
-    join, so there it is not sticky at all (Q13).
+    Guarantees, cost and limits are those of `Sticky` for the final plan, and no partition has
+    two owners on the way. Claims are the subscription's owned partitions; in a group with the
+    eager protocol members own nothing when they join, so there it is not sticky at all (Q13).
 
     Exact to ``org.apache.kafka.clients.consumer.CooperativeStickyAssignor`` 4.3.1, order
-    included. Where the class throws (`JavaRefusal`), so does this. Where the class never returns,
-    the plan is the best one that it reached, with a warning (``plan.loop``).
+    included. Where the class throws, `StickyAssignorError` is raised. Where the class never
+    returns, the plan is the best one that it reached, with a warning (``plan.loop``).
 
     >>> from partage.model import Cluster, Group, Member
     >>> cluster = Cluster.from_topics({"t": 3})
@@ -144,7 +148,7 @@ class CooperativeSticky(PlainStrategy):
         topics: Sequence[str],
         memory: object = None,
     ) -> bytes:
-        """The generation of the last assignment as 4 bytes, -1 before the first."""
+        """Return the generation of the last assignment as 4 bytes, -1 before the first."""
         generation = StickyMemory.of(memory).generation
         return (NO_GENERATION if generation is None else generation).to_bytes(4, "big", signed=True)
 
@@ -155,77 +159,77 @@ class CooperativeSticky(PlainStrategy):
         generation: int,
         memory: object = None,
     ) -> StickyMemory:
-        """Remembers the generation only: what a member owns its consumer knows."""
+        """Return the memory with the generation; the consumer itself knows its partitions."""
         return replace(StickyMemory.of(memory), generation=generation)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """The leader's plan for this phase; ``plan.memory`` is a `StickyMemory`.
+        """Return the leader's plan for this rebalance; ``plan.memory`` is a `StickyMemory`.
 
         Raises:
-            JavaRefusal: as Kafka's class throws; says why.
+            StickyAssignorError: Kafka's class throws an exception.
         """
         before = StickyMemory.of(memory)
-        scene = Scene(problem)
-        decision, highest = _decided(scene, before.max_generation, from_owned)
-        transfers = _transfers(scene, decision)
-        # A claim beyond the topic's count may be in the map too; the index has no number for it.
-        real = transfers.spot < decision.spots.real
-        return _withholding(decision, transfers).to_plan(
-            scene,
+        sticky = StickyProblem(problem)
+        decision, highest = _decide(sticky, before.max_generation, claims_of_owned)
+        transfers = _transfers(sticky, decision)
+        # Claims beyond the partition count have no dense number.
+        real = transfers.slot < decision.slots.real
+        return _without_transfers(decision, transfers).to_plan(
+            sticky,
             memory=replace(before, max_generation=highest),
-            withheld=scene.dense[transfers.spot[real]],
+            withheld=sticky.dense[transfers.slot[real]],
             destined=transfers.member[real],
         )
 
-    def decide(self, scene: Scene, max_generation: int) -> tuple[Decision, int]:
-        """What the class answers, be it a plan or not, and the highest generation seen now.
+    def decide(self, sticky: StickyProblem, max_generation: int) -> tuple[Decision, int]:
+        """Return the decision of Kafka's class and the new highest generation.
 
         Raises:
-            JavaRefusal: as Kafka's class throws.
+            StickyAssignorError: Kafka's class throws an exception.
         """
-        decision, highest = _decided(scene, max_generation, from_owned)
-        return _withholding(decision, _transfers(scene, decision)), highest
+        decision, highest = _decide(sticky, max_generation, claims_of_owned)
+        return _without_transfers(decision, _transfers(sticky, decision)), highest
 
 
-def _decided(
-    scene: Scene, max_generation: int, read: Callable[[Scene], Claimed]
+def _decide(
+    sticky: StickyProblem, max_generation: int, read: Callable[[StickyProblem], ClaimedSlots]
 ) -> tuple[Decision, int]:
-    claimed = read(scene)
+    claimed = read(sticky)
     highest = int(claimed.generation.max(initial=max_generation))
     try:
-        owned = settled(scene, claimed)
-        racks = Racks(scene, claimed.spots)
-        if equal_subscriptions(scene):
-            return constrained(scene, owned, claimed.spots, racks), highest
-        return general(scene, claimed, owned, racks, highest), highest
-    except JavaRefusal as refusal:
+        owned = resolve_claims(sticky, claimed)
+        racks = Racks(sticky, claimed.slots)
+        if has_equal_subscriptions(sticky):
+            return assign_constrained(sticky, owned, claimed.slots, racks), highest
+        return assign_general(sticky, claimed, owned, racks, highest), highest
+    except StickyAssignorError as refusal:
         refusal.max_generation = highest
         raise
 
 
-def _transfers(scene: Scene, decision: Decision) -> Transfers:
-    """What changes hands: Kafka's transfer map, or where its algorithm keeps none, the same."""
-    return decision.transfers or _changing_hands(scene, decision)
+def _transfers(sticky: StickyProblem, decision: Decision) -> Transfers:
+    """Return the moved slots: Kafka's transfer map or, after the general algorithm, the same."""
+    return decision.transfers or _find_transfers(sticky, decision)
 
 
-def _changing_hands(scene: Scene, decision: Decision) -> Transfers:
-    """After the general algorithm: what somebody gets and somebody else still has."""
-    member, spot = raw_owned(scene, decision.spots)
-    if not decision.spots.regular:
-        return _changing_hands_twice(scene, decision, member, spot)
-    owner = np.full(decision.spots.count, -1, np.int32)
-    owner[decision.spot] = decision.member
-    gone = np.flatnonzero(withheld(member, spot, owner)).astype(np.int32)
+def _find_transfers(sticky: StickyProblem, decision: Decision) -> Transfers:
+    """Return the slots that a member gets while another one still owns them."""
+    member, slot = owned_slots(sticky, decision.slots)
+    if not decision.slots.regular:
+        return _find_transfers_of_duplicates(sticky, decision, member, slot)
+    owner = np.full(decision.slots.count, -1, np.int32)
+    owner[decision.slot] = decision.member
+    gone = np.flatnonzero(withheld(member, slot, owner)).astype(np.int32)
     return Transfers(gone, owner[gone])
 
 
-def _changing_hands_twice(
-    scene: Scene, decision: Decision, member: Int32Array, spot: Int32Array
+def _find_transfers_of_duplicates(
+    sticky: StickyProblem, decision: Decision, member: Int32Array, slot: Int32Array
 ) -> Transfers:
-    """The same where a partition may be given to two members: the last one counts as new owner."""
-    have = set(zip(member.tolist(), spot.tolist(), strict=True))
-    start, given = decision.start.tolist(), decision.spot.tolist()
-    order = scene.owners if decision.walked is None else decision.walked
+    """Return the same where a partition may have two owners: the last one is the new owner."""
+    have = set(zip(member.tolist(), slot.tolist(), strict=True))
+    start, given = decision.start.tolist(), decision.slot.tolist()
+    order = sticky.owners if decision.owner_order is None else decision.owner_order
     lists = {m: given[start[m] : start[m + 1]] for m in order}
     added = {s: m for m, mine in lists.items() for s in mine if (m, s) not in have}
     get = {(m, s) for m, mine in lists.items() for s in mine}
@@ -234,24 +238,24 @@ def _changing_hands_twice(
     return Transfers(np.array(gone, np.int32), np.array([added[s] for s in gone], np.int32))
 
 
-def _withholding(decision: Decision, transfers: Transfers) -> Decision:
-    if not len(transfers.spot):
+def _without_transfers(decision: Decision, transfers: Transfers) -> Decision:
+    if not len(transfers.slot):
         return decision
-    new_owner = np.full(decision.spots.count, -1, np.int32)
-    new_owner[transfers.spot] = transfers.member
-    gone = new_owner[decision.spot] == decision.member
+    new_owner = np.full(decision.slots.count, -1, np.int32)
+    new_owner[transfers.slot] = transfers.member
+    gone = new_owner[decision.slot] == decision.member
     return decision.without(gone)
 
 
 @dataclass(frozen=True, slots=True)
 class StickyMemory:
-    """State of a Java assignor object, as a value.
+    """The state of a Java assignor object, as a value.
 
     Attributes:
-        max_generation: the highest generation that any claim had in any call of ``assign``;
-            it never falls, so the instance that leads judges later, younger groups by it (Q6).
-        partitions: what the member itself was given last (sticky only), in order.
-        generation: when; None before the first assignment.
+        max_generation: the highest generation of any claim in any call of ``assign``. It never
+            decreases, so it also applies to a later group with lower generations (Q6).
+        partitions: the member's last assignment (sticky only), in order.
+        generation: generation of that assignment; None before the first one.
 
     >>> StickyMemory.of(None)
     StickyMemory(max_generation=-1, partitions=(), generation=None)
@@ -263,13 +267,13 @@ class StickyMemory:
 
     @classmethod
     def of(cls, memory: object) -> StickyMemory:
-        """The memory handed in, a new one for None.
+        """Return the given memory, or a new one for None.
 
         Raises:
-            InvalidConfigError: it is another strategy's.
+            InvalidConfigError: the memory is of another strategy.
         """
         if memory is None:
             return cls()
         if not isinstance(memory, cls):
-            raise InvalidConfigError("memory", "must be what a sticky strategy gave out", memory)
+            raise InvalidConfigError("memory", "must be the memory of a sticky strategy", memory)
         return memory

@@ -1,4 +1,4 @@
-"""What members say they own, brought to numbers: who, which spot, of which generation."""
+"""Claims of owned partitions: reading them, and resolving conflicts between members."""
 
 from __future__ import annotations
 
@@ -9,80 +9,90 @@ from itertools import accumulate, chain
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.sticky.kernels import dispute, hash_names, read_claims
-from partage.groups.sticky.problem import Scene, Spots, keys_of
+from partage.groups.sticky.kernels import hash_names, read_claims, resolve_disputes
+from partage.groups.sticky.problem import Slots, StickyProblem, keys_of
 from partage.model import NO_GENERATION, Member
 from partage.model.index import Int32Array
 from partage.wire.sticky_userdata import decode_sticky_user_data
 
-__all__ = ["NOBODY", "Claimed", "Owned", "equal_subscriptions", "from_owned", "from_user_data", "raw_owned", "read_together", "settled"]
+__all__ = [
+    "NO_OWNER",
+    "ClaimedSlots",
+    "ResolvedClaims",
+    "claims_of_owned",
+    "claims_of_user_data",
+    "has_equal_subscriptions",
+    "owned_slots",
+    "read_group_user_data",
+    "resolve_claims",
+]
 
 
 _List = tuple[int, Int32Array, Int32Array]
 
 
 @dataclass(frozen=True, eq=False)
-class Claimed:
-    """All claims of a group on known topics, members in visiting order, each list as sent.
+class ClaimedSlots:
+    """All claims of a group on known topics, members in map order, each list as sent.
 
     Attributes:
-        member: int32[n], who claims.
-        spot: int32[n], what.
-        spots: all spots there are, claimed foreign ones included.
-        generation: int64[M], of each member's claim, by member; -1 for none.
-        dated: bool[M], whether the claim has a generation at all.
+        member: int32[n], the claiming member.
+        slot: int32[n], the claimed slot.
+        slots: all slots, including claimed partitions that do not exist.
+        generation: int64[M], generation of each member's claims, -1 for none.
+        dated: bool[M], whether a member's claims have a generation.
     """
 
     member: Int32Array
-    spot: Int32Array
-    spots: Spots
+    slot: Int32Array
+    slots: Slots
     generation: NDArray[np.int64]
     dated: NDArray[np.bool_]
 
 
-def from_user_data(scene: Scene) -> Claimed:
-    """The claims that ``StickyAssignor`` believes: the user data, and nothing else."""
-    group = scene.problem.group
+def claims_of_user_data(sticky: StickyProblem) -> ClaimedSlots:
+    """Return the claims in the user data, the only ones that ``StickyAssignor`` uses."""
+    group = sticky.problem.group
     total = sum(len(m.user_data) for m in group if m.user_data)
-    # Member by member takes half a kernel's interpreted step a byte.
+    # Decoding member by member takes half an interpreted kernel step per byte.
     if read_claims.pays(work=total // 2):
-        read = read_together(scene)
+        read = read_group_user_data(sticky)
         if read is not None:
-            return _placed(scene, *read)
-    number_of = scene.topic_by_name
+            return _to_slots(sticky, *read)
+    number_of = sticky.topic_by_name
     lists: list[_List] = []
     generation: list[int | None] = [None] * len(group)
-    for m in scene.visit:
+    for m in sticky.visit:
         claims, generation[m] = decode_sticky_user_data(group[m].user_data)
         known = [(number_of[t], p) for t, p in claims if t in number_of]
         if known:
             pairs = np.array(known, np.int32)
             lists.append((m, pairs[:, 0], pairs[:, 1]))
-    return _placed(scene, _joined(lists), _as_arrays(generation))
+    return _to_slots(sticky, _concatenate(lists), _as_arrays(generation))
 
 
-def from_owned(scene: Scene) -> Claimed:
-    """The claims that ``CooperativeStickyAssignor`` believes: owned partitions."""
-    generation = [_cooperative_generation(member) for member in scene.problem.group]
-    return _placed(scene, _owned(scene), _as_arrays(generation))
+def claims_of_owned(sticky: StickyProblem) -> ClaimedSlots:
+    """Return the owned partitions, the claims that ``CooperativeStickyAssignor`` uses."""
+    generation = [_cooperative_generation(member) for member in sticky.problem.group]
+    return _to_slots(sticky, _owned(sticky), _as_arrays(generation))
 
 
-def raw_owned(scene: Scene, spots: Spots) -> tuple[Int32Array, Int32Array]:
-    """Members and spots of every owned partition that is one of ``spots``."""
-    member, topic, number = _owned(scene)
-    if spots.regular and scene.counted:
-        inside = (number >= 0) & (number < scene.counts[topic])
-        return member[inside], scene.start[topic[inside]] + number[inside]
+def owned_slots(sticky: StickyProblem, slots: Slots) -> tuple[Int32Array, Int32Array]:
+    """Return the members and slots of all owned partitions that are among ``slots``."""
+    member, topic, number = _owned(sticky)
+    if slots.regular and sticky.counted:
+        inside = (number >= 0) & (number < sticky.counts[topic])
+        return member[inside], sticky.start[topic[inside]] + number[inside]
     keys = keys_of(topic, number)
-    order = np.argsort(spots.keys)
-    at = np.searchsorted(spots.keys[order], keys)
+    order = np.argsort(slots.keys)
+    at = np.searchsorted(slots.keys[order], keys)
     at[at == len(order)] = 0
-    found = spots.keys[order][at] == keys if len(order) else np.zeros(len(keys), bool)
+    found = slots.keys[order][at] == keys if len(order) else np.zeros(len(keys), bool)
     return member[found], order[at[found]].astype(np.int32)
 
 
 def _cooperative_generation(member: Member) -> int | None:
-    """From the subscription; else from the user data, four bytes of it."""
+    """Return the generation in the subscription, else in the first 4 bytes of the user data."""
     if member.generation >= 0:
         return member.generation
     if member.user_data is None:
@@ -92,29 +102,29 @@ def _cooperative_generation(member: Member) -> int | None:
     return int.from_bytes(member.user_data[:4], "big", signed=True)
 
 
-def _owned(scene: Scene) -> tuple[Int32Array, Int32Array, Int32Array]:
-    """(member, topic, number) of every owned partition of a known topic, in visiting order."""
-    if scene.owned is None:
-        scene.owned = _read(scene)
-    return scene.owned
+def _owned(sticky: StickyProblem) -> tuple[Int32Array, Int32Array, Int32Array]:
+    """Return (member, topic, number) of the owned partitions of known topics, in map order."""
+    if sticky.owned is None:
+        sticky.owned = _read_owned(sticky)
+    return sticky.owned
 
 
-def _read(scene: Scene) -> tuple[Int32Array, Int32Array, Int32Array]:
-    members = scene.problem.group.members
-    said = [(m, members[m].owned) for m in scene.visit if len(members[m].owned.partition)]
-    if not said:
-        return _joined([])
-    # Claims made from one plan share their tuple of names: it is resolved once.
-    tuples = {id(claims.topics): claims.topics for _, claims in said}
+def _read_owned(sticky: StickyProblem) -> tuple[Int32Array, Int32Array, Int32Array]:
+    members = sticky.problem.group.members
+    lists = [(m, members[m].owned) for m in sticky.visit if len(members[m].owned.partition)]
+    if not lists:
+        return _concatenate([])
+    # Claims of one plan share their tuple of names, which is resolved once.
+    tuples = {id(claims.topics): claims.topics for _, claims in lists}
     names = list(chain.from_iterable(tuples.values()))
-    look_up = scene.topic_by_name.get
+    look_up = sticky.topic_by_name.get
     resolved = np.array([look_up(name, -1) for name in names], np.int32)
     ends = list(accumulate(map(len, tuples.values()), initial=0))
     first = dict(zip(tuples, ends, strict=False))
-    member, topic, number = _joined([(m, one.topic_ix, one.partition) for m, one in said])
+    member, topic, number = _concatenate([(m, one.topic_ix, one.partition) for m, one in lists])
     if len(tuples) > 1:
-        sizes = [len(one.partition) for _, one in said]
-        topic += np.repeat(np.array([first[id(one.topics)] for _, one in said], np.int32), sizes)
+        sizes = [len(one.partition) for _, one in lists]
+        topic += np.repeat(np.array([first[id(one.topics)] for _, one in lists], np.int32), sizes)
     topic = resolved[topic]
     known = topic >= 0
     if known.all():
@@ -122,7 +132,7 @@ def _read(scene: Scene) -> tuple[Int32Array, Int32Array, Int32Array]:
     return member[known], topic[known], number[known]
 
 
-def _joined(lists: Sequence[_List]) -> tuple[Int32Array, Int32Array, Int32Array]:
+def _concatenate(lists: Sequence[_List]) -> tuple[Int32Array, Int32Array, Int32Array]:
     if not lists:
         empty = np.zeros(0, np.int32)
         return empty, empty, empty
@@ -136,29 +146,29 @@ def _as_arrays(generation: Sequence[int | None]) -> tuple[NDArray[np.int64], NDA
     return np.array(number, np.int64), np.array([g is not None for g in generation], bool)
 
 
-def _placed(
-    scene: Scene,
+def _to_slots(
+    sticky: StickyProblem,
     claims: tuple[Int32Array, Int32Array, Int32Array],
     generations: tuple[NDArray[np.int64], NDArray[np.bool_]],
-) -> Claimed:
+) -> ClaimedSlots:
     member, topic, number = claims
     generation, dated = generations
-    spot, spots = scene.located(topic, number)
-    return Claimed(member, spot, spots, generation, dated)
+    slot, slots = sticky.locate(topic, number)
+    return ClaimedSlots(member, slot, slots, generation, dated)
 
 
-NOBODY = -1
+NO_OWNER = -1
 
 
 @dataclass(frozen=True, eq=False)
-class Owned:
-    """Claims after the disputes: nothing has two owners.
+class ResolvedClaims:
+    """The claims after conflicts are resolved: no slot has two owners.
 
     Attributes:
-        owner: int32[S], who owns each spot, -1 for nobody.
-        held: bool[n], which of the claims hold; None for all.
-        disputed: bool[S], claimed by two members of one generation; such a mark stays, even
-            where a member of a newer generation came and took the spot. None for none.
+        owner: int32[S], owner of each slot, -1 for none.
+        held: bool[n], whether a claim is valid; None if all are.
+        disputed: bool[S], whether two members of one generation claim the slot, even if a
+            newer generation then takes it; None if no slot is disputed.
     """
 
     owner: Int32Array
@@ -166,15 +176,15 @@ class Owned:
     disputed: NDArray[np.bool_] | None = None
 
 
-def equal_subscriptions(scene: Scene) -> bool:
-    """Whether Kafka takes all subscriptions for equal.
+def has_equal_subscriptions(sticky: StickyProblem) -> bool:
+    """Return whether Kafka considers all subscriptions equal.
 
-    A subscription with a repeated name is not equal to another of its kind, and members
-    that subscribe to nothing count only after the first that subscribes to something (Q1).
+    A subscription with a repeated name is not equal to itself, and members without topics
+    count only after the first member with topics (Q1).
     """
-    group = scene.problem.group
+    group = sticky.problem.group
     subscription_of = group.subscription_of.tolist()
-    order = [subscription_of[m] for m in scene.visit]
+    order = [subscription_of[m] for m in sticky.visit]
     first = next((i for i, s in enumerate(order) if group.subscriptions[s]), None)
     if first is None:
         return True
@@ -185,57 +195,59 @@ def equal_subscriptions(scene: Scene) -> bool:
     )
 
 
-def settled(scene: Scene, claimed: Claimed) -> Owned:
-    """Who owns what: the newer generation wins, equal ones lose it both.
+def resolve_claims(sticky: StickyProblem, claimed: ClaimedSlots) -> ResolvedClaims:
+    """Return the owner of each slot: the newer generation wins, equal generations both lose.
 
-    The generation of the earlier claimant is read from its subscription's field, the one of
-    the later claimant from its claim. For sticky these differ when the field is not set (Q5).
+    The generation of the earlier claimant is its subscription's field, that of the later
+    claimant belongs to its claim. For sticky these differ if the field is not set (Q5).
     """
-    owner = np.full(claimed.spots.count, NOBODY, np.int32)
-    owner[claimed.spot] = claimed.member
-    if np.count_nonzero(owner >= 0) == len(claimed.spot):
-        return Owned(owner)
-    owner.fill(NOBODY)
+    owner = np.full(claimed.slots.count, NO_OWNER, np.int32)
+    owner[claimed.slot] = claimed.member
+    if np.count_nonzero(owner >= 0) == len(claimed.slot):
+        return ResolvedClaims(owner)
+    owner.fill(NO_OWNER)
     disputed = np.zeros(len(owner), bool)
-    held = np.zeros(len(claimed.spot), bool)
+    held = np.zeros(len(claimed.slot), bool)
     entry = np.full(len(owner), -1, np.int64)
-    sent = np.array([m.generation for m in scene.problem.group], np.int64)
-    dispute(
-        claimed.member, claimed.spot, claimed.generation, sent, owner, entry, held, disputed,
+    sent = np.array([m.generation for m in sticky.problem.group], np.int64)
+    resolve_disputes(
+        claimed.member, claimed.slot, claimed.generation, sent, owner, entry, held, disputed,
         work=len(held),
     )  # fmt: skip
-    # Whom a disputed spot was left with decides about later claims only.
-    owner[entry < 0] = NOBODY
-    return Owned(owner, held, disputed)
+    # The provisional owner of a disputed slot only affects later claims.
+    owner[entry < 0] = NO_OWNER
+    return ResolvedClaims(owner, held, disputed)
 
 
+#: ``new String(bytes, UTF_8)`` decodes malformed bytes to this character.
 _REPLACEMENT = "\ufffd"
 
 
-def read_together(
-    scene: Scene,
+def read_group_user_data(
+    sticky: StickyProblem,
 ) -> (
     tuple[tuple[Int32Array, Int32Array, Int32Array], tuple[NDArray[np.int64], NDArray[np.bool_]]]
     | None
 ):
-    """(member, topic, number) a claim in visiting order, and (generation, dated) a member.
+    """Decode the user data of a whole group by one kernel.
 
-    As `partage.wire.sticky_userdata.decode_sticky_user_data`, member by member. None where a
-    known topic's name has the character that Java puts for bytes that are no UTF-8: such a
-    name could be spelled by damaged bytes, which this does not look for.
+    The result equals `partage.wire.sticky_userdata.decode_sticky_user_data` member by member:
+    (member, topic, number) by claim in map order, and (generation, dated) by member. It is None
+    if the name of a known topic contains Java's replacement character, because malformed bytes
+    could then decode to that name, and the kernel compares bytes.
     """
-    group = scene.problem.group
-    texts = [scene.problem.index.topics[t] for t in scene.topics.tolist()]
+    group = sticky.problem.group
+    texts = [sticky.problem.index.topics[t] for t in sticky.topics.tolist()]
     if any(_REPLACEMENT in text for text in texts):
         return None
-    encoded = [_sendable(text) for text in texts]
+    encoded = [_utf8_or_nothing(text) for text in texts]
     names = np.frombuffer(bytearray().join(encoded), np.uint8)
     name_start = _offsets([len(one) for one in encoded])
     table = np.full(1 << (2 * len(texts) + 1).bit_length(), -1, np.int32)
     hash_names(names, name_start, table, work=8 * len(names))
-    sent = [group[m].user_data or b"" for m in scene.visit]
+    sent = [group[m].user_data or b"" for m in sticky.visit]
     data = np.frombuffer(bytearray().join(sent), np.uint8)
-    most = len(data) // 4  # a claim is four bytes at least
+    most = len(data) // 4  # a claim has at least four bytes
     topic, number = np.empty(most, np.int32), np.empty(most, np.int32)
     count = np.zeros(len(sent), np.int64)
     generation = np.full(len(sent), NO_GENERATION, np.int64)
@@ -245,7 +257,7 @@ def read_together(
         np.full(len(texts) + 1, -1, np.int32), topic, number,
         count, generation, dated, work=3 * len(data),
     ))  # fmt: skip
-    visit = np.array(scene.visit, np.int32)
+    visit = np.array(sticky.visit, np.int32)
     by_member, dated_by_member = np.empty_like(generation), np.empty_like(dated)
     by_member[visit], dated_by_member[visit] = generation, dated
     member = np.repeat(visit, count)
@@ -258,8 +270,8 @@ def _offsets(sizes: list[int]) -> NDArray[np.int64]:
     return start
 
 
-def _sendable(text: str) -> bytes:
-    """UTF-8; nothing where there is none (a lone surrogate), for nobody can send that name."""
+def _utf8_or_nothing(text: str) -> bytes:
+    """Return a name as UTF-8, or nothing for a lone surrogate, which no member can send."""
     try:
         return text.encode()
     except UnicodeEncodeError:

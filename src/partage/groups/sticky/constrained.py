@@ -1,4 +1,9 @@
-"""The algorithm for equal subscriptions: keep what fits the quota, deal out the rest."""
+"""Kafka's ``ConstrainedAssignmentBuilder``, for members with equal subscriptions.
+
+Members keep claimed slots up to their quota (step 1). Unassigned slots (step 2) go to members on
+one of their racks (step 5), then in turn to members below their quota (step 6). Step numbers are
+those of the specification.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +12,24 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.sticky.claims import NOBODY, Owned
-from partage.groups.sticky.decision import Decision, JavaRefusal, Transfers, by_member
-from partage.groups.sticky.kernels import give, give_rows, keep_rows
-from partage.groups.sticky.problem import Scene, Spots
+from partage.groups.sticky.claims import NO_OWNER, ResolvedClaims
+from partage.groups.sticky.decision import Decision, StickyAssignorError, Transfers, by_member
+from partage.groups.sticky.kernels import append_to_lists, assign_on_racks, keep_up_to_quota
+from partage.groups.sticky.problem import Slots, StickyProblem
 from partage.groups.sticky.racks import Racks
 from partage.model.index import Int32Array
 
-__all__ = ["Rows", "constrained", "give_by_rack"]
+__all__ = ["MemberLists", "assign_by_rack", "assign_constrained"]
 
 
 @dataclass(slots=True)
 class Quota:
-    """How much everybody shall have, and who still has room.
+    """The quotas, and the members that still have room.
 
     Attributes:
-        low, high: floor and ceiling of partitions a member.
-        extra: how many members may have ``high`` (0 where low = high).
-        over: how many have.
+        low, high: floor and ceiling of partitions / members.
+        extra: number of members that may have ``high`` slots (0 if low = high).
+        over: number of members that have ``high`` slots.
         under: members below ``low``; exact: members at ``low`` that may get one more.
     """
 
@@ -36,67 +41,70 @@ class Quota:
     exact: list[int]
 
 
-def constrained(scene: Scene, owned: Owned, spots: Spots, racks: Racks) -> Decision:
-    """Kafka's ``ConstrainedAssignmentBuilder``.
+def assign_constrained(
+    sticky: StickyProblem, owned: ResolvedClaims, slots: Slots, racks: Racks
+) -> Decision:
+    """Return the decision for members with equal subscriptions.
 
     Raises:
-        JavaRefusal: no members, or members keep claims of partitions that do not exist.
+        StickyAssignorError: the group has no members, or members keep claims of partitions that
+            do not exist.
     """
-    members = scene.members
+    members = sticky.members
     if not members:
         what = "the group has no members (Kafka's class divides by their number)"
-        raise JavaRefusal(what, "ArithmeticException")
-    low, extra = divmod(scene.partitions, members)
+        raise StickyAssignorError(what, "ArithmeticException")
+    low, extra = divmod(sticky.partitions, members)
     quota = Quota(low, low + (extra > 0), extra, 0, [], [])
-    owner, taken_from = _without_lost(owned, racks)
-    keep = _keep(scene, owner, quota)
-    rank = scene.problem.group.member_rank
+    owner, previous_owner = _drop_lost_claims(owned, racks)
+    keep = _keep(sticky, owner, quota)
+    rank = sticky.problem.group.member_rank
     quota.under.sort(key=rank.__getitem__)
     quota.exact.sort(key=rank.__getitem__)
-    rows = Rows(members)
-    rows.keep(spots, owner, keep, taken_from)
-    free = nobodys(spots, owner, anything=bool(keep.any()))
+    rows = MemberLists(members)
+    rows.keep(slots, owner, keep, previous_owner)
+    free = unassigned_slots(slots, owner, keeps_any=bool(keep.any()))
     if racks.any_member:
         free = free[np.argsort(racks.weight[free], kind="stable")]
     size = keep.astype(np.int64)
     if racks.active:
-        spot, member, free = give_by_rack(free, racks, quota, size, scene)
-        dealt = _dealt(len(free), quota, size)
-        given = Transfers(np.concatenate([spot, free]), np.concatenate([member, dealt]))
+        slot, member, free = assign_by_rack(free, racks, quota, size, sticky)
+        rest = _assign_rest(len(free), quota, size)
+        given = Transfers(np.concatenate([slot, free]), np.concatenate([member, rest]))
     else:
-        given = Transfers(free, _dealt(len(free), quota, size))
-    transfers = _changing(given, taken_from, owned.disputed)
-    start, spot = rows.finish(keep, given)
-    return Decision(start, spot, spots, transfers)
+        given = Transfers(free, _assign_rest(len(free), quota, size))
+    transfers = _find_transfers(given, previous_owner, owned.disputed)
+    start, slot = rows.finish(keep, given)
+    return Decision(start, slot, slots, transfers)
 
 
-def _without_lost(owned: Owned, racks: Racks) -> tuple[Int32Array, Int32Array]:
-    """Owners without what racks or disputes take from them, and whom racks took it from."""
+def _drop_lost_claims(owned: ResolvedClaims, racks: Racks) -> tuple[Int32Array, Int32Array]:
+    """Return the owners without mismatched and disputed slots, and who lost mismatched ones."""
     owner = owned.owner
-    taken_from = np.full(len(owner), NOBODY, np.int32)
+    previous_owner = np.full(len(owner), NO_OWNER, np.int32)
     if racks.active:
-        spot = np.flatnonzero(owner >= 0).astype(np.int32)
-        away = spot[racks.mismatch(owner[spot], spot)]
-        taken_from[away] = owner[away]
-        owner[away] = NOBODY
+        slot = np.flatnonzero(owner >= 0).astype(np.int32)
+        away = slot[racks.mismatch(owner[slot], slot)]
+        previous_owner[away] = owner[away]
+        owner[away] = NO_OWNER
     if owned.disputed is not None:
-        owner[owned.disputed] = NOBODY
-    return owner, taken_from
+        owner[owned.disputed] = NO_OWNER
+    return owner, previous_owner
 
 
-def _keep(scene: Scene, owner: Int32Array, quota: Quota) -> Int32Array:
-    """Step 1: how many each owner keeps (int32[M]); who still has room is noted."""
-    sizes = [0] * scene.members
-    if owner.max(initial=NOBODY) != NOBODY:
-        sizes = np.bincount(owner + 1, minlength=scene.members + 1)[1:].tolist()
-    keep = [0] * scene.members
-    for m in scene.owners:
-        keep[m] = _room(m, sizes[m], quota)
+def _keep(sticky: StickyProblem, owner: Int32Array, quota: Quota) -> Int32Array:
+    """Return the number of slots that each member keeps (step 1); ``quota`` records the rest."""
+    sizes = [0] * sticky.members
+    if owner.max(initial=NO_OWNER) != NO_OWNER:
+        sizes = np.bincount(owner + 1, minlength=sticky.members + 1)[1:].tolist()
+    keep = [0] * sticky.members
+    for m in sticky.owners:
+        keep[m] = _slots_to_keep(m, sizes[m], quota)
     return np.array(keep, np.int32)
 
 
-def _room(member: int, size: int, quota: Quota) -> int:
-    """How many of its partitions a member keeps; where it goes if it may get more."""
+def _slots_to_keep(member: int, size: int, quota: Quota) -> int:
+    """Return the number of slots that a member keeps, and queue it if it may get more."""
     if size < quota.low:
         quota.under.append(member)
         return size
@@ -110,32 +118,32 @@ def _room(member: int, size: int, quota: Quota) -> int:
     return quota.low
 
 
-def nobodys(spots: Spots, owner: Int32Array, *, anything: bool) -> Int32Array:
-    """Step 2: spots that nobody keeps, by topic and number.
+def unassigned_slots(slots: Slots, owner: Int32Array, *, keeps_any: bool) -> Int32Array:
+    """Return the slots that no member keeps, by topic and number (step 2).
 
-    Kafka walks all partitions, counted from 0, along the sorted kept ones. A kept one that
-    the walk does not meet (its number lies outside) stops the comparison: all that follow
-    count as nobody's, kept or not (Q26). Where nothing is kept it takes what there is.
+    Kafka iterates all partitions, counted from 0, in parallel with the sorted kept ones. A kept
+    slot outside the partition count stops the comparison: all later partitions count as
+    unassigned (Q26). If nothing is kept, it takes the existing partitions.
     """
-    if not anything:
-        return np.arange(spots.real, dtype=np.int32)
-    if spots.regular:
+    if not keeps_any:
+        return np.arange(slots.real, dtype=np.int32)
+    if slots.regular:
         return np.flatnonzero(owner < 0).astype(np.int32)
     is_kept = owner >= 0
-    walked = np.zeros(spots.count, bool)
-    walked[spots.walk] = True
-    lost = np.flatnonzero(is_kept & ~walked)
-    if len(lost):
-        is_kept &= spots.keys < spots.keys[lost].min()
-    free: Int32Array = spots.walk[~is_kept[spots.walk]]
+    owner_order = np.zeros(slots.count, bool)
+    owner_order[slots.walk] = True
+    outside = np.flatnonzero(is_kept & ~owner_order)
+    if len(outside):
+        is_kept &= slots.keys < slots.keys[outside].min()
+    free: Int32Array = slots.walk[~is_kept[slots.walk]]
     return free
 
 
-def _dealt(count: int, quota: Quota, size: NDArray[np.int64]) -> Int32Array:
-    """Step 6: the member that gets each of ``count`` partitions in a row.
+def _assign_rest(count: int, quota: Quota, size: NDArray[np.int64]) -> Int32Array:
+    """Return the members that get the remaining ``count`` slots, in order (step 6).
 
-    Round after round to those below the low quota, each leaving when it has reached it; then
-    one each to those that may have one more, who waited longest first.
+    Members below the low quota take turns until each has reached it; then members that may
+    have one more get one each, in the order in which they reached the low quota.
     """
     under = np.array(quota.under, np.int32)
     lack = quota.low - size[under]
@@ -144,13 +152,13 @@ def _dealt(count: int, quota: Quota, size: NDArray[np.int64]) -> Int32Array:
         [np.array(quota.exact, np.int32), under[np.argsort(lack, kind="stable")]]
     )
     rest = count - len(rounds)
-    # What is kept never exceeds what exists, so those below the quota are always filled up.
+    # Kept slots never exceed the partitions, so members below the low quota always reach it.
     if rest > len(waiting):
         what = (
             "no member is left to take a partition, since members claim partitions that do not"
             " exist (Kafka's class: no more unfilled consumers to be assigned)"
         )
-        raise JavaRefusal(what, "IllegalStateException")
+        raise StickyAssignorError(what, "IllegalStateException")
     return np.concatenate([rounds, waiting[:rest]])
 
 
@@ -166,38 +174,39 @@ def _rounds(members: Int32Array, lack: NDArray[np.int64]) -> Int32Array:
     return np.repeat(members, lack)[np.argsort(key, kind="stable")]
 
 
-def _changing(
-    given: Transfers, taken_from: Int32Array, disputed: NDArray[np.bool_] | None
+def _find_transfers(
+    given: Transfers, previous_owner: Int32Array, disputed: NDArray[np.bool_] | None
 ) -> Transfers:
-    """Those that somebody else had, or that several claimed."""
-    if disputed is None and taken_from.max(initial=NOBODY) == NOBODY:
+    """Return the assigned slots that another member had, or that several members claimed."""
+    if disputed is None and previous_owner.max(initial=NO_OWNER) == NO_OWNER:
         nothing = np.zeros(0, np.int32)
         return Transfers(nothing, nothing)
-    before = taken_from[given.spot]
-    moves = (before != NOBODY) & (before != given.member)
+    before = previous_owner[given.slot]
+    moves = (before != NO_OWNER) & (before != given.member)
     if disputed is not None:
-        moves |= disputed[given.spot]
-    return Transfers(given.spot[moves], given.member[moves])
+        moves |= disputed[given.slot]
+    return Transfers(given.slot[moves], given.member[moves])
 
 
-def give_by_rack(
-    free: Int32Array, racks: Racks, quota: Quota, size: NDArray[np.int64], scene: Scene
+def assign_by_rack(
+    free: Int32Array, racks: Racks, quota: Quota, size: NDArray[np.int64], sticky: StickyProblem
 ) -> tuple[Int32Array, Int32Array, Int32Array]:
-    """Step 5: each free spot to a member on one of its racks that has room, if there is one.
+    """Assign free slots to members with room on one of their racks (step 5, KIP-881).
 
-    ``quota`` and ``size`` are brought forward; answers spots given, to whom, and those left.
+    ``quota`` and ``size`` are updated. The result is the assigned slots, their members, and the
+    slots that remain.
     """
     under = np.array(quota.under, np.int32)
     waiting = np.array(quota.exact, np.int32)
-    width = max(len(scene.problem.cluster.rack_names), 1)
+    width = max(len(sticky.problem.cluster.rack_names), 1)
     under_start, under_place = _by_rack(racks.of_member[under], width)
-    # Room for all that may ever wait on a rack: members that wait now, then those from under.
+    # Each queue has room for all members of the rack: those that wait now, then those from under.
     both = np.concatenate([racks.of_member[waiting], racks.of_member[under]])
     queue_start = np.zeros(width + 1, np.int32)
     np.cumsum(np.bincount(both[both >= 0], minlength=width), out=queue_start[1:])
     queue = np.full(max(int(queue_start[-1]), 1), -1, np.int32)
     head, tail = queue_start[:-1].copy(), queue_start[:-1].copy()
-    sequence = np.full(scene.members, -1, np.int32)
+    sequence = np.full(sticky.members, -1, np.int32)
     for nth, m in enumerate(waiting.tolist()):
         sequence[m] = nth
         rack = int(racks.of_member[m])
@@ -205,34 +214,34 @@ def give_by_rack(
             queue[tail[rack]] = m
             tail[rack] += 1
     out = np.full(len(free), -1, np.int32)
-    gone = np.zeros(len(under), bool)
-    over = give(
+    full = np.zeros(len(under), bool)
+    over = assign_on_racks(
         free, racks.start, racks.rack, racks.of_member, under, under_start, under_place,
         np.arange(len(under_place) + width, dtype=np.int32), queue, head, tail, sequence,
-        size, gone, out,
+        size, full, out,
         np.array([quota.low, quota.high, quota.extra, quota.over, len(waiting)], np.int64),
         work=10 * len(free),
     )  # fmt: skip
     given = out >= 0
     quota.over = int(over)
-    quota.under = under[~gone].tolist()
+    quota.under = under[~full].tolist()
     still = np.flatnonzero(sequence >= 0)
     quota.exact = still[np.argsort(sequence[still])].tolist()
     return free[given], out[given], free[~given]
 
 
 def _by_rack(rack: Int32Array, width: int) -> tuple[Int32Array, Int32Array]:
-    """CSR by rack of positions, ascending; who sits on no known rack is left out."""
+    """Return CSR by rack of positions, ascending; members without known rack are left out."""
     order = np.argsort(rack, kind="stable")
     start = np.searchsorted(rack[order], np.arange(width + 1)).astype(np.int32)
     return start - start[0], order[start[0] :].astype(np.int32)
 
 
-class Rows:
-    """Lists in the making. The kernels beside it are twice as fast as NumPy's sorts, once loaded.
+class MemberLists:
+    """The members' lists under construction; loaded kernels are twice as fast as NumPy's sorts.
 
     Args:
-        members: how many lists.
+        members: number of lists.
     """
 
     def __init__(self, members: int) -> None:
@@ -240,53 +249,53 @@ class Rows:
         self._kept = np.zeros(0, np.int32)
 
     def keep(
-        self, spots: Spots, owner: Int32Array, keep: Int32Array, taken_from: Int32Array
+        self, slots: Slots, owner: Int32Array, keep: Int32Array, previous_owner: Int32Array
     ) -> None:
-        """The first ``keep`` spots of each owner by (number, topic); it loses the others.
+        """Keep each owner's first ``keep`` slots by (number, topic) and revoke the others.
 
-        ``owner`` and ``taken_from`` (int32[S]) are brought up to date.
+        ``owner`` and ``previous_owner`` (int32[S]) are updated.
         """
         total = int(keep.sum())
         self._kept = np.zeros(total, np.int32)
         if not total and not (owner >= 0).any():
             return
         at = np.cumsum(keep, dtype=np.int32) - keep
-        if keep_rows.ready:
-            keep_rows(
-                spots.by_number, owner, at, at + keep, self._kept, taken_from, work=spots.count
+        if keep_up_to_quota.ready:
+            keep_up_to_quota(
+                slots.by_number, owner, at, at + keep, self._kept, previous_owner, work=slots.count
             )
             return
-        member = owner[spots.by_number]
+        member = owner[slots.by_number]
         place = np.flatnonzero(member >= 0)
         start, order = by_member(self._members, member[place])
-        member, spot = member[place][order], spots.by_number[place[order]]
-        nth = np.arange(len(spot), dtype=np.int32) - start[member]
+        member, slot = member[place][order], slots.by_number[place[order]]
+        nth = np.arange(len(slot), dtype=np.int32) - start[member]
         stays = nth < keep[member]
-        self._kept = spot[stays]
-        gone = spot[~stays]
-        taken_from[gone] = member[~stays]
-        owner[gone] = NOBODY
+        self._kept = slot[stays]
+        revoked = slot[~stays]
+        previous_owner[revoked] = member[~stays]
+        owner[revoked] = NO_OWNER
 
     def finish(self, keep: Int32Array, given: Transfers) -> tuple[Int32Array, Int32Array]:
-        """All lists (CSR by member), what was given last in the order given."""
-        spot, member = given.spot, given.member
+        """Return all lists (CSR by member); assigned slots follow kept ones in order."""
+        slot, member = given.slot, given.member
         sizes = keep + np.bincount(member, minlength=self._members).astype(np.int32)
         start = np.zeros(self._members + 1, np.int32)
         np.cumsum(sizes, out=start[1:])
-        if not len(spot):
+        if not len(slot):
             return start, self._kept
-        if not len(self._kept) and not give_rows.ready:
-            return start, spot[by_member(self._members, member)[1]]
+        if not len(self._kept) and not append_to_lists.ready:
+            return start, slot[by_member(self._members, member)[1]]
         out = np.empty(int(start[-1]), np.int32)
         at = start[:-1].copy()
         if len(self._kept):
             shift = np.repeat(at - (np.cumsum(keep) - keep), keep)
             out[np.arange(len(self._kept)) + shift] = self._kept
             at += keep
-        if give_rows.ready:
-            give_rows(spot, member, at, out, work=len(spot))
+        if append_to_lists.ready:
+            append_to_lists(slot, member, at, out, work=len(slot))
             return start, out
         order = by_member(self._members, member)[1]
         first = np.repeat(at - (np.cumsum(sizes - keep) - (sizes - keep)), sizes - keep)
-        out[np.arange(len(order)) + first] = spot[order]
+        out[np.arange(len(order)) + first] = slot[order]
         return start, out

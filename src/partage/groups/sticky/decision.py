@@ -1,4 +1,4 @@
-"""What an algorithm decided, and how it becomes a plan."""
+"""The decision of a sticky algorithm, and its conversion to a plan (KIP-429 included)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import InvalidProblemError, PlanInvariantError, UnsupportedProblemError
-from partage.groups.sticky.problem import Scene, Spots
+from partage.groups.sticky.problem import Slots, StickyProblem
 from partage.model import Assignment, Plan, Unresolved
 from partage.model.index import Int32Array
 from partage.model.repeated_state import EndlessLoop, loop_attributes
 
-__all__ = ["Decision", "JavaRefusal", "Transfers", "by_member", "first_phase", "withheld"]
+__all__ = ["Decision", "StickyAssignorError", "Transfers", "by_member", "first_phase", "withheld"]
 
 
 _ALGORITHM = "Kafka's AbstractStickyAssignor.performReassignments"
@@ -24,117 +24,117 @@ Made = TypeVar("Made", bound=Assignment)
 
 @dataclass(frozen=True, eq=False)
 class Transfers:
-    """Spots and their new owners; of those that change hands, Kafka's transfer map."""
+    """Slots and their new owners; of moved slots, Kafka's ``partitionsTransferringOwnership``."""
 
-    spot: Int32Array
+    slot: Int32Array
     member: Int32Array
 
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """Lists of spots by member, foreign ones included.
+    """Lists of slots by member; slots may be partitions that do not exist.
 
     Attributes:
         start: int32[M + 1], by member in join order (CSR).
-        spot: int32[n], each member's list in the class's order.
-        spots: what the spots are.
-        transfers: what changes hands; None where the general algorithm ran.
-        walked: members in the order of the class's answer, where a spot may have two owners.
-        loop: the endless loop of Kafka's class, None where it returns.
+        slot: int32[n], each member's list in the order of Kafka's class.
+        slots: the numbering of slots.
+        transfers: the moved slots; None after the general algorithm.
+        owner_order: members in the order of Kafka's result, if a slot may have two owners.
+        loop: the endless loop of Kafka's class, None if it returns.
     """
 
     start: Int32Array
-    spot: Int32Array
-    spots: Spots
+    slot: Int32Array
+    slots: Slots
     transfers: Transfers | None = None
-    walked: list[int] | None = None
+    owner_order: list[int] | None = None
     loop: EndlessLoop | None = None
 
     @property
     def member(self) -> Int32Array:
-        """int32[n]: whose list each entry is in."""
+        """int32[n]: the member of each entry."""
         return np.repeat(np.arange(len(self.start) - 1, dtype=np.int32), np.diff(self.start))
 
-    def without(self, gone: NDArray[np.bool_]) -> Decision:
-        """The same, some entries left out."""
+    def without(self, removed: NDArray[np.bool_]) -> Decision:
+        """Return the decision without some entries (bool[n])."""
         start = np.zeros(len(self.start), np.int32)
-        sizes = np.bincount(self.member[~gone], minlength=len(start) - 1)
+        sizes = np.bincount(self.member[~removed], minlength=len(start) - 1)
         np.cumsum(sizes, out=start[1:])
-        return replace(self, start=start, spot=self.spot[~gone])
+        return replace(self, start=start, slot=self.slot[~removed])
 
-    def to_pairs(self, scene: Scene) -> dict[str, list[tuple[str, int]]]:
-        """Member -> (topic, number) in order, whatever they are."""
-        names = [scene.problem.index.topics[t] for t in scene.topics.tolist()]
-        topic, number = self.spots.topic.tolist(), self.spots.number.tolist()
-        named = [(names[topic[s]], number[s]) for s in self.spot.tolist()]
+    def to_pairs(self, sticky: StickyProblem) -> dict[str, list[tuple[str, int]]]:
+        """Return member -> (topic, partition) pairs in order, non-existing partitions included."""
+        names = [sticky.problem.index.topics[t] for t in sticky.topics.tolist()]
+        topic, number = self.slots.topic.tolist(), self.slots.number.tolist()
+        named = [(names[topic[s]], number[s]) for s in self.slot.tolist()]
         start = self.start.tolist()
-        ids = scene.problem.group.ids
+        ids = sticky.problem.group.ids
         return {m: named[start[i] : start[i + 1]] for i, m in enumerate(ids)}
 
-    def transferring(self, scene: Scene) -> list[tuple[str, int, str]] | None:
-        """(topic, number, new owner) sorted by the first two; None after the general algorithm."""
+    def transfer_rows(self, sticky: StickyProblem) -> list[tuple[str, int, str]] | None:
+        """Return sorted (topic, partition, new owner); None after the general algorithm."""
         if self.transfers is None:
             return None
-        names = [scene.problem.index.topics[t] for t in scene.topics.tolist()]
-        ids = scene.problem.group.ids
-        # A spot that was given twice is in Java's map with its last owner.
-        last = dict(zip(self.transfers.spot.tolist(), self.transfers.member.tolist(), strict=True))
-        rows = sorted((int(self.spots.keys[s]), s, m) for s, m in last.items())
-        topic, number = self.spots.topic, self.spots.number
+        names = [sticky.problem.index.topics[t] for t in sticky.topics.tolist()]
+        ids = sticky.problem.group.ids
+        # Java's map has the last owner of a slot that was assigned twice.
+        last = dict(zip(self.transfers.slot.tolist(), self.transfers.member.tolist(), strict=True))
+        rows = sorted((int(self.slots.keys[s]), s, m) for s, m in last.items())
+        topic, number = self.slots.topic, self.slots.number
         return [(names[topic[s]], int(number[s]), ids[m]) for _, s, m in rows]
 
-    def to_plan(self, scene: Scene, **more: Any) -> Plan:
+    def to_plan(self, sticky: StickyProblem, **more: Any) -> Plan:
         """Return the plan, with a warning if Kafka's class never returns.
 
         Raises:
-            JavaRefusal: the class gave a partition to two members; it carries that answer.
+            StickyAssignorError: Kafka's class assigns a partition twice; see its `assignment`.
         """
-        group, index = scene.problem.group, scene.problem.index
+        group, index = sticky.problem.group, sticky.problem.index
         more |= loop_attributes(self.loop, _ALGORITHM)
-        if self.spots.regular:
-            return self._made(Plan, scene, self.start, scene.dense[self.spot], **more)
-        foreign = self.spot >= self.spots.real
-        names = [index.topics[t] for t in scene.topics.tolist()]
+        if self.slots.regular:
+            return self._made(Plan, sticky, self.start, sticky.dense[self.slot], **more)
+        foreign = self.slot >= self.slots.real
+        names = [index.topics[t] for t in sticky.topics.tolist()]
         unresolved = tuple(
             Unresolved(
                 group.ids[m],
-                names[self.spots.topic[s]],
-                int(self.spots.number[s]),
+                names[self.slots.topic[s]],
+                int(self.slots.number[s]),
                 i - int(self.start[m]),
             )
             for i, m, s in zip(
                 np.flatnonzero(foreign).tolist(),
                 self.member[foreign].tolist(),
-                self.spot[foreign].tolist(),
+                self.slot[foreign].tolist(),
                 strict=True,
             )
         )
-        there = self.without(foreign)
-        dense = scene.dense[there.spot]
+        existing = self.without(foreign)
+        dense = sticky.dense[existing.slot]
         try:
-            return self._made(Plan, scene, there.start, dense, unresolved=unresolved, **more)
+            return self._made(Plan, sticky, existing.start, dense, unresolved=unresolved, **more)
         except PlanInvariantError as error:
-            made = self._made(Assignment, scene, there.start, dense, unresolved=unresolved)
-            # Two owners come of nothing else: a kept claim that no count from 0 meets.
+            made = self._made(Assignment, sticky, existing.start, dense, unresolved=unresolved)
+            # The only cause of two owners is a kept claim beyond the partition count.
             one = unresolved[0]
             what = (
                 f"Kafka's class would give partitions to two members ({error}), since members"
                 f" claim partitions that do not exist: {one.member} claims {one.topic},"
                 f" partition {one.partition}"
             )
-            raise JavaRefusal(what, None, made) from None
+            raise StickyAssignorError(what, None, made) from None
 
     @staticmethod
     def _made(
-        kind: type[Made], scene: Scene, start: Int32Array, dense: Int32Array, **more: Any
+        kind: type[Made], sticky: StickyProblem, start: Int32Array, dense: Int32Array, **more: Any
     ) -> Made:
         role = np.zeros(len(dense), np.int8)
-        index, ids = scene.problem.index, scene.problem.group.ids
+        index, ids = sticky.problem.index, sticky.problem.group.ids
         return kind(index, ids, start, dense, role, **more)
 
 
 def by_member(members: int, owner: Int32Array) -> tuple[Int32Array, NDArray[np.intp]]:
-    """CSR offsets by member, and a stable order of the entries that puts members in a row."""
+    """Return CSR offsets by member, and the stable order of entries by member."""
     start = np.zeros(members + 1, np.int32)
     np.cumsum(np.bincount(owner, minlength=members), out=start[1:])
     # NumPy sorts 16-bit keys by radix, several times faster than wider ones.
@@ -143,14 +143,14 @@ def by_member(members: int, owner: Int32Array) -> tuple[Int32Array, NDArray[np.i
 
 
 def first_phase(before: Assignment, target: Plan) -> Plan:
-    """What members may have now, on the way from ``before`` to ``target``.
+    """Return the plan of the first of two cooperative rebalances from ``before`` to ``target``.
 
-    A partition that somebody gets and somebody else still has is given to nobody: its owner
-    learns that it must give it up, and a second rebalance hands it over. What nobody has is
-    handed out at once. Both must number partitions by one index; members may come and go.
+    A partition that another member still owns is withheld: its owner must revoke it first, and
+    the second rebalance assigns it. Partitions without owner are assigned at once. Members may
+    join and leave.
 
     Raises:
-        InvalidProblemError: the two are not about one index.
+        InvalidProblemError: the two assignments have different indexes.
 
     >>> from partage.model import Index
     >>> index = Index.of({"t": 3})
@@ -174,29 +174,29 @@ def first_phase(before: Assignment, target: Plan) -> Plan:
 
 
 def withheld(owned_by: Int32Array, owned: Int32Array, owner: Int32Array) -> NDArray[np.bool_]:
-    """bool[P]: partitions that may not be handed out yet.
+    """Return bool[P]: partitions whose owner must revoke them before the new owner gets them.
 
-    Those whose new owner does not have it, while any other member has. ``owned_by`` (-1 for
-    a member that left) and ``owned`` go together; a partition may be claimed by several.
+    The new owner does not own such a partition, and another member does. ``owned_by`` (-1 for
+    a member that left) and ``owned`` are pairs; a partition may have several claimants.
     """
-    mine = owner[owned] == owned_by
-    has_already = np.zeros(len(owner), bool)
-    has_already[owned[mine]] = True
-    elsewhere = np.zeros(len(owner), bool)
-    elsewhere[owned[~mine]] = True
-    return elsewhere & ~has_already & (owner >= 0)
+    stays = owner[owned] == owned_by
+    owns_already = np.zeros(len(owner), bool)
+    owns_already[owned[stays]] = True
+    owned_elsewhere = np.zeros(len(owner), bool)
+    owned_elsewhere[owned[~stays]] = True
+    return owned_elsewhere & ~owns_already & (owner >= 0)
 
 
-class JavaRefusal(UnsupportedProblemError):  # noqa: N818 - what it is, not that it is one
-    """The named Kafka class fails on this problem, so there is nothing to be exact to.
+class StickyAssignorError(UnsupportedProblemError):
+    """The error of a problem on which Kafka's class throws or assigns a partition twice.
 
     Attributes:
-        java_exception: simple name of what the class throws; None where it answers, but with
-            a partition that two members own.
-        assignment: that answer.
-        max_generation: what the instance remembers after the failed call.
+        java_exception: simple class name of the exception; None if the class returns an
+            assignment in which a partition has two owners.
+        assignment: that assignment.
+        max_generation: the highest generation that the instance remembers after the call.
 
-    >>> JavaRefusal("the group has no members", "ArithmeticException").java_exception
+    >>> StickyAssignorError("the group has no members", "ArithmeticException").java_exception
     'ArithmeticException'
     """
 

@@ -1,4 +1,9 @@
-"""The algorithm for subscriptions that differ: fill, then move while that evens out loads."""
+"""Kafka's ``GeneralAssignmentBuilder``, for members with different subscriptions.
+
+Unassigned slots go to the least loaded subscriber; then slots move one by one while a move makes
+loads more even (Kafka's ``performReassignments``). `ArrayBalancer` needs at most one owner per
+slot; `quirks.member_lists` has the same algorithm on lists for claims that break this.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.groups.ordering import string_hashes
-from partage.groups.sticky.claims import Claimed, Owned
+from partage.groups.sticky.claims import ClaimedSlots, ResolvedClaims
 from partage.groups.sticky.decision import Decision, by_member
-from partage.groups.sticky.general_problem import Table, fixed_members, laid, null_pointer
+from partage.groups.sticky.general_problem import (
+    GeneralProblem,
+    fixed_members,
+    null_pointer,
+    prepare,
+)
 from partage.groups.sticky.kernels import (
     CHECK,
     CLOCK,
@@ -23,74 +33,81 @@ from partage.groups.sticky.kernels import (
     TAINTED,
     TO,
     UNUSED,
-    go_through,
+    balance_pass,
 )
-from partage.groups.sticky.problem import Scene, numbered
-from partage.groups.sticky.quirks.member_lists import Listed
+from partage.groups.sticky.problem import StickyProblem, numbered
+from partage.groups.sticky.quirks.member_lists import ListBalancer
 from partage.groups.sticky.racks import Racks
 from partage.model.index import Int32Array
 from partage.model.repeated_state import EndlessLoop, RepeatedState
 
-__all__ = ["Balancing", "Ring", "general"]
+__all__ = ["ArrayBalancer", "MemberQueue", "assign_general"]
 
 
-def general(
-    scene: Scene, claimed: Claimed, owned: Owned, racks: Racks, max_generation: int
+def assign_general(
+    sticky: StickyProblem,
+    claimed: ClaimedSlots,
+    owned: ResolvedClaims,
+    racks: Racks,
+    max_generation: int,
 ) -> Decision:
-    """Kafka's ``GeneralAssignmentBuilder``.
+    """Return the decision for members with different subscriptions.
 
     Raises:
-        JavaRefusal: claims of partitions that a member may not own led the class to an error.
+        StickyAssignorError: Kafka's class throws because of a claim that a member may not own.
     """
-    table = laid(scene, claimed, owned, racks, max_generation)
-    regular = scene.counted and not (table.spot >= claimed.spots.real).any()
+    inputs = prepare(sticky, claimed, owned, racks, max_generation)
+    regular = sticky.counted and not (inputs.slot >= claimed.slots.real).any()
     if not regular:
-        decision = Listed(table).decide()
-        return decision if decision.loop is None else Listed(table, watch=True).decide()
-    return _decided(table)
+        decision = ListBalancer(inputs).decide()
+        return decision if decision.loop is None else ListBalancer(inputs, watch=True).decide()
+    return _balance(inputs)
 
 
-def _decided(table: Table) -> Decision:
-    """Run the algorithm; where its class never returns, run it again to find its best plan.
+def _balance(inputs: GeneralProblem) -> Decision:
+    """Run the algorithm; if Kafka's class never returns, run it again to find its best plan.
 
-    Watching each move costs time, and problems without a loop need none of it.
+    The second run compares the plan after each move, which is too slow for every problem.
     """
-    balancing = Balancing(table)
-    balancing.fill()
-    balancing.even_out()
+    balancing = ArrayBalancer(inputs)
+    balancing.assign_unassigned()
+    balancing.balance()
     if balancing.loop is not None:
-        balancing = Balancing(table)
-        balancing.fill()
-        balancing.even_out(watch=True)
+        balancing = ArrayBalancer(inputs)
+        balancing.assign_unassigned()
+        balancing.balance(watch=True)
     owner, seq = balancing.owner, balancing.seq
-    given = np.flatnonzero(owner >= 0)
-    given = given[np.argsort(seq[given], kind="stable")]
-    start, order = by_member(table.scene.members, owner[given])
-    return Decision(start, given[order].astype(np.int32), table.claimed.spots, loop=balancing.loop)
+    assigned = np.flatnonzero(owner >= 0)
+    assigned = assigned[np.argsort(seq[assigned], kind="stable")]
+    start, order = by_member(inputs.sticky.members, owner[assigned])
+    slot = assigned[order].astype(np.int32)
+    return Decision(start, slot, inputs.claimed.slots, loop=balancing.loop)
 
 
-class Balancing:
-    """One run: `fill`, then `even_out`.
+class ArrayBalancer:
+    """One run of the algorithm on arrays: `assign_unassigned`, then `balance`.
 
     Attributes:
-        owner: int32[S], who has each spot, -1 for nobody.
-        seq: int32[S], order numbers: a member's list is its spots by these.
-        size: int64[M], how many each member has.
-        loop: the endless loop of Kafka's class, None where it returns.
+        owner: int32[S], owner of each slot, -1 for none.
+        seq: int32[S], order numbers: a member's list is its slots in this order.
+        size: int64[M], slots of each member.
+        loop: the endless loop of Kafka's class, None if it returns.
     """
 
-    def __init__(self, table: Table) -> None:
-        spots, members = table.claimed.spots.count, table.scene.members
-        self._table = table
-        self.owner: Int32Array = np.full(spots, -1, np.int32)
-        self.seq: Int32Array = np.zeros(spots, np.int32)
-        self.owner[table.spot] = table.member
-        self.seq[table.spot] = np.arange(len(table.spot), dtype=np.int32)
-        self.size: NDArray[np.int64] = np.bincount(table.member, minlength=members).astype(np.int64)
-        self._ring = Ring(table, self.size)
-        self._fresh = not len(table.spot)
+    def __init__(self, inputs: GeneralProblem) -> None:
+        slots, members = inputs.claimed.slots.count, inputs.sticky.members
+        self._inputs = inputs
+        self.owner: Int32Array = np.full(slots, -1, np.int32)
+        self.seq: Int32Array = np.zeros(slots, np.int32)
+        self.owner[inputs.slot] = inputs.member
+        self.seq[inputs.slot] = np.arange(len(inputs.slot), dtype=np.int32)
+        self.size: NDArray[np.int64] = np.bincount(inputs.member, minlength=members).astype(
+            np.int64
+        )
+        self._queue = MemberQueue(inputs, self.size)
+        self._fresh = not len(inputs.slot)
         self._state = np.zeros(8, np.int64)
-        self._state[CLOCK] = len(table.spot)
+        self._state[CLOCK] = len(inputs.slot)
         self._net = np.full((5, 1), -1, np.int32)
         self._sets = np.full((SET_ROWS, 1), -1, np.int32)
         self._hash = np.zeros(1, np.int64)
@@ -98,60 +115,60 @@ class Balancing:
         self._best: _Best
         self.loop: EndlessLoop | None = None
 
-    def fill(self) -> None:
-        """Every free spot to the member that has least and subscribes, on its rack if it can."""
-        free = self._table.free
-        if self._table.racks.active:
+    def assign_unassigned(self) -> None:
+        """Assign free slots to the least loaded subscribers, first to those on the slot's racks."""
+        free = self._inputs.free
+        if self._inputs.racks.active:
             self._pass(free, racks=True, filling=True)
             free = free[self.owner[free] < 0]
         self._pass(free, filling=True)
 
-    def even_out(self, *, watch: bool = False) -> None:
-        """Move single partitions from members with more to members with fewer.
+    def balance(self, *, watch: bool = False) -> None:
+        """Move slots one by one from members with more to members with fewer.
 
-        Where Kafka's class repeats its passes for ever, `loop` is set. The plan is then the best
-        valid one after any move if each move is watched, else any one.
+        If Kafka's class repeats its passes endlessly, `loop` is set. With ``watch`` the plan is
+        then the best valid one after any move; without it, the plan is arbitrary.
 
         Args:
             watch: whether to compare the plan after each move with the best one so far.
         """
-        table, spots = self._table, self._table.claimed.spots
-        if self._level(self.size):
+        inputs, slots = self._inputs, self._inputs.claimed.slots
+        if self._is_level(self.size):
             return
-        held = np.flatnonzero(self.owner >= 0).astype(np.int32)
-        self._fixed = fixed_members(table, self.size, self.owner[held], held)
-        if self._fixed.all() or self._level(self.size[~self._fixed]):
+        assigned = np.flatnonzero(self.owner >= 0).astype(np.int32)
+        self._fixed = fixed_members(inputs, self.size, self.owner[assigned], assigned)
+        if self._fixed.all() or self._is_level(self.size[~self._fixed]):
             return
-        self._ready_for_movements()
+        self._prepare_movements()
         owner, seq, size = self.owner.copy(), self.seq.copy(), self.size.copy()
         self._best = _Best(owner.copy(), seq.copy(), self._score(size))
         self._state[ONE_MOVE] = watch
-        shared = table.audience.shared
+        shared = inputs.subscriptions.shared
         moved = False
-        if not table.revoked:
-            self._improve(table.free[shared[spots.topic[table.free]]])
+        if not inputs.revoked:
+            self._improve(inputs.free[shared[slots.topic[inputs.free]]])
         if self.loop is None:
-            moved = self._improve(table.every[shared[spots.topic[table.every]]])
+            moved = self._improve(inputs.every[shared[slots.topic[inputs.every]]])
         if self.loop is not None:
             self._best.restore(self.owner, self.seq, self.size)
         elif not self._fresh and moved and self._score(self.size) >= self._score(size):
             self.owner, self.seq, self.size = owner, seq, size
 
-    def _improve(self, spots: Int32Array) -> bool:
-        """Repeat passes until one moves nothing or the state repeats; return whether any moved."""
+    def _improve(self, slots: Int32Array) -> bool:
+        """Repeat passes until nothing moves or the state repeats; return whether a slot moved."""
         moved_at_all, repeated = False, RepeatedState()
-        while self._pass(spots):
+        while self._pass(slots):
             moved_at_all = True
             if repeated.matches(self._snapshot()):
-                self.loop = self._endless(spots, repeated)
+                self.loop = self._describe_loop(slots, repeated)
                 break
         return moved_at_all
 
     def _snapshot(self) -> tuple[bytes | int, ...]:
-        """Return everything that decides the next passes, and nothing else.
+        """Return exactly the state that decides the next passes.
 
-        These are the owners (sizes and the ring follow from them), the recorded movements, and
-        for each set of movements its order and the size of its Java table.
+        It consists of the owners (sizes and the queue follow from them), the recorded movements,
+        and the order and Java table length of each set of movements.
         """
         net = self._net
         at = np.flatnonzero(net[TO] >= 0)
@@ -162,106 +179,109 @@ class Balancing:
             table_size.tobytes(),
         )  # fmt: skip
 
-    def _endless(self, spots: Int32Array, repeated: RepeatedState) -> EndlessLoop:
-        """Return the loop; one more period shows what moves in it."""
+    def _describe_loop(self, slots: Int32Array, repeated: RepeatedState) -> EndlessLoop:
+        """Return the endless loop; one more period shows which slots move in it."""
         begin = self._state[CLOCK]
         for _ in range(repeated.length):
-            self._pass(spots)
+            self._pass(slots)
         moving = np.flatnonzero(self.seq >= begin)
-        names = self._table.names(moving[np.argsort(self._table.claimed.spots.keys[moving])])
+        names = self._inputs.names(moving[np.argsort(self._inputs.claimed.slots.keys[moving])])
         return EndlessLoop(repeated.passes, repeated.length, names)
 
-    def _pass(self, spots: Int32Array, *, filling: bool = False, racks: bool = False) -> bool:
-        """Go through the partitions once; return whether any moved."""
-        ring, table, state = self._ring, self._table, self._state
+    def _pass(self, slots: Int32Array, *, filling: bool = False, racks: bool = False) -> bool:
+        """Process the slots once; return whether a slot moved."""
+        queue, inputs, state = self._queue, self._inputs, self._state
         state[MOVES] = state[CHECK] = 0
-        at, work, moves = 0, len(spots) * ring.depth, 0
-        while at < len(spots):
-            at = int(go_through(
-                spots, at, filling, racks, state, table.claimed.spots.topic, self.owner, self.seq,
-                self.size, table.previous, self._fixed, ring.cell_start, ring.cell,
-                ring.cell_rack, table.racks.start, table.racks.rack, ring.cell_of, ring.base,
-                ring.leaf, ring.tree, ring.rank, ring.by_rank, ring.stamp,
-                self._net, self._sets, self._hash, table.claimed.spots.number,
+        at, work, moves = 0, len(slots) * queue.depth, 0
+        while at < len(slots):
+            at = int(balance_pass(
+                slots, at, filling, racks, state, inputs.claimed.slots.topic, self.owner, self.seq,
+                self.size, inputs.previous, self._fixed, queue.cell_start, queue.cell,
+                queue.cell_rack, inputs.racks.start, inputs.racks.rack, queue.cell_of, queue.base,
+                queue.leaf, queue.tree, queue.rank, queue.by_rank, queue.stamp,
+                self._net, self._sets, self._hash, inputs.claimed.slots.number,
                 work=work,
             ))  # fmt: skip
             if state[ONE_MOVE] and state[MOVES] > moves:
                 moves = int(state[MOVES])
                 self._watch(int(state[MOVED]))
             if state[CHECK] == 1:
-                if self._balanced():
+                if self._is_balanced():
                     break
-                self._no_null_pointer(int(spots[at]))
-                state[CHECK] = 2  # looked at: this one may move
+                self._raise_null_pointer(int(slots[at]))
+                state[CHECK] = 2  # checked: this slot may move
         return bool(state[MOVES])
 
-    def _watch(self, spot: int) -> None:
-        """Note a move, and whether the plan is the best valid one from here on."""
-        self._best.note(spot, int(self.owner[spot]), int(self.seq[spot]))
+    def _watch(self, slot: int) -> None:
+        """Record a move, and whether the plan is now the best valid one."""
+        self._best.record(slot, int(self.owner[slot]), int(self.seq[slot]))
         score = self._score(self.size)
         if score < self._best.score and self._is_valid():
-            self._best.is_now(score)
+            self._best.update(score)
 
     def _is_valid(self) -> bool:
-        """Return whether each owner subscribes; only returns to previous owners can break that."""
+        """Return whether each owner subscribes, which only moves to previous owners can violate."""
         if not self._state[TAINTED]:
             return True
-        held = np.flatnonzero(self.owner >= 0)
-        topic = self._table.claimed.spots.topic[held]
-        return bool(self._table.audience.subscribed(self.owner[held], topic).all())
+        assigned = np.flatnonzero(self.owner >= 0)
+        topic = self._inputs.claimed.slots.topic[assigned]
+        return bool(self._inputs.subscriptions.is_subscribed(self.owner[assigned], topic).all())
 
-    def _no_null_pointer(self, spot: int) -> None:
-        previous = self._table.previous[spot]
+    def _raise_null_pointer(self, slot: int) -> None:
+        """Raise Kafka's error if the slot's previous owner is out of the queue (Q2)."""
+        previous = self._inputs.previous[slot]
         if previous >= 0 and self._fixed[previous]:
-            raise null_pointer(self._table, spot)
+            raise null_pointer(self._inputs, slot)
 
     @staticmethod
-    def _level(size: NDArray[np.int64]) -> bool:
+    def _is_level(size: NDArray[np.int64]) -> bool:
+        """Return whether sizes differ by at most one."""
         return bool(size.max(initial=0) - size.min(initial=1 << 40) <= 1)
 
-    def _balanced(self) -> bool:
-        """Kafka's test whether nobody could get more. The steps ask only where it matters.
+    def _is_balanced(self) -> bool:
+        """Return the result of Kafka's ``isBalanced``; the kernel asks only where it matters.
 
-        A spot that is about to move from c to a subscriber o shows that o could get more, so
-        the test need not be made, unless o is at what Kafka thinks is its maximum without
-        having all its partitions. That takes a partition it does not subscribe to, which
-        only the return to a previous owner brings about.
+        A slot that is about to move to a subscriber proves that this member can get more, so
+        the test is superfluous. The exception is a member at the maximum that Kafka computes for
+        it, but without all its partitions. Such a member has a partition of a topic to which it
+        does not subscribe, which only a move to a previous owner causes.
         """
-        table, ring = self._table, ~self._fixed
-        if self._level(self.size[ring]):
+        inputs, in_queue = self._inputs, ~self._fixed
+        if self._is_level(self.size[in_queue]):
             return True
-        audience, scene = table.audience, table.scene
-        holder = self.owner[: scene.partitions]  # foreign spots have none, and lie behind
-        most_on_topic = np.maximum.reduceat(self.size[holder], scene.start[:-1])
-        may_grow = ring & (self.size != audience.most)
-        least = np.full(len(audience.listed), 1 << 40, np.int64)
-        np.minimum.at(least, audience.of_member[may_grow], self.size[may_grow])
-        per_entry = np.repeat(least, np.diff(audience.start))
-        return not (most_on_topic[audience.topic] > per_entry + 1).any()
+        subscriptions, sticky = inputs.subscriptions, inputs.sticky
+        holder = self.owner[: sticky.partitions]  # slots that do not exist come after these
+        most_on_topic = np.maximum.reduceat(self.size[holder], sticky.start[:-1])
+        may_grow = in_queue & (self.size != subscriptions.most)
+        least = np.full(len(subscriptions.listed), 1 << 40, np.int64)
+        np.minimum.at(least, subscriptions.of_member[may_grow], self.size[may_grow])
+        per_entry = np.repeat(least, np.diff(subscriptions.start))
+        return not (most_on_topic[subscriptions.topic] > per_entry + 1).any()
 
     def _score(self, size: NDArray[np.int64]) -> int:
-        """Sum of differences over all pairs of members."""
+        """Return Kafka's balance score: the sum of size differences over all pairs of members."""
         sizes = np.sort(size[~self._fixed])
         return int(((2 * np.arange(len(sizes)) - len(sizes) + 1) * sizes).sum())
 
-    def _ready_for_movements(self) -> None:
-        spots = self._table.claimed.spots
-        scene = self._table.scene
-        self._net = np.full((5, spots.count), -1, np.int32)
-        # Every set has a spot of its own, and every topic a place for its first set.
-        width = max(spots.count, len(scene.topics))
+    def _prepare_movements(self) -> None:
+        """Allocate the tables of movements (see the row names in `kernels`)."""
+        slots = self._inputs.claimed.slots
+        sticky = self._inputs.sticky
+        self._net = np.full((5, slots.count), -1, np.int32)
+        # Each set has a column, and each topic a column for its first set.
+        width = max(slots.count, len(sticky.topics))
         self._sets = np.full((SET_ROWS, width), -1, np.int32)
         self._sets[UNUSED] = np.arange(width)
-        names = [scene.problem.index.topics[t] for t in scene.topics.tolist()]
+        names = [sticky.problem.index.topics[t] for t in sticky.topics.tolist()]
         self._hash = np.array(string_hashes(names), np.int64)
 
 
 class _Best:
-    """The best plan so far, as the moves that lead back to it.
+    """The best plan so far, stored as the moves made since then.
 
     Args:
-        owner, seq: see `Balancing`, before the first move; they are changed.
-        score: Kafka's balance score of it.
+        owner, seq: copies of the arrays of `ArrayBalancer` before the first move.
+        score: Kafka's balance score of the plan.
     """
 
     def __init__(self, owner: Int32Array, seq: Int32Array, score: int) -> None:
@@ -269,55 +289,68 @@ class _Best:
         self._owner, self._seq = owner, seq
         self._moves: list[tuple[int, int, int]] = []
 
-    def note(self, spot: int, owner: int, seq: int) -> None:
-        """Note that a partition has moved, with its new owner and order number."""
-        self._moves.append((spot, int(self._owner[spot]), int(self._seq[spot])))
-        self._owner[spot], self._seq[spot] = owner, seq
+    def record(self, slot: int, owner: int, seq: int) -> None:
+        """Record that a slot has moved, with its new owner and order number."""
+        self._moves.append((slot, int(self._owner[slot]), int(self._seq[slot])))
+        self._owner[slot], self._seq[slot] = owner, seq
 
-    def is_now(self, score: int) -> None:
-        """Take the present plan for the best one."""
+    def update(self, score: int) -> None:
+        """Make the present plan the best one."""
         self.score = score
         self._moves.clear()
 
     def restore(self, owner: Int32Array, seq: Int32Array, size: NDArray[np.int64]) -> None:
-        """Undo in place all moves since the best plan."""
-        for spot, its_owner, its_seq in reversed(self._moves):
-            size[owner[spot]] -= 1
-            size[its_owner] += 1
-            owner[spot], seq[spot] = its_owner, its_seq
+        """Undo all moves since the best plan, in place."""
+        for slot, old_owner, old_seq in reversed(self._moves):
+            size[owner[slot]] -= 1
+            size[old_owner] += 1
+            owner[slot], seq[slot] = old_owner, old_seq
 
 
-class Ring:
-    """A tournament tree a cell: its root is the member that comes first in Kafka's tree set.
+class MemberQueue:
+    r"""Kafka's tree set of members by (size, id), as one tournament tree per cell of members.
 
-    A member's key is ``size * members + rank of its id``. Cell ``c`` has the tree from
-    ``base[c]`` on, root at offset 1, children of ``i`` at ``2i`` and ``2i + 1``.
+    A cell is the set of members with one subscription and one rack. A member's key is
+    ``size * members + rank of its id``, so the least key belongs to the member that comes first.
+    The root of a tree is the least key of its cell; a topic's first subscriber is the least root
+    of the cells that subscribe to it. A change of a key updates one path from leaf to root.
+
+    Example: members a, b, c (ranks 0, 1, 2) of one cell with sizes 4, 2, 2 have the keys
+    12, 7, 8, and the cell's tree is (offsets in brackets)::
+
+               7 [1]              root: b comes first
+             /       \
+          7 [2]      8 [3]
+          /   \      /   \
+        12[4]  7[5] 8[6]  -[7]    leaves a, b, c; unused leaves hold the largest int64
 
     Attributes:
-        cell_of: int32[M]; leaf: int32[M], offset of a member's leaf in its tree.
-        base: int64[C]; tree: int64, all trees.
+        cell_of: int32[M], cell of each member; leaf: int32[M], offset of its leaf.
+        base: int64[C], begin of each cell's tree in ``tree`` (int64); the root is at offset 1,
+            the children of offset ``i`` are at ``2i`` and ``2i + 1``.
         cell_start, cell: the cells that subscribe to each topic (CSR by topic).
-        cell_rack: int32[C], -1 for members without rack.
+        cell_rack: int32[C], rack of each cell, -1 for members without rack.
         rank, by_rank: int32[M], Java's order of ids and its inverse.
-        stamp: int32[C], scratch: the topic for which a cell was last seen.
-        depth: steps that one change costs, about.
+        stamp: int32[C], buffer: the topic for which a cell was last seen.
+        depth: approximate steps of one change.
     """
 
-    def __init__(self, table: Table, size: NDArray[np.int64]) -> None:
-        audience, members = table.audience, table.scene.members
-        self.rank: Int32Array = table.scene.problem.group.member_rank
+    def __init__(self, inputs: GeneralProblem, size: NDArray[np.int64]) -> None:
+        subscriptions, members = inputs.subscriptions, inputs.sticky.members
+        self.rank: Int32Array = inputs.sticky.problem.group.member_rank
         self.by_rank = np.argsort(self.rank).astype(np.int32)
-        racks = table.racks.of_member if table.racks.active else np.full(members, -1, np.int32)
-        pair = audience.of_member.astype(np.int64) << 32 | (racks.astype(np.int64) + 2)
+        racks = inputs.racks.of_member if inputs.racks.active else np.full(members, -1, np.int32)
+        pair = subscriptions.of_member.astype(np.int64) << 32 | (racks.astype(np.int64) + 2)
         kinds, cell_of = numbered(pair)
         self.cell_of: Int32Array = cell_of
         self.cell_rack = ((kinds & 0xFFFFFFFF) - 2).astype(np.int32)
-        self._trees(size, members)
-        self._cells_of_topics(table, (kinds >> 32).astype(np.int32))
+        self._build_trees(size, members)
+        self._list_cells_by_topic(inputs, (kinds >> 32).astype(np.int32))
         self.stamp = np.full(len(kinds), -1, np.int32)
         self.depth = 10 + int(members).bit_length()
 
-    def _trees(self, size: NDArray[np.int64], members: int) -> None:
+    def _build_trees(self, size: NDArray[np.int64], members: int) -> None:
+        """Build the tree of each cell."""
         count = np.bincount(self.cell_of)
         width = np.array([1 << max(int(n) - 1, 0).bit_length() for n in count], np.int64)
         ends = np.cumsum(2 * width)
@@ -335,14 +368,17 @@ class Ring:
                 level //= 2
                 self.tree[base + level : base + 2 * level] = np.minimum(row[::2], row[1::2])
 
-    def _cells_of_topics(self, table: Table, subscription: Int32Array) -> None:
-        audience = table.audience
-        sizes = np.diff(audience.start)[subscription]
+    def _list_cells_by_topic(self, inputs: GeneralProblem, subscription: Int32Array) -> None:
+        """List the cells that subscribe to each topic; ``subscription`` is by cell."""
+        subscriptions = inputs.subscriptions
+        sizes = np.diff(subscriptions.start)[subscription]
         ends = np.cumsum(sizes)
-        at = np.arange(ends[-1]) + np.repeat(audience.start[subscription] - (ends - sizes), sizes)
-        topic = audience.topic[at]
+        at = np.arange(ends[-1]) + np.repeat(
+            subscriptions.start[subscription] - (ends - sizes), sizes
+        )
+        topic = subscriptions.topic[at]
         cell = np.repeat(np.arange(len(subscription), dtype=np.int32), sizes)
         order = np.argsort(topic, kind="stable")
-        topics = len(table.scene.topics)
+        topics = len(inputs.sticky.topics)
         self.cell_start = np.searchsorted(topic[order], np.arange(topics + 1)).astype(np.int32)
         self.cell: Int32Array = cell[order]

@@ -1,4 +1,4 @@
-"""What the general algorithm starts from, once claims are settled and cleaned."""
+"""Input of the general algorithm: valid claims and unassigned slots."""
 
 from __future__ import annotations
 
@@ -7,125 +7,131 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.sticky.claims import Claimed, Owned
-from partage.groups.sticky.decision import JavaRefusal
-from partage.groups.sticky.problem import Audience, Scene, Spots
-from partage.groups.sticky.quirks.unassigned import still_free
+from partage.groups.sticky.claims import ClaimedSlots, ResolvedClaims
+from partage.groups.sticky.decision import StickyAssignorError
+from partage.groups.sticky.problem import Slots, StickyProblem, Subscriptions
+from partage.groups.sticky.quirks.unassigned import unassigned_along_walk
 from partage.groups.sticky.racks import Racks
 from partage.model import NO_GENERATION
 from partage.model.index import Int32Array
 
-__all__ = ["Table", "fixed_members", "laid", "null_pointer"]
+__all__ = ["GeneralProblem", "fixed_members", "null_pointer", "prepare"]
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
-    """What the general algorithm starts from.
+class GeneralProblem:
+    """The input of the general algorithm.
 
     Attributes:
-        member, spot: what owners keep, members in visiting order, lists as sent.
+        member, slot: int32[n], kept claims, members in map order, lists as sent.
         every: int32[T], all partitions by (subscriber entries, topic name, number).
-        free: int32, those that nobody keeps, in the same order.
-        revoked: whether somebody lost a partition to its subscription or to racks.
-        previous: int32[S], who claimed each spot in an older generation, -1 for nobody.
+        free: int32, slots that no member keeps, in the same order.
+        revoked: whether a member lost a slot because of its subscription or racks.
+        previous: int32[S], claimant of each slot in an older generation, -1 for none.
     """
 
-    scene: Scene
-    audience: Audience
+    sticky: StickyProblem
+    subscriptions: Subscriptions
     racks: Racks
-    claimed: Claimed
+    claimed: ClaimedSlots
     member: Int32Array
-    spot: Int32Array
+    slot: Int32Array
     every: Int32Array
     free: Int32Array
     revoked: bool
     previous: Int32Array
 
-    def names(self, spots: Int32Array | NDArray[np.intp]) -> tuple[str, ...]:
+    def names(self, slots: Int32Array | NDArray[np.intp]) -> tuple[str, ...]:
         """Return the names of some partitions, each as topic-number."""
-        its, topics = self.claimed.spots, self.scene.problem.index.topics
+        numbering, topics = self.claimed.slots, self.sticky.problem.index.topics
         return tuple(
-            f"{topics[self.scene.topics[its.topic[one]]]}-{its.number[one]}"
-            for one in spots.tolist()
+            f"{topics[self.sticky.topics[numbering.topic[slot]]]}-{numbering.number[slot]}"
+            for slot in slots.tolist()
         )
 
 
-def laid(scene: Scene, claimed: Claimed, owned: Owned, racks: Racks, max_generation: int) -> Table:
-    """Clean what is owned, and find what nobody keeps."""
-    audience, spots = Audience(scene), claimed.spots
-    member, spot = claimed.member, claimed.spot
+def prepare(
+    sticky: StickyProblem,
+    claimed: ClaimedSlots,
+    owned: ResolvedClaims,
+    racks: Racks,
+    max_generation: int,
+) -> GeneralProblem:
+    """Return the input: drop invalid claims, and find the unassigned slots."""
+    subscriptions, slots = Subscriptions(sticky), claimed.slots
+    member, slot = claimed.member, claimed.slot
     if owned.held is not None:
-        member, spot = member[owned.held], spot[owned.held]
-    stays = audience.subscribed(member, spots.topic[spot]) & ~racks.mismatch(member, spot)
+        member, slot = member[owned.held], slot[owned.held]
+    stays = subscriptions.is_subscribed(member, slots.topic[slot]) & ~racks.mismatch(member, slot)
     revoked = not stays.all()
     if revoked:
-        member, spot = member[stays], spot[stays]
-    sizes = scene.counts[audience.order]
-    first = scene.start[:-1][audience.order]
+        member, slot = member[stays], slot[stays]
+    sizes = sticky.counts[subscriptions.order]
+    first = sticky.start[:-1][subscriptions.order]
     ends = np.cumsum(sizes)
     shift = np.repeat(first - (ends - sizes), sizes)
-    every = (np.arange(scene.partitions) + shift).astype(np.int32)
-    return Table(
-        scene, audience, racks, claimed, member, spot, every,
-        _nobodys(scene, every, (member, spot), spots, audience),
+    every = (np.arange(sticky.partitions) + shift).astype(np.int32)
+    return GeneralProblem(
+        sticky, subscriptions, racks, claimed, member, slot, every,
+        _unassigned(sticky, every, (member, slot), slots, subscriptions),
         revoked,
         _previous(claimed, max_generation),
     )  # fmt: skip
 
 
-def _nobodys(
-    scene: Scene,
+def _unassigned(
+    sticky: StickyProblem,
     every: Int32Array,
     claims: tuple[Int32Array, Int32Array],
-    spots: Spots,
-    audience: Audience,
+    slots: Slots,
+    subscriptions: Subscriptions,
 ) -> Int32Array:
-    """As `constrained.nobodys`, in the order of ``every``; ``claims`` are members and spots."""
+    """Return the slots that no claim keeps, in the order of ``every``."""
     kept = claims[1]
     if not len(kept):
         return every
-    if spots.regular:
-        is_kept = np.zeros(spots.count, bool)
+    if slots.regular:
+        is_kept = np.zeros(slots.count, bool)
         is_kept[kept] = True
         free: Int32Array = every[~is_kept[every]]
         return free
-    rank = np.empty(len(audience.order), np.int64)
-    rank[audience.order] = np.arange(len(audience.order))
-    # (rank of the topic, number): the order in which walk and kept ones are compared.
-    place = (rank[spots.topic] << 32) | (spots.keys & 0xFFFFFFFF)
-    walk = spots.walk[np.argsort(place[spots.walk])]
-    return still_free(scene, walk, claims, place)
+    rank = np.empty(len(subscriptions.order), np.int64)
+    rank[subscriptions.order] = np.arange(len(subscriptions.order))
+    # (rank of the topic, number): the order in which Kafka compares all slots with kept ones.
+    place = (rank[slots.topic] << 32) | (slots.keys & 0xFFFFFFFF)
+    walk = slots.walk[np.argsort(place[slots.walk])]
+    return unassigned_along_walk(sticky, walk, claims, place)
 
 
-def _previous(claimed: Claimed, max_generation: int) -> Int32Array:
-    """The newest of the older claims on each spot, the first of equal ones."""
-    out = np.full(claimed.spots.count, -1, np.int32)
+def _previous(claimed: ClaimedSlots, max_generation: int) -> Int32Array:
+    """Return int32[S]: the member of the newest older claim, the first of equal ones."""
+    out = np.full(claimed.slots.count, -1, np.int32)
     undated = ~claimed.dated & (max_generation > NO_GENERATION)
     old = (claimed.dated & (claimed.generation < max_generation)) | undated
-    mine = old[claimed.member]
-    member, spot = claimed.member[mine], claimed.spot[mine]
+    is_old = old[claimed.member]
+    member, slot = claimed.member[is_old], claimed.slot[is_old]
     if len(member):
         generation = claimed.generation[member]
-        order = np.lexsort((-np.arange(len(member)), generation, spot))
-        out[spot[order]] = member[order]  # the last write, the newest and first claim, stays
+        order = np.lexsort((-np.arange(len(member)), generation, slot))
+        out[slot[order]] = member[order]  # the last write, of the newest and first claim, wins
     return out
 
 
 def fixed_members(
-    table: Table, size: NDArray[np.int64], owner: Int32Array, spot: Int32Array
+    inputs: GeneralProblem, size: NDArray[np.int64], owner: Int32Array, slot: Int32Array
 ) -> NDArray[np.bool_]:
-    """bool[M]: members that can neither give nor take."""
-    shared = table.audience.shared[table.claimed.spots.topic[spot]]
-    may_give = np.zeros(table.scene.members, bool)
-    may_give[owner[shared]] = True
-    return (size >= table.audience.most) & ~may_give
+    """Return bool[M]: members that can neither lose nor get a slot."""
+    shared = inputs.subscriptions.shared[inputs.claimed.slots.topic[slot]]
+    may_lose = np.zeros(inputs.sticky.members, bool)
+    may_lose[owner[shared]] = True
+    return (size >= inputs.subscriptions.most) & ~may_lose
 
 
-def null_pointer(table: Table, spot: int) -> JavaRefusal:
-    """Return the error of Q2, in words."""
-    (name,) = table.names(np.array([spot]))
+def null_pointer(inputs: GeneralProblem, slot: int) -> StickyAssignorError:
+    """Return the error of Kafka's null pointer exception (Q2)."""
+    (name,) = inputs.names(np.array([slot]))
     what = (
-        f"a member claims {name} of an older generation, and may not own it any more"
-        " (Kafka's class follows a null pointer here)"
+        f"a member claims {name} of an older generation, but no longer subscribes to it"
+        " (Kafka's class throws a NullPointerException)"
     )
-    return JavaRefusal(what, "NullPointerException")
+    return StickyAssignorError(what, "NullPointerException")

@@ -1,7 +1,9 @@
-"""One pass of the general algorithm over a list of partitions, as a kernel.
+"""Kernels of the sticky package.
 
-The pieces are one thought each: the ring (who comes first), the movements (what went where
-before), the list order (`_place`). Names of rows and of states are at the top.
+`balance_pass` is one pass of the general algorithm over a list of slots; its pieces are the member
+queue (`_update_key`, `_first_key`) and Kafka's ``PartitionMovements`` (`_find` to `_record`).
+`assign_on_racks`, `keep_up_to_quota` and `append_to_lists` belong to the constrained algorithm,
+`resolve_disputes`, `hash_names` and `read_claims` to the claims.
 """
 # ruff: noqa: ANN001, ANN201, ANN202, PLR0917 - a kernel's types stand in its signature
 # mypy: disallow-untyped-defs=False
@@ -10,29 +12,52 @@ from __future__ import annotations
 
 from partage.kernels import kernel, piece
 
-__all__ = ["CHECK", "CLOCK", "FROM", "MOVED", "MOVES", "ONE_MOVE", "PREV", "SET", "SET_ROWS", "TABLE", "TAINTED", "TO", "UNUSED", "dispute", "give", "give_rows", "go_through", "hash_names", "keep_rows", "read_claims"]
+__all__ = [
+    "CHECK",
+    "CLOCK",
+    "FROM",
+    "MOVED",
+    "MOVES",
+    "ONE_MOVE",
+    "PREV",
+    "SET",
+    "SET_ROWS",
+    "TABLE",
+    "TAINTED",
+    "TO",
+    "UNUSED",
+    "append_to_lists",
+    "assign_on_racks",
+    "balance_pass",
+    "hash_names",
+    "keep_up_to_quota",
+    "read_claims",
+    "resolve_disputes",
+]
 
 
-# Places in ``state``: the next order number; moves of this pass; 1 = look whether the group
-# is balanced before this spot moves, 2 = looked at; somebody was given a spot that it does
-# not subscribe to; sets in use; 1 = stop after each move; the spot that moved last.
+# Indexes into ``state``: the next order number; moves of this pass; 1 = the caller must check
+# whether the group is balanced before this slot moves, 2 = checked; whether a member has a slot of
+# a topic that it does not subscribe to; sets in use; 1 = stop after each move; the last moved slot.
 CLOCK, MOVES, CHECK, TAINTED, TOP, ONE_MOVE, MOVED = 0, 1, 2, 3, 4, 5, 6
-# Rows of ``net``, by spot: where it came from in this run and where it is, -1 for unmoved;
-# its set, and its neighbours in it in order of insertion.
+# Rows of ``net``, by slot: its first owner in this run and its present one (-1 if it has not
+# moved), its set of movements, and its neighbours in that set in order of insertion.
 FROM, TO, SET, NEXT, PREV = 0, 1, 2, 3, 4
-# Rows of ``sets``, by set: the pair of members, how many spots, slots of Java's table, first
-# and last spot, next set of the topic; by topic: its first set; a stack of unused numbers.
+# Rows of ``sets``, by set: source and target member, number of slots, length of Java's table, first
+# and last slot, next set of the topic; by topic: its first set; a stack of unused set numbers.
 SOURCE, TARGET, COUNT, TABLE, FIRST, LAST, AFTER, OF_TOPIC, UNUSED = 0, 1, 2, 3, 4, 5, 6, 7, 8
 SET_ROWS = 9
 
+#: Initial table length of a HashMap.
 _SMALLEST_TABLE = 16
-_CROWD = 8
-_TREE_TABLE = 64
+#: ``TREEIFY_THRESHOLD`` and ``MIN_TREEIFY_CAPACITY`` of Java's HashMap.
+_MAX_CHAIN = 8
+_MIN_TREE_TABLE = 64
 
 
 @piece
-def _raised(cell, base, leaf, tree, m, key):
-    """A member's key changed: bring its tree up to date."""
+def _update_key(cell, base, leaf, tree, m, key):
+    """Set a member's key and update the tournament tree above it."""
     start, i = base[cell], leaf[m]
     tree[start + i] = key
     while i > 1:
@@ -45,14 +70,14 @@ def _raised(cell, base, leaf, tree, m, key):
 
 
 @piece
-def _first(k, spot, racks, cell_start, cell, cell_rack, rack_start, rack, base, tree):
-    """The least key of the topic's subscribers, with ``racks`` of those on the spot's racks."""
+def _first_key(k, slot, racks, cell_start, cell, cell_rack, rack_start, rack, base, tree):
+    """Return the least key of the topic's subscribers, with ``racks`` of those on its racks."""
     best = -1
     for j in range(cell_start[k], cell_start[k + 1]):
         c = cell[j]
         if racks and cell_rack[c] != -1:
             found = False
-            for i in range(rack_start[spot], rack_start[spot + 1]):
+            for i in range(rack_start[slot], rack_start[slot + 1]):
                 if rack[i] == cell_rack[c]:
                     found = True
                     break
@@ -65,15 +90,15 @@ def _first(k, spot, racks, cell_start, cell, cell_rack, rack_start, rack, base, 
 
 
 @piece
-def _slot(number, hashed, table):
-    """The bucket of a topic-partition in a Java table."""
+def _bucket(number, hashed, table):
+    """Return the bucket of a ``TopicPartition`` in a Java table."""
     h = (31 * (31 + number) + hashed) & 0xFFFFFFFF
     return (h ^ (h >> 16)) & (table - 1)
 
 
 @piece
 def _find(sets, k, source, target):
-    """The topic's set of movements of a pair of members, -1 if there is none."""
+    """Return the topic's set of movements between a pair of members, -1 if there is none."""
     s = sets[OF_TOPIC, k]
     while s >= 0 and not (sets[SOURCE, s] == source and sets[TARGET, s] == target):
         s = sets[AFTER, s]
@@ -81,9 +106,9 @@ def _find(sets, k, source, target):
 
 
 @piece
-def _forget(net, sets, state, k, spot):
-    """Take a spot out of its set; an empty set ceases to be."""
-    s, before, after = net[SET, spot], net[PREV, spot], net[NEXT, spot]
+def _remove(net, sets, state, k, slot):
+    """Remove a slot from its set; an empty set is freed."""
+    s, before, after = net[SET, slot], net[PREV, slot], net[NEXT, slot]
     if before >= 0:
         net[NEXT, before] = after
     else:
@@ -92,7 +117,7 @@ def _forget(net, sets, state, k, spot):
         net[PREV, after] = before
     else:
         sets[LAST, s] = before
-    net[TO, spot] = -1
+    net[TO, slot] = -1
     sets[COUNT, s] -= 1
     if sets[COUNT, s] > 0:
         return
@@ -108,8 +133,8 @@ def _forget(net, sets, state, k, spot):
 
 
 @piece
-def _note(net, sets, state, k, spot, source, target, number, hashed):
-    """Put a spot into the set of its pair; Java's table grows for load and for a crowd."""
+def _add(net, sets, state, k, slot, source, target, number, hashed):
+    """Add a slot to the set of its pair; Java's table grows by load and by long chains."""
     s = _find(sets, k, source, target)
     if s < 0:
         s = sets[UNUSED, state[TOP]]
@@ -118,55 +143,55 @@ def _note(net, sets, state, k, spot, source, target, number, hashed):
         sets[TABLE, s], sets[FIRST, s], sets[LAST, s] = _SMALLEST_TABLE, -1, -1
         sets[AFTER, s] = sets[OF_TOPIC, k]
         sets[OF_TOPIC, k] = s
-    if sets[TABLE, s] < _TREE_TABLE:
-        mine, mates = _slot(number[spot], hashed, sets[TABLE, s]), 0
+    if sets[TABLE, s] < _MIN_TREE_TABLE:
+        bucket, chain = _bucket(number[slot], hashed, sets[TABLE, s]), 0
         other = sets[FIRST, s]
         while other >= 0:
-            if _slot(number[other], hashed, sets[TABLE, s]) == mine:
-                mates += 1
+            if _bucket(number[other], hashed, sets[TABLE, s]) == bucket:
+                chain += 1
             other = net[NEXT, other]
-        if mates >= _CROWD:
+        if chain >= _MAX_CHAIN:
             sets[TABLE, s] *= 2
     last = sets[LAST, s]
-    net[FROM, spot], net[TO, spot], net[SET, spot] = source, target, s
-    net[PREV, spot], net[NEXT, spot] = last, -1
+    net[FROM, slot], net[TO, slot], net[SET, slot] = source, target, s
+    net[PREV, slot], net[NEXT, slot] = last, -1
     if last >= 0:
-        net[NEXT, last] = spot
+        net[NEXT, last] = slot
     else:
-        sets[FIRST, s] = spot
-    sets[LAST, s] = spot
+        sets[FIRST, s] = slot
+    sets[LAST, s] = slot
     sets[COUNT, s] += 1
     if 4 * sets[COUNT, s] > 3 * sets[TABLE, s]:
         sets[TABLE, s] *= 2
 
 
 @piece
-def _actual(net, sets, k, spot, holder, target, number, hashed):
-    """The spot to move instead: the first, in Java's order, that went the opposite way."""
-    source = net[FROM, spot] if net[TO, spot] >= 0 else holder
+def _actual(net, sets, k, slot, holder, target, number, hashed):
+    """Return the slot to move instead: the first in Java's order that moved the opposite way."""
+    source = net[FROM, slot] if net[TO, slot] >= 0 else holder
     s = _find(sets, k, target, source)
     if s < 0:
-        return spot
+        return slot
     best = one = sets[FIRST, s]
-    least = _slot(number[best], hashed, sets[TABLE, s])
+    least = _bucket(number[best], hashed, sets[TABLE, s])
     while one >= 0:
-        slot = _slot(number[one], hashed, sets[TABLE, s])
-        if slot < least:
-            best, least = one, slot
+        bucket = _bucket(number[one], hashed, sets[TABLE, s])
+        if bucket < least:
+            best, least = one, bucket
         one = net[NEXT, one]
     return best
 
 
 @piece
-def _record(net, sets, state, k, spot, holder, target, number, hashed):
-    """A spot goes from its holder to another; only where it came from first counts."""
+def _record(net, sets, state, k, slot, holder, target, number, hashed):
+    """Record that a slot moves to another member; only its first owner in this run counts."""
     source = holder
-    if net[TO, spot] >= 0:
-        source = net[FROM, spot]
-        _forget(net, sets, state, k, spot)
+    if net[TO, slot] >= 0:
+        source = net[FROM, slot]
+        _remove(net, sets, state, k, slot)
         if source == target:
             return
-    _note(net, sets, state, k, spot, source, target, number, hashed)
+    _add(net, sets, state, k, slot, source, target, number, hashed)
 
 
 @kernel(
@@ -175,68 +200,72 @@ def _record(net, sets, state, k, spot, holder, target, number, hashed):
     " int32[::1], int32[::1], int64[::1], int32[::1], int64[::1], int32[::1], int32[::1],"
     " int32[::1], int32[:, ::1], int32[:, ::1], int64[::1], int32[::1])"
 )
-def go_through(
-    spots, at, filling, racks, state, topic_of, owner, seq, size, previous, fixed,
+def balance_pass(
+    slots, at, filling, racks, state, topic_of, owner, seq, size, previous, fixed,
     cell_start, cell, cell_rack, rack_start, rack, cell_of, base, leaf, tree, rank, by_rank,
     stamp, net, sets, hashed, number,
 ):  # fmt: skip
-    """Go through ``spots`` from ``at`` on; answers where it stopped.
+    """Process ``slots`` from position ``at``; return the position at which the pass stopped.
 
-    Filling, each goes to the first member of the ring that subscribes. Otherwise one moves if
-    its holder has two more than its previous owner, or than a subscriber. Where Kafka's test
-    for balance could decide (see ``Balancing``), the pass stops with ``state[CHECK] = 1``; with
-    ``state[ONE_MOVE]``, after each move.
+    With ``filling``, each slot goes to the first member of the queue that subscribes to its
+    topic. Otherwise a slot moves if its owner has at least two slots more than the previous
+    owner, or than a subscriber. The pass stops with ``state[CHECK] = 1`` where Kafka's balance
+    test could matter (see ``ArrayBalancer``), and with ``state[ONE_MOVE]`` after each move.
     """
     members, topic = len(rank), -1
-    for i in range(at, len(spots)):
-        spot = spots[i]
-        k, holder = topic_of[spot], owner[spot]
+    for i in range(at, len(slots)):
+        slot = slots[i]
+        k, holder = topic_of[slot], owner[slot]
         if k != topic:
             topic = k
             for j in range(cell_start[k], cell_start[k + 1]):
                 stamp[cell[j]] = k
-        target, doubtful = -1, False
-        if not filling and previous[spot] >= 0:
-            v = previous[spot]
+        target, not_subscribed = -1, False
+        if not filling and previous[slot] >= 0:
+            v = previous[slot]
             if fixed[v] and state[CHECK] != 2:
                 state[CHECK] = 1
                 return i
             if size[holder] > size[v] + 1:
                 target = v
-                doubtful = stamp[cell_of[v]] != k
+                not_subscribed = stamp[cell_of[v]] != k
         if target < 0:
-            key = _first(k, spot, racks, cell_start, cell, cell_rack, rack_start, rack, base, tree)
+            key = _first_key(
+                k, slot, racks, cell_start, cell, cell_rack, rack_start, rack, base, tree
+            )
             if key < 0 or (not filling and size[holder] <= key // members + 1):
                 state[CHECK] = 0
                 continue
             target = by_rank[key % members]
         if not filling:
-            if (doubtful or state[TAINTED] == 1) and state[CHECK] != 2:
+            if (not_subscribed or state[TAINTED] == 1) and state[CHECK] != 2:
                 state[CHECK] = 1
                 return i
-            if doubtful:
+            if not_subscribed:
                 state[TAINTED] = 1
-            spot = _actual(net, sets, k, spot, holder, target, number, hashed[k])
-            holder = owner[spot]
-            _record(net, sets, state, k, spot, holder, target, number, hashed[k])
+            slot = _actual(net, sets, k, slot, holder, target, number, hashed[k])
+            holder = owner[slot]
+            _record(net, sets, state, k, slot, holder, target, number, hashed[k])
             size[holder] -= 1
             key = size[holder] * members + rank[holder]
-            _raised(cell_of[holder], base, leaf, tree, holder, key)
+            _update_key(cell_of[holder], base, leaf, tree, holder, key)
         state[CHECK] = 0
-        owner[spot], seq[spot] = target, state[CLOCK]
+        owner[slot], seq[slot] = target, state[CLOCK]
         state[CLOCK] += 1
         state[MOVES] += 1
         size[target] += 1
-        _raised(cell_of[target], base, leaf, tree, target, size[target] * members + rank[target])
+        _update_key(
+            cell_of[target], base, leaf, tree, target, size[target] * members + rank[target]
+        )
         if state[ONE_MOVE] == 1:
-            state[MOVED] = spot
+            state[MOVED] = slot
             return i + 1
-    return len(spots)
+    return len(slots)
 
 
 @piece
-def _alive(after, row):
-    """The first row from ``row`` on that is not gone; the way there is made short."""
+def _next_row(after, row):
+    """Return the first row from ``row`` that is not removed (with path compression)."""
     root = row
     while after[root] != root:
         root = after[root]
@@ -249,7 +278,7 @@ def _alive(after, row):
 
 @piece
 def _not_before(under_place, begin, end, place):
-    """The first row of a rack whose position is ``place`` or later."""
+    """Return the first row of a rack whose position is at least ``place``."""
     while begin < end:
         middle = (begin + end) >> 1
         if under_place[middle] < place:
@@ -260,29 +289,29 @@ def _not_before(under_place, begin, end, place):
 
 
 @piece
-def _next_under(spot, place, rack_start, rack, under_start, under_place, after):
-    """The row of the next member in the circle, from ``place`` on, that is on the spot's racks."""
+def _next_under(slot, place, rack_start, rack, under_start, under_place, after):
+    """Return the row of the next member on the slot's racks, cyclically from ``place``."""
     ahead, behind = -1, -1
     best, first = -1, -1
-    for j in range(rack_start[spot], rack_start[spot + 1]):
+    for j in range(rack_start[slot], rack_start[slot + 1]):
         r = rack[j]
         begin, end = under_start[r], under_start[r + 1]
-        row = _alive(after, _not_before(under_place, begin, end, place) + r)
+        row = _next_row(after, _not_before(under_place, begin, end, place) + r)
         if row - r < end:
             if best < 0 or under_place[row - r] < best:
                 best, ahead = under_place[row - r], row
             continue
-        row = _alive(after, begin + r)
+        row = _next_row(after, begin + r)
         if row - r < end and (first < 0 or under_place[row - r] < first):
             first, behind = under_place[row - r], row
     return (ahead, best) if ahead >= 0 else (behind, first)
 
 
 @piece
-def _longest_waiting(spot, rack_start, rack, queue, head, tail, sequence):
-    """Of the heads of the queues of the spot's racks the one with the lowest number."""
+def _longest_waiting(slot, rack_start, rack, queue, head, tail, sequence):
+    """Return the member at the head of a queue of the slot's racks that has waited longest."""
     chosen = -1
-    for j in range(rack_start[spot], rack_start[spot + 1]):
+    for j in range(rack_start[slot], rack_start[slot + 1]):
         r = rack[j]
         if head[r] < tail[r]:
             m = queue[head[r]]
@@ -296,16 +325,16 @@ def _longest_waiting(spot, rack_start, rack, queue, head, tail, sequence):
     " int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int64[::1], boolean[::1],"
     " int32[::1], int64[::1])"
 )
-def give(
+def assign_on_racks(
     free, rack_start, rack, member_rack, under, under_start, under_place, after, queue, head,
-    tail, sequence, size, gone, out, numbers,
+    tail, sequence, size, full, out, numbers,
 ):  # fmt: skip
-    """One spot after the other; answers how many members have one more than the low quota.
+    """Assign free slots to members on their racks; return how many members exceed the low quota.
 
-    ``under`` is walked in a circle from ``place``. For each rack, ``under_place`` has the
-    positions in ``under`` of its members; ``after`` leads from each of these (one row more
-    per rack ends it) to the next that is not gone yet. ``queue`` has, per rack, members
-    that wait for one more; the one with the lowest ``sequence`` has waited longest.
+    ``under`` is iterated cyclically from ``place``. ``under_place`` has, by rack, the positions
+    of its members in ``under``; ``after`` leads from each row (and one more per rack) to the
+    next member below the quota. ``queue`` has, by rack, the members that wait for one more; the
+    one with the lowest ``sequence`` has waited longest.
     """
     low, high, extra = numbers[0], numbers[1], numbers[2]
     over, clock, place = numbers[3], numbers[4], 0
@@ -318,7 +347,7 @@ def give(
             place = at + 1
             if size[m] >= low:
                 after[row] = row + 1
-                gone[at] = True
+                full[at] = True
                 if size[m] < high and over < extra:
                     r = member_rack[m]
                     queue[tail[r]] = m
@@ -336,34 +365,34 @@ def give(
                 head[member_rack[m]] += 1
                 sequence[m] = -1
                 over += 1
-                if over == extra:  # nobody waits any more
+                if over == extra:  # no member waits any more
                     for other in range(len(sequence)):
                         sequence[other] = -1
     return over
 
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int32[::1])")
-def keep_rows(order, owner, at, end, out, taken_from):
-    """Spots in ``order`` to their owner's row (``at`` to ``end``); what does not fit is taken."""
+def keep_up_to_quota(order, owner, at, end, out, previous_owner):
+    """Copy slots in ``order`` to their owner's row (``at`` to ``end``); revoke those beyond it."""
     for i in range(len(order)):
-        spot = order[i]
-        m = owner[spot]
+        slot = order[i]
+        m = owner[slot]
         if m < 0:
             continue
         if at[m] < end[m]:
-            out[at[m]] = spot
+            out[at[m]] = slot
             at[m] += 1
         else:
-            taken_from[spot] = m
-            owner[spot] = -1
+            previous_owner[slot] = m
+            owner[slot] = -1
 
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1])")
-def give_rows(spot, member, at, out):
-    """Spots to their new owner's row, from ``at`` on."""
-    for i in range(len(spot)):
+def append_to_lists(slot, member, at, out):
+    """Append slots to their new owner's row, of which ``at`` is the next free place."""
+    for i in range(len(slot)):
         m = member[i]
-        out[at[m]] = spot[i]
+        out[at[m]] = slot[i]
         at[m] += 1
 
 
@@ -371,10 +400,10 @@ def give_rows(spot, member, at, out):
     "void(int32[::1], int32[::1], int64[::1], int64[::1], int32[::1], int64[::1],"
     " boolean[::1], boolean[::1])"
 )
-def dispute(member, spot, generation, sent, owner, entry, holds, disputed):
-    """Claims in order; ``owner`` and ``entry`` are by spot, -1 for none."""
+def resolve_disputes(member, slot, generation, sent, owner, entry, holds, disputed):
+    """Resolve claims in order; ``owner`` and its claim ``entry`` are by slot, -1 for none."""
     for i in range(len(member)):
-        m, s = member[i], spot[i]
+        m, s = member[i], slot[i]
         other = owner[s]
         if other >= 0:
             if generation[m] < sent[other]:
@@ -387,8 +416,8 @@ def dispute(member, spot, generation, sent, owner, entry, holds, disputed):
                 disputed[s] = True
                 owner[s] = m
                 continue
-            # Kafka adds to the new owner's list, then takes the first out of the old one's: who
-            # had lost the spot to a dispute and claims it again gets it and loses it at once.
+            # Kafka adds to the new owner's list, then removes from the old one's. A member that
+            # lost the slot in a dispute and claims it again therefore gets and loses it.
             if other == m and not held:
                 continue
         owner[s] = m
@@ -403,7 +432,7 @@ _MASK = 0xFFFFFFFF
 
 @piece
 def _hash(data, begin, end):
-    """FNV-1a of some bytes."""
+    """Return the FNV-1a hash of some bytes."""
     value = _BASIS
     for i in range(begin, end):
         value = ((value ^ data[i]) * _PRIME) & _MASK
@@ -412,7 +441,7 @@ def _hash(data, begin, end):
 
 @piece
 def _int(data, at, size):
-    """A big-endian signed integer of ``size`` bytes."""
+    """Return a big-endian signed integer of ``size`` bytes."""
     value = 0
     for i in range(at, at + size):
         value = (value << 8) | data[i]
@@ -422,7 +451,7 @@ def _int(data, at, size):
 
 @piece
 def _same(data, at, names, begin, size):
-    """Whether ``size`` bytes are alike."""
+    """Return whether ``size`` bytes are equal."""
     for i in range(size):  # noqa: SIM110 - Numba has no generators in all()
         if data[at + i] != names[begin + i]:
             return False
@@ -431,14 +460,14 @@ def _same(data, at, names, begin, size):
 
 @piece
 def _is(k, data, at, size, names, name_start):
-    """Whether the name in the bytes is that of topic ``k``."""
+    """Return whether the name in the bytes is that of topic ``k``."""
     begin = name_start[k]
     return name_start[k + 1] - begin == size and _same(data, at, names, begin, size)
 
 
 @piece
 def _topic(data, at, size, names, name_start, table):
-    """The topic of a name in the bytes, -1 for a name that is not known."""
+    """Return the topic of a name in the bytes, -1 for an unknown name."""
     mask = len(table) - 1
     place = _hash(data, at, at + size) & mask
     while table[place] >= 0:
@@ -450,7 +479,7 @@ def _topic(data, at, size, names, name_start, table):
 
 @kernel("void(uint8[::1], int64[::1], int32[::1])")
 def hash_names(names, name_start, table):
-    """Enter names into a hash table that has more slots than there are names; -1 is empty."""
+    """Insert names into a hash table that is longer than the number of names; -1 is empty."""
     mask = len(table) - 1
     for k in range(len(name_start) - 1):
         if name_start[k + 1] == name_start[k]:
@@ -468,13 +497,13 @@ def hash_names(names, name_start, table):
 def read_claims(
     data, start, names, name_start, table, after, topic, number, count, generation, dated
 ):
-    """Claims on known topics of members one after the other; answers how many there are.
+    """Decode the claims of all members on known topics; return their number.
 
-    ``start`` has where each member's bytes begin and, last, end. Out: ``topic`` and ``number``
-    a claim, ``count`` of claims, ``generation`` and ``dated`` a member. Bytes are what
-    `decode_sticky_user_data` says: those that are damaged claim nothing, with generation -1.
-    ``after`` (scratch, -1) has which topic came after each one last: Java's hash order is the
-    same for all members, so it does so again more often than not, and needs no look-up.
+    ``start`` has the begin of each member's bytes and the end. Outputs: ``topic`` and ``number``
+    by claim; ``count``, ``generation`` and ``dated`` by member. The format is that of
+    `decode_sticky_user_data`: malformed bytes claim nothing, with generation -1. ``after``
+    (buffer of -1) caches the topic that followed each topic last: Java's hash order is the same
+    for all members, so the next one usually needs no look-up.
     """
     total = 0
     for m in range(len(start) - 1):

@@ -1,4 +1,4 @@
-"""What the sticky algorithms work on: topics in Java's order, partitions as spots."""
+"""Input of the sticky algorithms: topics in Java's order, partitions as numbered slots."""
 
 from __future__ import annotations
 
@@ -15,52 +15,60 @@ from partage.java.tree_bins import may_have_trees
 from partage.model import Problem
 from partage.model.index import Int32Array
 
-__all__ = ["Audience", "Scene", "Spots", "distinct", "keys_of", "numbered", "visiting_order"]
+__all__ = [
+    "Slots",
+    "StickyProblem",
+    "Subscriptions",
+    "distinct",
+    "keys_of",
+    "numbered",
+    "visiting_order",
+]
 
 
 _HALF = 1 << 31
-#: From here on a HashMap's table follows from the number of keys alone.
-_CROWDING_MATTERS_BELOW = 49
+#: From so many keys, a HashMap's table length follows from their number alone.
+_MIN_REGULAR_KEYS = 49
 
 
-class Spots:
-    """Partitions by a number of their own: those of the cluster, then foreign ones.
+class Slots:
+    """The numbering of partitions: existing ones by (topic, number), then foreign ones.
 
-    A foreign spot is a partition that a member claims, or that counting from 0 yields, and
-    that the cluster does not have: Kafka checks a claim's topic only (Q26).
+    A foreign slot is a partition that does not exist, but that a member claims, or that Kafka
+    meets by counting a topic's partitions from 0: Kafka only checks a claim's topic (Q26).
 
     Args:
-        scene: the problem; real spots are its partitions by (topic, number).
-        foreign: int64, sorted keys of the others, see `keys_of`.
+        sticky: the problem with the existing partitions.
+        foreign: int64, sorted keys of foreign slots, see `keys_of`.
 
     Attributes:
-        real: how many the cluster has. ``count``: how many there are.
+        real: number of existing partitions. ``count``: number of all slots.
     """
 
-    def __init__(self, scene: Scene, foreign: NDArray[np.int64] | None = None) -> None:
-        self._scene = scene
+    def __init__(self, sticky: StickyProblem, foreign: NDArray[np.int64] | None = None) -> None:
+        self._sticky = sticky
         self._foreign = np.zeros(0, np.int64) if foreign is None else foreign
-        self.real = scene.partitions
+        self.real = sticky.partitions
         self.count = self.real + len(self._foreign)
 
     @property
     def regular(self) -> bool:
-        """Whether there is no foreign spot."""
+        """Whether all slots are existing partitions."""
         return self.count == self.real
 
     @cached_property
     def topic(self) -> Int32Array:
-        """int32[S]: position of each spot's topic in ``Scene.topics``."""
+        """int32[S]: position of each slot's topic in ``StickyProblem.topics``."""
         foreign = (self._foreign >> 32).astype(np.int32)
-        return np.concatenate([self._scene.topic, foreign]) if len(foreign) else self._scene.topic
+        return np.concatenate([self._sticky.topic, foreign]) if len(foreign) else self._sticky.topic
 
     @cached_property
     def number(self) -> Int32Array:
         """int32[S]: partition numbers."""
         if not len(self._foreign):
-            return self._scene.number
+            return self._sticky.number
         foreign = ((self._foreign & 0xFFFFFFFF) - _HALF).astype(np.int32)
-        return np.concatenate([self._scene.number, foreign])
+        return np.concatenate([self._sticky.number, foreign])
 
     @cached_property
     def keys(self) -> NDArray[np.int64]:
@@ -69,51 +77,51 @@ class Spots:
 
     @cached_property
     def walk(self) -> Int32Array:
-        """int32[T]: the spots met by counting each topic from 0.
+        """int32[T]: the slots that Kafka meets by counting each topic from 0.
 
-        Kafka does so when it looks for what nobody owns; ``arange(real)`` unless a topic's
-        numbers have holes.
+        It does so when it looks for unassigned partitions. The slots are ``arange(real)`` unless
+        the partition numbers of a topic have holes.
         """
-        if self._scene.counted:
+        if self._sticky.counted:
             return np.arange(self.real, dtype=np.int32)
         order = np.argsort(self.keys)
-        wanted = keys_of(self._scene.topic, self._scene.nth)
+        wanted = keys_of(self._sticky.topic, self._sticky.nth)
         return order[np.searchsorted(self.keys[order], wanted)].astype(np.int32)
 
     @cached_property
     def by_number(self) -> Int32Array:
-        """int32[S]: the spots in the order (number, topic)."""
+        """int32[S]: the slots in the order (number, topic)."""
         if not self.regular:
             return np.lexsort((self.topic, self.number)).astype(np.int32)
-        # Real spots lie by topic already, and NumPy sorts 16-bit keys by radix.
-        if self._scene.counted and (self._scene.counts == self._scene.counts[:1]).all():
-            topics = len(self._scene.counts)
+        # Existing slots are in topic order already, and NumPy sorts 16-bit keys by radix.
+        if self._sticky.counted and (self._sticky.counts == self._sticky.counts[:1]).all():
+            topics = len(self._sticky.counts)
             table = np.arange(self.real, dtype=np.int32).reshape(max(topics, 1), -1)
             return np.ascontiguousarray(table.T).reshape(-1)
-        highest = int(self._scene.counts.max(initial=0))
-        small = self._scene.counted and highest < 2**15
+        highest = int(self._sticky.counts.max(initial=0))
+        small = self._sticky.counted and highest < 2**15
         key = self.number.astype(np.int16) if small else self.number
         return np.argsort(key, kind="stable").astype(np.int32)
 
 
-class Scene:
-    """A problem as the sticky assignors see it.
+class StickyProblem:
+    """A problem in the terms of the sticky assignors.
 
     Attributes:
         problem: the problem.
-        members: how many members there are; partitions: how many the topics have.
+        members: number of members; partitions: number of existing partitions.
         topics: int32[K], topics with partitions and a subscriber, in Java's order of names.
-        start: int32[K + 1], first spot of each topic (CSR); counts: int32[K].
-        dense: int32[T], the cluster's number of each real spot.
-        counted: whether every topic's numbers are 0..n-1 (no holes).
-        owned: (member, topic, number) of what members say they own, once somebody has asked.
+        start: int32[K + 1], first slot of each topic (CSR); counts: int32[K].
+        dense: int32[T], the dense partition of each existing slot.
+        counted: whether every topic's partition numbers are 0..n-1 (no holes).
+        owned: (member, topic, number) of owned partitions, None until read.
     """
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.owned: tuple[Int32Array, Int32Array, Int32Array] | None = None
         self.members = len(problem.group)
-        self.topics, self.start, self.dense = _laid_out(problem)
+        self.topics, self.start, self.dense = _lay_out(problem)
         self.counts: Int32Array = np.diff(self.start)
         self.partitions = len(self.dense)
         last = problem.index.number_of[self.dense[self.start[1:] - 1]]
@@ -121,24 +129,24 @@ class Scene:
 
     @cached_property
     def number(self) -> Int32Array:
-        """int32[T]: partition numbers of the real spots."""
+        """int32[T]: partition numbers of the existing slots."""
         return self.nth if self.counted else self.problem.index.number_of[self.dense]
 
     @cached_property
     def nth(self) -> Int32Array:
-        """int32[T]: the place of each real spot among those of its topic."""
+        """int32[T]: the position of each existing slot within its topic."""
         nth = np.arange(self.partitions, dtype=np.int32)
         nth -= np.repeat(self.start[:-1], self.counts)
         return nth
 
     @cached_property
     def topic(self) -> Int32Array:
-        """int32[T]: topic of each real spot."""
+        """int32[T]: topic of each existing slot."""
         return np.repeat(np.arange(len(self.topics), dtype=np.int32), self.counts)
 
     @cached_property
     def topic_by_name(self) -> dict[str, int]:
-        """Position in ``topics`` by name."""
+        """Position in ``topics`` by topic name."""
         names = self.problem.index.topics
         return {names[t]: k for k, t in enumerate(self.topics.tolist())}
 
@@ -157,54 +165,54 @@ class Scene:
     def owners(self) -> list[int]:
         """Members in the order of the assignor's own map, which is filled in `visit` order."""
         ids = self.problem.group.ids
-        if self.members >= _CROWDING_MATTERS_BELOW and not _in_trees(self.hashes):
+        if self.members >= _MIN_REGULAR_KEYS and not _in_trees(self.hashes):
             return self.visit
         return [self.visit[i] for i in visiting_order([ids[m] for m in self.visit])]
 
-    def located(self, topic: Int32Array, number: Int32Array) -> tuple[Int32Array, Spots]:
-        """The spots of some partitions of known topics, and all spots there are."""
+    def locate(self, topic: Int32Array, number: Int32Array) -> tuple[Int32Array, Slots]:
+        """Return the slots of some partitions of known topics, and the numbering of all slots."""
         if self.counted:
-            spot = self.start[topic]
-            spot += number
-            # The claimed number may be any int32, so the sum may have wrapped: it proves nothing.
+            slot = self.start[topic]
+            slot += number
+            # A claimed number may be any int32, so the sum may have wrapped: check the number.
             inside = (number >= 0) & (number < self.counts[topic])
             if inside.all():
-                return spot, Spots(self)
+                return slot, Slots(self)
         else:
             keys = keys_of(self.topic, self.number)
             wanted = keys_of(topic, number)
-            spot = np.searchsorted(keys, wanted).astype(np.int32)
-            spot[spot == len(keys)] = 0
-            inside = keys[spot] == wanted if len(keys) else np.zeros(len(wanted), bool)
-        return self._with_foreign(topic, number, spot, inside)
+            slot = np.searchsorted(keys, wanted).astype(np.int32)
+            slot[slot == len(keys)] = 0
+            inside = keys[slot] == wanted if len(keys) else np.zeros(len(wanted), bool)
+        return self._with_foreign(topic, number, slot, inside)
 
     def _with_foreign(
-        self, topic: Int32Array, number: Int32Array, spot: Int32Array, inside: NDArray[np.bool_]
-    ) -> tuple[Int32Array, Spots]:
+        self, topic: Int32Array, number: Int32Array, slot: Int32Array, inside: NDArray[np.bool_]
+    ) -> tuple[Int32Array, Slots]:
         claimed = keys_of(topic[~inside], number[~inside])
         foreign = claimed
         if not self.counted:
-            walked, real = keys_of(self.topic, self.nth), keys_of(self.topic, self.number)
-            at = np.minimum(np.searchsorted(real, walked), len(real) - 1)
-            foreign = np.concatenate([claimed, walked[real[at] != walked]])
+            owner_order, real = keys_of(self.topic, self.nth), keys_of(self.topic, self.number)
+            at = np.minimum(np.searchsorted(real, owner_order), len(real) - 1)
+            foreign = np.concatenate([claimed, owner_order[real[at] != owner_order]])
         foreign = distinct(foreign)
-        out = spot.copy()
+        out = slot.copy()
         out[~inside] = self.partitions + np.searchsorted(foreign, claimed)
-        return out, Spots(self, foreign)
+        return out, Slots(self, foreign)
 
 
 def visiting_order(ids: list[str] | tuple[str, ...]) -> list[int]:
-    """Positions of member ids in the order of a Java ``HashMap`` that was filled with them."""
+    """Return the positions of member ids in the order of a ``HashMap`` filled with them."""
     return names_in_map_order(ids)
 
 
 def _in_trees(hash_of_id: list[int]) -> bool:
-    """Whether ids may crowd a bucket into a tree: filled anew, it is walked otherwise."""
+    """Return whether a bucket of ids may be a tree, so that a refilled map has another order."""
     hashes = np.array(hash_of_id, np.int64) & 0xFFFFFFFF
     return may_have_trees(hashes ^ (hashes >> 16), DEFAULT_TABLE)
 
 
-def _laid_out(problem: Problem) -> tuple[Int32Array, Int32Array, Int32Array]:
+def _lay_out(problem: Problem) -> tuple[Int32Array, Int32Array, Int32Array]:
     wanted = np.zeros(len(problem.index.topics), bool)
     for topics in problem.subscription_topics:
         wanted[topics] = True
@@ -219,49 +227,49 @@ def _laid_out(problem: Problem) -> tuple[Int32Array, Int32Array, Int32Array]:
 
 
 def keys_of(topic: Int32Array, number: Int32Array) -> NDArray[np.int64]:
-    """int64[n]: (topic, number) as one sortable number."""
+    """Return int64[n]: (topic, number) as one sortable number."""
     return (topic.astype(np.int64) << 32) | (number.astype(np.int64) + _HALF)
 
 
-class Audience:
-    """Subscriptions as the general algorithm counts them; a repeated name counts twice.
+class Subscriptions:
+    """The subscriptions as the general algorithm counts them; a repeated name counts twice.
 
     Attributes:
-        listed: for each distinct subscription its known topics in the order sent, repeats kept.
+        listed: known topics of each distinct subscription in the order sent, with repetitions.
         of_member: int32[M], subscription of each member.
-        start, topic: the same without repeats, ascending (CSR).
-        entries: int64[K], how often members list a topic.
-        most: int64[M], the most partitions that Kafka thinks a member can have.
+        start, topic: the same without repetitions, ascending (CSR).
+        entries: int64[K], number of times that members list a topic.
+        most: int64[M], the maximum of partitions that Kafka computes for a member.
         order: int32[K], topics by (entries, name).
     """
 
-    def __init__(self, scene: Scene) -> None:
-        group = scene.problem.group
-        number_of = scene.topic_by_name
-        topics = len(scene.topics)
+    def __init__(self, sticky: StickyProblem) -> None:
+        group = sticky.problem.group
+        number_of = sticky.topic_by_name
+        topics = len(sticky.topics)
         self.of_member: Int32Array = group.subscription_of
         self.listed: list[Int32Array] = [
             np.array([number_of[n] for n in names if n in number_of], np.int32)
             for names in group.subscriptions
         ]
-        without_repeats = [distinct(one) for one in self.listed]
-        self.start = np.zeros(len(without_repeats) + 1, np.int32)
-        np.cumsum([len(one) for one in without_repeats], out=self.start[1:])
-        self.topic: Int32Array = np.concatenate([np.zeros(0, np.int32), *without_repeats])
+        without_repetitions = [distinct(one) for one in self.listed]
+        self.start = np.zeros(len(without_repetitions) + 1, np.int32)
+        np.cumsum([len(one) for one in without_repetitions], out=self.start[1:])
+        self.topic: Int32Array = np.concatenate([np.zeros(0, np.int32), *without_repetitions])
         members = np.bincount(self.of_member, minlength=len(self.listed))
         self.entries = np.zeros(topics, np.int64)
         most = np.zeros(len(self.listed), np.int64)
         for s, one in enumerate(self.listed):
             np.add.at(self.entries, one, members[s])
             every = len(one) == topics
-            most[s] = scene.partitions if every else scene.counts[one].sum(dtype=np.int64)
+            most[s] = sticky.partitions if every else sticky.counts[one].sum(dtype=np.int64)
         self.most: NDArray[np.int64] = most[self.of_member]
         self.order: Int32Array = np.argsort(self.entries, kind="stable").astype(np.int32)
         self._topics = topics
 
     @property
     def shared(self) -> NDArray[np.bool_]:
-        """bool[K]: topics that can be moved from one subscriber to another."""
+        """bool[K]: topics with at least two subscriber entries, whose partitions can move."""
         return self.entries >= 2
 
     @cached_property
@@ -269,8 +277,8 @@ class Audience:
         subscription = np.repeat(np.arange(len(self.listed), dtype=np.int64), np.diff(self.start))
         return subscription * max(self._topics, 1) + self.topic
 
-    def subscribed(self, member: Int32Array, topic: Int32Array) -> NDArray[np.bool_]:
-        """bool[n]: whether each member subscribes to the topic beside it."""
+    def is_subscribed(self, member: Int32Array, topic: Int32Array) -> NDArray[np.bool_]:
+        """Return bool[n]: whether each member subscribes to the topic at its position."""
         if not len(self._keys):
             return np.zeros(len(member), bool)
         wanted = self.of_member[member].astype(np.int64) * max(self._topics, 1) + topic
@@ -284,7 +292,7 @@ Numbers = TypeVar("Numbers", bound=np.integer[Any])
 
 
 def distinct(values: NDArray[Numbers]) -> NDArray[Numbers]:
-    """The distinct values, ascending.
+    """Return the distinct values, ascending.
 
     >>> distinct(np.array([3, 1, 3])).tolist()
     [1, 3]
@@ -298,7 +306,7 @@ def distinct(values: NDArray[Numbers]) -> NDArray[Numbers]:
 
 
 def numbered(values: NDArray[Numbers]) -> tuple[NDArray[Numbers], NDArray[np.int32]]:
-    """The distinct values, ascending, and for each value its position among them.
+    """Return the distinct values, ascending, and each value's position among them.
 
     >>> [part.tolist() for part in numbered(np.array([30, 10, 30]))]
     [[10, 30], [1, 0, 1]]

@@ -10,13 +10,18 @@ import pytest
 import partage as pg
 from partage.errors import InvalidConfigError
 from partage.groups.registry import find
-from partage.groups.sticky import JavaRefusal, StickyMemory
-from partage.groups.sticky.claims import from_owned, from_user_data, read_together, settled
+from partage.groups.sticky import StickyAssignorError, StickyMemory
+from partage.groups.sticky.claims import (
+    claims_of_owned,
+    claims_of_user_data,
+    read_group_user_data,
+    resolve_claims,
+)
 from partage.groups.sticky.decision import first_phase
-from partage.groups.sticky.general import _decided
-from partage.groups.sticky.general_problem import laid
-from partage.groups.sticky.problem import Scene
-from partage.groups.sticky.quirks.member_lists import Listed
+from partage.groups.sticky.general import _balance
+from partage.groups.sticky.general_problem import prepare
+from partage.groups.sticky.problem import StickyProblem
+from partage.groups.sticky.quirks.member_lists import ListBalancer
 from partage.groups.sticky.racks import Racks
 from partage.kernels import form
 from partage.model import Assignment, Claims, Index, Plan, Problem
@@ -49,7 +54,7 @@ def test_q1_who_subscribes_to_nothing_may_get_something() -> None:
 def test_q2_a_null_pointer_is_a_refusal_in_words() -> None:
     """A previous owner that can take part no more: Kafka fails, we say on which partition."""
     members = "C0: t2 {t1-0 @1} | C1: t1 {t1-1 t1-2 t1-3 t1-4 t1-5 @2} | C2: t1 {@2}"
-    with pytest.raises(JavaRefusal, match="older generation") as refused:
+    with pytest.raises(StickyAssignorError, match="older generation") as refused:
         coop(members, "t1×6 t2×1")
     assert refused.value.java_exception == "NullPointerException"
     assert isinstance(refused.value, pg.UnsupportedProblemError)
@@ -126,7 +131,7 @@ def test_q26_partitions_that_do_not_exist_are_kept_and_stand_apart() -> None:
     plan = coop(members, "t×3")
     assert [(u.member, u.topic, u.partition) for u in plan.unresolved] == [("a", "t", 5)]
     assert plan.to_dict()["a"] == {"t": [0]}
-    with pytest.raises(JavaRefusal, match="do not exist") as refused:
+    with pytest.raises(StickyAssignorError, match="do not exist") as refused:
         coop("a: t {t-5 @1}", "t×1")
     assert refused.value.java_exception == "IllegalStateException"
 
@@ -134,7 +139,7 @@ def test_q26_partitions_that_do_not_exist_are_kept_and_stand_apart() -> None:
 def test_what_kafka_gives_twice_is_no_plan_but_is_shown() -> None:
     """The comparison of kept and existing partitions loses its place at a foreign one."""
     members = "a: t u {t-7 u-0 @1} | b: t {t-0 @1} | c: u"
-    with pytest.raises(JavaRefusal, match="two members") as refused:
+    with pytest.raises(StickyAssignorError, match="two members") as refused:
         coop(members, "t×2 u×2")
     assert refused.value.java_exception is None
     given = [p for mine in refused.value.assignment.to_pairs().values() for p in mine]
@@ -178,7 +183,7 @@ def test_a_foreign_claim_that_was_dropped_does_not_blur_the_balance() -> None:
 def test_no_members_is_an_arithmetic_error() -> None:
     """Kafka's class divides by their number."""
     for strategy in ("sticky", "cooperative-sticky"):
-        with pytest.raises(JavaRefusal) as refused:
+        with pytest.raises(StickyAssignorError) as refused:
             pg.assign(strategy, pg.Group([]), cluster("t×1"))
         assert refused.value.java_exception == "ArithmeticException"
 
@@ -198,7 +203,7 @@ def test_what_a_member_remembers_and_sends() -> None:
 
 
 def test_first_phase_is_a_function_of_two_plans() -> None:
-    """What nobody has is given at once, what somebody has to give up is not; leavers count too."""
+    """What no member owns is assigned at once, what another member must revoke is not; leavers count too."""
     index = Index.of({"t": 4})
     before = Assignment.of(index, {"gone": {"t": [3]}, "a": {"t": [0, 1]}, "b": {"t": [1]}})
     target = Plan.of(index, {"b": {"t": [1, 3]}, "a": {"t": [0]}, "c": {"t": [2]}})
@@ -245,7 +250,7 @@ def random_group(rng):
 def outcome(decide):
     try:
         return decide()
-    except JavaRefusal as refusal:
+    except StickyAssignorError as refusal:
         return refusal.java_exception
 
 
@@ -254,20 +259,20 @@ def test_lists_and_arrays_decide_alike() -> None:
     rng = random.Random(17)
     moved = 0
     for _ in range(300):
-        scene = Scene(random_group(rng))
-        claimed = from_owned(scene)
-        owned, racks = settled(scene, claimed), Racks(scene, claimed.spots)
-        table = laid(scene, claimed, owned, racks, max_generation=3)
+        sticky = StickyProblem(random_group(rng))
+        claimed = claims_of_owned(sticky)
+        owned, racks = resolve_claims(sticky, claimed), Racks(sticky, claimed.slots)
+        table = prepare(sticky, claimed, owned, racks, max_generation=3)
         expected, got = (
-            outcome(Listed(table).decide),
-            outcome(lambda t=table: _decided(t)),
+            outcome(ListBalancer(table).decide),
+            outcome(lambda t=table: _balance(t)),
         )
         if isinstance(expected, str):
             assert got == expected
             continue
         assert got.start.tolist() == expected.start.tolist()
-        assert got.spot.tolist() == expected.spot.tolist()
-        moved += len(claimed.spot) > 0
+        assert got.slot.tolist() == expected.slot.tolist()
+        moved += len(claimed.slot) > 0
     assert moved > 100
 
 
@@ -285,13 +290,13 @@ def test_user_data_read_together_and_one_by_one() -> None:
                 data[rng.randrange(len(data))] = rng.choice([0, 1, 2, 127, 128, 255])
             del data[rng.choice([len(data), len(data), rng.randint(0, len(data))]) :]
             members.append(pg.Member(f"m{i}", names, user_data=bytes(data)))
-        scene = Scene(Problem(pg.Group(members), where))
+        sticky = StickyProblem(Problem(pg.Group(members), where))
         with form("interpreted"):
-            slow = from_user_data(scene)
-        claims, (generation, dated) = read_together(scene)
-        spot, spots = scene.located(*claims[1:])
+            slow = claims_of_user_data(sticky)
+        claims, (generation, dated) = read_group_user_data(sticky)
+        slot, slots = sticky.locate(*claims[1:])
         assert claims[0].tolist() == slow.member.tolist()
-        assert spots.keys[spot].tolist() == slow.spots.keys[slow.spot].tolist()
+        assert slots.keys[slot].tolist() == slow.slots.keys[slow.slot].tolist()
         assert generation.tolist() == slow.generation.tolist()
         assert dated.tolist() == slow.dated.tolist()
 

@@ -7,7 +7,7 @@ import pytest
 import partage as pg
 from partage.groups.registry import find
 from partage.groups.rounds import rejoining
-from partage.groups.sticky.problem import Scene
+from partage.groups.sticky.problem import StickyProblem
 from partage.model import Problem
 from partage.testing import cluster, group
 from partage.wire.sticky_userdata import encode_sticky_user_data
@@ -160,12 +160,12 @@ def decided(strategy, topics, members):
     where = cluster(topics) if isinstance(topics, str) else topics
     one = find(strategy)
     sent = group(members) if isinstance(members, str) else members
-    scene = Scene(Problem(rejoining(one, with_data(sent), where), where))
-    found, _ = one.decide(scene, -1)
-    moving = found.transferring(scene)
+    sticky = StickyProblem(Problem(rejoining(one, with_data(sent), where), where))
+    found, _ = one.decide(sticky, -1)
+    moving = found.transfer_rows(sticky)
     lists = " | ".join(
         f"{m}: {' '.join(f'{t}-{p}' for t, p in pairs) or '–'}"
-        for m, pairs in found.to_pairs(scene).items()
+        for m, pairs in found.to_pairs(sticky).items()
     )
     return lists, None if moving is None else " ".join(f"{t}-{p}→{m}" for t, p, m in moving)
 

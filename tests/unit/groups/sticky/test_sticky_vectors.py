@@ -10,8 +10,8 @@ import pytest
 
 import partage as pg
 from partage.groups.registry import find
-from partage.groups.sticky import JavaRefusal
-from partage.groups.sticky.problem import Scene
+from partage.groups.sticky import StickyAssignorError
+from partage.groups.sticky.problem import StickyProblem
 from partage.kernels import form, warm_up
 from partage.model import Cluster, Group, Problem
 from partage.wire.sticky_userdata import encode_sticky_user_data
@@ -29,13 +29,13 @@ def answered(strategy, rounds):
     """As the vectors write it: one assignor object makes all rounds, an error ends them."""
     out, generation = [], -1
     for one in rounds:
-        scene = Scene(Problem(Group.from_json(one), Cluster.from_json(one)))
+        sticky = StickyProblem(Problem(Group.from_json(one), Cluster.from_json(one)))
         try:
-            decision, generation = find(strategy).decide(scene, generation)
-        except JavaRefusal as refusal:
+            decision, generation = find(strategy).decide(sticky, generation)
+        except StickyAssignorError as refusal:
             return [*out, {"error": refusal.java_exception}]
-        given = {m: [list(p) for p in pairs] for m, pairs in decision.to_pairs(scene).items()}
-        moving = decision.transferring(scene)
+        given = {m: [list(p) for p in pairs] for m, pairs in decision.to_pairs(sticky).items()}
+        moving = decision.transfer_rows(sticky)
         moving = None if moving is None else [list(row) for row in moving]
         out.append({"assignment": given, "transferring": moving})
     return out
@@ -69,7 +69,7 @@ def test_the_public_verb_gives_these_plans_and_the_judge_agrees(strategy) -> Non
             group, cluster = pg.Group.from_json(one), pg.Cluster.from_json(one)
             try:
                 plan = pg.assign(strategy, group, cluster, memory=memory)
-            except JavaRefusal as error:
+            except StickyAssignorError as error:
                 refused(error, out)
                 break
             memory = plan.memory

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from partage.groups.sticky.problem import Scene
-from partage.groups.sticky.quirks.owner_map import WalkedOwners
+from partage.groups.sticky.problem import StickyProblem
+from partage.groups.sticky.quirks.owner_map import OwnerMap
 from partage.model import Cluster, Group, Member, Problem
 
 #: All share one of 64 buckets; the table has grown so far, and the bucket is a tree.
@@ -28,7 +28,7 @@ PUT_BACK_AFTER_UNDO = "35Aa 291BB 77BB 56BB 14BB 103Aa 35BB 56Aa 270Aa 270BB 103
 
 def owners():
     group = Group([Member(f"consumer.{name}", ["t"]) for name in JOINED])
-    return WalkedOwners(Scene(Problem(group, Cluster.from_topics({"t": 1}))))
+    return OwnerMap(StickyProblem(Problem(group, Cluster.from_topics({"t": 1}))))
 
 
 def named(made):
@@ -42,18 +42,18 @@ def aside():
 def test_a_tree_that_lost_members_is_walked_otherwise_when_they_are_back() -> None:
     """Roots come to the front as members leave and return."""
     made = owners()
-    made.set_aside(aside())
+    made.remove_fixed(aside())
     assert named(made) == WITHOUT
-    made.put_back()
+    made.add_fixed()
     assert named(made) == PUT_BACK
 
 
 def test_undoing_fills_the_map_anew_from_its_copy() -> None:
     """The copy is in a smaller table, the map keeps its slots: another order than without it."""
     made = owners()
-    made.set_aside(aside())
-    made.undo()
-    made.put_back()
+    made.remove_fixed(aside())
+    made.restore()
+    made.add_fixed()
     assert named(made) == PUT_BACK_AFTER_UNDO
 
 
@@ -61,6 +61,6 @@ def test_who_sets_nobody_aside_keeps_the_order() -> None:
     """Without fixed members nothing leaves the map, and nothing moves."""
     made = owners()
     before = named(made)
-    made.set_aside([])
-    made.put_back()
+    made.remove_fixed([])
+    made.add_fixed()
     assert named(made) == before

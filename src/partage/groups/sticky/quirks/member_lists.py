@@ -1,9 +1,9 @@
-"""The general algorithm on plain lists, as Kafka runs it.
+"""The general algorithm on plain lists, step by step as in Kafka's class.
 
-`balancing` is many times faster and equal, but holds that every partition has one owner.
-Claims of partitions that do not exist break that: members keep them, and Kafka then hands out
-some partitions twice (Q26). Such problems, and clusters whose partition numbers have holes,
-come here.
+`general.ArrayBalancer` gives the same plans many times faster, but needs at most one owner per
+slot. Claims of partitions that do not exist violate this: members keep them, and Kafka then
+assigns some partitions twice (Q26). Such problems, and clusters whose partition numbers have
+holes, use this module.
 """
 
 from __future__ import annotations
@@ -13,76 +13,76 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from partage.groups.sticky.decision import Decision, JavaRefusal
-from partage.groups.sticky.general_problem import Table, null_pointer
-from partage.groups.sticky.quirks.movements import Movements
-from partage.groups.sticky.quirks.owner_map import WalkedOwners
+from partage.groups.sticky.decision import Decision, StickyAssignorError
+from partage.groups.sticky.general_problem import GeneralProblem, null_pointer
+from partage.groups.sticky.quirks.movements import PartitionMovements
+from partage.groups.sticky.quirks.owner_map import OwnerMap
 from partage.model.repeated_state import EndlessLoop, RepeatedState
 
-__all__ = ["Listed"]
+__all__ = ["ListBalancer"]
 
 
-class Listed:
-    """One run; `decide` returns the decision.
+class ListBalancer:
+    """One run of the algorithm on lists; `decide` returns the decision.
 
     Args:
-        table: what the algorithm starts from.
-        watch: whether to compare the plan after each move with the best one so far, which is the
-            decision where Kafka's class never returns.
+        inputs: the input of the algorithm.
+        watch: whether to compare the plan after each move with the best one so far, which is
+            the decision if Kafka's class never returns.
     """
 
-    def __init__(self, table: Table, *, watch: bool = False) -> None:
-        scene, audience, spots = table.scene, table.audience, table.claimed.spots
-        self._table = table
-        self._spots = spots
-        self._topic = spots.topic.tolist()
-        self._rank = scene.problem.group.member_rank.tolist()
-        self._most = audience.most.tolist()
-        self._class = audience.of_member.tolist()
-        self._listed = [one.tolist() for one in audience.listed]
+    def __init__(self, inputs: GeneralProblem, *, watch: bool = False) -> None:
+        sticky, subscriptions, slots = inputs.sticky, inputs.subscriptions, inputs.claimed.slots
+        self._inputs = inputs
+        self._slots = slots
+        self._topic = slots.topic.tolist()
+        self._rank = sticky.problem.group.member_rank.tolist()
+        self._most = subscriptions.most.tolist()
+        self._class = subscriptions.of_member.tolist()
+        self._listed = [one.tolist() for one in subscriptions.listed]
         self._wanted = [set(one) for one in self._listed]
-        self._shared = audience.shared.tolist()
-        self._previous: list[int] = table.previous.tolist()
-        self._walk: list[list[int]] = [[] for _ in range(len(scene.topics))]
-        for s in spots.walk.tolist():
+        self._shared = subscriptions.shared.tolist()
+        self._previous: list[int] = inputs.previous.tolist()
+        self._walk: list[list[int]] = [[] for _ in range(len(sticky.topics))]
+        for s in slots.walk.tolist():
             self._walk[self._topic[s]].append(s)
         self._racks = [
-            set(table.racks.rack[a:b].tolist())
-            for a, b in zip(table.racks.start[:-1], table.racks.start[1:], strict=True)
+            set(inputs.racks.rack[a:b].tolist())
+            for a, b in zip(inputs.racks.start[:-1], inputs.racks.start[1:], strict=True)
         ]
-        self._rack = table.racks.of_member.tolist()
+        self._rack = inputs.racks.of_member.tolist()
         self._subscribers = [
-            [m for m in scene.visit for t in self._listed[self._class[m]] if t == k]
-            for k in range(len(scene.topics))
+            [m for m in sticky.visit for t in self._listed[self._class[m]] if t == k]
+            for k in range(len(sticky.topics))
         ]
-        self._owners = WalkedOwners(scene)
+        self._owners = OwnerMap(sticky)
         self.have: dict[int, list[int]] = {m: [] for m in self._owners.order}
         self._holder: dict[int, int] = {}
-        for m, s in zip(table.member.tolist(), table.spot.tolist(), strict=True):
+        for m, s in zip(inputs.member.tolist(), inputs.slot.tolist(), strict=True):
             self.have[m].append(s)
             self._holder[s] = m
-        self._ring = sorted((len(mine), self._rank[m], m) for m, mine in self.have.items())
-        hashes = scene.problem.index.topics
-        names = [hashes[t] for t in scene.topics.tolist()]
+        self._queue = sorted((len(slots), self._rank[m], m) for m, slots in self.have.items())
+        hashes = sticky.problem.index.topics
+        names = [hashes[t] for t in sticky.topics.tolist()]
         self._watches = watch
         self._best: dict[int, list[int]] = {}
         self._loop: EndlessLoop | None = None
-        self._movements = Movements(names, self._topic, spots.number.tolist())
+        self._movements = PartitionMovements(names, self._topic, slots.number.tolist())
 
     def decide(self) -> Decision:
-        """Fill, even out, and write down."""
-        fresh = self._ring[-1][0] == 0
-        self._fill()
-        every = [s for s in self._table.every.tolist() if self._shared[self._topic[s]]]
-        free = [s for s in self._table.free.tolist() if self._shared[self._topic[s]]]
-        fixed = {m: mine for m, mine in self.have.items() if self._is_fixed(m)}
+        """Assign free slots, balance, and return the decision."""
+        fresh = self._queue[-1][0] == 0
+        self._assign_unassigned()
+        every = [s for s in self._inputs.every.tolist() if self._shared[self._topic[s]]]
+        free = [s for s in self._inputs.free.tolist() if self._shared[self._topic[s]]]
+        fixed = {m: slots for m, slots in self.have.items() if self._is_fixed(m)}
         for m in fixed:
-            self._leave_ring(m)
+            self._leave_queue(m)
             del self.have[m]
-        self._owners.set_aside(fixed)
+        self._owners.remove_fixed(fixed)
         before = self._best = self._copy()
         moved = False
-        if not self._table.revoked:
+        if not self._inputs.revoked:
             self._improve(free)
         if self._loop is None:
             moved = self._improve(every)
@@ -90,58 +90,60 @@ class Listed:
             self.have = self._best
         elif not fresh and moved and self._score(self.have) >= self._score(before):
             self.have = before
-            self._owners.undo()
-        self._owners.put_back()
+            self._owners.restore()
+        self._owners.add_fixed()
         lists = {**self.have, **fixed}
         start = np.zeros(len(lists) + 1, np.int32)
         np.cumsum([len(lists[m]) for m in range(len(lists))], out=start[1:])
-        spot = np.array([s for m in range(len(lists)) for s in lists[m]], np.int32)
-        return Decision(start, spot, self._spots, walked=self._owners.order, loop=self._loop)
+        slot = np.array([s for m in range(len(lists)) for s in lists[m]], np.int32)
+        return Decision(start, slot, self._slots, owner_order=self._owners.order, loop=self._loop)
 
-    def _fill(self) -> None:
-        waiting = self._table.free.tolist()
-        if self._table.racks.active:
-            waiting = [s for s in waiting if not self._give(s, by_rack=True)]
+    def _assign_unassigned(self) -> None:
+        """Assign free slots, first to members on their racks."""
+        waiting = self._inputs.free.tolist()
+        if self._inputs.racks.active:
+            waiting = [s for s in waiting if not self._assign(s, by_rack=True)]
         for s in waiting:
-            self._give(s, by_rack=False)
+            self._assign(s, by_rack=False)
 
-    def _give(self, spot: int, *, by_rack: bool) -> bool:
-        for m in self._in_ring(self._topic[spot]):
+    def _assign(self, slot: int, *, by_rack: bool) -> bool:
+        """Assign a slot to the first subscriber of the queue; return whether there is one."""
+        for m in self._in_queue(self._topic[slot]):
             rack = self._rack[m]
-            if by_rack and rack != -1 and rack not in self._racks[spot]:
+            if by_rack and rack != -1 and rack not in self._racks[slot]:
                 continue
-            self._leave_ring(m)
-            self.have[m].append(spot)
-            self._holder[spot] = m
-            self._join_ring(m)
+            self._leave_queue(m)
+            self.have[m].append(slot)
+            self._holder[slot] = m
+            self._join_queue(m)
             return True
         return False
 
-    def _improve(self, spots: list[int]) -> bool:
-        """Repeat passes until one moves nothing or the state repeats; return whether any moved."""
+    def _improve(self, slots: list[int]) -> bool:
+        """Repeat passes until nothing moves or the state repeats; return whether a slot moved."""
         moved_at_all, repeated = False, RepeatedState()
-        while self._pass(spots):
+        while self._pass(slots):
             moved_at_all = True
             if repeated.matches(self._snapshot()):
-                self._loop = self._endless(spots, repeated)
+                self._loop = self._describe_loop(slots, repeated)
                 break
         return moved_at_all
 
-    def _pass(self, spots: list[int]) -> list[int]:
-        """Go through the partitions once; return those that moved."""
+    def _pass(self, slots: list[int]) -> list[int]:
+        """Process the slots once; return those that moved."""
         moved = []
-        for spot in spots:
-            if self._balanced():
+        for slot in slots:
+            if self._is_balanced():
                 break
-            target = self._better(spot)
+            target = self._better_owner(slot)
             if target is not None:
-                moved.append(self._move(spot, target))
+                moved.append(self._move(slot, target))
                 if self._watches and self._is_better():
                     self._best = self._copy()
         return moved
 
     def _copy(self) -> dict[int, list[int]]:
-        return {m: list(mine) for m, mine in self.have.items()}
+        return {m: list(slots) for m, slots in self.have.items()}
 
     def _is_better(self) -> bool:
         """Return whether the plan is valid and more even than the best one so far."""
@@ -149,66 +151,68 @@ class Listed:
 
     def _is_valid(self) -> bool:
         """Return whether each owner subscribes and no partition has two owners."""
-        held = [spot for mine in self.have.values() for spot in mine]
+        held = [slot for slots in self.have.values() for slot in slots]
         return len(held) == len(set(held)) and all(
-            self._topic[spot] in self._wanted[self._class[m]]
-            for m, mine in self.have.items()
-            for spot in mine
+            self._topic[slot] in self._wanted[self._class[m]]
+            for m, slots in self.have.items()
+            for slot in slots
         )
 
     def _snapshot(self) -> object:
-        """Return everything that decides the next passes, and nothing else."""
-        lists = {m: sorted(mine) for m, mine in self.have.items()}
-        return lists, dict(self._holder), list(self._ring), self._movements.state()
+        """Return exactly the state that decides the next passes."""
+        lists = {m: sorted(slots) for m, slots in self.have.items()}
+        return lists, dict(self._holder), list(self._queue), self._movements.state()
 
-    def _endless(self, spots: list[int], repeated: RepeatedState) -> EndlessLoop:
-        """Return the loop; one more period shows what moves in it."""
-        moving = {spot for _ in range(repeated.length) for spot in self._pass(spots)}
-        keys = self._spots.keys
-        names = self._table.names(np.array(sorted(moving, key=lambda spot: int(keys[spot]))))
+    def _describe_loop(self, slots: list[int], repeated: RepeatedState) -> EndlessLoop:
+        """Return the endless loop; one more period shows which slots move in it."""
+        moving = {slot for _ in range(repeated.length) for slot in self._pass(slots)}
+        keys = self._slots.keys
+        names = self._inputs.names(np.array(sorted(moving, key=lambda slot: int(keys[slot]))))
         return EndlessLoop(repeated.passes, repeated.length, names)
 
-    def _better(self, spot: int) -> int | None:
-        holder = self._holder.get(spot)
+    def _better_owner(self, slot: int) -> int | None:
+        """Return the member to which Kafka moves a slot, None if it stays."""
+        holder = self._holder.get(slot)
         if holder is None:
-            raise self._null(spot)
+            raise self._null(slot)
         size = len(self.have[holder])
-        previous = self._previous[spot]
+        previous = self._previous[slot]
         if previous >= 0:
             if previous not in self.have:
-                raise self._null(spot)
+                raise self._null(slot)
             if size > len(self.have[previous]) + 1:
                 return previous
-        for m in self._subscribers[self._topic[spot]]:
+        for m in self._subscribers[self._topic[slot]]:
             if m not in self.have:
-                raise self._null(spot)
+                raise self._null(slot)
             if size > len(self.have[m]) + 1:
-                return next(self._in_ring(self._topic[spot]))
+                return next(self._in_queue(self._topic[slot]))
         return None
 
-    def _move(self, spot: int, target: int) -> int:
-        """Move the partition that Kafka picks for ``spot``; return it."""
-        spot = self._movements.actual(spot, self._holder[spot], target)
-        holder = self._holder[spot]
-        self._leave_ring(holder)
-        self._leave_ring(target)
-        self._movements.record(spot, holder, target)
-        if spot in self.have[holder]:
-            self.have[holder].remove(spot)
-        self.have[target].append(spot)
-        self._holder[spot] = target
-        self._join_ring(target)
-        self._join_ring(holder)
-        return spot
+    def _move(self, slot: int, target: int) -> int:
+        """Move the slot that Kafka chooses in place of ``slot``; return it."""
+        slot = self._movements.actual(slot, self._holder[slot], target)
+        holder = self._holder[slot]
+        self._leave_queue(holder)
+        self._leave_queue(target)
+        self._movements.record(slot, holder, target)
+        if slot in self.have[holder]:
+            self.have[holder].remove(slot)
+        self.have[target].append(slot)
+        self._holder[slot] = target
+        self._join_queue(target)
+        self._join_queue(holder)
+        return slot
 
-    def _balanced(self) -> bool:
-        if not self._ring:
-            what = "every member has all it can get, and still there is something to move"
-            raise JavaRefusal(what, "NoSuchElementException")
-        if self._ring[0][0] >= self._ring[-1][0] - 1:
+    def _is_balanced(self) -> bool:
+        """Return the result of Kafka's ``isBalanced``."""
+        if not self._queue:
+            what = "every member has all that it can get, but a partition still moves"
+            raise StickyAssignorError(what, "NoSuchElementException")
+        if self._queue[0][0] >= self._queue[-1][0] - 1:
             return True
         holder = {s: m for m in self._owners.order for s in self.have[m]}
-        for size, _, m in self._ring:
+        for size, _, m in self._queue:
             if size == self._most[m]:
                 continue
             for k in self._listed[self._class[m]]:
@@ -222,28 +226,28 @@ class Listed:
         return True
 
     def _is_fixed(self, m: int) -> bool:
-        mine = self.have[m]
-        return len(mine) >= self._most[m] and not any(self._shared[self._topic[s]] for s in mine)
+        slots = self.have[m]
+        return len(slots) >= self._most[m] and not any(self._shared[self._topic[s]] for s in slots)
 
-    def _in_ring(self, topic: int) -> Iterator[int]:
-        return (m for _, _, m in self._ring if topic in self._wanted[self._class[m]])
+    def _in_queue(self, topic: int) -> Iterator[int]:
+        return (m for _, _, m in self._queue if topic in self._wanted[self._class[m]])
 
-    def _leave_ring(self, m: int) -> None:
+    def _leave_queue(self, m: int) -> None:
         entry = (len(self.have[m]), self._rank[m], m)
-        at = bisect_left(self._ring, entry)
-        if at < len(self._ring) and self._ring[at] == entry:
-            del self._ring[at]
+        at = bisect_left(self._queue, entry)
+        if at < len(self._queue) and self._queue[at] == entry:
+            del self._queue[at]
 
-    def _join_ring(self, m: int) -> None:
+    def _join_queue(self, m: int) -> None:
         entry = (len(self.have[m]), self._rank[m], m)
-        if entry not in self._ring:
-            insort(self._ring, entry)
+        if entry not in self._queue:
+            insort(self._queue, entry)
 
     @staticmethod
     def _score(lists: dict[int, list[int]]) -> int:
-        sizes = np.sort(np.array([len(mine) for mine in lists.values()], np.int64))
+        sizes = np.sort(np.array([len(slots) for slots in lists.values()], np.int64))
         weights = 2 * np.arange(len(sizes)) - len(sizes) + 1
         return int((weights * sizes).sum())
 
-    def _null(self, spot: int) -> JavaRefusal:
-        return null_pointer(self._table, spot)
+    def _null(self, slot: int) -> StickyAssignorError:
+        return null_pointer(self._inputs, slot)
