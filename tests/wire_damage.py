@@ -10,6 +10,8 @@ from partage.errors import WireFormatError
 from wire_samples import distinct_group_records, unbase64, vectors
 
 LONGEST = 3000
+# Measurements of one peak at most. A thread switch hits one of them (50 us each, every 5 ms).
+MEASUREMENTS = 10
 # Bytes that lengths, counts and varints are made of.
 TELLING = [0, 1, 2, 3, 0x7F, 0x80, 0x81, 0xFE, 0xFF]
 LIES = [b"\xff\xff\xff\xff\x0f", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80" * 6]
@@ -55,12 +57,24 @@ def random_bytes(rng):
     return bytes(rng.choice(pool) for _ in range(rng.randrange(60)))
 
 
-def peak_of(read, arguments):
-    """Bytes taken at most while a payload is read; ``read`` must be warm.
+def peak_of(read, arguments, *, limit=0):
+    """Return the most bytes that ``read`` holds at once; ``read`` must be warm.
 
-    What the measurer's own frame takes is not the reader's: it is made before.
+    tracemalloc counts the whole process: allocations of other threads, of finalizers, and those for
+    which a collection has just emptied the interpreter's free lists. They add to one measurement,
+    never subtract. ``read`` itself allocates the same in each measurement, so the smallest of several
+    is the nearest. A peak of at most ``limit`` bytes needs no second measurement.
     """
-    sys._getframe()
+    peak = _peak(read, arguments)
+    for _ in range(MEASUREMENTS - 1):
+        if peak <= limit:
+            break
+        peak = min(peak, _peak(read, arguments))
+    return peak
+
+
+def _peak(read, arguments):
+    sys._getframe()  # this function's own frame object exists before the measurement
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     try:  # noqa: SIM105 - `suppress` has frames and objects of its own

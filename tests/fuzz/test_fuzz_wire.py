@@ -77,7 +77,8 @@ def test_damaged_payloads_raise_nothing_but_wire_format_errors(fuzz_n):
             taken += _ends(read, arguments)
             if number % MEASURED_EVERY == 0:
                 size = sum(len(one) for one in arguments if one is not None)
-                assert peak_of(read, arguments) <= KILO + ALLOWED_TIMES * size
+                limit = KILO + ALLOWED_TIMES * size
+                assert peak_of(read, arguments, limit=limit) <= limit
         except BaseException:
             print(f"payload {number} of {read.__name__}: {[a and a.hex() for a in arguments]}")
             raise
