@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partage as pg
-from partage.groups.faust.dealing import Hands, deal
-from partage.groups.faust.drawing import Draw
-from partage.groups.faust.heirs import heirs
-from partage.groups.faust.remembered import Remembered
+from partage.groups.faust.inputs import PreviousOwners
+from partage.groups.faust.plan import CopartitionedAssignment
 from partage.groups.faust.settings import REPLICAS, SEED
-from partage.groups.faust.standbys import standbys
+from partage.groups.faust.standbys import SplitMix64, place_standbys
+from partage.groups.faust.stock import assign_partitions
+from partage.groups.faust.takeover import assign_actives
 from partage.groups.registry import find
 from partage.model import Cluster, Group, Member, Problem
 from partage.testing.strategies import problems
@@ -26,8 +26,8 @@ SEEDS = 1_000
 
 def stock(before, members, partitions, replicas):
     """By member (active, standby) sets under the stock rule."""
-    hands = [Hands.of(*before.get(m, ((), ()))) for m in members]
-    deal(hands, partitions, replicas)
+    hands = [CopartitionedAssignment.of(*before.get(m, ((), ()))) for m in members]
+    assign_partitions(hands, partitions, replicas)
     return {m: (one.actives, one.standbys) for m, one in zip(members, hands, strict=True)}
 
 
@@ -39,9 +39,11 @@ def ours(before, members, partitions, replicas, seed=0):
             owner[p] = place
         for p in before.get(m, ((), ()))[1]:
             copies[p].append(place)
-    was = Remembered(owner, copies)
-    active = heirs(was, len(members))
-    held = standbys(was, active, len(members), min(replicas, len(members) - 1), Draw(seed))
+    was = PreviousOwners(owner, copies)
+    active = assign_actives(was, len(members))
+    held = place_standbys(
+        was, active, len(members), min(replicas, len(members) - 1), SplitMix64(seed)
+    )
     return {
         m: (
             {p for p, a in enumerate(active) if a == place},
@@ -218,15 +220,15 @@ def test_the_seed_decides_and_nothing_else() -> None:
 def score(owner, before, members):
     """Return the figures to minimise, aim by aim, counted from the definitions."""
     loads = Counter(owner)
-    lost = [p for p, was in enumerate(before.owner) if was < 0 and before.copies[p]]
+    lost = [p for p, was in enumerate(before.owner) if was < 0 and before.standbys[p]]
     working = {m for m in before.owner if m >= 0}
     moved = [p for p, was in enumerate(before.owner) if was not in {-1, owner[p]}]
     return (
         sum(loads[m] == 0 for m in range(members)) if len(owner) >= members else 0,
-        sum(owner[p] not in before.copies[p] and owner[p] in working for p in lost),
+        sum(owner[p] not in before.standbys[p] and owner[p] in working for p in lost),
         sum(owner[p] in working for p in moved) if lost else 0,
         sum(n * n for n in loads.values()),
-        sum(owner[p] not in before.copies[p] for p in (*moved, *lost)),
+        sum(owner[p] not in before.standbys[p] for p in (*moved, *lost)),
         len(moved),
     )
 
@@ -241,11 +243,11 @@ def test_no_other_placement_of_actives_is_better(data, members, partitions) -> N
     owner = data.draw(st.lists(place, min_size=partitions, max_size=partitions))
     able = st.sets(st.integers(0, members - 1), max_size=2)
     copies = [sorted(data.draw(able) - {was}) for was in owner]
-    before = Remembered(owner, copies)
+    before = PreviousOwners(owner, copies)
     best = min(
         score(one, before, members) for one in itertools.product(range(members), repeat=partitions)
     )
-    assert score(heirs(before, members), before, members) == best
+    assert score(assign_actives(before, members), before, members) == best
 
 
 @pytest.mark.parametrize("name", ["faust", "faust:copartitioned"])
@@ -277,7 +279,7 @@ def test_what_stock_workers_had_is_taken_over(order, replicas) -> None:
         ]
         plan = strategy.assign(Problem(Group(members), cluster))
         assert owner is None or plan.to_dict() == owner
-        owner, told = plan.to_dict(), plan.told
+        owner, told = plan.to_dict(), plan.metadata
 
 
 @RULES

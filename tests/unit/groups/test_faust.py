@@ -9,8 +9,9 @@ import pytest
 
 import partage as pg
 from partage.errors import InvalidConfigError, UnsupportedProblemError
-from partage.groups.faust.dealing import Hands, deal
+from partage.groups.faust.plan import CopartitionedAssignment
 from partage.groups.faust.settings import CHANGELOGS, COPIED, GLOBALS, REPLICAS, SEED, URL
+from partage.groups.faust.stock import assign_partitions
 from partage.groups.registry import find
 from partage.groups.rounds import Join, Leave, play
 from partage.model import Problem
@@ -25,7 +26,11 @@ def hands(text):
     made = []
     for member in text.split():
         actives, _, copies = member.partition("/")
-        made.append(Hands.of(*(map(int, filter(None, s.split(","))) for s in (actives, copies))))
+        made.append(
+            CopartitionedAssignment.of(
+                *(map(int, filter(None, s.split(","))) for s in (actives, copies))
+            )
+        )
     return made
 
 
@@ -63,7 +68,7 @@ def test_partitions_are_dealt_as_faust_deals_them(name) -> None:
     """Example by example what the published class printed."""
     before, partitions, replicas, after = PRINTED[name]
     held = hands(before)
-    deal(held, partitions, replicas)
+    assign_partitions(held, partitions, replicas)
     assert shown(held) == after
 
 
@@ -73,8 +78,8 @@ def test_partitions_are_dealt_as_faust_deals_them(name) -> None:
 )
 def test_where_nobody_has_room_a_standby_makes_some(partitions, members, replicas) -> None:
     """Fresh groups in which a full hand has to let go: all copies are there in the end."""
-    held = [Hands() for _ in range(members)]
-    deal(held, partitions, replicas)
+    held = [CopartitionedAssignment() for _ in range(members)]
+    assign_partitions(held, partitions, replicas)
     for p in range(partitions):
         assert sum(p in one.actives for one in held) == 1
         assert sum(p in one.standbys for one in held) == replicas
@@ -84,7 +89,7 @@ def test_where_nobody_has_room_a_standby_makes_some(partitions, members, replica
 def test_numbers_that_a_topic_no_longer_has_fail_as_they_do_in_faust() -> None:
     """They are never taken away and count as load, until there is no room: an AssertionError there."""
     with pytest.raises(UnsupportedProblemError, match=r"AssertionError") as caught:
-        deal(hands("0,7/ 1/"), 4, 0)
+        assign_partitions(hands("0,7/ 1/"), 4, 0)
     assert caught.value.peer_exception == "AssertionError"
 
 
@@ -118,12 +123,12 @@ def test_everything_a_worker_is_told_goes_along(name) -> None:
 def test_everybody_has_a_global_tables_changelog(name) -> None:
     """All of it as active; the rest, or where it is copied whole all of it, as standby too."""
     config = {GLOBALS: "t"}
-    told = pg.assign(name, group("a", "b"), CLUSTER, config=config).told
+    told = pg.assign(name, group("a", "b"), CLUSTER, config=config).metadata
     owned = pg.assign(name, group("a", "b"), CLUSTER, config=config).to_dict()
     for member in "ab":
         assert told[member].actives["t"] == [0, 1, 2, 3]
         assert set(told[member].standbys["t"]) == {0, 1, 2, 3} - set(owned[member]["t"])
-    copied = pg.assign(name, group("a", "b"), CLUSTER, config={**config, COPIED: ["t"]}).told
+    copied = pg.assign(name, group("a", "b"), CLUSTER, config={**config, COPIED: ["t"]}).metadata
     assert copied["a"].standbys["t"] == [0, 1, 2, 3]
     with pytest.raises(UnsupportedProblemError, match="changelog gone of a global table"):
         pg.assign(name, group("a"), CLUSTER, config={GLOBALS: "gone"})
@@ -151,7 +156,7 @@ def test_garbage_gets_a_fair_share_and_a_warning(name, sent) -> None:
     before = pg.assign(name, group("a", "b"), CLUSTER, config={REPLICAS: 0})
     sound = [
         pg.Member(m, ["s", "t"], user_data=strategy.subscription_user_data(["s", "t"], told))
-        for m, told in before.told.items()
+        for m, told in before.metadata.items()
     ]
     odd = pg.Member("odd", ["s", "t"], user_data=sent)
     plan = pg.assign(name, pg.Group([*sound, odd]), CLUSTER, config={REPLICAS: 0})
@@ -198,7 +203,7 @@ def test_a_life_in_rounds_is_carried_by_user_data(name) -> None:
     """Members tell what they were told: who stays keeps its partitions when another one leaves."""
     three = [pg.Member(m, ["s", "t"]) for m in "abc"]
     first, second = play(name, CLUSTER, [Join(*three), Leave("b")])
-    heirs = first.plan.told
+    heirs = first.plan.metadata
     for (topic, p), member in first.owner.items():
         now = second.owner[topic, p]
         if member != "b":
@@ -206,7 +211,7 @@ def test_a_life_in_rounds_is_carried_by_user_data(name) -> None:
         elif name != "faust":  # Faust's own passes over a standby that has its fill
             assert p in heirs[now].standbys[topic]
     sent = read_faust_subscription(second.group[0].user_data)
-    assert sent.actives == first.plan.told["a"].actives
+    assert sent.actives == first.plan.metadata["a"].actives
 
 
 @pytest.mark.parametrize("name", BOTH)

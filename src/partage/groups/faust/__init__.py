@@ -1,14 +1,15 @@
-"""Faust's assignor, and the one that its design document describes.
+"""Faust's assignor, and the one that Faust's design document describes.
 
-`strategy.py` is the stock assignor and `dealing.py` its rule; `copartitioned.py` is ours, after
-the document. What both share: what members say (`members.py`), which topics go together
-(`bundles.py`), and how a plan becomes what workers read (`plan.py`).
+Both strategies share `strategy` (the steps of an assignment and the members' user data), `inputs`
+(copartitioned topics, previous assignments, warnings), `plan` (what workers receive) and
+`settings`. ``faust`` is `stock`, the algorithm of faust-streaming. ``faust:copartitioned`` is
+`copartitioned`, which assigns active members by `takeover` and standbys by `standbys`.
 """
 
 from __future__ import annotations
 
 from partage.groups.faust.copartitioned import FaustCopartitioned
-from partage.groups.faust.plan import FaustPlan
-from partage.groups.faust.strategy import Faust
+from partage.groups.faust.plan import CopartitionedAssignment, FaustPlan
+from partage.groups.faust.stock import Faust
 
-__all__ = ["Faust", "FaustCopartitioned", "FaustPlan"]
+__all__ = ["CopartitionedAssignment", "Faust", "FaustCopartitioned", "FaustPlan"]

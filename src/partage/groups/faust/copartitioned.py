@@ -2,58 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from partage.groups.faust.bundles import Bundle, bundles_of
-from partage.groups.faust.dealing import Hands
-from partage.groups.faust.drawing import Draw
-from partage.groups.faust.heirs import heirs
-from partage.groups.faust.input_warnings import input_warnings
-from partage.groups.faust.members import what_members_say
-from partage.groups.faust.plan import Dealt, FaustPlan, plan_of
-from partage.groups.faust.remembered import Remembered, remembered
+from partage.groups.faust.inputs import CopartitionedTopics, find_previous_owners
+from partage.groups.faust.plan import CopartitionedAssignment
 from partage.groups.faust.settings import OPTIONS, SEED_OPTION, SeededSettings
-from partage.groups.faust.standbys import standbys
-from partage.groups.faust.strategy import FaustMember
-from partage.model import Problem
+from partage.groups.faust.standbys import SplitMix64, place_standbys
+from partage.groups.faust.strategy import FaustStrategy
+from partage.groups.faust.takeover import assign_actives
+from partage.wire.faust import FaustMetadata
 
 __all__ = ["FaustCopartitioned"]
 
 
 @dataclass(frozen=True, repr=False)
-class FaustCopartitioned(FaustMember):
-    """The same numbers together, failover to standbys, standbys spread by a seeded draw.
+class FaustCopartitioned(FaustStrategy):
+    """Copartitioned topics together, takeover by standbys, standbys spread evenly by a seed.
 
-    What the document on Faust's assignor asks for. Topics of equally many partitions with the
-    same subscribers are dealt as one; their partitions of one number are with one member.
-    For each such bundle, each aim only as far as those before it allow:
+    This is what Faust's design document asks for. Topics with equally many partitions and the
+    same subscribers are assigned together. For each such group of topics, the aims are, each
+    only as far as the previous ones allow:
 
     1. no member is idle while there are as many partitions as members;
-    2. a partition whose member is gone goes to one of its standbys, or to a member that had
-       nothing and needs it for its share;
-    3. in such a rebalance the other members take over nothing else;
-    4. members' loads are as even as can be;
-    5. the fewest partitions start cold (with a member that has no copy), then the fewest move;
-    6. each partition has its standbys, none of them with its active member;
-    7. of each member's partitions every other member has as many copies as any other, give or
-       take one: whoever fails, the others inherit alike. Which ones is drawn by the seed;
-    8. members have equally much in all, active partitions and copies, as far as exchanges
-       within 7 allow: who has less inherits more;
-    9. copies stay where they are as far as 7 and 8 let them.
+    2. a partition whose active member left goes to one of its standbys, or to a member that had
+       no active partition and needs it for its share;
+    3. in such a rebalance the other members take over no other partition;
+    4. the members' loads are as even as possible;
+    5. as few partitions as possible start cold (on a member without a copy), then as few as
+       possible move;
+    6. each partition has its standbys, none of them on its active member;
+    7. the standbys of each member's partitions are spread over the other members, with counts
+       that differ by at most one, so a failed member's load is shared evenly. The seed decides
+       among equal placements;
+    8. the totals of active and standby partitions are even, as far as exchanges within aim 7
+       allow: a member with a smaller total takes over more;
+    9. standbys stay where they are, as far as aims 7 and 8 allow.
 
-    The first five are reached exactly (a flow of least cost). The ninth is not: copies are
-    kept first and evened out then, which may move more of them than there must.
+    Aims 1 to 5 are reached exactly, by a minimum-cost flow. Aim 9 is not: standbys are kept first
+    and evened out afterwards, which may move more of them than necessary. Groups of topics are
+    independent of each other: the same member may get the additional partition of each.
 
-    It reads and writes what stock workers do, so both can be in one group; whoever leads decides.
-    Bundles do not see each other: a member may be the first to get one more in each of them.
+    The user data is the one of stock workers, so both can be in one group; the leader decides.
 
-    Settings: as ``faust``, and ``assignment.faust.seed``; the leader's count.
+    Settings: those of ``faust``, and ``assignment.faust.seed``; the leader's values count.
     Cost: O(P M) memory for P partitions and M members, O(P M + moves M^2) steps on arrays.
 
     Source: "Partition Assignor" in Faust's documentation (its design), after KIP-54.
 
-    >>> from partage.model import Cluster, Group, Member
+    >>> from partage.model import Cluster, Group, Member, Problem
     >>> group = Group([Member("a", ["s", "t"]), Member("b", ["s", "t"])])
     >>> FaustCopartitioned().assign(Problem(group, Cluster.from_topics({"s": 2, "t": 2}))).to_dict()
     {'a': {'s': [0], 't': [0]}, 'b': {'s': [1], 't': [1]}}
@@ -65,41 +62,26 @@ class FaustCopartitioned(FaustMember):
     algorithm = "2"
     options = (*OPTIONS, SEED_OPTION)
 
-    def configure(self, config: Mapping[str, object]) -> FaustCopartitioned:
-        """The same with settings.
+    def assign_copartitioned(
+        self, topics: CopartitionedTopics, metadata: Sequence[FaustMetadata]
+    ) -> list[CopartitionedAssignment]:
+        """Return the assignment of each subscriber: actives first, then standbys.
 
         Raises:
-            InvalidConfigError: a setting has the wrong type.
+            ProblemTooLargeError: more than 16 million pairs of partition and member.
         """
-        return replace(self, settings=self.settings.configured(config))
+        members = len(topics.members)
+        previous = find_previous_owners(topics, metadata)
+        owner = assign_actives(previous, members)
+        generator = self._random_generator(topics)
+        standbys = place_standbys(previous, owner, members, self.settings.replicas, generator)
+        assignments = [CopartitionedAssignment() for _ in range(members)]
+        for p, (active, copies) in enumerate(zip(owner, standbys, strict=True)):
+            assignments[active].actives.add(p)
+            for member in copies:
+                assignments[member].standbys.add(p)
+        return assignments
 
-    def assign(self, problem: Problem, memory: object = None) -> FaustPlan:
-        """The plan, with the user data of every member.
-
-        Raises:
-            ProblemTooLargeError: a bundle of more than 16 million pairs of partition and member.
-            PeerRefusal: a global table's changelog is not among the topics.
-        """
-        said, warnings = what_members_say(problem)
-        bundles, missing = bundles_of(problem)
-        # Bundles draw apart: what happens to one must not shuffle the others.
-        dealt = [
-            Dealt(one, self._hands(one, remembered(one, said), Draw(self._seed_of(one))))
-            for one in bundles
-        ]
-        warnings += input_warnings(problem, bundles, missing, self.settings)
-        return plan_of(problem, dealt, said, self.settings, warnings)
-
-    def _seed_of(self, bundle: Bundle) -> int:
-        return self.settings.seed ^ Draw(bundle.partitions).number()
-
-    def _hands(self, bundle: Bundle, before: Remembered, draw: Draw) -> list[Hands]:
-        members = len(bundle.members)
-        owner = heirs(before, members)
-        copies = standbys(before, owner, members, self.settings.replicas, draw)
-        hands = [Hands() for _ in bundle.members]
-        for p, (active, mine) in enumerate(zip(owner, copies, strict=True)):
-            hands[active].actives.add(p)
-            for member in mine:
-                hands[member].standbys.add(p)
-        return hands
+    def _random_generator(self, topics: CopartitionedTopics) -> SplitMix64:
+        """Return a generator of its own, so that other topics do not change the placement."""
+        return SplitMix64(self.settings.seed ^ SplitMix64(topics.partitions).next_number())

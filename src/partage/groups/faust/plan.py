@@ -1,73 +1,90 @@
-"""A plan as Faust's workers get it: lists for the client, and metadata for the worker."""
+"""The plan of a Faust group: what each worker's client consumes, and its metadata."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import numpy as np
 
 from partage.groups.dialects.refusals import PeerRefusal
-from partage.groups.faust.bundles import Bundle
-from partage.groups.faust.dealing import Hands
+from partage.groups.faust.inputs import CopartitionedTopics
 from partage.groups.faust.settings import FaustSettings
 from partage.model import Assignment, Plan, Problem
 from partage.model.assignment import Role
 from partage.wire.faust import FaustMetadata, write_faust_assignment
 
-__all__ = ["Dealt", "FaustPlan", "plan_of"]
+__all__ = ["CopartitionedAssignment", "FaustPlan", "build_plan"]
 
-Lists = dict[str, list[int]]
+ByTopic = dict[str, list[int]]
 
 
-class Dealt(NamedTuple):
-    """What a bundle's members have of it, by their position in the bundle."""
+@dataclass(slots=True)
+class CopartitionedAssignment:
+    """A member's partition numbers of copartitioned topics; each number holds for all topics.
 
-    bundle: Bundle
-    hands: Sequence[Hands]
+    Source: Faust's class of the same name.
+
+    >>> CopartitionedAssignment.of([0, 1], [1, 2])
+    CopartitionedAssignment(actives={0, 1}, standbys={2})
+    """
+
+    actives: set[int] = field(default_factory=set)
+    standbys: set[int] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, actives: Iterable[int], standbys: Iterable[int]) -> CopartitionedAssignment:
+        """Return the assignment of lists as sent, without standbys of active partitions."""
+        assignment = cls(set(actives), set(standbys))
+        if not assignment.actives.isdisjoint(assignment.standbys):
+            assignment.standbys.difference_update(assignment.actives)
+        return assignment
+
+    def has(self, partition: int) -> bool:
+        """Return whether the member has a partition, active or as a standby."""
+        return partition in self.standbys or partition in self.actives
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FaustPlan(Plan):
-    """Who works on what, and with it everything else that Faust's workers are told.
+    """A plan with the metadata that Faust's workers receive.
 
-    Owners are those who work on a partition by the rule. Of a global table's changelog Faust
-    calls everybody active; that stands in ``told`` and in ``wire``.
+    The owner of a partition is its one active member by the assignment rule. All members are
+    active for a global table's changelog: only ``metadata`` and `wire` contain that.
 
     Attributes:
-        told: by member what its user data says.
-        changelogs: topics whose standbys are consumed too.
+        metadata: by member the contents of its user data.
+        changelogs: topics whose standbys are consumed, too.
 
     >>> from partage.groups.registry import find
     >>> from partage.model import Cluster, Group, Member
     >>> group = Group([Member("a", ["t"]), Member("b", ["t"])])
     >>> plan = find("faust").assign(Problem(group, Cluster.from_topics({"t": 2})))
-    >>> plan.to_dict(), plan.told["a"].standbys
+    >>> plan.to_dict(), plan.metadata["a"].standbys
     ({'a': {'t': [0]}, 'b': {'t': [1]}}, {'t': [1]})
     """
 
-    told: Mapping[str, FaustMetadata] = field(default_factory=dict)
+    metadata: Mapping[str, FaustMetadata] = field(default_factory=dict)
     changelogs: frozenset[str] = frozenset()
 
     def wire(self) -> dict[str, list[tuple[str, list[int]]]]:
-        """By member the topics and partitions of its assignment as the client gets it, sorted.
+        """Return by member the topics and partitions that its client consumes, sorted by topic.
 
-        Active partitions, and of changelogs the standbys behind them, even if that names a
-        partition twice.
+        These are the active partitions, followed by the standbys of changelogs. A partition that
+        is both occurs twice.
         """
-        out = {}
-        for member, told in self.told.items():
-            lists = {topic: list(numbers) for topic, numbers in told.actives.items()}
-            for topic, numbers in told.standbys.items():
+        consumed = {}
+        for member, metadata in self.metadata.items():
+            by_topic = {topic: list(numbers) for topic, numbers in metadata.actives.items()}
+            for topic, numbers in metadata.standbys.items():
                 if topic in self.changelogs:
-                    lists.setdefault(topic, []).extend(numbers)
-            out[member] = sorted(lists.items())
-        return out
+                    by_topic.setdefault(topic, []).extend(numbers)
+            consumed[member] = sorted(by_topic.items())
+        return consumed
 
     @property
-    def standbys(self) -> dict[str, Lists]:
-        """Standby partitions by member and topic, sorted; topics without any are left out.
+    def standbys(self) -> dict[str, ByTopic]:
+        """The standby partitions by member and topic, sorted, without topics that have none.
 
         >>> from partage.groups.registry import find
         >>> from partage.model import Cluster, Group, Member
@@ -76,12 +93,16 @@ class FaustPlan(Plan):
         {'a': {}, 'b': {'t': [0]}}
         """
         return {
-            member: {t: sorted(held) for t, held in sorted(told.standbys.items()) if held}
-            for member, told in self.told.items()
+            member: {
+                topic: sorted(numbers)
+                for topic, numbers in sorted(metadata.standbys.items())
+                if numbers
+            }
+            for member, metadata in self.metadata.items()
         }
 
     def with_standbys(self) -> Assignment:
-        """Active partitions and standbys of everybody, by role; a member's actives come first.
+        """Return active and standby partitions of all members, with roles; actives come first.
 
         >>> from partage.groups.registry import find
         >>> from partage.model import Cluster, Group, Member
@@ -91,21 +112,15 @@ class FaustPlan(Plan):
         >>> both.to_dict(), both.role.tolist()
         ({'a': {'t': [0]}, 'b': {'t': [0]}}, [2, 3])
         """
-        told = self.told.items()
-        actives: Assignment = Assignment.of(self.index, {m: one.actives for m, one in told})
-        standbys: Assignment = Assignment.of(self.index, {m: one.standbys for m, one in told})
-        order = np.lexsort(
-            (
-                np.concatenate(
-                    (np.zeros(len(actives.partition)), np.ones(len(standbys.partition)))
-                ),
-                np.concatenate((actives.member_of, standbys.member_of)),
-            )
-        )
+        metadata = self.metadata.items()
+        actives: Assignment = Assignment.of(self.index, {m: one.actives for m, one in metadata})
+        standbys: Assignment = Assignment.of(self.index, {m: one.standbys for m, one in metadata})
         role = np.repeat(
             np.array([Role.ACTIVE, Role.STANDBY], np.int8),
             [len(actives.partition), len(standbys.partition)],
         )
+        member = np.concatenate((actives.member_of, standbys.member_of))
+        order = np.lexsort((role, member))
         return replace(
             actives,
             start=actives.start + standbys.start,
@@ -115,84 +130,90 @@ class FaustPlan(Plan):
         )
 
 
-def plan_of(
+def build_plan(
     problem: Problem,
-    dealt: Sequence[Dealt],
-    said: Sequence[FaustMetadata],
+    placed: Sequence[tuple[CopartitionedTopics, Sequence[CopartitionedAssignment]]],
+    metadata: Sequence[FaustMetadata],
     settings: FaustSettings,
     warnings: tuple[str, ...],
 ) -> FaustPlan:
-    """The plan of what was dealt.
+    """Return the plan for the assignments of all groups of copartitioned topics.
 
     Args:
-        problem: the group and the cluster.
-        dealt: each bundle, in the order of `bundles_of`.
-        said: by member what it sent, of which its URL goes to everybody.
-        settings: of the leader.
+        problem: the consumer group and the cluster.
+        placed: each group of topics with the assignments of its subscribers.
+        metadata: what each member sent; its URL goes to all members.
+        settings: the leader's.
         warnings: for the operator.
 
     Raises:
-        PeerRefusal: a global table's changelog is not among the topics dealt (a KeyError there).
+        PeerRefusal: a global table's changelog is not among the topics; Faust raises KeyError.
+
+    Source: ``PartitionAssignor._perform_assignment``.
     """
     ids = problem.group.ids
-    actives: list[Lists] = [{} for _ in ids]
-    standbys: list[Lists] = [{} for _ in ids]
-    for (_, _, topics, members), hands in dealt:
-        for member, one in zip(members, hands, strict=True):
+    actives: list[ByTopic] = [{} for _ in ids]
+    standbys: list[ByTopic] = [{} for _ in ids]
+    for (_, _, topics, members), assignments in placed:
+        for member, assignment in zip(members, assignments, strict=True):
             for topic in topics:
-                actives[member][topic] = list(one.actives)
-                standbys[member][topic] = list(one.standbys)
-    owned = {m: dict(sorted(lists.items())) for m, lists in zip(ids, actives, strict=True)}
-    _copy_global_tables(dealt, settings, actives, standbys)
+                actives[member][topic] = list(assignment.actives)
+                standbys[member][topic] = list(assignment.standbys)
+    owned = {m: dict(sorted(by_topic.items())) for m, by_topic in zip(ids, actives, strict=True)}
+    groups = [group for group, _ in placed]
+    _assign_global_changelogs(groups, settings, actives, standbys)
     changelogs = settings.all_changelogs
-    urls = [one.url for one in said]
+    urls = [sent.url for sent in metadata]
     shared = FaustMetadata(
-        changelogs=_by_url(urls, actives, lambda topic: topic in changelogs),
-        others=_by_url(urls, actives, lambda topic: topic not in changelogs),
-        groups={topic: bundle.group for bundle, _ in dealt for topic in bundle.topics},
+        changelogs=_distribution(urls, actives, lambda topic: topic in changelogs),
+        others=_distribution(urls, actives, lambda topic: topic not in changelogs),
+        groups={topic: group.group for group in groups for topic in group.topics},
     )
-    told = {
+    received = {
         member: replace(shared, actives=actives[i], standbys=standbys[i], url=urls[i])
         for i, member in enumerate(ids)
     }
-    topic_number = {topic: problem.cluster.topic(topic) for one in dealt for topic in one[0].topics}
-    made: FaustPlan = FaustPlan.of(
+    plan: FaustPlan = FaustPlan.of(
         problem.index,
         owned,
-        topic_number,
-        told=told,
+        {topic: problem.cluster.topic(topic) for group in groups for topic in group.topics},
+        metadata=received,
         changelogs=changelogs,
-        user_data={member: write_faust_assignment(one) for member, one in told.items()},
+        user_data={member: write_faust_assignment(one) for member, one in received.items()},
         warnings=warnings,
     )
-    return made
+    return plan
 
 
-def _by_url(
-    urls: Sequence[str], actives: Sequence[Lists], wanted: Callable[[str], bool]
-) -> dict[str, Lists]:
-    """Of two members with one URL the later one counts."""
+def _distribution(
+    urls: Sequence[str], actives: Sequence[ByTopic], is_included: Callable[[str], bool]
+) -> dict[str, ByTopic]:
+    """Return by worker URL its active partitions; if two members share a URL, the later counts."""
     return {
-        url: {t: numbers for t, numbers in lists.items() if wanted(t)}
-        for url, lists in zip(urls, actives, strict=True)
+        url: {topic: numbers for topic, numbers in by_topic.items() if is_included(topic)}
+        for url, by_topic in zip(urls, actives, strict=True)
     }
 
 
-def _copy_global_tables(
-    dealt: Sequence[Dealt],
+def _assign_global_changelogs(
+    groups: Sequence[CopartitionedTopics],
     settings: FaustSettings,
-    actives: Sequence[Lists],
-    standbys: Sequence[Lists],
+    actives: Sequence[ByTopic],
+    standbys: Sequence[ByTopic],
 ) -> None:
-    """Of a global table's changelog everybody is active for all, and has the rest as standbys."""
-    count = {topic: one.bundle.partitions for one in dealt for topic in one.bundle.topics}
+    """Make all members active for all partitions of global tables' changelogs, in place.
+
+    The standbys are the partitions that another member owns, or all partitions for the topics in
+    ``settings.copied``. Source: ``PartitionAssignor._global_table_standby_assignments``.
+    """
+    count = {topic: group.partitions for group in groups for topic in group.topics}
     for topic in settings.global_changelogs:
         if topic not in count:
             what = f"the changelog {topic} of a global table is not subscribed to, or not there"
             raise PeerRefusal(f"{what}: create it, or subscribe to it (KeyError)", "KeyError")
-        everything = set(range(count[topic]))
-        for mine, copies in zip(actives, standbys, strict=True):
-            held = set(mine.get(topic, ()))
-            rest = everything if topic in settings.copied else everything - held
-            copies[topic] = list(rest)
-            mine[topic] = list(everything)
+        every = set(range(count[topic]))
+        for active_by_topic, standby_by_topic in zip(actives, standbys, strict=True):
+            owned = set(active_by_topic.get(topic, ()))
+            copied = every if topic in settings.copied else every - owned
+            standby_by_topic[topic] = list(copied)
+            active_by_topic[topic] = list(every)

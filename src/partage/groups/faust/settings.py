@@ -1,4 +1,4 @@
-"""What a Faust app tells its assignor: standby replicas, which topics are changelogs, its URL."""
+"""The settings of both strategies: standbys, changelog topics, a worker's URL, the seed."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = [
-    "CHANGELOGS", "COPIED", "GLOBALS", "OPTIONS", "REPLICAS", "SEED", "URL", "FaustSettings",
-    "SeededSettings",
+    "CHANGELOGS", "COPIED", "GLOBALS", "OPTIONS", "REPLICAS", "SEED", "SEED_OPTION", "URL",
+    "FaustSettings", "SeededSettings",
 ]  # fmt: skip
 
 REPLICAS = "assignment.faust.standby.replicas"
@@ -28,22 +28,33 @@ SEED = "assignment.faust.seed"
 
 OPTIONS = (
     Setting(REPLICAS, "1", "standbys of each partition (Faust's table_standby_replicas)"),
-    Setting(CHANGELOGS, "none", "changelog topics, by comma: their standbys are consumed as well"),
-    Setting(GLOBALS, "none", "those of global tables, by comma: everybody has all of them"),
-    Setting(COPIED, "none", "global ones that are copied whole, active partitions too"),
-    Setting(URL, "empty", "where this member's web server answers", "member"),
+    Setting(CHANGELOGS, "none", "changelog topics, comma-separated; their standbys are consumed"),
+    Setting(GLOBALS, "none", "global tables' changelogs; every member consumes all partitions"),
+    Setting(COPIED, "none", "global changelogs with standbys of active partitions, too"),
+    Setting(URL, "empty", "URL of this member's web server", "member"),
 )
-SEED_OPTION = Setting(SEED, "0", "which of many even placements of standbys is drawn")
+SEED_OPTION = Setting(SEED, "0", "seed that decides among equally even placements of standbys")
 
-_MOST_REPLICAS = 2**31 - 1
-_LARGEST_SEED = 2**64 - 1
+#: Maximum values: Java's int, and an unsigned 64-bit seed.
+_MAX_REPLICAS = 2**31 - 1
+_MAX_SEED = 2**64 - 1
+_FIELDS_OF_TOPICS = {CHANGELOGS: "changelogs", GLOBALS: "global_changelogs", COPIED: "copied"}
 
 
 @dataclass(frozen=True)
 class FaustSettings:
     """The settings of both strategies.
 
-    >>> FaustSettings().configured({REPLICAS: "2", CHANGELOGS: "a-changelog, b-changelog"})
+    Attributes:
+        replicas: standbys of each partition.
+        changelogs: changelog topics of tables.
+        global_changelogs: changelog topics of global tables.
+        copied: global changelogs whose standbys include the member's active partitions.
+        url: the URL of this member's web server, empty if unknown.
+        replicas_are_configured: whether ``replicas`` was set. The default asks for a standby that
+            a single member cannot have.
+
+    >>> FaustSettings().with_config({REPLICAS: "2", CHANGELOGS: "a-changelog, b-changelog"})
     FaustSettings(replicas=2, changelogs=('a-changelog', 'b-changelog'), global_changelogs=(), \
 copied=(), url='')
     """
@@ -53,70 +64,69 @@ copied=(), url='')
     global_changelogs: tuple[str, ...] = ()
     copied: tuple[str, ...] = ()
     url: str = ""
-    # Whether `replicas` was set: the default asks for a standby that a lone member cannot have.
     replicas_are_configured: bool = field(default=False, repr=False, compare=False)
 
-    def configured(self, config: Mapping[str, object]) -> Self:
-        """The same with what ``config`` says; others' settings are passed over.
+    def with_config(self, config: Mapping[str, object]) -> Self:
+        """Return the settings changed by ``config``; keys of other strategies are ignored.
 
         Raises:
-            InvalidConfigError: a value of the wrong type.
+            InvalidConfigError: a value has the wrong type.
         """
         changes: dict[str, object] = {}
         if REPLICAS in config:
-            changes["replicas"] = whole(REPLICAS, config[REPLICAS], _MOST_REPLICAS)
+            changes["replicas"] = _parse_whole_number(REPLICAS, config[REPLICAS], _MAX_REPLICAS)
             changes["replicas_are_configured"] = True
-        for key, name in _TOPICS.items():
+        for key, name in _FIELDS_OF_TOPICS.items():
             if key in config:
-                changes[name] = _topics(key, config[key])
+                changes[name] = _parse_topics(key, config[key])
         if URL in config:
             if not isinstance(config[URL], str):
                 raise InvalidConfigError(URL, "must be text", config[URL])
             changes["url"] = config[URL]
-        return replace(self, **changes)  # type: ignore[arg-type]  # each was looked at
+        return replace(self, **changes)  # type: ignore[arg-type]  # checked above, one by one
 
     @property
     def all_changelogs(self) -> frozenset[str]:
-        """Changelog topics, those of global tables among them."""
+        """The changelog topics of tables and of global tables."""
         return frozenset(self.changelogs) | frozenset(self.global_changelogs)
 
 
 @dataclass(frozen=True)
 class SeededSettings(FaustSettings):
-    """And the seed by which standbys are drawn.
+    """The settings of ``faust:copartitioned``, with the seed of the standbys' placement.
 
-    >>> SeededSettings().configured({SEED: 7}).seed
+    >>> SeededSettings().with_config({SEED: 7}).seed
     7
     """
 
     seed: int = 0
 
-    def configured(self, config: Mapping[str, object]) -> Self:
-        """As `FaustSettings.configured`."""
-        made = super().configured(config)
+    def with_config(self, config: Mapping[str, object]) -> Self:
+        """Return the settings changed by ``config``; see `FaustSettings.with_config`."""
+        settings = super().with_config(config)
         if SEED in config:
-            made = replace(made, seed=whole(SEED, config[SEED], _LARGEST_SEED))
-        return made
+            seed = _parse_whole_number(SEED, config[SEED], _MAX_SEED)
+            settings = replace(settings, seed=seed)
+        return settings
 
 
-_TOPICS = {CHANGELOGS: "changelogs", GLOBALS: "global_changelogs", COPIED: "copied"}
-
-
-def whole(key: str, value: object, largest: int) -> int:
-    """A number from 0, or its text as in a properties file.
+def _parse_whole_number(key: str, value: object, maximum: int) -> int:
+    """Return a number from 0 to ``maximum``, or its text in a properties file as a number.
 
     Raises:
-        InvalidConfigError: it is neither.
+        InvalidConfigError: the value is neither.
     """
     if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit():
-        value = int(value) if len(value) <= len(str(largest)) + 2 else -1
-    number = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not number or not 0 <= int(value) <= largest:  # type: ignore[call-overload]  # number says so
-        raise InvalidConfigError(key, f"must be a whole number from 0 to {largest}", value)
+        # int() rejects texts of thousands of digits with an error of its own.
+        value = int(value) if len(value) <= len(str(maximum)) + 2 else -1
+    is_number = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not is_number or not 0 <= int(value) <= maximum:  # type: ignore[call-overload]  # is_number
+        raise InvalidConfigError(key, f"must be a whole number from 0 to {maximum}", value)
     return int(value)  # type: ignore[call-overload, no-any-return]  # as above
 
 
-def _topics(key: str, value: object) -> tuple[str, ...]:
+def _parse_topics(key: str, value: object) -> tuple[str, ...]:
+    """Return the topic names of a list or of a comma-separated text, without duplicates."""
     if isinstance(value, str):
         value = [name.strip() for name in value.split(",")]
     if not isinstance(value, Iterable) or isinstance(value, (bytes, Mapping)):

@@ -1,0 +1,252 @@
+"""Inputs of both strategies: copartitioned topics, members' previous assignments, warnings.
+
+`find_copartitioned_topics` and `read_metadata` read the problem. `find_previous_owners` combines
+what the members report about one group of topics. `collect_warnings` checks topics and settings.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from partage.errors import WireFormatError
+from partage.groups.faust.settings import FaustSettings
+from partage.groups.subscriptions import missing_topics
+from partage.model import Member, Problem
+from partage.wire.faust import ByTopic, FaustMetadata, read_faust_subscription
+
+__all__ = [
+    "CopartitionedTopics",
+    "PreviousOwners",
+    "collect_warnings",
+    "find_copartitioned_topics",
+    "find_previous_owners",
+    "partitions_by_topic",
+    "read_metadata",
+]
+
+#: Suffixes of the names that Faust gives to changelog topics and to its leader topic.
+_CHANGELOG_SUFFIX = "-changelog"
+_LEADER_SUFFIX = "__assignor-__leader"
+#: Topics that a warning names; it counts the others.
+_MAX_NAMES_IN_WARNING = 3
+
+
+# --- copartitioned topics ---
+
+
+class CopartitionedTopics(NamedTuple):
+    """Topics with equally many partitions and the same subscribers.
+
+    Both strategies assign the partitions with one number, one of each topic, to one member.
+
+    Attributes:
+        group: number in Faust's ``topic_groups``: the position of the partition count among all
+            counts, ascending. Topics with equal counts and different subscribers share it.
+        partitions: number of partitions of each topic. They are numbered from 0.
+        topics: topic names, sorted.
+        members: positions of the subscribers in the consumer group, in join order.
+    """
+
+    group: int
+    partitions: int
+    topics: tuple[str, ...]
+    members: tuple[int, ...]
+
+
+def find_copartitioned_topics(
+    problem: Problem,
+) -> tuple[list[CopartitionedTopics], tuple[str, ...]]:
+    """Return the groups of copartitioned topics, and the subscribed topics without partitions.
+
+    Groups with fewer partitions come first.
+
+    Source: ``PartitionAssignor._get_copartitioned_groups`` and ``_group_co_subscribed``.
+
+    >>> from partage.model import Cluster, Group, Member
+    >>> members = Group([Member("a", ["s", "t", "u"]), Member("b", ["s", "gone"])])
+    >>> cluster = Cluster.from_topics({"s": 2, "t": 2, "u": 2})
+    >>> groups, empty = find_copartitioned_topics(Problem(members, cluster))
+    >>> [(group.topics, group.members) for group in groups], empty
+    ([(('s',), (0, 1)), (('t', 'u'), (0,))], ('gone',))
+    """
+    names_by_count: dict[int, dict[tuple[int, ...], list[str]]] = {}
+    without_partitions = []
+    for name in sorted({name for topics in problem.group.subscriptions for name in topics}):
+        topic = problem.cluster.topic(name)
+        # Faust's client counts partitions and ignores their numbers.
+        count = len(problem.cluster.partitions_of(topic))
+        if not count:
+            without_partitions.append(name)
+            continue
+        members = tuple(problem.members_of(topic).tolist())
+        names_by_count.setdefault(count, {}).setdefault(members, []).append(name)
+    groups = [
+        CopartitionedTopics(group, count, tuple(names), members)
+        for group, (count, by_members) in enumerate(sorted(names_by_count.items()))
+        for members, names in by_members.items()
+    ]
+    return groups, tuple(without_partitions)
+
+
+# --- what members report ---
+
+
+def read_metadata(problem: Problem) -> tuple[list[FaustMetadata], tuple[str, ...]]:
+    """Return the metadata that each member sent, and a warning for each that cannot be read.
+
+    A member with unreadable metadata counts as a new one: it gets its share and the others keep
+    theirs. Faust's own leader fails on it. Without user data, the owned partitions count.
+    """
+    metadata, warnings = [], []
+    for member in problem.group:
+        try:
+            metadata.append(_read_member(member))
+        except WireFormatError as e:
+            metadata.append(FaustMetadata())
+            warnings.append(f"{member.id} sent user data that is not Faust's: {e}; it had nothing")
+    return metadata, tuple(warnings)
+
+
+def _read_member(member: Member) -> FaustMetadata:
+    if member.user_data is None:
+        return FaustMetadata(partitions_by_topic(member.owned))
+    return read_faust_subscription(member.user_data)
+
+
+def partitions_by_topic(pairs: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+    """Return the partition numbers of each topic, in the order of the pairs.
+
+    >>> partitions_by_topic([("t", 1), ("s", 0), ("t", 0)])
+    {'t': [1, 0], 's': [0]}
+    """
+    by_topic: dict[str, list[int]] = {}
+    for topic, number in pairs:
+        by_topic.setdefault(topic, []).append(number)
+    return by_topic
+
+
+class PreviousOwners(NamedTuple):
+    """Active members and standbys of the previous assignment, by partition number.
+
+    Members are positions in `CopartitionedTopics.members`. Members that left are not among them.
+
+    Attributes:
+        owner: the active member, -1 for none.
+        standbys: the members with a standby, ascending, without the active one.
+    """
+
+    owner: list[int]
+    standbys: list[list[int]]
+
+
+def find_previous_owners(
+    topics: CopartitionedTopics, metadata: Sequence[FaustMetadata]
+) -> PreviousOwners:
+    """Return the previous owners of copartitioned topics, from what all members report.
+
+    If members dispute a partition, the one that reports it for more of the topics was the owner
+    (one of the topics may be new), then the one that joined first. Numbers that the topics do not
+    have are ignored.
+
+    >>> topics = CopartitionedTopics(0, 2, ("s", "t"), (0, 1))
+    >>> reported = [FaustMetadata({"s": [0, 9]}), FaustMetadata({"t": [1]}, {"t": [0]})]
+    >>> find_previous_owners(topics, reported)
+    PreviousOwners(owner=[0, 1], standbys=[[1], []])
+    """
+    claims: list[list[tuple[int, int]]] = [[] for _ in range(topics.partitions)]
+    standbys: list[list[int]] = [[] for _ in range(topics.partitions)]
+    for position, member in enumerate(topics.members):
+        for p, times in _count_topics(metadata[member].actives, topics).items():
+            claims[p].append((-times, position))
+        for p in _count_topics(metadata[member].standbys, topics):
+            standbys[p].append(position)
+    owner = [min(claimants)[1] if claimants else -1 for claimants in claims]
+    return PreviousOwners(
+        owner, [[m for m in standbys[p] if m != owner[p]] for p in range(topics.partitions)]
+    )
+
+
+def _count_topics(by_topic: ByTopic, topics: CopartitionedTopics) -> Counter[int]:
+    """Return for each partition number how many of the topics list it."""
+    return Counter(
+        p
+        for topic in topics.topics
+        for p in set(by_topic.get(topic, ()))
+        if 0 <= p < topics.partitions
+    )
+
+
+# --- warnings ---
+
+
+def collect_warnings(
+    problem: Problem,
+    groups: Sequence[CopartitionedTopics],
+    without_partitions: Sequence[str],
+    settings: FaustSettings,
+) -> tuple[str, ...]:
+    """Return warnings about missing topics, misplaced changelogs and too few members."""
+    return (
+        *missing_topics(problem.group, problem.cluster),
+        *(
+            f"topic {name} is subscribed to and has no partitions"
+            for name in without_partitions
+            if problem.cluster.topic(name) >= 0
+        ),
+        *_misplaced_changelogs(groups, settings),
+        *_missing_standbys(groups, settings),
+    )
+
+
+def _misplaced_changelogs(
+    groups: Sequence[CopartitionedTopics], settings: FaustSettings
+) -> list[str]:
+    """Return a warning for each changelog that has no source topic of its partition count.
+
+    Faust does not report the source topic of a table. A changelog is certainly placed apart from
+    its source if no source topic with a common subscriber has as many partitions.
+    """
+    changelogs, global_changelogs = settings.all_changelogs, set(settings.global_changelogs)
+    warnings = []
+    for group in groups:
+        here = [t for t in group.topics if t in changelogs or t.endswith(_CHANGELOG_SUFFIX)]
+        if any(t not in here and not t.endswith(_LEADER_SUFFIX) for t in group.topics):
+            continue
+        sources = {
+            topic: other.partitions
+            for other in groups if set(group.members) & set(other.members)
+            for topic in other.topics
+            if topic not in changelogs and not topic.endswith((_CHANGELOG_SUFFIX, _LEADER_SUFFIX))
+        }  # fmt: skip
+        if not sources:
+            continue
+        counts = _join_names([f"{topic} has {count}" for topic, count in sorted(sources.items())])
+        warnings += [
+            f"changelog {topic} has {group.partitions} partitions and no source topic has as many "
+            f"({counts}): its partitions are placed apart from their source's; give both topics "
+            "the same number of partitions"
+            for topic in here if topic not in global_changelogs
+        ]  # fmt: skip
+    return warnings
+
+
+def _missing_standbys(groups: Sequence[CopartitionedTopics], settings: FaustSettings) -> list[str]:
+    """Return a warning for each number of members that is too small for the standbys configured."""
+    if not settings.replicas_are_configured:
+        return []
+    topics: dict[int, list[str]] = {}
+    for group in groups:
+        topics.setdefault(len(group.members), []).extend(group.topics)
+    return [
+        f"standbys of each partition: {settings.replicas} configured, {members - 1} possible with "
+        f"{members} member{'s' if members > 1 else ''} ({_join_names(sorted(names))})"
+        for members, names in sorted(topics.items()) if settings.replicas > members - 1
+    ]  # fmt: skip
+
+
+def _join_names(names: Sequence[str]) -> str:
+    """Return the first names, separated by commas, and the number of the others."""
+    more = len(names) - _MAX_NAMES_IN_WARNING
+    return ", ".join(names[:_MAX_NAMES_IN_WARNING]) + (f" and {more} more" if more > 0 else "")
