@@ -215,7 +215,7 @@ def copied(strategy: str) -> list[Panel]:
         play(strategy, cluster, changes),
         strict=True,
     ):
-        copies = {m: sorted(told.standbys["A"]) for m, told in one.plan.told.items()}
+        copies = {m: sorted(told.standbys["A"]) for m, told in one.plan.metadata.items()}
         said = {m: "copies of " + " ".join(map(str, numbers)) for m, numbers in copies.items()}
         said = {m: text if copies[m] else "no copies" for m, text in said.items()}
         out.append(Panel(title, one.plan.to_pairs(), before, said=said))

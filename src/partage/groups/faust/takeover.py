@@ -86,7 +86,7 @@ def assign_actives(previous: PreviousOwners, members: int) -> list[int]:
         ProblemTooLargeError: more than `MAX_TABLE_SIZE` pairs of partition and member.
 
     >>> assign_actives(PreviousOwners([0, -1, -1, 0], [[], [1], [0], []]), 2)
-    [1, 1, 0, 0]
+    [0, 1, 1, 0]
     """
     partitions = len(previous.owner)
     if max(partitions, members) * members > MAX_TABLE_SIZE:
