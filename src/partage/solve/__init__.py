@@ -11,12 +11,12 @@ this room: one integer a topic for the loads, one integer a member for the moves
 
 from __future__ import annotations
 
-from partage.solve.bundles import Bundles, bundle
-from partage.solve.cheapest import Cheapest, Market, cheapest
-from partage.solve.eligibility import Eligibility, Ownership
-from partage.solve.flow import LARGEST_NETWORK
-from partage.solve.loads import BestLoads, least_majorised, loads_of
-from partage.solve.moves import FewestMoves, fewest_moves, optimal_plan
+from partage.solve.assignment.bundles import Bundles, bundle
+from partage.solve.assignment.cheapest import Cheapest, Market, cheapest
+from partage.solve.assignment.eligibility import Eligibility, Ownership
+from partage.solve.assignment.flow import LARGEST_NETWORK
+from partage.solve.assignment.loads import BestLoads, least_majorised, loads_of
+from partage.solve.assignment.moves import FewestMoves, fewest_moves, optimal_plan
 
 __all__ = [
     "LARGEST_NETWORK",

@@ -7,7 +7,7 @@ import pytest
 
 import partage as pg
 from partage.errors import InvalidProblemError
-from partage.solve import moves
+from partage.solve.assignment import moves
 
 AB = pg.Cluster.from_topics({"A": 2, "B": 2})
 

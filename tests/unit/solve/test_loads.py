@@ -9,7 +9,7 @@ import pytest
 
 from partage import solve
 from partage.errors import ProblemTooLargeError
-from partage.solve import flow, loads
+from partage.solve.assignment import flow, loads
 
 
 def eligibility(partitions, subscriptions):

@@ -9,7 +9,7 @@ import pytest
 
 from partage import solve
 from partage.errors import InvalidProblemError, ProblemTooLargeError
-from partage.solve import moves
+from partage.solve.assignment import moves
 
 
 def question(partitions, subscriptions, claims):

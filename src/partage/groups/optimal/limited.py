@@ -1,7 +1,7 @@
 """Counts within a limit of moves: the best loads, then rack cost, then moves.
 
-The loads are exact (`partage.solve.limited`, or a closed form where all partitions and members are
-alike). Where racks matter, "least rack cost within the limit" has a side constraint: it is solved
+The loads are exact (`partage.solve.assignment.limited`, or a closed form where all partitions and
+members are alike). Where racks matter, "least rack cost within the limit" has a side constraint: it is solved
 by Lagrangian relaxation, whose multiplier is found by bisection and bounds the rack cost.
 """
 
@@ -18,7 +18,7 @@ from partage.groups.optimal.spread import spread_topics
 from partage.model import RackTable
 from partage.model.index import Int32Array
 from partage.solve import Bundles, Cheapest, Market, bundle, cheapest, loads_of
-from partage.solve.limited import limited_loads
+from partage.solve.assignment.limited import limited_loads
 
 __all__ = ["Limited", "limited"]
 
@@ -33,7 +33,7 @@ class Limited:
 
     Attributes:
         owner: int32[n], place of each row's owner.
-        proofs: (level, int64[M] prices): see `partage.solve.limited.LimitedLoads`.
+        proofs: (level, int64[M] prices): see `partage.solve.assignment.limited.LimitedLoads`.
         price: int64[M], prices that bound ``rack_weight`` * rack cost + ``move_weight`` * moves.
         rack_weight, move_weight: the weights.
     """

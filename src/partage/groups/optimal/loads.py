@@ -13,11 +13,11 @@ from partage.groups.optimal.spread import spread_topics
 from partage.model import RackTable
 from partage.model.index import Int32Array
 from partage.solve import bundle
-from partage.solve.bounding import Burden
-from partage.solve.exhausting import exhausted
-from partage.solve.fractional import fractional_loads
-from partage.solve.weighed_plan import Bearers, Items
-from partage.solve.weighed_search import improved
+from partage.solve.assignment.bounding import Burden
+from partage.solve.assignment.exhausting import exhausted
+from partage.solve.assignment.fractional import fractional_loads
+from partage.solve.assignment.weighed_plan import Bearers, Items
+from partage.solve.assignment.weighed_search import improved
 
 __all__ = ["Loaded", "Shares", "loaded", "shares_of", "whole"]
 

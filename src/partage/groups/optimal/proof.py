@@ -17,7 +17,13 @@ from partage.groups.optimal.spread import topic_excess
 from partage.model import Certificate, RackCosts, RackTable
 from partage.model.certificate import TOPIC_EXCESS, cost_bounds
 from partage.model.index import Int32Array
-from partage.solve.bounding import Bound, Burden, largest_bound, overload_bound, shed_bound
+from partage.solve.assignment.bounding import (
+    Bound,
+    Burden,
+    largest_bound,
+    overload_bound,
+    shed_bound,
+)
 
 __all__ = ["forced_moves", "of_counts", "of_limited", "of_loads"]
 

@@ -28,7 +28,7 @@ from partage.groups.optimal.question import Int64Array, Question
 from partage.groups.optimal.settings import OPTIONS, Settings
 from partage.model import Certificate, Plan, Problem, RackCosts, RackTable
 from partage.model.index import Int32Array
-from partage.solve.exhausting import MOST_ITEMS
+from partage.solve.assignment.exhausting import MOST_ITEMS
 
 __all__ = ["Optimal"]
 

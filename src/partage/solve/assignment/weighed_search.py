@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.solve.flow import IntArray
-from partage.solve.weighed_plan import MOST_WORK, Bearers, FloatArray, Items, WeighedPlan
-from partage.solve.weighed_start import fill, keep, regain, shed
+from partage.solve.assignment.flow import IntArray
+from partage.solve.assignment.weighed_plan import MOST_WORK, Bearers, FloatArray, Items, WeighedPlan
+from partage.solve.assignment.weighed_start import fill, keep, regain, shed
 
 __all__ = ["Improved", "improved"]
 

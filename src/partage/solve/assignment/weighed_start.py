@@ -12,8 +12,8 @@ from heapq import heapify, heapreplace
 
 import numpy as np
 
-from partage.solve.flow import IntArray
-from partage.solve.weighed_plan import FloatArray, WeighedPlan
+from partage.solve.assignment.flow import IntArray
+from partage.solve.assignment.weighed_plan import FloatArray, WeighedPlan
 
 __all__ = ["fill", "keep", "regain", "shed"]
 

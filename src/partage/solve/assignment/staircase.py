@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partage.solve.bundles import Bundles
-from partage.solve.claims import SortedClaims
-from partage.solve.flow import UNBOUNDED, IntArray, Network
-from partage.solve.spreading import summed
+from partage.solve.assignment.bundles import Bundles
+from partage.solve.assignment.claims import SortedClaims
+from partage.solve.assignment.flow import UNBOUNDED, IntArray, Network
+from partage.solve.assignment.spreading import summed
 
 __all__ = ["Staircase", "Steps", "arcs_needed", "built"]
 

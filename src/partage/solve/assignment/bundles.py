@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.solve.eligibility import Eligibility
-from partage.solve.flow import IntArray
+from partage.solve.assignment.eligibility import Eligibility
+from partage.solve.assignment.flow import IntArray
 
 __all__ = ["Bundles", "bundle"]
 

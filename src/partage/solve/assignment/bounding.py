@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.solve.bundles import Bundles
-from partage.solve.flow import UNBOUNDED, IntArray, Network
+from partage.solve.assignment.bundles import Bundles
+from partage.solve.assignment.flow import UNBOUNDED, IntArray, Network
 
 __all__ = ["Bound", "Burden", "densest", "largest_bound", "overload_bound", "shed_bound"]
 

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import InvalidProblemError, ProblemTooLargeError
-from partage.solve.bundles import bundle
-from partage.solve.claims import sort_claims
-from partage.solve.eligibility import Eligibility, Ownership
-from partage.solve.flow import LARGEST_NETWORK, IntArray, Network
-from partage.solve.loads import least_majorised
-from partage.solve.owners import Kept, owners
-from partage.solve.staircase import Steps, arcs_needed, built
+from partage.solve.assignment.bundles import bundle
+from partage.solve.assignment.claims import sort_claims
+from partage.solve.assignment.eligibility import Eligibility, Ownership
+from partage.solve.assignment.flow import LARGEST_NETWORK, IntArray, Network
+from partage.solve.assignment.loads import least_majorised
+from partage.solve.assignment.owners import Kept, owners
+from partage.solve.assignment.staircase import Steps, arcs_needed, built
 
 __all__ = ["FewestMoves", "fewest_moves", "optimal_plan"]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.solve.bundles import Bundles
-from partage.solve.claims import SortedClaims
-from partage.solve.flow import IntArray
+from partage.solve.assignment.bundles import Bundles
+from partage.solve.assignment.claims import SortedClaims
+from partage.solve.assignment.flow import IntArray
 
 __all__ = ["Kept", "dealt", "owners"]
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 import numpy as np
 
 from partage.errors import ProblemTooLargeError
-from partage.solve.bounding import Burden
-from partage.solve.loads import loads_of
-from partage.solve.weighed_plan import FloatArray
+from partage.solve.assignment.bounding import Burden
+from partage.solve.assignment.loads import loads_of
+from partage.solve.assignment.weighed_plan import FloatArray
 
 __all__ = ["fractional_loads"]
 

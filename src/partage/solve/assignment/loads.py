@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import ProblemTooLargeError
-from partage.solve.bundles import Bundles, bundle
-from partage.solve.eligibility import Eligibility
-from partage.solve.flow import LARGEST_NETWORK, UNBOUNDED, Budget, IntArray, Network
-from partage.solve.owners import dealt
-from partage.solve.spreading import spread, summed
+from partage.solve.assignment.bundles import Bundles, bundle
+from partage.solve.assignment.eligibility import Eligibility
+from partage.solve.assignment.flow import LARGEST_NETWORK, UNBOUNDED, Budget, IntArray, Network
+from partage.solve.assignment.owners import dealt
+from partage.solve.assignment.spreading import spread, summed
 
 __all__ = ["BestLoads", "least_majorised", "loads_of"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from partage.solve.flow import IntArray
+from partage.solve.assignment.flow import IntArray
 
 __all__ = ["spread", "summed"]
 

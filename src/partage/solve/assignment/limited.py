@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import InvalidProblemError, ProblemTooLargeError
-from partage.solve.cheapest import Layout, Market, built, cheapest, keep_first
-from partage.solve.flow import LARGEST_NETWORK, Budget, IntArray, Network
-from partage.solve.staircase import Steps
+from partage.solve.assignment.cheapest import Layout, Market, built, cheapest, keep_first
+from partage.solve.assignment.flow import LARGEST_NETWORK, Budget, IntArray, Network
+from partage.solve.assignment.staircase import Steps
 
 __all__ = ["LimitedLoads", "limited_loads"]
 
