@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from partage.groups.api import Strategy
-from partage.groups.optimal.learnt import configured_by_loads
-from partage.groups.optimal.settings import LEARNT_TOLERANCE
+from partage.groups.optimal.settings import LEARNT_TOLERANCE, configured_by_loads
 from partage.history.clients import JAVA, client_of
 from partage.history.ownership import assigned_pairs
 from partage.history.records import CONSUMER, ClassicState, MemberState

@@ -11,12 +11,11 @@ this room: one integer a topic for the loads, one integer a member for the moves
 
 from __future__ import annotations
 
-from partage.solve.assignment.bundles import Bundles, bundle
-from partage.solve.assignment.cheapest import Cheapest, Market, cheapest
-from partage.solve.assignment.eligibility import Eligibility, Ownership
-from partage.solve.assignment.flow import LARGEST_NETWORK
-from partage.solve.assignment.loads import BestLoads, least_majorised, loads_of
-from partage.solve.assignment.moves import FewestMoves, fewest_moves, optimal_plan
+from partage.solve.assignment.cheapest_plan import Cheapest, Market, cheapest
+from partage.solve.assignment.even_loads import BestLoads, least_majorised, loads_of
+from partage.solve.assignment.fewest_moves import FewestMoves, fewest_moves, optimal_plan
+from partage.solve.assignment.network import LARGEST_NETWORK
+from partage.solve.assignment.problem import Bundles, Eligibility, Ownership, bundle
 
 __all__ = [
     "LARGEST_NETWORK",

@@ -305,7 +305,7 @@ def test_skewed_ownership_with_different_subscriptions_is_balanced() -> None:
 
 def test_an_end_of_the_search_by_its_limit_is_a_warning(monkeypatch) -> None:
     """Where the work allowed runs out the plan says so, with its distance to the bound."""
-    monkeypatch.setattr("partage.solve.assignment.weighed_search.MOST_WORK", 1_000)
+    monkeypatch.setattr("partage.solve.assignment.local_search.MOST_WORK", 1_000)
     group, cluster, config = _skewed(3000, 60, 100)
     plan = pg.assign("optimal", group, cluster, config=config)
     judge.verify_certificate(plan, group, cluster)
@@ -355,7 +355,7 @@ def test_topics_are_kept_together_where_that_costs_nothing() -> None:
 
 def test_too_large_for_the_exact_answer_is_no_failure(monkeypatch) -> None:
     """Where the flow would take too long the plan is a good one, with a warning and bounds."""
-    monkeypatch.setattr("partage.solve.assignment.loads.LARGEST_NETWORK", 10)
+    monkeypatch.setattr("partage.solve.assignment.even_loads.LARGEST_NETWORK", 10)
     cluster = pg.Cluster.from_topics({f"t{i}": 4 for i in range(6)})
     group = pg.Group(
         [pg.Member(f"m{i}", [f"t{i}", f"t{(i + 1) % 6}", f"t{i // 2}"]) for i in range(6)]

@@ -7,7 +7,7 @@ import pytest
 
 import partage as pg
 from partage.errors import InvalidProblemError
-from partage.solve.assignment import moves
+from partage.solve.assignment import fewest_moves
 
 AB = pg.Cluster.from_topics({"A": 2, "B": 2})
 
@@ -148,7 +148,7 @@ def test_weights():
 
 def test_what_is_too_large_is_said(monkeypatch):
     """The other figures are there; the missing ones are None, and the reason is given."""
-    monkeypatch.setattr(moves, "LARGEST_NETWORK", 1)
+    monkeypatch.setattr(fewest_moves, "LARGEST_NETWORK", 1)
     two = group(("m", "AB"), ("n", "AB"))
     m = pg.measure(pg.Plan.of(AB.index, {"m": {"A": [0, 1]}, "n": {"B": [0, 1]}}), two, AB)
     assert (m.spread, m.best_spread, m.avoidable, m.fewest_moves_to_best) == (0, 0, None, None)

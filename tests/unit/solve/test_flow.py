@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partage.errors import ProblemTooLargeError
-from partage.solve.assignment.flow import Budget, Network
-from partage.solve.assignment.spreading import spread
+from partage.solve.assignment.network import Budget, Network, spread
 
 
 @st.composite

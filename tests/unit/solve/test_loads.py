@@ -9,7 +9,7 @@ import pytest
 
 from partage import solve
 from partage.errors import ProblemTooLargeError
-from partage.solve.assignment import flow, loads
+from partage.solve.assignment import even_loads, network
 
 
 def eligibility(partitions, subscriptions):
@@ -91,7 +91,7 @@ def test_the_answer_does_not_depend_on_the_order_of_topics_and_members():
 
 def test_too_large_is_refused_with_its_size(monkeypatch):
     """The error says how large the network is, and what the limit is."""
-    monkeypatch.setattr(loads, "LARGEST_NETWORK", 3)
+    monkeypatch.setattr(even_loads, "LARGEST_NETWORK", 3)
     with pytest.raises(ProblemTooLargeError, match="network of 4 arcs, the limit is 3"):
         solve.least_majorised(eligibility([5, 5], [[0], [1], [0, 1]]))
 
@@ -107,6 +107,6 @@ def test_members_may_share_subscriptions():
 
 def test_too_much_work_is_refused(monkeypatch):
     """Beyond the limit of work there is an error that says so, and no guess."""
-    monkeypatch.setattr(loads, "Budget", lambda: flow.Budget(2000))
+    monkeypatch.setattr(even_loads, "Budget", lambda: network.Budget(2000))
     with pytest.raises(ProblemTooLargeError, match="2000"):
         solve.least_majorised(eligibility([50, 1, 1, 1], [[0], [0, 1], [1, 2], [2, 3]]))

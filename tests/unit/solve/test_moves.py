@@ -9,7 +9,7 @@ import pytest
 
 from partage import solve
 from partage.errors import InvalidProblemError, ProblemTooLargeError
-from partage.solve.assignment import moves
+from partage.solve.assignment import fewest_moves
 
 
 def question(partitions, subscriptions, claims):
@@ -94,7 +94,7 @@ def test_loads_that_no_plan_has_are_refused():
 
 def test_too_large_is_refused_with_its_size(monkeypatch):
     """The error says how large the network is, and what the limit is."""
-    monkeypatch.setattr(moves, "LARGEST_NETWORK", 5)
+    monkeypatch.setattr(fewest_moves, "LARGEST_NETWORK", 5)
     with pytest.raises(ProblemTooLargeError, match=r"network of \d+ arcs, the limit is 5"):
         solve.fewest_moves(*question([4], [[0], [0]], [[0]] * 4), np.array([2, 2]))
 

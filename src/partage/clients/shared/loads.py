@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from partage.clients.shared.cluster import ClusterView
 from partage.groups.api import Strategy
-from partage.groups.optimal.learnt import configured_by_loads
 from partage.groups.optimal.settings import LEARNT_TOLERANCE as TOLERANCE
+from partage.groups.optimal.settings import configured_by_loads
 from partage.model import Member
 from partage.weights import hold
 

@@ -12,23 +12,29 @@ from numpy.typing import NDArray
 from partage.errors import ProblemTooLargeError
 from partage.groups.api import RebalanceProtocol
 from partage.groups.base import PlainStrategy
-from partage.groups.optimal.answer import plan_of
-from partage.groups.optimal.counts import counted
-from partage.groups.optimal.inputs import (
+from partage.groups.optimal.certificate import (
+    forced_moves,
+    of_counts,
+    of_limited,
+    of_loads,
+    plan_of,
+)
+from partage.groups.optimal.count_balance import counted
+from partage.groups.optimal.move_limit import limited
+from partage.groups.optimal.problem import Int64Array, Question
+from partage.groups.optimal.settings import (
+    OPTIONS,
+    Settings,
     by_partition,
     families,
     input_warnings,
     needs_loads,
     rack_costs,
 )
-from partage.groups.optimal.limited import limited
-from partage.groups.optimal.loads import Shares, loaded, shares_of, whole
-from partage.groups.optimal.proof import forced_moves, of_counts, of_limited, of_loads
-from partage.groups.optimal.question import Int64Array, Question
-from partage.groups.optimal.settings import OPTIONS, Settings
+from partage.groups.optimal.weight_balance import Shares, loaded, shares_of, whole
 from partage.model import Certificate, Plan, Problem, RackCosts, RackTable
 from partage.model.index import Int32Array
-from partage.solve.assignment.exhausting import MOST_ITEMS
+from partage.solve.assignment.branch_and_bound import MOST_ITEMS
 
 __all__ = ["Optimal"]
 

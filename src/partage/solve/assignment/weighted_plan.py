@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.solve.assignment.flow import IntArray
+from partage.solve.assignment.network import IntArray
 
 __all__ = ["MOST_WORK", "Bearers", "Gains", "Items", "WeighedPlan"]
 

@@ -18,13 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import ProblemTooLargeError
-from partage.solve.assignment.bundles import Bundles, bundle
-from partage.solve.assignment.eligibility import Eligibility
-from partage.solve.assignment.flow import LARGEST_NETWORK, UNBOUNDED, Budget, IntArray, Network
-from partage.solve.assignment.owners import dealt
-from partage.solve.assignment.spreading import spread, summed
+from partage.solve.assignment.network import (
+    LARGEST_NETWORK,
+    UNBOUNDED,
+    Budget,
+    IntArray,
+    Network,
+    spread,
+    summed,
+)
+from partage.solve.assignment.problem import Bundles, Eligibility, bundle
 
-__all__ = ["BestLoads", "least_majorised", "loads_of"]
+__all__ = ["BestLoads", "assign_members", "least_majorised", "loads_of"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -232,3 +237,30 @@ def _cut(bundles: Bundles, piece: _Piece, stuck: NDArray[np.bool_]) -> tuple[_Pi
             piece.arcs[~of_topic & ~of_member],
         ),
     )
+
+
+def dealt(bundles: Bundles, share: IntArray, load: IntArray) -> NDArray[np.int32]:
+    """int32: owners of all partitions, topic after topic, from nothing owned before.
+
+    Args:
+        bundles: topics and members.
+        share: int64[A], how many partitions go over each pair of bundles.
+        load: int64[M], how many each member gets in the end.
+    """
+    topic = np.repeat(bundles.topic, bundles.partitions)
+    owner = np.full(len(topic), -1, np.int64)
+    assign_members(owner, topic, bundles, share, load[bundles.member >= 0])
+    return owner.astype(np.int32)
+
+
+def assign_members(
+    owner: IntArray, topic: IntArray, bundles: Bundles, free: IntArray, within: IntArray
+) -> None:
+    """Deal partitions without owner to bundles of members, and on to the members."""
+    pool = np.flatnonzero((owner < 0) & (topic >= 0))
+    pool = pool[np.argsort(topic[pool], kind="stable")]
+    target = np.repeat(bundles.arc_member, free)
+    pool = pool[np.argsort(target, kind="stable")]
+    everyone = np.flatnonzero(bundles.member >= 0)
+    order = np.argsort(bundles.member[everyone], kind="stable")
+    owner[pool] = np.repeat(everyone[order], within[order])

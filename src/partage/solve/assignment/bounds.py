@@ -3,19 +3,36 @@
 Each bound is an argument that a person can check, and `partage.judge` does: topics whose
 weight has nowhere else to go, a partition heavier than anybody's share, too many heavy ones
 for too few members, too few moves to bring a member down.
+
+The least-majorised loads of the fractional relaxation: partitions may be split over members.
+
+The relaxation is the problem of `loads` with weights for counts and shares for members, so the
+same decomposition by cuts solves it. Its largest load is a lower bound of every plan's.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.solve.assignment.bundles import Bundles
-from partage.solve.assignment.flow import UNBOUNDED, IntArray, Network
+from partage.errors import ProblemTooLargeError
+from partage.solve.assignment.even_loads import loads_of
+from partage.solve.assignment.network import UNBOUNDED, IntArray, Network
+from partage.solve.assignment.problem import Bundles
+from partage.solve.assignment.weighted_plan import FloatArray
 
-__all__ = ["Bound", "Burden", "densest", "largest_bound", "overload_bound", "shed_bound"]
+__all__ = [
+    "Bound",
+    "Burden",
+    "densest",
+    "fractional_loads",
+    "largest_bound",
+    "overload_bound",
+    "shed_bound",
+]
+
 
 _SCALE = 1 << 34
 _MOST_ROUNDS = 30
@@ -203,3 +220,37 @@ def shed_bound(
     mine = (upto - (upto[first] - weight[first])) / speed[keeper]
     remaining = np.sort(mine)[::-1]
     return float(remaining[moves]) if moves < len(remaining) else 0.0
+
+
+#: Total weight in units; sums of flows stay far below int64, single supplies below 2**30.
+_UNITS = 1 << 29
+#: Units of the slowest member's share, where shares differ.
+_SLOWEST, _MOST_SHARES = 16, 1 << 16
+
+
+def fractional_loads(burden: Burden) -> FloatArray | None:
+    """Return float64[M], each member's load in the most even fractional plan, within rounding.
+
+    Capacities do not count. None if the decomposition would take too long.
+    """
+    supply = burden.supply()
+    total = float(supply.sum())
+    able = (burden.bundles.member >= 0) & (burden.speed > 0)
+    if total <= 0 or not able.any():
+        return np.zeros(len(burden.speed))
+    speeds = burden.speed[able]
+    least, most = float(speeds.min()), float(speeds.max())
+    unit = least if least == most else max(least / _SLOWEST, most / _MOST_SHARES)
+    size = np.rint(burden.by_bundle(np.where(able, burden.speed, 0.0)) / unit).astype(np.int64)
+    scale = _UNITS / total
+    scaled = replace(
+        burden.bundles,
+        supply=np.rint(supply * scale).astype(np.int64),
+        size=np.maximum(size, 1),
+    )
+    try:
+        by_unit, _, _ = loads_of(scaled)
+    except ProblemTooLargeError:
+        return None
+    share: FloatArray = by_unit / scale * (burden.speed / unit)
+    return share

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.optimal.question import Int64Array, Question
+from partage.groups.optimal.problem import Int64Array, Question
 from partage.model.index import Int32Array
 
 __all__ = ["spread_topics", "topic_excess"]

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.optimal.classes import Classes, compacted
-from partage.groups.optimal.question import Claims, Int64Array, Question
-from partage.groups.optimal.spread import spread_topics
+from partage.groups.optimal.problem import Claims, Classes, Int64Array, Question, compacted
+from partage.groups.optimal.topic_spread import spread_topics
 from partage.model import RackTable
 from partage.model.index import Int32Array
 from partage.solve import Bundles, Cheapest, Market, bundle, cheapest, loads_of

@@ -1,8 +1,9 @@
 """Counts within a limit of moves: the best loads, then rack cost, then moves.
 
-The loads are exact (`partage.solve.assignment.limited`, or a closed form where all partitions and
-members are alike). Where racks matter, "least rack cost within the limit" has a side constraint: it is solved
-by Lagrangian relaxation, whose multiplier is found by bisection and bounds the rack cost.
+The loads are exact (`partage.solve.assignment.limited_moves`), with a closed form where all
+partitions and all members are equivalent. Where racks matter, "least rack cost within the limit"
+has a side constraint. It is solved by Lagrangian relaxation: bisection finds the multiplier, which
+also bounds the rack cost.
 """
 
 from __future__ import annotations
@@ -11,14 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partage.groups.optimal.classes import Classes
-from partage.groups.optimal.counts import Arcs, Deck, deal, give_up, stay, turns
-from partage.groups.optimal.question import Int64Array, Question
-from partage.groups.optimal.spread import spread_topics
+from partage.groups.optimal.count_balance import Arcs, Deck, deal, give_up, stay, turns
+from partage.groups.optimal.problem import Classes, Int64Array, Question
+from partage.groups.optimal.topic_spread import spread_topics
 from partage.model import RackTable
 from partage.model.index import Int32Array
 from partage.solve import Bundles, Cheapest, Market, bundle, cheapest, loads_of
-from partage.solve.assignment.limited import limited_loads
+from partage.solve.assignment.limited_moves import limited_loads
 
 __all__ = ["Limited", "limited"]
 
@@ -33,7 +33,7 @@ class Limited:
 
     Attributes:
         owner: int32[n], place of each row's owner.
-        proofs: (level, int64[M] prices): see `partage.solve.assignment.limited.LimitedLoads`.
+        proofs: (level, int64[M] prices): see `partage.solve.assignment.limited_moves.LimitedLoads`.
         price: int64[M], prices that bound ``rack_weight`` * rack cost + ``move_weight`` * moves.
         rack_weight, move_weight: the weights.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from partage.solve.assignment.weighed_plan import Bearers, Items
+from partage.solve.assignment.weighted_plan import Bearers, Items
 
 __all__ = ["MOST_ITEMS", "MOST_NODES", "exhausted"]
 

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import InvalidProblemError, ProblemTooLargeError
-from partage.solve.assignment.cheapest import Layout, Market, built, cheapest, keep_first
-from partage.solve.assignment.flow import LARGEST_NETWORK, Budget, IntArray, Network
+from partage.solve.assignment.cheapest_plan import Layout, Market, built, cheapest, keep_first
+from partage.solve.assignment.network import LARGEST_NETWORK, Budget, IntArray, Network
 from partage.solve.assignment.staircase import Steps
 
 __all__ = ["LimitedLoads", "limited_loads"]

@@ -21,8 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from partage.errors import InvalidProblemError, ProblemTooLargeError
-from partage.solve.assignment.flow import LARGEST_NETWORK, UNBOUNDED, IntArray, Network
-from partage.solve.assignment.spreading import summed
+from partage.solve.assignment.network import LARGEST_NETWORK, UNBOUNDED, IntArray, Network, summed
 from partage.solve.assignment.staircase import Steps
 
 __all__ = ["Cheapest", "Layout", "Market", "built", "cheapest", "keep_first"]

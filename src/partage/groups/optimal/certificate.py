@@ -1,23 +1,28 @@
-"""Certificates: what a plan has, what no plan can beat, and why."""
+"""Certificates: what a plan has, what no plan can beat, and why.
+
+From owners by rows to a plan: lists, what is withheld, and the figures of the certificate.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.optimal.answer import moves_of, rack_cost_of, target_of
-from partage.groups.optimal.counts import Counted
-from partage.groups.optimal.limited import Limited
-from partage.groups.optimal.loads import Loaded, Shares
-from partage.groups.optimal.question import Int64Array, Question
-from partage.groups.optimal.spread import topic_excess
-from partage.model import Certificate, RackCosts, RackTable
+from partage.groups.layout import plan_in_order
+from partage.groups.optimal.count_balance import Counted
+from partage.groups.optimal.move_limit import Limited
+from partage.groups.optimal.problem import Int64Array, Question
+from partage.groups.optimal.topic_spread import topic_excess
+from partage.groups.optimal.weight_balance import Loaded, Shares
+from partage.groups.sticky.decision import withheld
+from partage.model import Certificate, Plan, RackCosts, RackTable
 from partage.model.certificate import TOPIC_EXCESS, cost_bounds
 from partage.model.index import Int32Array
-from partage.solve.assignment.bounding import (
+from partage.solve.assignment.bounds import (
     Bound,
     Burden,
     largest_bound,
@@ -25,7 +30,17 @@ from partage.solve.assignment.bounding import (
     shed_bound,
 )
 
-__all__ = ["forced_moves", "of_counts", "of_limited", "of_loads"]
+__all__ = [
+    "forced_moves",
+    "moves_of",
+    "of_counts",
+    "of_limited",
+    "of_loads",
+    "plan_of",
+    "rack_cost_of",
+    "target_of",
+]
+
 
 _WHY = {
     "cut": "the weight of {topics} topics must be with their {members} subscribers",
@@ -256,3 +271,42 @@ def _by_topic(question: Question, together: Int64Array | None) -> Int64Array | N
     out = np.full(len(question.problem.index.topics), -1, np.int64)
     out[question.rows.topics] = together
     return out
+
+
+def plan_of(question: Question, owner: Int32Array, **more: Any) -> Plan:
+    """The first phase of a cooperative rebalance: what changes hands is with nobody (KIP-429)."""
+    place, row = question.claimed
+    partition = question.rows.partition
+    member = question.order[owner] if len(owner) else owner
+    waits = withheld(place.astype(np.int32), row.astype(np.int32), owner)
+    if not waits.any():
+        return plan_in_order(question.problem, partition, member, **more)
+    goes = np.flatnonzero(~waits)
+    waiting = np.flatnonzero(waits)
+    return plan_in_order(
+        question.problem, partition[goes], member[goes],
+        withheld=partition[waiting], destined=member[waiting], **more,
+    )  # fmt: skip
+
+
+def target_of(question: Question, owner: Int32Array) -> Int32Array:
+    """int32[P]: members by the cluster's numbers, -1 for nobody."""
+    out = np.full(question.problem.index.partitions, -1, np.int32)
+    out[question.rows.partition] = question.order[owner] if len(owner) else owner
+    return out
+
+
+def moves_of(question: Question, owner: Int32Array) -> int:
+    """Claimed rows that go to somebody with whom they were not."""
+    claims = question.claims
+    stays = int(np.count_nonzero((claims.keeper == owner) & (owner >= 0)))
+    if len(claims.contested):
+        of = np.repeat(owner[claims.contested], np.diff(claims.start))
+        stays += int(np.count_nonzero(of == claims.keepers))
+    return int(np.count_nonzero(claims.owned)) - stays
+
+
+def rack_cost_of(question: Question, table: RackTable, owner: Int32Array) -> int:
+    """What reading costs, in units."""
+    column: Int64Array = table.row[question.order][owner] if len(owner) else table.row[:0]
+    return int(table.cost[table.profile[question.rows.partition], column].sum())

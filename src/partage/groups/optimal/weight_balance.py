@@ -8,16 +8,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.optimal.question import Int64Array, Question
-from partage.groups.optimal.spread import spread_topics
+from partage.groups.optimal.problem import Int64Array, Question
+from partage.groups.optimal.topic_spread import spread_topics
 from partage.model import RackTable
 from partage.model.index import Int32Array
 from partage.solve import bundle
-from partage.solve.assignment.bounding import Burden
-from partage.solve.assignment.exhausting import exhausted
-from partage.solve.assignment.fractional import fractional_loads
-from partage.solve.assignment.weighed_plan import Bearers, Items
-from partage.solve.assignment.weighed_search import improved
+from partage.solve.assignment.bounds import Burden, fractional_loads
+from partage.solve.assignment.branch_and_bound import exhausted
+from partage.solve.assignment.local_search import improved
+from partage.solve.assignment.weighted_plan import Bearers, Items
 
 __all__ = ["Loaded", "Shares", "loaded", "shares_of", "whole"]
 
