@@ -1,4 +1,16 @@
-"""Priority fail-over: one member has everything, the others wait for it to fail."""
+"""Priority failover: the member with the highest priority owns everything, the others stand by.
+
+`Failover` is the strategy; `write_priorities` and `read_priorities` encode and decode its user
+data, which is a member's priority:
+
+    int32  priority       for all topics that are not listed
+    int32  marker         0x50464f31, "PFO1": identifies the format and its version
+    array  of { string topic, int32 priority }
+
+The documented format is the first field alone: an int32, big-endian, 4 bytes. The extension for
+priorities per topic begins with the same 4 bytes, so a reader that decodes only an int32 gets
+the general priority.
+"""
 
 from __future__ import annotations
 
@@ -8,65 +20,157 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from partage.errors import InvalidConfigError
+from partage.errors import InvalidConfigError, WireFormatError
 from partage.groups.api import RebalanceProtocol, Setting
 from partage.groups.base import PlainStrategy
-from partage.groups.failover_bytes import (
-    DEFAULT_PRIORITY,
-    Priorities,
-    read_priorities,
-    write_priorities,
-)
 from partage.groups.layout import Rows, plan_in_order
 from partage.groups.ordering import topics_in_map_order
 from partage.model import Plan, Problem
 from partage.model.index import Int32Array
+from partage.wire.codec import decode, encode
+from partage.wire.primitives import Reader
+from partage.wire.schema import Field, Message
 
-__all__ = ["PRIORITY", "Failover"]
+__all__ = [
+    "DEFAULT_PRIORITY",
+    "LOWEST_PRIORITY",
+    "PRIORITY",
+    "Failover",
+    "Priorities",
+    "read_priorities",
+    "write_priorities",
+]
 
-#: A member's priority (int32); with ``.<topic>`` behind it, its priority for one topic.
+#: The key of a member's priority (int32), and with ``.<topic>`` of its priority for one topic.
 PRIORITY = "assignment.consumer.priority"
 PREEMPTION = "assignment.failover.preemption"
 AS_DOCUMENTED = "assignment.failover.as_documented"
 
+#: The priority of a member without the setting (the document's ``Integer.MAX_VALUE``).
+DEFAULT_PRIORITY = 2**31 - 1
+#: The priority of a member whose user data cannot be read, below every int32.
+LOWEST_PRIORITY = -(2**31) - 1
+
 _OPTIONS = (
     Setting(PRIORITY, str(DEFAULT_PRIORITY), "priority of this member; the highest wins", "member"),
     Setting(f"{PRIORITY}.<topic>", "as above", "its priority for one topic", "member"),
-    Setting(PREEMPTION, "true", "false: who has a partition keeps it while it lives"),
+    Setting(PREEMPTION, "true", "false: present members keep the partitions that they own"),
     Setting(AS_DOCUMENTED, "false", "true: the winner gets all topics, subscribed or not"),
 )
+
+
+# --- user data ---
+
+_MARKER = 0x50464F31
+
+_USER_DATA = Message(
+    "FailoverUserData",
+    kind="data",
+    valid="0-1",
+    flexible="none",
+    fields=(
+        Field("priority", "int32", "0+"),
+        Field("marker", "int32", "1+", default=_MARKER, ignorable=True),
+        Field(
+            "topics",
+            "[]TopicPriority",
+            "1+",
+            ignorable=True,
+            fields=(Field("topic", "string", "0+"), Field("priority", "int32", "0+")),
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Priorities:
+    """A member's general priority, and its priorities for single topics."""
+
+    general: int = DEFAULT_PRIORITY
+    by_topic: Mapping[str, int] = field(default_factory=dict, hash=False)
+
+
+def write_priorities(priorities: Priorities) -> bytes:
+    r"""Return the documented 4 bytes, or the extension if topics have priorities of their own.
+
+    >>> write_priorities(Priorities(10))
+    b'\x00\x00\x00\n'
+    """
+    values: dict[str, object] = {"priority": priorities.general}
+    if not priorities.by_topic:
+        return encode(_USER_DATA, values, version=0, path="userData")
+    by_topic = sorted(priorities.by_topic.items())
+    values["topics"] = [{"topic": t, "priority": p} for t, p in by_topic]
+    return encode(_USER_DATA, values, version=1, path="userData")
+
+
+def read_priorities(data: bytes | None) -> tuple[Priorities, str | None]:
+    r"""Return the priorities in user data, and what is wrong with it (None for nothing).
+
+    User data that is null, too short, too long or no valid extension means the lowest priority: a
+    member whose setting cannot be read must not own everything.
+
+    >>> read_priorities(b"\0\0\0\x0a")
+    (Priorities(general=10, by_topic={}), None)
+    >>> read_priorities(b"\0")[1]
+    'has 1 byte of user data where 4 are due'
+    """
+    if data is None:
+        return Priorities(LOWEST_PRIORITY), "has no user data"
+    if len(data) == 4:
+        return Priorities(int.from_bytes(data, "big", signed=True)), None
+    by_topic = _read_extension(data)
+    if by_topic is None:
+        unit = "byte" if len(data) == 1 else "bytes"
+        return Priorities(LOWEST_PRIORITY), f"has {len(data)} {unit} of user data where 4 are due"
+    return Priorities(int.from_bytes(data[:4], "big", signed=True), by_topic), None
+
+
+def _read_extension(data: bytes) -> dict[str, int] | None:
+    """Return the priorities by topic, None if the bytes are no extension."""
+    reader = Reader(data)
+    try:
+        values = decode(_USER_DATA, reader, version=1)
+    except WireFormatError:
+        return None
+    if values["marker"] != _MARKER or reader.position != len(data):
+        return None
+    return {entry["topic"]: entry["priority"] for entry in values["topics"]}
+
+
+# --- strategy ---
 
 
 @dataclass(frozen=True, repr=False)
 class Failover(PlainStrategy):
     """All partitions to the member of the highest priority that subscribes to their topic.
 
-    Equal priorities: the lowest member id (Java's string order) is ranked higher. A member
-    whose user data is null, short or long ranks below all others, and a warning says so.
-    A member without the setting sends 2147483647 and so outranks all: a warning again.
+    Equal priorities: the lowest member id (Java's string order) is ranked higher. A member whose
+    user data is null, too short or too long ranks below all others, with a warning. A member
+    without the setting sends 2147483647 and outranks all others, with a warning, too.
 
-    Settings (`configure`), a member's own:
+    Settings (`configure`) of each member:
 
     * ``assignment.consumer.priority``: int32, 2147483647 if not set; sent as 4 bytes.
-    * ``assignment.consumer.priority.<topic>``: int32, for one topic; two members that are
-      first for different topics split a cluster between them. Sent in an extension of the
-      4 bytes (`partage.groups.failover_bytes`).
+    * ``assignment.consumer.priority.<topic>``: int32, for one topic. Two members that are first
+      for different topics share a cluster. Sent in an extension of the 4 bytes (see this module).
 
-    and the leader's, which decide for the group:
+    Settings of the leader, which apply to the whole group:
 
-    * ``assignment.failover.preemption`` (true): false lets a member keep what it claims to
-      own while it lives and subscribes to it; of two claimants, the newer generation, then
-      the higher rank. What nobody claims goes to the highest-ranked claimant of its topic,
-      else to the highest-ranked subscriber. Claims come with the subscription when the group
-      is COOPERATIVE (an EAGER consumer gives everything up before it joins), which is safe
-      here: nothing ever moves between two living members.
-    * ``assignment.failover.as_documented`` (false): true gives the highest-ranked member all
-      partitions, those of topics that it does not subscribe to as well, as the document's
-      code does. The judge reports these.
+    * ``assignment.failover.preemption`` (true): if false, members keep the partitions that they
+      own, as long as they are in the group and subscribe to them. Of two claimants, the newer
+      generation wins, then the higher rank. Unclaimed partitions go to the highest-ranked
+      claimant of their topic, else to its highest-ranked subscriber. Owned partitions are in the
+      subscription only if the group is COOPERATIVE, because an EAGER consumer revokes all
+      partitions before it joins. COOPERATIVE is safe here: no partition moves between two
+      present members.
+    * ``assignment.failover.as_documented`` (false): if true, the highest-ranked member gets all
+      partitions, including those of topics that it does not subscribe to, as the document's code
+      does. The judge reports these.
 
     Order of partitions: topics in Java's hash order, then by number, as in the document.
-    Guarantees: every member has an entry; with preemption, one member a topic.
-    Cost: O(P + T M), P partitions, T topics, M members. Balance is not its aim.
+    Guarantees: every member has an entry; with preemption, each topic has one owner.
+    Cost: O(P + T M), P partitions, T topics, M members. Balance is not an aim.
 
     Source: "Understanding Kafka partition assignment strategies" (``FailoverAssignor``).
 
@@ -87,34 +191,36 @@ class Failover(PlainStrategy):
     options = _OPTIONS
 
     def __post_init__(self) -> None:
-        _int32(PRIORITY, self.priority)
+        _parse_int32(PRIORITY, self.priority)
         for topic, priority in self.topic_priority.items():
-            _int32(f"{PRIORITY}.{topic}", priority)
+            _parse_int32(f"{PRIORITY}.{topic}", priority)
 
     @property
     def protocols(self) -> tuple[RebalanceProtocol, ...]:  # type: ignore[override]  # by settings
-        """EAGER; without preemption COOPERATIVE too, since nothing moves between the living."""
+        """EAGER; without preemption COOPERATIVE, too, since no present member loses a partition."""
         if self.preemption:
             return (RebalanceProtocol.EAGER,)
         return (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
 
     def configure(self, config: Mapping[str, object]) -> Failover:
-        """The same with settings; see the class.
+        """Return the strategy with changed settings; see the class.
 
         Raises:
             InvalidConfigError: a priority is no int32, or a switch is neither true nor false.
         """
-        topics = {
-            key.removeprefix(f"{PRIORITY}."): _int32(key, value)
+        by_topic = {
+            key.removeprefix(f"{PRIORITY}."): _parse_int32(key, value)
             for key, value in config.items()
             if key.startswith(f"{PRIORITY}.")
         }
         return replace(
             self,
-            priority=_int32(PRIORITY, config.get(PRIORITY, self.priority)),
-            topic_priority={**self.topic_priority, **topics},
-            preemption=_switch(PREEMPTION, config.get(PREEMPTION, self.preemption)),
-            as_documented=_switch(AS_DOCUMENTED, config.get(AS_DOCUMENTED, self.as_documented)),
+            priority=_parse_int32(PRIORITY, config.get(PRIORITY, self.priority)),
+            topic_priority={**self.topic_priority, **by_topic},
+            preemption=_parse_switch(PREEMPTION, config.get(PREEMPTION, self.preemption)),
+            as_documented=_parse_switch(
+                AS_DOCUMENTED, config.get(AS_DOCUMENTED, self.as_documented)
+            ),
         )
 
     def subscription_user_data(
@@ -122,63 +228,59 @@ class Failover(PlainStrategy):
         topics: Sequence[str],
         memory: object = None,
     ) -> bytes:
-        """The member's priorities."""
+        """Return the member's priorities."""
         return write_priorities(Priorities(self.priority, self.topic_priority))
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """The plan; takes any problem, and says in ``warnings`` what it had to guess."""
-        read = [read_priorities(member.user_data) for member in problem.group]
-        priorities = [one for one, _ in read]
+        """Return the plan of any problem; its ``warnings`` name unreadable and unset priorities."""
+        decoded = [read_priorities(member.user_data) for member in problem.group]
+        ranking = _Ranking(problem, [priorities for priorities, _ in decoded])
         rows = Rows.of(problem, topics_in_map_order(problem))
-        ranking = _Ranking(problem, priorities)
         if self.as_documented:
-            winner = ranking.first_of_all()
-            owner = np.full(len(rows.partition), winner, np.int32)
+            owner = np.full(len(rows.partition), ranking.highest_ranked_member(), np.int32)
         else:
-            winners = [ranking.first(topic) for topic in rows.topics.tolist()]
+            winners = [int(ranking.subscribers_of(topic)[0]) for topic in rows.topics.tolist()]
             owner = rows.spread(np.array(winners, np.int32))
             if not self.preemption:
-                _let_keep(problem, rows, ranking, owner)
-        warnings = _warnings(problem, read)
+                _restore_owned_partitions(problem, rows, ranking, owner)
+        warnings = _priority_warnings(problem, decoded)
         return plan_in_order(problem, rows.partition, owner, warnings=warnings)
 
 
 class _Ranking:
-    """Who comes before whom, for each topic."""
+    """The members by descending priority for each topic; ties by member id."""
 
     def __init__(self, problem: Problem, priorities: list[Priorities]) -> None:
-        self.problem = problem
-        self.rank = problem.group.member_rank
-        self.general = np.array([one.general for one in priorities], np.int64)
-        self.special: dict[str, list[tuple[int, int]]] = {}
+        self._problem = problem
+        self._id_rank = problem.group.member_rank
+        self._general = np.array([one.general for one in priorities], np.int64)
+        self._by_topic: dict[str, list[tuple[int, int]]] = {}
         for member, one in enumerate(priorities):
             for topic, priority in one.by_topic.items():
-                self.special.setdefault(topic, []).append((member, priority))
+                self._by_topic.setdefault(topic, []).append((member, priority))
 
-    def first_of_all(self) -> int:
-        """The highest-ranked member by general priority; -1 in an empty group."""
-        order = np.lexsort((self.rank, -self.general))
+    def highest_ranked_member(self) -> int:
+        """Return the member with the highest general priority; -1 in an empty group."""
+        order = np.lexsort((self._id_rank, -self._general))
         return int(order[0]) if len(order) else -1
 
-    def order(self, topic: int) -> Int32Array:
-        """int32: subscribers of a topic, the highest-ranked first."""
-        priority = self.general
-        special = self.special.get(self.problem.index.topics[topic])
-        if special:
+    def subscribers_of(self, topic: int) -> Int32Array:
+        """Return the subscribers of a topic, int32, the highest-ranked first."""
+        priority = self._general
+        exceptions = self._by_topic.get(self._problem.index.topics[topic])
+        if exceptions:
             priority = priority.copy()
-            for member, value in special:
+            for member, value in exceptions:
                 priority[member] = value
-        members = self.problem.members_of(topic)
-        ranked: Int32Array = members[np.lexsort((self.rank[members], -priority[members]))]
+        members = self._problem.members_of(topic)
+        ranked: Int32Array = members[np.lexsort((self._id_rank[members], -priority[members]))]
         return ranked
 
-    def first(self, topic: int) -> int:
-        """The highest-ranked subscriber of a topic."""
-        return int(self.order(topic)[0])
 
-
-def _let_keep(problem: Problem, rows: Rows, ranking: _Ranking, owner: Int32Array) -> None:
-    """Without preemption: rewrite ``owner`` where a living subscriber claims a partition."""
+def _restore_owned_partitions(
+    problem: Problem, rows: Rows, ranking: _Ranking, owner: Int32Array
+) -> None:
+    """Overwrite ``owner`` where a present subscriber claims a partition: no preemption."""
     start, claimed = problem.claims
     claimants: dict[int, set[int]] = {}
     for member in range(len(problem.group)):
@@ -188,47 +290,61 @@ def _let_keep(problem: Problem, rows: Rows, ranking: _Ranking, owner: Int32Array
     if not claimants:
         return
     for nth, topic in enumerate(rows.topics.tolist()):
-        mine = slice(int(rows.start[nth]), int(rows.start[nth + 1]))
-        order = ranking.order(topic).tolist()
-        keeper = [_keeper(problem, order, claimants.get(p)) for p in rows.partition[mine].tolist()]
-        incumbents = set(keeper)
-        heir = next((member for member in order if member in incumbents), order[0])
-        owner[mine] = [heir if member < 0 else member for member in keeper]
+        row = slice(int(rows.start[nth]), int(rows.start[nth + 1]))
+        ranked = ranking.subscribers_of(topic).tolist()
+        current = [
+            _current_owner(problem, ranked, claimants.get(p)) for p in rows.partition[row].tolist()
+        ]
+        incumbents = set(current)
+        default = next((member for member in ranked if member in incumbents), ranked[0])
+        owner[row] = [default if member < 0 else member for member in current]
 
 
-def _keeper(problem: Problem, order: list[int], claimants: set[int] | None) -> int:
-    """Who keeps a claimed partition: the newest generation, then the highest rank; -1 nobody."""
+def _current_owner(problem: Problem, ranked: list[int], claimants: set[int] | None) -> int:
+    """Return the claimant with the newest generation, then the highest rank; -1 for none."""
     if not claimants:
         return -1
-    subscribed = [member for member in order if member in claimants]
-    # max takes the first of equals, and the highest rank comes first.
+    subscribed = [member for member in ranked if member in claimants]
+    # max returns the first of equal members, and the highest rank comes first.
     return max(subscribed, key=lambda m: problem.group[m].generation, default=-1)
 
 
-def _warnings(problem: Problem, read: list[tuple[Priorities, str | None]]) -> tuple[str, ...]:
-    out = []
-    for member, (priorities, wrong) in zip(problem.group, read, strict=True):
-        if wrong is not None:
-            out.append(f"{member.id} {wrong}: it gets the lowest priority")
+def _priority_warnings(
+    problem: Problem, decoded: list[tuple[Priorities, str | None]]
+) -> tuple[str, ...]:
+    """Return a warning for each member whose priority is unreadable or not set."""
+    warnings = []
+    for member, (priorities, defect) in zip(problem.group, decoded, strict=True):
+        if defect is not None:
+            warnings.append(f"{member.id} {defect}: it gets the lowest priority")
         elif priorities.general == DEFAULT_PRIORITY:
-            out.append(
+            warnings.append(
                 f"{member.id} has priority {DEFAULT_PRIORITY}, the default of a member without "
                 f"{PRIORITY}: it outranks every member that has the setting"
             )
-    return tuple(out)
+    return tuple(warnings)
 
 
-def _int32(setting: str, value: object) -> int:
-    """A number, or its text as in a properties file."""
+def _parse_int32(setting: str, value: object) -> int:
+    """Return a number, or its text in a properties file, as an int32.
+
+    Raises:
+        InvalidConfigError: the value is no int32.
+    """
     if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]{1,10}\s*", value):
         value = int(value)
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if not whole or not -(2**31) <= int(value) < 2**31:  # type: ignore[call-overload]  # whole says so
+    is_number = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not is_number or not -(2**31) <= int(value) < 2**31:  # type: ignore[call-overload]  # is_number
         raise InvalidConfigError(setting, "must be an int32", value)
     return int(value)  # type: ignore[call-overload, no-any-return]  # as above
 
 
-def _switch(setting: str, value: object) -> bool:
+def _parse_switch(setting: str, value: object) -> bool:
+    """Return a boolean, or its text in any case, as Kafka reads booleans.
+
+    Raises:
+        InvalidConfigError: the value is neither true nor false.
+    """
     text = value.strip().lower() if isinstance(value, str) else value
     if text is True or text == "true":
         return True

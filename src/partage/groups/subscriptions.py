@@ -15,7 +15,7 @@ from partage.errors import InvalidConfigError, UnknownStrategyError, WireFormatE
 from partage.groups import registry
 from partage.groups.api import RebalanceProtocol, Setting, Strategy
 from partage.groups.base import PlainStrategy
-from partage.groups.failover_bytes import read_priorities
+from partage.groups.failover import read_priorities
 from partage.model import NO_GENERATION, Assignment, Cluster, Group, Member
 from partage.wire.faust import read_faust_subscription
 from partage.wire.sticky_userdata import decode_sticky_user_data, encode_sticky_user_data

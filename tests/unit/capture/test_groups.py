@@ -9,7 +9,7 @@ import pytest
 from partage import Cluster
 from partage.capture.groups import LiveGroup, LiveMember, _classic_group
 from partage.cli.groups import _judged
-from partage.groups.failover_bytes import Priorities, write_priorities
+from partage.groups.failover import Priorities, write_priorities
 from partage.wire.consumer_protocol import encode_assignment, encode_subscription
 from partage.wire.faust import FaustMetadata, write_faust_subscription
 

@@ -6,7 +6,7 @@ import pytest
 
 import partage as pg
 from partage.groups.base import PlainStrategy
-from partage.groups.failover_bytes import Priorities, write_priorities
+from partage.groups.failover import Priorities, write_priorities
 from partage.groups.negotiation import Negotiation
 from partage.groups.registry import find, load
 from partage.keys.agreement import who_agrees

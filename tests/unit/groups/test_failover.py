@@ -6,9 +6,9 @@ import pytest
 
 import partage as pg
 from partage.groups.api import RebalanceProtocol
-from partage.groups.failover import Failover
-from partage.groups.failover_bytes import (
-    LOWEST,
+from partage.groups.failover import (
+    LOWEST_PRIORITY,
+    Failover,
     Priorities,
     read_priorities,
     write_priorities,
@@ -84,7 +84,7 @@ def test_user_data_that_is_no_priority_means_the_lowest_and_a_warning(data) -> N
     assert len(found.warnings) == 1
     assert found.warnings[0].startswith("a has ")
     assert "lowest priority" in found.warnings[0]
-    assert read_priorities(data)[0] == Priorities(LOWEST)
+    assert read_priorities(data)[0] == Priorities(LOWEST_PRIORITY)
     assert plan(odd).to_dict() == {"a": {"t": [0, 1, 2]}}, "alone it has everything all the same"
 
 
@@ -129,7 +129,7 @@ def test_a_damaged_extension_is_the_lowest_priority() -> None:
     ]
     for one in damaged:
         priorities, wrong = read_priorities(one)
-        assert priorities == Priorities(LOWEST), one
+        assert priorities == Priorities(LOWEST_PRIORITY), one
         assert wrong is not None
 
 
