@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 from bench_replicas import made
 
+from partage.api.reassignments import reassign
 from partage.judge.replicas import judge_replicas
 from partage.kernels import form
 from partage.model import NewReplicas
-from partage.reassigning import reassign
 from partage.replicas import tasks
 
 JVM = Path(__file__).resolve().parents[1] / "jvm"

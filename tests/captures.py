@@ -26,7 +26,7 @@ def capture(folder: Path, table: pa.Table, **how) -> Path:
 
 def rows_of(out: Path, name: str) -> list[str]:
     """A table's rows as text, sorted; the run id left out."""
-    from partage.published import read_table
+    from partage.runs.published_run import read_table
 
     table = read_table(out, name)
     return sorted(repr(row) for row in table.drop_columns(["run_id"]).to_pylist())

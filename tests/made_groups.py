@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from partage.report.run import Figures, Group, Run, Traits, total
-from partage.statuses import RECORDED
+from partage.tables.statuses import RECORDED
 
 COVERAGE = {
     "first_ms": 0, "last_ms": 501_000, "rebalances": 4, "missing_before": 0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from partage.statuses import DONE, FROM_OWN, RECORDED
+from partage.tables.statuses import DONE, FROM_OWN, RECORDED
 
 NAMES = ("range", "fair")
 #: A topic or a group may be called this: it must stay text wherever it is shown.

@@ -1,11 +1,11 @@
-"""Published runs of any size for tests of the report, made up without Spark."""
+"""PublishedRun runs of any size for tests of the report, made up without Spark."""
 
 from __future__ import annotations
 
 import random
 from pathlib import Path
 
-from partage.statuses import FROM_OWN, FROM_RECORD, RECORDED
+from partage.tables.statuses import FROM_OWN, FROM_RECORD, RECORDED
 from published import group, rebalance, replayed, summary
 
 POLICIES = (

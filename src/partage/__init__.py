@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from partage import keys as keys
-    from partage.deciding import assign as assign
-    from partage.deciding import compare as compare
+    from partage.api.decisions import assign as assign
+    from partage.api.decisions import compare as compare
+    from partage.api.measures import measure as measure
     from partage.errors import *  # noqa: F403 - its __all__ is the tree of errors
     from partage.groups.negotiation import negotiate as negotiate
     from partage.groups.registry import strategies as strategies
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from partage.judge import check as check
     from partage.keys import partition_for as partition_for
     from partage.keys import partitioners as partitioners
-    from partage.measuring import measure as measure
     from partage.model import Assignment as Assignment
     from partage.model import Broker as Broker
     from partage.model import Cluster as Cluster
@@ -49,10 +49,10 @@ _HOME = {
     "Index": "partage.model",
     "Member": "partage.model",
     "Plan": "partage.model",
-    "assign": "partage.deciding",
+    "assign": "partage.api.decisions",
     "check": "partage.judge",
-    "compare": "partage.deciding",
-    "measure": "partage.measuring",
+    "compare": "partage.api.decisions",
+    "measure": "partage.api.measures",
     "negotiate": "partage.groups.negotiation",
     "partition_for": "partage.keys",
     "partitioners": "partage.keys",

@@ -28,15 +28,15 @@ from architecture.source_tree import (
 # Foundations, which every package may import. The model needs Java's hash order.
 BASE = {"errors", "kernels", "java", "model"}
 DECIDING = {"keys", "groups", "streams", "replicas"}
-# The only places where strategies, the judge and the solver meet: the public verbs.
-MEETING = {"deciding", "measuring", "reassigning"}
-# The words of the published tables, which history writes and the report reads.
-WORDS = {"statuses"}
+# The public verbs: the only package in which strategies, the judge and the solver meet.
+MEETING = {"api"}
+# The contract of the published tables, which history writes and the report reads.
+TABLES = {"tables"}
 PURE = {
     *BASE,
     *DECIDING,
     *MEETING,
-    *WORDS,
+    *TABLES,
     "solve",
     "judge",
     "wire",
@@ -49,8 +49,8 @@ EVERYTHING = {
     "capture",
     "clients",
     "pipeline",
-    "published",
     "report",
+    "runs",
     "sample",
     "testing",
     "cli",
@@ -75,12 +75,12 @@ MAY_IMPORT = {
     "capture": PURE,
     "clients": PURE,
     # The front door: a run writes the version into its manifest.
-    "pipeline": {*PURE, "sample", "capture", "partage", "published"},
+    "pipeline": {*PURE, "sample", "capture", "partage", "runs"},
     # Plain data in: no Spark, no strategies.
-    "report": {"errors", "published", "statuses"},
-    # What a run leaves in its folder: the pipeline writes it, whoever reads it starts here.
-    "published": {"errors"},
-    "statuses": set(),
+    "report": {"errors", "runs", "tables"},
+    # The manifest of a run: jobs write it, readers start here.
+    "runs": {"errors"},
+    "tables": set(),
     "sample": {"errors"},
     "testing": PURE,
     "cli": EVERYTHING,
@@ -98,7 +98,7 @@ LIBRARIES = {
     "capture": {"pyarrow", "kafka", "google_crc32c"},
     "clients": {"kafka", "aiokafka", "faust", "mode"},
     "pipeline": {"pyspark", "py4j", "pyarrow", "pandas", "rich"},
-    "published": {"pyarrow"},
+    "runs": {"pyarrow"},
     "report": {"jinja2", "markupsafe", "rich", "pyarrow"},
     "testing": {"hypothesis", "pyarrow"},
     "cli": {"typer", "click", "rich", "pyarrow"},

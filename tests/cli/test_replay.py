@@ -21,8 +21,8 @@ from captured import SAMPLE
 from captures import capture, records
 from partage.cli.app import app
 from partage.cli.demo import sample
-from partage.published import read_summary, read_table
-from partage.statuses import DONE, FAILED
+from partage.runs.published_run import read_summary, read_table
+from partage.tables.statuses import DONE, FAILED
 from published import published, replayed, tables
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from captured import lines
-from partage.published import read_table
 from partage.report.advice import advice_for, merged
 from partage.report.data import read_run
 from partage.report.document import savable
 from partage.report.settings import base_policy
+from partage.runs.published_run import read_table
 
 
 def test_poll_timeouts_are_those_of_stalled_members(replayed) -> None:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from captured import SAMPLE
 from captures import capture, records
 from partage.cli.app import app
-from partage.published import read_summary, read_table
+from partage.runs.published_run import read_summary, read_table
 from partage.wire.group_log import decode_record
 from rebuilt import rebalances
 

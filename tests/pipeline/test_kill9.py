@@ -19,7 +19,7 @@ from partage.errors import InvalidCaptureError
 from partage.pipeline.lodgers import clear_the_dead, lodged
 from partage.pipeline.replay import replay
 from partage.pipeline.schemas import TABLES
-from partage.published import read_summary
+from partage.runs.published_run import read_summary
 
 pytestmark = pytest.mark.spark
 POLICIES = ["eager/range"]

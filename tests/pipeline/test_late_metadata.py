@@ -7,7 +7,7 @@ from pathlib import Path
 
 from captures import capture, records
 from partage.pipeline.replay import replay
-from partage.published import read_table
+from partage.runs.published_run import read_table
 
 
 def test_a_state_after_the_log_is_no_worse_than_none(spark, tmp_path: Path) -> None:

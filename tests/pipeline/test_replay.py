@@ -20,9 +20,9 @@ from partage.pipeline.progress import COUNTS
 from partage.pipeline.replay import replay
 from partage.pipeline.schemas import COLUMNS, TABLES, schema
 from partage.pipeline.selection import Selection
-from partage.published import read_summary, read_table
+from partage.runs.published_run import read_summary, read_table
 from partage.simulation.policies import DEFAULT_POLICIES
-from partage.statuses import DONE, FROM_OWN, FROM_RECORD, NOT_YET, RECORDED, REFUSED
+from partage.tables.statuses import DONE, FROM_OWN, FROM_RECORD, NOT_YET, RECORDED, REFUSED
 from partage.wire.group_log import decode_record, encode_record
 
 pytestmark = pytest.mark.spark

@@ -10,7 +10,7 @@ import pytest
 from partage.pipeline.kept import Kept
 from partage.pipeline.replay import replay
 from partage.pipeline.units import bundles, units
-from partage.published import read_table
+from partage.runs.published_run import read_table
 from partage.testing.histories import Size, write_capture
 
 POLICIES = 11

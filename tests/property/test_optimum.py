@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import partage as pg
 from partage import judge, solve
+from partage.api.measures import _Question, measure
 from partage.errors import CertificateError
 from partage.judge.measures import tally
-from partage.measuring import _Question, measure
 from partage.model import Problem
 from tiny_problems import as_plan, loads_of, majorised, moved, tiny_plans, tiny_problems
 

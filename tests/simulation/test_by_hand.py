@@ -16,7 +16,7 @@ from partage.history.clusters import ClusterHistory
 from partage.simulation.absences import absences
 from partage.simulation.evidence import Evidence
 from partage.simulation.lived import Bounds
-from partage.statuses import NOT_YET
+from partage.tables.statuses import NOT_YET
 
 JOIN = cause("join", "b")
 LEAVE = cause("leave", "b")

@@ -11,7 +11,7 @@ from partage.groups import registry
 from partage.groups.base import PlainStrategy
 from partage.model import Plan, Problem
 from partage.simulation.lived import Measured
-from partage.statuses import DONE, FAILED, REFUSED
+from partage.tables.statuses import DONE, FAILED, REFUSED
 
 
 class Breaks(PlainStrategy):

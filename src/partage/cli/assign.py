@@ -75,7 +75,7 @@ def answer(
         PartageError: the problem is malformed, its members have no strategy in common, there is
             no strategy of that name, it refuses, or a setting has no effect.
     """
-    from partage.deciding import decide, is_foreign, several_owners
+    from partage.api.decisions import decide, is_foreign, several_owners
     from partage.errors import PartageError, UnsupportedProblemError
     from partage.judge import check
 
@@ -211,8 +211,8 @@ def _judged(found: Answer) -> None:
 def _show(found: Answer) -> None:
     from rich.table import Table
 
-    from partage.deciding import several_owners
-    from partage.measuring import measure
+    from partage.api.decisions import several_owners
+    from partage.api.measures import measure
 
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("member", no_wrap=True)

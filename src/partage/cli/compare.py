@@ -16,7 +16,7 @@ from partage.cli.problems import problem_of, read_problem, settings
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from partage.deciding import Compared, Comparison
+    from partage.api.decisions import Compared, Comparison
 
 __all__ = ["compare", "shown_comparison"]
 
@@ -70,13 +70,13 @@ def compare(
     with equal subscribers and counts that one member owns. **standbys**: copies that Faust's
     strategies place; `--json` lists them by member.
     """
-    from partage import deciding
+    from partage.api import decisions
     from partage.groups.subscriptions import missing_topics
 
     read = read_problem(problem)
     group, cluster = problem_of(read)
     sender = read.get("strategy")
-    found = deciding.compare(
+    found = decisions.compare(
         group, cluster, strategies=strategy, config=settings(config) or None,
         sender=sender if isinstance(sender, str) else None,
     )  # fmt: skip

@@ -17,9 +17,9 @@ from partage.cli.group_changes import changes
 from partage.errors import InvalidConfigError
 
 if TYPE_CHECKING:
+    from partage.api.decisions import Comparison
     from partage.capture.connection import ClusterConnection
     from partage.capture.groups import LiveGroup, LiveMember
-    from partage.deciding import Comparison
     from partage.judge import Measures
     from partage.model import Cluster
 
@@ -188,8 +188,8 @@ def _judged(
     cluster: Cluster, strategies: list[str] | None, *, asked: bool,
 ) -> _Look:  # fmt: skip
     """A group with its lag, and what is to be said of its plan."""
-    from partage import deciding
-    from partage.measuring import measure
+    from partage.api import decisions
+    from partage.api.measures import measure
     from partage.model import Assignment, Group, Member
 
     lag = {p: max(0, ends[p] - at) for p, at in group.committed.items() if p in ends}
@@ -211,7 +211,7 @@ def _judged(
     now = measure(plan, members, cluster)
     if not asked and now.spread == now.best_spread:
         return _Look(group, lag, rate, now)
-    compared = deciding.compare(members, cluster, strategies=strategies, sender=group.strategy)
+    compared = decisions.compare(members, cluster, strategies=strategies, sender=group.strategy)
     return _Look(group, lag, rate, now, compared)
 
 

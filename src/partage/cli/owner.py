@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from partage.published import Published
     from partage.report.owners import Missing, Owner
+    from partage.runs.published_run import PublishedRun
 
 __all__ = ["owner"]
 
@@ -56,11 +56,11 @@ def owner(  # noqa: PLR0917 - typer's options have names
     the log's records; a member may have stopped a little earlier and begun a little later.
     """
     from partage.pipeline.selection import parse_time
-    from partage.published import Published
     from partage.report.owners import missing_at, owners_at
+    from partage.runs.published_run import PublishedRun
 
     time_ms = parse_time(at, "--at")
-    published = Published(folder, run)
+    published = PublishedRun(folder, run)
     groups = None if group is None else _called(published, group)
     found = owners_at(published, time_ms, topic=topic, groups=groups)
     if not found:
@@ -80,7 +80,7 @@ def owner(  # noqa: PLR0917 - typer's options have names
         show(name(f"nobody owned a partition{only} at {_utc(time_ms)}", "bold"))
 
 
-def _called(published: Published, pattern: str) -> list[str]:
+def _called(published: PublishedRun, pattern: str) -> list[str]:
     """The groups that are called so: one by its name, or all that a pattern fits.
 
     Raises:
@@ -95,7 +95,7 @@ def _called(published: Published, pattern: str) -> list[str]:
     return found
 
 
-def _names(published: Published, table: str, column: str) -> list[str]:
+def _names(published: PublishedRun, table: str, column: str) -> list[str]:
     """Return the distinct names in a column.
 
     Raises:
@@ -108,7 +108,7 @@ def _names(published: Published, table: str, column: str) -> list[str]:
     return [str(one) for one in found[column].unique().to_pylist() if one is not None]
 
 
-def _expect_topic(published: Published, topic: str | None) -> None:
+def _expect_topic(published: PublishedRun, topic: str | None) -> None:
     """Nobody owned a partition of it then: perhaps nobody ever did.
 
     Raises:
@@ -126,7 +126,7 @@ def _no_such(what: str, asked: str, known: list[str]) -> str:
     return f"no such {what} in this run" + (f"; did you mean {', '.join(near)}?" if near else "")
 
 
-def _doubt(published: Published, time_ms: int) -> None:
+def _doubt(published: PublishedRun, time_ms: int) -> None:
     """A time before or after the record: what is said then is not known, and is told so."""
     cover = published.summary.get("coverage", {})
     first, last = cover.get("first_ms"), cover.get("last_ms")

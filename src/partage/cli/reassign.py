@@ -135,10 +135,10 @@ def _finish(
     task: ReplicaTask, what: str, *, to: Path | None, page: Path | None, as_json: bool,
     most: int | None, throttle: int | None, proof: bool,
 ) -> None:  # fmt: skip
+    from partage.api.reassignments import reassign as planned
     from partage.cli.reassigned import answer, show_answer, write_answer
     from partage.errors import InvalidConfigError
     from partage.kernels import report_compilation
-    from partage.reassigning import reassign as planned
 
     if throttle is not None and throttle < 1:
         raise InvalidConfigError("--throttle", "must be at least 1 byte a second", throttle)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.table import Table
 
-    from partage.reassigning import Reassignment
+    from partage.api.reassignments import Reassignment
 
 __all__ = ["Answer", "answer", "show_answer", "write_answer"]
 

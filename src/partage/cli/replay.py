@@ -26,8 +26,8 @@ from partage.cli.failing import FAILED_GROUP, FAILED_JUDGE
 from partage.cli.spark_settings import CONF, MASTER, spark_settings
 from partage.cli.telling import told
 from partage.errors import InvalidConfigError
-from partage.published import MANIFEST
-from partage.statuses import RECORDED
+from partage.runs.published_run import MANIFEST
+from partage.tables.statuses import RECORDED
 
 if TYPE_CHECKING:
     from partage.report.run import Run

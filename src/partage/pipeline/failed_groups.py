@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from partage.errors import InvalidCaptureError, InvalidConfigError, MissingExtraError
-from partage.statuses import FAILED
+from partage.tables.statuses import FAILED
 
 if TYPE_CHECKING:
     from partage.pipeline.jobs import Done

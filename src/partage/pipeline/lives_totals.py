@@ -10,7 +10,7 @@ from partage.history.classic import Generation
 from partage.history.stream_rounds import STREAM
 from partage.history.verdicts import Verdict
 from partage.simulation.lived import Lived
-from partage.statuses import FAILED, FROM_RECORD, NOT_YET
+from partage.tables.statuses import FAILED, FROM_RECORD, NOT_YET
 
 __all__ = ["LivesTotals"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from partage.history.causes import CAUSE_KINDS
-from partage.statuses import (
+from partage.tables.statuses import (
     FAILED,
     NOT_REPLAYED,
     OFFSETS_ONLY,

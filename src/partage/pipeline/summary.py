@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from partage.errors import AccountingError
 from partage.pipeline.schemas import TABLES
-from partage.statuses import FROM_OWN, READINGS, RECORDED
+from partage.tables.statuses import FROM_OWN, READINGS, RECORDED
 
 if TYPE_CHECKING:
     from partage.pipeline.capture import Capture

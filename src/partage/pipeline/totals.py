@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from partage.history.records import Place
-from partage.statuses import NOT_REPLAYED, OFFSETS_ONLY, REPLAYED
+from partage.tables.statuses import NOT_REPLAYED, OFFSETS_ONLY, REPLAYED
 
 __all__ = ["GroupTotals"]
 

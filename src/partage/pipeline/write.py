@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
 from partage.pipeline.schemas import TABLES, schema
-from partage.published import FORMAT, MANIFEST, SUMMARY
+from partage.runs.published_run import FORMAT, MANIFEST, SUMMARY
 
 if TYPE_CHECKING:
     import pyarrow as pa

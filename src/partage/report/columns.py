@@ -13,7 +13,7 @@ from partage.errors import InvalidCaptureError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from partage.published import Published
+    from partage.runs.published_run import PublishedRun
 
 __all__ = ["WANTED", "flag", "loaded"]
 
@@ -57,7 +57,7 @@ WANTED: dict[str, dict[str, str]] = {
 """Table -> column -> type of pyarrow."""
 
 
-def loaded(run: Published, name: str, only: Sequence[str] | None = None) -> pa.Table:
+def loaded(run: PublishedRun, name: str, only: Sequence[str] | None = None) -> pa.Table:
     """A table with all the columns of `WANTED`, or some of them; those it lacks are null.
 
     Raises:

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from partage.errors import InvalidCaptureError, MissingExtraError
-from partage.published import Published
 from partage.report.columns import loaded
 from partage.report.run import BadRecord, CauseShare, Figures, Group, Run, Traits, total
 from partage.report.sums import summed
 from partage.report.traits import causes_by_group, traits_by_group
-from partage.statuses import FAILED, RECORDED
+from partage.runs.published_run import PublishedRun
+from partage.tables.statuses import FAILED, RECORDED
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,10 +37,10 @@ def read_run(out: str | Path, run: str | None = None) -> Run:
         InvalidCaptureError: there is none, or one of its files cannot be read.
         MissingExtraError: pyarrow is not installed.
     """
-    return run_of(Published(out, run))
+    return run_of(PublishedRun(out, run))
 
 
-def run_of(folder: Published) -> Run:
+def run_of(folder: PublishedRun) -> Run:
     """The run of an opened folder.
 
     Raises:
@@ -212,7 +212,7 @@ def _order(summary: Mapping[str, Any], figures: Mapping[str, Figures]) -> tuple[
     return (*dict.fromkeys(asked), *rest)
 
 
-def _bad(run: Published) -> tuple[BadRecord, ...]:
+def _bad(run: PublishedRun) -> tuple[BadRecord, ...]:
     """The first bad records, in the log's order."""
     table = loaded(run, "bad_records")
     order = table.sort_by([("partition", "ascending"), ("offset", "ascending")])

@@ -11,12 +11,12 @@ import numpy as np
 from partage.report.columns import loaded
 from partage.report.run import Group, Run
 from partage.report.timeline import Owned, drawn
-from partage.statuses import FROM_RECORD, RECORDED
+from partage.tables.statuses import FROM_RECORD, RECORDED
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from partage.published import Published
+    from partage.runs.published_run import PublishedRun
 
 __all__ = ["MOST_DETAILS", "details"]
 
@@ -34,7 +34,7 @@ _Gap = tuple[int | None, int, int]
 _KEY = ("group", "incarnation", "generation")
 
 
-def details(folder: Published, run: Run) -> Iterator[tuple[Group, dict[str, Any]]]:
+def details(folder: PublishedRun, run: Run) -> Iterator[tuple[Group, dict[str, Any]]]:
     """Plain values of each group that has rebalances, those that lost most first.
 
     Raises:

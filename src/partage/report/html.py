@@ -23,7 +23,7 @@ from partage.report.glossary import GLOSSARY
 from partage.report.run import Group, Range, Run
 from partage.report.settings import lines_of
 from partage.report.shown import MOST_LISTED, group_data, group_row
-from partage.statuses import FAILED, NOT_YET, RECORDED, REFUSED
+from partage.tables.statuses import FAILED, NOT_YET, RECORDED, REFUSED
 
 if TYPE_CHECKING:
     from jinja2 import Environment

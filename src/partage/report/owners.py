@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from partage.errors import InvalidCaptureError
-from partage.published import Published
+from partage.runs.published_run import PublishedRun
 
 __all__ = ["Holding", "Missing", "Owner", "holdings", "missing_at", "owners_at", "ranges"]
 
@@ -85,7 +85,7 @@ class Missing:
 
 
 def missing_at(
-    run: Published, time_ms: int, *, groups: Collection[str] | None = None
+    run: PublishedRun, time_ms: int, *, groups: Collection[str] | None = None
 ) -> list[Missing]:
     """Groups of whose history there is a gap at an instant.
 
@@ -113,7 +113,7 @@ def missing_at(
 
 
 def owners_at(
-    run: Published,
+    run: PublishedRun,
     time_ms: int,
     *,
     topic: str | None = None,
@@ -147,7 +147,7 @@ def owners_at(
     return [Owner(**row, **clients.get((row["group"], row["member"]), {})) for row in rows]
 
 
-def _clients(run: Published, members: set[str]) -> dict[tuple[str, str], dict[str, Any]]:
+def _clients(run: PublishedRun, members: set[str]) -> dict[tuple[str, str], dict[str, Any]]:
     """Client id and host by group and member id."""
     from pyarrow import compute as pc
 
@@ -167,7 +167,7 @@ _TEXTS = frozenset({"group", "topic", "member", "instance", "role", "client_id",
 
 
 def _rows(
-    run: Published, name: str, columns: Sequence[str], where: Any = None
+    run: PublishedRun, name: str, columns: Sequence[str], where: Any = None
 ) -> list[dict[str, Any]]:
     """Return rows of a table whose columns are those that a replay writes.
 

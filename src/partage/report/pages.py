@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from partage.published import Published
 from partage.report.data import run_of
 from partage.report.details import details
 from partage.report.html import write_page
 from partage.report.run import Run
+from partage.runs.published_run import PublishedRun
 
 __all__ = ["publish_page"]
 
@@ -29,7 +29,7 @@ def publish_page(out: str | Path, page: Path, run: str | None = None) -> Run:
         MissingExtraError: jinja2 or pyarrow is not installed.
         OSError: the page cannot be written.
     """
-    folder = Published(out, run)
+    folder = PublishedRun(out, run)
     found = run_of(folder)
     write_page(found, page, details(folder, found))
     return found

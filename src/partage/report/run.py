@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from functools import reduce
 from typing import Any
 
-from partage.statuses import FAILED, RECORDED
+from partage.tables.statuses import FAILED, RECORDED
 
 __all__ = [
     "POOR_COVERAGE", "BadRecord", "CauseShare", "Figures", "Group", "Range", "Run", "Traits",

@@ -8,7 +8,7 @@ from typing import Any
 from partage.report.advice import advice_for, best_policy
 from partage.report.run import Figures, Group, Range, Run
 from partage.report.words import CAUSES, percent, saved_words, stopped_words
-from partage.statuses import RECORDED
+from partage.tables.statuses import RECORDED
 
 __all__ = ["MOST_LISTED", "group_data", "group_row"]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from partage.report.columns import flag
 from partage.report.run import Figures
-from partage.statuses import DONE, FAILED, FROM_OWN, FROM_RECORD, NOT_YET, RECORDED, REFUSED
+from partage.tables.statuses import DONE, FAILED, FROM_OWN, FROM_RECORD, NOT_YET, RECORDED, REFUSED
 
 if TYPE_CHECKING:
     import pyarrow as pa

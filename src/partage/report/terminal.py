@@ -10,7 +10,7 @@ from partage.report import words
 from partage.report.advice import Advice, Merged, best_policy, coverage_advice, merged
 from partage.report.document import counts, lead, notes
 from partage.report.run import Figures, Range, Run
-from partage.statuses import FAILED, NOT_YET, RECORDED, REFUSED
+from partage.tables.statuses import FAILED, NOT_YET, RECORDED, REFUSED
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from partage.report.columns import flag, loaded
 from partage.report.run import CauseShare, Traits
 from partage.report.silences import silences_by_group
-from partage.statuses import RECORDED
+from partage.tables.statuses import RECORDED
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from partage.published import Published
+    from partage.runs.published_run import PublishedRun
 
 __all__ = ["causes_by_group", "traits_by_group"]
 
@@ -92,7 +92,7 @@ def _costs(replays: pa.Table) -> pa.Table:
     return sums.select(columns).rename_columns([*_REBALANCE, "low", "high"])
 
 
-def traits_by_group(folder: Published, rebalances: pa.Table) -> dict[str, Traits]:
+def traits_by_group(folder: PublishedRun, rebalances: pa.Table) -> dict[str, Traits]:
     """Of every group that has rebalances."""
     newest = _newest(rebalances, "protocol")
     members = loaded(folder, "members")
@@ -134,7 +134,7 @@ def _most(table: pa.Table, column: str) -> dict[str, int | None]:
     return {row["group"]: row[f"{column}_max"] for row in found.to_pylist()}
 
 
-def _late_polls(folder: Published) -> dict[str, int]:
+def _late_polls(folder: PublishedRun) -> dict[str, int]:
     """Return how many members missed max.poll.interval.ms for certain, by group.
 
     Long silence alone is no evidence: a member that was killed, or left while its topics were

@@ -27,7 +27,7 @@ from partage.simulation.rows import Rows
 from partage.simulation.scenes import Scene
 from partage.simulation.stopped import silence
 from partage.simulation.world import World
-from partage.statuses import FROM_OWN
+from partage.tables.statuses import FROM_OWN
 
 __all__ = ["from_own"]
 

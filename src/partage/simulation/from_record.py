@@ -21,7 +21,7 @@ from partage.simulation.rounds import MOST_FOLLOW_UPS, Decider
 from partage.simulation.rows import Rows
 from partage.simulation.scenes import Scene
 from partage.simulation.world import World
-from partage.statuses import FROM_RECORD
+from partage.tables.statuses import FROM_RECORD
 
 __all__ = ["decider_at", "from_record"]
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from partage.api.measures import Shared
 from partage.judge import Measures, check
-from partage.measuring import Shared
 from partage.model import Assignment, Cluster, Group
 from partage.model.index import Int32Array
 from partage.simulation.lived import Measured

@@ -13,7 +13,7 @@ from partage.model import Assignment, Cluster, Group, Plan, Problem
 from partage.model.index import Index, Int32Array
 from partage.simulation.consumers import EMPTY, Consumer, as_owned, last_owners, owners, sent
 from partage.simulation.policies import CONSUMER, Policy
-from partage.statuses import DONE, FAILED, REFUSED
+from partage.tables.statuses import DONE, FAILED, REFUSED
 
 __all__ = ["MOST_FOLLOW_UPS", "Decider", "Round"]
 

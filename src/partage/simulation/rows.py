@@ -22,7 +22,7 @@ from partage.simulation.rounds import Decider, Round
 from partage.simulation.scenes import Scene
 from partage.simulation.stopped import silence, stopping
 from partage.simulation.world import World
-from partage.statuses import DONE, NOT_YET, RECORDED
+from partage.tables.statuses import DONE, NOT_YET, RECORDED
 
 __all__ = ["Rows", "quiet", "recorded_row"]
 

@@ -24,9 +24,9 @@ from partage.pipeline.kept import Kept
 from partage.pipeline.selection import Selection
 from partage.pipeline.telling import Telling
 from partage.pipeline.units import units
-from partage.published import Published
 from partage.report.data import run_of
 from partage.report.document import notes
+from partage.runs.published_run import PublishedRun
 from partage.simulation.policies import Policy
 from published import published
 from published import tables as made_tables
@@ -148,7 +148,7 @@ def test_the_report_leaves_a_failed_group_out_and_says_so(tmp_path) -> None:
     rows = made_tables()
     name = rows["groups"][0]["group"]
     rows["groups"][0] |= {"status": "failed", "why": "KeyError: 'spoilt'", "traceback": "..."}
-    run = run_of(Published(published(tmp_path, rows)))
+    run = run_of(PublishedRun(published(tmp_path, rows)))
     (group,) = run.failed
     assert (group.name, group.replayed) == (name, False)
     assert any(name in note and "KeyError" in note for note in notes(run))
@@ -158,7 +158,7 @@ def test_the_command_ends_with_4(tmp_path, capsys) -> None:
     """The group and the reason are on stderr."""
     rows = made_tables()
     rows["groups"][0] |= {"status": "failed", "why": "KeyError: 'spoilt'", "traceback": "..."}
-    run = run_of(Published(published(tmp_path, rows)))
+    run = run_of(PublishedRun(published(tmp_path, rows)))
     with pytest.raises(typer.Exit) as ended:
         _judged(run)
     assert ended.value.exit_code == 4

@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from partage import reassigning
+from partage.api import reassignments
+from partage.api.reassignments import reassign
 from partage.cli.reassigned import _sentences, answer
 from partage.judge.replicas import judge_replicas
 from partage.kernels import form
 from partage.model import Broker, ReplicaCluster
-from partage.reassigning import reassign
 from partage.replicas import tasks
 from partage.replicas.bands import Limits
 from partage.solve.replicas.repair import restricted
@@ -46,7 +46,7 @@ def test_near_the_bound_beyond_one_programme(monkeypatch) -> None:
     task = tasks.rebalance(heavy(12, 1_500, 3, seed=2))
     with form("compiled"):
         found = reassign(task)
-        monkeypatch.setattr(reassigning, "MOST_PRICED", 0)
+        monkeypatch.setattr(reassignments, "MOST_PRICED", 0)
         local = reassign(task)
     assert found.verdict.gap <= 0.02
     assert found.verdict.figures["moved"] < local.verdict.figures["moved"]
@@ -73,11 +73,11 @@ def test_near_the_bound_beyond_one_programme(monkeypatch) -> None:
 def test_every_task_keeps_its_limits(made, room, monkeypatch) -> None:
     """A plan by prices is valid and no worse in any figure than the local search's, in their order."""
     task = made(heavy(6, 50, 3, seed=5, room=room))
-    monkeypatch.setattr(reassigning, "LARGEST", 0)
-    monkeypatch.setattr(reassigning, "_MOST_REPAIRS", 3)
+    monkeypatch.setattr(reassignments, "LARGEST", 0)
+    monkeypatch.setattr(reassignments, "_MOST_REPAIRS", 3)
     with form("compiled"):
         found = reassign(task)
-        monkeypatch.setattr(reassigning, "MOST_PRICED", 0)
+        monkeypatch.setattr(reassignments, "MOST_PRICED", 0)
         local = reassign(task)
     assert not found.verdict.breaches
     figures, before = (list(one.verdict.figures.values()) for one in (found, local))
@@ -101,7 +101,7 @@ def test_a_restricted_task_counts_the_others() -> None:
 def test_a_plan_without_highs_says_so(monkeypatch) -> None:
     """Where HiGHS is missing and could gain, the plan says so; where it cannot, nothing is said."""
     monkeypatch.setitem(sys.modules, "highspy", None)
-    monkeypatch.setattr(reassigning, "is_installed", lambda: False)
+    monkeypatch.setattr(reassignments, "is_installed", lambda: False)
     with form("compiled"):
         found = reassign(tasks.rebalance(heavy(12, 1_500, 3, seed=2)))
         assert found.lacks_solver
@@ -114,7 +114,7 @@ def test_a_plan_without_highs_says_so(monkeypatch) -> None:
 def test_the_command_prints_what_highs_and_a_joint_choice_would_bring(monkeypatch) -> None:
     """Small plans without HiGHS name the extra, the bytes at stake, and the joint choice's gain."""
     monkeypatch.setitem(sys.modules, "highspy", None)
-    monkeypatch.setattr(reassigning, "is_installed", lambda: False)
+    monkeypatch.setattr(reassignments, "is_installed", lambda: False)
     with form("compiled"):
         found = reassign(tasks.rebalance(heavy(6, 30, 3, seed=2)))
     told = answer(found, "rebalance", most=None, throttle=None).told

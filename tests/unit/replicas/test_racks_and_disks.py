@@ -10,11 +10,11 @@ import pytest
 from tests.unit.replicas.test_reassigning import cluster, rows
 
 import partage as pg
+from partage.api.reassignments import reassign
 from partage.errors import CertificateError
 from partage.judge.replica_bounds import figure_bound
 from partage.judge.replicas import judge_replicas
 from partage.model import NewReplicas
-from partage.reassigning import reassign
 from partage.replicas import tasks
 from partage.replicas.bands import Limits
 from partage.replicas.batches import batches

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 import partage as pg
-from partage import reassigning
+from partage.api import reassignments
+from partage.api.reassignments import reassign
 from partage.errors import CertificateError
 from partage.judge.rack_breaches import least_of, rack_ranges
 from partage.judge.replicas import judge_replicas
 from partage.kernels import form
 from partage.model import NewReplicas
 from partage.model.replicas import RANKS
-from partage.reassigning import reassign
 from partage.replicas import tasks
 from partage.replicas.bands import Limits
 from partage.replicas.batches import batches, changed
@@ -146,7 +146,7 @@ def tasks_of(rng, one):
 
 def test_plans_before_plans_are_tried(monkeypatch) -> None:
     """Without trying neighbours, sweeps and pairs alone find nearly all best plans; bounds hold."""
-    monkeypatch.setattr(reassigning, "_FEW_CELLS", 0)
+    monkeypatch.setattr(reassignments, "_FEW_CELLS", 0)
     rng, told = random.Random("searched"), []
     while len(told) < 16:
         one = looked_at(rng, (random_disks if len(told) % 4 == 3 else random_cluster)(rng))

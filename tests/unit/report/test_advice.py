@@ -13,7 +13,7 @@ from partage.report.advice import RULES, advice_for, best_policy, coverage_advic
 from partage.report.document import savable
 from partage.report.run import CauseShare, Range, Traits
 from partage.report.settings import base_policy, lines_of
-from partage.statuses import RECORDED
+from partage.tables.statuses import RECORDED
 
 
 def saving(policy: str, low: float = 10.0, high: float = 40.0, **more):

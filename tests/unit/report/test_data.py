@@ -12,7 +12,7 @@ from partage.errors import InvalidCaptureError
 from partage.report import data
 from partage.report.run import Range
 from partage.report.words import headline
-from partage.statuses import FROM_OWN, FROM_RECORD, NOT_YET, RECORDED, REFUSED
+from partage.tables.statuses import FROM_OWN, FROM_RECORD, NOT_YET, RECORDED, REFUSED
 from published import NASTY, group, published, rebalance, replayed, summary, tables
 
 

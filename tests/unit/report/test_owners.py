@@ -17,8 +17,8 @@ from partage.cli.failing import guarded
 from partage.cli.owner import owner
 from partage.errors import InvalidConfigError
 from partage.pipeline.selection import parse_time
-from partage.published import Published
 from partage.report.owners import Holding, Owner, holdings, owners_at, ranges
+from partage.runs.published_run import PublishedRun
 from published import NASTY, published, tables
 
 
@@ -74,13 +74,13 @@ def out(tmp_path):
 )
 def test_an_interval_holds_from_its_beginning_to_before_its_end(out, time, first) -> None:
     """At the instant of a rebalance, who got the partition has it; what lasts, lasts."""
-    found = owners_at(Published(out), time, topic="t", groups=["g"])
+    found = owners_at(PublishedRun(out), time, topic="t", groups=["g"])
     assert next((o.member for o in found if o.partition == 0), None) == first
 
 
 def test_topic_and_group_narrow_it_down(out) -> None:
     """Each alone, both together, and names that nobody has."""
-    folder = Published(out)
+    folder = PublishedRun(out)
     assert len(owners_at(folder, 6_000)) == 5
     assert {o.group for o in owners_at(folder, 6_000, groups=[NASTY])} == {NASTY}
     assert [o.instance for o in owners_at(folder, 6_000, topic="other")] == ["i-1"]
@@ -89,7 +89,7 @@ def test_topic_and_group_narrow_it_down(out) -> None:
 
 def test_holdings_put_partitions_together(out) -> None:
     """By group, topic and member; ranges in few words."""
-    found = list(holdings(owners_at(Published(out), 6_000, topic="t", groups=["g"])))
+    found = list(holdings(owners_at(PublishedRun(out), 6_000, topic="t", groups=["g"])))
     assert [(h.member, h.partitions, h.generation) for h in found] == [
         ("b", (0,), 2),
         ("a", (1, 2), 1),

@@ -11,11 +11,11 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("jinja2")
 
-from partage.published import Published
 from partage.report.data import read_run, run_of
 from partage.report.details import details
 from partage.report.html import render, write_page
-from partage.statuses import FAILED, NOT_YET
+from partage.runs.published_run import PublishedRun
+from partage.tables.statuses import FAILED, NOT_YET
 from published import NASTY, published, summary
 from synthetic_runs import published_run, synthetic
 
@@ -60,7 +60,7 @@ def read(text: str) -> Reader:
 
 
 def rendered(out) -> str:
-    folder = Published(out)
+    folder = PublishedRun(out)
     run = run_of(folder)
     return render(run, details(folder, run))
 

@@ -10,7 +10,7 @@ pytest.importorskip("pyarrow")
 
 from partage.report.data import read_run
 from partage.report.terminal import _Name, summary
-from partage.statuses import FAILED, RECORDED, REFUSED
+from partage.tables.statuses import FAILED, RECORDED, REFUSED
 from published import group, published, rebalance, replayed, tables
 from synthetic_runs import published_run, synthetic
 

@@ -8,7 +8,7 @@ from made_groups import figures, lost, made_group, made_run
 from partage.report import words
 from partage.report.document import counts, document, lead, notes
 from partage.report.run import CauseShare, Figures, Range
-from partage.statuses import RECORDED
+from partage.tables.statuses import RECORDED
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Words of the published tables: what became of a group, and of a rebalance under a strategy.
+"""Values of columns of the published tables: statuses of groups and of simulated rebalances.
 
 History and pipeline write them, the report reads them; neither imports the other.
 """
@@ -22,28 +22,28 @@ __all__ = [
     "STATUSES",
 ]
 
-#: The name under which the record itself stands among the strategies.
+#: Name of the recorded assignment among the strategies.
 RECORDED: Final = "recorded"
 
-#: Each rebalance by itself, from what the record says was owned before it.
+#: Each rebalance simulated by itself, from the recorded previous owners.
 FROM_RECORD: Final = "from_record"
-#: The recorded causes, lived through with a past of one's own.
+#: All rebalances simulated in sequence, with the policy's own state carried forward.
 FROM_OWN: Final = "from_own"
-#: How a rebalance is told: column ``reading`` of table ``replays``.
+#: Values of column ``reading`` of table ``replays``.
 READINGS: Final = (RECORDED, FROM_RECORD, FROM_OWN)
 
-#: The strategy has a plan.
+#: The strategy returned a plan.
 DONE: Final = "done"
-#: The strategy does not answer such a problem, as its class does not.
+#: The strategy is not applicable to the problem; its class throws, too.
 REFUSED: Final = "refused"
-#: The strategy raised what no strategy should: it is broken.
+#: The strategy raised an unexpected exception.
 FAILED: Final = "failed"
-#: The group chose a strategy that nobody here has.
+#: The group uses a strategy that Partage does not have.
 NOT_YET: Final = "not yet in Partage"
-#: What may become of a rebalance under a strategy: column ``status`` of table ``replays``.
+#: Values of column ``status`` of table ``replays``.
 STATUSES: Final = (DONE, REFUSED, FAILED, NOT_YET)
 
-#: Statuses of a group: column ``status`` of table ``groups``.
+#: Values of column ``status`` of table ``groups``.
 REPLAYED: Final = "replayed"
 NOT_REPLAYED: Final = "not replayed"
 OFFSETS_ONLY: Final = "offsets only"

@@ -1,4 +1,4 @@
-"""The published run of an output folder: what its writer leaves, and how readers find it.
+"""The published run of an output folder: its manifest, summary and tables.
 
 ```
 OUT/manifest.json         format, run id, summary, the files of each table
@@ -19,28 +19,28 @@ from partage.errors import InvalidCaptureError, MissingExtraError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FORMAT", "MANIFEST", "SUMMARY", "Published", "read_summary", "read_table"]
+__all__ = ["FORMAT", "MANIFEST", "SUMMARY", "PublishedRun", "read_summary", "read_table"]
 
 FORMAT = 1
-"""Of the manifest, and of the tables that it names; a reader takes no other."""
+"""Format version of the manifest and its tables; a reader accepts no other."""
 MANIFEST = "manifest.json"
 SUMMARY = "summary.json"
 
 
-class Published:
-    """The newest published run of a folder; what is read belongs to one run.
+class PublishedRun:
+    """The newest published run of a folder; all reads are of the same run.
 
     Args:
         out: the output folder.
-        run: the id of an earlier run in it; None takes the newest.
+        run: id of an earlier run; None for the newest.
 
     Attributes:
         summary: the content of ``summary.json``.
 
     Raises:
-        InvalidCaptureError: there is no (such) published run, or not one of this format.
+        InvalidCaptureError: the folder has no such published run, or its format differs.
 
-    >>> Published("no-such-folder")
+    >>> PublishedRun("no-such-folder")
     Traceback (most recent call last):
     partage.errors.InvalidCaptureError: ...no published run...
     """
@@ -56,22 +56,22 @@ class Published:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Names of the tables that the run has."""
+        """Names of the run's tables."""
         found = self._manifest.get("tables")
         return tuple(found) if isinstance(found, dict) else ()
 
     def table(
         self, name: str, columns: Sequence[str] | None = None, *, where: Any = None
     ) -> pa.Table:
-        """A table, or some of its columns, or some of its rows.
+        """Return a table, or some of its columns and rows.
 
         Args:
-            name: of the table.
-            columns: those to read; None reads all. One that the run does not have is left out.
-            where: an expression of ``pyarrow.compute``: only what fulfils it is read.
+            name: name of the table.
+            columns: columns to read; None for all. Columns that the run does not have are skipped.
+            where: filter of rows, an expression of ``pyarrow.compute``.
 
         Raises:
-            InvalidCaptureError: a file of it cannot be read.
+            InvalidCaptureError: a file of the table cannot be read.
             MissingExtraError: pyarrow is not installed.
         """
         try:
@@ -91,11 +91,11 @@ class Published:
 
 
 def _of_run(out: Path, run: str) -> Path:
-    """The manifest of an earlier run; its name must not lead out of the folder."""
+    """Return the manifest path of an earlier run; the id must not lead out of the folder."""
     known = sorted(p.parent.name for p in out.glob(f"runs/*/{MANIFEST}"))
     if run not in known:
-        told = ", ".join(known[-5:]) or "none"
-        raise InvalidCaptureError(f"{out}: no run {run!r}; the newest are: {told}")
+        newest = ", ".join(known[-5:]) or "none"
+        raise InvalidCaptureError(f"{out}: no run {run!r}; the newest are: {newest}")
     return out / "runs" / run / MANIFEST
 
 
@@ -114,19 +114,19 @@ def _object(path: Path) -> dict[str, Any]:
 
 
 def read_table(out: str | Path, table: str) -> pa.Table:
-    """A table of the newest published run, as its manifest lists it.
+    """Return a table of the newest published run.
 
     Raises:
-        InvalidCaptureError: there is no published run in the folder, or it cannot be read.
+        InvalidCaptureError: the folder has no published run, or the table cannot be read.
         MissingExtraError: pyarrow is not installed.
     """
-    return Published(out).table(table)
+    return PublishedRun(out).table(table)
 
 
 def read_summary(out: str | Path) -> dict[str, Any]:
-    """The summary of the newest published run.
+    """Return the summary of the newest published run.
 
     Raises:
-        InvalidCaptureError: there is no published run in the folder.
+        InvalidCaptureError: the folder has no published run.
     """
-    return Published(out).summary
+    return PublishedRun(out).summary

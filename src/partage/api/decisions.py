@@ -254,7 +254,7 @@ def compare(
     [('range', True, 1), ('fair', True, 1)]
     """
     from partage import judge
-    from partage.measuring import Alike, measure
+    from partage.api.measures import Alike, measure
 
     if isinstance(strategies, str):
         what = f"must be a list of names: [{strategies!r}]"

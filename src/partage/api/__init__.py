@@ -1,0 +1,5 @@
+"""The public verbs: the only places where strategies, the judge and the solver meet.
+
+`decisions` has `assign` and `compare`, `measures` has `measure`, `reassignments` has `reassign`.
+``import partage as pg`` offers them as ``pg.assign`` and so on.
+"""

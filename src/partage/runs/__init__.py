@@ -1,0 +1,1 @@
+"""Finding and reading the published run of an output folder: its manifest and tables."""
