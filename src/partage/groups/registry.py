@@ -45,20 +45,16 @@ _OURS = {
     "optimal": "partage.groups.optimal:Optimal",
     "faust": "partage.groups.faust:Faust",
     "faust:copartitioned": "partage.groups.faust:FaustCopartitioned",
-    "kafka-python:range": f"{_DIALECTS}.kafka_python_range:KafkaPythonRange",
-    "kafka-python:roundrobin": f"{_DIALECTS}.kafka_python_roundrobin:KafkaPythonRoundRobin",
-    "kafka-python:sticky": f"{_DIALECTS}.kafka_python_sticky:KafkaPythonSticky",
-    "kafka-python:cooperative-sticky": (
-        f"{_DIALECTS}.kafka_python_cooperative:KafkaPythonCooperativeSticky"
-    ),
-    "aiokafka:range": f"{_DIALECTS}.aiokafka_range:AiokafkaRange",
-    "aiokafka:roundrobin": f"{_DIALECTS}.aiokafka_roundrobin:AiokafkaRoundRobin",
-    "aiokafka:sticky": f"{_DIALECTS}.aiokafka_sticky:AiokafkaSticky",
-    "librdkafka:range": f"{_DIALECTS}.librdkafka_range:LibrdkafkaRange",
-    "librdkafka:roundrobin": f"{_DIALECTS}.librdkafka_roundrobin:LibrdkafkaRoundRobin",
-    "librdkafka:cooperative-sticky": (
-        f"{_DIALECTS}.librdkafka_cooperative:LibrdkafkaCooperativeSticky"
-    ),
+    "kafka-python:range": f"{_DIALECTS}.kafka_python:KafkaPythonRange",
+    "kafka-python:roundrobin": f"{_DIALECTS}.kafka_python:KafkaPythonRoundRobin",
+    "kafka-python:sticky": f"{_DIALECTS}.kafka_python:KafkaPythonSticky",
+    "kafka-python:cooperative-sticky": f"{_DIALECTS}.kafka_python:KafkaPythonCooperativeSticky",
+    "aiokafka:range": f"{_DIALECTS}.aiokafka:AiokafkaRange",
+    "aiokafka:roundrobin": f"{_DIALECTS}.aiokafka:AiokafkaRoundRobin",
+    "aiokafka:sticky": f"{_DIALECTS}.aiokafka:AiokafkaSticky",
+    "librdkafka:range": f"{_DIALECTS}.librdkafka:LibrdkafkaRange",
+    "librdkafka:roundrobin": f"{_DIALECTS}.librdkafka:LibrdkafkaRoundRobin",
+    "librdkafka:cooperative-sticky": f"{_DIALECTS}.librdkafka:LibrdkafkaCooperativeSticky",
 }
 
 

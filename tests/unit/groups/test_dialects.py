@@ -9,8 +9,8 @@ import pytest
 import partage as pg
 from captured import clusters, generations, group_records
 from partage.groups import registry
-from partage.groups.dialects.python_userdata import claims_of, user_data_of
-from partage.groups.dialects.refusals import PeerRefusal
+from partage.groups.dialects import PeerAssignorError
+from partage.groups.dialects.user_data import decode_claims, encode_claims
 from partage.history.dialects import judges, leader_client
 from partage.history.verdicts import verdict
 from partage.model import Cluster, Group, Member, Problem
@@ -57,7 +57,7 @@ def test_kafka_python_forgets_members_of_earlier_runs() -> None:
 def test_kafka_pythons_roundrobin_cannot_skip() -> None:
     """Unequal subscriptions: its class ends with KeyError, so there is no plan."""
     members = [Member("a", ["t"]), Member("b", ["u"])]
-    with pytest.raises(PeerRefusal, match="cannot skip") as caught:
+    with pytest.raises(PeerAssignorError, match="cannot skip") as caught:
         plan("kafka-python:roundrobin", members, {"t": 1, "u": 2})
     assert caught.value.peer_exception == "KeyError"
 
@@ -74,9 +74,9 @@ def test_user_data_of_one_python_client_is_noise_to_the_other() -> None:
     """kafka-python puts the version first; so neither remembers what the other's member owned."""
     mine = [("t", 1), ("u", 0), ("t", 0)]
     for first in (True, False):
-        data = user_data_of(mine, 7, version_first=first)
-        assert claims_of(data, version_first=first) == ([("t", 1), ("t", 0), ("u", 0)], 7)
-        assert claims_of(data, version_first=not first) == ([], -1)
+        data = encode_claims(mine, 7, version_first=first)
+        assert decode_claims(data, version_first=first) == ([("t", 1), ("t", 0), ("u", 0)], 7)
+        assert decode_claims(data, version_first=not first) == ([], -1)
 
 
 @pytest.mark.parametrize(
@@ -84,13 +84,13 @@ def test_user_data_of_one_python_client_is_noise_to_the_other() -> None:
 )
 def test_unreadable_user_data_claims_nothing(data) -> None:
     """Too short, a negative version, a lying count, a name that is no UTF-8."""
-    assert claims_of(data, version_first=True) == ([], -1)
+    assert decode_claims(data, version_first=True) == ([], -1)
 
 
 def test_a_null_list_of_claims_is_refused_as_the_class_fails() -> None:
     """Null reads well, and then nobody can loop over it: TypeError there, a refusal here."""
-    with pytest.raises(PeerRefusal) as caught:
-        claims_of(b"\0\1\xff\xff\xff\xff\0\0\0\5", version_first=True)
+    with pytest.raises(PeerAssignorError) as caught:
+        decode_claims(b"\0\1\xff\xff\xff\xff\0\0\0\5", version_first=True)
     assert caught.value.peer_exception == "TypeError"
 
 
@@ -134,7 +134,7 @@ def test_two_claims_of_one_generation_make_it_nobodys_to_librdkafka() -> None:
 
 def test_an_empty_subscription_is_refused_by_librdkafka() -> None:
     """It cannot read one, and would look at it all the same."""
-    with pytest.raises(PeerRefusal, match="empty subscription"):
+    with pytest.raises(PeerAssignorError, match="empty subscription"):
         plan("librdkafka:range", [Member("a", [])], {"t": 1})
 
 

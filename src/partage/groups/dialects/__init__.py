@@ -1,10 +1,21 @@
-"""Dialects: what other clients' assignors do under the protocol names of Kafka's Java client.
+"""Assignors of other clients under the protocol names of Kafka's Java client.
 
-A group's leader decides with its own library's code, and the protocol name alone
-(``range``, ``sticky``, ...) does not say whose that is. Each file here is one class or C
-function of a peer, exact to one release, under a name like ``kafka-python:sticky``. They are
-for reading history and for knowing a client, not for recommending: `docs/dialects.md` says
-where each differs from Java's, and what is not worth imitating.
+The leader of a classic group runs the assignor of its own library, and a protocol name such as
+``range`` does not tell which library that is. Each class here equals one class or C function of
+a client's release and is registered as ``client:protocol``, for example ``kafka-python:sticky``.
+The dialects serve to read recorded groups; `docs/dialects.md` lists the differences from Java.
+
+* `kafka_python`, `aiokafka`, `librdkafka`: the strategies, one module per client.
+* `sticky_core`: the general sticky algorithm of Kafka 2.3 and 2.4, which all three clients use.
+* `python_sticky`, `librdkafka_sticky`: the parts of it that differ between the clients.
+* `range_roundrobin`: the range and round-robin rules that two clients share.
+* `user_data`: the claims in sticky user data, written, read and remembered.
+* `problem`: a problem in the order in which the clients see it, and `PeerAssignorError` for
+  problems on which a client's own class fails.
 """
 
 from __future__ import annotations
+
+from partage.groups.dialects.problem import PeerAssignorError
+
+__all__ = ["PeerAssignorError"]

@@ -1,247 +1,220 @@
-"""The sticky algorithm that kafka-python and aiokafka share: Kafka's general one, of 2.3.
+"""The sticky algorithm that kafka-python and aiokafka share: Kafka's general one of 2.3.
 
-The pieces are a thought each: what claims mean (`python_claims`), the order of partitions
-(`python_order`), who comes first (`ring`), what moved before (`movements`).
+The algorithm is `partage.groups.dialects.sticky_core`; this module settles claims, orders
+partitions and moves them as the Python clients do.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Sequence
 
-from partage.groups.dialects.movements import Movements
-from partage.groups.dialects.python_claims import Believed
-from partage.groups.dialects.python_order import in_order
-from partage.groups.dialects.python_userdata import Claims
-from partage.groups.dialects.refusals import PeerRefusal
-from partage.groups.dialects.ring import Ring
-from partage.groups.dialects.scene import PeerScene
-from partage.model.repeated_state import EndlessLoop, RepeatedState
+from partage.groups.dialects.problem import PeerAssignorError, PeerProblem
+from partage.groups.dialects.sticky_core import (
+    GeneralAssignment,
+    SettledClaims,
+    owned_slots_in_turns,
+)
+from partage.groups.dialects.user_data import Claims
+from partage.model.repeated_state import EndlessLoop
 
-__all__ = ["Balancing", "balanced"]
+__all__ = ["assign_sticky"]
 
 
-def balanced(
-    scene: PeerScene, claims: Sequence[Claims], *, swaps: bool
+def assign_sticky(
+    peer: PeerProblem, claims: Sequence[Claims], *, undoes_exchanges: bool
 ) -> tuple[list[list[int]], EndlessLoop | None]:
-    """Return the partitions of each member, by topic and number, and the loop of the class.
+    """Return the slots of each member in order, and the endless loop of the class.
 
-    Where the class never returns, these are the best valid plan after any of its moves.
+    Where the class never returns, the slots are the best valid plan after any of its moves.
 
     Args:
-        scene: the problem.
-        claims: by member what it says it owned.
-        swaps: kafka-python's cure for endless exchanges, see `Balancing`.
+        peer: the problem.
+        claims: the claims of each member.
+        undoes_exchanges: kafka-python's remedy for endless exchanges, see `PythonAssignment`.
 
     Raises:
-        PeerRefusal: the class raises.
+        PeerAssignorError: the class raises on this problem.
     """
-    believed = Believed.of(scene, claims)
-    run = Balancing(scene, believed, swaps=swaps).finish()
+    if not claims:
+        what = "the sticky assignor needs at least one member (its queue is empty)"
+        raise PeerAssignorError(what, "TypeError" if undoes_exchanges else "ValueError")
+    settled = settle_claims(peer, claims)
+    has_claims = any(partitions for partitions, _ in claims)
+    order = order_slots(peer, settled, has_claims=has_claims)
+    run = PythonAssignment(peer, settled, order, undoes_exchanges=undoes_exchanges)
+    run.run()
     if run.loop is not None:
-        run = Balancing(scene, believed, swaps=swaps, watch=True).finish()
-    lists: list[list[int]] = [[] for _ in scene.problem.group]
-    for spot, owner in enumerate(run.owner):
-        lists[owner].append(spot)
-    return lists, run.loop
+        run = PythonAssignment(peer, settled, order, undoes_exchanges=undoes_exchanges, watch=True)
+        run.run()
+    return run.lists, run.loop
 
 
-class Balancing:
-    """One run.
+def settle_claims(peer: PeerProblem, claims: Sequence[Claims]) -> SettledClaims:
+    """Return the claimant of the newest generation of each slot, and the one before it.
+
+    Of two claims of one generation the first counts. Of two claims of generation 0 the last
+    counts, because the clients take 0 for "no generation".
+    """
+    claimants_by_slot: dict[int, dict[int, int]] = {}
+    for member, (partitions, generation) in enumerate(claims):
+        for slot in peer.claimed_slots(partitions):
+            claimants = claimants_by_slot.setdefault(slot, {})
+            if generation == 0 or generation not in claimants:
+                claimants[generation] = member
+    owned: list[list[int]] = [[] for _ in claims]
+    previous = {}
+    for slot, claimants in claimants_by_slot.items():
+        generations = sorted(claimants, reverse=True)
+        owned[claimants[generations[0]]].append(slot)
+        if len(generations) > 1:
+            previous[slot] = claimants[generations[1]]
+    return SettledClaims(owned, previous)
+
+
+def order_slots(peer: PeerProblem, claims: SettledClaims, *, has_claims: bool) -> list[int]:
+    """Return all slots: fewest subscribers first, then by topic and number.
+
+    Where members claim anything and subscriptions are identical, the owned slots come first
+    (`owned_slots_in_turns`).
 
     Args:
-        scene: the problem.
-        believed: who owned what.
-        swaps: when a partition that went the other way is to move instead, and is with
-            somebody else by now, first undo the move of the one at hand (kafka-python 3.0).
-            Without, its owner never gets rid of it: the class may exchange for ever.
-        watch: whether to compare the plan after each move with the best one so far, which is the
-            result where the class never returns.
+        peer: the problem.
+        claims: the settled claims.
+        has_claims: whether a member claims anything, even partitions that do not exist.
+    """
+    subscribers = [len(members) for members in peer.subscribers]
+    slots = range(len(peer.topic_of_slot))
+    by_subscribers = sorted(slots, key=lambda s: subscribers[peer.topic_of_slot[s]])
+    if not has_claims or not _subscriptions_identical(peer):
+        return by_subscribers
+    owned = owned_slots_in_turns(peer, claims)
+    is_owned = set(owned)
+    return owned + [slot for slot in by_subscribers if slot not in is_owned]
 
-    Attributes:
-        owner: by spot its member, -1 for nobody.
-        loop: the endless loop of the class, None where it returns.
+
+def _subscriptions_identical(peer: PeerProblem) -> bool:
+    """Return whether all topics have equal subscribers and all members equal topic lists.
+
+    The order of the names as sent counts. A client may send a set's elements in any order, so
+    members with the same topics may have "different" subscriptions.
+    """
+    by_topic, by_member = peer.subscribers, peer.subscriptions
+    return all(one == by_topic[0] for one in by_topic) and all(
+        one == by_member[0] for one in by_member
+    )
+
+
+class PythonAssignment(GeneralAssignment):
+    """One run of the general algorithm in kafka-python or aiokafka.
+
+    Args:
+        peer: the problem.
+        claims: the settled claims.
+        order: all slots in the order of `order_slots`.
+        undoes_exchanges: whether a slot that has to move in place of another (`Movements`), but
+            has a new owner by now, first undoes the move of that other slot, as in kafka-python
+            3.0. In aiokafka the owner then never loses a slot: the class may exchange two slots
+            forever.
+        watch: whether to compare the plan after each move with the best one so far.
     """
 
     def __init__(
-        self, scene: PeerScene, believed: Believed, *, swaps: bool, watch: bool = False
+        self,
+        peer: PeerProblem,
+        claims: SettledClaims,
+        order: Sequence[int],
+        *,
+        undoes_exchanges: bool,
+        watch: bool = False,
     ) -> None:
-        self._scene = scene
-        self._swaps = swaps
-        self._previous = believed.previous
-        self._order = in_order(scene, believed)
-        self._may_have = [set(topics) for topics in scene.subscribed]
-        counts = [b - a for a, b in zip(scene.start, scene.start[1:], strict=False)]
-        self._most = [sum(counts[k] for k in topics) for topics in scene.subscribed]
-        self._revoked = False
-        self.owner = [-1] * len(scene.topic_of)
-        load = [0] * len(believed.owned)
-        for member, mine in enumerate(believed.owned):
-            for spot in mine:
-                if scene.topic_of[spot] in self._may_have[member]:
-                    self.owner[spot] = member
-                    load[member] += 1
-                else:
-                    self._revoked = True
-        self._new = [spot for spot in self._order if self.owner[spot] < 0]
-        self._ring = Ring(load, scene.id_rank)
+        super().__init__(peer, claims, order, watch=watch)
+        self._undoes_exchanges = undoes_exchanges
         self._movements = Movements()
-        self._fixed: set[int] = set()
-        self._ghosts: set[int] = set()
-        self._foreign = False  # somebody was given what it does not subscribe to
-        if not load:
-            what = "the sticky assignor needs at least one member (its ring is empty)"
-            raise PeerRefusal(what, "TypeError" if swaps else "ValueError")
-        self._empty_before = self._ring.highest == 0
-        self.loop: EndlessLoop | None = None
-        self._moving: set[int] = set()
-        self._watches = watch
-        self._best: list[int] = []
-        self._best_score = 0
+        # Fixed members that the class looked up in a defaultdict and so added again, empty.
+        self._added_again: set[int] = set()
 
-    def finish(self) -> Balancing:
-        """Run all steps; return itself."""
-        self.fill()
-        self.narrow_down()
-        self.improve()
-        return self
+    def _replace_fixed(self, owner: int, target: int) -> int:
+        self._added_again.add(target)
+        if self._queue.load[owner] > 1:
+            what = "a partition is to return to a previous owner that can take none (KeyError)"
+            raise PeerAssignorError(what, "KeyError")
+        return -1
 
-    def fill(self) -> None:
-        """What nobody owns goes to the first of the ring that subscribes."""
-        for spot in self._new:
-            member = self._first(self._scene.topic_of[spot])
-            self.owner[spot] = member
-            self._ring.put(member, self._ring.load[member] + 1)
+    def _move(self, slot: int, topic: int, target: int) -> None:
+        owner = self.owner[slot]
+        moving = self._movements.opposite(slot, topic, owner, target)
+        if self._undoes_exchanges and self.owner[moving] != owner:
+            self._move_one(slot, topic, self.owner[moving])
+        self._move_one(moving, topic, target)
 
-    def narrow_down(self) -> None:
-        """Leave out partitions with one subscriber, and members that have all they can have."""
-        scene = self._scene
-        shared = [len(audience) >= 2 for audience in scene.audience]
-        self._order = [s for s in self._order if shared[scene.topic_of[s]]]
-        self._new = [s for s in self._new if shared[scene.topic_of[s]]]
-        for member, topics in enumerate(scene.subscribed):
-            if self._ring.load[member] >= self._most[member] and not any(shared[k] for k in topics):
-                self._ring.remove(member)
-                self._fixed.add(member)
+    def _move_one(self, slot: int, topic: int, target: int) -> None:
+        source = self.owner[slot]
+        self._moving.add(slot)
+        self._movements.add(slot, topic, source, target)
+        self._queue.change_load(source, -1)
+        self._give(target, slot)
 
-    def improve(self) -> None:
-        """Move partitions while that evens loads out; take it all back if it did not help."""
-        owner, score = list(self.owner), self._score()
-        self._best, self._best_score, moved = owner, score, False
-        if not self._revoked:
-            self._go_through(self._new)
-        if self.loop is None:
-            moved = self._go_through(self._order)
-        if self.loop is not None:
-            self.owner = self._best
-        elif not self._empty_before and moved and self._score() >= score:
-            self.owner = owner
-
-    def _go_through(self, spots: Sequence[int]) -> bool:
-        """Repeat passes until one moves nothing or the state repeats; return whether any moved."""
-        moved, repeated = False, RepeatedState()
-        while self._one_pass(spots):
-            moved = True
-            if repeated.matches(self._snapshot()):
-                self.loop = self._endless(spots, repeated)
-                break
-        return moved
-
-    def _watch(self) -> None:
-        """Store the plan if it is valid and more even than the best one so far."""
-        score = self._score()
-        if score < self._best_score and self._is_valid():
-            self._best, self._best_score = list(self.owner), score
+    def _copied_lists(self) -> list[list[int]]:
+        lists: list[list[int]] = [[] for _ in self.lists]
+        for slot, owner in enumerate(self.owner):
+            lists[owner].append(slot)
+        return lists
 
     def _is_valid(self) -> bool:
-        """Return whether each owner subscribes; only returns to previous owners can break that."""
-        topic_of, may_have = self._scene.topic_of, self._may_have
-        return not self._foreign or all(
-            topic_of[spot] in may_have[owner] for spot, owner in enumerate(self.owner) if owner >= 0
+        topic_of_slot, topic_sets = self._peer.topic_of_slot, self._peer.topic_sets
+        return not self._is_irregular or all(
+            topic_of_slot[slot] in topic_sets[owner] for slot, owner in enumerate(self.owner)
         )
 
-    def _snapshot(self) -> tuple[object, ...]:
-        """Return everything that decides the next passes; the ring follows from the owners."""
-        return tuple(self.owner), self._movements.state(), self._foreign, frozenset(self._ghosts)
+    def _state(self) -> tuple[object, ...]:
+        """Return owners and movements; the queue follows from the owners."""
+        return (
+            tuple(self.owner),
+            self._movements.state(),
+            self._is_irregular,
+            frozenset(self._added_again),
+        )
 
-    def _endless(self, spots: Sequence[int], repeated: RepeatedState) -> EndlessLoop:
-        """Return the loop; one more period shows what moves in it."""
-        self._moving = set()
-        for _ in range(repeated.length):
-            self._one_pass(spots)
-        names = tuple(map(self._scene.name, sorted(self._moving)))
-        return EndlessLoop(repeated.passes, repeated.length, names)
+    def _loads(self) -> list[int]:
+        """Return the loads of the queue, and 0 for each fixed member that was added again."""
+        return [*super()._loads(), *(0 for _ in self._added_again)]
 
-    def _one_pass(self, spots: Sequence[int]) -> bool:
-        ring, moved = self._ring, False
-        for spot in spots:
-            if ring.lowest >= ring.highest - 1:
-                break
-            topic, holder = self._scene.topic_of[spot], self.owner[spot]
-            target = self._previous.get(spot, -1)
-            if target in self._fixed:
-                if self._is_balanced():
-                    break
-                self._ghosts.add(target)
-                if ring.load[holder] > 1:
-                    raise PeerRefusal(
-                        "a partition is to go back to a member that is out of the game (KeyError)",
-                        "KeyError",
-                    )
-                target = -1
-            elif target >= 0 and ring.load[holder] <= ring.load[target] + 1:
-                target = -1
-            if target < 0:
-                target = self._first(topic)
-                if target < 0 or ring.load[holder] <= ring.load[target] + 1:
-                    continue
-            foreign = topic not in self._may_have[target]
-            # Kafka's test for balance is true only where nothing could move anyway, unless
-            # somebody has, or is about to get, what it does not subscribe to.
-            if (foreign or self._foreign) and self._is_balanced():
-                break
-            self._foreign |= foreign
-            self._reassign(spot, topic, target)
-            if self._watches:
-                self._watch()
-            moved = True
-        return moved
 
-    def _first(self, topic: int) -> int:
-        may_have = self._may_have
-        return self._ring.first(lambda m: topic in may_have[m])
+class Movements:
+    """The moves of one run (``PartitionMovements``): by slot its first source and its last target.
 
-    def _reassign(self, spot: int, topic: int, target: int) -> None:
-        holder = self.owner[spot]
-        other = self._movements.instead(spot, topic, holder, target)
-        if self._swaps and self.owner[other] != holder:
-            self._move(spot, topic, self.owner[other])
-        self._move(other, topic, target)
+    The clients keep the slots that went from one member to another in a hash set and take any
+    of them, in an order that changes with the process's hash seed. Here they are sorted.
+    """
 
-    def _move(self, spot: int, topic: int, target: int) -> None:
-        holder = self.owner[spot]
-        self._moving.add(spot)
-        self._movements.moved(spot, topic, holder, target)
-        self.owner[spot] = target
-        self._ring.put(holder, self._ring.load[holder] - 1)
-        self._ring.put(target, self._ring.load[target] + 1)
+    def __init__(self) -> None:
+        self._way: dict[int, tuple[int, int]] = {}
+        self._slots: dict[tuple[int, int, int], list[int]] = {}
 
-    def _is_balanced(self) -> bool:
-        """Nobody could get one more from a member that has more."""
-        ring, scene = self._ring, self._scene
-        if ring.lowest >= ring.highest - 1:
-            return True
-        for member in ring:
-            load = ring.load[member]
-            if load == self._most[member]:
-                continue
-            for k in self._may_have[member]:
-                for spot in range(scene.start[k], scene.start[k + 1]):
-                    if load < ring.load[self.owner[spot]]:
-                        return False
-        return True
+    def opposite(self, slot: int, topic: int, source: int, target: int) -> int:
+        """Return the slot of the topic that went the opposite way before, or the slot itself.
 
-    def _score(self) -> int:
-        """Sum of the differences of all pairs' loads; a ghost counts as a member with nothing."""
-        loads = sorted([*(self._ring.load[m] for m in self._ring), *(0 for _ in self._ghosts)])
-        last = len(loads) - 1
-        return sum((2 * i - last) * load for i, load in enumerate(loads))
+        Moving that slot back has the same effect on loads and keeps one more partition in place.
+        """
+        if slot in self._way:
+            source = self._way[slot][0]
+        back = self._slots.get((topic, target, source))
+        return back[0] if back else slot
+
+    def add(self, slot: int, topic: int, source: int, target: int) -> None:
+        """Record a move; a slot that is back at its first source has not moved."""
+        if slot in self._way:
+            source, before = self._way.pop(slot)
+            slots = self._slots[topic, source, before]
+            del slots[bisect_left(slots, slot)]
+            if not slots:
+                del self._slots[topic, source, before]
+            if source == target:
+                return
+        self._way[slot] = (source, target)
+        insort(self._slots.setdefault((topic, source, target), []), slot)
+
+    def state(self) -> frozenset[tuple[int, tuple[int, int]]]:
+        """Return everything that decides later moves."""
+        return frozenset(self._way.items())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from partage.groups.dialects.refusals import PeerRefusal
+from partage.groups.dialects import PeerAssignorError
 from partage.groups.faust.inputs import CopartitionedTopics
 from partage.groups.faust.settings import FaustSettings
 from partage.model import Assignment, Plan, Problem
@@ -147,7 +147,8 @@ def build_plan(
         warnings: for the operator.
 
     Raises:
-        PeerRefusal: a global table's changelog is not among the topics; Faust raises KeyError.
+        PeerAssignorError: a global table's changelog is not among the topics; Faust raises
+            KeyError.
 
     Source: ``PartitionAssignor._perform_assignment``.
     """
@@ -210,7 +211,7 @@ def _assign_global_changelogs(
     for topic in settings.global_changelogs:
         if topic not in count:
             what = f"the changelog {topic} of a global table is not subscribed to, or not there"
-            raise PeerRefusal(f"{what}: create it, or subscribe to it (KeyError)", "KeyError")
+            raise PeerAssignorError(f"{what}: create it, or subscribe to it (KeyError)", "KeyError")
         every = set(range(count[topic]))
         for active_by_topic, standby_by_topic in zip(actives, standbys, strict=True):
             owned = set(active_by_topic.get(topic, ()))

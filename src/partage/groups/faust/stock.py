@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from partage.groups.dialects.refusals import PeerRefusal
+from partage.groups.dialects import PeerAssignorError
 from partage.groups.faust.inputs import CopartitionedTopics
 from partage.groups.faust.plan import CopartitionedAssignment
 from partage.groups.faust.settings import OPTIONS
@@ -42,7 +42,8 @@ class Faust(FaustStrategy):
 
     Members' previous partitions are in their user data (JSON); without user data, their owned
     partitions count. A member whose user data cannot be read counts as a new one, with a
-    warning; Faust's own leader fails there. Where Faust's class raises, `PeerRefusal` is raised.
+    warning; Faust's own leader fails there. Where Faust's class raises, `PeerAssignorError` is
+    raised.
     Topics that are now assigned together may have had different owners. Faust then takes the
     previous partitions of a topic that its hash seed decides; this takes the first by name.
 
@@ -67,7 +68,7 @@ class Faust(FaustStrategy):
         """Return the assignment of each subscriber.
 
         Raises:
-            PeerRefusal: Faust's class fails, or does not terminate, on this problem.
+            PeerAssignorError: Faust's class fails, or does not terminate, on this problem.
         """
         assignments = [
             CopartitionedAssignment.of(
@@ -100,7 +101,7 @@ def assign_partitions(
         replicas: standbys of each partition; at most one on each other member.
 
     Raises:
-        PeerRefusal: Faust's class fails, or does not terminate, on this input.
+        PeerAssignorError: Faust's class fails, or does not terminate, on this input.
 
     Source: ``CopartitionedAssignor.get_assignment``.
 
@@ -281,7 +282,7 @@ class _LivelockDetector:
         self._reference: object = None
 
     def check(self, unassigned: deque[int], current: int, standbys: Sequence[set[int]]) -> None:
-        """Count an eviction, and raise `PeerRefusal` if the state is the reference state."""
+        """Count an eviction, and raise `PeerAssignorError` if the state is the reference state."""
         self._evictions += 1
         if self._evictions < _EVICTIONS_BEFORE_CHECK:
             return
@@ -292,6 +293,6 @@ class _LivelockDetector:
             self._reference, self._next_reference = state, 2 * self._evictions
 
 
-def _failure(reason: str, exception: str = "AssertionError") -> PeerRefusal:
+def _failure(reason: str, exception: str = "AssertionError") -> PeerAssignorError:
     """Return the error for an input on which Faust raises ``exception``, or hangs."""
-    return PeerRefusal(f"Faust's assignor fails on this: {reason} ({exception})", exception)
+    return PeerAssignorError(f"Faust's assignor fails on this: {reason} ({exception})", exception)

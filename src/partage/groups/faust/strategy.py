@@ -74,7 +74,7 @@ class FaustStrategy(PlainStrategy, ABC):
         """Return the plan, with the assignment user data of every member.
 
         Raises:
-            PeerRefusal: Faust's class fails on this problem, or a global table's changelog is
+            PeerAssignorError: Faust's class fails on this problem, or a global table's changelog is
                 not among the subscribed topics.
             ProblemTooLargeError: ``faust:copartitioned`` only: topics with more than 16 million
                 pairs of partition and member.

@@ -1,0 +1,112 @@
+"""aiokafka's assignors: range, round robin and sticky (0.14.0). It has no cooperative one."""
+
+from __future__ import annotations
+
+from partage.groups.base import PlainStrategy
+from partage.groups.dialects.problem import PeerProblem
+from partage.groups.dialects.python_sticky import assign_sticky
+from partage.groups.dialects.range_roundrobin import assign_ranges, assign_round_robin
+from partage.groups.dialects.user_data import RemembersAssignment, decode_claims
+from partage.model import Plan, Problem
+from partage.model.repeated_state import loop_attributes
+
+__all__ = ["AiokafkaRange", "AiokafkaRoundRobin", "AiokafkaSticky"]
+
+
+class AiokafkaRange(PlainStrategy):
+    """Each topic cut into ranges for members by id, without racks or static membership.
+
+    Differs from Java's ``range``: instance ids and racks have no effect, so the plan changes
+    when a static member rejoins with a new id; names sort by code points; a member's list is in
+    order of topic names; a member that names a topic twice loses its first range.
+
+    Exact to ``aiokafka.coordinator.assignors.range.RangePartitionAssignor`` of aiokafka 0.14.0.
+    Cost: O(P + M log M) for P partitions and M members with equal subscriptions.
+
+    >>> from partage.model import Cluster, Group, Member
+    >>> group = Group([Member("a", ["t"]), Member("b", ["t"], instance_id="0")])
+    >>> AiokafkaRange().assign(Problem(group, Cluster.from_topics({"t": 3}))).to_dict()
+    {'a': {'t': [0, 1]}, 'b': {'t': [2]}}
+    """
+
+    name = "aiokafka:range"
+    exact_to = "aiokafka.coordinator.assignors.range.RangePartitionAssignor aiokafka 0.14.0"
+    aliases = ("aiokafka.coordinator.assignors.range.RangePartitionAssignor",)
+
+    def assign(self, problem: Problem, memory: object = None) -> Plan:
+        """Return the plan; every problem has one."""
+        ids = problem.group.ids
+        return assign_ranges(problem, lambda members: sorted(members, key=ids.__getitem__))
+
+
+class AiokafkaRoundRobin(PlainStrategy):
+    """All partitions in turn to members by id, without static membership.
+
+    Differs from Java's ``roundrobin``: instance ids have no effect, names sort by code points,
+    and a group without members has a plan, the empty one.
+
+    Exact to ``aiokafka.coordinator.assignors.roundrobin.RoundRobinPartitionAssignor`` of
+    aiokafka 0.14.0. Cost: O(P + M log M), and one step for each member skipped.
+
+    >>> from partage.model import Cluster, Group, Member
+    >>> group = Group([Member("a", ["t"]), Member("b", ["t"], instance_id="0")])
+    >>> AiokafkaRoundRobin().assign(Problem(group, Cluster.from_topics({"t": 3}))).to_dict()
+    {'a': {'t': [0, 2]}, 'b': {'t': [1]}}
+    """
+
+    name = "aiokafka:roundrobin"
+    exact_to = (
+        "aiokafka.coordinator.assignors.roundrobin.RoundRobinPartitionAssignor aiokafka 0.14.0"
+    )
+    aliases = ("aiokafka.coordinator.assignors.roundrobin.RoundRobinPartitionAssignor",)
+
+    def assign(self, problem: Problem, memory: object = None) -> Plan:
+        """Return the plan; every problem has one."""
+        ids = problem.group.ids
+        return assign_round_robin(
+            PeerProblem(problem), sorted(range(len(ids)), key=ids.__getitem__)
+        )
+
+
+class AiokafkaSticky(RemembersAssignment):
+    """kafka-python's sticky algorithm with Java's user data; its class may never return.
+
+    Differs from Java's ``sticky`` as `partage.groups.dialects.kafka_python.KafkaPythonSticky`
+    does, but for the user data, which is Java's. It reads version 1 only: trailing bytes are
+    ignored and version 0 is unreadable. It also lacks kafka-python's remedy for moves that undo
+    each other. Where two moves of one topic cause each other, the class never returns; here a
+    repeated state proves that, and the plan is the best valid one that the class reached.
+
+    Not imitated: the class keeps its memory on the class, so that all consumers of a process
+    share it. Here each member has its own.
+
+    Exact to ``aiokafka.coordinator.assignors.sticky.sticky_assignor.StickyPartitionAssignor`` of
+    aiokafka 0.14.0; where the class takes any element of a hash set, this takes the first by
+    topic and number.
+
+    >>> from partage.model import Cluster, Group, Member
+    >>> cluster = Cluster.from_topics({"A": 2, "B": 2})
+    >>> group = Group([Member(c, ["A", "B"]) for c in ("C1", "C2", "C3")])
+    >>> AiokafkaSticky().assign(Problem(group, cluster)).to_dict()
+    {'C1': {'A': [0], 'B': [1]}, 'C2': {'A': [1]}, 'C3': {'B': [0]}}
+    """
+
+    name = "aiokafka:sticky"
+    exact_to = (
+        "aiokafka.coordinator.assignors.sticky.sticky_assignor.StickyPartitionAssignor"
+        " aiokafka 0.14.0"
+    )
+    aliases: tuple[str, ...] = (
+        "aiokafka.coordinator.assignors.sticky.sticky_assignor.StickyPartitionAssignor",
+    )
+
+    def assign(self, problem: Problem, memory: object = None) -> Plan:
+        """Return the plan, with a warning where the class never returns.
+
+        Raises:
+            PeerAssignorError: the class raises on this problem.
+        """
+        peer = PeerProblem(problem)
+        claims = [decode_claims(m.user_data, version_first=False) for m in problem.group]
+        lists, loop = assign_sticky(peer, claims, undoes_exchanges=False)
+        return peer.plan(lists, **loop_attributes(loop, self.exact_to))

@@ -1,0 +1,191 @@
+"""A problem in the order in which the clients' assignors see it.
+
+The assignors work on *slots*: the partitions of all subscribed topics in order of (topic name,
+partition number). A topic's slots are adjacent, so ``first_slot`` is a CSR index. Example, topics
+``a`` (2 partitions) and ``b`` (3 partitions)::
+
+    slot          0    1    2    3    4
+    partition    a-0  a-1  b-0  b-1  b-2
+    topic         0    0    1    1    1
+    first_slot   [0, 2, 5]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from partage.errors import UnsupportedProblemError
+from partage.model import Plan, Problem
+from partage.model.index import Int32Array
+
+__all__ = ["LibrdkafkaProblem", "PeerAssignorError", "PeerProblem"]
+
+
+class PeerAssignorError(UnsupportedProblemError):
+    """The named class or function of a client raises on this problem, so no plan equals its plan.
+
+    Attributes:
+        peer_exception: name of the exception; ``"hangs"`` where it never returns, ``"crash"``
+            where the process ends, ``"undefined"`` where it reads freed memory.
+
+    >>> PeerAssignorError("the group has no members", "TypeError").peer_exception
+    'TypeError'
+    """
+
+    def __init__(self, what: str, peer_exception: str) -> None:
+        super().__init__(what)
+        self.peer_exception = peer_exception
+
+
+class PeerProblem:
+    """Slots and topics of a problem, sorted by code points (Java's order differs beyond U+FFFF).
+
+    The clients request metadata only of the topics to which the group subscribes, so a topic
+    without subscriber has no slots. A topic without partitions has no effect and is left out.
+    "Topic" means a position in ``topics`` in all attributes, and a member is its position in
+    the group.
+
+    Attributes:
+        problem: the problem.
+        topics: the index's topics, in order of their names.
+        first_slot: by topic its first slot; one entry more than topics.
+        partition_of_slot: int32[slots], the index's partition of each slot.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        names = problem.index.topics
+        subscribed = {t for topics in problem.subscription_topics for t in topics.tolist()}
+        partitions = {t: problem.cluster.partitions_of(t) for t in subscribed}
+        existing = (t for t in subscribed if len(partitions[t]))
+        self.topics = sorted(existing, key=lambda t: names[t])
+        self.first_slot = [0]
+        for t in self.topics:
+            self.first_slot.append(self.first_slot[-1] + len(partitions[t]))
+        empty = np.zeros(0, np.int32)
+        in_order = np.concatenate([empty, *(partitions[t] for t in self.topics)])
+        self.partition_of_slot: Int32Array = in_order.astype(np.int32)
+
+    @cached_property
+    def topic_by_name(self) -> dict[str, int]:
+        """Topics by name."""
+        return {self.problem.index.topics[t]: k for k, t in enumerate(self.topics)}
+
+    @cached_property
+    def subscriptions(self) -> list[tuple[int, ...]]:
+        """Topics by member in the order sent, with repetitions."""
+        by_name, group = self.topic_by_name, self.problem.group
+        by_class = [
+            tuple(by_name[n] for n in names if n in by_name) for names in group.subscriptions
+        ]
+        return [by_class[c] for c in group.subscription_of.tolist()]
+
+    @cached_property
+    def topic_sets(self) -> list[set[int]]:
+        """Topics by member, without order."""
+        return [set(topics) for topics in self.subscriptions]
+
+    @cached_property
+    def subscribers(self) -> list[list[int]]:
+        """Members by topic in join order; a member that names the topic twice is listed twice."""
+        subscribers: list[list[int]] = [[] for _ in self.topics]
+        for member, topics in enumerate(self.subscriptions):
+            for k in topics:
+                subscribers[k].append(member)
+        return subscribers
+
+    @cached_property
+    def id_rank(self) -> list[int]:
+        """Ranks by member of the member ids, in order of code points."""
+        ids = self.problem.group.ids
+        rank = [0] * len(ids)
+        for r, m in enumerate(sorted(range(len(ids)), key=ids.__getitem__)):
+            rank[m] = r
+        return rank
+
+    @cached_property
+    def topic_of_slot(self) -> list[int]:
+        """Topics by slot."""
+        return [k for k in range(len(self.topics)) for _ in self.slots_of(k)]
+
+    @cached_property
+    def _slot_by_number(self) -> list[dict[int, int]]:
+        number = self.problem.index.number_of[self.partition_of_slot].tolist()
+        return [{number[s]: s for s in self.slots_of(k)} for k in range(len(self.topics))]
+
+    def slots_of(self, topic: int) -> range:
+        """Return the slots of a topic."""
+        return range(self.first_slot[topic], self.first_slot[topic + 1])
+
+    def claimed_slots(self, claims: Iterable[tuple[str | None, int]]) -> list[int]:
+        """Return the slots of (topic, partition number) pairs; omit pairs without a slot."""
+        by_name, by_number = self.topic_by_name, self._slot_by_number
+        slots = []
+        for topic, number in claims:
+            k = -1 if topic is None else by_name.get(topic, -1)
+            slot = by_number[k].get(number) if k >= 0 else None
+            if slot is not None:
+                slots.append(slot)
+        return slots
+
+    def name(self, slot: int) -> str:
+        """Return a slot's partition as ``topic-number``."""
+        topic, number = self.problem.index.name(int(self.partition_of_slot[slot]))
+        return f"{topic}-{number}"
+
+    def plan(self, lists: Sequence[Sequence[int]], **attributes: object) -> Plan:
+        """Return the plan in which each member has its list of slots."""
+        group = self.problem.group
+        partitions = [self.partition_of_slot[np.array(slots, np.int32)] for slots in lists]
+        plan: Plan = Plan.from_lists(self.problem.index, group.ids, partitions, **attributes)
+        return plan
+
+
+class LibrdkafkaProblem(PeerProblem):
+    """A `PeerProblem` with racks, in which a topic named twice is named once.
+
+    Raises:
+        PeerAssignorError: a member has an empty subscription. The library cannot read it and
+            uses it all the same.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        for member in problem.group:
+            if not member.topics:
+                what = f"member {member.id!r} has an empty subscription, which it cannot read"
+                raise PeerAssignorError(what, "unreadable subscription")
+
+    @cached_property
+    def subscriptions(self) -> list[tuple[int, ...]]:
+        """Topics by member in the order sent, without repetitions."""
+        return [tuple(dict.fromkeys(topics)) for topics in super().subscriptions]
+
+    @cached_property
+    def metadata_order(self) -> list[int]:
+        """Topics in the order of the leader's metadata request: as members first name them.
+
+        The library keeps the order of the response, which brokers may choose.
+        """
+        return list(dict.fromkeys(k for topics in self.subscriptions for k in topics))
+
+    @cached_property
+    def racks(self) -> list[frozenset[str]]:
+        """Racks of the replicas, by slot."""
+        return [
+            frozenset(self.problem.cluster.racks_of(p)) for p in self.partition_of_slot.tolist()
+        ]
+
+    def uses_racks(self, topics: Sequence[int], members: Sequence[int]) -> bool:
+        """Return whether a member's rack has replicas and not all racks have all partitions."""
+        member_racks = {self.problem.group[m].rack for m in members} - {None, ""}
+        if not member_racks:
+            return False
+        slots = [s for k in topics for s in self.slots_of(k)]
+        replica_racks = frozenset().union(*(self.racks[s] for s in slots))
+        if not member_racks & replica_racks:
+            return False
+        return any(self.racks[s] != replica_racks for s in slots)

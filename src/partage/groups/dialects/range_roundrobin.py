@@ -1,0 +1,62 @@
+"""Range and round-robin rules that several clients share; the clients differ in member order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from partage.groups.dialects.problem import PeerProblem
+from partage.model import Plan, Problem
+
+__all__ = ["assign_ranges", "assign_round_robin"]
+
+
+def assign_ranges(problem: Problem, in_order: Callable[[Sequence[int]], list[int]]) -> Plan:
+    """Return the plan of the Python clients' range assignors, which ignore racks.
+
+    A member that names a topic twice has two ranges. The second replaces the first, so that the
+    partitions of the first have no owner.
+
+    Args:
+        problem: the problem.
+        in_order: sorts a topic's subscribers as the client does; it may leave some out.
+    """
+    peer = PeerProblem(problem)
+    lists: list[list[int]] = [[] for _ in problem.group]
+    sorted_members: dict[tuple[int, ...], list[int]] = {}
+    for k, subscribers in enumerate(peer.subscribers):
+        subscriber_set = tuple(subscribers)
+        if subscriber_set not in sorted_members:
+            sorted_members[subscriber_set] = in_order(subscriber_set)
+        members = sorted_members[subscriber_set]
+        for member, slots in _ranges(members, peer.slots_of(k)).items():
+            lists[member].extend(slots)
+    return peer.plan(lists)
+
+
+def _ranges(members: Sequence[int], slots: range) -> dict[int, range]:
+    """Return each member's range of a topic's slots; the first members have one slot more."""
+    quota, extra = divmod(len(slots), len(members))
+    first = slots.start
+    ranges: dict[int, range] = {}
+    for i, member in enumerate(members):
+        size = quota + (i < extra)
+        ranges[member] = range(first, first + size)
+        first += size
+    return ranges
+
+
+def assign_round_robin(peer: PeerProblem, members: Sequence[int]) -> Plan:
+    """Return the plan that gives slot after slot to the next member that subscribes.
+
+    Args:
+        peer: the problem.
+        members: all members in the client's order.
+    """
+    lists: list[list[int]] = [[] for _ in peer.problem.group]
+    turn = -1
+    for slot, topic in enumerate(peer.topic_of_slot):
+        turn = (turn + 1) % len(members)
+        while topic not in peer.topic_sets[members[turn]]:
+            turn = (turn + 1) % len(members)
+        lists[members[turn]].append(slot)
+    return peer.plan(lists)

@@ -1,0 +1,328 @@
+"""The general sticky algorithm of Kafka 2.3 and 2.4, as the three clients ported it.
+
+kafka-python, aiokafka and librdkafka ported ``AbstractStickyAssignor`` before Kafka gave equal
+subscriptions an algorithm of their own, so they run this one for every group. `GeneralAssignment`
+holds the common part of the ports. The modules `python_sticky` and `librdkafka_sticky` hold the
+differences: how claims conflict, in which order partitions are visited, and what a move does.
+"""
+
+from __future__ import annotations
+
+import heapq
+from abc import ABC, abstractmethod
+from bisect import bisect_left, insort
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from partage.groups.dialects.problem import PeerProblem
+from partage.model.repeated_state import EndlessLoop, RepeatedState
+
+__all__ = ["GeneralAssignment", "MemberQueue", "SettledClaims", "owned_slots_in_turns"]
+
+
+@dataclass(frozen=True)
+class SettledClaims:
+    """The owners of claimed slots after conflicts between claims are settled.
+
+    Attributes:
+        owned: the slots of each member.
+        previous: the owner before the present one, by slot, where claims conflict.
+    """
+
+    owned: list[list[int]]
+    previous: dict[int, int]
+
+
+class GeneralAssignment(ABC):
+    """One run of the general algorithm; `run` names its steps.
+
+    Args:
+        peer: the problem.
+        claims: the settled claims.
+        order: all slots in the order in which the client visits them.
+        watch: whether to compare the plan after each move with the best one so far, which is
+            the result where the client never returns.
+
+    Attributes:
+        owner: by slot the member that the client takes for its owner, -1 for none.
+        lists: the slots of each member, after `run`.
+        loop: the endless loop of the client, None where it returns.
+    """
+
+    def __init__(
+        self,
+        peer: PeerProblem,
+        claims: SettledClaims,
+        order: Sequence[int],
+        *,
+        watch: bool = False,
+    ) -> None:
+        self._peer = peer
+        self._previous = claims.previous
+        counts = [len(peer.slots_of(k)) for k in range(len(peer.topics))]
+        self._most = [sum(counts[k] for k in topics) for topics in peer.subscriptions]
+        self.lists = [self._kept(member, slots) for member, slots in enumerate(claims.owned)]
+        self._is_revoking = sum(map(len, self.lists)) < sum(map(len, claims.owned))
+        self.owner = [-1] * len(peer.topic_of_slot)
+        for member, slots in enumerate(self.lists):
+            for slot in slots:
+                self.owner[slot] = member
+        self._order = list(order)
+        self._unassigned = [slot for slot in order if self.owner[slot] < 0]
+        self._queue = MemberQueue([len(slots) for slots in self.lists], peer.id_rank)
+        self._starts_empty = self._queue.highest == 0
+        #: Members that can neither give nor take a slot; they have left the queue.
+        self._fixed: set[int] = set()
+        #: Whether a member may have a slot to which it does not subscribe, or two owners exist.
+        #: Only then can Kafka's test for balance succeed before the queue is even.
+        self._is_irregular = False
+        self._moving: set[int] = set()
+        self._watches = watch
+        self._best: list[list[int]] = []
+        self._best_score = 0
+        self.loop: EndlessLoop | None = None
+
+    def run(self) -> None:
+        """Assign the slots without owner, exclude fixed topics and members, balance the rest."""
+        self._assign(self._unassigned)
+        self._exclude_fixed()
+        self._balance()
+
+    # --- steps ---
+
+    def _assign(self, slots: Sequence[int]) -> None:
+        """Give each slot to the least loaded member that subscribes to its topic."""
+        topic_of_slot = self._peer.topic_of_slot
+        for slot in slots:
+            self._give(self._least_loaded(topic_of_slot[slot]), slot)
+
+    def _exclude_fixed(self) -> None:
+        """Exclude the topics with one subscriber and the members that have no other topics."""
+        peer = self._peer
+        is_shared = [len(subscribers) >= 2 for subscribers in peer.subscribers]
+        self._order = [s for s in self._order if is_shared[peer.topic_of_slot[s]]]
+        self._unassigned = [s for s in self._unassigned if is_shared[peer.topic_of_slot[s]]]
+        for member, topics in enumerate(peer.subscriptions):
+            is_full = self._queue.load[member] >= self._most[member]
+            if is_full and not any(is_shared[k] for k in topics):
+                self._queue.remove(member)
+                self._fixed.add(member)
+
+    def _balance(self) -> None:
+        """Move slots while that evens out loads; undo all moves if the score did not improve."""
+        start, score = self._copied_lists(), self._score()
+        self._best, self._best_score, moved = start, score, False
+        if not self._is_revoking:
+            self._repeat_passes(self._unassigned)
+        if self.loop is None:
+            moved = self._repeat_passes(self._order)
+        if self.loop is not None:
+            self.lists = self._best
+        elif not self._starts_empty and moved and self._score() >= score:
+            self.lists = start
+        else:
+            self.lists = self._copied_lists()
+
+    def _repeat_passes(self, slots: Sequence[int]) -> bool:
+        """Repeat passes until one moves nothing or the state repeats; return whether any moved."""
+        moved, repeated = False, RepeatedState()
+        while self._pass_over(slots):
+            moved = True
+            if repeated.matches(self._state()):
+                self.loop = self._endless_loop(slots, repeated)
+                break
+        return moved
+
+    def _pass_over(self, slots: Sequence[int]) -> bool:
+        """Move each slot that has a better owner; return whether any moved.
+
+        This is one pass of ``performReassignments``. The better owner is the previous one if it
+        has at least two slots less than the owner, else the least loaded subscriber if it has.
+        """
+        queue, topic_of_slot, moved = self._queue, self._peer.topic_of_slot, False
+        for slot in slots:
+            if queue.is_even or (self._is_irregular and self._is_balanced()):
+                break
+            topic, owner = topic_of_slot[slot], self.owner[slot]
+            target = self._previous.get(slot, -1)
+            if target in self._fixed or owner in self._fixed:
+                if self._is_balanced():
+                    break
+                target = self._replace_fixed(owner, target)
+            load = queue.load[owner]
+            if target < 0 or load <= queue.load[target] + 1:
+                target = self._least_loaded(topic)
+                if load <= queue.load[target] + 1:
+                    continue
+            is_subscriber = topic in self._peer.topic_sets[target]
+            if not is_subscriber and self._is_balanced():
+                break
+            self._is_irregular |= not is_subscriber
+            self._move(slot, topic, target)
+            if self._watches:
+                self._compare_with_best()
+            moved = True
+        return moved
+
+    def _least_loaded(self, topic: int) -> int:
+        """Return the first member of the queue that subscribes to the topic."""
+        topic_sets = self._peer.topic_sets
+        return self._queue.first(lambda m: topic in topic_sets[m])
+
+    # --- balance ---
+
+    def _is_balanced(self) -> bool:
+        """Return whether no member could get a slot of a member that has more (``isBalanced``)."""
+        queue, peer = self._queue, self._peer
+        if queue.is_even:
+            return True
+        owner = self._listed_owners()
+        for member in queue:
+            load = queue.load[member]
+            if load == self._most[member]:
+                continue
+            own = self._own_slots(member)
+            for topic in peer.topic_sets[member]:
+                for slot in peer.slots_of(topic):
+                    if slot not in own and load < queue.load[owner[slot]]:
+                        return False
+        return True
+
+    def _score(self) -> int:
+        """Return the sum of the load differences of all pairs of members (``getBalanceScore``)."""
+        loads = sorted(self._loads())
+        last = len(loads) - 1
+        return sum((2 * i - last) * load for i, load in enumerate(loads))
+
+    def _loads(self) -> list[int]:
+        """Return the loads that count in the score."""
+        return [self._queue.load[m] for m in self._queue]
+
+    # --- endless loops ---
+
+    def _compare_with_best(self) -> None:
+        """Store the plan if it is valid and more even than the best one so far."""
+        score = self._score()
+        if score < self._best_score and self._is_valid():
+            self._best, self._best_score = self._copied_lists(), score
+
+    def _endless_loop(self, slots: Sequence[int], repeated: RepeatedState) -> EndlessLoop:
+        """Return the loop; run one more period to find the partitions that move in it."""
+        self._moving = set()
+        for _ in range(repeated.length):
+            self._pass_over(slots)
+        names = tuple(map(self._peer.name, sorted(self._moving)))
+        return EndlessLoop(repeated.passes, repeated.length, names)
+
+    # --- parts that differ between the clients ---
+
+    def _kept(self, member: int, slots: Sequence[int]) -> list[int]:
+        """Return the slots that a member may keep: those of topics to which it subscribes."""
+        topic_of_slot, topics = self._peer.topic_of_slot, self._peer.topic_sets[member]
+        return [slot for slot in slots if topic_of_slot[slot] in topics]
+
+    def _give(self, member: int, slot: int) -> None:
+        """Give a member one slot more."""
+        self.owner[slot] = member
+        self._queue.change_load(member, 1)
+
+    def _listed_owners(self) -> Sequence[int] | Mapping[int, int]:
+        """Return the owners by slot that the test for balance looks up."""
+        return self.owner
+
+    def _own_slots(self, member: int) -> Collection[int]:
+        """Return slots that the test for balance must skip for a member."""
+        return ()
+
+    @abstractmethod
+    def _replace_fixed(self, owner: int, target: int) -> int:
+        """Return the target where the owner or the previous owner is fixed, -1 for the queue's.
+
+        Raises:
+            PeerAssignorError: the client fails there.
+        """
+
+    @abstractmethod
+    def _move(self, slot: int, topic: int, target: int) -> None:
+        """Move a slot to the target, or a slot of the topic that went the opposite way before."""
+
+    @abstractmethod
+    def _copied_lists(self) -> list[list[int]]:
+        """Return a copy of the slots of each member."""
+
+    @abstractmethod
+    def _is_valid(self) -> bool:
+        """Return whether each owner subscribes and no slot has two owners."""
+
+    @abstractmethod
+    def _state(self) -> object:
+        """Return everything that decides the next passes, with exact equality."""
+
+
+class MemberQueue:
+    """The members that can give or take slots, sorted by (load, rank), as Java's ``TreeSet``.
+
+    Example: loads ``[2, 0, 2]`` and ranks ``[1, 2, 0]`` of members 0, 1, 2 give the keys
+    ``[(0, 2), (2, 0), (2, 1)]``, so the order of members is 1, 2, 0.
+
+    >>> queue = MemberQueue([2, 0], rank=[0, 1])
+    >>> queue.change_load(1, 3)
+    >>> list(queue), queue.highest, queue.is_even
+    ([0, 1], 3, True)
+    """
+
+    def __init__(self, load: Sequence[int], rank: Sequence[int]) -> None:
+        self.load = list(load)
+        self._rank = rank
+        self._member_of_rank = sorted(range(len(rank)), key=rank.__getitem__)
+        self._keys = sorted((n, rank[m]) for m, n in enumerate(load))
+
+    def __iter__(self) -> Iterator[int]:
+        return (self._member_of_rank[rank] for _, rank in self._keys)
+
+    @property
+    def highest(self) -> int:
+        """The largest load."""
+        return self._keys[-1][0]
+
+    @property
+    def is_even(self) -> bool:
+        """Whether loads differ by one at most."""
+        return self._keys[0][0] >= self._keys[-1][0] - 1
+
+    def remove(self, member: int) -> None:
+        """Remove a member; its load remains readable."""
+        del self._keys[bisect_left(self._keys, (self.load[member], self._rank[member]))]
+
+    def change_load(self, member: int, by: int) -> None:
+        """Change a member's load and its position in the queue."""
+        self.remove(member)
+        self.load[member] += by
+        insort(self._keys, (self.load[member], self._rank[member]))
+
+    def first(self, fits: Callable[[int], bool]) -> int:
+        """Return the first member that fits, -1 if none does."""
+        return next((m for m in self if fits(m)), -1)
+
+
+def owned_slots_in_turns(peer: PeerProblem, claims: SettledClaims) -> list[int]:
+    """Return owned slots one by one from the member with most left, of equals the last by id.
+
+    A member first gives the slots that had another owner before, by topic and number (the
+    clients take any of these), then the others from the end of its list.
+    """
+    disputed = claims.previous
+    others = [[s for s in slots if s not in disputed] for slots in claims.owned]
+    first = [sorted((s for s in slots if s in disputed), reverse=True) for slots in claims.owned]
+    rank = peer.id_rank
+    heap = [(-len(slots), -rank[m], m) for m, slots in enumerate(claims.owned) if slots]
+    heapq.heapify(heap)
+    in_turns = []
+    while heap:
+        negative_left, _, m = heap[0]
+        in_turns.append((first[m] or others[m]).pop())
+        if negative_left < -1:
+            heapq.heapreplace(heap, (negative_left + 1, -rank[m], m))
+        else:
+            heapq.heappop(heap)
+    return in_turns

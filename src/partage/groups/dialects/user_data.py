@@ -1,0 +1,199 @@
+r"""Claims in the user data of the clients' sticky assignors: written, read and remembered.
+
+The body is Kafka's ``StickyAssignorUserData`` version 1: topics with their partitions, then the
+generation. aiokafka and librdkafka send the body, as Java does. kafka-python 3.0 sends the
+version in front of it as an int16. Java takes these two bytes for the start of the topic count,
+so neither client reads the other's claims; kafka-python takes the first two bytes of a Java
+member's user data for version 0 and reads a wrong count after them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from partage.errors import InvalidConfigError
+from partage.groups.base import PlainStrategy
+from partage.groups.dialects.problem import PeerAssignorError
+from partage.model import NO_GENERATION, Assignment
+from partage.wire.codec import encode
+from partage.wire.messages import STICKY_ASSIGNOR_USER_DATA
+
+__all__ = [
+    "Claims", "LastAssignment", "RemembersAssignment", "decode_claims", "encode_claims",
+]  # fmt: skip
+
+#: Claimed (topic or None, partition number) pairs in the order sent, and their generation.
+Claims = tuple[Sequence[tuple["str | None", int]], int]
+
+
+@dataclass(frozen=True, slots=True)
+class LastAssignment:
+    """A member's last assignment in order and its generation, as the assignor remembers them.
+
+    >>> LastAssignment((("t", 0),), 3).generation
+    3
+    """
+
+    partitions: tuple[tuple[str, int], ...]
+    generation: int = NO_GENERATION
+
+    @classmethod
+    def of(cls, memory: object) -> LastAssignment | None:
+        """Return the strategy's memory, None for none.
+
+        Raises:
+            InvalidConfigError: the memory is another strategy's.
+        """
+        if memory is None or isinstance(memory, cls):
+            return memory
+        what = "must be the value that on_assignment of this strategy returned"
+        raise InvalidConfigError("memory", what, memory)
+
+
+class RemembersAssignment(PlainStrategy):
+    """Base class of the strategies whose members send their last assignment as user data."""
+
+    #: Whether the user data begins with the version as int16, as kafka-python's does.
+    version_first: bool = False
+    #: Whether each topic is written once; librdkafka writes a topic again where another one
+    #: stands between its partitions.
+    merges_topics: bool = True
+
+    def subscription_user_data(self, topics: Sequence[str], memory: object = None) -> bytes:
+        """Return the last assignment and its generation; no bytes before the first."""
+        last = LastAssignment.of(memory)
+        if last is None:
+            return b""
+        return encode_claims(
+            last.partitions,
+            last.generation,
+            version_first=self.version_first,
+            merge_topics=self.merges_topics,
+        )
+
+    def on_assignment(
+        self,
+        assignment: Assignment,
+        user_data: bytes | None,
+        generation: int,
+        memory: object = None,
+    ) -> LastAssignment:
+        """Return the assigned partitions and the generation as the member's memory."""
+        pairs = tuple(pair for owned in assignment.to_pairs().values() for pair in owned)
+        return LastAssignment(pairs, generation)
+
+
+def encode_claims(
+    partitions: Iterable[tuple[str, int]],
+    generation: int,
+    *,
+    version_first: bool,
+    merge_topics: bool = True,
+) -> bytes:
+    r"""Return the user data of a member's claims.
+
+    Args:
+        partitions: (topic, partition number) pairs.
+        generation: the generation of the assignment.
+        version_first: whether to write kafka-python's form, which begins with the version.
+        merge_topics: whether to write each topic once, in order of its first partition.
+
+    Raises:
+        EncodingError: a value does not fit.
+
+    >>> encode_claims([("t", 2)], 5, version_first=True).hex(" ", 4)
+    '00 01000000 01000174 00000001 00000002 00000005'
+    """
+    # Each run of one topic; a stable sort by first occurrence joins the runs of a topic.
+    pairs = list(partitions)
+    if merge_topics:
+        first = {topic: i for i, topic in enumerate(dict.fromkeys(t for t, _ in pairs))}
+        pairs.sort(key=lambda pair: first[pair[0]])
+    runs = groupby(pairs, key=lambda pair: pair[0])
+    values = {
+        "previousAssignment": [
+            {"topic": topic, "partitions": [number for _, number in run]} for topic, run in runs
+        ],
+        "generation": generation,
+    }
+    body = encode(STICKY_ASSIGNOR_USER_DATA, values, version=1, path="userData")
+    return b"\0\1" + body if version_first else body
+
+
+def decode_claims(data: bytes | None, *, version_first: bool) -> Claims:
+    r"""Return a member's claims; none, of generation -1, where the bytes cannot be read.
+
+    Args:
+        data: the user data as sent.
+        version_first: whether to read kafka-python's form, which begins with the version.
+
+    Raises:
+        PeerAssignorError: a list is null. The class decodes it and then fails to loop over it.
+
+    >>> decode_claims(b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\2\0\0\0\5", version_first=False)
+    ([('t', 2)], 5)
+    """
+    if not data:
+        return [], NO_GENERATION
+    reader = _LenientReader(data)
+    try:
+        version = reader.integer(2) if version_first else 1
+        topics = _read_topics(reader) if version >= 0 else []
+        generation = reader.integer(4) if version >= 1 else NO_GENERATION
+    except _UnreadableError:
+        return [], NO_GENERATION
+    if topics is None or any(numbers is None for _, numbers in topics):
+        raise PeerAssignorError("user data with a null list (TypeError)", "TypeError")
+    return [(topic, p) for topic, numbers in topics for p in numbers or ()], generation
+
+
+def _read_topics(reader: _LenientReader) -> list[tuple[str | None, list[int] | None]] | None:
+    """Return the topics with their partition numbers; None stands for a null list."""
+    count = reader.integer(4)
+    if count == -1:
+        return None
+    # The bytes bound the loop whatever the count says: each topic takes six bytes at least.
+    return [(reader.string(), reader.int32_list()) for _ in range(count)]
+
+
+class _UnreadableError(Exception):
+    """The bytes end too early or a name is no UTF-8; the class then assumes no claims."""
+
+
+class _LenientReader:
+    """A reader by the clients' rules: a negative length is null, trailing bytes are ignored."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._position = 0
+
+    def integer(self, size: int) -> int:
+        """Return the next signed big-endian integer of so many bytes."""
+        return int.from_bytes(self._take(size), "big", signed=True)
+
+    def string(self) -> str | None:
+        """Return the next string, whose length is an int16; None for null."""
+        length = self.integer(2)
+        if length < 0:
+            return None
+        try:
+            return self._take(length).decode()
+        except UnicodeDecodeError:
+            raise _UnreadableError from None
+
+    def int32_list(self) -> list[int] | None:
+        """Return the next list of int32; None for null."""
+        count = self.integer(4)
+        if count == -1:
+            return None
+        data = self._take(4 * max(count, 0))
+        return [number for (number,) in struct.iter_unpack(">i", data)]
+
+    def _take(self, size: int) -> bytes:
+        if size > len(self._data) - self._position:
+            raise _UnreadableError
+        self._position += size
+        return self._data[self._position - size : self._position]
