@@ -4,28 +4,27 @@
     ├── InvalidProblemError          a problem file or value is malformed (path, value)
     ├── UnknownStrategyError         no such strategy in the registry
     ├── UnknownPartitionerError      no such partitioner in the registry
-    ├── InvalidKeysError             keys that no partitioner can take (where, value)
-    ├── UnsupportedProblemError      a sound problem that this strategy refuses
-    ├── InvalidPlacementError        replicas cannot be placed as asked (java_exception)
-    ├── NoFeasiblePlanError          no plan keeps every rule: which one is in the way (constraint)
-    ├── InvalidTopologyError         a Streams topology that cannot become tasks (topics, code)
+    ├── InvalidKeysError             keys that no partitioner accepts (where, value)
+    ├── UnsupportedProblemError      a valid problem to which the strategy is not applicable
+    ├── InvalidPlacementError        replicas cannot be placed as requested (java_exception)
+    ├── NoFeasiblePlanError          no plan satisfies all constraints (constraint)
+    ├── InvalidTopologyError         a Streams topology that does not fit its topics (topics, code)
     ├── InvalidConfigError           a setting of a strategy or of a run is wrong
     ├── InconsistentGroupProtocolError   a member cannot join with these protocols
-    ├── WireFormatError              bytes that are not what they claim to be
-    ├── InvalidCaptureError          a capture folder lacks what a run needs
-    ├── ClusterUnreachableError      no broker answers, or it refuses (bootstrap, reason)
-    ├── NotAuthorizedError           the account may not read what the command needs
-    ├── PlanInvariantError           a plan broke the rules of the judge
-    ├── CertificateError             a claimed optimum is not proven by its certificate
-    ├── ProblemTooLargeError         exact answer refused: it would take too long
-    ├── AssignorFailedError          a strategy raised inside a living consumer (group, generation)
-    ├── AccountingError              a run lost or doubled records: its result is not published
-    ├── SparkFailedError             a process of Spark ended in the middle of a run
+    ├── WireFormatError              malformed bytes (offset, field, version)
+    ├── InvalidCaptureError          a capture or run that cannot be read
+    ├── ClusterUnreachableError      no broker answers, or it rejects the client (bootstrap, reason)
+    ├── NotAuthorizedError           the account lacks a permission
+    ├── PlanInvariantError           a plan breaks a rule of the judge (breaches)
+    ├── CertificateError             a certificate does not prove its claim
+    ├── ProblemTooLargeError         an exact result would take too long
+    ├── AssignorFailedError          a strategy raised in a live consumer (group, generation)
+    ├── AccountingError              a run lost or duplicated records and is not published
+    ├── SparkFailedError             a Spark process ended during a run
     ├── MissingExtraError            an optional library is not installed
-    └── MissingJavaError             Spark needs a Java that is not there
+    └── MissingJavaError             Spark has no usable Java
 
-Messages say what is wrong, which one, where, and what to do. The pieces are
-attributes too, so that a program need not parse a sentence.
+Messages say what is wrong, where, and what to do. Their parts are also attributes.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def _shown(value: object) -> str:
 
 
 class PartageError(Exception):
-    """Base of all errors of Partage. They can be pickled: a worker's error reaches its caller."""
+    """The base of all errors of Partage; they can be pickled, for errors of Spark workers."""
 
     def __reduce__(self) -> tuple[object, ...]:
         # Python's own way calls the class with ``args``, which are not what ours take.
@@ -91,7 +90,7 @@ def _revived(
 
 
 class InvalidProblemError(PartageError):
-    """A cluster or a group is malformed: says where, and which value.
+    """A cluster or a group is malformed; the error has the path and the value.
 
     >>> str(InvalidProblemError("must be an int >= 0", path="topics.orders", value=-1))
     'topics.orders: must be an int >= 0, got -1'
@@ -145,7 +144,7 @@ class UnknownPartitionerError(PartageError):
 
 
 class InvalidKeysError(PartageError):
-    """Keys that no partitioner can take: says which, and what to do.
+    """Keys that no partitioner accepts.
 
     >>> str(InvalidKeysError("is an int: serialise it", where="keys[3]", value=7))
     'keys[3] is an int: serialise it, got 7'
@@ -160,11 +159,11 @@ class InvalidKeysError(PartageError):
 
 
 class UnsupportedProblemError(PartageError):
-    """The problem is sound, but this strategy refuses it, as its Kafka class does."""
+    """The problem is valid, but the strategy is not applicable; its Kafka class throws."""
 
 
 class InvalidPlacementError(PartageError):
-    """Replicas cannot be placed as asked; ``java_exception`` is what Kafka throws.
+    """Replicas cannot be placed as requested; ``java_exception`` is what Kafka throws.
 
     >>> InvalidPlacementError("too few", java_exception="InvalidPartitionsException").java_exception
     'InvalidPartitionsException'
@@ -176,7 +175,7 @@ class InvalidPlacementError(PartageError):
 
 
 class NoFeasiblePlanError(PartageError):
-    """No plan keeps every rule; ``constraint`` names the one that makes it so.
+    """No plan satisfies all constraints; ``constraint`` names the one that prevents it.
 
     >>> str(NoFeasiblePlanError("capacity", "9 bytes are to be held, brokers have room for 8"))
     'no feasible plan (capacity): 9 bytes are to be held, brokers have room for 8'
@@ -191,9 +190,9 @@ class NoFeasiblePlanError(PartageError):
 class InvalidTopologyError(PartageError):
     """A Streams topology does not fit its topics.
 
-    ``topics`` are those to look at; ``java_exception`` is what Kafka Streams throws, and
+    ``topics`` are the affected topics; ``java_exception`` is what Kafka Streams throws, and
     ``code`` the assignment error that its leader sends to all members (1: a source topic is
-    missing, 3: any other), None where the exception ends the leader itself.
+    missing, 3: any other), None if the exception ends the leader itself.
 
     >>> str(InvalidTopologyError("are missing: create them", topics=["b", "a"]))
     'topics a, b: are missing: create them'
@@ -232,11 +231,11 @@ class InvalidConfigError(PartageError):
 
 
 class InconsistentGroupProtocolError(PartageError):
-    """The joining member is refused; the group stays as it was (Kafka error 23)."""
+    """The joining member is rejected; the group is unchanged (Kafka error 23)."""
 
 
 class WireFormatError(PartageError):
-    """Bytes are not the message they claim to be.
+    """Bytes are not a valid message of the expected type.
 
     ``offset`` counts bytes from the start of the payload; ``field`` is the dotted
     path of the field being read; ``version`` the schema version, -1 if not known yet.
@@ -245,7 +244,7 @@ class WireFormatError(PartageError):
     'value.members (version 3) at byte 4: 2 bytes needed, 1 left'
     """
 
-    # A damaged log has millions of these: no dict, and no text until somebody reads it.
+    # A damaged log has millions of these: no dict, and the text is made on demand.
     __slots__ = ("field", "offset", "version", "what")
 
     def __init__(self, what: str, *, offset: int, field: str, version: int = -1) -> None:
@@ -264,11 +263,11 @@ class WireFormatError(PartageError):
 
 
 class InvalidCaptureError(PartageError):
-    """A capture cannot be read: says which file, which column, and what to do."""
+    """A capture or run cannot be read; the message names the file and column."""
 
 
 class ClusterUnreachableError(PartageError):
-    """No broker answers, or none lets us in: says where, why, and what to look at.
+    """No broker answers, or it rejects the client.
 
     >>> str(ClusterUnreachableError("h:1", "refused", "look at host and port"))
     'no cluster at h:1 (refused): look at host and port'
@@ -281,7 +280,7 @@ class ClusterUnreachableError(PartageError):
 
 
 class NotAuthorizedError(PartageError):
-    """The account may not do what is asked: says what an administrator has to allow.
+    """The account lacks a permission; the message names it.
 
     >>> str(NotAuthorizedError("topic __consumer_offsets", "READ and DESCRIBE"))
     'not authorized for topic __consumer_offsets: the account needs READ and DESCRIBE'
@@ -294,7 +293,7 @@ class NotAuthorizedError(PartageError):
 
 
 class PlanInvariantError(PartageError):
-    """A plan broke the rules of the judge; ``breaches`` has every one of them."""
+    """A plan breaks rules of the judge, which ``breaches`` lists."""
 
     def __init__(self, breaches: Sequence[object]) -> None:
         shown = "; ".join(str(b) for b in breaches[:5])
@@ -304,15 +303,15 @@ class PlanInvariantError(PartageError):
 
 
 class CertificateError(PartageError):
-    """A certificate does not prove the claim that it came with."""
+    """A certificate does not prove its claim."""
 
 
 class ProblemTooLargeError(PartageError):
-    """The exact answer would take too long, and Partage does not guess."""
+    """The exact result would take too long."""
 
 
 class MissingExtraError(PartageError):
-    """An optional library is needed here.
+    """An optional library is not installed.
 
     >>> str(MissingExtraError("pyspark", extra="spark"))
     "pyspark is not installed: pip install 'partage[spark]'"
@@ -325,15 +324,15 @@ class MissingExtraError(PartageError):
 
 
 class MissingJavaError(PartageError):
-    """Spark needs Java, and it is missing, too old or cannot be started: says what to install."""
+    """Spark needs Java, which is missing, too old or cannot be started."""
 
 
 class SparkFailedError(PartageError):
-    """Spark's Java process or one of its workers ended in the middle of a run: run again."""
+    """Spark's Java process or one of its workers ended during a run."""
 
 
 class AssignorFailedError(PartageError):
-    """A strategy raised while it led a living group: says which, where and when.
+    """A strategy raised an exception in the leader of a live group.
 
     >>> str(AssignorFailedError("sticky", "billing", 7, ValueError("no")))
     'strategy sticky failed in group billing, generation 7: ValueError: no'
@@ -350,4 +349,4 @@ class AssignorFailedError(PartageError):
 
 
 class AccountingError(PartageError):
-    """Records read are not records decoded plus bad ones: a mistake of ours, never published."""
+    """Records read are not records decoded plus bad ones; the run is not published."""

@@ -1,7 +1,7 @@
-"""Public functions on one problem: assign and compare.
+"""The public functions `assign` and `compare`.
 
-Strategies, the judge and the solver meet here: the judge knows no strategy, and verifies what
-the solver claims without importing it.
+Strategies, the judge and the solver meet here. The judge knows no strategy and verifies the
+solver's claims without importing it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from partage.groups import registry
 from partage.groups.subscriptions import check_config, led_by, missing_topics, subscribed
 from partage.model import Assignment, Cluster, Group, Plan, Problem
 
-# The judge and the solver are imported where they are needed: a plan needs neither.
+# The judge and the solver are imported where they are used: a plan needs neither.
 if TYPE_CHECKING:
     from partage import judge
     from partage.groups.api import Strategy
@@ -55,35 +55,35 @@ def assign(
     """Return the plan of a strategy for a group on a cluster.
 
     A list of names is in order of preference: the first that exists decides. Members get the
-    user data that they would send (`partage.groups.subscriptions`); the plan's ``warnings`` say
-    what was made up, and which subscribed topics do not exist.
+    user data that they would send (`partage.groups.subscriptions`); the plan's ``warnings`` list
+    derived user data and subscribed topics that do not exist.
 
     Args:
         strategy: a name of `strategies`, a class name, ``package.module:Class``, or a strategy.
         group: the members.
         cluster: the partitions.
-        memory: what the leader remembers, ``plan.memory`` of the round before.
+        memory: state of the leader, ``plan.memory`` of the previous rebalance.
         config: settings of the leader; each member's own are its ``config``.
 
     Returns:
-        A `Plan`; of ``server:simple``, where a partition may have several owners, an
-        `Assignment`, however it was named.
+        A `Plan`; for ``server:simple``, where a partition may have several owners, an
+        `Assignment`.
 
     Raises:
         UnknownStrategyError: the registry has no such name.
-        UnsupportedProblemError: the strategy refuses this problem.
-        InvalidConfigError: a setting is wrong or has no effect, or ``strategy`` is no strategy.
-        InvalidProblemError: ``group`` is no `Group`, or ``cluster`` no `Cluster`.
+        UnsupportedProblemError: the strategy is not applicable to the problem.
+        InvalidConfigError: a setting is wrong or has no effect, or ``strategy`` is not a strategy.
+        InvalidProblemError: ``group`` is not a `Group`, or ``cluster`` not a `Cluster`.
     """
     return decide(registry.load(strategy), group, cluster, memory=memory, config=config).plan
 
 
 class Decided(NamedTuple):
-    """A plan, and what the operator should know about it.
+    """A plan with messages for the operator.
 
     Attributes:
-        plan: with these warnings, where it is a `Plan`.
-        warnings: about the problem, then the strategy's own.
+        plan: the plan, with these warnings if it is a `Plan`.
+        warnings: warnings about the problem, then those of the strategy.
     """
 
     plan: Assignment
@@ -100,19 +100,19 @@ def decide(
     sender: str | None = None,
     compared: bool = False,
 ) -> Decided:
-    """Return the plan of a strategy, as `assign`, `compare` and the command line decide it.
+    """Return the plan of a strategy, for `assign`, `compare` and the command line alike.
 
     Args:
         strategy: the strategy.
         group: the members.
         cluster: the partitions.
-        memory: what the leader remembers.
-        config: settings of the leader. With ``compared`` the caller checks that they act.
-        sender: the strategy whose members sent the user data, where it is known.
-        compared: whether several strategies decide on this problem.
+        memory: state of the leader.
+        config: settings of the leader. With ``compared`` the caller checks that they have effect.
+        sender: the strategy whose members sent the user data, if known.
+        compared: whether several strategies are compared on this problem.
 
     Raises:
-        PartageError: as `assign`.
+        PartageError: see `assign`.
     """
     Problem(group, cluster)  # the types of both
     leading = led_by(strategy, group)
@@ -131,15 +131,15 @@ def decide(
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One strategy's answer to the problem of a `Comparison`.
+    """One strategy's result in a `Comparison`.
 
     Attributes:
-        strategy: its name.
-        plan: its plan, None if it refused; of share groups an Assignment only.
-        measures: the judge's figures of the plan, None if it refused.
-        breaches: rules that the plan breaks; empty when it is valid.
-        refused: why there is no plan.
-        warnings: what the operator should know about the plan and its problem.
+        strategy: name of the strategy.
+        plan: its plan, None if it is not applicable; for share groups an Assignment.
+        measures: the judge's figures of the plan, None without a plan.
+        breaches: rules that the plan breaks; empty if it is valid.
+        refused: the reason why there is no plan.
+        warnings: messages for the operator about the plan and its problem.
     """
 
     strategy: str
@@ -151,11 +151,11 @@ class Compared:
 
     @property
     def valid(self) -> bool:
-        """Whether there is a plan, and it breaks no rule."""
+        """Whether there is a plan and it breaks no rule."""
         return self.plan is not None and not self.breaches
 
     def figures(self) -> tuple[str, ...]:
-        """The figures of `Comparison.COLUMNS`, as text; a dash where there is none."""
+        """Return the figures of `Comparison.COLUMNS` as text, with a dash for missing ones."""
         m = self.measures
         if m is None:
             return ("refused", *("-" for _ in Comparison.COLUMNS[1:]))
@@ -166,9 +166,9 @@ class Compared:
 
 
 class Comparison(Sequence[Compared]):
-    """Every strategy on one problem: a row each, by position or by strategy name.
+    """Several strategies on one problem: a row each, by position or by strategy name.
 
-    `measures` are by name too, without the strategies that refused.
+    `measures` is by name, without strategies that are not applicable.
     """
 
     COLUMNS = ("valid", "spread", "idle", "moved", "avoidable", "rack mismatches", "co-location")
@@ -192,12 +192,12 @@ class Comparison(Sequence[Compared]):
 
     @property
     def measures(self) -> dict[str, judge.Measures]:
-        """Figures by strategy name."""
+        """The figures by strategy name."""
         return {row.strategy: row.measures for row in self.rows if row.measures is not None}
 
     @property
     def best(self) -> judge.Measures | None:
-        """Any row's figures: the best loads and the fewest moves are the problem's own."""
+        """The figures of any row: the best loads and fewest moves are equal in all."""
         return next(iter(self.measures.values()), None)
 
     def __repr__(self) -> str:
@@ -227,25 +227,24 @@ def compare(
 ) -> Comparison:
     """Return the plans of several strategies for the same problem, with the judge's figures.
 
-    The same problem is the same ownership: each strategy gets the user data that its own
-    members would send (`partage.groups.subscriptions`). User data of another strategy's format
-    are dropped. A strategy that refuses the problem has a row that says why.
+    All strategies start from the same ownership: each gets the user data that its own members
+    would send (`partage.groups.subscriptions`), and user data of another strategy's format is
+    dropped. A strategy that is not applicable has a row with the reason.
 
     Args:
-        group: the members, with what they claim to own.
+        group: the members with their claims.
         cluster: the partitions.
-        strategies: names or strategies; None takes every one of the registry but dialects,
-            and those that give a partition to several members (share groups), which answer
-            another question.
-        previous: what was owned before, where that is known better than by the claims.
-        config: settings for all of them; each takes its own.
+        strategies: names or strategies; None for all of the registry except dialects and
+            strategies of share groups.
+        previous: the assignment before, if it is known better than by the claims.
+        config: settings for all strategies; each takes its own.
         optimum: also find the best plan and the avoidable moves, as `measure` does.
-        sender: the strategy that the members run now, and whose user data they sent; without
-            it the bytes themselves decide.
+        sender: the strategy whose members sent the user data; None to recognise it by its
+            bytes.
 
     Raises:
-        UnknownStrategyError: one of the names does not exist.
-        InvalidConfigError: ``strategies`` is one text, or a setting acts on no strategy.
+        UnknownStrategyError: a name does not exist.
+        InvalidConfigError: ``strategies`` is a string, or a setting has no effect on any strategy.
 
     >>> import partage as pg
     >>> group = pg.Group([pg.Member("c1", ["t"]), pg.Member("c2", ["t"])])
@@ -281,7 +280,7 @@ def compare(
                 raise
             rows.append(Compared(name, refused=f"the plug-in failed ({type(e).__name__}: {e})"))
             continue
-        # Of a cooperative plan the end is measured: its first phase is uneven on purpose.
+        # A cooperative plan is measured after its follow-up: the first plan is uneven by design.
         end = made.plan.settled() if isinstance(made.plan, Plan) else made.plan
         if optimum and not shared:
             figures = best.measure(end)
@@ -295,7 +294,7 @@ def compare(
 def _candidates(
     strategies: Sequence[str | Strategy],
 ) -> list[tuple[str, Strategy | PartageError]]:
-    """Return each strategy with its name; of a broken plug-in its error.
+    """Return each strategy with its name, or a broken plug-in's error.
 
     Raises:
         UnknownStrategyError: a name does not exist.
@@ -318,7 +317,7 @@ def _candidates(
 
 
 def several_owners(strategy: Strategy) -> bool:
-    """Whether it gives a partition to several members, as share groups want it (KIP-932).
+    """Return whether a strategy assigns partitions to several members (share groups, KIP-932).
 
     >>> several_owners(registry.find("range"))
     False
@@ -327,7 +326,7 @@ def several_owners(strategy: Strategy) -> bool:
 
 
 def is_foreign(strategy: Strategy) -> bool:
-    """Whether it is somebody else's code, which may raise anything.
+    """Return whether the strategy is not part of Partage, so that it may raise anything.
 
     >>> is_foreign(registry.find("range"))
     False

@@ -1,9 +1,9 @@
-"""The contract of a strategy: this file, and nothing else.
+"""The interface of a strategy.
 
 A strategy is a value without state. What a Java assignor instance would remember between
-rounds travels as ``memory``: into `Strategy.assign` and out as ``plan.memory``, into
-`Strategy.on_assignment` and out as its answer. The same holds for settings: `configure`
-answers a new, configured strategy.
+rebalances travels as ``memory``: into `Strategy.assign` and out as ``plan.memory``, into
+`Strategy.on_assignment` and out as its result. The same holds for settings: `configure`
+returns a new, configured strategy.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ __all__ = ["RebalanceProtocol", "Setting", "Strategy"]
 
 
 class RebalanceProtocol(IntEnum):
-    """How a group hands partitions over (Kafka's RebalanceProtocol, ids as on the wire)."""
+    """The rebalance protocol of a group (Kafka's RebalanceProtocol, ids as on the wire)."""
 
     EAGER = 0
     COOPERATIVE = 1
 
 
 class Setting(NamedTuple):
-    """One setting of a strategy, as `registry.describe` and `partage strategies` show it.
+    """A setting of a strategy, as `registry.describe` and `partage strategies` show it.
 
     Attributes:
         key: as in a configuration; ``.<topic>`` at the end stands for the name of a topic.
@@ -46,7 +46,7 @@ class Setting(NamedTuple):
 
 @runtime_checkable
 class Strategy(Protocol):
-    """What every strategy offers, ours and those that plug in by ``partage.strategies``.
+    """The interface of all strategies, built-in ones and plug-ins of ``partage.strategies``.
 
     Attributes:
         name: the protocol name, as members list it when they join.
@@ -74,7 +74,7 @@ class Strategy(Protocol):
     def aliases(self) -> tuple[str, ...]: ...  # noqa: D102 - see Attributes
 
     def configure(self, config: Mapping[str, object]) -> Strategy:
-        """The same strategy with settings; it ignores the settings of others, as Kafka does.
+        """Return the strategy with settings; settings of other strategies are ignored, as in Kafka.
 
         Raises:
             InvalidConfigError: one of its own settings has a wrong type or value.
@@ -82,14 +82,14 @@ class Strategy(Protocol):
         ...
 
     def subscription_user_data(self, topics: Sequence[str], memory: object = None) -> bytes | None:
-        """What a member sends along with its subscription; None for nothing."""
+        """Return the user data that a member sends with its subscription, None for none."""
         ...
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """The leader's decision: every member has an entry, most work is on arrays.
+        """Return the leader's plan, with an entry for every member.
 
         Raises:
-            UnsupportedProblemError: the strategy refuses this problem, as its class does.
+            UnsupportedProblemError: the strategy is not applicable; its class throws, too.
         """
         ...
 
@@ -100,5 +100,5 @@ class Strategy(Protocol):
         generation: int,
         memory: object = None,
     ) -> object:
-        """A member got its assignment: what it remembers until it joins again."""
+        """Return what a member remembers of its assignment until it rejoins."""
         ...

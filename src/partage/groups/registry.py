@@ -1,7 +1,7 @@
-"""Strategies by name: ours, their Java class names, and those that plug in.
+"""Registry of strategies by name: built-in ones, their Java class names, and plug-ins.
 
-To add one of ours: a file beside this one, and a line in ``_OURS``. Another package adds
-one by an entry point in the group ``partage.strategies`` whose value is a strategy, or a
+A built-in strategy is a module of this package and a line in ``_OURS``. Another package adds a
+strategy by an entry point in the group ``partage.strategies`` whose value is a strategy, or a
 class that makes one without arguments.
 """
 
@@ -29,8 +29,8 @@ ENTRY_POINTS = "partage.strategies"
 
 _DIALECTS = "partage.groups.dialects"
 
-# Name and home of each of ours, in the order in which tables show them. Lazy: a strategy's
-# module is imported when somebody asks for it.
+# Name and class of each built-in strategy, in the order of tables. A strategy's module is
+# imported on first use.
 _OURS = {
     "range": "partage.groups.range:Range",
     "roundrobin": "partage.groups.roundrobin:RoundRobin",
@@ -59,16 +59,16 @@ _OURS = {
 
 
 class Row(NamedTuple):
-    """A strategy as tables show it.
+    """The description of a strategy in tables.
 
     Attributes:
-        name: as it is asked for.
+        name: name of the strategy.
         summary: one line.
-        exact_to: the class and release that it equals, None for nobody's twin.
+        exact_to: the class and release that it equals, None if it has no model.
         protocols: names of the rebalance protocols, preferred one first.
-        source: where it is defined.
-        problem: why a plug-in cannot be used; None for all is well.
-        settings: what `Strategy.configure` takes.
+        source: module and class that define it.
+        problem: the reason why a plug-in cannot be used; None if it can.
+        settings: the settings that `Strategy.configure` takes.
     """
 
     name: str
@@ -81,7 +81,7 @@ class Row(NamedTuple):
 
 
 def strategies() -> tuple[str, ...]:
-    """Names of all strategies: ours, then plug-ins (broken ones too) by name.
+    """Return the names of all strategies: built-in ones, then plug-ins (also broken ones).
 
     >>> strategies()[:2]
     ('range', 'roundrobin')
@@ -90,7 +90,7 @@ def strategies() -> tuple[str, ...]:
 
 
 def is_dialect(name: str) -> bool:
-    """Whether it is what another client does under a name of Java's: there to read history.
+    """Return whether a strategy is a dialect: another client's version of a Java strategy.
 
     >>> is_dialect("librdkafka:range"), is_dialect("range")
     (True, False)
@@ -99,7 +99,7 @@ def is_dialect(name: str) -> bool:
 
 
 def contestants() -> tuple[str, ...]:
-    """Names of those that one would choose from: all but the dialects.
+    """Return the names of the strategies to choose from: all except dialects.
 
     >>> "kafka-python:sticky" in contestants()
     False
@@ -110,7 +110,7 @@ def contestants() -> tuple[str, ...]:
 def find(strategy: str | Strategy | Sequence[str]) -> Strategy:
     """Return the strategy of a name, or of the first in a list that exists.
 
-    Names may come from files and from a group's log: nothing is imported but what is registered.
+    Names may come from files and logs, so only registered modules are imported.
 
     Args:
         strategy: a name of `strategies`, a Java class name, several names with commas between
@@ -118,8 +118,8 @@ def find(strategy: str | Strategy | Sequence[str]) -> Strategy:
             ``partition.assignment.strategy``, and the first is taken.
 
     Raises:
-        UnknownStrategyError: there is none; says which names come close.
-        InvalidConfigError: a plug-in cannot be used, or it is no strategy at all.
+        UnknownStrategyError: no strategy has the name; the message lists similar names.
+        InvalidConfigError: a plug-in cannot be used, or the value is not a strategy.
 
     >>> find("org.apache.kafka.clients.consumer.RangeAssignor").name
     'range'
@@ -132,11 +132,11 @@ def find(strategy: str | Strategy | Sequence[str]) -> Strategy:
 def load(strategy: str | Strategy | Sequence[str]) -> Strategy:
     """Return the strategy as `find` does, or import the one that ``package.module:Class`` names.
 
-    Only for names that a person or a program gives, never for names from a file or a log.
+    Only names from a person or a program may be passed, never names from a file or a log.
 
     Raises:
-        UnknownStrategyError: there is none; says which names come close.
-        InvalidConfigError: a plug-in or class cannot be used, or it is no strategy at all.
+        UnknownStrategyError: no strategy has the name; the message lists similar names.
+        InvalidConfigError: a plug-in or class cannot be used, or the value is not a strategy.
 
     >>> load("partage.groups.range:Range").name
     'range'
@@ -148,7 +148,7 @@ def _chosen(
     strategy: str | Strategy | Sequence[str], look_up: Callable[[str], Strategy | None]
 ) -> Strategy:
     if isinstance(strategy, str):
-        # All of them are looked up: a name that does not exist is an error, wherever it stands.
+        # All names are looked up: an unknown name is an error at any position.
         found = [(name, look_up(name)) for name in _listed(strategy)]
         for name, one in found:
             if one is None:
@@ -178,7 +178,7 @@ def _names_in(value: object) -> list[str]:
     """Return the names of a list.
 
     Raises:
-        InvalidConfigError: it is no list of names, and no strategy either.
+        InvalidConfigError: the value is neither a list of names nor a strategy.
     """
     if not isinstance(value, Sequence):
         lacks = ", ".join(one for one in _CONTRACT if not hasattr(value, one))
@@ -194,8 +194,8 @@ def _names_in(value: object) -> list[str]:
 def protocol_name(name: str) -> str:
     """Return the name by which members list a strategy when they join a group.
 
-    A class name becomes its strategy's protocol name, and the dialect of another client the name
-    that this client sends. A name that is unknown here stays as it is.
+    A class name becomes its strategy's protocol name, a dialect the name that its client sends.
+    An unknown name is returned unchanged.
 
     >>> protocol_name("org.apache.kafka.clients.consumer.RangeAssignor")
     'range'
@@ -210,7 +210,7 @@ def protocol_name(name: str) -> str:
 
 
 def settings_of(strategy: Strategy) -> tuple[Setting, ...]:
-    """The settings that a strategy lists; none for a plug-in that lists none.
+    """Return the settings that a strategy lists.
 
     >>> settings_of(find("failover"))[0].key
     'assignment.consumer.priority'
@@ -218,12 +218,12 @@ def settings_of(strategy: Strategy) -> tuple[Setting, ...]:
     listed = getattr(strategy, "options", ())
     try:
         return tuple(Setting(*map(str, one)) for one in listed)
-    except TypeError:  # foreign code calls something else "options"
+    except TypeError:  # a plug-in may use "options" for something else
         return ()
 
 
 def describe() -> tuple[Row, ...]:
-    """One row a strategy: what it is, and its settings; a broken plug-in has its own row.
+    """Return a row for each strategy, also for broken plug-ins.
 
     >>> next(row for row in describe() if row.name == "optimal").settings[4][:2]
     ('assignment.optimal.max.moves', 'no limit')
@@ -242,7 +242,7 @@ def describe() -> tuple[Row, ...]:
 
 
 def row_of(strategy: Strategy, name: str, source: str) -> Row:
-    """Return a strategy as tables show it, under a name and from a place in the code."""
+    """Return the description of a strategy under a name and source."""
     summary = (type(strategy).__doc__ or "").strip().partition("\n")[0]
     protocols = tuple(one.name for one in strategy.protocols)
     return Row(name, summary, strategy.exact_to, protocols, source, settings=settings_of(strategy))
@@ -281,7 +281,7 @@ def _imported(name: str) -> Strategy:
     """Return the strategy that ``package.module:Class`` names.
 
     Raises:
-        InvalidConfigError: it cannot be loaded, or is no strategy.
+        InvalidConfigError: the class cannot be loaded, or is not a strategy.
     """
     from importlib.metadata import EntryPoint
 
@@ -289,7 +289,7 @@ def _imported(name: str) -> Strategy:
 
 
 def _everyone() -> Iterator[Strategy]:
-    """Ours, then the plug-ins that work: a broken one must not stand in the way of others."""
+    """Return the built-in strategies, then the plug-ins that can be loaded."""
     yield from _ours_all()
     for point in _plugged_in().values():
         with suppress(InvalidConfigError):
@@ -309,7 +309,7 @@ def _ours_all() -> Iterator[Strategy]:
 
 @cache
 def _plugged_in() -> dict[str, EntryPoint]:
-    # 15 ms, which a plan of one of ours need not wait for.
+    # It takes 15 ms, which built-in strategies do not need.
     from importlib.metadata import entry_points
 
     return {one.name: one for one in entry_points(group=ENTRY_POINTS)}
@@ -319,7 +319,7 @@ def _load(point: EntryPoint, setting: str | None = None) -> Strategy:
     """Return a plug-in's strategy.
 
     Raises:
-        InvalidConfigError: it cannot be loaded, or is no strategy; says why.
+        InvalidConfigError: the plug-in cannot be loaded, or is not a strategy.
     """
     setting = setting or f"{ENTRY_POINTS}.{point.name}"
     try:

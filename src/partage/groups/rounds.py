@@ -1,17 +1,17 @@
-"""Successive rebalances of a group under one strategy, one for each change of members or topics.
+"""Simulation of successive rebalances under one strategy: one per change of members or topics.
 
     rounds = pg.play("sticky", cluster, [pg.Join(a, b, c), pg.Leave("b"), pg.Metadata(larger)])
     [one.plan.to_dict() for one in rounds], [one.moved for one in rounds]
 
-Members do what Kafka's consumers do (`ConsumerCoordinator` 4.3.1): under the eager protocol
-they revoke everything before they join; under the cooperative one they send what they own, and a
-member that has to revoke a partition joins once more. A member sends the user data that it came
-with until its strategy remembers something. The member that joined first leads, with its own
+Members behave like Kafka's consumers (`ConsumerCoordinator` 4.3.1): under the eager protocol they
+revoke all partitions before they join; under the cooperative one they send their owned partitions,
+and a member that revokes a partition rejoins. A member sends its initial user data until its
+strategy remembers an assignment. The member that joined first is the leader, with its own
 `config`. Generations count from 1. Where the broker decides (``server:``), members keep their
 targets, and each change has one plan.
 
-A round that the strategy refuses is an outage: members of an eager group own nothing until the
-next round, those of a cooperative group keep what they have.
+A round without a plan is an outage: members of an eager group own nothing until the next round,
+those of a cooperative group keep their partitions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Pairs = tuple[tuple[str, int], ...]
 
 
 class Join:
-    """Members join, in this order; what they claim to own counts.
+    """Members that join, in this order, with their claims.
 
     >>> Join(Member("c1", ["t"]))
     Join(c1)
@@ -50,7 +50,7 @@ class Join:
 
 
 class Leave:
-    """Members leave.
+    """Members that leave.
 
     >>> Leave("c1", "c2")
     Leave(c1, c2)
@@ -65,7 +65,7 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """A member changes its subscription."""
+    """A member that changes its subscription."""
 
     id: str
     topics: Sequence[str]
@@ -78,7 +78,7 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """Topics appear, grow or vanish: the cluster from now on."""
+    """New cluster metadata: topics that are created, grow or are deleted."""
 
     cluster: Cluster
 
@@ -96,16 +96,16 @@ def _existing(cluster: Cluster, topic: int) -> list[int]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Round:
-    """One rebalance.
+    """A rebalance.
 
     Attributes:
-        generation: its number, from 1.
-        change: what led to it; None for the follow-up of a cooperative rebalance.
+        generation: generation, from 1.
+        change: the cause; None for the follow-up of a cooperative rebalance.
         group: the members as they joined, with their claims and user data.
-        cluster: the metadata that the leader saw.
-        plan: what the leader decided; of a refused round what members are left with.
-        before: the owner of each partition until then, by (topic, number).
-        refused: why the strategy refused the round; None for a round with a decision.
+        cluster: the leader's metadata.
+        plan: the leader's plan; without one, the partitions that members keep.
+        before: the previous owner of each partition, by (topic, partition).
+        refused: the reason why the strategy has no plan; None if it has one.
     """
 
     generation: int
@@ -118,13 +118,13 @@ class Round:
 
     @cached_property
     def owner(self) -> dict[tuple[str, int], str]:
-        """The owner of each partition from now on; of a share group's several members the first."""
+        """The owner of each partition after the round; in share groups the first of several."""
         given = reversed(self.plan.to_pairs().items())
         return {p: member for member, pairs in given for p in pairs}
 
     @cached_property
     def moved(self) -> tuple[tuple[str, int], ...]:
-        """Partitions whose owner changed, or that lost their owner, sorted."""
+        """Partitions whose owner changed or that lost it, sorted."""
         return tuple(sorted(p for p, was in self.before.items() if self.owner.get(p) != was))
 
     @cached_property
@@ -144,14 +144,15 @@ class Round:
 def play(
     strategy: str | Strategy, cluster: Cluster, changes: Iterable[Change]
 ) -> tuple[Round, ...]:
-    """Return the rounds that ``changes`` lead to, each with its follow-ups.
+    """Return the rounds that ``changes`` cause, each with its follow-ups.
 
-    A round that the strategy refuses has its reason in ``refused``, and its ``unowned``
-    partitions are the outage, which lasts until the next round.
+    A round without a plan has the reason in ``refused``; its ``unowned`` partitions are not
+    consumed until the next round.
 
     Raises:
-        UnknownStrategyError: there is no strategy of that name.
-        InvalidProblemError: a member leaves or subscribes that is not in the group, or joins twice.
+        UnknownStrategyError: no strategy has that name.
+        InvalidProblemError: a member that leaves or subscribes is not in the group, or one that
+            joins is already in it.
 
     >>> cluster = Cluster.from_topics({"A": 2, "B": 2})
     >>> three = [Member(c, ["A", "B"]) for c in ("C1", "C2", "C3")]
@@ -169,7 +170,7 @@ def play(
 def rejoining(strategy: Strategy, group: Group, cluster: Cluster) -> Group:
     """Return the group with the user data that members of ``strategy`` would send.
 
-    See `partage.groups.subscriptions.subscribed`, which also reports what was made up.
+    See `partage.groups.subscriptions.subscribed`, which also reports derived user data.
 
     >>> member = Member("c1", ["t"], owned={"t": [1]}, generation=3)
     >>> cluster = Cluster.from_topics({"t": 2})
@@ -180,10 +181,10 @@ def rejoining(strategy: Strategy, group: Group, cluster: Cluster) -> Group:
 
 
 def _expect_metadata(change: object) -> None:
-    """Check that a change is of the last kind that is left.
+    """Check that a change is a `Metadata`, the last of the possible types.
 
     Raises:
-        InvalidProblemError: it is no change at all.
+        InvalidProblemError: the value is not a change.
     """
     if not isinstance(change, Metadata):
         what = "must be a Join, Leave, Subscribe or Metadata"
@@ -192,7 +193,7 @@ def _expect_metadata(change: object) -> None:
 
 @dataclass(slots=True)
 class _Consumer:
-    """What a consumer knows between rebalances."""
+    """The state of a consumer between rebalances."""
 
     member: Member
     owned: Pairs = ()
@@ -211,7 +212,7 @@ class _Life:
         """Apply a change and add the rounds that it causes.
 
         Raises:
-            InvalidProblemError: it is no change, or does not fit the group.
+            InvalidProblemError: the value is not a change, or does not fit the group.
         """
         if isinstance(change, Join):
             for member in change.members:
@@ -231,7 +232,7 @@ class _Life:
 
     def _joins(self, member: Member) -> None:
         if member.id in self.consumers:
-            what = "member joins, and is there already"
+            what = "member joins but is already in the group"
             raise InvalidProblemError(what, path="changes", value=member.id)
         one = _Consumer(member, tuple(member.owned), member.generation)
         if member.user_data is None:
@@ -251,11 +252,11 @@ class _Life:
 
     @property
     def _keeps(self) -> bool:
-        """Whether members keep what they own while they join."""
+        """Return whether members keep their partitions while they join."""
         return self._cooperative or bool(getattr(self.strategy, "in_broker", False))
 
     def _rebalance(self, change: Change | None) -> None:
-        """Add one round, and as many more as cooperative members need to revoke partitions."""
+        """Add a round and the follow-ups in which cooperative members rejoin."""
         while True:
             before = dict(self.rounds[-1].owner) if self.rounds else {}
             before |= {p: i for i, one in reversed(self.consumers.items()) for p in one.owned}
@@ -265,7 +266,7 @@ class _Life:
             change = None
 
     def _round(self, change: Change | None, before: dict[tuple[str, int], str]) -> bool:
-        """Add a round; return whether a member lost what it had."""
+        """Add a round; return whether a member lost a partition."""
         generation = len(self.rounds) + 1
         group = Group(self._sent(one) for one in self.consumers.values())
         leader = next(iter(self.consumers.values()))
@@ -275,7 +276,7 @@ class _Life:
         except UnsupportedProblemError as e:
             self._refused(generation, change, group, before, str(e))
             return False
-        # A share group's plan is an Assignment: nothing is remembered, nothing sent along.
+        # A share group's result is an Assignment, without memory and user data.
         memory, sent = getattr(plan, "memory", None), getattr(plan, "user_data", {})
         if memory is not None:
             leader.memory = memory
@@ -300,7 +301,7 @@ class _Life:
         before: dict[tuple[str, int], str],
         reason: str,
     ) -> None:
-        """Add a round without a decision: eager members revoked everything before they joined."""
+        """Add a round without a plan; eager members have already revoked all partitions."""
         for one, member in zip(self.consumers.values(), group, strict=True):
             one.owned = tuple(member.owned) if self._keeps else ()
         owned = {member_id: list(one.owned) for member_id, one in self.consumers.items()}
@@ -309,11 +310,11 @@ class _Life:
         self.rounds.append(Round(generation, change, group, self.cluster, left, before, reason))
 
     def _sent(self, one: _Consumer) -> Member:
-        """Return a consumer's subscription, without claims on topics that it no longer reads."""
+        """Return a consumer's subscription, without claims on topics that it no longer consumes."""
         topics = set(one.member.topics)
         owned = [p for p in one.owned if p[0] in topics] if self._keeps else []
         data = one.member.user_data
-        # What a member came with counts until its strategy remembers an assignment.
+        # A member's initial user data counts until its strategy remembers an assignment.
         if data is None or one.memory is not None:
             own = configured(self.strategy, one.member)
             data = own.subscription_user_data(one.member.topics, one.memory)

@@ -249,10 +249,10 @@ class Group:
 
     @classmethod
     def from_json(cls, problem: Mapping[str, Any] | str | bytes | PathLike[str]) -> Group:
-        """The ``members`` of a problem: JSON text, its parsed form, or a path to a file.
+        """Read the ``members`` of a problem from JSON text, parsed JSON, or a path to a file.
 
         Raises:
-            InvalidProblemError: with path and value of what is wrong.
+            InvalidProblemError: a field is wrong; the error has its path and value.
         """
         from partage.model.reading import field, group_from_members, parsed
 

@@ -1,4 +1,4 @@
-"""Problems from JSON: every malformed value is named with its path."""
+"""Reading of problems from JSON; errors name the path of the malformed value."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MEMBER_FIELDS = (
 
 
 def parsed(problem: object) -> Mapping[str, Any]:
-    """A problem as a mapping, from JSON text, a path, or the mapping itself."""
+    """Return a problem as a mapping, from JSON text, a path, or the mapping itself."""
     if isinstance(problem, PathLike):
         problem = _read(Path(problem))
     if isinstance(problem, (str, bytes)):
@@ -45,11 +45,11 @@ def parsed(problem: object) -> Mapping[str, Any]:
 
 
 def from_json(text: str | bytes) -> Any:
-    """JSON in which no object says anything twice: of two counts of a topic, which one holds?
+    """Parse JSON in which no object has a duplicate key.
 
     Raises:
-        InvalidProblemError: a key is there twice.
-        ValueError, RecursionError: it is no JSON.
+        InvalidProblemError: a key is duplicated.
+        ValueError, RecursionError: the text is not JSON.
     """
     return json.loads(text, object_pairs_hook=_once)
 
@@ -58,7 +58,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
         seen: set[str] = set()
-        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]  # add answers None: false
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]  # add returns None
         raise InvalidProblemError("a key is there twice", path="problem", value=twice)
     return made
 
@@ -72,14 +72,14 @@ def _read(path: Path) -> bytes:
 
 
 def field(problem: Mapping[str, Any], name: str) -> Any:
-    """A field that a problem must have."""
+    """Return a required field."""
     if name not in problem:
         raise InvalidProblemError("is missing", path=name, value=None)
     return problem[name]
 
 
 def cluster_from_topics(topics: object) -> Cluster:
-    """See `Cluster.from_topics`."""
+    """Return a cluster; see `Cluster.from_topics`."""
     if not isinstance(topics, Mapping):
         what = "must be an object: name -> partition count or replica racks"
         raise InvalidProblemError(what, path="topics", value=topics)
@@ -95,7 +95,7 @@ def cluster_from_topics(topics: object) -> Cluster:
 
 
 def _replica_racks(name: str, value: object) -> list[list[str | None]] | None:
-    """The replica racks of each partition; None for a plain (checked) count."""
+    """Return the replica racks of each partition, or None for a valid count of partitions."""
     path = f"topics.{name}"
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         if not 0 <= value <= MOST_PARTITIONS:
@@ -115,18 +115,18 @@ def _replica_racks(name: str, value: object) -> list[list[str | None]] | None:
 
 
 def listed(value: object, path: str, what: str) -> Sequence[Any]:
-    """A value that must be a JSON list."""
+    """Return a value that must be a JSON list."""
     if isinstance(value, (str, bytes)) or not isinstance(value, (list, tuple)):
         raise InvalidProblemError(f"must be {what}", path=path, value=value)
     return value
 
 
 def _with_racks(index: Index, placed: Sequence[list[list[str | None]] | None]) -> Cluster:
-    """One broker stands for the k-th replica of a partition on a rack; a rackless one for null."""
+    """Return a cluster with one broker per rack and replica position, and one without rack."""
     brokers: dict[tuple[str | None, int], int] = {}
     sizes: list[Int32Array] = []
     replicas: list[Int32Array] = []
-    # Topics by count alone stand beside each other mostly: their columns are made in one go.
+    # Topics given by count are mostly consecutive: their columns are built at once.
     for plain, run in groupby(
         zip(index.counts.tolist(), placed, strict=True), lambda row: row[1] is None
     ):
@@ -169,7 +169,7 @@ def _stand_ins(
 
 
 def group_from_members(members: object) -> Group:
-    """See `Group.from_json`."""
+    """Return a group; see `Group.from_json`."""
     return Group(
         _member(value, f"members[{i}]")
         for i, value in enumerate(listed(members, "members", "a list of members"))
@@ -207,7 +207,7 @@ def _member(value: object, path: str) -> Member:
             config={} if value.get("config") is None else value["config"],
         )
     except InvalidProblemError as e:
-        # Member names itself by its id; in a file the position is what one looks for.
+        # Errors of Member have the member id; in a file the position is easier to find.
         inside = e.path.removeprefix(f"members.{value['id']}").removeprefix(path)
         raise InvalidProblemError(e.what, path=f"{path}{inside}", value=e.value) from None
 
@@ -220,7 +220,7 @@ def _owned_default(value: Mapping[str, Any], path: str) -> object:
 
 
 def text(value: object, path: str) -> str:
-    """A value that must be text."""
+    """Return a value that must be a string."""
     if not isinstance(value, str):
         raise InvalidProblemError("must be text", path=path, value=value)
     return value

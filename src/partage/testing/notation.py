@@ -1,10 +1,10 @@
-"""Clusters, groups and assignments in a line of text.
+"""Notation of clusters, groups and assignments in a line of text.
 
 t1x6 t2x7                       topics with their partition counts
 t1x2(a b|b c)                   the same with the replica racks of each partition
 a: t1 t2 | b#i-1@rack-a: t1     members: id, #instance id, @rack, subscribed topics
 a: t1 {t1-0 t1-1 @4} | b: t1    claims, with their generation if there is one
-a: t1-0 t1-2 | b: t1-1 | c: –   who has what, in order; – or nothing for nothing
+a: t1-0 t1-2 | b: t1-1 | c: –   partitions by member, in order; – or nothing for none
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NOTHING = {"–", "-", "—"}
 
 
 def cluster(text: str) -> Cluster:
-    """A cluster from ``"t1x6 t2x7"``; racks of replicas stand in parentheses.
+    """Parse a cluster from ``"t1x6 t2x7"``; racks of replicas stand in parentheses.
 
     Raises:
         InvalidProblemError: the text does not follow the notation.
@@ -47,7 +47,7 @@ def cluster(text: str) -> Cluster:
 
 
 def group(text: str) -> Group:
-    """A group from ``"a: t1 t2 | b#instance@rack: t1 {t1-0 @4}"``.
+    """Parse a group from ``"a: t1 t2 | b#instance@rack: t1 {t1-0 @4}"``.
 
     Raises:
         InvalidProblemError: the text does not follow the notation.
@@ -69,7 +69,7 @@ def group(text: str) -> Group:
 
 
 def assignment(text: str, cluster: Cluster) -> Assignment:
-    """Who has what, from ``"a: t1-0 t1-2 | b: t1-1 | c: –"``.
+    """Parse an assignment from ``"a: t1-0 t1-2 | b: t1-1 | c: –"``.
 
     Raises:
         InvalidProblemError: the text does not follow the notation.
@@ -89,7 +89,7 @@ def assignment(text: str, cluster: Cluster) -> Assignment:
 
 
 def written(assigned: Assignment) -> str:
-    """An assignment in this notation, members and partitions in their order.
+    """Format an assignment in this notation, members and partitions in order.
 
     >>> written(assignment("a: t-1 t-0 | b:", cluster("t×2")))
     'a: t-1 t-0 | b: –'
@@ -111,7 +111,7 @@ def _pairs(names: list[str]) -> list[tuple[str, int]]:
 
 
 def _all(pattern: re.Pattern[str], text: str, path: str, between: str) -> list[re.Match[str]]:
-    """All matches, one after the other up to the end of the text."""
+    """Yield consecutive matches up to the end of the text."""
     found: list[re.Match[str]] = []
     at, gap = 0, re.compile(between)
     while True:

@@ -1,4 +1,4 @@
-"""Generators for Hypothesis: clusters and groups that assignment code gets wrong easily.
+"""Hypothesis strategies for clusters and groups with difficult cases.
 
     from hypothesis import given
     from partage.testing.strategies import problems
@@ -7,9 +7,9 @@
     def test_my_strategy(problem):
         plan = my_strategy.assign(problem)
 
-They shrink towards one member, one topic, one partition. What they like: equal partition
-counts, names that share a Java hash bucket or that Java orders otherwise than Python, static
-members, topics without partitions, subscriptions to topics that do not exist.
+They shrink towards one member, one topic and one partition. Frequent cases are equal partition
+counts, names in one Java hash bucket or with another order in Java than in Python, static members,
+topics without partitions, and subscriptions to topics that do not exist.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ODD_NAMES = ("Aa", "BB", "AaAa", "AaBB", "BBBB", "\U00010000", "ｚ", "é", "a-
 
 
 def topic_names() -> st.SearchStrategy[str]:
-    """Names of topics, or of members: mostly short and plain, some odd."""
+    """Generate names of topics or members: mostly short and plain, some unusual."""
     return st.one_of(
         st.integers(0, 15).map("t{}".format),
         st.sampled_from(_ODD_NAMES),
@@ -40,7 +40,7 @@ def topic_names() -> st.SearchStrategy[str]:
 def clusters(
     draw: st.DrawFn, *, max_topics: int = 6, max_partitions: int = 9, racks: bool = False
 ) -> Cluster:
-    """A cluster; with ``racks`` most partitions have replicas on some of three racks."""
+    """Generate a cluster; with ``racks`` most partitions have replicas on some of three racks."""
     names = draw(st.lists(topic_names(), max_size=max_topics, unique=True))
     usual = draw(st.integers(0, max_partitions))
     counts = st.one_of(st.just(usual), st.integers(0, max_partitions))
@@ -66,10 +66,10 @@ def groups(
     static: bool = True,
     claims: bool = False,
 ) -> Group:
-    """A group over some topics, or over topics that do not exist.
+    """Generate a group that subscribes to some topics or to topics that do not exist.
 
-    With ``static`` some members have an instance id, each its own; with ``claims`` members
-    claim partitions, at odds with each other at times.
+    With ``static`` some members have an instance id; with ``claims`` members claim partitions,
+    sometimes in conflict with each other.
     """
     ids = draw(st.lists(topic_names(), min_size=min_members, max_size=max_members, unique=True))
     known = st.sampled_from(sorted(topics)) if topics else st.nothing()
@@ -101,7 +101,7 @@ def problems(
     static: bool = True,
     claims: bool = False,
 ) -> Problem:
-    """A group on a cluster."""
+    """Generate a group on a cluster."""
     cluster = draw(clusters(racks=racks))
     group = draw(
         groups(

@@ -1,4 +1,4 @@
-"""Hysteresis: weights that stay what they were until a load really changes."""
+"""Hysteresis of weights: small changes of load leave them unchanged."""
 
 from __future__ import annotations
 
@@ -27,15 +27,14 @@ def hold(
     *,
     band: float = BAND,
 ) -> dict[Partition, float]:
-    """The weights to plan with: ``before``, where what is measured now does not contradict it.
+    """Return the weights for the next plan: ``before``, except where a load has changed.
 
-    Only shares count: all of ``measured`` is first scaled so that partitions of which both
-    are known have the sum that they had before. A group whose traffic doubles at noon
-    therefore moves nothing. A partition gets its new weight when that differs by more than
-    ``band`` of the old one, or of the mean where that is larger; all others keep exactly
-    what they had, so that a plan by these weights is the plan of before.
+    Only shares count: ``measured`` is first scaled so that partitions with both values keep
+    their sum. A group whose traffic doubles therefore moves nothing. A partition gets its new
+    weight if that differs by more than ``band`` times the old one (or the mean, if larger); all
+    others keep their exact weight, so that the same weights give the same plan.
 
-    Values that are no loads (`is_load`) are left out.
+    Values that are not loads (`is_load`) are dropped.
 
     >>> hold({("t", 0): 9.0, ("t", 1): 1.0}, {("t", 0): 20.0, ("t", 1): 2.4})
     {('t', 0): 9.0, ('t', 1): 1.0}

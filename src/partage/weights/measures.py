@@ -1,4 +1,4 @@
-"""Loads of partitions from offsets: how fast they fill, and how far their readers are behind."""
+"""Loads of partitions from offsets: rates of records, and lags of consumers."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Partition = tuple[str, int]
 def rates(
     before: Mapping[Partition, int], after: Mapping[Partition, int], seconds: float
 ) -> dict[Partition, float]:
-    """Records per second between two looks, of partitions that both have.
+    """Return records per second between two measurements, for partitions in both.
 
-    Offsets that go back (a topic made anew, a reader that was reset) say nothing; no time
-    between the looks says nothing about anyone.
+    Partitions whose offset decreases (a recreated topic, a reset consumer) are left out. Without
+    time between the measurements the result is empty.
 
     >>> rates({("t", 0): 10, ("t", 1): 5}, {("t", 0): 30, ("t", 1): 4}, 2.0)
     {('t', 0): 10.0}
@@ -27,7 +27,7 @@ def rates(
 
 
 def lags(position: Mapping[Partition, int], end: Mapping[Partition, int]) -> dict[Partition, float]:
-    """Records that are there and not read, of partitions of which both offsets are known.
+    """Return the lag in records of partitions with both offsets.
 
     >>> lags({("t", 0): 10, ("t", 1): 7}, {("t", 0): 30, ("t", 1): 5})
     {('t', 0): 20.0, ('t', 1): 0.0}
