@@ -73,15 +73,15 @@ def heavy(brokers: int, partitions: int, racks: int, seed: int) -> ReplicaCluste
 def beside_the_bound(brokers: int, partitions: int, racks: int, seed: int) -> None:
     """Print both plans of a heavy-tailed cluster beside the better of both bounds."""
     task = tasks.rebalance(heavy(brokers, partitions, racks, seed))
-    most, lines, bounds = reassignments.MOST_PRICED, [], []
+    most, lines, bounds = reassignments.MOST_DUAL_PAIRS, [], []
     for way, limit in (("dual prices and repair", most), ("local search", 0)):
-        reassignments.MOST_PRICED = limit
+        reassignments.MOST_DUAL_PAIRS = limit
         start, clock = time.process_time(), time.perf_counter()
         verdict = reassign(task).verdict
         seconds, clock = time.process_time() - start, time.perf_counter() - clock
         bounds.append(verdict.bounds["moved"])
         lines.append((way, seconds, clock, verdict.figures["moved"]))
-    reassignments.MOST_PRICED = most
+    reassignments.MOST_DUAL_PAIRS = most
     for way, seconds, clock, moved in lines:
         print(
             f"{brokers} x {partitions:,}, {racks} racks, seed {seed}, {way}: {seconds:.1f} s CPU, "

@@ -1,4 +1,8 @@
-"""From a task to a plan that the judge has looked at: where solver, replicas and judge meet."""
+"""Plans of reassignments: solver, replicas and judge meet here.
+
+`reassign` makes a plan by local search, balances leaders and disks, looks for bounds, and improves
+the plan with HiGHS where it is installed. The judge checks and measures every plan on the way.
+"""
 
 from __future__ import annotations
 
@@ -14,44 +18,57 @@ from partage.judge.replicas import OVERFULL, ReplicaVerdict, judge_replicas
 from partage.model import NewReplicas, ReplicaTask
 from partage.model.replicas import RANKS
 from partage.replicas.moves import Moves
-from partage.solve.replicas.bounds import climb
-from partage.solve.replicas.disks import disk_prices, shelve
+from partage.solve.replicas.bounds import find_prices
+from partage.solve.replicas.disks import disk_prices, place_on_disks
 from partage.solve.replicas.dual import DualPlan, solve_dual
-from partage.solve.replicas.exact import LARGEST, exact, is_installed, relaxed
-from partage.solve.replicas.leaders import lead
-from partage.solve.replicas.local_search import outside, relocate
-from partage.solve.replicas.neighbours import neighbours
-from partage.solve.replicas.repair import free_sets, restricted
+from partage.solve.replicas.exact import (
+    MOST_BINARIES,
+    RackLimits,
+    is_installed,
+    relaxed_prices,
+    solve_exactly,
+)
+from partage.solve.replicas.leaders import balance_leaders
+from partage.solve.replicas.local_search import improve_placement, place_replicas
+from partage.solve.replicas.problem import held_by_places, outside_bands
+from partage.solve.replicas.repair import neighbours, restrict, select_free
 
-__all__ = ["Reassignment", "reassign"]
+__all__ = ["MOST_DUAL_PAIRS", "Reassignment", "reassign"]
 
-#: Evaluations of every partition against every broker, in search of a bound.
-_ROUNDS = 150
-_ROUNDS_LARGE = 24
-_LARGE = 20_000_000
-#: Plans that are tried where replicas times brokers are few: measured, 0.7 s at most with two disks
-#: on each broker; turns of trying and of an integer programme.
-_MOST_TRIED, _FEW_CELLS, _MOST_TURNS = 500, 60, 4
+#: Evaluations of every pair of partition and broker in search of a bound.
+_BOUND_ROUNDS = 150
+#: The same from so many pairs on, where each takes a second.
+_BOUND_ROUNDS_OF_MANY, _MANY_PAIRS = 24, 20_000_000
+#: Neighbours that are tried, on clusters of at most so many pairs of replica and broker. Measured:
+#: 0.7 s at most with two disks on each broker.
+_MOST_NEIGHBOURS, _NEIGHBOUR_CELLS = 500, 60
+#: Turns of the integer programme and of neighbours.
+_MOST_TURNS = 4
 #: Pairs of partition and broker that are planned by dual prices: minutes on one core at most.
-MOST_PRICED = 6_000_000
-_BY_PRICES = "dual prices and repair (HiGHS)"
-#: Small programmes at most, and in a row with less than this gain; the gap at which the rest is
-#: left, both as a part of the bytes moved.
-_MOST_REPAIRS, _IDLE_REPAIRS, _GAIN, _NEAR_ENOUGH = 48, 12, 1e-4, 0.005
-#: Nodes times binaries of each small programme, and the relative gap at which it may stop.
-_REPAIR_NODES, _REPAIR_GAP = 100_000, 1e-3
+MOST_DUAL_PAIRS = 6_000_000
+_DUAL_SOLVER = "dual prices and repair (HiGHS)"
+#: Repairs at most, and in a row with less than this gain (a part of the bytes moved).
+_MOST_REPAIRS, _MOST_IDLE_REPAIRS, _LEAST_REPAIR_GAIN = 48, 12, 1e-4
+#: The gap, as a part of the bytes moved, at which repair stops.
+_REPAIRED_GAP = 0.005
+#: Nodes times binaries of each repair's programme, and the relative gap at which it may stop.
+_REPAIR_NODES, _REPAIR_MIP_GAP = 100_000, 1e-3
+#: By how much bands are narrowed against rounding, in mean replicas.
+_MARGIN = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
 class Reassignment:
-    """A plan, what the judge says of it and of what was before.
+    """A plan, the judge's verdict, and the figures of the cluster before.
 
     Attributes:
-        task: what was asked.
-        plan: the answer.
+        task: the reassignment.
+        plan: the plan.
         verdict: of the plan, bounds included.
-        before: figures of the cluster as it is, as far as it has as many replicas as are wanted.
-        lacks_solver: HiGHS is not installed, and it might have moved less or proven more.
+        before: figures of the cluster as it is; empty if replication factors change.
+        lacks_solver: HiGHS is not installed, and might have moved less or proven more.
+        too_large_for_solver: the cluster has more than `MOST_DUAL_PAIRS` pairs of partition and
+            broker. The plan comes from the local search for that reason.
     """
 
     task: ReplicaTask
@@ -59,68 +76,102 @@ class Reassignment:
     verdict: ReplicaVerdict
     before: dict[str, int]
     lacks_solver: bool = False
+    too_large_for_solver: bool = False
 
     @property
     def moves(self) -> Moves:
-        """What is moved."""
+        """Return the copies that the plan makes."""
         return Moves(self.task, self.plan.replica, self.plan.disk)
 
 
 def reassign(task: ReplicaTask, *, proof: bool = True) -> Reassignment:
-    """A plan for a task: rack rule, then balance, then the fewest bytes moved.
+    """Return a plan: the rack rule first, then balance, then the fewest bytes moved.
 
     Args:
         task: of `partage.replicas.tasks`.
-        proof: look for bounds; without, every bound is 0 (or what is plain).
+        proof: look for bounds and improve the plan; without, bounds are 0 or what is obvious.
 
     Raises:
-        NoFeasiblePlanError: which constraint is in the way, by name.
-        PlanInvariantError: the plan breaks a rule: a mistake of ours, never shown.
+        NoFeasiblePlanError: names the constraint that no plan meets.
+        PlanInvariantError: the plan breaks a rule, by a defect of Partage.
     """
-    bare = _arranged(task, relocate(task))
-    verdict = judge_replicas(task, bare)
-    if verdict.figures["capacity"]:
-        bare = _with_room(task, bare)
-        verdict = judge_replicas(task, bare)
-    if verdict.breaches and all(one.endswith(OVERFULL) for one in verdict.breaches):
-        bare = _with_room_on_disks(task, bare, verdict.breaches[0])
-        verdict = judge_replicas(task, bare)
-    if verdict.breaches:
-        raise PlanInvariantError(verdict.breaches)
-    plan = bare
+    plan, verdict = _valid_plan(task)
     if proof:
-        plan = _priced(task, bare, verdict)
+        plan = _with_prices(task, plan, verdict)
         verdict = judge_replicas(task, plan)
         if not verdict.optimal:
-            plan, verdict = _searched(task, plan, verdict)
-            plan, verdict = _with_duals(task, plan, verdict)
-            plan, verdict = _by_prices(task, plan, verdict)
-    lacks = proof and _would_gain(task, verdict) and not is_installed()
-    return Reassignment(task, plan, verdict, _before(task), lacks)
+            plan, verdict = _improve_small(task, plan, verdict)
+            plan, verdict = _with_relaxed_prices(task, plan, verdict)
+            plan, verdict = _improve_by_dual(task, plan, verdict)
+    lacks_solver = proof and _is_for_solver(task, verdict) and not is_installed()
+    too_large = proof and _is_too_large(task, verdict)
+    return Reassignment(task, plan, verdict, _before(task), lacks_solver, too_large)
 
 
-def _would_gain(task: ReplicaTask, verdict: ReplicaVerdict) -> bool:
-    """Return whether HiGHS would be asked for a better plan or bound of this task."""
-    cells = int(task.receives.sum()) * len(task.cost)
-    if verdict.optimal or not 0 < cells <= MOST_PRICED:
+def _valid_plan(task: ReplicaTask) -> tuple[NewReplicas, ReplicaVerdict]:
+    """Return the local search's plan with leaders and disks, repaired where room is missing."""
+    plan = _complete(task, place_replicas(task))
+    verdict = judge_replicas(task, plan)
+    if verdict.figures["capacity"]:
+        plan = _plan_within_capacity(task, plan)
+        verdict = judge_replicas(task, plan)
+    if verdict.breaches and all(breach.endswith(OVERFULL) for breach in verdict.breaches):
+        plan = _plan_within_disks(task, plan, verdict.breaches[0])
+        verdict = judge_replicas(task, plan)
+    if verdict.breaches:
+        raise PlanInvariantError(verdict.breaches)
+    return plan, verdict
+
+
+def _pairs(task: ReplicaTask) -> int:
+    """Return the pairs of partition and broker that a solver decides on."""
+    return int(task.receives.sum()) * len(task.cost)
+
+
+def _is_for_solver(task: ReplicaTask, verdict: ReplicaVerdict) -> bool:
+    """Return whether HiGHS could find a better plan or bound of this task."""
+    if verdict.optimal or not 0 < _pairs(task) <= MOST_DUAL_PAIRS:
         return False
-    return cells <= 2 * LARGEST or not task.closed.all()
+    return _pairs(task) <= 2 * MOST_BINARIES or not task.closed.all()
 
 
-def _with_room(task: ReplicaTask, plan: NewReplicas) -> NewReplicas:
-    """Any plan in which brokers have room enough, where an integer programme finds one."""
+def _is_too_large(task: ReplicaTask, verdict: ReplicaVerdict) -> bool:
+    """Return whether the dual would be solved if the cluster were smaller."""
+    return not verdict.optimal and _pairs(task) > MOST_DUAL_PAIRS and not task.closed.all()
+
+
+def _rack_limits(task: ReplicaTask, newcomers: NDArray[np.int64] | None = None) -> RackLimits:
+    """Return the rack rule of the integer programme; ``newcomers`` if they are known."""
+    known = least_of(task).newcomers if newcomers is None else newcomers
+    return RackLimits(known, *rack_ranges(task))
+
+
+def _moves_figure(figures: dict[str, int]) -> str:
+    """Return the figure of copies that brokers decide on: disks are chosen afterwards."""
+    return "between brokers" if "between brokers" in figures else "moved"
+
+
+def _plan_within_capacity(task: ReplicaTask, plan: NewReplicas) -> NewReplicas:
+    """Return any plan that keeps to all brokers' capacities, by an integer programme.
+
+    Raises:
+        NoFeasiblePlanError: the programme finds none, or the cluster is too large for it.
+    """
     found = None
-    if int(task.receives.sum()) * len(task.cost) <= 2 * LARGEST:
-        room = {"capacity": 0}
-        newcomers = least_of(task).newcomers
-        found = exact(task, room, plan.replica, newcomers, rack_ranges(task), anyhow=True)
+    if _pairs(task) <= 2 * MOST_BINARIES:
+        limits = _rack_limits(task)
+        found = solve_exactly(task, {"capacity": 0}, plan.replica, limits, capacity_only=True)
     if found is None:
-        raise NoFeasiblePlanError("capacity", _too_full(task, plan.replica))
-    return _arranged(task, found[0])
+        raise NoFeasiblePlanError("capacity", _overfull_broker(task, plan.replica))
+    return _complete(task, found[0])
 
 
-def _with_room_on_disks(task: ReplicaTask, plan: NewReplicas, why: str) -> NewReplicas:
-    """Another plan, in which brokers whose disks were overfilled take nothing."""
+def _plan_within_disks(task: ReplicaTask, plan: NewReplicas, breach: str) -> NewReplicas:
+    """Return a plan in which brokers with overfull disks receive nothing.
+
+    Raises:
+        NoFeasiblePlanError: no plan was found; the message begins with ``breach``.
+    """
     receives = task.receives.copy()
     while receives.any() and task.disks is not None and plan.disk is not None:
         held = np.zeros(len(task.disks.part), np.int64)
@@ -131,97 +182,96 @@ def _with_room_on_disks(task: ReplicaTask, plan: NewReplicas, why: str) -> NewRe
             break
         receives[over] = False
         try:
-            plan = _arranged(task, relocate(replace(task, receives=receives)))
+            plan = _complete(task, place_replicas(replace(task, receives=receives)))
         except NoFeasiblePlanError:
             break
         if not judge_replicas(task, plan).breaches:
             return plan
-    raise NoFeasiblePlanError("capacity", f"{why}; no plan was found without")
+    raise NoFeasiblePlanError("capacity", f"{breach}; no plan was found without")
 
 
-def _arranged(task: ReplicaTask, replica: NDArray[np.int32]) -> NewReplicas:
-    """Sets of brokers with their leaders and disks: a plan without claims."""
-    ordered, lead_prices = lead(task, replica)
-    return NewReplicas(ordered, {}, lead_prices, shelve(task, ordered))
+def _complete(task: ReplicaTask, replica: NDArray[np.int32]) -> NewReplicas:
+    """Return a plan of sets of brokers, with leaders and disks and without prices."""
+    ordered, lead_prices = balance_leaders(task, replica)
+    return NewReplicas(ordered, {}, lead_prices, place_on_disks(task, ordered))
 
 
-def _exactly(
+def _improve_small(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """The plan of an integer programme, where it is small enough and no worse in any figure."""
-    cells = int(task.receives.sum()) * len(task.cost)
-    if not 0 < cells <= 2 * LARGEST:
-        return plan, verdict
-    newcomers, ranges = least_of(task).newcomers, rack_ranges(task)
-    bound = None
-    # Rounding may put a broker a byte outside; the second try keeps a margin.
-    for margin in (0.0, 1e-6):
-        found = exact(task, verdict.figures, plan.replica, newcomers, ranges, margin)
-        if found is None:
-            break
-        bound = found[1] if bound is None else bound
-        bare = _arranged(task, found[0])
-        better = replace(bare, prices=plan.prices, disk_prices=plan.disk_prices,
-                         solver="HiGHS", solver_bound=bound)  # fmt: skip
-        told = judge_replicas(task, bare)
-        if not told.breaches and list(told.figures.values()) <= list(verdict.figures.values()):
-            return better, judge_replicas(task, better)
-    return replace(plan, solver_bound=bound), verdict
+    """Improve the plan of a small task by an integer programme and by neighbours, in turn.
 
-
-def _searched(
-    task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
-) -> tuple[NewReplicas, ReplicaVerdict]:
-    """By an integer programme and by trying, in turn, until neither finds anything better.
-
-    What the programme says is necessary holds for the figures that it was given: where trying wins
-    one of these it is asked again.
+    HiGHS's bound holds for the figures that it was given: where a neighbour is better in one of
+    these, HiGHS solves the task again.
     """
     for _ in range(_MOST_TURNS):
-        plan, verdict = _exactly(task, plan, verdict)
+        plan, verdict = _improve_exactly(task, plan, verdict)
         known = verdict.figures
-        plan, verdict = _altogether(task, plan, verdict)
+        plan, verdict = _improve_by_neighbours(task, plan, verdict)
         if verdict.figures == known:
             break
     return plan, verdict
 
 
-def _altogether(
+def _improve_exactly(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Sets, leaders and disks weighed together, where they are so few that plans can be tried.
+    """Return the plan of the integer programme, if it is small enough and worse in no figure."""
+    if not 0 < _pairs(task) <= 2 * MOST_BINARIES:
+        return plan, verdict
+    limits, bound = _rack_limits(task), None
+    # Rounding may put a broker a byte outside its band; the second try keeps a margin.
+    for margin in (0.0, _MARGIN):
+        found = solve_exactly(task, verdict.figures, plan.replica, limits, margin)
+        if found is None:
+            break
+        bound = found[1] if bound is None else bound
+        bare = _complete(task, found[0])
+        better = replace(bare, prices=plan.prices, disk_prices=plan.disk_prices,
+                         solver="HiGHS", solver_bound=bound)  # fmt: skip
+        reached = judge_replicas(task, bare)
+        figures = list(reached.figures.values())
+        if not reached.breaches and figures <= list(verdict.figures.values()):
+            return better, judge_replicas(task, better)
+    return replace(plan, solver_bound=bound), verdict
 
-    Each is the best for those before it; what that loses, a set one or two steps aside may win.
-    The plan comes without a solver's bound, unless it is the one that was given.
+
+def _improve_by_neighbours(
+    task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
+) -> tuple[NewReplicas, ReplicaVerdict]:
+    """Improve the plan of a tiny task by plans with one or two replicas elsewhere.
+
+    Sets, leaders and disks are otherwise chosen one after another; a neighbour may be better in
+    all three together. A better plan has no solver's bound.
     """
-    left = _MOST_TRIED if len(task.owner) * len(task.alive) <= _FEW_CELLS else 0
-    better = True
-    while better and left > 0 and not verdict.optimal:
-        better = False
-        for sets in neighbours(task, plan.replica, most=_MOST_TRIED):
+    left = _MOST_NEIGHBOURS if len(task.owner) * len(task.alive) <= _NEIGHBOUR_CELLS else 0
+    is_better = True
+    while is_better and left > 0 and not verdict.optimal:
+        is_better = False
+        for sets in neighbours(task, plan.replica, most=_MOST_NEIGHBOURS):
             left -= 1
             if left < 0:
                 break
-            bare = _arranged(task, sets)
-            told = judge_replicas(task, bare)
-            if not told.breaches and list(told.figures.values()) < list(verdict.figures.values()):
-                plan = _priced(task, bare, told)
-                verdict, better = judge_replicas(task, plan), True
+            bare = _complete(task, sets)
+            reached = judge_replicas(task, bare)
+            figures = list(reached.figures.values())
+            if not reached.breaches and figures < list(verdict.figures.values()):
+                plan = _with_prices(task, bare, reached)
+                verdict, is_better = judge_replicas(task, plan), True
                 break
     return plan, verdict
 
 
-def _with_duals(
+def _with_relaxed_prices(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """The plan with prices of a linear programme, where it is small and they prove more."""
-    cells = int(task.receives.sum()) * len(task.cost)
-    if verdict.optimal or not 0 < cells <= 2 * LARGEST:
+    """Return the plan with prices of the linear relaxation, if it is small and they prove more."""
+    if verdict.optimal or not 0 < _pairs(task) <= 2 * MOST_BINARIES:
         return plan, verdict
-    prices = relaxed(task, verdict.figures, least_of(task).newcomers, rack_ranges(task))
-    name = "between brokers" if "between brokers" in verdict.figures else "moved"
+    prices = relaxed_prices(task, verdict.figures, _rack_limits(task))
     if prices is None:
         return plan, verdict
+    name = _moves_figure(verdict.figures)
     priced = replace(plan, prices={**plan.prices, name: prices})
     if name != "moved" and "moved" not in plan.disk_prices:
         priced.prices["moved"] = prices
@@ -229,64 +279,67 @@ def _with_duals(
     return (priced, proven) if proven.bounds[name] > verdict.bounds[name] else (plan, verdict)
 
 
-def _by_prices(
+def _improve_by_dual(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Plan by dual prices and repair, where the cluster is beyond one integer programme.
+    """Improve the plan of a larger task by the dual's rounded optimum and by repair.
 
     Prices go into the plan only where the judge finds that they prove more.
     """
-    cells = int(task.receives.sum()) * len(task.cost)
-    if verdict.optimal or not 2 * LARGEST < cells <= MOST_PRICED or task.closed.all():
+    is_size_right = 2 * MOST_BINARIES < _pairs(task) <= MOST_DUAL_PAIRS
+    if verdict.optimal or not is_size_right or task.closed.all():
         return plan, verdict
-    name = "between brokers" if "between brokers" in verdict.figures else "moved"
+    name = _moves_figure(verdict.figures)
     start = plan.prices.get(name, np.zeros(task.low.shape))
     found = solve_dual(task, verdict.figures, start, plan.replica)
     if found is None:
         return plan, verdict
-    plan, verdict = _claimed(task, plan, verdict, {name: found.prices, "moved": found.prices})
-    plan, verdict = _if_better(task, plan, verdict, relocate(task, found.replica))
-    return _repaired(task, plan, verdict, found)
+    prices = {name: found.prices, "moved": found.prices}
+    plan, verdict = _with_better_prices(task, plan, verdict, prices)
+    plan, verdict = _if_better(task, plan, verdict, improve_placement(task, found.replica))
+    return _repair(task, plan, verdict, found)
 
 
-def _repaired(
+def _repair(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict, found: DualPlan
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Free a few partitions at a time and solve them as an integer programme (fix-and-optimise)."""
-    newcomers = least_of(task).newcomers
-    name = "between brokers" if "between brokers" in verdict.figures else "moved"
+    """Free a few partitions at a time and solve them exactly (fix-and-optimise)."""
+    newcomers, name = least_of(task).newcomers, _moves_figure(verdict.figures)
     idle = 0
     for turn in range(_MOST_REPAIRS):
         moved = verdict.figures[name]
-        if moved - verdict.bounds[name] <= _NEAR_ENOUGH * moved or idle == _IDLE_REPAIRS:
+        is_near = moved - verdict.bounds[name] <= _REPAIRED_GAP * moved
+        if is_near or idle == _MOST_IDLE_REPAIRS:
             break
-        those = free_sets(task, found.prices, plan.replica, found.choice, turn)
-        small, mine = restricted(task, those, plan.replica)
-        solved = exact(small, verdict.figures, plan.replica[mine], newcomers[those],
-                       rack_ranges(small), 1e-6, nodes=_REPAIR_NODES, gap=_REPAIR_GAP)  # fmt: skip
+        free = select_free(task, found.prices, plan.replica, found.choice, turn)
+        small, slots = restrict(task, free, plan.replica)
+        solved = solve_exactly(
+            small, verdict.figures, plan.replica[slots], _rack_limits(small, newcomers[free]),
+            _MARGIN, nodes=_REPAIR_NODES, gap=_REPAIR_MIP_GAP,
+        )  # fmt: skip
         if solved is None:
             idle += 1
             continue
         better = plan.replica.copy()
-        better[mine] = solved[0]
+        better[slots] = solved[0]
         plan, verdict = _if_better(task, plan, verdict, better)
-        idle = 0 if moved - verdict.figures[name] > _GAIN * moved else idle + 1
+        idle = 0 if moved - verdict.figures[name] > _LEAST_REPAIR_GAIN * moved else idle + 1
     return plan, verdict
 
 
 def _if_better(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict, replica: NDArray[np.int32]
 ) -> tuple[NewReplicas, ReplicaVerdict]:
-    """Return the plan of other sets with the same claims, if it is valid and its figures less."""
-    bare = _arranged(task, replica)
+    """Return the plan of other sets with the same prices, if it is valid and better."""
+    bare = _complete(task, replica)
     reached = judge_replicas(task, bare)
     if reached.breaches or list(reached.figures.values()) >= list(verdict.figures.values()):
         return plan, verdict
-    other = replace(bare, prices=plan.prices, disk_prices=plan.disk_prices, solver=_BY_PRICES)
+    other = replace(bare, prices=plan.prices, disk_prices=plan.disk_prices, solver=_DUAL_SOLVER)
     return other, judge_replicas(task, other)
 
 
-def _claimed(
+def _with_better_prices(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict,
     prices: dict[str, NDArray[np.float64]],
 ) -> tuple[NewReplicas, ReplicaVerdict]:  # fmt: skip
@@ -301,42 +354,42 @@ def _claimed(
     return plan, verdict
 
 
-def _priced(task: ReplicaTask, plan: NewReplicas, reached: ReplicaVerdict) -> NewReplicas:
-    """The plan with prices for each figure that is not plainly at its bound."""
-    cells = len(task.cost) * len(task.cluster.brokers)
-    rounds = _ROUNDS if cells < _LARGE else _ROUNDS_LARGE
+def _with_prices(task: ReplicaTask, plan: NewReplicas, reached: ReplicaVerdict) -> NewReplicas:
+    """Return the plan with prices for each figure above 0."""
+    pairs = len(task.cost) * len(task.cluster.brokers)
+    rounds = _BOUND_ROUNDS if pairs < _MANY_PAIRS else _BOUND_ROUNDS_OF_MANY
     figures = reached.figures
     prices = {
-        name: climb(task, figures, name=name, rounds=rounds)
+        name: find_prices(task, figures, name=name, rounds=rounds)
         for name in (*RANKS, "moved")
         if figures.get(name) and not name.endswith("leaders") and not name.startswith("disk")
     }
     if "between brokers" in figures and "moved" in prices:
         prices["between brokers"] = prices["moved"]
-    made = replace(plan, prices=prices)
-    # What prices of disks prove is tried out, and trying takes seconds where clusters are large.
-    if task.disks is None or plan.disk is None or cells >= _LARGE:
-        return made
+    priced = replace(plan, prices=prices)
+    # Each price of disks is tried, which takes seconds where clusters are large.
+    if task.disks is None or plan.disk is None or pairs >= _MANY_PAIRS:
+        return priced
     for name in figures:
         if figures[name] and (name.startswith("disk") or name == "moved"):
             tried = disk_prices(task, plan.replica, plan.disk, name)
-            made = _best_disk_prices(task, made, name, figures, tried)
-    return made
+            priced = _with_best_disk_prices(task, priced, name, figures, tried)
+    return priced
 
 
-def _best_disk_prices(
+def _with_best_disk_prices(
     task: ReplicaTask,
     plan: NewReplicas,
     name: str,
     figures: dict[str, int],
     tried: list[NDArray[np.float64]],
 ) -> NewReplicas:
-    """The prices of disks that prove most, beside those of brokers and racks, or none."""
+    """Return the plan with those prices of disks that prove most of a figure, or with none."""
     found = least_of(task)
     least = found if figures["racks"] <= int(found.breach.sum()) else None
     best, most = plan, figure_bound(task, plan, name, figures, least)
-    for one in tried:
-        priced = replace(plan, disk_prices={**plan.disk_prices, name: one})
+    for prices in tried:
+        priced = replace(plan, disk_prices={**plan.disk_prices, name: prices})
         bound = figure_bound(task, priced, name, figures, least)
         if bound > most:
             best, most = priced, bound
@@ -344,14 +397,14 @@ def _best_disk_prices(
 
 
 def _before(task: ReplicaTask) -> dict[str, int]:
-    """The figures of what is, led by who leads now.
+    """Return the figures of the cluster as it is, with its present leaders.
 
-    Of other replication factors there is nothing to compare.
+    Empty where replication factors change: the figures cannot be compared then.
     """
     cluster = task.cluster
     if not np.array_equal(task.factor, cluster.factor):
         return {}
-    # Who leads in another's place changes places with it, and their disks do too.
+    # A leader that is not the preferred one changes places with it, and so do their disks.
     disk = None
     if task.disks is not None:
         keys = task.old_owner * len(task.alive) + cluster.replica
@@ -361,18 +414,15 @@ def _before(task: ReplicaTask) -> dict[str, int]:
     return judge_replicas(task, NewReplicas(cluster.led, disk=disk)).figures
 
 
-def _too_full(task: ReplicaTask, replica: NDArray[np.int32]) -> str:
-    """Which broker is too full, and whether any plan could do without."""
+def _overfull_broker(task: ReplicaTask, replica: NDArray[np.int32]) -> str:
+    """Return which broker is overfull, and whether all brokers together have too little room."""
     cluster = task.cluster
-    x = np.zeros(task.low.shape, np.int64)
-    owner = task.owner
-    np.add.at(x[0], replica, task.weight[0][owner])
-    over = outside(task, x)[0]
-    b = int(over.argmax())
-    held, room = int(task.weight[0][owner].sum()), int(cluster.capacity[task.alive].sum())
-    if (cluster.capacity[task.alive] >= 0).all() and held > room:
-        return f"{held} bytes are to be held, brokers have room for {room}"
+    held = held_by_places(task, task.owner, replica)
+    b = int(outside_bands(task, held)[0].argmax())
+    total, room = int(task.weight[0][task.owner].sum()), int(cluster.capacity[task.alive].sum())
+    if (cluster.capacity[task.alive] >= 0).all() and total > room:
+        return f"{total} bytes are to be held, brokers have room for {room}"
     return (
-        f"broker {cluster.brokers[b].id} would hold {x[0, b]} bytes, and has room for "
+        f"broker {cluster.brokers[b].id} would hold {held[0, b]} bytes, and has room for "
         f"{cluster.capacity[b]}; no plan was found in which every broker has room enough"
     )

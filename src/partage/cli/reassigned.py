@@ -83,8 +83,17 @@ def _proven(found: Reassignment) -> dict[str, Any]:
         "solver": found.plan.solver,
         "solver_bound": found.plan.solver_bound,
         "lacks_solver": found.lacks_solver,
+        "too_large_for_solver": _size(found) if found.too_large_for_solver else None,
         "sequential_loss": verdict.sequential_loss,
     }
+
+
+def _size(found: Reassignment) -> dict[str, int]:
+    """Return the pairs of partition and broker of a cluster, and the most that HiGHS plans."""
+    from partage.api.reassignments import MOST_DUAL_PAIRS
+
+    pairs = int(found.task.receives.sum()) * found.task.cluster.partitions
+    return {"pairs": pairs, "most": MOST_DUAL_PAIRS}
 
 
 def _where(found: Reassignment, directory: NDArray[np.int32] | None) -> dict[str, Any]:
@@ -296,6 +305,16 @@ def _missing(told: dict[str, Any]) -> str:
     )
 
 
+def _too_large(told: dict[str, Any]) -> str:
+    """Return that the size of the cluster is the reason for a plan of the local search."""
+    size = told["too_large_for_solver"]
+    return (
+        f"this cluster has {size['pairs']:,} pairs of partition and broker, more than the "
+        f"{size['most']:,} that HiGHS plans: the plan comes from the local search for that reason, "
+        "and may move more than it must"
+    )
+
+
 def _joint(told: dict[str, Any]) -> str:
     """Return what a joint choice of sets, leaders and disks could gain at most."""
     unit = told["unit"]
@@ -354,6 +373,8 @@ def _sentences(told: dict[str, Any]) -> list[Any]:
         lines.append(_joint(told))
     if told["lacks_solver"]:
         lines.append(_missing(told))
+    if told["too_large_for_solver"]:
+        lines.append(_too_large(told))
     if told["seconds"] is not None:
         lines.append(f"at {amount(told['throttle'])}/s a broker: at least {_time(told['seconds'])}")
     if told["led_by_others"]:

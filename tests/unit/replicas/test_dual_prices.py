@@ -16,7 +16,7 @@ from partage.kernels import form
 from partage.model import Broker, ReplicaCluster
 from partage.replicas import tasks
 from partage.replicas.bands import Limits
-from partage.solve.replicas.repair import restricted
+from partage.solve.replicas.repair import restrict
 
 pytest.importorskip("highspy")
 
@@ -46,7 +46,7 @@ def test_near_the_bound_beyond_one_programme(monkeypatch) -> None:
     task = tasks.rebalance(heavy(12, 1_500, 3, seed=2))
     with form("compiled"):
         found = reassign(task)
-        monkeypatch.setattr(reassignments, "MOST_PRICED", 0)
+        monkeypatch.setattr(reassignments, "MOST_DUAL_PAIRS", 0)
         local = reassign(task)
     assert found.verdict.gap <= 0.02
     assert found.verdict.figures["moved"] < local.verdict.figures["moved"]
@@ -73,26 +73,76 @@ def test_near_the_bound_beyond_one_programme(monkeypatch) -> None:
 def test_every_task_keeps_its_limits(made, room, monkeypatch) -> None:
     """A plan by prices is valid and no worse in any figure than the local search's, in their order."""
     task = made(heavy(6, 50, 3, seed=5, room=room))
-    monkeypatch.setattr(reassignments, "LARGEST", 0)
+    monkeypatch.setattr(reassignments, "MOST_BINARIES", 0)
     monkeypatch.setattr(reassignments, "_MOST_REPAIRS", 3)
     with form("compiled"):
         found = reassign(task)
-        monkeypatch.setattr(reassignments, "MOST_PRICED", 0)
+        monkeypatch.setattr(reassignments, "MOST_DUAL_PAIRS", 0)
         local = reassign(task)
     assert not found.verdict.breaches
     figures, before = (list(one.verdict.figures.values()) for one in (found, local))
     assert figures <= before
 
 
+def with_disks(cluster: ReplicaCluster) -> ReplicaCluster:
+    """Two disks on each broker; most replicas lie on the first."""
+    rng = np.random.default_rng(7)
+    return replace(
+        cluster, directories=((("/d", -1), ("/e", -1)),) * len(cluster.brokers),
+        directory=(rng.random(len(cluster.replica)) < 0.2).astype(np.int32),
+    )  # fmt: skip
+
+
+def test_dual_prices_with_several_disks_a_broker(monkeypatch) -> None:
+    """Disks do not change what moves between brokers; every disk is balanced; bounds hold."""
+    monkeypatch.setattr(reassignments, "_MOST_REPAIRS", 3)
+    cluster = heavy(10, 900, 3, seed=2)
+    task = tasks.rebalance(with_disks(cluster))
+    with form("compiled"):
+        found = reassign(task)
+        without = reassign(tasks.rebalance(cluster))
+        monkeypatch.setattr(reassignments, "MOST_DUAL_PAIRS", 0)
+        local = reassign(task)
+    assert found.plan.solver.startswith("dual prices")
+    figures, bounds = found.verdict.figures, found.verdict.bounds
+    assert figures["between brokers"] == without.verdict.figures["moved"]
+    assert figures["between brokers"] < local.verdict.figures["between brokers"]
+    assert bounds["between brokers"] >= local.verdict.bounds["between brokers"]
+    assert figures["between brokers"] <= 1.03 * bounds["between brokers"]
+    assert figures["moved"] > figures["between brokers"]
+    assert found.before["disk bytes"] > 0
+    assert figures["disk replicas"] == figures["disk bytes"] == figures["disk load"] == 0
+    again = judge_replicas(task, found.plan)
+    assert not again.breaches
+    assert again.bounds == bounds
+
+
+def test_a_plan_of_a_large_cluster_names_its_size(monkeypatch) -> None:
+    """Beyond the pairs that dual prices handle, plan and command say that the size is the reason."""
+    monkeypatch.setattr(reassignments, "MOST_BINARIES", 20)
+    monkeypatch.setattr(reassignments, "MOST_DUAL_PAIRS", 100)
+    with form("compiled"):
+        found = reassign(tasks.rebalance(heavy(6, 30, 3, seed=2)))
+        assert found.too_large_for_solver
+        assert not found.lacks_solver
+        told = answer(found, "rebalance", most=None, throttle=None).told
+        printed = "\n".join(map(str, _sentences(told)))
+        assert "180 pairs of partition and broker, more than the 100 that HiGHS plans" in printed
+        fixed = reassign(tasks.fix_racks(heavy(6, 30, 3, seed=2)))
+        assert not fixed.too_large_for_solver
+        monkeypatch.undo()
+        assert not reassign(tasks.rebalance(heavy(6, 30, 3, seed=2))).too_large_for_solver
+
+
 def test_a_restricted_task_counts_the_others() -> None:
     """Bands shrink by what fixed partitions hold: within them, the whole plan is within its own."""
     task = tasks.rebalance(heavy(6, 40, 3))
     plan = task.cluster.replica
-    those = np.array([3, 8, 20])
-    small, mine = restricted(task, those, plan)
-    assert np.flatnonzero(mine).tolist() == [9, 10, 11, 24, 25, 26, 60, 61, 62]
-    assert small.cluster.replica.tolist() == plan[mine].tolist()
-    inside = np.bincount(plan[mine], weights=small.weight[2][small.owner], minlength=6)
+    partitions = np.array([3, 8, 20])
+    small, slots = restrict(task, partitions, plan)
+    assert np.flatnonzero(slots).tolist() == [9, 10, 11, 24, 25, 26, 60, 61, 62]
+    assert small.cluster.replica.tolist() == plan[slots].tolist()
+    inside = np.bincount(plan[slots], weights=small.weight[2][small.owner], minlength=6)
     held = np.bincount(plan, weights=task.weight[2][task.owner], minlength=6)
     assert (held - inside).tolist() == (task.low - small.low)[2, :6].tolist()
     assert (task.high - small.high)[2, :6].tolist() == (held - inside).tolist()

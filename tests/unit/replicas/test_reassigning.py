@@ -26,7 +26,7 @@ from partage.replicas.kafka_json import reassignment, rollback
 from partage.replicas.moves import Moves, directories
 from partage.replicas.reading import cluster_from_json, sizes_from_log_dirs
 from partage.replicas.tables import disk_rows
-from partage.solve.replicas.exact import _Programme, relaxed
+from partage.solve.replicas.exact import MoveProgramme, RackLimits, relaxed_prices
 
 
 def cluster(brokers, *rows, sizes=None, loads=None, **more):
@@ -146,7 +146,7 @@ def tasks_of(rng, one):
 
 def test_plans_before_plans_are_tried(monkeypatch) -> None:
     """Without trying neighbours, sweeps and pairs alone find nearly all best plans; bounds hold."""
-    monkeypatch.setattr(reassignments, "_FEW_CELLS", 0)
+    monkeypatch.setattr(reassignments, "_NEIGHBOUR_CELLS", 0)
     rng, told = random.Random("searched"), []
     while len(told) < 16:
         one = looked_at(rng, (random_disks if len(told) % 4 == 3 else random_cluster)(rng))
@@ -543,10 +543,10 @@ def test_duals_prove_what_divisible_replicas_need(seed: int) -> None:
     task = tasks.rebalance(one)
     found = reassign(task)
     figures = found.verdict.figures
-    newcomers, ranges = least_of(task).newcomers, rack_ranges(task)
-    prices = relaxed(task, figures, newcomers, ranges)
+    limits = RackLimits(least_of(task).newcomers, *rack_ranges(task))
+    prices = relaxed_prices(task, figures, limits)
     assert prices is not None
-    programme = _Programme(task, figures, newcomers, ranges, 0.0, anyhow=False)
+    programme = MoveProgramme(task, figures, limits)
     model = programme.model(highspy)
     model.integrality_ = []
     highs = highspy.Highs()

@@ -1,1 +1,15 @@
-"""Algorithms that place replicas on brokers, for `partage reassign`."""
+"""Placement of replicas on brokers, for `partage reassign`: few bytes moved, balance first.
+
+The order in which `partage.api.reassignments` uses the modules:
+
+1. `local_search`: a placement by penalty-based local search. `start` constructs it, `sweeps` moves
+   single replicas, `swaps` exchanges pairs, `penalties` has the schedule by which penalties rise,
+   `problem` the search state.
+2. `leaders`: preferred-leader balancing. `disks`: disk placement.
+3. `bounds`: prices that prove a lower bound of each figure, by a subgradient method.
+4. `exact`: the integer programme of small tasks, with HiGHS. `dual` and `repair`: the Lagrangian
+   dual by the boxstep method and fix-and-optimise for larger ones, with HiGHS too. The local
+   search makes the first plan of all three and mends the bands that rounding misses.
+
+`partage.judge.replicas` verifies every plan and every bound.
+"""

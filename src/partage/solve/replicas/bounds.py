@@ -1,9 +1,18 @@
-"""A price a broker and a kind, from which follows what no plan can do better.
+"""Lower bounds of figures: a subgradient method for the Lagrangian dual of the bands.
 
-The argument is `partage.judge.replicas`'s; here prices are looked for that make the bound
-high, by going uphill: where the cheapest choice of all partitions overfills a broker its price
-rises, where it leaves a broker below its band the price falls.
+`partage.judge.replica_bounds` has the argument why prices of bands prove a bound. Here prices are
+looked for that make the bound high. `CheapestChoices` solves the inner problem: the cheapest
+brokers of each partition at given prices. Where these choices put a broker above its band its
+price rises, where they leave it below the band the price falls.
+
+Sources: B. T. Polyak, "Minimization of Unsmooth Functionals", USSR Computational Mathematics and
+Mathematical Physics 9 (1969), for the length of steps; P. M. Camerini, L. Fratta, F. Maffioli, "On
+Improving Relaxation Methods by Modified Gradient Techniques", Mathematical Programming Study 3
+(1975), for their direction.
 """
+
+# ruff: noqa: ANN001, ANN202, PLR0917 - a kernel's types stand in its signature
+# mypy: allow-untyped-defs, allow-untyped-calls
 
 from __future__ import annotations
 
@@ -13,40 +22,48 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from partage.kernels import kernel, piece
 from partage.model import ReplicaTask
-from partage.model.replicas import KINDS, RANKS
-from partage.solve.replicas.cheapest_choices import Choices
+from partage.model.replicas import KINDS, LEAVE, RANKS, STAY
+from partage.solve.replicas.problem import UNBOUNDED, Bools, Floats
 
-__all__ = ["bound_of", "climb"]
+__all__ = ["CheapestChoices", "bound_of_moves", "find_prices", "prices_of_brokers"]
 
-#: A bound so close is not looked for further; rounds without a better one until steps shrink, and
-#: until it is given up.
-_CLOSE, _PATIENCE, _LOST = 0.002, 8, 32
-#: With so many pairs of partition and broker, so close is close enough.
-_MANY, _NEAR = 200_000, 0.005
+#: The gap, as a part of the figure, at which the search ends.
+_CLOSE = 0.002
+#: The same from so many pairs of partition and broker on, where a step takes long.
+_CLOSE_OF_MANY, _MANY_PAIRS = 0.005, 200_000
+#: Rounds without a better bound until steps are halved, and until the search ends.
+_PATIENCE, _MOST_IDLE = 8, 32
+#: How far a direction turns away from the last one where the two oppose (Camerini et al.).
+_DEFLECTION = 1.5
+#: Prices begin just below what a move costs: at the cost itself moves and stays would tie.
+_BELOW_COST = 0.999
+#: Pairs of partition and broker in one block of arrays: what stays in the processor's cache.
+_BLOCK = 250_000
+#: Pairs that arrays process in the time of one interpreted kernel step.
+_PAIRS_A_STEP = 30
 
 
-def climb(
-    task: ReplicaTask, figures: Mapping[str, int], *, name: str, rounds: int
-) -> NDArray[np.float64]:
-    """float64[4, B + Z]: prices that prove much of a figure.
+def find_prices(task: ReplicaTask, figures: Mapping[str, int], *, name: str, rounds: int) -> Floats:
+    """Return float64[4, B + Z], prices that prove a high bound of a figure.
 
     Args:
-        task: what is asked.
-        figures: what the plan reaches: how far it is outside its bands in each, and the bound
-            of ``name`` cannot exceed it.
-        name: of the figure whose bound is looked for.
-        rounds: evaluations, at most; each looks at every partition and broker.
+        task: the reassignment.
+        figures: how far the plan is outside its bands in each figure. The bound of ``name`` cannot
+            exceed the plan's figure.
+        name: the figure whose bound is looked for.
+        rounds: evaluations, at most; each looks at every pair of partition and broker.
     """
-    # What goes from disk to disk has no price of brokers.
+    # Copies between the disks of a broker have no price of brokers.
     seen = "between brokers" if name == "moved" and "between brokers" in figures else name
-    search, reached = _Search(task, figures, name), float(figures[seen])
-    begun = search.beginning()
-    starts = [begun, np.zeros_like(begun)] if begun.any() else [begun]
-    best, best_prices = -np.inf, begun
-    close = (_NEAR if search.is_large else _CLOSE) * max(1.0, abs(reached))
+    dual, reached = _Dual(task, figures, name), float(figures[seen])
+    first = dual.initial_prices()
+    starts = [first, np.zeros_like(first)] if first.any() else [first]
+    best, best_prices = -np.inf, first
+    close = (_CLOSE_OF_MANY if dual.is_large else _CLOSE) * max(1.0, abs(reached))
     for start in starts:
-        value, prices = _uphill(search, start, reached, close, rounds // len(starts))
+        value, prices = _ascend(dual, start, reached, close, rounds // len(starts))
         if value > best:
             best, best_prices = value, prices
         if reached - best <= close:
@@ -54,12 +71,19 @@ def climb(
     return best_prices
 
 
-def bound_of(
-    task: ReplicaTask, figures: Mapping[str, int], prices: NDArray[np.float64], total: float
+def bound_of_moves(
+    task: ReplicaTask, figures: Mapping[str, int], prices: Floats, total: float
 ) -> float:
-    """Return the bound of bytes moved that prices prove, given the sum of the cheapest choices."""
+    """Return the bound of bytes moved that prices prove.
+
+    Args:
+        task: the reassignment.
+        figures: how far the plan is outside its bands in each figure.
+        prices: float64[4, B + Z].
+        total: the sum of the cheapest choices at these prices.
+    """
     brokers = len(task.alive)
-    high = np.where(task.high >= np.iinfo(np.int64).max // 4, 0, task.high)
+    high = np.where(task.high >= UNBOUNDED, 0, task.high)
     value = total - float(np.where(prices > 0, prices * high, prices * task.low).sum())
     for k, kind in enumerate(KINDS):
         for name, part in ((kind, prices[k, :brokers]), (f"rack {kind}", prices[k, brokers:])):
@@ -67,64 +91,75 @@ def bound_of(
     return value
 
 
-def _uphill(
-    search: _Search, start: NDArray[np.float64], reached: float, close: float, rounds: int
-) -> tuple[float, NDArray[np.float64]]:
-    """Polyak's steps: as long as what is missing says, shorter when they lead nowhere.
+def prices_of_brokers(task: ReplicaTask, prices: Floats) -> Floats:
+    """Return float64[4, B], the price of each broker with that of its rack added."""
+    brokers = len(task.alive)
+    out: Floats = prices[:, :brokers].copy()
+    if task.zones:
+        out += prices[:, brokers:][:, task.cluster.rack]
+    return out
 
-    Where the way uphill turns back, it is bent towards the last one (Camerini, Fratta and Maffioli,
-    1975): brokers that are over and under in turn are not paid to and fro.
+
+def _ascend(
+    dual: _Dual, start: Floats, reached: float, close: float, rounds: int
+) -> tuple[float, Floats]:
+    """Return the best bound of a subgradient ascent, and its prices.
+
+    A step is as long as what the bound lacks (Polyak), and shorter after idle rounds. A direction
+    that opposes the last one is turned away from it (Camerini, Fratta, Maffioli), so that prices
+    do not oscillate.
     """
-    prices, way = start, np.zeros_like(start)
+    prices, direction = start, np.zeros_like(start)
     best, best_prices = -np.inf, start.copy()
-    boldness, since = 1.0, 0
+    length, idle = 1.0, 0
     # No figure is below 0: where rounds are few, they are not spent on a bound that stays there.
-    hurry = _PATIENCE if search.moves else min(_PATIENCE, max(1, rounds // 12))
+    hurry = _PATIENCE if dual.moves else min(_PATIENCE, max(1, rounds // 12))
     for _ in range(rounds):
-        value, x = search.value(prices)
+        value, held = dual.value(prices)
         if value > best:
-            best, best_prices, since = value, prices.copy(), 0
+            best, best_prices, idle = value, prices.copy(), 0
         else:
-            since += 1
-            if since % (hurry if best <= 0.0 else _PATIENCE) == 0:
-                boldness /= 2
-        if since >= (4 * hurry if best <= 0.0 else _LOST):
+            idle += 1
+            if idle % (hurry if best <= 0.0 else _PATIENCE) == 0:
+                length /= 2
+        if idle >= (4 * hurry if best <= 0.0 else _MOST_IDLE):
             break
-        if reached - best <= (close if search.is_large else 1e-7 * max(1.0, abs(reached))):
+        if reached - best <= (close if dual.is_large else 1e-7 * max(1.0, abs(reached))):
             break
-        uphill = search.uphill(prices, x) * search.scale
-        turn, length = float((uphill * way).sum()), float((way * way).sum())
-        way = uphill - 1.5 * min(turn, 0.0) / length * way if length else uphill
-        size = float((way * way).sum())
+        gradient = dual.subgradient(prices, held) * dual.scale
+        along, square = float((gradient * direction).sum()), float((direction * direction).sum())
+        if square:
+            direction = gradient - _DEFLECTION * min(along, 0.0) / square * direction
+        else:
+            direction = gradient
+        size = float((direction * direction).sum())
         if size == 0.0:
             break
-        step = boldness * max(reached - value, 1e-3 * abs(reached)) / size
-        prices = search.kept(prices + step * way * search.scale)
+        step = length * max(reached - value, 1e-3 * abs(reached)) / size
+        prices = dual.allowed(prices + step * direction * dual.scale)
     return best, best_prices
 
 
-class _Search:
+class _Dual:
+    """The dual function of one figure: its value, its subgradients, and which prices it allows.
+
+    Attributes:
+        moves: whether the figure is the bytes moved, else how far a kind is outside its bands.
+        scale: float64[4, B + Z], converts a step into prices: a mean replica counts alike in each
+            kind, and a rack counts as its brokers together.
+        parts: (kind, its columns of prices, figure, rank of the figure) for brokers and racks.
+    """
+
     def __init__(self, task: ReplicaTask, figures: Mapping[str, int], name: str) -> None:
         self.task, self.figures, self.name = task, figures, name
-        cluster = task.cluster
-        self.brokers = len(cluster.brokers)
-        self.choices = Choices(task)
-        self.is_large = len(task.cost) * self.brokers >= _MANY
-        # A unit of each kind is worth about as much as another: one mean replica.
-        mean = np.maximum(task.weight.mean(axis=1), 1e-9)
+        self.brokers = len(task.cluster.brokers)
+        self.choices = CheapestChoices(task)
+        self.is_large = len(task.cost) * self.brokers >= _MANY_PAIRS
         self.moves = name == "moved"
-        own = KINDS.index(name.removeprefix("rack ")) if not self.moves else -1
-        worth = float(task.cost.mean()) if self.moves else float(mean[own])
-        scale = (max(worth, 1e-9) ** 0.5 / mean)[:, None]
-        # What a rack holds is as many times as much as it has brokers: a step counts as often.
-        sizes = np.ones(task.low.shape[1])
-        sizes[self.brokers :] = np.bincount(cluster.rack)[: task.zones]
-        self.scale: NDArray[np.float64] = scale / sizes
-        self.unbounded = task.high >= np.iinfo(np.int64).max // 4
+        self.scale = self._scale()
+        self.unbounded = task.high >= UNBOUNDED
         self.high = np.where(self.unbounded, 0, task.high).astype(np.float64)
         self.low = task.low.astype(np.float64)
-        # Who may ask a price: kinds of brokers and racks that are not after the figure.
-        mine = len(RANKS) if self.moves else RANKS.index(name)
         self.parts = [
             (k, part, figure, RANKS.index(figure))
             for k, kind in enumerate(KINDS)
@@ -133,38 +168,51 @@ class _Search:
             )
             if figure in figures
         ]  # fmt: skip
-        self.asks = np.zeros(task.low.shape, bool)
+        # Only kinds that do not rank after the figure have prices.
+        rank = len(RANKS) if self.moves else RANKS.index(name)
+        self.has_price = np.zeros(task.low.shape, bool)
         self.most = np.full(task.low.shape, np.inf)
-        for k, part, _, rank in self.parts:
-            self.asks[k, part] = rank <= mine
-            if rank == mine:
+        for k, part, _, other in self.parts:
+            self.has_price[k, part] = other <= rank
+            if other == rank:
                 self.most[k, part] = 1.0
 
-    def kept(self, prices: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Prices that are allowed: none above zero where there is no upper limit, and so on."""
+    def _scale(self) -> Floats:
+        task = self.task
+        mean = np.maximum(task.weight.mean(axis=1), 1e-9)
+        kind = KINDS.index(self.name.removeprefix("rack ")) if not self.moves else -1
+        worth = float(task.cost.mean()) if self.moves else float(mean[kind])
+        scale = (max(worth, 1e-9) ** 0.5 / mean)[:, None]
+        sizes = np.ones(task.low.shape[1])
+        sizes[self.brokers :] = np.bincount(task.cluster.rack)[: task.zones]
+        out: Floats = scale / sizes
+        return out
+
+    def allowed(self, prices: Floats) -> Floats:
+        """Return the nearest allowed prices; none is above 0 where a band has no upper limit."""
         prices[self.unbounded & (prices > 0)] = 0.0
-        prices[~self.asks] = 0.0
+        prices[~self.has_price] = 0.0
         return np.clip(prices, -self.most, self.most)
 
-    def beginning(self) -> NDArray[np.float64]:
-        """Prices to begin with: the best of some that are right where one kind alone is tight."""
+    def initial_prices(self) -> Floats:
+        """Return the best of some prices that are right where one kind alone is tight."""
         task, cluster = self.task, self.task.cluster
         nothing = np.zeros(task.low.shape)
         if not self.moves:
             return nothing
         owner = task.old_owner
-        was = self._with_racks(np.array([
+        now = self._with_racks(np.array([
             np.bincount(cluster.replica, weights=row[owner], minlength=self.brokers)
             for row in task.weight
         ]))  # fmt: skip
-        over, under = was > task.high, was < task.low
+        over, under = now > task.high, now < task.low
         best, best_value = nothing, self.value(nothing)[0]
         for k in (2, 1):
-            worth = np.ones(was.shape[1])
+            worth = np.ones(now.shape[1])
             if k == 1:
-                # Of as many of the cheapest replicas as are too many: what the dearest costs.
+                # What the dearest costs of as many of the cheapest replicas as are too many.
                 costs = np.sort(task.cost[owner][over[k][cluster.replica]])
-                many = int(np.maximum(was[k] - task.high[k], 0)[: self.brokers].sum())
+                many = int(np.maximum(now[k] - task.high[k], 0)[: self.brokers].sum())
                 if not len(costs):
                     costs, many = np.sort(task.cost), len(task.cost) // 20
                 worth[:] = float(costs[min(many, len(costs) - 1)]) if len(costs) else 0.0
@@ -174,53 +222,269 @@ class _Search:
                 for above, below in ((0.0, 1.0), (0.5, 0.5), (1.0, 0.0))
             ]
             if k == 1:
-                tries.append(self._leaving(was[k] - task.high[k]))
+                tries.append(self._dearest_to_leave(now[k] - task.high[k]))
                 tries.append(tries[-1] - 0.5 * worth * under[k])
-            for one, start in product(tries, starts):
+            for added, start in product(tries, starts):
                 tried = start.copy()
-                tried[k] += one * 0.999
-                value = self.value(self.kept(tried))[0]
+                tried[k] += added * _BELOW_COST
+                value = self.value(self.allowed(tried))[0]
                 if value > best_value:
                     best, best_value = tried, value
         return best
 
-    def _leaving(self, excess: NDArray[np.float64]) -> NDArray[np.float64]:
-        """float64[B + Z]: what the dearest costs of the cheapest replicas that each must give up.
+    def _dearest_to_leave(self, excess: Floats) -> Floats:
+        """Return float64[B + Z], the dearest of the cheapest replicas that must leave each broker.
 
-        Whatever goes elsewhere, from each broker as many leave as are too many: the sum of
-        its smallest. Prices that differ by broker prove that.
+        From each broker as many replicas leave as are too many, whatever their targets, so that
+        the sum of its smallest must move. Prices that differ by broker prove that.
         """
         cluster = self.task.cluster
         out = np.zeros(len(excess))
         cost = self.task.cost[self.task.old_owner]
         for b in np.flatnonzero(excess[: self.brokers] > 0).tolist():
-            mine = np.sort(cost[cluster.replica == b])
-            out[b] = float(mine[min(int(excess[b]), len(mine)) - 1]) if len(mine) else 0.0
+            costs = np.sort(cost[cluster.replica == b])
+            out[b] = float(costs[min(int(excess[b]), len(costs)) - 1]) if len(costs) else 0.0
         return out
 
-    def value(self, prices: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """The bound, and what the cheapest choices put on each broker."""
-        task, cluster = self.task, self.task.cluster
-        whole = prices[:, : self.brokers].copy()
-        if task.zones:
-            whole += prices[:, self.brokers :][:, cluster.rack]
-        total, x, _ = self.choices.cheapest(whole, per_byte=1.0 if self.moves else 0.0)
+    def value(self, prices: Floats) -> tuple[float, Floats]:
+        """Return the bound, and float64[4, B + Z], what places hold in the cheapest choices."""
+        whole = prices_of_brokers(self.task, prices)
+        total, held, _ = self.choices.solve(whole, per_byte=1.0 if self.moves else 0.0)
         value = total - float(np.where(prices > 0, prices * self.high, prices * self.low).sum())
         for k, part, figure, _ in self.parts:
             if self.figures[figure] and figure != self.name:
                 value -= float(np.abs(prices[k, part]).max(initial=0.0)) * self.figures[figure]
-        return value, self._with_racks(x)
+        return value, self._with_racks(held)
 
-    def _with_racks(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """float64[4, B + Z]: what brokers hold, and after them their racks."""
+    def _with_racks(self, held: Floats) -> Floats:
+        """Return float64[4, B + Z] of float64[4, B], with what racks hold."""
         rack = self.task.cluster.rack
-        sums = [np.bincount(rack, weights=row)[: self.task.zones] for row in x]
-        return np.concatenate([x, np.array(sums).reshape(len(x), -1)], axis=1)
+        sums = [np.bincount(rack, weights=row)[: self.task.zones] for row in held]
+        return np.concatenate([held, np.array(sums).reshape(len(held), -1)], axis=1)
 
-    def uphill(self, prices: NDArray[np.float64], x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The direction in which the bound rises."""
-        over, under = x - self.high, x - self.low
+    def subgradient(self, prices: Floats, held: Floats) -> Floats:
+        """Return float64[4, B + Z], a direction in which the bound rises."""
+        over, under = held - self.high, held - self.low
         over[self.unbounded] = 0.0
-        at_rest = np.where(over > 0, over, np.where(under < 0, under, 0.0))
-        out: NDArray[np.float64] = np.where(prices > 0, over, np.where(prices < 0, under, at_rest))
+        at_zero = np.where(over > 0, over, np.where(under < 0, under, 0.0))
+        out: Floats = np.where(prices > 0, over, np.where(prices < 0, under, at_zero))
         return out
+
+
+class CheapestChoices:
+    """The inner problem of the dual: each partition's cheapest valid brokers at given prices.
+
+    A kernel solves large clusters. Arrays solve small ones, where compiling the kernel would take
+    longer.
+    """
+
+    def __init__(self, task: ReplicaTask) -> None:
+        self.task = task
+        largest = len(task.rack_low)
+        self.rack_demand = task.rack_low.sum(axis=1)
+        self._work_arrays = (
+            np.zeros(len(task.alive)), np.zeros(largest), np.zeros(largest, np.int64)
+        )  # fmt: skip
+        # Arrays put one replica on a rack; only the kernel puts more there.
+        self.is_one_a_rack = not self.rack_demand[np.unique(task.factor)].any()
+        self._pairs = 0
+
+    def solve(self, prices: Floats, *, per_byte: float) -> tuple[float, Floats, NDArray[np.int32]]:
+        """Return the cheapest choices of all partitions.
+
+        Args:
+            prices: float64[4, B], of a unit of each kind.
+            per_byte: the cost of a byte that is copied.
+
+        Returns:
+            The sum of their prices; float64[4, B], what brokers hold; int32[S], the brokers by
+            ``task.start``, -1 where a partition finds fewer brokers than it is to have.
+        """
+        task, cluster = self.task, self.task.cluster
+        pairs = len(task.cost) * len(task.alive)
+        self._pairs += pairs
+        if self.is_one_a_rack and not _choose.pays(work=self._pairs // _PAIRS_A_STEP):
+            return self._solve_on_arrays(prices, per_byte)
+        held = np.zeros((len(KINDS), len(task.alive)))
+        chosen = np.full(int(task.start[-1]), -1, np.int32)
+        total = _choose(
+            task.start, cluster.start, cluster.replica, task.fate, task.weight, task.cost, prices,
+            cluster.rack, task.rack_low, task.rack_high, self.rack_demand,
+            task.receives.view(np.uint8), per_byte, *self._work_arrays, held, chosen,
+            work=10 * pairs,
+        )  # fmt: skip
+        return float(total), held, chosen
+
+    def _solve_on_arrays(
+        self, prices: Floats, per_byte: float
+    ) -> tuple[float, Floats, NDArray[np.int32]]:
+        """Return what `solve` returns, computed on arrays; racks hold one replica at most."""
+        task, brokers = self.task, len(self.task.alive)
+        held, total = np.zeros((len(KINDS), brokers)), 0.0
+        chosen = np.full(int(task.start[-1]), -1, np.int32)
+        rack = task.cluster.rack
+        is_rack_a_broker = len(np.unique(rack)) == brokers
+        size = max(1, _BLOCK // max(brokers, 1))
+        for begin in range(0, len(task.factor), size):
+            part = slice(begin, min(begin + size, len(task.factor)))
+            weight, factor = task.weight[:, part].astype(np.float64), task.factor[part]
+            asked, price, forced = self._price_block(part, weight, prices, per_byte)
+            partitions = np.arange(len(factor))
+            for i in range(int(factor.max(initial=0))):
+                b = price.argmin(axis=1)
+                cost = price[partitions, b]
+                taken = (i < factor) & (cost < np.inf)
+                chosen[task.start[begin + partitions[taken]] + i] = b[taken]
+                stays = np.isneginf(cost)
+                total += float(np.where(stays, asked[partitions, b], cost)[taken].sum())
+                for k in range(len(KINDS)):
+                    held[k] += np.bincount(b[taken], weights=weight[k, taken], minlength=brokers)
+                if not is_rack_a_broker:
+                    price[(rack == rack[b][:, None]) & ~forced[:, None]] = np.inf
+                price[partitions, b] = np.inf
+        return total, held, chosen
+
+    def _price_block(
+        self, part: slice, weight: Floats, prices: Floats, per_byte: float
+    ) -> tuple[Floats, Floats, Bools]:
+        """Return what brokers ask partitions for, with the cost of copies, and who is forced.
+
+        A replica that must stay costs minus infinity, so that it is chosen first; the rack rule
+        does not apply to its partition.
+        """
+        task, cluster = self.task, self.task.cluster
+        old = slice(int(cluster.start[part.start]), int(cluster.start[part.stop]))
+        row, at, fate = task.old_owner[old] - part.start, cluster.replica[old], task.fate[old]
+        asked: Floats = weight.T @ prices
+        price = asked + per_byte * task.cost[part, None]
+        price[:, ~task.receives] = np.inf
+        price[row, at] = np.where(fate == LEAVE, np.inf, asked[row, at])
+        stays = fate == STAY
+        price[row[stays], at[stays]] = -np.inf
+        forced = np.zeros(part.stop - part.start, bool)
+        forced[row[stays]] = True
+        return asked, price, forced
+
+
+@kernel(
+    "float64(int64[::1], int64[::1], int32[::1], int8[::1], int64[:, ::1], int64[::1],"
+    " float64[:, ::1], int32[::1], int64[:, ::1], int64[:, ::1], int64[::1], uint8[::1], float64,"
+    " float64[::1], float64[::1], int64[::1], float64[:, ::1], int32[::1])"
+)
+def _choose(
+    start, old_start, old, fate, weight, cost, prices, rack, rack_low, rack_high, rack_demand,
+    receives, per_byte, least, best, best_at, held, chosen,
+):  # fmt: skip
+    """Return the sum over partitions of the cheapest valid choice of brokers.
+
+    ``held`` gets what these choices put on brokers, ``chosen`` the brokers by ``start``.
+    ``rack_demand``, by factor: how many replicas the rack rule puts on particular racks. Work
+    arrays: ``least[B]``, ``best`` and ``best_at`` as long as the largest factor and one.
+    """
+    total = 0.0
+    for p in range(len(cost)):
+        factor, n = start[p + 1] - start[p], 0
+        forced = _price_brokers(
+            old_start, old, fate, weight, cost, prices, receives, per_byte, least, p
+        )
+        if rack_demand[factor] > 0 and not forced:
+            n = _choose_by_racks(least, rack, rack_low, rack_high, best, best_at, factor)
+        else:
+            # Current brokers are mostly the cheapest: seen first, they rule out most others.
+            for o in range(old_start[p], old_start[p + 1]):
+                if least[old[o]] < 1e290:
+                    n = _insert(best, best_at, rack, forced, factor, n, old[o], least[old[o]])
+                    least[old[o]] = 1e300
+            for b in range(len(rack) if factor > 0 else 0):
+                if least[b] < 1e290 and (n < factor or least[b] < best[n - 1]):
+                    n = _insert(best, best_at, rack, forced, factor, n, b, least[b])
+        for i in range(n):
+            b, price = best_at[i], best[i]
+            chosen[start[p] + i] = b
+            if price < -1e240:  # a replica that must stay: its true price
+                price = 0.0
+                for k in range(len(weight)):
+                    price += prices[k, b] * weight[k, p]
+            total += price
+            for k in range(len(weight)):
+                held[k, b] += weight[k, p]
+    return total
+
+
+@piece
+def _price_brokers(old_start, old, fate, weight, cost, prices, receives, per_byte, least, p):
+    """Set what each broker costs p; return whether some replica must stay."""
+    brokers = len(least)
+    w0, w1, w2, w3 = weight[0, p], weight[1, p], weight[2, p], weight[3, p]
+    moving = per_byte * cost[p]
+    for b in range(brokers):
+        asked = prices[0, b] * w0 + prices[1, b] * w1 + prices[2, b] * w2 + prices[3, b] * w3
+        least[b] = asked + moving if receives[b] else 1e290
+    forced = False
+    for o in range(old_start[p], old_start[p + 1]):
+        b = old[o]
+        if fate[o] == 2:
+            least[b] = 1e290
+        else:
+            least[b] = prices[0, b] * w0 + prices[1, b] * w1 + prices[2, b] * w2 + prices[3, b] * w3
+            if fate[o] == 1:
+                least[b] = -1e250
+                forced = True
+    return forced
+
+
+@piece
+def _insert(best, best_at, rack, several, factor, n, b, price):
+    """Insert a broker into the ``n`` cheapest so far; return their new number.
+
+    A rack has one of them, unless there may be several.
+    """
+    same = -1
+    if not several:
+        for i in range(n):
+            if rack[best_at[i]] == rack[b]:
+                same = i
+    if same >= 0:
+        if best[same] <= price:
+            return n
+        for i in range(same, n - 1):
+            best[i] = best[i + 1]
+            best_at[i] = best_at[i + 1]
+        n -= 1
+    elif n == factor:
+        n -= 1
+    at = n
+    while at > 0 and best[at - 1] > price:
+        best[at] = best[at - 1]
+        best_at[at] = best_at[at - 1]
+        at -= 1
+    best[at] = price
+    best_at[at] = b
+    return n + 1
+
+
+@piece
+def _choose_by_racks(least, rack, rack_low, rack_high, best, best_at, factor):
+    """Choose with fewer racks than replicas; return how many brokers were found.
+
+    Each rack first gets the least number of replicas that the rule asks for, always at the cheapest
+    broker left; then the cheapest brokers of racks below their upper limits follow.
+    """
+    n = 0
+    for needed in (1, 0):
+        more = 1
+        while more and n < factor:
+            more, cheapest, at = 0, 1e290, -1
+            for b in range(len(rack)):
+                if least[b] < cheapest:
+                    count, r = 0, rack[b]
+                    for i in range(n):
+                        count += rack[best_at[i]] == r
+                    if count < (rack_low[factor, r] if needed else rack_high[factor, r]):
+                        cheapest, at, more = least[b], b, 1
+            if more:
+                best[n] = cheapest
+                best_at[n] = at
+                least[at] = 1e300
+                n += 1
+    return n

@@ -1,39 +1,49 @@
-"""Which disk of its broker each replica goes to: each broker's disks are a small cluster.
+"""Disk placement: the log directory of each replica, broker by broker.
 
-What brokers hold is settled by then. A broker's replicas become partitions of one replica, its
-disks brokers without racks, and `relocate` finds what it finds for a cluster: balance, with the
-fewest bytes moved.
+What brokers hold is settled by then. A broker's replicas become partitions of one replica and its
+disks become brokers without racks. Enumeration (a few replicas) or `local_search` balances them
+with the fewest bytes moved.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partage.model import Broker, ReplicaCluster, ReplicaTask
 from partage.model.replicas import FREE, KINDS, LEAVE, STAY, Disks
-from partage.solve.replicas.local_search import relocate
+from partage.solve.replicas.local_search import place_replicas
+from partage.solve.replicas.problem import Bools, Floats, Ints, held_by_places
 
-__all__ = ["disk_prices", "shelve"]
+__all__ = ["disk_prices", "place_on_disks"]
 
-#: Ways to fill a broker's disks, up to which all are looked at.
-_MOST_PLANS = 4096
+#: Ways to fill a broker's disks, up to which all are enumerated.
+_MOST_WAYS = 4096
+#: The band of a disk without a known capacity.
 _UNBOUNDED = np.iinfo(np.int64).max // 2
+#: Prices stay just below what a move costs: at the cost itself moves and stays would tie.
+_BELOW_COST = 0.999
+
+_Int32s = NDArray[np.int32]
 
 
-def shelve(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np.int32] | None:
-    """int32: the disk of each replica, -1 where its broker has none; None where no disks are known.
+def place_on_disks(task: ReplicaTask, replica: _Int32s) -> _Int32s | None:
+    """Return int32[S], the disk of each replica by `Disks`; None if the task knows no disks.
 
     Args:
-        task: what is asked.
-        replica: int32[sum of factors], brokers' positions by ``task.start``.
+        task: the reassignment.
+        replica: int32[S], brokers' positions by ``task.start``; -1 is returned for those of brokers
+            without several disks.
     """
     disks = task.disks
     if disks is None:
         return None
-    was = _old_place(task, replica)
-    old = np.where(was >= 0, disks.old[was], -1) if len(disks.old) else was.astype(np.int32)
-    out: NDArray[np.int32] = old.astype(np.int32)
+    current = _current_replica(task, replica)
+    old = np.where(current >= 0, disks.old[current], -1) if len(disks.old) else current
+    out: _Int32s = old.astype(np.int32)
     held = _held(task, replica)
     bands = [disks.band(k, held[k]) for k in range(len(KINDS))]
     order = np.argsort(replica, kind="stable")
@@ -42,29 +52,119 @@ def shelve(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np.int32] |
         slots = order[begin[b] : begin[b + 1]]
         if not len(slots):
             continue
-        mine = slice(int(disks.start[b]), int(disks.start[b + 1]))
-        weight = np.ascontiguousarray(task.weight[:, task.owner[slots]])
-        low = np.array([side[0][mine] for side in bands])
-        high = np.array([side[1][mine] for side in bands])
+        part = slice(int(disks.start[b]), int(disks.start[b + 1]))
+        low = np.array([band[0][part] for band in bands])
+        high = np.array([band[1][part] for band in bands])
         low[0] = 0
-        high[0] = np.where(disks.room[mine] >= 0, disks.room[mine], _UNBOUNDED)
-        there = old[slots] - mine.start
-        there[old[slots] < 0] = -1
-        free = (was[slots] >= 0) & disks.free[np.maximum(was[slots], 0)]
-        if (there >= 0).all() and (not free.any() or _even(there, weight, low, high)):
-            continue
-        if _are_few(there, free, low.shape[1]):
-            out[slots] = mine.start + _best_of_all(
-                there, free, task.cost[task.owner[slots]], weight, (low, high)
-            )
-            continue
-        small = _small_task(there, free, task.cost[task.owner[slots]], weight, (low, high))
-        out[slots] = mine.start + relocate(small)
+        high[0] = np.where(disks.room[part] >= 0, disks.room[part], _UNBOUNDED)
+        disk = np.where(old[slots] >= 0, old[slots] - part.start, -1).astype(np.int32)
+        free = (current[slots] >= 0) & disks.free[np.maximum(current[slots], 0)]
+        owner = task.owner[slots]
+        weight = np.ascontiguousarray(task.weight[:, owner])
+        broker = _BrokerDisks(disk, free, task.cost[owner], weight, low, high)
+        if not broker.is_settled():
+            out[slots] = part.start + broker.place()
     return out
 
 
-def _old_place(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np.int64]:
-    """int64: where each replica stood among the old ones, -1 for newcomers."""
+@dataclass(frozen=True, eq=False)
+class _BrokerDisks:
+    """The replicas of one broker and its disks.
+
+    Attributes:
+        disk: int32[n], the current disk of each replica, -1 for replicas new to the broker.
+        free: bool[n], the replica may go to another disk.
+        cost: int64[n], bytes of a move.
+        weight: int64[4, n], the weight of each replica by kind.
+        low, high: int64[4, disks], the bands.
+    """
+
+    disk: _Int32s
+    free: Bools
+    cost: Ints
+    weight: Ints
+    low: Ints
+    high: Ints
+
+    @property
+    def width(self) -> int:
+        """Return the number of disks."""
+        return int(self.low.shape[1])
+
+    @cached_property
+    def to_place(self) -> Ints:
+        """Return the replicas that may go to any disk, or have none yet."""
+        return np.flatnonzero(self.free | (self.disk < 0))
+
+    def is_settled(self) -> bool:
+        """Return whether all replicas may keep their disks, and no move is allowed or wanted."""
+        if (self.disk < 0).any():
+            return False
+        return not self.free.any() or self._is_balanced()
+
+    def _is_balanced(self) -> bool:
+        for k, row in enumerate(self.weight):
+            held = np.zeros(self.width, np.int64)
+            np.add.at(held, self.disk, row)
+            if ((held > self.high[k]) | (held < self.low[k])).any():
+                return False
+        return True
+
+    def place(self) -> NDArray[np.integer]:
+        """Return int[n], the disk of each replica."""
+        ways = len(self.to_place) * float(np.log(self.width))
+        if ways <= float(np.log(_MOST_WAYS)) + 1e-9:
+            return self._best_of_all()
+        return place_replicas(self._as_task())
+
+    def _best_of_all(self) -> Ints:
+        """Return the best way to fill the disks, by looking at all."""
+        goes, disk = self.to_place, self.disk
+        numbers = np.arange(self.width ** len(goes))
+        ways = numbers[:, None] // self.width ** np.arange(len(goes)) % self.width
+        moved = (ways != disk[goes]) & (disk[goes] >= 0)
+        figures = [(moved * self.cost[goes]).sum(axis=1)]
+        stays = np.setdiff1d(np.arange(len(disk)), goes)
+        for k in reversed(range(len(KINDS))):
+            fixed = np.zeros(self.width, np.int64)
+            np.add.at(fixed, disk[stays], self.weight[k, stays])
+            held = np.stack([
+                ((ways == d) * self.weight[k, goes]).sum(axis=1) for d in range(self.width)
+            ], axis=1) + fixed  # fmt: skip
+            off = np.maximum(np.maximum(held - self.high[k], self.low[k] - held), 0)
+            figures.append(off.sum(axis=1))
+        out = disk.astype(np.int64)
+        out[goes] = ways[np.lexsort(figures)[0]]
+        return out
+
+    def _as_task(self) -> ReplicaTask:
+        """Return the broker as a cluster whose brokers are the disks."""
+        disk, count, width = self.disk, len(self.disk), self.width
+        placed = disk >= 0
+        start = np.zeros(count + 1, np.int64)
+        np.cumsum(placed, out=start[1:])
+        cluster = ReplicaCluster(
+            topics=("",), topic=np.zeros(count, np.int32), number=np.arange(count, dtype=np.int32),
+            start=start, replica=np.ascontiguousarray(disk[placed].astype(np.int32)),
+            leader=disk.astype(np.int32), size=None, load=None,
+            brokers=tuple(Broker(i) for i in range(width)), capacity=np.full(width, -1, np.int64),
+            directories=((),) * width, directory=np.full(int(placed.sum()), -1, np.int32),
+        )  # fmt: skip
+        none = np.zeros(count, bool)
+        return ReplicaTask(
+            cluster=cluster, factor=np.ones(count, np.int64),
+            fate=np.where(self.free[placed], FREE, STAY).astype(np.int8),
+            receives=np.ones(width, bool), closed=none, cost=np.ascontiguousarray(self.cost),
+            weight=self.weight, low=np.ascontiguousarray(self.low),
+            high=np.ascontiguousarray(self.high), lead_low=np.zeros(width, np.int64),
+            lead_high=np.full(width, count, np.int64), lead_free=none, counted=~none,
+            rack_low=np.zeros((2, width), np.int64), rack_high=np.ones((2, width), np.int64),
+            alive=np.ones(width, bool),
+        )  # fmt: skip
+
+
+def _current_replica(task: ReplicaTask, replica: _Int32s) -> Ints:
+    """Return int64[S]: the current replica on the same broker (0 to R - 1), -1 for newcomers."""
     brokers = len(task.alive)
     old_key = task.old_owner * brokers + task.cluster.replica
     key = task.owner * brokers + replica
@@ -72,109 +172,22 @@ def _old_place(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np.int6
     if not len(order):
         return np.full(len(key), -1, np.int64)
     at = order[np.minimum(np.searchsorted(old_key[order], key), len(order) - 1)]
-    there = (old_key[at] == key) & (task.fate[at] != LEAVE)
-    return np.where(there, at, -1)
+    stays = (old_key[at] == key) & (task.fate[at] != LEAVE)
+    return np.where(stays, at, -1)
 
 
-def _held(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np.int64]:
-    held = np.zeros((len(KINDS), len(task.alive)), np.int64)
-    for k, row in enumerate(task.weight):
-        np.add.at(held[k], replica, row[task.owner])
-    return held
+def _held(task: ReplicaTask, replica: _Int32s) -> Ints:
+    """Return int64[4, B], what brokers hold."""
+    return held_by_places(task, task.owner, replica)[:, : len(task.alive)]
 
 
-def _even(
-    disk: NDArray[np.int32],
-    weight: NDArray[np.int64],
-    low: NDArray[np.int64],
-    high: NDArray[np.int64],
-) -> bool:
-    for k, row in enumerate(weight):
-        held = np.zeros(low.shape[1], np.int64)
-        np.add.at(held, disk, row)
-        if ((held > high[k]) | (held < low[k])).any():
-            return False
-    return True
-
-
-def _are_few(disk: NDArray[np.int32], free: NDArray[np.bool_], width: int) -> bool:
-    """Whether a broker's replicas can be put on its disks in so few ways that all are tried."""
-    goes = int((free | (disk < 0)).sum())
-    return goes * float(np.log(width)) <= float(np.log(_MOST_PLANS)) + 1e-9
-
-
-def _best_of_all(
-    disk: NDArray[np.int32],
-    free: NDArray[np.bool_],
-    cost: NDArray[np.int64],
-    weight: NDArray[np.int64],
-    band: tuple[NDArray[np.int64], NDArray[np.int64]],
-) -> NDArray[np.int64]:
-    """int64: the disk of each replica, of so few that every way is looked at."""
-    width = band[0].shape[1]
-    goes = np.flatnonzero(free | (disk < 0))
-    every = np.arange(width ** len(goes))
-    ways = every[:, None] // width ** np.arange(len(goes)) % width
-    shift = (ways != disk[goes]) & (disk[goes] >= 0)
-    figures = [(shift * cost[goes]).sum(axis=1)]
-    stays = np.setdiff1d(np.arange(len(disk)), goes)
-    for k in reversed(range(len(KINDS))):
-        fixed = np.zeros(width, np.int64)
-        np.add.at(fixed, disk[stays], weight[k, stays])
-        held = np.stack([
-            ((ways == d) * weight[k, goes]).sum(axis=1) for d in range(width)
-        ], axis=1) + fixed  # fmt: skip
-        off = np.maximum(np.maximum(held - band[1][k], band[0][k] - held), 0)
-        figures.append(off.sum(axis=1))
-    out = disk.astype(np.int64)
-    out[goes] = ways[np.lexsort(figures)[0]]
-    return out
-
-
-def _small_task(
-    disk: NDArray[np.int32],
-    free: NDArray[np.bool_],
-    cost: NDArray[np.int64],
-    weight: NDArray[np.int64],
-    band: tuple[NDArray[np.int64], NDArray[np.int64]],
-) -> ReplicaTask:
-    """One broker's disks as a cluster; ``disk`` is -1 for a replica that comes to the broker."""
-    count, width = len(disk), band[0].shape[1]
-    there = disk >= 0
-    start = np.zeros(count + 1, np.int64)
-    np.cumsum(there, out=start[1:])
-    number = np.arange(count, dtype=np.int32)
-    cluster = ReplicaCluster(
-        topics=("",), topic=np.zeros(count, np.int32), number=number, start=start,
-        replica=np.ascontiguousarray(disk[there].astype(np.int32)), leader=disk.astype(np.int32),
-        size=None, load=None, brokers=tuple(Broker(i) for i in range(width)),
-        capacity=np.full(width, -1, np.int64), directories=((),) * width,
-        directory=np.full(int(there.sum()), -1, np.int32),
-    )  # fmt: skip
-    nobody = np.zeros(count, bool)
-    return ReplicaTask(
-        cluster=cluster, factor=np.ones(count, np.int64),
-        fate=np.where(free[there], FREE, STAY).astype(np.int8), receives=np.ones(width, bool),
-        closed=nobody, cost=np.ascontiguousarray(cost), weight=weight,
-        low=np.ascontiguousarray(band[0]), high=np.ascontiguousarray(band[1]),
-        lead_low=np.zeros(width, np.int64), lead_high=np.full(width, count, np.int64),
-        lead_free=nobody, counted=~nobody, rack_low=np.zeros((2, width), np.int64),
-        rack_high=np.ones((2, width), np.int64), alive=np.ones(width, bool),
-    )  # fmt: skip
-
-
-def disk_prices(
-    task: ReplicaTask,
-    replica: NDArray[np.int32],
-    disk: NDArray[np.int32],
-    name: str,
-) -> list[NDArray[np.float64]]:
-    """float64[2, 4, D] each: prices of disks that may prove something of a figure.
+def disk_prices(task: ReplicaTask, replica: _Int32s, disk: _Int32s, name: str) -> list[Floats]:
+    """Return prices of disks that may prove a bound of a figure, float64[2, 4, D] each.
 
     Args:
-        task: what is asked.
-        replica: int32, the plan's brokers.
-        disk: int32, the plan's disks.
+        task: the reassignment.
+        replica: int32[S], the plan's brokers.
+        disk: int32[S], the plan's disks.
         name: "moved", or a figure of disks that the plan misses.
     """
     disks = task.disks
@@ -184,37 +197,42 @@ def disk_prices(
     nothing = np.zeros((2, len(KINDS), len(disks.part)))
     if name != "moved":
         k = KINDS.index(name.removeprefix("disk "))
-        above, below = _off(disks, disk, task.weight[k][task.owner], k, held[k])
+        above, below = _outside(disks, disk, task.weight[k][task.owner], k, held[k])
         nothing[0, k], nothing[1, k] = above > 0, below > 0
         return [nothing]
     out = []
     for k in range(1, len(KINDS)):
-        sides = _off(disks, disks.old, task.weight[k][task.old_owner], k, held[k])
+        sides = _outside(disks, disks.old, task.weight[k][task.old_owner], k, held[k])
         for side, off in enumerate(sides):
-            worth = _worth(task, disks, sides[0] > 0, k, int(off.sum()))
+            worth = _marginal_cost(task, disks, sides[0] > 0, k, int(off.sum()))
             if off.any() and worth > 0:
                 prices = nothing.copy()
-                prices[side, k] = (off > 0) * worth * 0.999
+                prices[side, k] = (off > 0) * worth * _BELOW_COST
                 out.append(prices)
     return out
 
 
-def _off(
-    disks: Disks,
-    disk: NDArray[np.int32],
-    weight: NDArray[np.int64],
-    k: int,
-    held: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """int64[D] twice: by how much disks are above and below their bands."""
-    mine = np.zeros(len(disks.part), np.int64)
-    np.add.at(mine, disk[disk >= 0], weight[disk >= 0])
+def _outside(disks: Disks, disk: _Int32s, weight: Ints, k: int, held: Ints) -> tuple[Ints, Ints]:
+    """Return int64[D] twice: by how much disks are above and below their bands.
+
+    Args:
+        disks: all disks.
+        disk: int32[n], the disk of each replica, -1 for none.
+        weight: int64[n], its weight in kind k.
+        k: the kind.
+        held: int64[B], what brokers hold of it.
+    """
+    on_disks = np.zeros(len(disks.part), np.int64)
+    np.add.at(on_disks, disk[disk >= 0], weight[disk >= 0])
     low, high = disks.band(k, held)
-    return np.maximum(mine - high, 0), np.maximum(low - mine, 0)
+    return np.maximum(on_disks - high, 0), np.maximum(low - on_disks, 0)
 
 
-def _worth(task: ReplicaTask, disks: Disks, over: NDArray[np.bool_], k: int, excess: int) -> float:
-    """What a unit costs, at the margin, when the cheapest leave disks that hold too much."""
+def _marginal_cost(task: ReplicaTask, disks: Disks, over: Bools, k: int, excess: int) -> float:
+    """Return the bytes moved for the last unit of an excess, if the cheapest replicas leave.
+
+    They leave disks that hold too much, or any disks where none does.
+    """
     on = np.flatnonzero((disks.old >= 0) & disks.free)
     if over.any():
         on = on[over[disks.old[on]]]

@@ -1,29 +1,46 @@
-"""The plan that moves least, as an integer programme for HiGHS: small clusters, in seconds.
+"""The integer programme of a small reassignment, solved by HiGHS.
 
-One binary a partition and a broker that it may have; the rack rule and the bands are rows. Bands
-that the plan at hand misses get slack, no more than that plan needs. HiGHS's own bound is told
-beside the one that the judge can verify.
+One binary variable for each partition and each broker that it may have. The rack rule and the
+bands are rows. Bands that the plan at hand misses get slack, in all no more than that plan needs.
+The judge verifies the prices of the linear relaxation; it cannot verify HiGHS's branching.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partage.model import ReplicaTask
 from partage.model.replicas import KINDS, LEAVE, STAY
+from partage.solve.replicas.problem import UNBOUNDED, Floats, Ints
 
-__all__ = ["LARGEST", "exact", "is_installed", "relaxed"]
+__all__ = [
+    "MOST_BINARIES", "MoveProgramme", "RackLimits", "is_installed", "relaxed_prices",
+    "solve_exactly",
+]  # fmt: skip
 
-#: Binaries: measured on random clusters, HiGHS takes 5 s at 900 and 13 s here.
-LARGEST = 4_000
-#: Nodes times binaries: seconds whatever the size.
+#: Binaries of the largest programme. Measured on random clusters, HiGHS takes 5 s at 900 and 13 s
+#: at this number.
+MOST_BINARIES = 4_000
+#: Nodes of branch and bound times binaries: some seconds whatever the size.
 _NODES = 9_000_000
-_UNBOUNDED = np.iinfo(np.int64).max // 4
+
+
+class RackLimits(NamedTuple):
+    """The rack rule as rows, broken no more than it must be.
+
+    Attributes:
+        newcomers: int64[P], the most replicas of a closed partition that may move.
+        low, high: int64[P, racks], how many replicas of a partition a rack may hold.
+    """
+
+    newcomers: Ints
+    low: Ints
+    high: Ints
 
 
 def is_installed() -> bool:
@@ -31,94 +48,89 @@ def is_installed() -> bool:
     return find_spec("highspy") is not None
 
 
-def exact(  # noqa: PLR0917 - what a programme needs
+def solve_exactly(
     task: ReplicaTask,
     figures: Mapping[str, int],
-    start: NDArray[np.int32],
-    newcomers: NDArray[np.int64],
-    ranges: tuple[NDArray[np.int64], NDArray[np.int64]],
+    plan: NDArray[np.int32],
+    limits: RackLimits,
     margin: float = 0.0,
     *,
-    anyhow: bool = False,
+    capacity_only: bool = False,
     nodes: int = _NODES,
     gap: float = 1e-9,
 ) -> tuple[NDArray[np.int32], float] | None:
-    """A plan that moves least, and how much HiGHS proves to be necessary.
+    """Return a plan that moves least, and HiGHS's own lower bound.
 
     Args:
-        task: what is asked.
+        task: the reassignment.
         figures: how far outside the bands the plan may be in each.
-        start: int32, a plan, by ``task.start``.
-        newcomers: int64[P], of a closed partition the most replicas that are moved.
-        ranges: int64[P, racks] twice, how many replicas of each partition a rack may hold.
-        margin: of a mean replica, by which bands are narrowed against rounding.
-        anyhow: any plan that keeps to what brokers have room for, whatever else it breaks.
+        plan: int32[S], a plan to begin with, by ``task.start``.
+        limits: the rack rule.
+        margin: by which bands are narrowed against rounding, in mean replicas.
+        capacity_only: accept any plan that keeps to capacities, whatever else it breaks.
         nodes: of branch and bound times binaries, at most.
-        gap: relative, at which HiGHS may stop.
+        gap: the relative gap at which HiGHS may stop.
 
     Returns:
-        int32 (by ``task.start``, no order of leadership) and the bound; None where HiGHS is not
-        installed, the task is too large, or nothing was found in a fixed number of nodes.
+        int32[S] by ``task.start``, leaders in no order, and the bound. None if HiGHS is not
+        installed, the task is too large, or no plan was found within the nodes.
     """
     try:
         import highspy
     except ImportError:
         return None
-    made = _Programme(task, figures, newcomers, ranges, margin, anyhow=anyhow)
-    if len(made.partition) > LARGEST or not len(made.partition):
+    programme = MoveProgramme(task, figures, limits, margin, capacity_only=capacity_only)
+    binaries = len(programme.partition)
+    if not 0 < binaries <= MOST_BINARIES:
         return None
     highs = _highs(
         highspy, mip_rel_gap=gap, mip_abs_gap=1e-9, mip_feasibility_tolerance=1e-9,
-        mip_max_nodes=max(nodes // len(made.partition), 1),
+        mip_max_nodes=max(nodes // binaries, 1),
     )  # fmt: skip
-    highs.passModel(made.model(highspy))
+    highs.passModel(programme.model(highspy))
     first = highspy.HighsSolution()
-    first.col_value = made.values(start)
+    first.col_value = programme.values(plan)
     highs.setSolution(first)
     highs.run()
     info = highs.getInfo()
-    found = np.array(highs.getSolution().col_value)
-    if not len(found) or info.primal_solution_status != 2:
+    values = np.array(highs.getSolution().col_value)
+    if not len(values) or info.primal_solution_status != 2:
         return None
-    return made.plan(found), float(info.mip_dual_bound) * made.unit
+    return programme.plan(values), float(info.mip_dual_bound) * programme.unit
 
 
-def relaxed(
-    task: ReplicaTask,
-    figures: Mapping[str, int],
-    newcomers: NDArray[np.int64],
-    ranges: tuple[NDArray[np.int64], NDArray[np.int64]],
-) -> NDArray[np.float64] | None:
-    """float64[4, B + Z]: what a unit costs at each band, if replicas could be divided.
+def relaxed_prices(
+    task: ReplicaTask, figures: Mapping[str, int], limits: RackLimits
+) -> Floats | None:
+    """Return float64[4, B + Z], the duals of the bands in the linear relaxation.
 
-    Of the programme without whole numbers the duals of its bands: prices from which the judge
-    computes at least that programme's optimum, and verifies it.
-
-    Args: see `exact`; None where it answers None.
+    From these prices the judge computes at least the relaxation's optimum, and verifies it. None
+    where `solve_exactly` returns None for want of HiGHS or for size.
     """
     try:
         import highspy
     except ImportError:
         return None
-    made = _Programme(task, figures, newcomers, ranges, 0.0, anyhow=False)
-    if not 0 < len(made.partition) <= LARGEST:
+    programme = MoveProgramme(task, figures, limits)
+    if not 0 < len(programme.partition) <= MOST_BINARIES:
         return None
     highs = _highs(highspy)
-    model = made.model(highspy)
+    model = programme.model(highspy)
     model.integrality_ = []
     highs.passModel(model)
     highs.run()
     dual = np.array(highs.getSolution().row_dual)
-    if len(dual) != len(made.rows) or not np.isfinite(dual).all():
+    if len(dual) != len(programme.rows) or not np.isfinite(dual).all():
         return None
     out = np.zeros(task.low.shape)
-    for row, k, b, scale in made.bands:
-        out[k, b] -= dual[row] * made.unit / scale
-    out[(task.high >= _UNBOUNDED) & (out > 0)] = 0.0
+    for row, k, place, scale in programme.bands:
+        out[k, place] -= dual[row] * programme.unit / scale
+    out[(task.high >= UNBOUNDED) & (out > 0)] = 0.0
     return out
 
 
 def _highs(highspy: Any, **options: float) -> Any:
+    """Return a silent HiGHS of one thread, so that equal inputs give equal plans."""
     highs = highspy.Highs()
     fixed = {"output_flag": False, "threads": 1, "random_seed": 1}
     for option, value in {**fixed, **options}.items():
@@ -126,118 +138,147 @@ def _highs(highspy: Any, **options: float) -> Any:
     return highs
 
 
-class _Programme:
-    """Columns: (partition, broker) pairs, then slacks; rows are gathered one by one."""
+class _Row(NamedTuple):
+    """A row of the programme: low <= sum of coefficients times columns <= high."""
+
+    low: float
+    high: float
+    columns: Ints
+    coefficients: Floats
+
+
+class _Band(NamedTuple):
+    """The band of a row: its kind and place, and how many units one unit of the row is."""
+
+    row: int
+    kind: int
+    place: int
+    scale: float
+
+
+class MoveProgramme:
+    """The programme: which replicas each broker holds, with the fewest bytes moved.
+
+    Attributes:
+        partition, broker: int64[n], the pair of each binary, by partition.
+        fate: int8[n], the fate of the pair's current replica, -1 where there is none.
+        unit: bytes of one unit of the objective.
+        rows: all rows.
+        bands: the rows that are bands.
+    """
 
     def __init__(
-        self, task: ReplicaTask, figures: Mapping[str, int], newcomers: NDArray[np.int64],
-        ranges: tuple[NDArray[np.int64], NDArray[np.int64]], margin: float, *, anyhow: bool,
+        self, task: ReplicaTask, figures: Mapping[str, int], limits: RackLimits,
+        margin: float = 0.0, *, capacity_only: bool = False,
     ) -> None:  # fmt: skip
-        self.task, self.ranges, self.margin = task, ranges, margin
-        cluster = task.cluster
-        brokers = len(cluster.brokers)
-        owner = np.repeat(np.arange(cluster.partitions), cluster.factor)
+        self.task, self._limits, self._margin = task, limits, margin
+        cluster, brokers = task.cluster, len(task.cluster.brokers)
         fate = np.full((cluster.partitions, brokers), -1, np.int8)
-        fate[owner, cluster.replica] = task.fate
+        fate[task.old_owner, cluster.replica] = task.fate
         # A closed partition keeps what it can; only what leaves or breaks the rule is replaced.
         may = ((fate == -1) & task.receives) | ((fate >= 0) & (fate != LEAVE))
         may[task.factor == 0] = False
         self.partition, self.broker = np.nonzero(may)
         self.fate = fate[self.partition, self.broker]
         self.unit = float(max(task.cost.mean(), 1.0))
-        self.rows: list[tuple[float, float, NDArray[np.int64], NDArray[np.float64]]] = []
-        # Of each row that is a band: row, kind, broker or rack, what a unit of the row is.
-        self.bands: list[tuple[int, int, int, float]] = []
-        self.slacks = 0
+        self.rows: list[_Row] = []
+        self.bands: list[_Band] = []
+        self._slacks = 0
         for p in np.flatnonzero(task.factor):
-            mine = np.flatnonzero(self.partition == p)
-            self._row(float(task.factor[p]), float(task.factor[p]), mine)
-            if not anyhow:
-                self._racks(int(p), mine)
-            if task.closed[p]:
-                self._row(0.0, float(newcomers[p]), mine[self.fate[mine] == -1])
-        for k, kind in enumerate(KINDS[:1] if anyhow else KINDS):
-            self._bands(k, range(brokers), self.broker, figures[kind])
+            self._add_partition(int(p), with_racks=not capacity_only)
+        for k, kind in enumerate(KINDS[:1] if capacity_only else KINDS):
+            self._add_bands(k, range(brokers), self.broker, figures[kind])
             if task.zones and k:
-                zones = range(brokers, brokers + task.zones)
+                racks = range(brokers, brokers + task.zones)
                 at = brokers + task.cluster.rack[self.broker]
-                self._bands(k, zones, at, figures[f"rack {kind}"])
+                self._add_bands(k, racks, at, figures[f"rack {kind}"])
 
-    def _row(
-        self, low: float, high: float, at: NDArray[np.int64],
-        value: NDArray[np.float64] | None = None,
-    ) -> None:  # fmt: skip
-        self.rows.append((low, high, at, np.ones(len(at)) if value is None else value))
+    def _add_row(
+        self, low: float, high: float, columns: Ints, coefficients: Floats | None = None
+    ) -> None:
+        """Add a row; coefficients are 1 by default."""
+        ones = np.ones(len(columns)) if coefficients is None else coefficients
+        self.rows.append(_Row(low, high, columns, ones))
 
-    def _racks(self, p: int, mine: NDArray[np.int64]) -> None:
-        """As few replicas against the rack rule as there can be."""
-        rack = self.task.cluster.rack[self.broker[mine]]
-        for r in range(self.task.rack_low.shape[1]):
-            low, high = self.ranges[0][p, r], self.ranges[1][p, r]
+    def _add_partition(self, p: int, *, with_racks: bool) -> None:
+        """Add the rows of a partition: its number of replicas, the rack rule, how many may move."""
+        task, columns = self.task, np.flatnonzero(self.partition == p)
+        self._add_row(float(task.factor[p]), float(task.factor[p]), columns)
+        rack = task.cluster.rack[self.broker[columns]]
+        for r in range(task.rack_low.shape[1] if with_racks else 0):
+            low, high = self._limits.low[p, r], self._limits.high[p, r]
             if low > 0 or high < (rack == r).sum():
-                self._row(float(low), float(high), mine[rack == r])
+                self._add_row(float(low), float(high), columns[rack == r])
+        if task.closed[p]:
+            new = columns[self.fate[columns] == -1]
+            self._add_row(0.0, float(self._limits.newcomers[p]), new)
 
-    def _bands(self, k: int, those: range, at: NDArray[Any], allowed: int) -> None:
-        """Rows of a kind for brokers, or for racks; ``at`` says where each pair counts."""
-        task = self.task
-        weight = task.weight[k]
+    def _add_bands(self, k: int, places: range, at: NDArray[Any], allowed: int) -> None:
+        """Add the bands of a kind for brokers, or for racks; ``at`` is the place of each binary."""
+        weight = self.task.weight[k]
         if not weight.any():
             return
         scale = float(weight.mean()) or 1.0
-        first = len(self.partition) + self.slacks
-        # Numbers of replicas are whole: a margin would empty a band of two numbers.
-        margin = self.margin if KINDS[k] != "replicas" else 0.0
-        for b in those:
-            mine = np.flatnonzero((at == b) & (weight[self.partition] > 0))
-            value = weight[self.partition[mine]] / scale
-            low = float(task.low[k, b]) / scale + margin
-            high = float(task.high[k, b]) / scale - margin
-            if task.high[k, b] >= _UNBOUNDED:
-                high = np.inf
-            if low > high:
-                low = high = (low + high) / 2
+        first = len(self.partition) + self._slacks
+        for place in places:
+            columns = np.flatnonzero((at == place) & (weight[self.partition] > 0))
+            value = weight[self.partition[columns]] / scale
+            low, high = self._band(k, place, scale)
             rows = len(self.rows)
             if allowed:
-                slack = np.array([len(self.partition) + self.slacks])
-                self.slacks += 1
-                both = np.concatenate([mine, slack])
-                self._row(low, np.inf, both, np.append(value, 1.0))
-                self._row(-np.inf, high, both, np.append(value, -1.0))
-            elif len(mine) or low > 0:
-                self._row(low, high, mine, value)
-            self.bands += [(row, k, b, scale) for row in range(rows, len(self.rows))]
+                slack = np.array([len(self.partition) + self._slacks])
+                self._slacks += 1
+                both = np.concatenate([columns, slack])
+                self._add_row(low, np.inf, both, np.append(value, 1.0))
+                self._add_row(-np.inf, high, both, np.append(value, -1.0))
+            elif len(columns) or low > 0:
+                self._add_row(low, high, columns, value)
+            self.bands += [_Band(row, k, place, scale) for row in range(rows, len(self.rows))]
         if allowed:
-            slacks = np.arange(first, len(self.partition) + self.slacks)
-            self._row(-np.inf, float(allowed) / scale + 1e-9, slacks)
+            slacks = np.arange(first, len(self.partition) + self._slacks)
+            self._add_row(-np.inf, float(allowed) / scale + 1e-9, slacks)
+
+    def _band(self, k: int, place: int, scale: float) -> tuple[float, float]:
+        """Return a band in units of its row, narrowed by the margin."""
+        task = self.task
+        # Numbers of replicas are whole: a margin would empty a band of two numbers.
+        margin = self._margin if KINDS[k] != "replicas" else 0.0
+        low = float(task.low[k, place]) / scale + margin
+        high = float(task.high[k, place]) / scale - margin
+        if task.high[k, place] >= UNBOUNDED:
+            high = np.inf
+        if low > high:
+            low = high = (low + high) / 2
+        return low, high
 
     def model(self, highspy: Any) -> Any:
-        """What HiGHS takes."""
+        """Return the programme as HiGHS takes it."""
         binaries = len(self.partition)
-        columns = binaries + self.slacks
+        columns = binaries + self._slacks
         moves = np.where(self.fate == -1, self.task.cost[self.partition] / self.unit, 0.0)
         lp = highspy.HighsLp()
         lp.num_col_, lp.num_row_ = columns, len(self.rows)
-        lp.col_cost_ = np.concatenate([moves, np.zeros(self.slacks)])
-        lp.col_lower_ = np.concatenate([(self.fate == STAY).astype(float), np.zeros(self.slacks)])
-        lp.col_upper_ = np.concatenate([np.ones(binaries), np.full(self.slacks, np.inf)])
-        lp.row_lower_ = np.array([row[0] for row in self.rows])
-        lp.row_upper_ = np.array([row[1] for row in self.rows])
+        lp.col_cost_ = np.concatenate([moves, np.zeros(self._slacks)])
+        lp.col_lower_ = np.concatenate([(self.fate == STAY).astype(float), np.zeros(self._slacks)])
+        lp.col_upper_ = np.concatenate([np.ones(binaries), np.full(self._slacks, np.inf)])
+        lp.row_lower_ = np.array([row.low for row in self.rows])
+        lp.row_upper_ = np.array([row.high for row in self.rows])
         lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        lp.a_matrix_.start_ = np.cumsum([0, *(len(row[2]) for row in self.rows)])
-        lp.a_matrix_.index_ = np.concatenate([row[2] for row in self.rows])
-        lp.a_matrix_.value_ = np.concatenate([row[3] for row in self.rows])
+        lp.a_matrix_.start_ = np.cumsum([0, *(len(row.columns) for row in self.rows)])
+        lp.a_matrix_.index_ = np.concatenate([row.columns for row in self.rows])
+        lp.a_matrix_.value_ = np.concatenate([row.coefficients for row in self.rows])
         kinds = highspy.HighsVarType
-        lp.integrality_ = [kinds.kInteger] * binaries + [kinds.kContinuous] * self.slacks
+        lp.integrality_ = [kinds.kInteger] * binaries + [kinds.kContinuous] * self._slacks
         return lp
 
-    def values(self, plan: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Columns of a plan; slacks are left to HiGHS."""
-        task, brokers = self.task, len(self.task.cluster.brokers)
-        owner = np.repeat(np.arange(task.cluster.partitions), task.factor)
-        chosen = np.isin(self.partition * brokers + self.broker, owner * brokers + plan)
-        return np.concatenate([chosen.astype(float), np.zeros(self.slacks)])
+    def values(self, plan: NDArray[np.int32]) -> Floats:
+        """Return the columns of a plan; HiGHS finds the slacks."""
+        brokers = len(self.task.cluster.brokers)
+        pairs = self.partition * brokers + self.broker
+        chosen = np.isin(pairs, self.task.owner * brokers + plan)
+        return np.concatenate([chosen.astype(float), np.zeros(self._slacks)])
 
-    def plan(self, values: NDArray[np.float64]) -> NDArray[np.int32]:
-        """The plan of columns: pairs are sorted by partition, as ``task.start`` is."""
+    def plan(self, values: Floats) -> NDArray[np.int32]:
+        """Return the plan of columns: binaries are sorted by partition, as ``task.start`` is."""
         out: NDArray[np.int32] = self.broker[values[: len(self.partition)] > 0.5].astype(np.int32)
         return out

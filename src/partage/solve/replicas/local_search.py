@@ -1,295 +1,222 @@
-"""Where replicas go: plans by keeping, giving out and stepping, at rates that rise."""
+"""Place replicas by penalty-based local search.
+
+The search minimises the bytes copied plus penalties for brokers and racks outside their bands
+(`penalties`). It begins with the placement of `start`. At each round of penalties it moves single
+replicas (`sweeps`); at the last penalties it also exchanges pairs (`swaps`).
+"""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.errors import NoFeasiblePlanError
 from partage.model import ReplicaTask
-from partage.model.replicas import KINDS, LEAVE, STAY, among
-from partage.solve.replicas.move_candidates import Restless
-from partage.solve.replicas.start import construct
-from partage.solve.replicas.swaps import Pairs
-from partage.solve.replicas.sweeps import scratch, sweep
+from partage.model.replicas import STAY, among
+from partage.solve.replicas.penalties import MANY_REPLICAS, Penalties, penalty_schedule
+from partage.solve.replicas.problem import SearchState, held_by_places, is_moved, outside_bands
+from partage.solve.replicas.start import place_initially
+from partage.solve.replicas.swaps import Swaps
+from partage.solve.replicas.sweeps import MoveCandidates, sweep, work_arrays
 
-__all__ = ["outside", "relocate"]
+__all__ = ["LocalSearch", "improve_placement", "place_replicas"]
 
-#: From rate to rate: smaller steps move fewer bytes (a percent), and take longer; of so many
-#: replicas that it is seconds, larger ones.
-_RISE, _RISE_LARGE, _LARGE = 1.25, 1.6, 100_000
-#: Sweeps at a rate: what others do meanwhile is seen by the next one.
+#: Sweeps a round: the next round sees what other replicas did meanwhile. At the last penalties
+#: sweeps go on until nothing moves, at most this often.
 _SWEEPS, _LAST_SWEEPS = 2, 12
-#: Rates at which a plan is improved that is near the best already. Measured: with the last one
-#: alone, plans for heavy-tailed sizes move a percent more.
-_RATES_AFTER = 12
-#: How often numbers of replicas are looked at before bytes, as long as that gains.
-_TURNS = 3
+#: Rounds in which a plan near the best is improved. Measured: with the last one alone, plans for
+#: heavy-tailed sizes move a percent more.
+_ROUNDS_OF_IMPROVEMENT = 12
+#: Attempts to mend numbers of replicas with bytes loosened, and turns of swaps and sweeps.
+_LOOSE_TURNS, _SETTLING_TURNS = 3, 4
+#: Swaps by which a turn must gain for another one: one replica in so many.
+_REPLICAS_A_SWAP = 5_000
 
 
-def outside(task: ReplicaTask, x: NDArray[np.int64]) -> NDArray[np.int64]:
-    """int64[4, B + Z]: how far each broker and rack is outside its band."""
-    out: NDArray[np.int64] = np.maximum(np.maximum(x - task.high, task.low - x), 0)
-    return out
+def place_replicas(task: ReplicaTask) -> NDArray[np.int32]:
+    """Return int32[S], the broker of each replica by ``task.start``, leaders in no order.
+
+    Raises:
+        NoFeasiblePlanError: a partition has fewer brokers than it is to have replicas.
+    """
+    search = LocalSearch(task)
+    search.construct()
+    return search.run()
 
 
-def relocate(task: ReplicaTask, begun: NDArray[np.int32] | None = None) -> NDArray[np.int32]:
-    """Return int32[S], brokers' positions by ``task.start``, in no order of leadership.
+def improve_placement(task: ReplicaTask, plan: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return int32[S], what the last rounds of the local search make of a placement.
 
     Args:
         task: the reassignment.
-        begun: int32[S], a plan to begin with, near the best but for some bands that it misses.
-
-    Raises:
-        NoFeasiblePlanError: a partition has nowhere to go.
+        plan: int32[S], near the best except for some bands that it misses.
     """
-    return _Relocation(task).run() if begun is None else _Relocation(task).improve(begun)
+    search = LocalSearch(task)
+    search.load(plan)
+    return search.improve()
 
 
-class _Relocation:
-    """One plan under way."""
+class LocalSearch:
+    """One run of the search.
+
+    Attributes:
+        state: the placement, which all steps change in place.
+        schedule: the penalties of each round.
+        candidates: partitions that may gain by a move.
+        swaps: exchanges of pairs of replicas.
+    """
 
     def __init__(self, task: ReplicaTask) -> None:
-        self.task = task
-        count = int(task.start[-1])
-        self.broker = np.full(count, -1, np.int32)
-        self.locked = np.zeros(count, np.uint8)
-        self.x = np.zeros(task.low.shape, np.int64)
-        self.rate = np.zeros(2 * len(KINDS) + 1)
-        self.owner = task.owner
-        kinds, both = task.low.shape
-        racks = task.rack_low.shape[1]
-        self.scratch = scratch(kinds, len(task.alive), both, racks)
-        self.pairs = Pairs(task, self.broker, self.locked.view(bool), self.x, self.rate)
-        self.restless = Restless(task, self.broker, self.locked.view(bool))
-        self.work = 0
+        self.task, self.state = task, SearchState.empty(task)
+        self.schedule = penalty_schedule(task)
+        self.candidates = MoveCandidates(self.state)
+        self.swaps = Swaps(self.state)
+        self._work_arrays = work_arrays(task)
+        self._work = 0
 
-    def state(self) -> tuple[Any, ...]:
-        """What every kernel gets."""
-        task, cluster = self.task, self.task.cluster
-        return (
-            task.start, self.broker, cluster.start, cluster.replica, task.fate, self.locked,
-            self.x, task.low, task.high, task.weight, task.cost, self.rate, cluster.rack,
-            task.rack_low, task.rack_high, task.receives.view(np.uint8),
-            task.closed.view(np.uint8),
-        )  # fmt: skip
+    def construct(self) -> None:
+        """Place all replicas at the final penalties; see `place_initially`."""
+        self.set_penalties(self.schedule[-1])
+        place_initially(self.state)
+
+    def load(self, plan: NDArray[np.int32]) -> None:
+        """Begin with a plan instead of the initial placement."""
+        task, state, brokers = self.task, self.state, len(self.task.alive)
+        state.broker[:] = plan
+        old = task.old_owner * brokers + task.cluster.replica
+        state.fixed[:] = among(task.owner * brokers + plan, old[task.fate == STAY])
+        state.held += held_by_places(task, task.owner, plan)
+
+    def set_penalties(self, penalties: Penalties) -> None:
+        """Make these the penalties of the next steps."""
+        self.state.penalty[:] = penalties.vector
 
     def run(self) -> NDArray[np.int32]:
-        """See `relocate`."""
-        rates = self._rates()
-        self.rate[:] = rates[-1]
-        self._construct()
-        movable, moved = not bool((self.locked == 1).all()), 0
-        for i, rate in enumerate(rates if movable else ()):
-            last = i + 1 == len(rates)
-            if i and not last and not moved and self._is_all_the_same(rate):
+        """Return the placement after all rounds."""
+        if (self.state.fixed == 1).all():
+            return self.state.broker
+        *rising, last = self.schedule
+        moved = 0
+        for i, penalties in enumerate(rising):
+            if i and not moved and self._adds_nothing(penalties):
                 continue
-            self.rate[:] = rate
-            before = len(self.broker)
-            for _ in range(_LAST_SWEEPS if last else _SWEEPS):
-                moved = self._sweep()
-                if not moved or (last and self._is_idle(moved, before)):
-                    break
-                before = moved
-        if movable:
-            self._settle()
-            # What takes balance as it finds it has no numbers to mend.
-            if not self.task.closed.all():
-                self._numbers_first()
-        return self.broker
-
-    def improve(self, begun: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return the plan that the last rates of the local search make of another plan."""
-        task, owner = self.task, self.owner
-        brokers = len(task.alive)
-        self.broker[:] = begun
-        old = task.old_owner * brokers + task.cluster.replica
-        self.locked[:] = among(owner * brokers + begun, old[task.fate == STAY])
-        for k, row in enumerate(task.weight):
-            np.add.at(self.x[k], begun, row[owner])
-            if task.zones:
-                np.add.at(self.x[k], brokers + task.cluster.rack[begun], row[owner])
-        *rising, last = self._rates()
-        for rate in rising[-_RATES_AFTER:]:
-            self.rate[:] = rate
+            self.set_penalties(penalties)
             for _ in range(_SWEEPS):
-                self._sweep()
-            self._swaps()
-            self.pairs.returned()
-        self.rate[:] = last
-        for _ in range(_LAST_SWEEPS):
-            if not self._sweep():
-                break
-        self._settle()
-        if not task.closed.all():
-            self._numbers_first()
-        return self.broker
+                moved = self.sweep()
+                if not moved:
+                    break
+        self.set_penalties(last)
+        self._sweep_until_idle()
+        return self._finish()
 
-    def _is_idle(self, moved: int, before: int) -> bool:
-        """Whether a few of very many replicas go, sweep by sweep no fewer: they gain little."""
-        many = len(self.broker)
-        return many >= _LARGE and moved < many // 200 and moved > 0.9 * before
+    def improve(self) -> NDArray[np.int32]:
+        """Return the placement after the last rounds, with swaps in each."""
+        *rising, last = self.schedule
+        for penalties in rising[-_ROUNDS_OF_IMPROVEMENT:]:
+            self.set_penalties(penalties)
+            for _ in range(_SWEEPS):
+                self.sweep()
+            self._swap()
+            self.swaps.return_moved()
+        self.set_penalties(last)
+        self._sweep_until_nothing_moves()
+        return self._finish()
+
+    def sweep(self) -> int:
+        """Move the candidates' replicas to their cheapest brokers; return how many moved."""
+        partitions = self.candidates.partitions()
+        if not len(partitions):
+            return 0
+        # The sum over all sweeps: compiling pays once there is enough to do for it.
+        self._work += 8 * len(partitions) * len(self.task.alive)
+        arguments = self.state.kernel_arguments()
+        return int(sweep(*arguments, partitions, *self._work_arrays, work=self._work))
+
+    def _sweep_until_idle(self) -> None:
+        """Sweep until nothing moves, or a few of very many replicas move to little gain."""
+        count = len(self.state.broker)
+        before = count
+        for _ in range(_LAST_SWEEPS):
+            moved = self.sweep()
+            idle = count >= MANY_REPLICAS and moved < count // 200 and moved > 0.9 * before
+            if not moved or idle:
+                break
+            before = moved
+
+    def _sweep_until_nothing_moves(self) -> None:
+        for _ in range(_LAST_SWEEPS):
+            if not self.sweep():
+                break
+
+    def _finish(self) -> NDArray[np.int32]:
+        """Return the placement after swaps, and after mending the numbers of replicas."""
+        self._settle()
+        # Tasks that take balance as they find it have no numbers to mend.
+        if not self.task.closed.all():
+            self._mend_numbers()
+        return self.state.broker
 
     def _settle(self) -> None:
-        """Pairs and single replicas in turn, until neither gains."""
-        for _ in range(4):
-            # For one replica in thousands it is not begun again.
-            if self._swaps() + self.pairs.returned() <= len(self.broker) // 5_000:
+        """Swap pairs and move single replicas in turn until neither gains."""
+        for _ in range(_SETTLING_TURNS):
+            swapped = self._swap() + self.swaps.return_moved()
+            if swapped <= len(self.state.broker) // _REPLICAS_A_SWAP:
                 break
-            for _ in range(_LAST_SWEEPS):
-                if not self._sweep():
-                    break
+            self._sweep_until_nothing_moves()
 
-    def _numbers_first(self) -> None:
-        """Where a broker has too many or too few replicas: what if bytes hardly counted for once?
-
-        Three have to change at once, say: one comes home, where one is lacking, and another goes
-        where that one was; neither step gains by itself while bytes are at the end of a band.
-        """
-        last = self.rate.copy()
-        for _ in range(_TURNS):
-            known, broker, x = self._reached(), self.broker.copy(), self.x.copy()
-            if not outside(self.task, self.x)[1].any():
-                return
-            self.rate[:] = last
-            self.rate[[2, 3, 7, 8]] = 0.5, 0.0, 0.0, 0.0
-            for _ in range(_SWEEPS):
-                self._sweep()
-            self.rate[:] = last
-            for _ in range(_LAST_SWEEPS):
-                if not self._sweep():
-                    break
-            self._settle()
-            if self._reached() >= known:
-                self.broker[:], self.x[:] = broker, x
-                return
-
-    def _reached(self) -> tuple[float, ...]:
-        """How far brokers and racks are outside their bands, by rank, and what is moved."""
-        off, n = outside(self.task, self.x), len(self.task.alive)
-        rack, task = self.task.cluster.rack, self.task
-        racks = task.rack_low.shape[1]
-        pairs, count = np.unique(task.owner * racks + rack[self.broker], return_counts=True)
-        factor = task.factor[pairs // racks]
-        over = np.maximum(count - task.rack_high[factor, pairs % racks], 0)
-        lack = np.minimum(count, task.rack_low[factor, pairs % racks])
-        ranks = [off[0, :n].sum(), over.sum() - lack.sum()]
-        for k in (1, 2, 3):
-            ranks += [off[k, :n].sum(), off[k, n:].sum()]
-        new = ~among(task.owner * n + self.broker, task.old_owner * n + task.cluster.replica)
-        return (*map(float, ranks), float(task.cost[task.owner[new]].sum()))
-
-    def _sweep(self) -> int:
-        """How many replicas went where the price is lower."""
-        those = self.restless.those(self.x, self.rate)
-        if not len(those):
-            return 0
-        # Of all sweeps together: a compilation pays once there is enough to do for it.
-        self.work += 8 * len(those) * len(self.task.alive)
-        return int(sweep(*self.state(), those, *self.scratch, work=self.work))
-
-    def _is_all_the_same(self, rate: NDArray[np.float64]) -> bool:
-        """Whether only those rates differ from the last ones for which all are in their bands.
-
-        A step that did not pay pays no more, then.
-        """
-        n = len(self.task.alive)
-        off = outside(self.task, self.x)
-        brokers, racks = off[:, :n].any(axis=1), off[:, n:].any(axis=1)
-        matters = np.concatenate([brokers, [True], racks])
-        return bool((rate[matters] == self.rate[matters]).all()) and bool((rate >= self.rate).all())
-
-    def _rates(self) -> list[NDArray[np.float64]]:
-        """What a unit outside the band costs, from little to more than any move."""
-        task = self.task
-        cost = task.cost[task.cost > 0]
-        least, most = (float(cost.min()), float(cost.max())) if len(cost) else (1.0, 1.0)
-        mean = np.maximum(task.weight.mean(axis=1), 1e-12)
-        total = float(task.cost.sum())
-        # A byte outside is worth a byte or a few; what a replica or a unit of load is worth
-        # follows from what is moved for it. Each kind outweighs all that follow.
-        dearest = 4.0 * most
-        rise = _RISE if len(self.broker) < _LARGE else _RISE_LARGE
-        steps = max(1, int(np.ceil(np.log(dearest / least) / np.log(rise))))
-        worth = (mean[2] if mean[2] > 1e-9 else dearest) / max(mean[3], 1e-9)
-        rates = []
-        for i in range(steps + 1):
-            level = least * 0.4 * (dearest / (least * 0.4)) ** (i / steps)
-            share = min(1.0, level / dearest)
-            rates.append(_both(np.array([
-                total * 100, level, 2.0, 2.0 * share ** 0.5 * worth, total * 8,
-            ])))  # fmt: skip
-        # In the end one byte outside costs more than any move, and each kind more than the next.
-        byte = max(1e6, 4.0 * most)
-        load = 0.02 * byte * mean[2] / mean[3] if mean[3] > 1e-9 else 0.0
-        replica = 1e3 * max(byte * float(task.weight[2].max(initial=0)), dearest)
-        if mean[2] <= 1e-9:  # no sizes: what is moved is counted
-            load = 1e3 * dearest
-        # Room is a hard limit: one byte too many weighs more than any breach of the rack rule.
-        rates.append(_both(np.array([1e8 * replica, replica, byte, load, 1e6 * replica])))
-        if task.closed.all():
-            return rates[-1:]
-        return rates
-
-    def _construct(self) -> None:
-        task, cluster = self.task, self.task.cluster
-        # Where all may stay they are copied; the kernel is for partitions that get or lose some.
-        same = task.factor == cluster.factor
-        same[task.old_owner[task.fate == LEAVE]] = False
-        old, new = same[task.old_owner], same[task.owner]
-        self.broker[new], self.locked[new] = cluster.replica[old], task.fate[old] == STAY
-        for k, row in enumerate(task.weight):
-            np.add.at(self.x[k], cluster.replica[old], row[task.old_owner[old]])
-            if task.zones:
-                zones = len(task.alive) + cluster.rack[cluster.replica[old]]
-                np.add.at(self.x[k], zones, row[task.old_owner[old]])
-        order = np.argsort(-task.cost, kind="stable").astype(np.int64)
-        order = order[~same[order]]
-        if not len(order):
-            return
-        widest = int(max(task.factor.max(initial=0), cluster.factor.max(initial=0)))
-        scratch, work = np.zeros(widest + 1, np.int64), 20 * len(order) * len(cluster.brokers)
-        nowhere = construct(*self.state(), order, scratch, work=work * widest)
-        if nowhere >= 0:
-            raise NoFeasiblePlanError(*_why_nowhere(task, int(nowhere)))
-
-    def _swaps(self) -> int:
+    def _swap(self) -> int:
+        """Swap pairs of brokers, then of racks, that are outside bands; return how many swapped."""
         n, done = len(self.task.alive), 0
         for k in (0, 2, 3, 1):
-            if outside(self.task, self.x)[k, :n].any():
-                done += self.pairs.swapped(k)
+            if outside_bands(self.task, self.state.held)[k, :n].any():
+                done += self.swaps.between_brokers(k)
         for k in (2, 3, 1):
-            if outside(self.task, self.x)[k, n:].any():
-                done += self.pairs.across(k)
+            if outside_bands(self.task, self.state.held)[k, n:].any():
+                done += self.swaps.between_racks(k)
         return done
 
+    def _mend_numbers(self) -> None:
+        """Mend numbers of replicas with bytes loosened, and keep the result if it is better.
 
-def _both(rate: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Racks' rates beside those of the brokers, which come first and so are dearer."""
-    return np.concatenate([rate, 0.3 * rate[:-1]])
+        Some repairs need three changes at once: a replica returns to a broker that is one short,
+        and another goes where it was. No single step of these gains while bytes are at the end
+        of a band.
+        """
+        state, last = self.state, self.schedule[-1]
+        for _ in range(_LOOSE_TURNS):
+            known, broker, held = self._rank(), state.broker.copy(), state.held.copy()
+            if not outside_bands(self.task, held)[1].any():
+                return
+            self.set_penalties(last.with_loose_bytes())
+            for _ in range(_SWEEPS):
+                self.sweep()
+            self.set_penalties(last)
+            self._sweep_until_nothing_moves()
+            self._settle()
+            if self._rank() >= known:
+                state.broker[:], state.held[:] = broker, held
+                return
 
+    def _rank(self) -> tuple[float, ...]:
+        """Return what the search minimises, in order of importance, without penalties."""
+        task, broker, n = self.task, self.state.broker, len(self.task.alive)
+        off, racks = outside_bands(task, self.state.held), task.rack_low.shape[1]
+        pairs, count = np.unique(task.owner * racks + task.cluster.rack[broker], return_counts=True)
+        factor = task.factor[pairs // racks]
+        over = np.maximum(count - task.rack_high[factor, pairs % racks], 0)
+        filled = np.minimum(count, task.rack_low[factor, pairs % racks])
+        ranks = [off[0, :n].sum(), over.sum() - filled.sum()]
+        for k in (1, 2, 3):
+            ranks += [off[k, :n].sum(), off[k, n:].sum()]
+        return (*map(float, ranks), float(task.cost[task.owner[is_moved(task, broker)]].sum()))
 
-def _why_nowhere(task: ReplicaTask, p: int) -> tuple[str, str]:
-    """Which rule leaves a partition without a broker: its name, and a sentence."""
-    cluster = task.cluster
-    kept = [
-        int(b)
-        for b, fate in zip(
-            cluster.replica[cluster.start[p] : cluster.start[p + 1]],
-            task.fate[cluster.start[p] : cluster.start[p + 1]],
-            strict=True,
-        )
-        if fate != LEAVE
-    ]
-    wanted = int(task.factor[p])
-    alive = int(task.alive.sum())
-    name = cluster.name(p)
-    if wanted > alive:
-        return "replication factor", f"{name} is to have {wanted} replicas on {alive} brokers"
-    open_to = [cluster.brokers[b].id for b in np.flatnonzero(task.receives)]
-    return "distinct brokers", (
-        f"{name} is to have {wanted} replicas, keeps those on {cluster.ids(np.array(kept, int))}, "
-        f"and may be moved to {open_to} only"
-    )
+    def _adds_nothing(self, penalties: Penalties) -> bool:
+        """Return whether higher penalties change only kinds of which all are in their bands.
+
+        A move that did not gain before does not gain at these.
+        """
+        n, now = len(self.task.alive), self.state.penalty
+        off = outside_bands(self.task, self.state.held)
+        brokers, racks = off[:, :n].any(axis=1), off[:, n:].any(axis=1)
+        matters = np.concatenate([brokers, [True], racks])
+        vector = penalties.vector
+        return bool((vector[matters] == now[matters]).all()) and bool((vector >= now).all())

@@ -1,15 +1,16 @@
-"""Replicas on brokers: steps that make a plan better. Kernels over arrays.
+"""Penalties for brokers and racks outside their bands, and the schedule by which they rise.
 
-A plan's price is the bytes that it moves, plus what each broker is outside its band in each kind,
-times a rate a kind. Steps are taken as long as they lower that price. The rates begin low, when
-only small replicas are worth moving, and rise until being outside costs more than any move: so
-the cheapest replicas move first, and only as many as it takes.
+The exterior penalty method: a constraint that a placement misses costs the amount that is missing
+times a penalty. Penalties begin low, when only small replicas are worth a move, and rise until
+being outside a band costs more than any move. So the cheapest replicas move first, and only as
+many as it takes.
 
-The arrays, by name (P partitions, B brokers, S replicas of the new plan):
-``start[P + 1]``, ``broker[S]``: the plan; ``old_start``, ``old``, ``fate``: what was, and what may
-become of it; ``locked[S]``: replicas that stay; ``x[K, B + Z]``: what brokers hold, and after them
-what racks hold (Z is 0 where these have no bands), ``low``, ``high``: the bands; ``weight[K, P]``,
-``cost[P]``; ``rate[2 K + 1]``: of brokers, of a breach of the rack rule, of racks.
+Source: A. V. Fiacco, G. P. McCormick, "Nonlinear Programming: Sequential Unconstrained
+Minimization Techniques", Wiley 1968.
+
+The second half are the pieces that kernels share. `problem.SearchState` names their arguments;
+``p`` is a partition, ``b`` a broker, ``place`` a broker or a rack, ``sign`` 1 for a replica more
+and -1 for a replica less.
 """
 
 # Types stand in the kernels' signatures; each gets the whole state.
@@ -18,57 +19,161 @@ what racks hold (Z is 0 where these have no bands), ``low``, ``high``: the bands
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
+
 from partage.kernels import piece
+from partage.model import ReplicaTask
+from partage.solve.replicas.problem import Floats
 
 __all__ = [
-    "STATE", "has", "old_fate", "outside", "paid", "rack_change", "rack_paid", "shift",
+    "MANY_REPLICAS", "Penalties", "add_replica", "current_fate", "has_replica",
+    "penalty_change", "penalty_schedule", "rack_penalty_change", "rack_rule_change",
 ]  # fmt: skip
 
-STATE = (
-    "int64[::1], int32[::1], int64[::1], int32[::1], int8[::1], uint8[::1], int64[:, ::1],"
-    " int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], float64[::1], int32[::1],"
-    " int64[:, ::1], int64[:, ::1], uint8[::1], uint8[::1]"
-)
+#: Factor from one penalty to the next. Smaller steps move fewer bytes (about a percent) and take
+#: longer; from `MANY_REPLICAS` on that is seconds, and steps are larger.
+_RISE, _RISE_OF_MANY, MANY_REPLICAS = 1.25, 1.6, 100_000
+#: A rack's penalty as a part of its brokers': brokers rank before racks.
+_RACK_PART = 0.3
+#: The first penalty as a part of the cheapest move, the last of the schedule in dearest moves.
+_FIRST, _LAST = 0.4, 4.0
+#: A byte outside its band at the end, in bytes moved: more than any balance gained by moving.
+_BYTE_AT_THE_END = 1e6
+#: Each kind outweighs the next by this factor at the end.
+_OUTWEIGHS = 1e3
+#: Room is a hard limit: one byte too many outweighs any breach of the rack rule.
+_ROOM, _RACK_RULE = 1e8, 1e6
+
+
+@dataclass(frozen=True, eq=False)
+class Penalties:
+    """Costs of one unit outside a band, in bytes moved.
+
+    Attributes:
+        broker: float64[4] by `KINDS`, of brokers.
+        rack_rule: of one replica against the rack rule.
+        rack: float64[4] by `KINDS`, of racks.
+    """
+
+    broker: Floats
+    rack_rule: float
+    rack: Floats
+
+    @property
+    def vector(self) -> Floats:
+        """float64[9], as kernels take it: brokers, the rack rule (at 4), racks (from 5 on)."""
+        return np.concatenate([self.broker, [self.rack_rule], self.rack])
+
+    def with_loose_bytes(self) -> Penalties:
+        """Return these penalties with little weight on bytes and none on load."""
+        broker, rack = self.broker.copy(), self.rack.copy()
+        broker[2:], rack[2:] = (0.5, 0.0), 0.0
+        return Penalties(broker, self.rack_rule, rack)
+
+
+def penalty_schedule(task: ReplicaTask) -> list[Penalties]:
+    """Return the penalties of all rounds, from little to more than any move costs.
+
+    Tasks that take balance as they find it get the last round alone.
+    """
+    last = _final_penalties(task)
+    return [last] if task.closed.all() else [*_rising_penalties(task), last]
+
+
+def _rising_penalties(task: ReplicaTask) -> list[Penalties]:
+    """Return penalties that rise from the cheapest move to the dearest."""
+    cheapest, dearest = _move_costs(task)
+    mean = _mean_weight(task)
+    total = float(task.cost.sum())
+    last, first = _LAST * dearest, cheapest * _FIRST
+    rise = _RISE if int(task.start[-1]) < MANY_REPLICAS else _RISE_OF_MANY
+    steps = max(1, int(np.ceil(np.log(last / cheapest) / np.log(rise))))
+    # A byte outside is worth a byte or two; what a replica or a unit of load is worth follows
+    # from what is moved for it.
+    load = (mean[2] if mean[2] > 1e-9 else last) / max(mean[3], 1e-9)
+    out = []
+    for i in range(steps + 1):
+        replica = first * (last / first) ** (i / steps)
+        part = min(1.0, replica / last)
+        out.append(_with_racks(total * 100, replica, 2.0, 2.0 * part**0.5 * load, total * 8))
+    return out
+
+
+def _final_penalties(task: ReplicaTask) -> Penalties:
+    """Return penalties at which being outside costs more than any move.
+
+    Each kind outweighs all that follow it in `RANKS`.
+    """
+    last = _LAST * _move_costs(task)[1]
+    mean = _mean_weight(task)
+    byte = max(_BYTE_AT_THE_END, last)
+    load = 0.02 * byte * mean[2] / mean[3] if mean[3] > 1e-9 else 0.0
+    replica = _OUTWEIGHS * max(byte * float(task.weight[2].max(initial=0)), last)
+    if mean[2] <= 1e-9:  # no sizes: moves are counted
+        load = _OUTWEIGHS * last
+    return _with_racks(_ROOM * replica, replica, byte, load, _RACK_RULE * replica)
+
+
+def _move_costs(task: ReplicaTask) -> tuple[float, float]:
+    """Return what the cheapest and the dearest move cost, 1 where none costs anything."""
+    cost = task.cost[task.cost > 0]
+    return (float(cost.min()), float(cost.max())) if len(cost) else (1.0, 1.0)
+
+
+def _mean_weight(task: ReplicaTask) -> Floats:
+    """Return float64[4], the mean weight of a replica in each kind, above 0."""
+    out: Floats = np.maximum(task.weight.mean(axis=1), 1e-12)
+    return out
+
+
+def _with_racks(
+    capacity: float, replica: float, byte: float, load: float, rack_rule: float
+) -> Penalties:
+    """Return penalties of brokers, with those of racks at a fixed part of them."""
+    broker = np.array([capacity, replica, byte, load])
+    return Penalties(broker, rack_rule, _RACK_PART * broker)
 
 
 @piece
-def outside(x, low, high, k, b, change):
-    """How far a broker is outside its band when it has so much more."""
-    now = x[k, b] + change
-    if now > high[k, b]:
-        return now - high[k, b]
-    if now < low[k, b]:
-        return low[k, b] - now
+def _outside_band(held, low, high, k, place, change):
+    """Return how far a place is outside its band when it holds ``change`` more."""
+    now = held[k, place] + change
+    if now > high[k, place]:
+        return now - high[k, place]
+    if now < low[k, place]:
+        return low[k, place] - now
     return 0
 
 
 @piece
-def paid(x, low, high, weight, rate, b, p, sign, first):
-    """By how much a price rises when a broker or a rack gets (1) or loses (-1) a replica of p.
+def penalty_change(held, low, high, weight, penalty, place, p, sign, first):
+    """Return the rise in penalties when a place gets or loses a replica of p.
 
-    Rates begin at ``first``: 0 for brokers, K + 1 for racks.
+    The place's penalties begin at ``first``: 0 for brokers, K + 1 for racks.
     """
     total = 0.0
-    for k in range(len(x)):
+    for k in range(len(held)):
         w = weight[k, p]
         if w != 0:
-            after = outside(x, low, high, k, b, sign * w)
-            total += rate[first + k] * (after - outside(x, low, high, k, b, 0))
+            after = _outside_band(held, low, high, k, place, sign * w)
+            total += penalty[first + k] * (after - _outside_band(held, low, high, k, place, 0))
     return total
 
 
 @piece
-def rack_paid(x, low, high, weight, rate, rack, r, p, sign):
-    """The same of a rack; 0 where racks have no bands."""
-    at = len(rack) + r
-    if at < x.shape[1]:
-        return paid(x, low, high, weight, rate, at, p, sign, len(x) + 1)
+def rack_penalty_change(held, low, high, weight, penalty, rack, r, p, sign):
+    """Return `penalty_change` of rack r; 0 where racks have no bands."""
+    place = len(rack) + r
+    if place < held.shape[1]:
+        return penalty_change(held, low, high, weight, penalty, place, p, sign, len(held) + 1)
     return 0.0
 
 
 @piece
-def old_fate(old_start, old, fate, p, b):
-    """-1 where p had no replica on b, else what may become of it."""
+def current_fate(old_start, old, fate, p, b):
+    """Return the fate of p's current replica on b, -1 where it has none."""
     for i in range(old_start[p], old_start[p + 1]):
         if old[i] == b:
             return fate[i]
@@ -76,8 +181,8 @@ def old_fate(old_start, old, fate, p, b):
 
 
 @piece
-def has(start, broker, p, b):
-    """Whether p has a replica on b."""
+def has_replica(start, broker, p, b):
+    """Return whether p has a replica on b."""
     for s in range(start[p], start[p + 1]):
         if broker[s] == b:
             return True
@@ -85,7 +190,8 @@ def has(start, broker, p, b):
 
 
 @piece
-def _breach(count, low, high):
+def _distance(count, low, high):
+    """Return how far a count is outside a range."""
     if count > high:
         return count - high
     if count < low:
@@ -94,34 +200,37 @@ def _breach(count, low, high):
 
 
 @piece
-def rack_change(start, broker, rack, rack_low, rack_high, p, out, into):
-    """By how much the breach of the rack rule changes when a replica of p changes racks."""
+def rack_rule_change(start, broker, rack, rack_low, rack_high, p, out, into):
+    """Return the rise in breaches of the rack rule when a replica of p changes racks.
+
+    ``out`` or ``into`` is -1 for a replica that is added or removed.
+    """
     if out == into:
         return 0
     factor = start[p + 1] - start[p]
-    from_count = 0
+    out_count = 0
     into_count = 0
     for s in range(start[p], start[p + 1]):
         if broker[s] >= 0:
             if rack[broker[s]] == out:
-                from_count += 1
+                out_count += 1
             elif rack[broker[s]] == into:
                 into_count += 1
     change = 0
     if out >= 0:
         low, high = rack_low[factor, out], rack_high[factor, out]
-        change += _breach(from_count - 1, low, high) - _breach(from_count, low, high)
+        change += _distance(out_count - 1, low, high) - _distance(out_count, low, high)
     if into >= 0:
         low, high = rack_low[factor, into], rack_high[factor, into]
-        change += _breach(into_count + 1, low, high) - _breach(into_count, low, high)
+        change += _distance(into_count + 1, low, high) - _distance(into_count, low, high)
     return change
 
 
 @piece
-def shift(x, weight, rack, p, b, sign):
-    """A broker, and its rack, gets (1) or loses (-1) a replica of p."""
-    at = len(rack) + rack[b]
-    for k in range(len(x)):
-        x[k, b] += sign * weight[k, p]
-        if at < x.shape[1]:
-            x[k, at] += sign * weight[k, p]
+def add_replica(held, weight, rack, p, b, sign):
+    """Add a replica of p to what broker b and its rack hold, or take it off."""
+    place = len(rack) + rack[b]
+    for k in range(len(held)):
+        held[k, b] += sign * weight[k, p]
+        if place < held.shape[1]:
+            held[k, place] += sign * weight[k, p]

@@ -1,9 +1,12 @@
-"""Replicas on brokers: fix-and-optimise, a small integer programme a round.
+"""Small neighbourhoods of a plan: fix-and-optimise, and enumeration on tiny clusters.
 
-Prices say of each partition how much more it pays than its cheapest choice. The partitions with
-the largest excess are freed, with some large and some small ones beside them so that bands can be
-kept; all others stay where the plan has them. HiGHS solves what is left exactly or to a number of
-nodes; a plan that moves fewer bytes replaces the one before.
+Fix-and-optimise: the dual's prices say how much more each partition pays than its cheapest choice.
+`select_free` frees the partitions with the largest excess, with some large and some small ones
+beside them so that bands can be kept; `restrict` makes a task of them in which all others stay.
+`exact` solves that task, and a plan that moves fewer bytes replaces the one before.
+
+Source: Y. Pochet, L. A. Wolsey, "Production Planning by Mixed Integer Programming", Springer 2006
+(relax-and-fix and fix-and-optimise heuristics).
 """
 
 from __future__ import annotations
@@ -15,65 +18,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.model import ReplicaTask
-from partage.model.replicas import LEAVE
+from partage.model.replicas import LEAVE, STAY
+from partage.solve.replicas.bounds import prices_of_brokers
+from partage.solve.replicas.problem import (
+    UNBOUNDED,
+    Bools,
+    Floats,
+    Ints,
+    held_by_places,
+    is_moved,
+)
 
-__all__ = ["free_sets", "restricted"]
+__all__ = ["neighbours", "restrict", "select_free"]
 
 #: Pairs of partition and broker in one programme: a second or two of HiGHS.
 _PAIRS = 1_800
-_UNBOUNDED = np.iinfo(np.int64).max // 4
-
-_Ints = NDArray[np.int64]
 
 
-def restricted(
-    task: ReplicaTask, those: _Ints, plan: NDArray[np.int32]
-) -> tuple[ReplicaTask, NDArray[np.bool_]]:
-    """Return the task of some partitions while all others stay as planned, and bool[S], theirs.
-
-    Args:
-        task: the whole task.
-        those: int64[n], partitions, ascending.
-        plan: int32[S], of which the other partitions' replicas are taken off the bands.
-    """
-    cluster = task.cluster
-    mine = np.zeros(len(task.factor), bool)
-    mine[those] = True
-    slot, old = mine[task.owner], mine[task.old_owner]
-    held = np.zeros(task.low.shape, np.int64)
-    owner, at = task.owner[~slot], plan[~slot]
-    for k, row in enumerate(task.weight):
-        np.add.at(held[k], at, row[owner])
-        if task.zones:
-            np.add.at(held[k], len(task.alive) + cluster.rack[at], row[owner])
-    start = np.concatenate([[0], np.cumsum(cluster.factor[those])]).astype(np.int64)
-    part = replace(
-        cluster, topic=cluster.topic[those], number=cluster.number[those], start=start,
-        replica=cluster.replica[old], leader=cluster.leader[those],
-        size=None if cluster.size is None else cluster.size[those],
-        load=None if cluster.load is None else cluster.load[those],
-        directory=cluster.directory[old],
-    )  # fmt: skip
-    small = replace(
-        task, cluster=part, factor=task.factor[those], fate=task.fate[old],
-        closed=task.closed[those], cost=task.cost[those], weight=task.weight[:, those],
-        low=task.low - held,
-        high=np.where(task.high >= _UNBOUNDED, task.high, task.high - held),
-        lead_free=task.lead_free[those], counted=task.counted[those], disks=None,
-    )  # fmt: skip
-    return small, slot
-
-
-def free_sets(
+def select_free(
     task: ReplicaTask,
-    prices: NDArray[np.float64],
+    prices: Floats,
     plan: NDArray[np.int32],
     choice: NDArray[np.int32],
     turn: int,
-) -> _Ints:
+) -> Ints:
     """Return int64[n], the partitions to free in a turn, ascending.
 
     Half have the largest excess; a quarter are large and a quarter small, others each turn.
+
+    Args:
+        task: the reassignment.
+        prices: float64[4, B + Z], of the dual.
+        plan: int32[S], the plan to improve.
+        choice: int32[S], the cheapest choice at these prices.
+        turn: the number of the turn, from 0.
     """
     many = max(_PAIRS // max(int(task.receives.sum()), 1), 8)
     excess = _priced(task, prices, plan) - _priced(task, prices, choice)
@@ -90,30 +68,95 @@ def free_sets(
     return np.unique(np.concatenate(chosen))
 
 
-def _priced(
-    task: ReplicaTask, prices: NDArray[np.float64], plan: NDArray[np.int32]
-) -> NDArray[np.float64]:
+def _priced(task: ReplicaTask, prices: Floats, plan: NDArray[np.int32]) -> Floats:
     """Return float64[P]: what each partition pays for moves and bands in a plan."""
-    cluster, owner, brokers = task.cluster, task.owner, len(task.alive)
-    whole = prices[:, :brokers].copy()
-    if task.zones:
-        whole += prices[:, brokers:][:, cluster.rack]
+    owner, whole = task.owner, prices_of_brokers(task, prices)
     paid = np.zeros(len(plan))
     for k, row in enumerate(task.weight):
         paid += row[owner] * whole[k, plan]
-    kept = np.zeros(len(plan), bool)
-    for place in _places(task):
-        kept |= place == plan
-    paid += np.where(kept, 0, task.cost[owner])
+    paid += np.where(is_moved(task, plan), task.cost[owner], 0)
     out = np.zeros(len(task.factor))
     np.add.at(out, owner, paid)
     return out
 
 
-def _places(task: ReplicaTask) -> Iterator[NDArray[np.int64]]:
-    """Yield int64[S], the old brokers of each slot's partition one after another; -1 for none."""
+def restrict(
+    task: ReplicaTask, partitions: Ints, plan: NDArray[np.int32]
+) -> tuple[ReplicaTask, Bools]:
+    """Return the task of some partitions while all others stay as planned.
+
+    Args:
+        task: the whole task.
+        partitions: int64[n], ascending.
+        plan: int32[S]; what the other partitions hold is taken off the bands.
+
+    Returns:
+        The task, and bool[S], the slots of its replicas.
+    """
     cluster = task.cluster
-    for place in range(int(cluster.factor.max(initial=0))):
-        there = (place < cluster.factor)[task.owner]
-        at = np.where(there, cluster.start[:-1][task.owner] + place, 0)
-        yield np.where(there & (task.fate[at] != LEAVE), cluster.replica[at], -1)
+    is_free = np.zeros(len(task.factor), bool)
+    is_free[partitions] = True
+    slot, old = is_free[task.owner], is_free[task.old_owner]
+    held = held_by_places(task, task.owner[~slot], plan[~slot])
+    start = np.concatenate([[0], np.cumsum(cluster.factor[partitions])]).astype(np.int64)
+    part = replace(
+        cluster, topic=cluster.topic[partitions], number=cluster.number[partitions], start=start,
+        replica=cluster.replica[old], leader=cluster.leader[partitions],
+        size=None if cluster.size is None else cluster.size[partitions],
+        load=None if cluster.load is None else cluster.load[partitions],
+        directory=cluster.directory[old],
+    )  # fmt: skip
+    small = replace(
+        task, cluster=part, factor=task.factor[partitions], fate=task.fate[old],
+        closed=task.closed[partitions], cost=task.cost[partitions],
+        weight=task.weight[:, partitions], low=task.low - held,
+        high=np.where(task.high >= UNBOUNDED, task.high, task.high - held),
+        lead_free=task.lead_free[partitions], counted=task.counted[partitions], disks=None,
+    )  # fmt: skip
+    return small, slot
+
+
+def neighbours(
+    task: ReplicaTask, plan: NDArray[np.int32], *, most: int
+) -> Iterator[NDArray[np.int32]]:
+    """Yield plans with one replica elsewhere, then plans with two replicas elsewhere.
+
+    A replica only moves where it may by itself; the judge decides whether a plan is valid.
+
+    Args:
+        task: the reassignment.
+        plan: int32[S], sets of brokers by ``task.start``.
+        most: if there are more plans of one of the two kinds, none of that kind is yielded.
+    """
+    moves = list(_single_moves(task, plan))
+    if len(moves) <= most:
+        for s, b in moves:
+            yield _with_moves(plan, (s, b))
+    if len(moves) * (len(moves) - 1) // 2 <= most:
+        for i, (s, b) in enumerate(moves):
+            for t, c in moves[i + 1 :]:
+                if s != t and (task.owner[s] != task.owner[t] or b != c):
+                    yield _with_moves(plan, (s, b), (t, c))
+
+
+def _single_moves(task: ReplicaTask, plan: NDArray[np.int32]) -> Iterator[tuple[int, int]]:
+    """Yield each replica's slot with each broker that it may go to."""
+    cluster = task.cluster
+    for s, p in enumerate(task.owner.tolist()):
+        old = slice(int(cluster.start[p]), int(cluster.start[p + 1]))
+        fates = dict(zip(cluster.replica[old].tolist(), task.fate[old].tolist(), strict=True))
+        if fates.get(int(plan[s])) == STAY:
+            continue
+        taken = set(plan[task.start[p] : task.start[p + 1]].tolist())
+        for b in range(len(task.alive)):
+            may = fates[b] != LEAVE if b in fates else bool(task.receives[b])
+            if may and b not in taken:
+                yield s, b
+
+
+def _with_moves(plan: NDArray[np.int32], *moves: tuple[int, int]) -> NDArray[np.int32]:
+    """Return the plan with some replicas on other brokers."""
+    out: NDArray[np.int32] = plan.copy()
+    for s, b in moves:
+        out[s] = b
+    return out

@@ -1,107 +1,174 @@
-"""Replicas on brokers: the first plan, which `relocating` makes better; its arrays are told there.
+"""The initial placement: a greedy construction that the local search improves.
 
-The pieces come from `relocating`. Numba's cache looks at the file of a kernel only: whoever changes
-a piece there touches this file too.
+Replicas that may stay keep their brokers. Partitions that lose replicas drop those that are
+missed least; partitions that gain replicas get the cheapest broker at the final penalties, the
+largest partitions first.
 """
 
 # Types stand in the kernels' signatures; each gets the whole state.
-# ruff: noqa: ANN001, ANN201, ANN202, ARG001, PLR0917 - see above
+# ruff: noqa: ANN001, ANN202, ARG001, PLR0917 - see above
 # mypy: allow-untyped-defs, allow-untyped-calls
 
 from __future__ import annotations
 
+import numpy as np
+
+from partage.errors import NoFeasiblePlanError
 from partage.kernels import kernel, piece
-from partage.solve.replicas.penalties import STATE, has, paid, rack_change, rack_paid, shift
+from partage.model import ReplicaTask
+from partage.model.replicas import LEAVE, STAY
+from partage.solve.replicas.penalties import (
+    add_replica,
+    has_replica,
+    penalty_change,
+    rack_penalty_change,
+    rack_rule_change,
+)
+from partage.solve.replicas.problem import STATE_SIGNATURE, SearchState, held_by_places
 
-__all__ = ["construct"]
+__all__ = ["place_initially"]
 
 
-@piece
-def _fill(x, high, b):
-    """A number below one by which brokers in their bands still differ: the emptier the better."""
-    total = 0.0
-    for k in range(len(x)):
-        if high[k, b] > 0:
-            total += x[k, b] / high[k, b]
-    return total
+def place_initially(state: SearchState) -> None:
+    """Give each replica of an empty state a broker, at the state's penalties.
+
+    Raises:
+        NoFeasiblePlanError: a partition has fewer brokers than it is to have replicas.
+    """
+    task, cluster = state.task, state.task.cluster
+    # Partitions that keep all their replicas are copied; the kernel is for the others.
+    same = task.factor == cluster.factor
+    same[task.old_owner[task.fate == LEAVE]] = False
+    old, new = same[task.old_owner], same[task.owner]
+    state.broker[new], state.fixed[new] = cluster.replica[old], task.fate[old] == STAY
+    state.held += held_by_places(task, task.old_owner[old], cluster.replica[old])
+    order = np.argsort(-task.cost, kind="stable").astype(np.int64)
+    order = order[~same[order]]
+    if not len(order):
+        return
+    largest = int(max(task.factor.max(initial=0), cluster.factor.max(initial=0)))
+    kept, work = np.zeros(largest + 1, np.int64), 20 * len(order) * len(cluster.brokers)
+    stuck = _construct(*state.kernel_arguments(), order, kept, work=work * largest)
+    if stuck >= 0:
+        raise NoFeasiblePlanError(*_reason(task, int(stuck)))
 
 
-@kernel(f"int64({STATE}, int64[::1], int64[::1])")
-def construct(
-    start, broker, old_start, old, fate, locked, x, low, high, weight, cost, rate, rack,
-    rack_low, rack_high, receives, closed, order, scratch,
+def _reason(task: ReplicaTask, p: int) -> tuple[str, str]:
+    """Return the name of the rule that leaves p without a broker, and a sentence."""
+    cluster = task.cluster
+    current = slice(int(cluster.start[p]), int(cluster.start[p + 1]))
+    kept = cluster.replica[current][task.fate[current] != LEAVE]
+    wanted = int(task.factor[p])
+    alive = int(task.alive.sum())
+    name = cluster.name(p)
+    if wanted > alive:
+        return "replication factor", f"{name} is to have {wanted} replicas on {alive} brokers"
+    receivers = [cluster.brokers[b].id for b in np.flatnonzero(task.receives)]
+    return "distinct brokers", (
+        f"{name} is to have {wanted} replicas, keeps those on {cluster.ids(kept)}, "
+        f"and may be moved to {receivers} only"
+    )
+
+
+@kernel(f"int64({STATE_SIGNATURE}, int64[::1], int64[::1])")
+def _construct(
+    start, broker, old_start, old, fate, fixed, held, low, high, weight, cost, penalty, rack,
+    rack_low, rack_high, receives, closed, order, kept,
 ):  # fmt: skip
-    """The first plan: what may stay stays; answers -1, or the partition that has nowhere to go."""
+    """Place the partitions of ``order``; return -1, or the partition without a broker.
+
+    ``kept`` is a work array of the largest replication factor and one more.
+    """
     for i in range(len(order)):
         p = order[i]
         begin, factor = start[p], start[p + 1] - start[p]
-        kept = 0
+        count = 0
         for o in range(old_start[p], old_start[p + 1]):
             if fate[o] != 2:
-                scratch[kept] = o
-                kept += 1
-        while kept > factor:
-            kept = _drop(old_start[p], old, fate, x, low, high, weight, rate, rack, rack_high,
-                         factor, p, scratch, kept)  # fmt: skip
+                kept[count] = o
+                count += 1
+        while count > factor:
+            count = _drop_replica(old_start[p], old, fate, held, low, high, weight, penalty, rack,
+                                  rack_high, factor, p, kept, count)  # fmt: skip
         for j in range(factor):
             broker[begin + j] = -1
-        for j in range(kept):
-            b = old[scratch[j]]
+        for j in range(count):
+            b = old[kept[j]]
             broker[begin + j] = b
-            locked[begin + j] = fate[scratch[j]] == 1
-            shift(x, weight, rack, p, b, 1)
+            fixed[begin + j] = fate[kept[j]] == 1
+            add_replica(held, weight, rack, p, b, 1)
     for i in range(len(order)):
         p = order[i]
         for s in range(start[p], start[p + 1]):
             if broker[s] < 0:
-                b = _newcomer(start, broker, x, low, high, weight, rate, rack, rack_low,
-                              rack_high, receives, p)  # fmt: skip
+                b = _cheapest_broker(start, broker, held, low, high, weight, penalty, rack,
+                                     rack_low, rack_high, receives, p)  # fmt: skip
                 if b < 0:
                     return p
                 broker[s] = b
-                shift(x, weight, rack, p, b, 1)
+                add_replica(held, weight, rack, p, b, 1)
     return -1
 
 
 @piece
-def _drop(first, old, fate, x, low, high, weight, rate, rack, rack_high, factor, p, scratch, kept):
-    """Leave out the replica that is missed least; one that must stay never."""
-    best, at = 1e300, -1
-    for j in range(kept):
-        if fate[scratch[j]] == 1:
-            continue
-        b = old[scratch[j]]
-        same = 0
-        for other in range(kept):
-            if rack[old[scratch[other]]] == rack[b]:
-                same += 1
-        price = paid(x, low, high, weight, rate, b, p, -1, 0) - 1e-6 * _fill(x, high, b)
-        price += rack_paid(x, low, high, weight, rate, rack, rack[b], p, -1)
-        price -= 1e-7 * j
-        if scratch[j] == first:
-            price += 1e-3  # who is preferred to lead goes if something is gained by it
-        if same > rack_high[factor, rack[b]]:
-            price -= rate[len(x)]
-        price -= 1e-3 * rate[len(x)] * same
-        if price < best:
-            best, at = price, j
-    if at < 0:
-        at = kept - 1
-    for j in range(at, kept - 1):
-        scratch[j] = scratch[j + 1]
-    return kept - 1
+def _fullness(held, high, b):
+    """Return the sum over kinds of what b holds against its limit: it breaks ties."""
+    total = 0.0
+    for k in range(len(held)):
+        if high[k, b] > 0:
+            total += held[k, b] / high[k, b]
+    return total
 
 
 @piece
-def _newcomer(start, broker, x, low, high, weight, rate, rack, rack_low, rack_high, receives, p):
+def _drop_replica(
+    first, old, fate, held, low, high, weight, penalty, rack, rack_high, factor, p, kept, count
+):
+    """Remove the replica from ``kept`` that is missed least, never one that must stay.
+
+    Return the new count. ``first`` is the preferred leader, which goes only for a gain.
+    """
+    best, at = 1e300, -1
+    for j in range(count):
+        if fate[kept[j]] == 1:
+            continue
+        b = old[kept[j]]
+        same = 0
+        for other in range(count):
+            if rack[old[kept[other]]] == rack[b]:
+                same += 1
+        price = penalty_change(held, low, high, weight, penalty, b, p, -1, 0)
+        price -= 1e-6 * _fullness(held, high, b)
+        price += rack_penalty_change(held, low, high, weight, penalty, rack, rack[b], p, -1)
+        price -= 1e-7 * j
+        if kept[j] == first:
+            price += 1e-3
+        if same > rack_high[factor, rack[b]]:
+            price -= penalty[len(held)]
+        price -= 1e-3 * penalty[len(held)] * same
+        if price < best:
+            best, at = price, j
+    if at < 0:
+        at = count - 1
+    for j in range(at, count - 1):
+        kept[j] = kept[j + 1]
+    return count - 1
+
+
+@piece
+def _cheapest_broker(
+    start, broker, held, low, high, weight, penalty, rack, rack_low, rack_high, receives, p
+):
+    """Return the broker to which a replica of p adds the least penalty, -1 for none."""
     best, at = 1e300, -1
     for b in range(len(rack)):
-        if receives[b] == 0 or has(start, broker, p, b):
+        if receives[b] == 0 or has_replica(start, broker, p, b):
             continue
-        price = paid(x, low, high, weight, rate, b, p, 1, 0) + 1e-6 * _fill(x, high, b)
-        price += rack_paid(x, low, high, weight, rate, rack, rack[b], p, 1)
-        breach = rack_change(start, broker, rack, rack_low, rack_high, p, -1, rack[b])
-        price += rate[len(x)] * breach
+        price = penalty_change(held, low, high, weight, penalty, b, p, 1, 0)
+        price += 1e-6 * _fullness(held, high, b)
+        price += rack_penalty_change(held, low, high, weight, penalty, rack, rack[b], p, 1)
+        breach = rack_rule_change(start, broker, rack, rack_low, rack_high, p, -1, rack[b])
+        price += penalty[len(held)] * breach
         if price < best:
             best, at = price, b
     return at

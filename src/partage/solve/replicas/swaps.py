@@ -1,285 +1,312 @@
-"""Replicas on brokers: pairs that change places, on arrays; these are told in `relocating`.
+"""Exchanges of two replicas: the part of the local search where single moves gain nothing.
 
-Where single moves help no more, a broker that is too full gives a replica and takes a smaller one,
-and a replica that was moved goes home while a cheaper one goes in its stead. Pairs by the thousand
-are priced at once, and again once others were taken that have to do with them.
+A broker above its band gives a large replica and takes a smaller one. A replica that was moved
+returns to a current broker of its partition, and a cheaper one goes in its stead. Thousands of
+pairs are priced at once on arrays, and priced again after exchanges that affect them.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from partage.model import ReplicaTask
 from partage.model.replicas import KINDS, LEAVE
+from partage.solve.replicas.problem import Bools, Floats, Ints, SearchState
 
-__all__ = ["Pairs"]
+__all__ = ["Swaps"]
 
-#: Brokers with most room that a broker outside its band is to exchange with, and of its own rack.
-_PARTNERS, _NEIGHBOURS = 16, 8
-#: Replicas of a partner that are looked at for one to give; pairs that are priced in full.
-_NEAR, _PRICED = 4, 4096
-#: Exchanges of one broker in a row; of a home's replicas, the cheapest and those next to a price.
-_TRIES, _FEW = 64, 4
+#: Partners of a broker outside its band: those with most room, and those of its own rack.
+_PARTNERS, _RACK_PARTNERS = 16, 8
+#: Replicas of a partner next to the wanted weight, and pairs that are priced in full.
+_NEAREST, _PRICED = 4, 4096
+#: Exchanges of one broker in a row.
+_TRIES = 64
+#: Replicas of a current broker that may go in a returning replica's stead: so many of the
+#: cheapest, and so many of those just cheaper than the returning one.
+_SUBSTITUTES = 4
 #: Pairs that are looked at for brokers and racks outside their bands: some seconds.
 _MOST_PAIRS = 15_000_000
-#: Pairs that are priced at once: what stays in the machine's cache.
+#: Pairs that are priced at once: what stays in the processor's cache.
 _CHUNK = 1 << 15
-#: Pairs, the best of those that are left, that are priced again after every few exchanges: of
-#: thousands hardly any has to do with what has changed.
-_TAKEN = 512
-
-_Ints = NDArray[np.int64]
-_Floats = NDArray[np.float64]
-_Bools = NDArray[np.bool_]
+#: Pairs that are priced again after each few exchanges: few of thousands are affected.
+_BATCH = 512
+#: A swap must gain more than this part of a byte and of its cost: rounding must not look like a
+#: gain.
+_LEAST_GAIN = 1e-6
 
 
-@dataclass(eq=False)
-class Pairs:
-    """A plan under way: ``broker`` and ``x`` are changed in place.
+class Swaps:
+    """Exchanges of pairs of replicas, which change the state in place."""
 
-    Attributes:
-        task: what is asked.
-        broker: int32[S]; locked: bool[S], replicas that stay.
-        x: int64[4, B + Z], what brokers and racks hold.
-        rate: float64[9], of brokers, of a breach of the rack rule, of racks.
-    """
-
-    task: ReplicaTask
-    broker: NDArray[np.int32]
-    locked: _Bools
-    x: _Ints
-    rate: _Floats
-
-    def __post_init__(self) -> None:
-        """Kinds that weigh nothing have no price; pairs are counted, so that it ends."""
-        self.looked_at = 0
+    def __init__(self, state: SearchState) -> None:
+        self.state, self.task = state, state.task
+        # Kinds without weight have no penalty.
         self.kinds = [k for k in range(len(KINDS)) if self.task.weight[k].any()]
+        self._pairs_looked_at = 0
 
-    def swapped(self, k: int) -> int:
-        """Pairs change brokers where one is outside its band of kind k: how many did."""
+    def between_brokers(self, k: int) -> int:
+        """Swap replicas of brokers outside their bands of kind k; return how many swaps."""
         n, done = len(self.task.alive), 0
-        listed = _Listed(self.task, self.broker, self.task.weight[k])
-        for b in np.flatnonzero(self._off(k, np.arange(n), 0)).tolist():
+        index = _ReplicaIndex(self.task, self.state.broker, self.task.weight[k])
+        for b in np.flatnonzero(self._outside(k, np.arange(n), 0)).tolist():
             for _ in range(_TRIES):
-                found = self._partner(listed, k, b, self._excess(k, b))
-                if found is None:
+                pair = self._best_pair(index, k, b, self._excess(k, b))
+                if pair is None:
                     break
-                self._exchange(*found)
+                self._exchange(*pair)
                 done += 1
         return done
 
-    def across(self, k: int) -> int:
-        """Pairs change racks where one is outside its band of kind k: how many did."""
+    def between_racks(self, k: int) -> int:
+        """Swap replicas of racks outside their bands of kind k; return how many swaps."""
         n, done = len(self.task.alive), 0
-        listed = _Listed(self.task, self.broker, self.task.weight[k])
-        for r in np.flatnonzero(self._off(k, np.arange(n, self.x.shape[1]), 0)).tolist():
-            mine = np.flatnonzero(self.task.cluster.rack == r).tolist()
-            for _ in range(_TRIES * len(mine)):
-                excess = self._excess(k, n + r)
-                # Of its brokers first those that are furthest from where they are short, or full.
-                spare = (self.x - self.task.low if excess > 0 else self.task.high - self.x)[k]
-                mine.sort(key=lambda b: -int(spare[b]))
-                found = None
-                for b in mine if excess else ():
-                    most = max(int(spare[b]), 0)
-                    found = self._partner(
-                        listed, k, b, min(excess, most) if excess > 0 else max(excess, -most),
-                        abroad=True,
-                    )  # fmt: skip
-                    if found is not None:
-                        break
-                if found is None:
+        index = _ReplicaIndex(self.task, self.state.broker, self.task.weight[k])
+        places = np.arange(n, self.state.held.shape[1])
+        for r in np.flatnonzero(self._outside(k, places, 0)).tolist():
+            brokers = np.flatnonzero(self.task.cluster.rack == r).tolist()
+            for _ in range(_TRIES * len(brokers)):
+                pair = self._best_pair_of_rack(index, k, n + r, brokers)
+                if pair is None:
                     break
-                self._exchange(*found)
+                self._exchange(*pair)
                 done += 1
         return done
 
-    def _excess(self, k: int, at: int) -> int:
-        """How far a broker or a rack is above its band, below 0: below; 0 within."""
-        over = int(self.x[k, at] - self.task.high[k, at])
-        return over if over > 0 else -max(int(self.task.low[k, at] - self.x[k, at]), 0)
+    def _best_pair_of_rack(
+        self, index: _ReplicaIndex, k: int, place: int, brokers: list[int]
+    ) -> tuple[int, int] | None:
+        """Return a pair that brings a rack nearer to its band; ``brokers`` are those of the rack.
 
-    def returned(self) -> int:
-        """Moved replicas that went home, while a cheaper one went in their stead: how many did."""
-        task, done = self.task, 0
-        listed = _Listed(task, self.broker, task.cost)
-        away = self._fate_at(task.owner, self.broker) < 0
-        slots = np.flatnonzero(away & ~self.locked)
-        size = max(1, _CHUNK // (2 * _FEW * max(int(task.cluster.factor.max(initial=1)), 1)))
-        found = [self._instead(listed, slots[i : i + size]) for i in range(0, len(slots), size)]
-        if not found:
+        The brokers with most to spare come first; ``brokers`` is sorted in place.
+        """
+        held, task = self.state.held, self.task
+        excess = self._excess(k, place)
+        if not excess:
+            return None
+        spare = (held - task.low if excess > 0 else task.high - held)[k]
+        brokers.sort(key=lambda b: -int(spare[b]))
+        for b in brokers:
+            most = max(int(spare[b]), 0)
+            part = min(excess, most) if excess > 0 else max(excess, -most)
+            pair = self._best_pair(index, k, b, part, to_other_racks=True)
+            if pair is not None:
+                return pair
+        return None
+
+    def _excess(self, k: int, place: int) -> int:
+        """Return how far a place is above its band; below 0 if it is below; 0 within."""
+        over = int(self.state.held[k, place] - self.task.high[k, place])
+        if over > 0:
+            return over
+        return -max(int(self.task.low[k, place] - self.state.held[k, place]), 0)
+
+    def return_moved(self) -> int:
+        """Return moved replicas while cheaper ones go in their stead; return how many swaps."""
+        task, state, done = self.task, self.state, 0
+        index = _ReplicaIndex(task, state.broker, task.cost)
+        moved = self._current_fate(task.owner, state.broker) < 0
+        slots = np.flatnonzero(moved & ~state.is_fixed)
+        largest = max(int(task.cluster.factor.max(initial=1)), 1)
+        size = max(1, _CHUNK // (2 * _SUBSTITUTES * largest))
+        pairs = [
+            self._best_substitutes(index, slots[i : i + size]) for i in range(0, len(slots), size)
+        ]
+        if not pairs:
             return 0
-        s, t = (np.concatenate(part) for part in zip(*found, strict=True))
+        s, t = (np.concatenate(side) for side in zip(*pairs, strict=True))
         order = np.argsort(self.price(s, t), kind="stable")
-        for i in range(0, len(order), _TAKEN):
-            done += self._taken(s[order[i : i + _TAKEN]], t[order[i : i + _TAKEN]])
+        for i in range(0, len(order), _BATCH):
+            done += self._exchange_all(s[order[i : i + _BATCH]], t[order[i : i + _BATCH]])
         return done
 
-    def _taken(self, s: _Ints, t: _Ints) -> int:
-        """Pairs that still gain are exchanged, the best first: how many were."""
+    def _exchange_all(self, s: Ints, t: Ints) -> int:
+        """Exchange the pairs that still gain, the best first; return how many."""
         task, done = self.task, 0
         while len(s):
             price = self.price(s, t)
-            good = np.flatnonzero(price < -1e-6 * (1.0 + task.cost[task.owner[s]]))
-            s, t = (one[good[np.argsort(price[good], kind="stable")]] for one in (s, t))
-            first = self._apart(s, t)
+            good = np.flatnonzero(price < -_LEAST_GAIN * (1.0 + task.cost[task.owner[s]]))
+            s, t = (side[good[np.argsort(price[good], kind="stable")]] for side in (s, t))
+            first = self._independent(s, t)
             for i, j in zip(s[first].tolist(), t[first].tolist(), strict=True):
                 self._exchange(i, j)
             done += int(first.sum())
             s, t = s[~first], t[~first]
         return done
 
-    def _apart(self, s: _Ints, t: _Ints) -> _Bools:
-        """Pairs that can be taken at once: none has to do with what one before it changes."""
+    def _independent(self, s: Ints, t: Ints) -> Bools:
+        """Return bool[n], pairs that share no broker, partition or rack with an earlier pair.
+
+        Their prices stay true while the earlier pairs are exchanged. A rack does not count within
+        the rack, or if all pairs together leave it within its bands.
+        """
         task, rack = self.task, self.task.cluster.rack
-        n, zones = len(task.alive), task.zones > 0
-        both = self.broker[s].astype(np.int64), self.broker[t].astype(np.int64)
-        same = rack[both[0]] == rack[both[1]]
-        sides = [*both, *(n + task.owner[one] for one in (s, t))]
-        if zones:
-            # Within a rack nothing changes for it, nor does it where all together keep its bands.
-            first, x = n + len(task.factor), self.x
+        n = len(task.alive)
+        brokers = [self.state.broker[side].astype(np.int64) for side in (s, t)]
+        touched_by_pair = [*brokers, *(n + task.owner[side] for side in (s, t))]
+        if task.zones > 0:
+            same = rack[brokers[0]] == rack[brokers[1]]
+            first, held = n + len(task.factor), self.state.held
             most = np.abs(task.weight[:, task.owner[t]] - task.weight[:, task.owner[s]]).sum(axis=1)
-            spare = np.minimum(x - task.low, task.high - x)[:, n:]
+            spare = np.minimum(held - task.low, task.high - held)[:, n:]
             calm = np.ones(int(rack.max()) + 1, bool)
             calm[: task.zones] = (spare >= most[:, None]).all(axis=0)
-            sides += [np.where(same | calm[rack[one]], -1, first + rack[one]) for one in both]
+            touched_by_pair += [
+                np.where(same | calm[rack[b]], -1, first + rack[b]) for b in brokers
+            ]
         touched: set[int] = set()
         out = np.zeros(len(s), bool)
-        for i, those in enumerate(np.array(sides).T.tolist()):
-            if touched.isdisjoint(those):
+        for i, keys in enumerate(np.array(touched_by_pair).T.tolist()):
+            if touched.isdisjoint(keys):
                 out[i] = True
-                touched.update(one for one in those if one >= 0)
+                touched.update(key for key in keys if key >= 0)
         return out
 
-    def price(self, s: _Ints, t: _Ints) -> _Floats:
-        """float64[n]: what it costs that replicas s and t change brokers; inf: they must not."""
-        task = self.task
-        p, q, b, c = task.owner[s], task.owner[t], self.broker[s], self.broker[t]
-        p_old, q_old = self._fate_at(p, c), self._fate_at(q, b)
-        p_home, q_home = self._fate_at(p, b) >= 0, self._fate_at(q, c) >= 0
-        bad = self.locked[s] | self.locked[t] | (b == c) | (p_old == LEAVE) | (q_old == LEAVE)
-        bad |= (p_old < 0) & (~task.receives[c] | (task.closed[p] & p_home))
-        bad |= (q_old < 0) & (~task.receives[b] | (task.closed[q] & q_home))
-        bad |= self._has(p, c) | self._has(q, b)
-        out = np.asarray(task.cost[p] * ((p_old < 0) - 1.0 * ~p_home), np.float64)
-        out += task.cost[q] * ((q_old < 0) - 1.0 * ~q_home)
-        out += self._shifted(p, q, b, c, 0)
+    def price(self, s: Ints, t: Ints) -> Floats:
+        """Return float64[n], the cost of exchanging replicas s and t; inf if a rule forbids it."""
+        task, state = self.task, self.state
+        p, q, b, c = task.owner[s], task.owner[t], state.broker[s], state.broker[t]
+        p_into, q_into = self._current_fate(p, c), self._current_fate(q, b)
+        p_kept, q_kept = self._current_fate(p, b) >= 0, self._current_fate(q, c) >= 0
+        bad = state.is_fixed[s] | state.is_fixed[t] | (b == c)
+        bad |= (p_into == LEAVE) | (q_into == LEAVE)
+        bad |= (p_into < 0) & (~task.receives[c] | (task.closed[p] & p_kept))
+        bad |= (q_into < 0) & (~task.receives[b] | (task.closed[q] & q_kept))
+        bad |= self._has_replica(p, c) | self._has_replica(q, b)
+        out = np.asarray(task.cost[p] * ((p_into < 0) - 1.0 * ~p_kept), np.float64)
+        out += task.cost[q] * ((q_into < 0) - 1.0 * ~q_kept)
+        out += self._penalty_change(p, q, b, c, 0)
         racks = task.cluster.rack
         apart = np.flatnonzero((racks[b] != racks[c]) & ~bad)
         if len(apart):
             p, q, b, c = p[apart], q[apart], racks[b[apart]], racks[c[apart]]
-            out[apart] += self.rate[len(KINDS)] * (self._breach(p, b, c) + self._breach(q, c, b))
+            breaches = self._breach_change(p, b, c) + self._breach_change(q, c, b)
+            out[apart] += state.penalty[len(KINDS)] * breaches
             if task.zones:
                 n = len(task.alive)
-                out[apart] += self._shifted(p, q, b + n, c + n, len(KINDS) + 1)
+                out[apart] += self._penalty_change(p, q, b + n, c + n, len(KINDS) + 1)
         out[bad] = np.inf
         return out
 
-    def _partner(
-        self, listed: _Listed, k: int, b: int, excess: int, *, abroad: bool = False
+    def _best_pair(
+        self, index: _ReplicaIndex, k: int, b: int, excess: int, *, to_other_racks: bool = False
     ) -> tuple[int, int] | None:
-        """The best pair of a replica of b and one of those who have room for what is too much.
-
-        Abroad: in other racks alone.
-        """
-        task = self.task
-        weight, rack = task.weight[k], task.cluster.rack
-        if not excess or self.looked_at > _MOST_PAIRS:
+        """Return the best pair of a replica of b and one of a broker with room for the excess."""
+        if not excess or self._pairs_looked_at > _MOST_PAIRS:
             return None
-        n = len(task.alive)
-        room = (task.high - self.x if excess > 0 else self.x - task.low)[k, :n].astype(np.float64)
-        room[rack == rack[b] if abroad else b] = -np.inf
-        order = np.argsort(-room, kind="stable")
-        chosen = np.concatenate([order[:_PARTNERS], order[rack[order] == rack[b]][:_NEIGHBOURS]])
-        mine = listed.of(b)
-        mine = mine[(self.broker[mine] == b) & ~self.locked[mine]]
-        if not len(mine):
-            return None
-        pairs = [(mine[:0], mine[:0])]
-        for c in np.unique(chosen[np.isfinite(room[chosen])]).tolist():
-            theirs = listed.of(c)
-            near = np.searchsorted(weight[task.owner[theirs]], weight[task.owner[mine]] - excess)
-            at = near[:, None] + np.arange(_NEAR) - _NEAR // 2
-            there = (at >= 0) & (at < len(theirs))
-            t = theirs[at[there]]
-            s = np.broadcast_to(mine[:, None], at.shape)[there]
-            still = self.broker[t] == c
-            pairs.append((s[still], t[still]))
-        s, t = (np.concatenate(part) for part in zip(*pairs, strict=True))
-        self.looked_at += len(s)
+        s, t = self._pairs(index, k, b, excess, to_other_racks=to_other_racks)
+        self._pairs_looked_at += len(s)
         if len(s) > _PRICED:
-            p, q = task.owner[s], task.owner[t]
-            at, to = self.broker[s], self.broker[t]
-            rough = self._shifted(p, q, at, to, 0) + task.cost[p] + task.cost[q]
-            if abroad:
-                rough += self._shifted(p, q, n + rack[at], n + rack[to], len(KINDS) + 1)
-            best = np.argpartition(rough, _PRICED)[:_PRICED]
+            best = self._cheapest_roughly(s, t, to_other_racks=to_other_racks)
             s, t = s[best], t[best]
         if not len(s):
             return None
         price = self.price(s, t)
         i = int(price.argmin())
-        return (int(s[i]), int(t[i])) if price[i] < -1e-6 else None
+        return (int(s[i]), int(t[i])) if price[i] < -_LEAST_GAIN else None
 
-    def _instead(self, listed: _Listed, slots: _Ints) -> tuple[_Ints, _Ints]:
-        """Of each replica that was moved, the best pair with one of a home of its partition."""
+    def _pairs(
+        self, index: _ReplicaIndex, k: int, b: int, excess: int, *, to_other_racks: bool
+    ) -> tuple[Ints, Ints]:
+        """Return pairs of a replica of b and one of a partner that weighs about ``excess`` less."""
+        weight, broker, owner = self.task.weight[k], self.state.broker, self.task.owner
+        own = index.of(b)
+        own = own[(broker[own] == b) & ~self.state.is_fixed[own]]
+        pairs = [(own[:0], own[:0])]
+        partners = self._partners(k, b, excess, to_other_racks=to_other_racks) if len(own) else ()
+        for c in partners:
+            theirs = index.of(c)
+            near = np.searchsorted(weight[owner[theirs]], weight[owner[own]] - excess)
+            at = near[:, None] + np.arange(_NEAREST) - _NEAREST // 2
+            exists = (at >= 0) & (at < len(theirs))
+            t = theirs[at[exists]]
+            s = np.broadcast_to(own[:, None], at.shape)[exists]
+            still = broker[t] == c
+            pairs.append((s[still], t[still]))
+        s, t = (np.concatenate(side) for side in zip(*pairs, strict=True))
+        return s, t
+
+    def _partners(self, k: int, b: int, excess: int, *, to_other_racks: bool) -> list[int]:
+        """Return brokers with most room for what b has too much of, or most of what b lacks."""
+        task, held, rack = self.task, self.state.held, self.task.cluster.rack
+        n = len(task.alive)
+        room = (task.high - held if excess > 0 else held - task.low)[k, :n].astype(np.float64)
+        room[rack == rack[b] if to_other_racks else b] = -np.inf
+        order = np.argsort(-room, kind="stable")
+        near = order[rack[order] == rack[b]][:_RACK_PARTNERS]
+        chosen = np.concatenate([order[:_PARTNERS], near])
+        return list(np.unique(chosen[np.isfinite(room[chosen])]).tolist())
+
+    def _cheapest_roughly(self, s: Ints, t: Ints, *, to_other_racks: bool) -> Ints:
+        """Return the pairs that are cheapest if both replicas are copied and all rules allow it."""
+        task, broker, rack = self.task, self.state.broker, self.task.cluster.rack
+        p, q, b, c = task.owner[s], task.owner[t], broker[s], broker[t]
+        rough = self._penalty_change(p, q, b, c, 0) + task.cost[p] + task.cost[q]
+        if to_other_racks:
+            n = len(task.alive)
+            rough += self._penalty_change(p, q, n + rack[b], n + rack[c], len(KINDS) + 1)
+        return np.argpartition(rough, _PRICED)[:_PRICED]
+
+    def _best_substitutes(self, index: _ReplicaIndex, slots: Ints) -> tuple[Ints, Ints]:
+        """Return moved replicas, each with the best replica to go in its stead, if one gains."""
         task, cluster = self.task, self.task.cluster
         owner = task.owner[slots]
-        steps = np.concatenate([np.arange(_FEW), -1 - np.arange(_FEW)])
-        givers, takers = [slots[:0]], [slots[:0]]
+        steps = np.concatenate([np.arange(_SUBSTITUTES), -1 - np.arange(_SUBSTITUTES)])
+        returning, substitutes = [slots[:0]], [slots[:0]]
         for o in range(int(cluster.factor[owner].max(initial=0))):
-            there = o < cluster.factor[owner]
-            place = np.where(there, cluster.start[owner] + o, 0)
-            there &= task.fate[place] != LEAVE
-            home = cluster.replica[place]
-            begin, until = listed.start[home], listed.before(home, owner)
+            exists = o < cluster.factor[owner]
+            place = np.where(exists, cluster.start[owner] + o, 0)
+            exists &= task.fate[place] != LEAVE
+            target = cluster.replica[place]
+            begin, until = index.start[target], index.before(target, owner)
             at = np.where(steps < 0, until[:, None], begin[:, None]) + steps
-            # What is among the cheapest is not to come twice.
-            fits = there[:, None] & (at < until[:, None]) & (at >= begin[:, None])
-            fits &= (steps >= 0) | (at >= begin[:, None] + _FEW)
-            takers.append(listed.slots[at[fits]])
-            givers.append(np.broadcast_to(slots[:, None], at.shape)[fits])
-        s, t = np.concatenate(givers), np.concatenate(takers)
+            # A replica among the cheapest must not come twice.
+            fits = exists[:, None] & (at < until[:, None]) & (at >= begin[:, None])
+            fits &= (steps >= 0) | (at >= begin[:, None] + _SUBSTITUTES)
+            substitutes.append(index.slots[at[fits]])
+            returning.append(np.broadcast_to(slots[:, None], at.shape)[fits])
+        s, t = np.concatenate(returning), np.concatenate(substitutes)
         price = self.price(s, t)
-        good = np.flatnonzero(price < -1e-6 * (1.0 + task.cost[task.owner[s]]))
+        good = np.flatnonzero(price < -_LEAST_GAIN * (1.0 + task.cost[task.owner[s]]))
         good = good[np.lexsort((price[good], s[good]))]
         good = good[np.diff(s[good], prepend=-1) != 0]
         return s[good], t[good]
 
     def _exchange(self, s: int, t: int) -> None:
-        """They change brokers."""
-        task, (b, c) = self.task, self.broker[[s, t]].tolist()
+        """Let two replicas change brokers."""
+        task, state = self.task, self.state
+        b, c = state.broker[[s, t]].tolist()
         more = task.weight[:, task.owner[t]] - task.weight[:, task.owner[s]]
         n, rack = len(task.alive), task.cluster.rack
-        self.broker[[s, t]] = c, b
+        state.broker[[s, t]] = c, b
         for at, sign in ((b, 1), (c, -1)):
-            self.x[:, at] += sign * more
+            state.held[:, at] += sign * more
             if task.zones:
-                self.x[:, n + rack[at]] += sign * more
+                state.held[:, n + rack[at]] += sign * more
 
-    def _off(self, k: int, at: NDArray[np.integer], more: _Ints | int) -> _Ints:
-        """How far places are outside their bands of kind k when they hold so much more."""
-        x, task = self.x[k][at] + more, self.task
-        out: _Ints = np.maximum(np.maximum(x - task.high[k][at], task.low[k][at] - x), 0)
+    def _outside(self, k: int, place: NDArray[np.integer], more: Ints | int) -> Ints:
+        """Return how far places are outside their bands of kind k if they hold so much more."""
+        held, task = self.state.held[k][place] + more, self.task
+        out: Ints = np.maximum(np.maximum(held - task.high[k][place], task.low[k][place] - held), 0)
         return out
 
-    def _shifted(
-        self, p: _Ints, q: _Ints, b: NDArray[np.integer], c: NDArray[np.integer], first: int
-    ) -> _Floats:
-        """What it costs that places b get q for p, and places c get p for q."""
+    def _penalty_change(
+        self, p: Ints, q: Ints, b: NDArray[np.integer], c: NDArray[np.integer], first: int
+    ) -> Floats:
+        """Return the rise in penalties if places b get q for p, and places c get p for q.
+
+        The places' penalties begin at ``first``: 0 for brokers, K + 1 for racks.
+        """
         out = np.zeros(len(p))
         for k in self.kinds:
             more = self.task.weight[k][q] - self.task.weight[k][p]
-            after = self._off(k, b, more) + self._off(k, c, -more)
-            out += self.rate[first + k] * (after - self._off(k, b, 0) - self._off(k, c, 0))
+            after = self._outside(k, b, more) + self._outside(k, c, -more)
+            now = self._outside(k, b, 0)
+            out += self.state.penalty[first + k] * (after - now - self._outside(k, c, 0))
         return out
 
-    def _fate_at(self, p: _Ints, b: NDArray[np.integer]) -> NDArray[np.int8]:
-        """-1 where p had no replica on b, else what may become of it."""
+    def _current_fate(self, p: Ints, b: NDArray[np.integer]) -> NDArray[np.int8]:
+        """Return the fate of p's current replica on b, -1 where it has none."""
         task, cluster = self.task, self.task.cluster
         out = np.full(len(p), -1, np.int8)
         begin, factor = cluster.start[p], cluster.factor[p]
@@ -289,34 +316,42 @@ class Pairs:
             out[here] = task.fate[at[here]]
         return out
 
-    def _has(self, p: _Ints, b: NDArray[np.integer]) -> _Bools:
+    def _has_replica(self, p: Ints, b: NDArray[np.integer]) -> Bools:
         return self._count(p, b, np.arange(len(self.task.alive))) > 0
 
-    def _count(self, p: _Ints, b: NDArray[np.integer], of: NDArray[np.integer]) -> _Ints:
-        """How many replicas of p are in a place; ``of``: int[B], the place of each broker."""
+    def _count(self, p: Ints, place: NDArray[np.integer], of: NDArray[np.integer]) -> Ints:
+        """Return how many replicas of p a place has; ``of``: int[B], the place of each broker."""
         out = np.zeros(len(p), np.int64)
         begin, factor = self.task.start[p], self.task.factor[p]
         for j in range(int(factor.max(initial=0))):
-            out += (j < factor) & (of[self.broker[np.where(j < factor, begin + j, 0)]] == b)
+            at = self.state.broker[np.where(j < factor, begin + j, 0)]
+            out += (j < factor) & (of[at] == place)
         return out
 
-    def _breach(self, p: _Ints, out: NDArray[np.integer], into: NDArray[np.integer]) -> _Ints:
-        """By how much a replica of p that changes racks breaks the rack rule more."""
+    def _breach_change(self, p: Ints, out: NDArray[np.integer], into: NDArray[np.integer]) -> Ints:
+        """Return the rise in breaches of the rack rule if a replica of p changes racks."""
         task = self.task
         rack, factor = task.cluster.rack, task.factor[p]
         less, more = self._count(p, out, rack), self._count(p, into, rack)
-        change: _Ints = (
+        change: Ints = (
             1 * (less <= task.rack_low[factor, out]) - (less > task.rack_high[factor, out])
             + (more >= task.rack_high[factor, into]) - (more < task.rack_low[factor, into])
         )  # fmt: skip
         return change
 
 
-class _Listed:
-    """Replicas of each broker by a key of their partitions, as they are now."""
+class _ReplicaIndex:
+    """Replicas by broker and, within a broker, by a key of their partitions, when it is made.
 
-    def __init__(self, task: ReplicaTask, broker: NDArray[np.int32], key: _Ints) -> None:
-        # A rank for a key: broker and rank are one number, and sorted once.
+    Broker and rank of the key make one number, so that one sorted array answers both searches::
+
+        broker      0  0  0 | 1  1
+        rank        2  5  5 | 0  7
+        slots       8  3  6 | 1  4      replicas in this order
+        start       0         3    5    where each broker's replicas begin
+    """
+
+    def __init__(self, task: ReplicaTask, broker: NDArray[np.int32], key: Ints) -> None:
         _, rank = np.unique(key, return_inverse=True)
         self.rank, self.width = rank.astype(np.int64), len(key) + 1
         numbers = broker.astype(np.int64) * self.width + self.rank[task.owner]
@@ -324,11 +359,11 @@ class _Listed:
         self.numbers = numbers[self.slots]
         self.start = np.searchsorted(broker[self.slots], np.arange(len(task.alive) + 1))
 
-    def of(self, b: int) -> _Ints:
-        """Replicas of a broker, by key."""
+    def of(self, b: int) -> Ints:
+        """Return the replicas of a broker, by key."""
         return self.slots[self.start[b] : self.start[b + 1]]
 
-    def before(self, b: NDArray[np.integer], p: _Ints) -> _Ints:
-        """Where, among the replicas of brokers, those begin that are no less than partitions."""
-        out: _Ints = np.searchsorted(self.numbers, b.astype(np.int64) * self.width + self.rank[p])
+    def before(self, b: NDArray[np.integer], p: Ints) -> Ints:
+        """Return where the replicas of broker b begin whose key is at least that of p."""
+        out: Ints = np.searchsorted(self.numbers, b.astype(np.int64) * self.width + self.rank[p])
         return out

@@ -1,10 +1,8 @@
-"""Replicas on brokers: each in turn goes where the price is lowest; see `relocating` for arrays.
+"""Single moves of the local search: each replica in turn goes to the cheapest broker.
 
-What a partition costs each broker and rack is computed for all of them at once, in plain loops
-that the machine does several steps of at a time, and holds for all its replicas. Which partitions
-are asked at all is `restless`'s affair.
-
-The pieces come from `relocating`: see `partage.kernels` on what the cache knows of them.
+`MoveCandidates` selects the partitions of which some replica may gain by a move; `sweep` visits
+these only. For each it computes what one replica more adds to the penalties of every broker and
+rack, in plain loops that the compiler vectorises; the values hold for all its replicas.
 """
 
 # Types stand in the kernels' signatures; each gets the whole state.
@@ -16,113 +14,177 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from partage.kernels import kernel, piece
-from partage.solve.replicas.penalties import STATE, old_fate, shift
+from partage.model import ReplicaTask
+from partage.model.replicas import KINDS, LEAVE
+from partage.solve.replicas.penalties import add_replica, current_fate
+from partage.solve.replicas.problem import STATE_SIGNATURE, Bools, Floats, Ints, SearchState
 
-__all__ = ["scratch", "sweep"]
+__all__ = ["MoveCandidates", "sweep", "work_arrays"]
 
-#: No broker pays that.
-_NEVER = 1e300
+#: The price of a broker to which a replica must not go.
+_FORBIDDEN = 1e300
+#: Up to so many brokers below their bands, each one's gain is computed; beyond, one estimate for
+#: all is enough to select candidates.
+_MOST_SHORT_BROKERS = 24
+#: A move must gain more than this part of a byte and of its cost: rounding must not look like a
+#: gain. Candidates are selected at half of it, so that none is missed.
+_LEAST_GAIN = 1e-6
 
 
-def scratch(kinds: int, brokers: int, both: int, racks: int) -> tuple[Any, ...]:
-    """What `sweep` works on, beside the state.
+def work_arrays(task: ReplicaTask) -> tuple[Any, ...]:
+    """Return the arrays that `sweep` works on beside the state.
 
-    ``edge[3, K, B + Z]``: how far above the band, below it, and outside; ``ask[B + Z]``: what a
-    replica of the partition at hand would cost each; ``door[B]``: 0, `_NEVER` where it must not
-    go, less the move where it was before; ``into[racks]``: what a replica more costs in a rack;
-    ``count[racks]``: how many are there.
+    ``excess`` int64[3, K, B + Z]: how far each place is above its band, below it, outside it.
+    ``added`` float64[B + Z]: the penalty that one replica more of the partition at hand adds.
+    ``move_cost`` float64[B]: 0, less the cost of a move where the partition has a replica now,
+    `_FORBIDDEN` where none may go.
+    ``rack_cost`` float64[racks]: what one replica more costs in a rack.
+    ``rack_count`` int64[racks]: how many replicas of the partition a rack holds.
     """
+    (kinds, places), racks = task.low.shape, task.rack_low.shape[1]
     return (
-        np.zeros((3, kinds, both), np.int64), np.zeros(both), np.zeros(brokers),
+        np.zeros((3, kinds, places), np.int64), np.zeros(places), np.zeros(len(task.alive)),
         np.zeros(racks), np.zeros(racks, np.int64),
     )  # fmt: skip
 
 
-@piece
-def _note(x, low, high, edge, b):
-    """Where a broker or a rack stands to its bands."""
-    for k in range(len(x)):
-        over, under = x[k, b] - high[k, b], low[k, b] - x[k, b]
-        edge[0, k, b] = over
-        edge[1, k, b] = under
-        edge[2, k, b] = max(over, under, 0)
+@kernel(
+    f"int64({STATE_SIGNATURE}, int64[::1], int64[:, :, ::1], float64[::1], float64[::1],"
+    " float64[::1], int64[::1])"
+)
+def sweep(
+    start, broker, old_start, old, fate, fixed, held, low, high, weight, cost, penalty, rack,
+    rack_low, rack_high, receives, closed, candidates, excess, added, move_cost, rack_cost,
+    rack_count,
+):  # fmt: skip
+    """Move each replica of the candidates to its cheapest broker; return how many moved.
+
+    ``candidates`` are partitions; `work_arrays` describes what follows.
+    """
+    n, kinds, moved = len(rack), len(held), 0
+    for place in range(len(added)):
+        _update_excess(held, low, high, excess, place)
+    for b in range(n):
+        move_cost[b] = 0.0 if receives[b] else _FORBIDDEN
+    for i in range(len(candidates)):
+        p = candidates[i]
+        factor = start[p + 1] - start[p]
+        _compute_added(excess, weight, penalty, p, n, added)
+        _mark_replicas(
+            start, broker, old_start, old, fate, receives, cost, rack, rack_count, move_cost, p, 1
+        )
+        for r in range(len(rack_cost)):
+            rack_cost[r] = _rack_cost(
+                rack_low, rack_high, penalty, kinds, added, n, rack_count, factor, r
+            )
+        # The preferred leader, the first replica, moves only if no other replica would do.
+        for s in range(start[p + 1] - 1, start[p] - 1, -1):
+            if fixed[s] == 0:
+                moved += _move_replica(
+                    broker, old_start, old, fate, held, low, high, weight, cost, penalty, rack,
+                    rack_low, rack_high, receives, closed, excess, added, move_cost, rack_cost,
+                    rack_count, factor, p, s,
+                )  # fmt: skip
+        _mark_replicas(
+            start, broker, old_start, old, fate, receives, cost, rack, rack_count, move_cost, p, -1
+        )
+    return moved
 
 
 @piece
-def _price(edge, weight, rate, p, b, sign, first):
-    """By how much a price rises when a broker or a rack gets (1) or loses (-1) a replica of p.
+def _update_excess(held, low, high, excess, place):
+    """Set how far a place is above its band, below it and outside it."""
+    for k in range(len(held)):
+        over, under = held[k, place] - high[k, place], low[k, place] - held[k, place]
+        excess[0, k, place] = over
+        excess[1, k, place] = under
+        excess[2, k, place] = max(over, under, 0)
 
-    Rates begin at ``first``: 0 for brokers, K + 1 for racks.
+
+@piece
+def _penalty_change(excess, weight, penalty, p, place, sign, first):
+    """Return the rise in penalties when a place gets (1) or loses (-1) a replica of p.
+
+    The place's penalties begin at ``first``: 0 for brokers, K + 1 for racks.
     """
     total = 0.0
     for k in range(len(weight)):
         w = sign * weight[k, p]
         if w != 0:
-            total += rate[first + k] * (
-                max(edge[0, k, b] + w, edge[1, k, b] - w, 0) - edge[2, k, b]
+            total += penalty[first + k] * (
+                max(excess[0, k, place] + w, excess[1, k, place] - w, 0) - excess[2, k, place]
             )
     return total
 
 
 @piece
-def _ask(edge, weight, rate, p, n, ask):
-    """What a replica of p would cost each broker, and after them each rack, for itself."""
-    for b in range(len(ask)):
-        ask[b] = 0.0
+def _compute_added(excess, weight, penalty, p, n, added):
+    """Set the penalty that one replica more of p adds to each broker and each rack."""
+    for b in range(len(added)):
+        added[b] = 0.0
     for k in range(len(weight)):
         w, begin, end, first = weight[k, p], 0, n, k
         while w > 0 and begin < end:
             for b in range(begin, end):
-                ask[b] += rate[first] * (
-                    max(edge[0, k, b] + w, edge[1, k, b] - w, 0) - edge[2, k, b]
+                added[b] += penalty[first] * (
+                    max(excess[0, k, b] + w, excess[1, k, b] - w, 0) - excess[2, k, b]
                 )
-            begin, end, first = n, len(ask) if begin == 0 else n, len(weight) + 1 + k
+            begin, end, first = n, len(added) if begin == 0 else n, len(weight) + 1 + k
 
 
 @piece
-def _doors(start, broker, old_start, old, fate, receives, cost, rack, count, door, p, sign):
-    """Where replicas of p are and must not go, and where they were (1); or forget it (-1)."""
+def _mark_replicas(
+    start, broker, old_start, old, fate, receives, cost, rack, rack_count, move_cost, p, sign
+):
+    """Enter p's current and planned brokers into ``move_cost`` and ``rack_count``; -1 undoes it."""
     for o in range(old_start[p], old_start[p + 1]):
         b = old[o]
-        door[b] = 0.0 if receives[b] else _NEVER
+        move_cost[b] = 0.0 if receives[b] else _FORBIDDEN
         if sign > 0:
-            door[b] = _NEVER if fate[o] == 2 else -1.0 * cost[p]
+            move_cost[b] = _FORBIDDEN if fate[o] == 2 else -1.0 * cost[p]
     for s in range(start[p], start[p + 1]):
         b = broker[s]
-        count[rack[b]] += sign
+        rack_count[rack[b]] += sign
         if sign > 0:
-            door[b] = _NEVER
-        elif old_fate(old_start, old, fate, p, b) < 0:
-            door[b] = 0.0 if receives[b] else _NEVER
+            move_cost[b] = _FORBIDDEN
+        elif current_fate(old_start, old, fate, p, b) < 0:
+            move_cost[b] = 0.0 if receives[b] else _FORBIDDEN
 
 
 @piece
-def _more(rack_low, rack_high, rate, kinds, ask, n, count, factor, r):
-    """What one replica more would cost in a rack: the rack rule, and the rack's own bands."""
-    price = rate[kinds] * (
-        (count[r] >= rack_high[factor, r]) - 1.0 * (count[r] < rack_low[factor, r])
+def _rack_cost(rack_low, rack_high, penalty, kinds, added, n, rack_count, factor, r):
+    """Return what one replica more costs in rack r, by the rack rule and the rack's bands."""
+    price = penalty[kinds] * (
+        (rack_count[r] >= rack_high[factor, r]) - 1.0 * (rack_count[r] < rack_low[factor, r])
     )
-    if n < len(ask):
-        price += ask[n + r]
+    if n < len(added):
+        price += added[n + r]
     return price
 
 
 @piece
-def _best(ask, door, into, rack, rack_low, rack_high, count, factor, own, shut, limit):
-    """The cheapest broker that costs less than the limit, -1 where none does.
+def _cheapest_broker(
+    added, move_cost, rack_cost, rack, rack_low, rack_high, rack_count, factor, own, restricted,
+    limit,
+):  # fmt: skip
+    """Return the cheapest broker for a replica of rack ``own``, -1 if none is below the limit.
 
-    Shut: it is to be one that had it, or in a rack where that mends the rule.
+    A restricted replica goes only to a current broker of its partition, or to another rack where
+    that mends the rack rule.
     """
     best, at = limit, -1
-    fall = 1 * (count[own] <= rack_low[factor, own]) - (count[own] > rack_high[factor, own])
+    fall = 1 * (rack_count[own] <= rack_low[factor, own])
+    fall -= rack_count[own] > rack_high[factor, own]
     for c in range(len(rack)):
-        price = ask[c] + door[c] + into[rack[c]]
+        price = added[c] + move_cost[c] + rack_cost[rack[c]]
         if price < best:
             r = rack[c]
-            if shut and door[c] >= 0.0:
-                rise = 1 * (count[r] >= rack_high[factor, r]) - (count[r] < rack_low[factor, r])
+            if restricted and move_cost[c] >= 0.0:
+                rise = 1 * (rack_count[r] >= rack_high[factor, r])
+                rise -= rack_count[r] < rack_low[factor, r]
                 if r == own or fall + rise >= 0:
                     continue
             best, at = price, c
@@ -130,86 +192,216 @@ def _best(ask, door, into, rack, rack_low, rack_high, count, factor, own, shut, 
 
 
 @piece
-def _shifted(x, low, high, weight, rate, rack, edge, ask, p, b, sign):
-    """A broker gets (1) or loses (-1) a replica of p, and what it would cost now."""
-    n, kinds = len(rack), len(x)
-    shift(x, weight, rack, p, b, sign)
-    _note(x, low, high, edge, b)
-    ask[b] = _price(edge, weight, rate, p, b, 1, 0)
-    if n < len(ask):
+def _add_replica(held, low, high, weight, penalty, rack, excess, added, p, b, sign):
+    """Add a replica of p to broker b (-1: take it off) and bring the work arrays up to date."""
+    n, kinds = len(rack), len(held)
+    add_replica(held, weight, rack, p, b, sign)
+    _update_excess(held, low, high, excess, b)
+    added[b] = _penalty_change(excess, weight, penalty, p, b, 1, 0)
+    if n < len(added):
         r = n + rack[b]
-        _note(x, low, high, edge, r)
-        ask[r] = _price(edge, weight, rate, p, r, 1, kinds + 1)
+        _update_excess(held, low, high, excess, r)
+        added[r] = _penalty_change(excess, weight, penalty, p, r, 1, kinds + 1)
 
 
 @piece
-def _step(
-    broker, old_start, old, fate, x, low, high, weight, cost, rate, rack, rack_low, rack_high,
-    receives, closed, edge, ask, door, into, count, factor, p, s,
+def _move_replica(
+    broker, old_start, old, fate, held, low, high, weight, cost, penalty, rack, rack_low,
+    rack_high, receives, closed, excess, added, move_cost, rack_cost, rack_count, factor, p, s,
 ):  # fmt: skip
-    """The replica to the cheapest broker, if that pays; answers whether it went."""
-    n, kinds, b = len(rack), len(x), broker[s]
+    """Move replica s of p to the cheapest broker if that gains; return 1 if it moved, else 0."""
+    n, kinds, b = len(rack), len(held), broker[s]
     own, move = rack[b], 1.0 * cost[p]
-    # From where it was it goes at the price of a move; elsewhere that is paid already.
-    home = old_fate(old_start, old, fate, p, b) >= 0
-    leave = rate[kinds] * (
-        (count[own] <= rack_low[factor, own]) - 1.0 * (count[own] > rack_high[factor, own])
+    # A replica on its current broker pays for the copy; one that was moved has paid already.
+    is_current = current_fate(old_start, old, fate, p, b) >= 0
+    leave = penalty[kinds] * (
+        (rack_count[own] <= rack_low[factor, own])
+        - 1.0 * (rack_count[own] > rack_high[factor, own])
     )
-    if n < len(ask):
-        leave += _price(edge, weight, rate, p, n + own, -1, kinds + 1)
-    limit = -_price(edge, weight, rate, p, b, -1, 0) - leave - 1e-6 * (1.0 + move)
-    if home:
+    if n < len(added):
+        leave += _penalty_change(excess, weight, penalty, p, n + own, -1, kinds + 1)
+    limit = -_penalty_change(excess, weight, penalty, p, b, -1, 0) - leave
+    limit -= _LEAST_GAIN * (1.0 + move)
+    if is_current:
         limit -= move
-    stays, into[own] = into[own], -leave
-    shut = closed[p] != 0 and home
-    at = _best(ask, door, into, rack, rack_low, rack_high, count, factor, own, shut, limit)
-    into[own] = stays
+    stays, rack_cost[own] = rack_cost[own], -leave
+    restricted = closed[p] != 0 and is_current
+    at = _cheapest_broker(added, move_cost, rack_cost, rack, rack_low, rack_high, rack_count,
+                          factor, own, restricted, limit)  # fmt: skip
+    rack_cost[own] = stays
     if at < 0:
         return 0
     broker[s] = at
-    door[at] = _NEVER
-    door[b] = 0.0 if receives[b] else _NEVER
-    if home:
-        door[b] = -move
-    count[own] -= 1
-    count[rack[at]] += 1
-    _shifted(x, low, high, weight, rate, rack, edge, ask, p, b, -1)
-    _shifted(x, low, high, weight, rate, rack, edge, ask, p, at, 1)
+    move_cost[at] = _FORBIDDEN
+    move_cost[b] = 0.0 if receives[b] else _FORBIDDEN
+    if is_current:
+        move_cost[b] = -move
+    rack_count[own] -= 1
+    rack_count[rack[at]] += 1
+    _add_replica(held, low, high, weight, penalty, rack, excess, added, p, b, -1)
+    _add_replica(held, low, high, weight, penalty, rack, excess, added, p, at, 1)
     for r in (own, rack[at]):
-        into[r] = _more(rack_low, rack_high, rate, kinds, ask, n, count, factor, r)
+        rack_cost[r] = _rack_cost(
+            rack_low, rack_high, penalty, kinds, added, n, rack_count, factor, r
+        )
     return 1
 
 
-@kernel(
-    f"int64({STATE}, int64[::1], int64[:, :, ::1], float64[::1], float64[::1], float64[::1],"
-    " int64[::1])"
-)
-def sweep(
-    start, broker, old_start, old, fate, locked, x, low, high, weight, cost, rate, rack,
-    rack_low, rack_high, receives, closed, those, edge, ask, door, into, count,
-):  # fmt: skip
-    """Replicas of those partitions go where the price is lowest; answers how many went.
+class MoveCandidates:
+    """Selection of the partitions of which some replica may gain by a move.
 
-    ``those``: partitions of which some replica may gain; the rest: see `scratch`.
+    A replica moves because its broker or rack is above a band, because another one is below a
+    band, or because it returns to a current broker. A place within its bands gains nothing by a
+    replica, and no place gains more than what it is short of. What depends on a partition's
+    brokers alone is cached, and computed again for partitions whose brokers have changed.
+
+    Attributes:
+        state: the search state.
+        is_current: bool[S], the replica is on a current broker of its partition.
+        breaks_rule: bool[P], the partition breaks the rack rule.
+        has_vacancy: bool[P], some current broker of the partition holds no planned replica.
     """
-    n, kinds, moved = len(rack), len(x), 0
-    for b in range(len(ask)):
-        _note(x, low, high, edge, b)
-    for b in range(n):
-        door[b] = 0.0 if receives[b] else _NEVER
-    for i in range(len(those)):
-        p = those[i]
-        factor = start[p + 1] - start[p]
-        _ask(edge, weight, rate, p, n, ask)
-        _doors(start, broker, old_start, old, fate, receives, cost, rack, count, door, p, 1)
-        for r in range(len(into)):
-            into[r] = _more(rack_low, rack_high, rate, kinds, ask, n, count, factor, r)
-        # Who is preferred to lead, the first, is moved only if no other would do.
-        for s in range(start[p + 1] - 1, start[p] - 1, -1):
-            if locked[s] == 0:
-                moved += _step(
-                    broker, old_start, old, fate, x, low, high, weight, cost, rate, rack, rack_low,
-                    rack_high, receives, closed, edge, ask, door, into, count, factor, p, s,
-                )  # fmt: skip
-        _doors(start, broker, old_start, old, fate, receives, cost, rack, count, door, p, -1)
-    return moved
+
+    def __init__(self, state: SearchState) -> None:
+        self.state, task = state, state.task
+        partitions = len(task.factor)
+        self.is_current = np.zeros(len(state.broker), bool)
+        self.breaks_rule = np.zeros(partitions, bool)
+        self.has_vacancy = np.zeros(partitions, bool)
+        self._known_broker = np.full(len(state.broker), -1, np.int32)
+        self._rack_demand = task.rack_low.sum(axis=1)
+        self._current_brokers = np.bincount(
+            task.old_owner[task.fate != LEAVE], minlength=partitions
+        )
+        self._kinds = [k for k in range(len(KINDS)) if task.weight[k].any()]
+
+    def partitions(self) -> Ints:
+        """Return int64[n], the candidates at the state's penalties, ascending."""
+        state, task, owner = self.state, self.state.task, self.state.task.owner
+        n = len(task.alive)
+        self._update()
+        bands = _BandPenalties(state, self._kinds)
+        relief = bands.reduction(owner, state.broker, 0)
+        if task.zones:
+            racks = n + task.cluster.rack[state.broker]
+            relief += np.maximum(bands.reduction(owner, racks, len(KINDS) + 1), 0.0)
+        rack_gain = bands.largest_gain(n, state.held.shape[1], len(KINDS) + 1)
+        price = np.where(self.is_current, task.cost[owner], 0)
+        price = price + _LEAST_GAIN / 2 * (1.0 + task.cost[owner])
+        out = self._can_return(bands, relief, rack_gain)
+        out |= self.breaks_rule
+        gain = bands.largest_gain(0, n, 0) + rack_gain
+        may = ~state.is_fixed & (relief + gain[owner] > price)
+        short = np.flatnonzero(bands.is_short[:n] & task.receives)
+        if len(short) <= _MOST_SHORT_BROKERS:
+            most, is_open = np.zeros(len(out)), np.zeros(len(out), bool)
+            is_open[owner[may]] = True
+            undecided = np.flatnonzero(is_open & ~out)
+            for b in short.tolist():
+                gains = bands.reduction(undecided, np.full(len(undecided), b), 0, sign=1)
+                most[undecided] = np.maximum(most[undecided], gains)
+            may &= relief + (most + rack_gain)[owner] > price
+        out[owner[may]] = True
+        return np.flatnonzero(out)
+
+    def _can_return(self, bands: _BandPenalties, relief: Floats, rack_gain: Floats) -> Bools:
+        """Return bool[P]: a replica may gain by going to a current broker of its partition.
+
+        The rack rule must allow it. The replica comes from elsewhere, or from another of the
+        partition's current brokers.
+        """
+        state, task, cluster = self.state, self.state.task, self.state.task.cluster
+        rack, out = cluster.rack, np.zeros(len(task.factor), bool)
+        partitions = np.flatnonzero(self.has_vacancy & ~self.breaks_rule)
+        factor, old = task.factor[partitions], cluster.start[partitions]
+        slots = [task.start[partitions] + j for j in range(int(factor.max(initial=0)))]
+        for o in range(int(cluster.factor[partitions].max(initial=0))):
+            exists = o < cluster.factor[partitions]
+            place = np.where(exists, old + o, 0)
+            target = cluster.replica[place]
+            exists &= task.fate[place] != LEAVE
+            count = np.zeros(len(partitions), np.int64)
+            for j, slot in enumerate(slots):
+                s = np.where(j < factor, slot, 0)
+                exists &= (j >= factor) | (state.broker[s] != target)
+                count += (j < factor) & (rack[state.broker[s]] == rack[target])
+            full = count >= task.rack_high[factor, rack[target]]
+            gains = bands.reduction(partitions, target, 0, sign=1) + rack_gain[partitions]
+            for j, slot in enumerate(slots):
+                s = np.where(j < factor, slot, 0)
+                same = rack[state.broker[s]] == rack[target]
+                saved = np.where(self.is_current[s], 0, task.cost[partitions])
+                least = _LEAST_GAIN / 2 * (1.0 + task.cost[partitions])
+                gain = relief[s] + gains + saved > least
+                gain &= exists & (j < factor) & ~state.is_fixed[s] & (same | ~full)
+                out[partitions[gain]] = True
+        return out
+
+    def _update(self) -> None:
+        """Recompute what depends on brokers alone, for partitions whose brokers have changed."""
+        broker, task, cluster = self.state.broker, self.state.task, self.state.task.cluster
+        changed = np.zeros(len(task.factor), bool)
+        changed[task.owner[self._known_broker != broker]] = True
+        slots = np.flatnonzero(changed[task.owner])
+        owner, at = task.owner[slots], broker[slots]
+        current = np.zeros(len(slots), bool)
+        for o in range(int(cluster.factor.max(initial=0))):
+            exists = o < cluster.factor[owner]
+            place = np.where(exists, cluster.start[owner] + o, 0)
+            current |= exists & (cluster.replica[place] == at) & (task.fate[place] != LEAVE)
+        self.is_current[slots], self._known_broker[slots] = current, at
+        filled = np.bincount(owner[current], minlength=len(changed))
+        self.has_vacancy[changed] = (self._current_brokers > filled)[changed]
+        self.breaks_rule[changed] = self._breaches(owner, at)[changed]
+
+    def _breaches(self, owner: Ints, at: NDArray[np.int32]) -> Bools:
+        """Return bool[P], which of these partitions break the rack rule.
+
+        Only racks that hold a replica are counted; ``_rack_demand`` accounts for the others.
+        """
+        task = self.state.task
+        racks, partitions = task.rack_low.shape[1], len(task.factor)
+        key = np.sort(owner * racks + task.cluster.rack[at])
+        first = np.flatnonzero(np.diff(key, prepend=-1))
+        count = np.diff(first, append=len(key))
+        of, rack = key[first] // racks, key[first] % racks
+        low, high = (side[task.factor[of], rack] for side in (task.rack_low, task.rack_high))
+        filled = np.bincount(of, weights=np.minimum(count, low), minlength=partitions)
+        over = np.bincount(of, weights=count > high, minlength=partitions)
+        out: Bools = (over > 0) | (filled < self._rack_demand[task.factor])
+        return out
+
+
+class _BandPenalties:
+    """What all places hold beside their bands, and the penalty of that."""
+
+    def __init__(self, state: SearchState, kinds: list[int]) -> None:
+        task = state.task
+        self.weight, self.kinds, self.penalty = task.weight, kinds, state.penalty
+        self.over, self.under = state.held - task.high, task.low - state.held
+        self.outside = np.maximum(np.maximum(self.over, self.under), 0)
+        self.is_short: Bools = np.asarray((self.under > 0).any(axis=0))
+
+    def reduction(
+        self, partition: Ints, place: NDArray[np.integer], first: int, sign: int = -1
+    ) -> Floats:
+        """Return float64[n], by how much penalties fall when places lose replicas (1: get them).
+
+        The places' penalties begin at ``first``: 0 for brokers, K + 1 for racks.
+        """
+        total = np.zeros(len(partition))
+        for k in self.kinds:
+            w = sign * self.weight[k][partition]
+            over, under = self.over[k][place] + w, self.under[k][place] - w
+            after = np.maximum(np.maximum(over, under), 0)
+            total += self.penalty[first + k] * (self.outside[k][place] - after)
+        return total
+
+    def largest_gain(self, begin: int, end: int, first: int) -> Floats:
+        """Return float64[P], the most that a replica can gain at one of these places."""
+        total = np.zeros(self.weight.shape[1])
+        for k in self.kinds:
+            most = max(int(self.under[k, begin:end].max(initial=0)), 0)
+            if most:
+                total += self.penalty[first + k] * np.minimum(self.weight[k], most)
+        return total

@@ -1,4 +1,4 @@
-"""Of the partitions, only those are asked that may gain by a move: the others would not move."""
+"""The local search of replicas: its move candidates, what brokers hold, the forms of choices."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 from partage.kernels import form
 from partage.model import Broker, ReplicaCluster, ReplicaTask
 from partage.replicas import tasks
-from partage.solve.replicas.cheapest_choices import Choices
-from partage.solve.replicas.local_search import _Relocation
-from partage.solve.replicas.sweeps import sweep
+from partage.solve.replicas.bounds import CheapestChoices
+from partage.solve.replicas.local_search import LocalSearch
+from partage.solve.replicas.sweeps import sweep, work_arrays
 
 
 def _cluster(seed: int) -> ReplicaCluster:
@@ -44,35 +44,36 @@ def _task(seed: int) -> ReplicaTask:
 
 
 @pytest.mark.parametrize("seed", range(28))
-def test_who_is_not_asked_gains_nothing(seed: int) -> None:
-    """At no rate and after no sweep does a partition gain by a move that was not to be asked."""
-    under_way = _Relocation(_task(seed))
-    rates = under_way._rates()
-    under_way.rate[:] = rates[-1]
-    under_way._construct()
+def test_other_partitions_gain_nothing(seed: int) -> None:
+    """At no penalties and after no sweep does a partition that is no candidate gain by a move."""
+    search = LocalSearch(_task(seed))
+    schedule = search.schedule
+    search.construct()
     passed_over = 0
-    for rate in [*rates[:: max(1, len(rates) // 6)], rates[-1], rates[-1]]:
-        under_way.rate[:] = rate
-        those = under_way.restless.those(under_way.x, under_way.rate)
-        others = np.setdiff1d(np.arange(len(under_way.task.factor)), those)
+    for penalties in [*schedule[:: max(1, len(schedule) // 6)], schedule[-1], schedule[-1]]:
+        search.set_penalties(penalties)
+        candidates = search.candidates.partitions()
+        others = np.setdiff1d(np.arange(len(search.task.factor)), candidates)
         passed_over += len(others)
-        assert not sweep(*under_way.state(), others, *under_way.scratch, work=0)
-        sweep(*under_way.state(), those, *under_way.scratch, work=0)
+        arrays = work_arrays(search.task)
+        assert not sweep(*search.state.kernel_arguments(), others, *arrays, work=0)
+        sweep(*search.state.kernel_arguments(), candidates, *arrays, work=0)
     assert passed_over > 0 or seed % 7 > 3
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_held_is_what_is_there(seed: int) -> None:
-    """Sweeps and exchanges keep sums of brokers and racks as the replicas' places say."""
+def test_sums_follow_the_placement(seed: int) -> None:
+    """After sweeps and swaps, what brokers and racks hold is the sum of their replicas."""
     task = _task(seed)
-    under_way = _Relocation(task)
-    under_way.run()
+    search = LocalSearch(task)
+    search.construct()
+    broker, held = search.run(), search.state.held
     for k, weight in enumerate(task.weight):
-        held = np.bincount(under_way.broker, weights=weight[task.owner], minlength=9)
-        assert under_way.x[k, :9].tolist() == held.tolist()
+        sums = np.bincount(broker, weights=weight[task.owner], minlength=9)
+        assert held[k, :9].tolist() == sums.tolist()
         if task.zones:
-            racks = np.bincount(task.cluster.rack, weights=held)
-            assert under_way.x[k, 9:].tolist() == racks.tolist()
+            racks = np.bincount(task.cluster.rack, weights=sums)
+            assert held[k, 9:].tolist() == racks.tolist()
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -81,16 +82,16 @@ def test_both_forms_of_choices_agree(seed: int) -> None:
     task = _task(seed)
     rng = np.random.default_rng(seed)
     prices = rng.normal(size=(4, 9)) / np.maximum(task.weight.mean(axis=1), 1.0)[:, None]
-    arrays = Choices(task)
-    kernel = Choices(task)
-    kernel.simple = False
+    arrays = CheapestChoices(task)
+    kernel = CheapestChoices(task)
+    kernel.is_one_a_rack = False
     with form("interpreted"):
-        total, held, chosen = arrays.cheapest(prices, per_byte=1e-6)
-        again, same, brokers = kernel.cheapest(prices, per_byte=1e-6)
+        total, held, chosen = arrays.solve(prices, per_byte=1e-6)
+        again, same, brokers = kernel.solve(prices, per_byte=1e-6)
     assert total == pytest.approx(again)
-    assert np.allclose(held, same) or not arrays.simple
+    assert np.allclose(held, same) or not arrays.is_one_a_rack
     for kind, weight in enumerate(task.weight):
         sums = np.bincount(brokers, weights=weight[task.owner], minlength=9)
         assert np.allclose(sums, same[kind])
-        if arrays.simple:
+        if arrays.is_one_a_rack:
             assert np.allclose(np.bincount(chosen, weights=weight[task.owner], minlength=9), sums)

@@ -1,0 +1,122 @@
+"""The search state of the replica algorithms, and what they read off a placement.
+
+Shapes: P partitions, B brokers, Z racks with bands of their own (0 if there is one rack or none),
+R replicas now, S replicas in the new placement, K = 4 kinds of weight (`KINDS`). A *place* is a
+broker (0 to B - 1) or a rack (B to B + Z - 1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.model import ReplicaTask
+from partage.model.replicas import KINDS, among
+
+__all__ = [
+    "STATE_SIGNATURE", "UNBOUNDED", "Bools", "Floats", "Ints", "SearchState", "held_by_places",
+    "is_moved", "outside_bands",
+]  # fmt: skip
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+#: Upper ends of bands from here on mean "no limit". Bands shrink by what fixed replicas hold, so
+#: an unlimited band does not stay at the largest int64.
+UNBOUNDED = np.iinfo(np.int64).max // 4
+
+#: Numba types of `SearchState.kernel_arguments`.
+STATE_SIGNATURE = (
+    "int64[::1], int32[::1], int64[::1], int32[::1], int8[::1], uint8[::1], int64[:, ::1],"
+    " int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], float64[::1], int32[::1],"
+    " int64[:, ::1], int64[:, ::1], uint8[::1], uint8[::1]"
+)
+
+
+@dataclass(eq=False)
+class SearchState:
+    """A placement that the local search changes in place.
+
+    Attributes:
+        task: the reassignment.
+        broker: int32[S], the broker of each replica by ``task.start``; -1 before it has one.
+        fixed: uint8[S], 1 for replicas that must stay on their broker.
+        held: int64[K, B + Z], what each place holds of each kind.
+        penalty: float64[2 K + 1], the current `Penalties` as one vector.
+    """
+
+    task: ReplicaTask
+    broker: NDArray[np.int32]
+    fixed: NDArray[np.uint8]
+    held: Ints
+    penalty: Floats
+
+    @classmethod
+    def empty(cls, task: ReplicaTask) -> SearchState:
+        """Return a state in which no replica has a broker yet."""
+        count = int(task.start[-1])
+        return cls(
+            task,
+            np.full(count, -1, np.int32),
+            np.zeros(count, np.uint8),
+            np.zeros(task.low.shape, np.int64),
+            np.zeros(2 * len(KINDS) + 1),
+        )
+
+    @property
+    def is_fixed(self) -> Bools:
+        """bool[S]: a view of ``fixed``."""
+        return self.fixed.view(np.bool_)
+
+    def kernel_arguments(self) -> tuple[Any, ...]:
+        """Return the arrays that the kernels take first, in the order of `STATE_SIGNATURE`.
+
+        The kernels name them: ``start``, ``broker``; ``old_start``, ``old``, ``fate`` (current
+        replicas and what may become of each); ``fixed``, ``held``, ``low``, ``high``, ``weight``,
+        ``cost``, ``penalty``, ``rack`` (of each broker), ``rack_low``, ``rack_high`` (the rack
+        rule), ``receives``, ``closed``. `ReplicaTask` documents those that are not fields here.
+        The arguments stay flat: the interpreted form takes one memoryview an array, and Numba
+        compiles a named tuple of 17 arrays more slowly than the arrays themselves.
+        """
+        task, cluster = self.task, self.task.cluster
+        return (
+            task.start, self.broker, cluster.start, cluster.replica, task.fate, self.fixed,
+            self.held, task.low, task.high, task.weight, task.cost, self.penalty, cluster.rack,
+            task.rack_low, task.rack_high, task.receives.view(np.uint8),
+            task.closed.view(np.uint8),
+        )  # fmt: skip
+
+
+def held_by_places(
+    task: ReplicaTask, partition: NDArray[np.integer], broker: NDArray[np.integer]
+) -> Ints:
+    """Return int64[K, B + Z], what brokers and racks hold in some replicas.
+
+    Args:
+        task: the reassignment.
+        partition: int[n], the partition of each replica.
+        broker: int[n], its broker.
+    """
+    held = np.zeros(task.low.shape, np.int64)
+    for k, weight in enumerate(task.weight):
+        np.add.at(held[k], broker, weight[partition])
+        if task.zones:
+            np.add.at(held[k], len(task.alive) + task.cluster.rack[broker], weight[partition])
+    return held
+
+
+def outside_bands(task: ReplicaTask, held: Ints) -> Ints:
+    """Return int64[K, B + Z], the amount by which each place is above or below its band."""
+    out: Ints = np.maximum(np.maximum(held - task.high, task.low - held), 0)
+    return out
+
+
+def is_moved(task: ReplicaTask, broker: NDArray[np.integer]) -> Bools:
+    """Return bool[S], whether a replica's partition has no replica on this broker now."""
+    brokers = len(task.alive)
+    current = task.old_owner * brokers + task.cluster.replica
+    return ~among(task.owner * brokers + broker, current)
