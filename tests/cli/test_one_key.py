@@ -59,3 +59,50 @@ def test_what_cannot_be_placed_is_one_line(arguments, said) -> None:
     """A wrong serializer, count or partitioner: exit code 1 and the reason."""
     done = run(*arguments)
     assert (done.exit_code, said in done.stderr) == (1, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("key", "serializer"), [("-1", "long"), ("200", "long"), ("nan", "double")]
+)
+def test_clients_that_hash_text_do_not_hide_the_others(key, serializer) -> None:
+    """Bytes that are no UTF-8 have a partition in every client that takes them."""
+    done = run(f"--key={key}", "-p", "12", "--serializer", serializer, "--json")
+    assert done.exit_code == 0, done.stderr
+    rows = {row["name"]: row for row in json.loads(done.stdout)["partitioners"]}
+    assert rows["murmur2"]["partitions"]["12"] is not None
+    assert "refused" not in rows["murmur2"]
+    assert rows["scala:0.8.2"]["partitions"]["12"] is None
+    assert "not UTF-8" in rows["scala:0.8.2"]["refused"]
+    shown = run(f"--key={key}", "-p", "12", "--serializer", serializer).stdout
+    assert "x: no partition, the key is not UTF-8" in shown
+
+
+@pytest.mark.parametrize(
+    "option",
+    [("--out", "somewhere"), ("--time", "t"), ("--max-share", "0"), ("--conf", "spark.a=b")],
+)
+def test_options_of_an_input_are_not_ignored_for_one_key(option) -> None:
+    """An option that needs an INPUT is wrong usage beside a single key."""
+    done = run("--key", "x", "-p", "12", *option)
+    assert done.exit_code == 2
+    assert option[0] in done.stderr
+
+
+class _Raising:
+    """A custom partitioner that fails on every key."""
+
+    def configure(self, configs: object) -> None:
+        """Take no settings."""
+
+    def partition(self, *record: object) -> int:  # the record of Kafka's interface
+        """Fail."""
+        raise ValueError("boom")
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def test_a_custom_class_that_fails_is_named() -> None:
+    """An exception of the user's class is an error of its setting, with the exception's text."""
+    with pytest.raises(pg.InvalidConfigError, match=r"failed on a key \(ValueError: boom\)"):
+        pg.partition_for([b"a"], partitions=3, partitioner=_Raising)

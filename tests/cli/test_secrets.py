@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 
 import pytest
 
 from partage.capture.secrets import hide, is_secret, secrets_in, shown_settings
+from partage.cli import secrets
+from partage.cli.secrets import GuardedStream
+from partage.cli.spark_settings import spark_settings
 from partage.errors import InvalidConfigError
 from partage.pipeline.masters import expect_reachable
 from partage.pipeline.session import _start_error
@@ -39,6 +43,7 @@ def run(*words: str, debug: str = "") -> str:
         ["-X", SECRET],
         ["-X", f"sasl.jaas.config=x required password={SECRET};", "--from", SECRET],
         ["--conf", f"{KEY}=a", f"{KEY}={SECRET}"],
+        ["--from", f"s3a://KEY:{SECRET}@bucket/x"],
     ],
 )
 def test_no_option_shows_a_secret(words, debug, tmp_path) -> None:
@@ -55,6 +60,29 @@ def test_a_client_properties_file_shows_no_secret(tmp_path) -> None:
     said = run("groups", "-b", f"{SECRET}:x", "--command-config", str(config), debug="1")
     assert SECRET not in said
     assert "[hidden]" in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["groups", "-b", f"me:{SECRET}@localhost:1"],
+        ["report", f"s3a://KEY:{SECRET}@bucket/run"],
+        ["keys", "x.parquet", "--key", "a", "--out", f"s3a://KEY:{SECRET}@bucket/out"],
+    ],
+)
+def test_passwords_in_addresses_are_hidden(words) -> None:
+    """Messages repeat an address without its password."""
+    said = run(*words)
+    assert SECRET not in said
+    assert "[hidden]" in said
+
+
+def test_each_value_of_a_setting_given_twice_is_hidden() -> None:
+    """A setting that only the user's own expression makes secret has both of its values hidden."""
+    spark_settings(["spark.redaction.regex=pin", "spark.a.pin=4711-first", "spark.a.pin=4711-last"])
+    stream = io.StringIO()
+    GuardedStream(stream, secrets._SECRETS).write("4711-first 4711-last")
+    assert stream.getvalue() == "[hidden] [hidden]"
 
 
 def test_a_session_that_does_not_start_shows_settings_without_secrets() -> None:

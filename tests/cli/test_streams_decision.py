@@ -175,3 +175,12 @@ def test_the_coordinators_assignor_has_no_decision_from_lags(file: Path) -> None
     done = _run(file, "--decide", "-a", "server-sticky", code=1)
     assert "without lags" in done.stderr.replace("\n", " ")
     assert _run(file, "--decide", "--master", "local[1]", code=2)
+
+
+@pytest.mark.parametrize("value", ["-1", "1.5", "x", "0"])
+def test_a_wrong_balance_factor_is_shown_as_given(file: Path, value: str) -> None:
+    """The message repeats the value of the sweep, not a number that nobody gave."""
+    done = _run(
+        file, "--decide", "-a", "kip-441-document", "--sweep", f"balance_factor={value}", code=1
+    )
+    assert f"got {value}" in done.stderr.replace("'", "")

@@ -6,7 +6,7 @@ solver's claims without importing it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, overload
 
@@ -244,7 +244,8 @@ def compare(
 
     Raises:
         UnknownStrategyError: a name does not exist.
-        InvalidConfigError: ``strategies`` is a string, or a setting has no effect on any strategy.
+        InvalidConfigError: ``strategies`` is no list, a setting has no effect on any strategy, or
+            a setting has a wrong value.
 
     >>> import partage as pg
     >>> group = pg.Group([pg.Member("c1", ["t"]), pg.Member("c2", ["t"])])
@@ -258,9 +259,15 @@ def compare(
     if isinstance(strategies, str):
         what = f"must be a list of names: [{strategies!r}]"
         raise InvalidConfigError("strategies", what, strategies)
+    if strategies is not None and not isinstance(strategies, Iterable):
+        raise InvalidConfigError("strategies", "must be a list of names or strategies", strategies)
     candidates = _candidates(registry.contestants() if strategies is None else strategies)
     if config:
-        check_config([one for _, one in candidates if not isinstance(one, PartageError)], config)
+        working = [one for _, one in candidates if not isinstance(one, PartageError)]
+        check_config(working, config)
+        for strategy in working:
+            if not is_foreign(strategy):
+                strategy.configure(config)  # a malformed value is an error, no refused problem
     best = Alike(group, cluster, previous=previous)
     rows = []
     for name, one in candidates:

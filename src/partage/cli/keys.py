@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -124,6 +125,11 @@ def keys(
     elif where is None and key is not None:
         from partage.cli.one_key import show_one_key
 
+        _expect_input({
+            "--value": value, "--time": time, "--max-share": max_share, "--max-rate": max_rate,
+            "--approximate": approximate or None, "--out": to, "--command-config": command_config,
+            "--property": properties, "--master": master, "--conf": conf,
+        })  # fmt: skip
         show_one_key(key, _numbers(partitions), partitioner, serializer, as_json=as_json)
     elif where is None:
         raise typer.BadParameter("give an INPUT, a --key, or say --who-agrees or --list")
@@ -135,6 +141,18 @@ def keys(
                       serializer, top, max_share, max_rate, approximate, master,
                       spark_settings(conf or []), kafka)  # fmt: skip
         spread(asked, to=to, as_json=as_json, quiet=quiet)
+
+
+def _expect_input(options: Mapping[str, object]) -> None:
+    """Check that no option was given that needs an INPUT.
+
+    Raises:
+        typer.BadParameter: one was given.
+    """
+    given = [name for name, value in options.items() if value is not None and value != []]
+    if given:
+        what = "needs an INPUT; without one the partition of a single key is printed"
+        raise typer.BadParameter(what, param_hint=given[0])
 
 
 def _numbers(text: str) -> list[int]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from partage.cli.consoles import name, out, write_json
-from partage.errors import InvalidConfigError
+from partage.errors import InvalidConfigError, InvalidKeysError
 
 __all__ = ["serialized", "show_one_key"]
 
@@ -21,7 +21,7 @@ def show_one_key(
 
     Raises:
         InvalidConfigError: a count or the serializer cannot be used.
-        InvalidKeysError: the key does not fit the serializer.
+        InvalidKeysError: the number does not fit the serializer.
         UnknownPartitionerError: there is no such partitioner.
     """
     from partage.keys import by_key, partition_for
@@ -33,12 +33,19 @@ def show_one_key(
     if not counts:
         raise InvalidConfigError("--partitions", "needs at least one count", "")
     rows: list[tuple[str, list[int | None]]] = []
+    refused: dict[str, str] = {}
     for one in names:
         given = data + _WINDOW if one == "streams:windowed" else data
-        placed = [int(partition_for(given, partitions=n, partitioner=one)[0]) for n in counts]
+        try:
+            placed = [int(partition_for(given, partitions=n, partitioner=one)[0]) for n in counts]
+        except InvalidKeysError as e:
+            # Some clients hash text only: the others have an answer for these bytes.
+            refused[one] = e.what
+            placed = [-1] * len(counts)
         rows.append((one, [at if at >= 0 else None for at in placed]))
     if as_json:
-        write_json(_plain(key, data, serializer, counts, rows), indent=1)
+        document = {"key": key, "bytes": data.hex(), "serializer": serializer or "string"}
+        write_json({**document, "partitioners": _plain(counts, rows, refused)}, indent=1)
         return
     console = out()
     form = serializer or "string"
@@ -47,10 +54,13 @@ def show_one_key(
     head = "".join(f"{f'of {n}':>10}" for n in counts)
     console.print(name(" " * wide + head, "dim"), soft_wrap=True)
     for one, found in rows:
-        cells = "".join(f"{'-' if at is None else at:>10}" for at in found)
+        missing = "x" if one in refused else "-"
+        cells = "".join(f"{missing if at is None else at:>10}" for at in found)
         console.print(name(f"{one:{wide}}{cells}"), soft_wrap=True)
-    if any(None in found for _, found in rows):
+    if any(None in found for one, found in rows if one not in refused):
         console.print(name("-: left to turns or chance", "dim"))
+    for what in dict.fromkeys(refused.values()):
+        console.print(name(f"x: no partition, the key {what}", "dim"))
 
 
 def serialized(key: str, serializer: str | None) -> bytes:
@@ -81,21 +91,16 @@ def serialized(key: str, serializer: str | None) -> bytes:
 
 
 def _plain(
-    key: str,
-    data: bytes,
-    serializer: str | None,
     counts: Sequence[int],
     rows: Sequence[tuple[str, list[int | None]]],
-) -> dict[str, Any]:
-    return {
-        "key": key,
-        "bytes": data.hex(),
-        "serializer": serializer or "string",
-        "partitioners": [
-            {
-                "name": one,
-                "partitions": {str(n): at for n, at in zip(counts, found, strict=True)},
-            }
-            for one, found in rows
-        ],
-    }
+    refused: Mapping[str, str],
+) -> list[dict[str, Any]]:
+    """Return a JSON object for each client; ``refused`` says why it cannot take the key."""
+    return [
+        {
+            "name": one,
+            "partitions": {str(n): at for n, at in zip(counts, found, strict=True)},
+            **({"refused": refused[one]} if one in refused else {}),
+        }
+        for one, found in rows
+    ]

@@ -6,6 +6,7 @@ Messages hide secrets where they are made. This is the last line of defence: tra
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
@@ -15,6 +16,9 @@ from partage.capture.secrets import hide, is_secret, secrets_in
 __all__ = ["GuardedStream", "guard_stderr", "protect"]
 
 _SECRETS: set[str] = set()
+
+#: The password of an address: ``s3a://KEY:SECRET@bucket``, ``user:SECRET@host:9092``.
+_USERINFO = re.compile(r"(?:^|/|,)[^\s/:@,]*:([^\s/@]+)@")
 
 
 def protect(settings: Mapping[str, str]) -> None:
@@ -52,8 +56,10 @@ def guard_stderr(arguments: Sequence[str]) -> None:
     """Hide secrets on stderr from now on, those on the command line included.
 
     The arguments are searched before they are parsed, since the parser repeats what it refuses.
+    Passwords in addresses are hidden too.
     """
     for one in arguments:
+        _SECRETS.update(_USERINFO.findall(one))
         head, equals, value = one.partition("=")
         if not equals:
             continue

@@ -32,7 +32,8 @@ def spark_settings(conf: Sequence[str]) -> dict[str, str]:
     """
     words = [one.partition("=") for one in conf]
     made = {key.strip(): value for key, _, value in words}
-    protect(made)
+    for key, _, value in words:  # a name given twice has two values
+        protect({**made, key.strip(): value})
     for key, equals, _ in words:
         if not equals:
             # The word may be a secret all the same; the name of a setting is none.

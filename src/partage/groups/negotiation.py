@@ -20,7 +20,7 @@ from partage.java.hash_order import hash_order
 from partage.java.string_map import StringMap
 from partage.java.strings import string_hash, string_ranks
 from partage.model import Group
-from partage.model.names import expect_kind, name_list
+from partage.model.names import expect_kind, expect_text, name_list
 
 __all__ = ["DEFAULT_STRATEGIES", "Negotiated", "Negotiation", "negotiate", "rebalance_protocol"]
 
@@ -64,8 +64,9 @@ class Negotiation:
 
         Raises:
             InconsistentGroupProtocolError: the member is refused.
-            InvalidProblemError: ``supported`` is one text, or no list of names.
+            InvalidProblemError: ``supported`` is one text, or no list of names; the id is no text.
         """
+        expect_text(member_id, "member_id")
         if isinstance(supported, str):
             what = f"must be a list of names: [{supported!r}]"
             raise InvalidProblemError(what, path=f"{member_id}.supported", value=supported)

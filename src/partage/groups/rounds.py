@@ -26,9 +26,15 @@ import numpy as np
 from partage.errors import InvalidProblemError, UnsupportedProblemError
 from partage.groups import registry
 from partage.groups.api import RebalanceProtocol, Strategy
-from partage.groups.subscriptions import configured, led_by, owned_memory, subscribed
+from partage.groups.subscriptions import (
+    configured,
+    led_by,
+    missing_topics,
+    owned_memory,
+    subscribed,
+)
 from partage.model import NO_GENERATION, Assignment, Claims, Cluster, Group, Member, Plan, Problem
-from partage.model.names import expect_kind
+from partage.model.names import expect_kind, expect_text
 
 __all__ = ["Change", "Join", "Leave", "Metadata", "Round", "Subscribe", "play", "rejoining"]
 
@@ -43,6 +49,8 @@ class Join:
     """
 
     def __init__(self, *members: Member) -> None:
+        for i, member in enumerate(members):
+            expect_kind(member, Member, f"Join.members[{i}]")
         self.members = members
 
     def __repr__(self) -> str:
@@ -57,7 +65,7 @@ class Leave:
     """
 
     def __init__(self, *ids: str) -> None:
-        self.ids = ids
+        self.ids = tuple(expect_text(one, f"Leave.ids[{i}]") for i, one in enumerate(ids))
 
     def __repr__(self) -> str:
         return f"Leave({', '.join(self.ids)})"
@@ -151,8 +159,8 @@ def play(
 
     Raises:
         UnknownStrategyError: no strategy has that name.
-        InvalidProblemError: a member that leaves or subscribes is not in the group, or one that
-            joins is already in it.
+        InvalidProblemError: a member that leaves or subscribes is not in the group, one that
+            joins is already in it, or an argument has another type.
 
     >>> cluster = Cluster.from_topics({"A": 2, "B": 2})
     >>> three = [Member(c, ["A", "B"]) for c in ("C1", "C2", "C3")]
@@ -161,6 +169,8 @@ def play(
     ({'C1': {'A': [0], 'B': [1]}, 'C3': {'B': [0], 'A': [1]}}, (('A', 1),))
     """
     expect_kind(cluster, Cluster, "cluster")
+    if not isinstance(changes, Iterable):
+        raise InvalidProblemError("must be a list of changes", path="changes", value=changes)
     life = _Life(registry.load(strategy), cluster)
     for change in changes:
         life.happens(change)
@@ -207,6 +217,8 @@ class _Life:
     cluster: Cluster
     consumers: dict[str, _Consumer] = field(default_factory=dict)
     rounds: list[Round] = field(default_factory=list)
+    completed: list[str] = field(default_factory=list)
+    """Warnings of the next round, about user data that were made from ``owned``."""
 
     def happens(self, change: Change) -> None:
         """Apply a change and add the rounds that it causes.
@@ -217,6 +229,8 @@ class _Life:
         if isinstance(change, Join):
             for member in change.members:
                 self._joins(member)
+            joining = subscribed(self.strategy, Group(change.members), self.cluster)
+            self.completed += joining.warnings
         elif isinstance(change, Leave):
             for member_id in change.ids:
                 self._known(member_id)
@@ -276,6 +290,9 @@ class _Life:
         except UnsupportedProblemError as e:
             self._refused(generation, change, group, before, str(e))
             return False
+        if isinstance(plan, Plan):
+            plan = plan.with_warnings((*missing_topics(group, self.cluster), *self.completed))
+        self.completed.clear()
         # A share group's result is an Assignment, without memory and user data.
         memory, sent = getattr(plan, "memory", None), getattr(plan, "user_data", {})
         if memory is not None:

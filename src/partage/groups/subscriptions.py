@@ -154,6 +154,8 @@ def check_config(strategies: Sequence[Strategy], config: Mapping[str, object]) -
     Traceback (most recent call last):
     partage.errors.InvalidConfigError: setting assignment.consumer.priority: is a member's own ...
     """
+    if not isinstance(config, Mapping):
+        raise InvalidConfigError("config", "must be a mapping: setting -> value", config)
     for key, value in config.items():
         found = [one for strategy in strategies for one in _settings(strategy, key)]
         if any(one.scope != "member" for one in found):

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.errors import InvalidConfigError
+from partage.errors import InvalidConfigError, PartageError
 from partage.keys.clients.java_sticky_cache import StickyCache, next_cached
 from partage.keys.columns import KeyColumn
 from partage.keys.contract import CLASS_SETTING, RecordPartitioner, led_partitions
@@ -71,7 +71,13 @@ class CustomRule:
         out = np.empty(len(records), np.int32)
         with RecordPartitioner({**self.configs, CLASS_SETTING: self.kind}) as producer:
             for i, key in enumerate(records):
-                at = producer.partition(self.topic, cluster, key=key, key_bytes=key)
+                try:
+                    at = producer.partition(self.topic, cluster, key=key, key_bytes=key)
+                except PartageError:
+                    raise
+                except Exception as e:
+                    what = f"the class failed on a key ({type(e).__name__}: {e})"
+                    raise InvalidConfigError(CLASS_SETTING, what, key) from e
                 if at >= partitions:
                     what = f"must answer a partition of the topic, 0 to {partitions - 1}"
                     raise InvalidConfigError(CLASS_SETTING, what, at)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from partage.errors import InvalidProblemError, PlanInvariantError
 from partage.model.group import Claims
 from partage.model.index import Index, Int32Array
+from partage.model.names import printable
 from partage.model.repeated_state import EndlessLoop
 
 __all__ = ["Assignment", "Plan", "Role", "Unresolved"]
@@ -86,7 +87,7 @@ class Assignment:
             lines.append(f"  {member}: {which or '(no partitions)'}")
         if len(self.members) > len(numbers):
             lines.append(f"  ... and {len(self.members) - len(numbers)} more members")
-        return "\n".join((*lines, *self._remarks()))
+        return "\n".join(printable(line) for line in (*lines, *self._remarks()))
 
     def _counts(self) -> list[str]:
         """Return the sizes of this assignment, as text."""

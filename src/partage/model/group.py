@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,9 @@ _LAST_GENERATION = 2**31 - 1
 _ORDINARY = 1.0
 _NOTHING = Claims.of(())
 _NO_CONFIG: Mapping[str, object] = {}
+
+#: Names of settings whose values ``repr`` hides: a member's config may be a whole client's.
+_SECRET = re.compile(r"secret|password|token|jaas|access[.]?key|[.]key$", re.IGNORECASE)
 
 
 class Member:
@@ -127,7 +131,8 @@ class Member:
         if self.strategies:
             shown.append(f"strategies={list(self.strategies)!r}")
         if self.config:
-            shown.append(f"config={dict(self.config)!r}")
+            config = {k: "[hidden]" if _SECRET.search(k) else v for k, v in self.config.items()}
+            shown.append(f"config={config!r}")
         return f"Member({', '.join(shown)})"
 
     def _key(self) -> tuple[object, ...]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from partage.errors import InvalidProblemError
 
-__all__ = ["expect_kind", "expect_text", "name_list", "subscription"]
+__all__ = ["expect_kind", "expect_text", "name_list", "printable", "subscription"]
 
 #: Longer lists are not cached, because an unused list would occupy memory.
 _MAX_CACHED_NAMES = 100_000
@@ -40,7 +40,7 @@ def subscription(topics: Iterable[str], member_id: str) -> tuple[str, ...]:
                 return shared
         except Exception:  # noqa: BLE001, S110 - the items are validated below
             pass
-    elif isinstance(topics, (str, bytes)):
+    elif isinstance(topics, (str, bytes)) or not isinstance(topics, Iterable):
         path = f"members.{member_id}.topics"
         raise InvalidProblemError("must be a list of names", path=path, value=topics)
     names = topics if type(topics) is list else list(topics)
@@ -85,12 +85,23 @@ def name_list(names: object, path: str) -> tuple[str, ...]:
     """
     if isinstance(names, str):
         names = [name.strip() for name in names.split(",")]
-    if isinstance(names, bytes) or not isinstance(names, Iterable):
+    if isinstance(names, (bytes, Mapping)) or not isinstance(names, Iterable):
         raise InvalidProblemError("must be a list of names", path=path, value=names)
     found = tuple(expect_text(name, f"{path}[{i}]") for i, name in enumerate(names))
     if not all(name.strip() for name in found):
         raise InvalidProblemError("has an empty name", path=path, value=found)
     return found
+
+
+def printable(line: str) -> str:
+    r"""Return a line with control and format characters as escape sequences.
+
+    >>> printable("a\x1b[31m: t 0")
+    'a\\x1b[31m: t 0'
+    """
+    if line.isprintable():
+        return line
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
 
 
 def expect_kind(value: object, kind: type, path: str) -> None:

@@ -87,8 +87,9 @@ def prepared(
         if not isinstance(assignor, Kip441Document):
             what = f"is a setting of {Kip441Document.name} only"
             raise InvalidConfigError(_BALANCE_FACTOR, what, assignor.name)
-        digits = factor.isascii() and factor.isdigit()
-        assignor = Kip441Document(int(factor[:9]) if digits else 0)
+        if not (factor.isascii() and factor.isdigit()):
+            raise InvalidConfigError(_BALANCE_FACTOR, "must be a whole number >= 1", factor)
+        assignor = Kip441Document(int(factor[:9]))
     return configured(application, config), assignor
 
 

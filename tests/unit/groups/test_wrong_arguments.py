@@ -1,0 +1,82 @@
+"""Arguments of another type, printed names, and warnings of rounds: what a caller sees."""
+
+from __future__ import annotations
+
+import pytest
+
+import partage as pg
+from partage.groups.negotiation import Negotiation
+from partage.groups.registry import find
+
+CLUSTER = pg.Cluster.from_topics({"t": 6})
+GROUP = pg.Group([pg.Member("a", ["t"])])
+
+
+@pytest.mark.parametrize(
+    ("call", "path"),
+    [
+        (lambda: pg.Join("a"), "Join.members[0]"),
+        (lambda: pg.Join([pg.Member("a", ["t"])]), "Join.members[0]"),
+        (lambda: pg.Leave(["a"]), "Leave.ids[0]"),
+        (lambda: pg.play("range", CLUSTER, pg.Join(pg.Member("a", ["t"]))), "changes"),
+        (lambda: pg.play("range", CLUSTER, None), "changes"),
+        (lambda: pg.Member("a", None), "members.a.topics"),
+        (lambda: pg.Member("a", ["t"], strategies={"range": 1}), "members.a.strategies"),
+        (lambda: Negotiation().join(5, ["range"]), "member_id"),
+        (lambda: Negotiation().join("a", {"range": 1}), "a.supported"),
+    ],
+)
+def test_a_wrong_type_is_named_with_its_path(call, path) -> None:
+    """A value of another type is an `InvalidProblemError`, never an error of Python."""
+    with pytest.raises(pg.InvalidProblemError) as raised:
+        call()
+    assert raised.value.path == path
+
+
+@pytest.mark.parametrize("strategies", [5, find("range")])
+def test_compare_takes_a_list_of_strategies(strategies) -> None:
+    """One strategy, or a number, in place of a list is named."""
+    with pytest.raises(pg.InvalidConfigError, match="strategies: must be a list"):
+        pg.compare(GROUP, CLUSTER, strategies=strategies)
+
+
+@pytest.mark.parametrize("config", [["a=b"], "a=b", 5])
+@pytest.mark.parametrize("strategy", ["range", "optimal"])
+def test_settings_are_a_mapping(strategy, config) -> None:
+    """A list or a text in place of settings is named."""
+    with pytest.raises(pg.InvalidConfigError, match="config: must be a mapping"):
+        pg.assign(strategy, GROUP, CLUSTER, config=config)
+
+
+def test_compare_raises_where_a_setting_is_malformed() -> None:
+    """A wrong value is an error; a row that refuses would look like a property of the problem."""
+    with pytest.raises(pg.InvalidConfigError, match=r"max\.moves"):
+        pg.compare(GROUP, CLUSTER, config={"assignment.optimal.max.moves": "abc"})
+
+
+def test_a_round_has_the_warnings_of_assign() -> None:
+    """`pg.play` warns of missing topics and of user data that were made, as `pg.assign` does."""
+    members = [
+        pg.Member("a", ["t", "gone"], owned={"t": [0, 1, 2, 3]}, generation=5),
+        pg.Member("b", ["t"], owned={"t": [4, 5]}, generation=5),
+    ]
+    expected = pg.assign("sticky", pg.Group(members), CLUSTER).warnings
+    first, second = pg.play("sticky", CLUSTER, [pg.Join(*members), pg.Leave("b")])
+    assert first.plan.warnings == expected
+    assert len(expected) == 2
+    assert second.plan.warnings == ("a subscribes to 'gone', which is not among the topics",)
+
+
+def test_a_printed_plan_escapes_control_characters() -> None:
+    """A name with an escape sequence, a line break or a bidirectional mark stays one line."""
+    plan = pg.assign("range", pg.Group([pg.Member("a\x1b[31m\n\u202e", ["t"])]), CLUSTER)
+    _, line = str(plan).splitlines()
+    assert line == r"  a\x1b[31m\n\u202e: t 0-5"
+
+
+def test_a_printed_member_hides_secrets_of_its_config() -> None:
+    """A member may carry a client's whole configuration: its passwords are not shown."""
+    config = {"sasl.password": "hunter2", "assignment.consumer.priority": 7}
+    shown = repr(pg.Member("a", ["t"], config=config))
+    assert "hunter2" not in shown
+    assert "'assignment.consumer.priority': 7" in shown
