@@ -40,6 +40,9 @@ public final class Admin {
         properties.put("bootstrap.servers", bootstrap);
         admin = org.apache.kafka.clients.admin.Admin.create(properties);
         properties.put("acks", "all");
+        // A broker shows a new topic before it leads its partitions. If it refuses a partition's first
+        // batch and takes the second, it refuses the retry as out of order until the send times out.
+        properties.put("max.in.flight.requests.per.connection", "1");
         properties.put("key.serializer", ByteArraySerializer.class.getName());
         properties.put("value.serializer", ByteArraySerializer.class.getName());
         producer = new KafkaProducer<>(properties);
