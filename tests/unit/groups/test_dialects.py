@@ -1,4 +1,4 @@
-"""What other clients do under Java's names: their corners one by one, and the recorded plans."""
+"""Assignors of other clients: where each differs from Java's, and the recorded plans."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def plan(name, members, topics):
     return registry.find(name).assign(Problem(Group(members), Cluster.from_topics(topics)))
 
 
-def test_there_are_ten_and_none_of_them_is_a_contestant() -> None:
-    """Compare and replay do not run them unasked; each is exact to somebody's release."""
+def test_ten_dialects_are_registered_and_none_is_a_contestant() -> None:
+    """Compare and replay run dialects only by name; each is exact to a client's release."""
     assert len(DIALECTS) == 10
     assert not set(DIALECTS) & set(registry.contestants())
     assert all(registry.find(name).exact_to for name in DIALECTS)
@@ -32,7 +32,7 @@ def test_there_are_ten_and_none_of_them_is_a_contestant() -> None:
 
 @pytest.mark.parametrize("name", DIALECTS)
 def test_a_plain_group_has_a_valid_plan(name) -> None:
-    """Three members on two topics: the judge finds nothing, loads differ by one at most."""
+    """Three members on two topics: the judge finds no violation."""
     group = Group([Member(m, ["a", "b"]) for m in ("x", "y", "z")])
     cluster = Cluster.from_topics({"a": 4, "b": 6})
     made = pg.assign(name, group, cluster)
@@ -41,7 +41,7 @@ def test_a_plain_group_has_a_valid_plan(name) -> None:
 
 
 def test_kafka_python_forgets_members_of_earlier_runs() -> None:
-    """Static, dynamic, static in join order: only the last static one stays, as in the class."""
+    """Static, dynamic, static in join order: only the last of the static ones gets partitions."""
     members = [
         Member("a", ["t"], instance_id="1"),
         Member("b", ["t"]),
@@ -55,7 +55,7 @@ def test_kafka_python_forgets_members_of_earlier_runs() -> None:
 
 
 def test_kafka_pythons_roundrobin_cannot_skip() -> None:
-    """Unequal subscriptions: its class ends with KeyError, so there is no plan."""
+    """Unequal subscriptions: the class raises KeyError, so there is no plan."""
     members = [Member("a", ["t"]), Member("b", ["u"])]
     with pytest.raises(PeerAssignorError, match="cannot skip") as caught:
         plan("kafka-python:roundrobin", members, {"t": 1, "u": 2})
@@ -63,18 +63,18 @@ def test_kafka_pythons_roundrobin_cannot_skip() -> None:
 
 
 def test_a_topic_named_twice_costs_a_slice() -> None:
-    """Both Python clients give the first place's slice to nobody; librdkafka has one place."""
+    """Both Python clients leave the first range without owner; librdkafka makes one range."""
     members = [Member("a", ["t", "t"]), Member("b", ["t"])]
     for name in ("kafka-python:range", "aiokafka:range"):
         assert plan(name, members, {"t": 3}).to_dict() == {"a": {"t": [1]}, "b": {"t": [2]}}
     assert plan("librdkafka:range", members, {"t": 3}).to_dict()["a"] == {"t": [0, 1]}
 
 
-def test_user_data_of_one_python_client_is_noise_to_the_other() -> None:
-    """kafka-python puts the version first; so neither remembers what the other's member owned."""
-    mine = [("t", 1), ("u", 0), ("t", 0)]
+def test_the_python_clients_do_not_read_each_others_user_data() -> None:
+    """kafka-python writes the version first, so neither client reads the other's claims."""
+    owned = [("t", 1), ("u", 0), ("t", 0)]
     for first in (True, False):
-        data = encode_claims(mine, 7, version_first=first)
+        data = encode_claims(owned, 7, version_first=first)
         assert decode_claims(data, version_first=first) == ([("t", 1), ("t", 0), ("u", 0)], 7)
         assert decode_claims(data, version_first=not first) == ([], -1)
 
@@ -83,20 +83,20 @@ def test_user_data_of_one_python_client_is_noise_to_the_other() -> None:
     "data", [b"\0", b"\xff\xff\0\0\0\0", b"\0\1\x7f\xff\xff\xff", b"\0\1\0\0\0\1\0\1\xff\0\0\0\0"]
 )
 def test_unreadable_user_data_claims_nothing(data) -> None:
-    """Too short, a negative version, a lying count, a name that is no UTF-8."""
+    """Too few bytes, a negative version, a wrong count, a name that is no UTF-8."""
     assert decode_claims(data, version_first=True) == ([], -1)
 
 
-def test_a_null_list_of_claims_is_refused_as_the_class_fails() -> None:
-    """Null reads well, and then nobody can loop over it: TypeError there, a refusal here."""
+def test_a_null_list_of_claims_is_an_error_as_in_the_class() -> None:
+    """The class decodes null and then raises TypeError in its loop over the list."""
     with pytest.raises(PeerAssignorError) as caught:
         decode_claims(b"\0\1\xff\xff\xff\xff\0\0\0\5", version_first=True)
     assert caught.value.peer_exception == "TypeError"
 
 
 @pytest.mark.parametrize("name", ["kafka-python:sticky", "aiokafka:sticky"])
-def test_what_a_member_is_told_it_sends_and_keeps(name) -> None:
-    """Assignment to memory to user data to claim: nothing changed, so nothing moves."""
+def test_a_member_sends_its_assignment_and_keeps_it(name) -> None:
+    """Assignment to memory to user data to claim: the group is unchanged, so nothing moves."""
     strategy = registry.find(name)
     members = [Member("a", ["t"]), Member("b", ["t"])]
     first = plan(name, members, {"t": 5})
@@ -109,8 +109,8 @@ def test_what_a_member_is_told_it_sends_and_keeps(name) -> None:
     assert plan(name, again, {"t": 5}).to_dict() == first.to_dict()
 
 
-def test_librdkafka_lists_a_topic_twice_and_gives_back_what_is_gone() -> None:
-    """What stays comes first, what is new after it; claims on a deleted topic come back."""
+def test_librdkafka_lists_a_topic_twice_and_returns_claims_of_deleted_topics() -> None:
+    """Partitions that stay come first, new ones after them; claims of a deleted topic return."""
     members = [
         Member("a", ["t", "u"], owned=[("u", 0), ("gone", 4)], generation=2, rack=""),
         Member("b", ["t", "u"], owned=[("t", 0)], generation=2, rack=""),
@@ -120,8 +120,8 @@ def test_librdkafka_lists_a_topic_twice_and_gives_back_what_is_gone() -> None:
     assert [(u.member, u.topic, u.partition) for u in made.unresolved] == [("a", "gone", 4)]
 
 
-def test_two_claims_of_one_generation_make_it_nobodys_to_librdkafka() -> None:
-    """Even an old pair of claims does, where Java looks at the newest only."""
+def test_two_claims_of_one_generation_leave_no_owner_in_librdkafka() -> None:
+    """A pair of old claims has this effect too; Java considers the newest only."""
     members = [
         Member("a", ["t"], owned=[("t", 0)], generation=5),
         Member("b", ["t"], owned=[("t", 0)], generation=3),
@@ -129,17 +129,17 @@ def test_two_claims_of_one_generation_make_it_nobodys_to_librdkafka() -> None:
     ]
     made = plan("librdkafka:cooperative-sticky", members, {"t": 1})
     assert made.settled().owner.tolist() == [0]
-    assert made.withheld.tolist() == [0], "the last to claim it has to give it up"
+    assert made.withheld.tolist() == [0], "the last claimant has to revoke it first"
 
 
-def test_an_empty_subscription_is_refused_by_librdkafka() -> None:
-    """It cannot read one, and would look at it all the same."""
+def test_an_empty_subscription_is_an_error_for_librdkafka() -> None:
+    """The library cannot read an empty subscription and uses it all the same."""
     with pytest.raises(PeerAssignorError, match="empty subscription"):
         plan("librdkafka:range", [Member("a", [])], {"t": 1})
 
 
-def test_plans_that_other_clients_made_come_out_as_recorded() -> None:
-    """All 41 of librdkafka and all 83 of the Python clients in the sample, order included."""
+def test_recorded_plans_of_other_clients_are_reproduced() -> None:
+    """All 41 of librdkafka and all 83 of the Python clients in the sample match, order included."""
     judged: Counter = Counter()
     for group in group_records():
         for found in generations(group):
@@ -159,7 +159,7 @@ def test_plans_that_other_clients_made_come_out_as_recorded() -> None:
 
 
 def test_the_leaders_bytes_name_its_library() -> None:
-    """The leader decides by its own library's rule, whoever else is in the group."""
+    """The leader runs its own library's assignor, whatever clients the other members use."""
     state = next(f.first for f in generations("c-notify") if f.first.members)
     assert leader_client(state) == "librdkafka"
     (judge,) = judges(state, registry.find("cooperative-sticky"))

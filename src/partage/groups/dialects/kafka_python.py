@@ -80,11 +80,11 @@ class KafkaPythonRoundRobin(PlainStrategy):
             PeerAssignorError: a member has to be skipped; the class raises KeyError.
         """
         peer, group = PeerProblem(problem), problem.group
-        members = sort_members(group, range(len(group)))
+        members, topic_sets = sort_members(group, range(len(group))), peer.topic_sets
         lists: list[list[int]] = [[] for _ in group]
         for slot, topic in enumerate(peer.topic_of_slot):
             member = members[slot % len(members)]
-            if topic not in peer.topic_sets[member]:
+            if topic not in topic_sets[member]:
                 name = problem.index.topics[peer.topics[topic]]
                 raise PeerAssignorError(
                     f"{self.name}: its class cannot skip member {group.ids[member]!r}, which does "

@@ -151,7 +151,7 @@ class LibrdkafkaAssignment(GeneralAssignment):
 
     def _assign_by_rack(self, slot: int) -> bool:
         """Give a slot to the least loaded subscriber on its racks; return whether there is one."""
-        topic, topic_sets = self._peer.topic_of_slot[slot], self._peer.topic_sets
+        topic, topic_sets = self._peer.topic_of_slot[slot], self._topic_sets
         member = self._queue.first(lambda m: topic in topic_sets[m] and self._rack_fits(m, slot))
         if member < 0:
             return False
@@ -190,7 +190,7 @@ class LibrdkafkaAssignment(GeneralAssignment):
         return [list(slots) for slots in self.lists]
 
     def _is_valid(self) -> bool:
-        topic_of_slot, topic_sets = self._peer.topic_of_slot, self._peer.topic_sets
+        topic_of_slot, topic_sets = self._peer.topic_of_slot, self._topic_sets
         owned = [(m, slot) for m, slots in enumerate(self.lists) for slot in slots]
         return len(owned) == len({slot for _, slot in owned}) and all(
             topic_of_slot[slot] in topic_sets[m] for m, slot in owned

@@ -162,7 +162,7 @@ class PythonAssignment(GeneralAssignment):
         return lists
 
     def _is_valid(self) -> bool:
-        topic_of_slot, topic_sets = self._peer.topic_of_slot, self._peer.topic_sets
+        topic_of_slot, topic_sets = self._peer.topic_of_slot, self._topic_sets
         return not self._is_irregular or all(
             topic_of_slot[slot] in topic_sets[owner] for slot, owner in enumerate(self.owner)
         )

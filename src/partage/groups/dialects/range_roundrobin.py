@@ -52,11 +52,12 @@ def assign_round_robin(peer: PeerProblem, members: Sequence[int]) -> Plan:
         peer: the problem.
         members: all members in the client's order.
     """
+    topic_sets = peer.topic_sets
     lists: list[list[int]] = [[] for _ in peer.problem.group]
     turn = -1
     for slot, topic in enumerate(peer.topic_of_slot):
         turn = (turn + 1) % len(members)
-        while topic not in peer.topic_sets[members[turn]]:
+        while topic not in topic_sets[members[turn]]:
             turn = (turn + 1) % len(members)
         lists[members[turn]].append(slot)
     return peer.plan(lists)

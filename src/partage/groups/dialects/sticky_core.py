@@ -58,6 +58,7 @@ class GeneralAssignment(ABC):
         watch: bool = False,
     ) -> None:
         self._peer = peer
+        self._topic_sets = peer.topic_sets
         self._previous = claims.previous
         counts = [len(peer.slots_of(k)) for k in range(len(peer.topics))]
         self._most = [sum(counts[k] for k in topics) for topics in peer.subscriptions]
@@ -154,7 +155,7 @@ class GeneralAssignment(ABC):
                 target = self._least_loaded(topic)
                 if load <= queue.load[target] + 1:
                     continue
-            is_subscriber = topic in self._peer.topic_sets[target]
+            is_subscriber = topic in self._topic_sets[target]
             if not is_subscriber and self._is_balanced():
                 break
             self._is_irregular |= not is_subscriber
@@ -166,7 +167,7 @@ class GeneralAssignment(ABC):
 
     def _least_loaded(self, topic: int) -> int:
         """Return the first member of the queue that subscribes to the topic."""
-        topic_sets = self._peer.topic_sets
+        topic_sets = self._topic_sets
         return self._queue.first(lambda m: topic in topic_sets[m])
 
     # --- balance ---
@@ -182,7 +183,7 @@ class GeneralAssignment(ABC):
             if load == self._most[member]:
                 continue
             own = self._own_slots(member)
-            for topic in peer.topic_sets[member]:
+            for topic in self._topic_sets[member]:
                 for slot in peer.slots_of(topic):
                     if slot not in own and load < queue.load[owner[slot]]:
                         return False
@@ -218,7 +219,7 @@ class GeneralAssignment(ABC):
 
     def _kept(self, member: int, slots: Sequence[int]) -> list[int]:
         """Return the slots that a member may keep: those of topics to which it subscribes."""
-        topic_of_slot, topics = self._peer.topic_of_slot, self._peer.topic_sets[member]
+        topic_of_slot, topics = self._peer.topic_of_slot, self._topic_sets[member]
         return [slot for slot in slots if topic_of_slot[slot] in topics]
 
     def _give(self, member: int, slot: int) -> None:
