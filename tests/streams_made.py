@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partage.wire.streams.drafts import SubscriptionDraft5
+from partage.legacy.kip441_messages import SubscriptionDraft5
 
 NAMES = [None, None, None, "", "ab", "é", "😀", "a" * 40]
 TOPICS = [

@@ -28,6 +28,8 @@ from architecture.source_tree import (
 # Foundations, which every package may import. The model needs Java's hash order.
 BASE = {"errors", "kernels", "java", "model"}
 DECIDING = {"keys", "groups", "streams", "replicas"}
+# Old releases and drafts: they import the main line, and no room imports them.
+LEGACY = {"legacy"}
 # The public verbs: the only package in which strategies, the judge and the solver meet.
 MEETING = {"api"}
 # The contract of the published tables, which history writes and the report reads.
@@ -68,6 +70,7 @@ MAY_IMPORT = {
     "judge": BASE - {"java"},
     **{room: {*BASE, "solve", "wire"} for room in DECIDING},
     "wire": {"errors", "kernels", "java"},
+    "legacy": {*BASE, "groups", "streams", "wire"},
     "history": PURE - MEETING,
     "simulation": PURE,
     "weights": PURE - MEETING,
@@ -138,6 +141,22 @@ def test_rooms_import_only_whom_the_table_allows() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_only_registries_name_legacy_modules() -> None:
+    """Legacy imports the main line, never the reverse: two registries have its modules as strings."""
+    assert not [
+        str(one)
+        for one in all_imports()
+        if room_of(one.module) in LEGACY and one.room not in LEGACY
+    ]
+    naming = {
+        module_name(file)
+        for file in sources()
+        for node in ast.walk(tree(file))
+        if isinstance(node, ast.Constant) and str(node.value).startswith("partage.legacy.")
+    }
+    assert naming == {"partage.groups.registry", "partage.streams.registry"}
+
+
 def test_rooms_use_only_their_own_libraries() -> None:
     """Each library has its room: pyspark in the pipeline, jinja2 in the report, and so on."""
     wrong = [
@@ -183,7 +202,7 @@ def test_the_core_of_the_plug_ins_is_pure() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("room", sorted(PURE & set(rooms())))
+@pytest.mark.parametrize("room", sorted((PURE | LEGACY) & set(rooms())))
 def test_pure_rooms_have_no_clock_no_chance_no_files(room: str) -> None:
     """Same input, same plan, on any machine, at any hour, under any hash seed."""
     files = [one for one in sources() if room_of(module_name(one)) == room and one != READS_FILES]

@@ -7,13 +7,13 @@ import random
 import pytest
 
 from partage.errors import WireFormatError
-from partage.wire.streams.assignment_bytes import decode_assignment_info, encode_assignment_info
-from partage.wire.streams.drafts import (
+from partage.legacy.kip441_messages import (
     decode_assignment_draft_4,
     decode_subscription_draft_4,
     decode_subscription_draft_5,
     encode_subscription_draft_5,
 )
+from partage.wire.streams.assignment_bytes import decode_assignment_info, encode_assignment_info
 from partage.wire.streams.info_json import assignment_json, subscription_json
 from partage.wire.streams.subscription_bytes import (
     decode_subscription_info,

@@ -11,8 +11,8 @@ from jvm import TARGET, JvmOracle
 from parity.stream_random import nasty_server_group, nasty_stream_problem
 from partage.errors import PartageError
 from partage.kernels import form
-from partage.streams.release_0_10_2 import Release0102
-from partage.streams.release_0_11 import Release011
+from partage.legacy.streams_0_10_2 import Release0102
+from partage.legacy.streams_0_11 import Release011
 from stream_problems import ANSWERS, WITH_THREADS, answer, early_answer, server_answer
 
 AT_ONCE = 500

@@ -36,7 +36,7 @@ _OURS = {
     "roundrobin": "partage.groups.roundrobin:RoundRobin",
     "sticky": "partage.groups.sticky:Sticky",
     "cooperative-sticky": "partage.groups.sticky:CooperativeSticky",
-    "roundrobin:0.8": "partage.groups.roundrobin_08:RoundRobin08",
+    "roundrobin:0.8": "partage.legacy.roundrobin_0_8:RoundRobin08",
     "server:range": "partage.groups.server.range:ServerRange",
     "server:uniform": "partage.groups.server.uniform:ServerUniform",
     "server:simple": "partage.groups.server.simple:ServerSimple",

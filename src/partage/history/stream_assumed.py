@@ -23,9 +23,7 @@ from partage.streams import Settings, TaskId
 from partage.streams.high_availability import HighAvailability
 from partage.streams.legacy_sticky import LegacySticky
 from partage.streams.public_sticky import PublicSticky, PublicStickyPreserving
-from partage.streams.registry import TaskAssignor
-from partage.streams.release_0_10_2 import Release0102
-from partage.streams.release_0_11 import Release011
+from partage.streams.registry import TaskAssignor, find_assignor
 
 __all__ = ["Assumption", "assumptions", "counts_of", "stateful_tasks"]
 
@@ -180,7 +178,7 @@ def _assignors(now: StreamRound) -> Sequence[TaskAssignor]:
     """Those that such members may run: a release is told by the version of its user data."""
     highest = max(member.version for member in now.members)
     if highest <= _LAST_BEFORE_PROBING:
-        return (Release011(), Release0102())
+        return (find_assignor("streams:0.11"), find_assignor("streams:0.10.2"))
     if highest < _FIRST_WITH_SUMS:
         return (LegacySticky(),)
     return (HighAvailability(), LegacySticky(), PublicSticky(), PublicStickyPreserving())

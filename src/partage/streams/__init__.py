@@ -11,7 +11,6 @@ from partage.streams.final import ConsumerAssignment
 from partage.streams.following import Followed, follow
 from partage.streams.high_availability import HighAvailability
 from partage.streams.ids import ProcessId, TaskId
-from partage.streams.kip441_document import Kip441Document
 from partage.streams.kip1071_sticky import (
     ServerMember,
     ServerPlan,
@@ -36,7 +35,6 @@ __all__ = [
     "Followed",
     "GroupAssignment",
     "HighAvailability",
-    "Kip441Document",
     "Layout",
     "PartitionRacks",
     "ProcessId",

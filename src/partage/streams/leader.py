@@ -25,9 +25,7 @@ from partage.streams.plan import TaskPlan
 from partage.streams.problem import TaskProblem
 from partage.streams.public_helpers import AssignmentError, validate_task_assignment
 from partage.streams.public_sticky import PublicSticky
-from partage.streams.registry import TaskAssignor
-from partage.streams.release_0_10_2 import Release0102
-from partage.streams.release_0_11 import Release011
+from partage.streams.registry import EARLY_RELEASES, TaskAssignor
 from partage.streams.settings import Settings
 from partage.streams.topology import Topology
 from partage.wire.streams.versions import (
@@ -38,10 +36,11 @@ from partage.wire.streams.versions import (
 
 __all__ = ["Application", "GroupAssignment", "rebalance"]
 
-#: Those on the path that Kafka takes without looking at their answer.
-_KAFKAS_OWN = (HighAvailability, LegacySticky, FallbackPrior, Release011, Release0102)
+#: Kafka's own assignors, whose plans the leader does not validate; `EARLY_RELEASES` as well.
+_KAFKAS_OWN = (HighAvailability, LegacySticky, FallbackPrior)
 _NO_TASK = TaskId(-1, -1)
-_NEVER_ASK_FOR_LAGS = (LegacySticky, PublicSticky, Release011, Release0102)
+#: Assignors that do not read lags; `EARLY_RELEASES` as well.
+_IGNORE_LAGS = (LegacySticky, PublicSticky)
 
 
 @dataclass(frozen=True)
@@ -173,11 +172,12 @@ def _assigned(
 ) -> GroupAssignment:
     public = isinstance(assignor, PublicSticky)
     problem = _problem(application, clients, layout, public=public)
-    known = application.end_offsets is not None
-    if not known and not isinstance(assignor, _NEVER_ASK_FOR_LAGS):
+    is_early = assignor.name in EARLY_RELEASES
+    ignores_lags = is_early or isinstance(assignor, _IGNORE_LAGS)
+    if application.end_offsets is None and not ignores_lags:
         assignor = FallbackPrior()
     plan = assignor.assign(problem)
-    if not isinstance(assignor, _KAFKAS_OWN):
+    if not is_early and not isinstance(assignor, _KAFKAS_OWN):
         _check(plan, problem, assignor.name)
     owned = {one for group in clients for one in group.owner}
     leader, later = deadline

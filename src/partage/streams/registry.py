@@ -1,33 +1,35 @@
-"""Task assignors by name. They assign tasks to clients, so they are no strategies of groups."""
+"""The registry of task assignors, which assign tasks to the clients of a Streams application."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from functools import cache
+from importlib import import_module
 from inspect import cleandoc
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from partage.errors import UnknownStrategyError
 from partage.streams.fallback_prior import FallbackPrior
 from partage.streams.high_availability import HighAvailability
-from partage.streams.kip441_document import Kip441Document
 from partage.streams.kip1071_sticky import ServerSticky
 from partage.streams.legacy_sticky import LegacySticky
 from partage.streams.plan import TaskPlan
 from partage.streams.problem import TaskProblem
 from partage.streams.public_sticky import PublicSticky, PublicStickyPreserving
-from partage.streams.release_0_10_2 import Release0102
-from partage.streams.release_0_11 import Release011
 
-__all__ = ["LEADER_NAMES", "TaskAssignor", "TaskRow", "assignors", "describe", "find_assignor"]
+__all__ = [
+    "EARLY_RELEASES", "KIP_441_DOCUMENT", "LEADER_NAMES", "Kip441Proposal", "TaskAssignor",
+    "TaskRow", "assignors", "describe", "find_assignor",
+]  # fmt: skip
 
 
 class TaskAssignor(Protocol):
-    """What every task assignor offers.
+    """The interface of a task assignor.
 
     Attributes:
         name: begins with ``streams:``.
-        exact_to: class and release that it equals, or None where it is nobody's twin.
+        exact_to: class and release that it reproduces, None if there is none.
     """
 
     @property
@@ -36,17 +38,36 @@ class TaskAssignor(Protocol):
     def exact_to(self) -> str | None: ...  # noqa: D102 - see Attributes
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """The plan for a problem."""
+        """Return the plan for a problem."""
+
+
+@runtime_checkable
+class Kip441Proposal(TaskAssignor, Protocol):
+    """A task assignor that decides itself whether a probing rebalance follows.
+
+    KIP-441's document proposes this; Kafka's leader probes at fixed intervals instead.
+    """
+
+    def check(self, problem: TaskProblem, active: Sequence[int]) -> bool:
+        """Return whether a probing rebalance follows.
+
+        Args:
+            problem: with the current lags.
+            active: the client that runs each task of ``problem.stateful``, in that order.
+        """
+
+    def with_balance_factor(self, balance_factor: int) -> TaskAssignor:
+        """Return the assignor with another ``balance_factor``."""
 
 
 class TaskRow(NamedTuple):
-    """A task assignor as tables show it.
+    """A row of the table of task assignors.
 
     Attributes:
-        name: as it is asked for.
-        summary: one line.
-        exact_to: the class and release that it equals, None for nobody's twin.
-        doc: all that its class says of itself.
+        name: the assignor's name.
+        summary: the first line of its documentation.
+        exact_to: class and release that it reproduces, None if there is none.
+        doc: the documentation of its class.
     """
 
     name: str
@@ -61,38 +82,54 @@ LEADER_NAMES = (
     "org.apache.kafka.streams.processor.internals.StreamsPartitionAssignor",
 )
 
-_ALL: tuple[Callable[[], TaskAssignor], ...] = (
+#: Name of the assignor of KIP-441's document.
+KIP_441_DOCUMENT = "streams:kip-441-document"
+
+#: Names of the assignors of releases before 2.4. Their members revoke all tasks before a
+#: rebalance, and they do not read lags.
+EARLY_RELEASES = frozenset({"streams:0.10.2", "streams:0.11"})
+
+_MAIN_LINE: tuple[Callable[[], TaskAssignor], ...] = (
     HighAvailability,
     LegacySticky,
     FallbackPrior,
     PublicSticky,
     PublicStickyPreserving,
-    Kip441Document,
-    Release011,
-    Release0102,
+)
+# Named by string, because no module imports `partage.legacy`.
+_LEGACY = (
+    "partage.legacy.kip441_document:Kip441Document",
+    "partage.legacy.streams_0_11:Release011",
+    "partage.legacy.streams_0_10_2:Release0102",
 )
 
 
-def assignors() -> dict[str, TaskAssignor]:
-    """Every task assignor of classic Kafka Streams groups, by name, the default first.
+@cache
+def _legacy_classes() -> tuple[Callable[[], TaskAssignor], ...]:
+    names = [entry.partition(":") for entry in _LEGACY]
+    return tuple(getattr(import_module(module), attribute) for module, _, attribute in names)
 
-    The coordinator's (`partage.streams.kip1071_sticky.ServerSticky`) takes another problem:
-    members instead of clients, sub-topologies by text.
+
+def assignors() -> dict[str, TaskAssignor]:
+    """Return all task assignors of classic Kafka Streams groups by name, the default first.
+
+    The coordinator's assignor (`partage.streams.kip1071_sticky.ServerSticky`) is not among them:
+    its problem has members instead of clients, and sub-topologies by text.
 
     >>> list(assignors())[:2]
     ['streams:high-availability', 'streams:legacy-sticky']
     """
-    made = [one() for one in _ALL]
-    return {one.name: one for one in made}
+    instances = [make() for make in (*_MAIN_LINE, *_legacy_classes())]
+    return {one.name: one for one in instances}
 
 
 def find_assignor(name: str) -> TaskAssignor:
     """Return the assignor of a name, with or without ``streams:``, or of a Java class.
 
-    ``StreamsPartitionAssignor``, the leader's own class, asks its default: high availability.
+    ``StreamsPartitionAssignor`` is the leader's own class; its default is high availability.
 
     Raises:
-        UnknownStrategyError: there is none.
+        UnknownStrategyError: no assignor has this name.
 
     >>> find_assignor("high-availability").name
     'streams:high-availability'
@@ -109,7 +146,7 @@ def find_assignor(name: str) -> TaskAssignor:
 
 
 def describe() -> list[TaskRow]:
-    """One row a task assignor, the coordinator's at the end.
+    """Return a row for each task assignor, the coordinator's last.
 
     >>> describe()[-1].name
     'streams:server-sticky'

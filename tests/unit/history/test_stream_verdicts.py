@@ -14,9 +14,9 @@ from partage.history.clusters import ClusterHistory
 from partage.history.records import ClassicState, MemberState, Place, Subscription
 from partage.history.stream_verdicts import stream_verdict
 from partage.history.verdicts import UNEXPLAINED, verdict
+from partage.legacy.streams_0_11 import Release011
 from partage.streams import Application, ProcessId, Settings, Subtopology, Topology, rebalance
 from partage.streams.legacy_sticky import LegacySticky
-from partage.streams.release_0_11 import Release011
 from partage.streams.user_data import assignment_info, member_of
 from partage.wire.streams.assignment_bytes import decode_assignment_info, encode_assignment_info
 from partage.wire.streams.subscription_bytes import (

@@ -10,12 +10,12 @@ from partage.errors import (
     UnknownStrategyError,
     UnsupportedProblemError,
 )
+from partage.legacy.kip441_document import Kip441Document
 from partage.streams import Client, PartitionRacks, ProcessId, Settings, TaskId, TaskProblem
 from partage.streams.board import Board
 from partage.streams.flow import FlowGraph
 from partage.streams.high_availability import HighAvailability
 from partage.streams.ids import early_task_hash, task_hash
-from partage.streams.kip441_document import Kip441Document
 from partage.streams.legacy_sticky import LegacySticky
 from partage.streams.public_helpers import (
     AssignmentError,

@@ -8,14 +8,7 @@ import tracemalloc
 import pytest
 
 from partage.errors import InvalidProblemError, WireFormatError
-from partage.wire.codec import decode, encode
-from partage.wire.faults import EncodingError
-from partage.wire.messages import SUBSCRIPTION_INFO_DATA
-from partage.wire.primitives import Reader
-from partage.wire.streams.assignment_bytes import decode_assignment_info, encode_assignment_info
-from partage.wire.streams.assignment_info import AssignmentInfo
-from partage.wire.streams.data_output import read_utf, write_utf
-from partage.wire.streams.drafts import (
+from partage.legacy.kip441_messages import (
     StoreLags,
     SubscriptionDraft5,
     decode_assignment_draft_4,
@@ -24,8 +17,15 @@ from partage.wire.streams.drafts import (
     encode_assignment_draft_4,
     encode_subscription_draft_4,
     encode_subscription_draft_5,
+    task_lags_of_stores,
 )
-from partage.wire.streams.lags import task_lags_of_stores
+from partage.wire.codec import decode, encode
+from partage.wire.faults import EncodingError
+from partage.wire.messages import SUBSCRIPTION_INFO_DATA
+from partage.wire.primitives import Reader
+from partage.wire.streams.assignment_bytes import decode_assignment_info, encode_assignment_info
+from partage.wire.streams.assignment_info import AssignmentInfo
+from partage.wire.streams.data_output import read_utf, write_utf
 from partage.wire.streams.subscription_bytes import (
     decode_subscription_info,
     encode_subscription_info,

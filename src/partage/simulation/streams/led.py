@@ -19,15 +19,10 @@ from partage.streams import (
     TaskPlan,
     rebalance,
 )
-from partage.streams.kip441_document import Kip441Document
-from partage.streams.release_0_10_2 import Release0102
-from partage.streams.release_0_11 import Release011
+from partage.streams.registry import EARLY_RELEASES, Kip441Proposal
 from partage.streams.settings import LONG_MAX
 
 __all__ = ["Led"]
-
-#: Before Kafka 2.4 all members gave up everything at the beginning of a rebalance.
-_STOP_THE_WORLD = (Release0102, Release011)
 
 
 class Led(Gathering):
@@ -36,7 +31,8 @@ class Led(Gathering):
     def __init__(
         self, application: Application, assignor: TaskAssignor, told: Sequence[Told]
     ) -> None:
-        super().__init__(application, eager=isinstance(assignor, _STOP_THE_WORLD))
+        # Before Kafka 2.4, all members revoked everything at the start of a rebalance.
+        super().__init__(application, eager=assignor.name in EARLY_RELEASES)
         self._assignor, self._told = assignor, told
         self._racks = {
             (topic, number): racks
@@ -191,7 +187,7 @@ class Led(Gathering):
     def _is_worth_it(self) -> bool:
         """Whether a probing rebalance follows: by KIP-441's document, if a move is available."""
         document = self._assignor
-        if not isinstance(document, Kip441Document):
+        if not isinstance(document, Kip441Proposal):
             return True
         up = self.world.up.values()
         members = [

@@ -14,8 +14,8 @@ from partage.simulation.streams.played import Played
 from partage.simulation.streams.playing import play
 from partage.simulation.streams.reading import configured
 from partage.streams import TaskAssignor, find_assignor
-from partage.streams.kip441_document import Kip441Document
 from partage.streams.kip1071_sticky import ServerSticky
+from partage.streams.registry import KIP_441_DOCUMENT, Kip441Proposal
 
 __all__ = ["Cell", "cells", "played_cell", "prepared"]
 
@@ -84,12 +84,12 @@ def prepared(
     factor = config.pop(_BALANCE_FACTOR, None)
     assignor = _found(cell.assignor)
     if factor is not None:
-        if not isinstance(assignor, Kip441Document):
-            what = f"is a setting of {Kip441Document.name} only"
+        if not isinstance(assignor, Kip441Proposal):
+            what = f"is a setting of {KIP_441_DOCUMENT} only"
             raise InvalidConfigError(_BALANCE_FACTOR, what, assignor.name)
         if not (factor.isascii() and factor.isdigit()):
             raise InvalidConfigError(_BALANCE_FACTOR, "must be a whole number >= 1", factor)
-        assignor = Kip441Document(int(factor[:9]))
+        assignor = assignor.with_balance_factor(int(factor[:9]))
     return configured(application, config), assignor
 
 

@@ -4,8 +4,7 @@ Start with `subscription_info` (a member's, with its tasks and offset sums) and 
 (the leader's answer); `subscription_bytes` and `assignment_bytes` read and write them; `versions`
 is how both sides agree on a version of them. Below stand
 `tasks` (many tasks as a few arrays), `partitions` (lists of partitions, likewise) and `java_text`
-(strings as ``DataOutputStream`` writes them). `drafts` are the layouts that the KIP-441 document
-prints, `lags` what its leader would have made of them.
+(strings as ``DataOutputStream`` writes them).
 """
 
 from __future__ import annotations

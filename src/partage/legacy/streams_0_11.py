@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from partage.legacy.streams_0_10_2 import in_turn
 from partage.streams.hashing import tasks_in_hash_order
 from partage.streams.ids import TaskId, early_task_hash
 from partage.streams.legacy_sticky import place_standbys
 from partage.streams.plan import TaskPlan
 from partage.streams.problem import TaskProblem
-from partage.streams.release_0_10_2 import in_turn
 from partage.streams.sticky_core import StickyCore
 
 __all__ = ["Release011"]

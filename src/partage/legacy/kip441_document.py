@@ -86,6 +86,14 @@ class Kip441Document:
             )
         self.balance_factor = balance_factor
 
+    def with_balance_factor(self, balance_factor: int) -> Kip441Document:
+        """Return the assignor with another ``balance_factor``.
+
+        Raises:
+            InvalidConfigError: it is below 1.
+        """
+        return Kip441Document(balance_factor)
+
     # -- what the document prints ------------------------------------------------------------------
 
     def check(self, problem: TaskProblem, active: Sequence[int]) -> bool:
