@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, overload
 
 from partage.errors import InvalidConfigError, PartageError, UnknownStrategyError
 from partage.groups import registry
-from partage.groups.subscriptions import check_config, led_by, missing_topics, subscribed
+from partage.groups.subscriptions import (
+    check_config,
+    ineffective_config,
+    led_by,
+    missing_topics,
+    subscribed,
+)
 from partage.model import Assignment, Cluster, Group, Plan, Problem
 
 # The judge and the solver are imported where they are used: a plan needs neither.
@@ -122,7 +128,8 @@ def decide(
         leading = leading.configure(config)
     joined = subscribed(strategy, group, cluster, sender=sender, compared=compared)
     plan: Assignment = leading.assign(Problem(joined.group, cluster), memory)
-    warnings = (*missing_topics(group, cluster), *joined.warnings)
+    idle = () if compared else ineffective_config(strategy, group)
+    warnings = (*missing_topics(group, cluster), *idle, *joined.warnings)
     if not isinstance(plan, Plan):
         return Decided(plan, warnings)
     plan = plan.with_warnings(warnings)

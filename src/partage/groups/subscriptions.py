@@ -21,8 +21,8 @@ from partage.wire.faust import read_faust_subscription
 from partage.wire.sticky_userdata import decode_sticky_user_data, encode_sticky_user_data
 
 __all__ = [
-    "Subscribed", "check_config", "configured", "led_by", "missing_topics", "owned_memory",
-    "subscribed",
+    "Subscribed", "check_config", "configured", "ineffective_config", "led_by", "missing_topics",
+    "owned_memory", "subscribed",
 ]  # fmt: skip
 
 #: Format of the user data that members of a strategy send; the others send none.
@@ -119,6 +119,29 @@ def _remembers_nothing(strategy: Strategy) -> bool:
 def led_by(strategy: Strategy, group: Group) -> Strategy:
     """Return the strategy with the configuration of the group's leader, its first member."""
     return configured(strategy, group[0]) if len(group) else strategy
+
+
+def ineffective_config(strategy: Strategy, group: Group) -> tuple[str, ...]:
+    """Return a warning for each ``assignment.`` setting of members that the strategy does not have.
+
+    Other settings are those of a client's configuration. A plug-in need not list its settings.
+
+    >>> group = Group([Member("c1", ["t"], config={"assignment.consumer.prio": 9})])
+    >>> ineffective_config(registry.find("failover"), group)
+    ('assignment.consumer.prio of c1 has no effect: failover has no such setting',)
+    """
+    plugin = type(strategy).__module__.partition(".")[0] != "partage"
+    if plugin or not any(member.config for member in group):
+        return ()
+    first: dict[str, str] = {}
+    for member in group:
+        for key in member.config:
+            if key.startswith("assignment.") and not _settings(strategy, key):
+                first.setdefault(key, member.id)
+    return tuple(
+        f"{key} of {member} has no effect: {strategy.name} has no such setting"
+        for key, member in first.items()
+    )
 
 
 def missing_topics(group: Group, cluster: Cluster) -> tuple[str, ...]:

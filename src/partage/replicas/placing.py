@@ -78,6 +78,8 @@ def place(
     listed = _checked(brokers)
     _int32("partitions", partitions)
     _int32("replication_factor", replication_factor)
+    if not isinstance(seed, (int, np.integer)):
+        raise InvalidConfigError("seed", "must be an int", seed)
     _int32("first_partition", first_partition)
     if strategy == "striped":
         _draws_its_own(start_index=start_index, start_shift=start_shift)

@@ -67,6 +67,24 @@ def test_a_round_has_the_warnings_of_assign() -> None:
     assert second.plan.warnings == ("a subscribes to 'gone', which is not among the topics",)
 
 
+def test_a_misspelt_setting_of_a_member_is_a_warning() -> None:
+    """A member's setting without effect is reported; settings of its client are left alone."""
+    config = {"assignment.consumer.prio": 9, "session.timeout.ms": 1, "sasl.password": "hunter2"}
+    group = pg.Group([pg.Member(name, ["t"], config=config) for name in ("a", "b")])
+    warnings = pg.assign("failover", group, CLUSTER).warnings
+    what = "assignment.consumer.prio of a has no effect: failover has no such setting"
+    assert [w for w in warnings if "has no effect" in w] == [what]
+    right = pg.Member("a", ["t"], config={"assignment.consumer.priority.t": 9})
+    warnings = pg.assign("failover", pg.Group([right]), CLUSTER).warnings
+    assert not [w for w in warnings if "has no effect" in w]
+
+
+def test_the_seed_of_a_placement_is_a_number() -> None:
+    """A text in place of the seed is named."""
+    with pytest.raises(pg.InvalidConfigError, match="seed: must be an int"):
+        pg.place([pg.Broker(0)], partitions=1, replication_factor=1, seed="x")
+
+
 def test_a_printed_plan_escapes_control_characters() -> None:
     """A name with an escape sequence, a line break or a bidirectional mark stays one line."""
     plan = pg.assign("range", pg.Group([pg.Member("a\x1b[31m\n\u202e", ["t"])]), CLUSTER)
