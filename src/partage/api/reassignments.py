@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import NoFeasiblePlanError, PlanInvariantError
-from partage.judge.rack_breaches import least_of, rack_ranges
+from partage.judge.rack_breaches import rack_minima, rack_ranges
 from partage.judge.replica_bounds import figure_bound
 from partage.judge.replicas import OVERFULL, ReplicaVerdict, judge_replicas
 from partage.model import NewReplicas, ReplicaTask
@@ -142,7 +142,7 @@ def _is_too_large(task: ReplicaTask, verdict: ReplicaVerdict) -> bool:
 
 def _rack_limits(task: ReplicaTask, newcomers: NDArray[np.int64] | None = None) -> RackLimits:
     """Return the rack rule of the integer programme; ``newcomers`` if they are known."""
-    known = least_of(task).newcomers if newcomers is None else newcomers
+    known = rack_minima(task).newcomers if newcomers is None else newcomers
     return RackLimits(known, *rack_ranges(task))
 
 
@@ -304,7 +304,7 @@ def _repair(
     task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict, found: DualPlan
 ) -> tuple[NewReplicas, ReplicaVerdict]:
     """Free a few partitions at a time and solve them exactly (fix-and-optimise)."""
-    newcomers, name = least_of(task).newcomers, _moves_figure(verdict.figures)
+    newcomers, name = rack_minima(task).newcomers, _moves_figure(verdict.figures)
     idle = 0
     for turn in range(_MOST_REPAIRS):
         moved = verdict.figures[name]
@@ -385,7 +385,7 @@ def _with_best_disk_prices(
     tried: list[NDArray[np.float64]],
 ) -> NewReplicas:
     """Return the plan with those prices of disks that prove most of a figure, or with none."""
-    found = least_of(task)
+    found = rack_minima(task)
     least = found if figures["racks"] <= int(found.breach.sum()) else None
     best, most = plan, figure_bound(task, plan, name, figures, least)
     for prices in tried:

@@ -1,7 +1,7 @@
-"""How little a partition can break the rack rule, and how few of its replicas must move for that.
+"""Minimum breaches of the rack rule, and the fewest moves that reach them, by partition.
 
-Both follow from counts a rack alone: of replicas that must stay, of those that may, and of brokers
-that still take one. What brokers have room for is not looked at: with it, neither gets less.
+Both follow from three counts for each rack: replicas that must stay, replicas that may stay, and
+brokers that can receive one. Capacities are ignored; with them neither minimum is smaller.
 """
 
 from __future__ import annotations
@@ -14,59 +14,61 @@ from numpy.typing import NDArray
 from partage.model import ReplicaTask
 from partage.model.replicas import LEAVE, STAY
 
-__all__ = ["Least", "least_of", "rack_ranges"]
+__all__ = ["RackMinima", "rack_minima", "rack_ranges"]
 
 
 @dataclass(frozen=True, eq=False)
-class Least:
-    """Of each partition.
+class RackMinima:
+    """Lower limits of each partition, by the rack rule.
 
     Attributes:
-        breach: int64[P], replicas against the rack rule, in any plan at least.
-        newcomers: int64[P], replicas on new brokers, in any plan that breaks the rule no more.
+        breach: int64[P], the fewest replicas against the rack rule.
+        newcomers: int64[P], the fewest replicas on new brokers in any plan with so few breaches.
     """
 
     breach: NDArray[np.int64]
     newcomers: NDArray[np.int64]
 
 
-def least_of(task: ReplicaTask) -> Least:
-    """Both for all partitions.
+def rack_minima(task: ReplicaTask) -> RackMinima:
+    """Return the fewest breaches and newcomers of all partitions.
 
-    A rack on which a partition has nothing counts for it as for all others of its factor: these are
-    summed once, and of each partition only the racks that it is on are looked at.
+    Racks without a replica of a partition count alike for all partitions of its factor. They are
+    summed once for each factor; only racks with a replica are computed by partition.
     """
-    on = _Racks(task)
+    on = _OccupiedRacks(task)
     takes = np.bincount(task.cluster.rack[task.receives], minlength=task.rack_low.shape[1])
     least, upmost = np.minimum(task.rack_low, takes), np.minimum(task.rack_high, takes)
     breach = np.maximum(task.rack_low - takes, 0)
-    # Within these a rack breaks the rule as little as it can.
+    # Within this range a rack breaks the rule as little as it can.
     low, high = on.of(task.rack_low), on.of(task.rack_high)
-    mine, most = np.clip(low, on.stays, on.most), np.clip(high, on.stays, on.most)
+    fewest, most = np.clip(low, on.stays, on.most), np.clip(high, on.stays, on.most)
     broken = np.maximum(on.stays - high, 0) + np.maximum(low - on.most, 0)
     factor = task.factor
     out = on.summed(broken, breach)
     missing = factor - on.summed(most, upmost)
-    excess = on.summed(mine, least) - factor
+    excess = on.summed(fewest, least) - factor
     out += np.maximum(missing, 0) + np.maximum(excess, 0)
-    # Racks without enough old replicas get new ones; what is still missing comes on top.
-    needed = on.summed(np.maximum(mine - on.kept, 0), least)
-    rest = factor - on.summed(np.maximum(mine, np.minimum(most, on.kept)), least)
+    # Racks without enough current replicas get new ones; what is still missing is added.
+    needed = on.summed(np.maximum(fewest - on.kept, 0), least)
+    rest = factor - on.summed(np.maximum(fewest, np.minimum(most, on.kept)), least)
     within = needed + np.maximum(rest, 0)
     beyond = on.summed(np.maximum(most - on.kept, 0), upmost) + np.maximum(
         factor - on.summed(np.maximum(most, on.kept), upmost), 0
     )
     newcomers = np.where(missing > 0, beyond, within)
     newcomers = np.where(excess > 0, np.maximum(needed - excess, 0), newcomers)
-    return Least(out, newcomers)
+    return RackMinima(out, newcomers)
 
 
-class _Racks:
-    """Partitions and racks on which they have replicas, n pairs in all.
+class _OccupiedRacks:
+    """The n pairs of a partition and a rack on which it has replicas now.
 
     Attributes:
-        partition, rack: int64[n].
-        stays, kept, most: int64[n], replicas that must stay, that may, and how many there can be.
+        partition, rack: int64[n], the pairs.
+        stays: int64[n], replicas that must stay.
+        kept: int64[n], replicas that may stay.
+        most: int64[n], the most replicas that the rack can hold.
     """
 
     def __init__(self, task: ReplicaTask) -> None:
@@ -80,27 +82,33 @@ class _Racks:
 
         self.stays, self.kept = count(task.fate == STAY), count(task.fate != LEAVE)
         takes = np.bincount(cluster.rack[task.receives], minlength=racks)
-        # A broker that takes replicas and has one already is no place for another.
+        # A broker that can receive replicas and has one already cannot hold a second.
         self.most = self.kept + takes[self.rack] - count(task.receives[cluster.replica])
 
     def of(self, table: NDArray[np.int64]) -> NDArray[np.int64]:
-        """int64[n] of int64[F + 1, racks]."""
+        """Return int64[n], the entries of a table by factor and rack."""
         out: NDArray[np.int64] = table[self.task.factor[self.partition], self.rack]
         return out
 
-    def summed(self, mine: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
-        """int64[P]: over all racks; ``others``: by factor, what racks count where nothing is."""
+    def summed(self, occupied: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return int64[P], the sum over all racks.
+
+        Args:
+            occupied: int64[n], of the occupied racks.
+            others: int64[F + 1, racks], of racks without a replica.
+        """
         out: NDArray[np.int64] = others.sum(axis=1)[self.task.factor]
-        np.add.at(out, self.partition, mine - self.of(others))
+        np.add.at(out, self.partition, occupied - self.of(others))
         return out
 
 
 def rack_ranges(task: ReplicaTask) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """int64[P, racks] twice: how many a rack may hold when the rule is broken as little as can be.
+    """Return int64[P, racks] twice, the fewest and the most replicas that a rack may hold.
 
-    From 0 to all where no such ranges say it. For few partitions: the arrays are wide.
+    Within them the rack rule is broken as little as possible. Where no such ranges exist they run
+    from 0 to the factor. The arrays are wide: call it for few partitions.
     """
-    on, shape = _Racks(task), (len(task.factor), task.rack_low.shape[1])
+    on, shape = _OccupiedRacks(task), (len(task.factor), task.rack_low.shape[1])
     takes = np.bincount(task.cluster.rack[task.receives], minlength=shape[1])
     stays, most = np.zeros(shape, np.int64), np.broadcast_to(takes, shape).copy()
     stays[on.partition, on.rack], most[on.partition, on.rack] = on.stays, on.most

@@ -1,17 +1,24 @@
-"""What no plan goes below, from prices that anybody may claim.
+"""Lower bounds of the figures of reassignments, by Lagrangian duality.
 
-Let every broker, rack and disk ask a price for each unit of each kind that it holds (a negative
-price is a reward). What a plan pays for its moves plus these prices is, partition by partition, at
-least the cheapest choice of brokers and disks that the partition may have. Of the prices, brokers
-and racks within their bands give back at most the price times the upper end of the band (the
-lower, if it is negative). A disk's band follows what its broker holds, so that the price of a
-disk is a price of all its broker's disks, and nothing but the rounding to whole numbers is given
-back. What the plan pays for moves alone is therefore at least the sum of the cheapest choices less
-what can be given back. If the plan may be outside the bands by so much in all, the dearest price
-times that goes off too. For how far a kind must be outside itself the same holds with free moves
-and prices from -1 to 1, and with prices of those kinds alone that come before it: of the others
-another plan may have any amount. Any prices make a true bound; the solver's job is to find good
-ones.
+A plan may claim any prices: one for each unit of each kind that a broker, rack or disk holds (a
+negative price is a reward). The bound follows in four steps.
+
+1. A plan pays for its moves and these prices. It pays at least the sum over partitions of the
+   cheapest choice of brokers and disks that the rules allow.
+2. Brokers and racks within their bands receive at most the price times the upper end of the band
+   (the lower end, if the price is negative). A disk's band follows what its broker holds. So the
+   price of a disk is a price of all disks of the broker, and only rounding to whole numbers is
+   subtracted.
+3. The moves alone therefore cost at least the first sum less the second.
+4. If the plan is outside its bands by some amount, the dearest price times that amount is
+   subtracted too.
+
+For a figure of balance the same holds with free moves, with prices from -1 to 1 for its own kind,
+and with prices of kinds that rank before it. Kinds that rank after it have no price, since another
+plan may have any amount of them. Any prices make a true bound; good prices make a high one.
+
+Source: M. L. Fisher, "The Lagrangian Relaxation Method for Solving Integer Programming Problems",
+Management Science 27 (1981).
 """
 
 from __future__ import annotations
@@ -24,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import CertificateError
-from partage.judge.rack_breaches import Least
+from partage.judge.rack_breaches import RackMinima
 from partage.model import NewReplicas, ReplicaTask
 from partage.model.replicas import KINDS, LEAVE, RANKS, STAY, Disks
 
@@ -33,11 +40,11 @@ __all__ = ["MOVES", "figure_bound", "lead_bound"]
 #: Figures of what is copied; all others come before them.
 MOVES = ("between brokers", "moved")
 
-#: Pairs of partition and broker that are looked at at once: what stays in the machine's cache.
+#: Pairs of partition and broker in one block of arrays: what stays in the processor's cache.
 _CELLS = 250_000
 _UNBOUNDED = np.iinfo(np.int64).max // 4
-#: What a sum may be off for each unit of what is summed: a few roundings of every product, while
-#: the sums themselves are exact (`math.fsum`).
+#: The error of a sum for each unit summed: a few roundings of every product. The sums themselves
+#: are exact (`math.fsum`).
 _ROUNDING = 16 * float(np.finfo(np.float64).eps)
 
 Floats = NDArray[np.float64]
@@ -48,20 +55,20 @@ def figure_bound(
     plan: NewReplicas,
     name: str,
     figures: Mapping[str, int],
-    least: Least | None,
+    least: RackMinima | None,
 ) -> float:
-    """No plan that is as good in all figures before ``name`` has less of it.
+    """Return a lower bound of a figure, for plans that are as good in all figures before it.
 
     Args:
-        task: what is asked.
-        plan: whose prices are claimed.
-        name: of a figure, leaders aside.
-        figures: what the plan reaches.
-        least: how little partitions can break the rack rule, where the plan breaks it no more
-            than that; None: the rule is left out of the bound.
+        task: the reassignment.
+        plan: the plan that claims prices.
+        name: the figure; leaders have `lead_bound`.
+        figures: the plan's figures.
+        least: the fewest breaches of the rack rule, if the plan has no more; None leaves the rule
+            out of the bound.
 
     Raises:
-        CertificateError: the prices are none that prove anything.
+        CertificateError: the prices prove nothing, because of their shape, sign, size or kind.
     """
     brokers = len(task.alive)
     prices = plan.prices.get(name, np.zeros(task.low.shape))
@@ -82,7 +89,7 @@ def figure_bound(
         if name == "between brokers":
             raise CertificateError("between brokers: disks ask no prices of what they do not see")
         claimed = plan.disk_prices[name]
-        asked, given_back = _asked_by_disks(task, task.disks, name, claimed, figures)
+        asked, given_back = _disk_unit_prices(task, task.disks, name, claimed, figures)
         total -= given_back
     whole = prices[:, :brokers].copy()
     if task.zones:
@@ -93,29 +100,33 @@ def figure_bound(
 
 
 def _allowance(name: str, of: str, prices: Floats, figures: Mapping[str, int]) -> float:
-    """What being outside bands by as much as the plan is may be worth; checks who may ask."""
+    """Return what the plan's figure ``of`` subtracts from the bound of ``name``.
+
+    Raises:
+        CertificateError: ``of`` has no price in this bound.
+    """
     dearest = float(np.abs(prices).max(initial=0.0))
     if not dearest:
         return 0.0
     if of not in figures:
         raise CertificateError(f"a price of {of}, which is no figure of this task")
-    mine = len(RANKS) if name in MOVES else RANKS.index(name)
-    theirs = RANKS.index(of)
-    if theirs > mine:
+    rank = len(RANKS) if name in MOVES else RANKS.index(name)
+    other = RANKS.index(of)
+    if other > rank:
         raise CertificateError(
             f"{name}: a price of {of}, of which another plan may have any amount"
         )
-    if theirs == mine:
+    if other == rank:
         if dearest > 1.0:
             raise CertificateError("a price is beyond what a unit outside the band costs")
         return 0.0
     return dearest * figures[of]
 
 
-def _asked_by_disks(
+def _disk_unit_prices(
     task: ReplicaTask, disks: Disks, name: str, claimed: Floats, figures: Mapping[str, int]
 ) -> tuple[Floats, float]:
-    """float64[4, D]: what a disk asks for a unit, and what is given back."""
+    """Return float64[4, D], the price of a unit on each disk, and what rounding subtracts."""
     shape = (2, len(KINDS), len(disks.part))
     if claimed.shape != shape or not np.isfinite(claimed).all() or (claimed < 0).any():
         raise CertificateError(f"prices of disks must be {shape} finite numbers from 0")
@@ -129,7 +140,7 @@ def _asked_by_disks(
     for k, kind in enumerate(KINDS[1:], 1):
         given_back += _allowance(name, f"disk {kind}", claimed[:, k], figures)
         above, below = claimed[0, k], claimed[1, k]
-        # Where nothing comes or goes the band is known, and nothing is lost by rounding.
+        # Where no replica comes or goes the band is known, and nothing is lost by rounding.
         held = np.zeros(len(task.alive), np.int64)
         np.add.at(held, task.cluster.replica, task.weight[k][task.old_owner])
         low, high = disks.band(k, held)
@@ -145,17 +156,17 @@ def _asked_by_disks(
 
 
 class _Choices:
-    """The cheapest choice of each partition, when brokers and disks ask such prices."""
+    """The cheapest choice of each partition at given prices of brokers and disks."""
 
     def __init__(
-        self, task: ReplicaTask, prices: Floats, asked: Floats | None, least: Least | None,
+        self, task: ReplicaTask, prices: Floats, asked: Floats | None, least: RackMinima | None,
         *, moves_cost: bool,
     ) -> None:  # fmt: skip
         self.task, self.prices, self.asked = task, prices, asked
         self.least, self.moves_cost = least, moves_cost
 
     def cheapest(self) -> float:
-        """Summed over all partitions."""
+        """Return the sum over all partitions."""
         task = self.task
         size = max(1, _CELLS // max(len(task.alive), 1))
         parts: list[float] = []
@@ -164,12 +175,12 @@ class _Choices:
             price, old, forced = self._prices_of(part)
             factors = task.factor[part]
             for factor in np.unique(factors[factors > 0]).tolist():
-                mine = factors == factor
-                parts += self._least(part[mine], price[mine], old[mine], forced[mine], factor)
+                rows = factors == factor
+                parts += self._least(part[rows], price[rows], old[rows], forced[rows], factor)
         return math.fsum(parts)
 
     def magnitude(self) -> float:
-        """As much as all that is added up for the choices, whatever its sign."""
+        """Return the sum of the absolute values that the choices add up."""
         task = self.task
         dearest = np.abs(self.prices).max(axis=1, initial=0.0)
         if self.asked is not None:
@@ -180,9 +191,9 @@ class _Choices:
     def _prices_of(
         self, part: NDArray[np.int64]
     ) -> tuple[Floats, NDArray[np.bool_], NDArray[np.bool_]]:
-        """What each broker costs each partition, infinite where it must not go.
+        """Return what each broker costs each partition of a block, infinite where it must not go.
 
-        And which replicas may stay, and which must.
+        Also bool[n, B] twice: where a current replica may stay, and where it must.
         """
         task, cluster = self.task, self.task.cluster
         weight = task.weight[:, part].T.astype(np.float64)
@@ -212,7 +223,7 @@ class _Choices:
         self, part: NDArray[np.int64], price: Floats, old: NDArray[np.bool_],
         forced: NDArray[np.bool_], factor: int,
     ) -> list[float]:  # fmt: skip
-        """The cheapest choices of ``factor`` brokers that follow the rules."""
+        """Return the costs of the cheapest choices of ``factor`` brokers that follow the rules."""
         out = self._by_racks(price, factor)
         # Where something must stay, or the rule cannot be kept, the rule is left out of the bound.
         loose = forced.any(axis=1) | ~np.isfinite(out)
@@ -224,35 +235,36 @@ class _Choices:
         if self.least is not None:
             closed = self.task.closed[part]
             new = self.least.newcomers[part][closed]
-            among = price[closed], forced[closed], old[closed]
+            cost, must, current = price[closed], forced[closed], old[closed]
             kept = _cheapest_of(
-                np.where(among[2], among[0], np.inf), among[1], factor - new - among[1].sum(axis=1)
+                np.where(current, cost, np.inf), must, factor - new - must.sum(axis=1)
             )
-            come = np.where(among[2], np.inf, among[0])
-            out[closed] = np.maximum(out[closed], kept + _cheapest_of(come, None, new))
+            added = _cheapest_of(np.where(current, np.inf, cost), None, new)
+            out[closed] = np.maximum(out[closed], kept + added)
         if not np.isfinite(out).all():
             raise CertificateError("a partition has fewer brokers than it is to have replicas")
         return list(out.tolist())
 
     def _by_racks(self, price: Floats, factor: int) -> Floats:
+        """Return float64[n], the cheapest choices within the rack rule."""
         task = self.task
         low, high = task.rack_low[factor], task.rack_high[factor]
         if not low.any() and high.max(initial=0) <= 1:
-            cheapest: Floats = _smallest(self._of_racks(price), factor).sum(axis=1)
-            return cheapest
+            one_a_rack: Floats = _smallest(self._of_racks(price), factor).sum(axis=1)
+            return one_a_rack
         sure = np.zeros(len(price))
         extra = []
         for r in np.flatnonzero(high):
-            mine = _smallest(price[:, task.cluster.rack == r], int(high[r]))
-            sure += mine[:, : low[r]].sum(axis=1)
-            extra.append(mine[:, low[r] : high[r]])
+            cheapest = _smallest(price[:, task.cluster.rack == r], int(high[r]))
+            sure += cheapest[:, : low[r]].sum(axis=1)
+            extra.append(cheapest[:, low[r] : high[r]])
         more = factor - int(low.sum())
         rest = _smallest(np.concatenate(extra, axis=1), more) if extra else price[:, :0]
         out: Floats = sure + rest.sum(axis=1)
         return out
 
     def _of_racks(self, price: Floats) -> Floats:
-        """float64[n, racks]: the cheapest broker of each rack that has any."""
+        """Return float64[n, racks], the cheapest broker of each rack that has brokers."""
         order, first = self.by_rack
         if len(first) == price.shape[1]:
             return price
@@ -261,7 +273,7 @@ class _Choices:
 
     @cached_property
     def by_rack(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Brokers rack by rack, and where each rack's begin."""
+        """Brokers by rack, and where each rack begins."""
         order = np.argsort(self.task.cluster.rack, kind="stable")
         return order, np.flatnonzero(np.diff(self.task.cluster.rack[order], prepend=-1))
 
@@ -269,7 +281,7 @@ class _Choices:
 def _cheapest_of(
     price: Floats, forced: NDArray[np.bool_] | None, wanted: NDArray[np.int64]
 ) -> Floats:
-    """float64[n]: those that are forced, and so many of the cheapest others."""
+    """Return float64[n], the cost of forced brokers and of ``wanted`` cheapest others."""
     kept = np.zeros(len(price))
     if forced is not None:
         kept = np.where(forced, price, 0.0).sum(axis=1)
@@ -282,7 +294,7 @@ def _cheapest_of(
 
 
 def _smallest(price: Floats, many: int) -> Floats:
-    """float64[n, many]: the smallest of each row, in order; fewer where there are no more."""
+    """Return float64[n, many], the smallest of each row, ascending; fewer if there are no more."""
     if 0 < many < price.shape[1]:
         price = np.partition(price, many - 1, axis=1)
     out: Floats = np.sort(price[:, : max(many, 0)], axis=1)
@@ -290,7 +302,10 @@ def _smallest(price: Floats, many: int) -> Floats:
 
 
 def lead_bound(task: ReplicaTask, prices: Floats, name: str, figures: Mapping[str, int]) -> float:
-    """How far leaders must be outside: of every partition, the cheapest that may lead it."""
+    """Return a lower bound of how far leaders are outside their bands.
+
+    It sums, over partitions, the cheapest broker that may lead the partition.
+    """
     cluster, brokers = task.cluster, len(task.alive)
     if prices.shape != task.lead_low.shape or not np.isfinite(prices).all():
         raise CertificateError(f"prices of leaders must be {task.lead_low.shape} finite numbers")

@@ -1,6 +1,6 @@
-"""Is a reassignment valid, what does it reach, and how much better could any other be?
+"""Verdicts on reassignments: which rules a plan breaks, its figures, and their lower bounds.
 
-Here is what a plan breaks and what it reaches; `replica_bounds` proves what no plan goes below.
+`replica_bounds` computes the bounds from the prices that a plan claims.
 """
 
 from __future__ import annotations
@@ -12,30 +12,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import CertificateError
-from partage.judge.rack_breaches import Least, least_of
+from partage.judge.rack_breaches import RackMinima, rack_minima
 from partage.judge.replica_bounds import MOVES, figure_bound, lead_bound
 from partage.model import NewReplicas, ReplicaTask
 from partage.model.replicas import KINDS, LEAVE, RANKS, STAY, among
 
 __all__ = ["OVERFULL", "ReplicaVerdict", "judge_replicas"]
 
-#: How a breach ends that says where there is no room.
+#: The end of each message about a broker or disk without room.
 OVERFULL = "more than it has room for"
 
+#: Partitions that are named for one rule, at most.
 _MOST_BREACHES = 100
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaVerdict:
-    """What the judge says of a plan.
+    """The judge's verdict on a plan.
 
     Attributes:
-        breaches: rules that it breaks, in words; empty when it is valid.
+        breaches: messages about broken rules; empty when the plan is valid.
         figures: by name, in order of importance: "racks" (replicas against the rack rule), how far
             brokers, racks and disks are outside their bands, summed (`RANKS`; racks and disks
             where they are known), where disks are known "between brokers": bytes (replicas, where
-            sizes are unknown) copied over the network, and "moved": all that is copied.
-        bounds: the same names: no valid plan that is as good in all before has less.
+            sizes are unknown) copied over the network, and "moved": all copies.
+        bounds: the same names, each with a lower bound for all valid plans that are as good in
+            the figures before it.
     """
 
     breaches: tuple[str, ...]
@@ -44,7 +46,7 @@ class ReplicaVerdict:
 
     @property
     def gap(self) -> float:
-        """How much of what is moved is not proven necessary, as a fraction.
+        """The part of what is moved that is not proven necessary, as a fraction of what is moved.
 
         >>> ReplicaVerdict((), {"moved": 5}, {"moved": 4}).gap
         0.2
@@ -54,10 +56,10 @@ class ReplicaVerdict:
 
     @property
     def sequential_loss(self) -> dict[str, int]:
-        """What choosing sets, leaders and disks one after another may lose, at most, by figure.
+        """The most that a joint choice of sets, leaders and disks could gain, by figure.
 
-        Bounds hold for every valid plan, those that choose all three jointly included. Figures
-        that are at their bounds are left out.
+        Bounds hold for every valid plan, also for one that chooses all three jointly. Figures at
+        their bounds are left out.
         """
         return {
             name: value - self.bounds[name]
@@ -68,7 +70,7 @@ class ReplicaVerdict:
 
     @property
     def optimal(self) -> bool:
-        """Whether every figure is at its bound."""
+        """True if every figure is at its bound."""
         return all(self.figures[name] == bound for name, bound in self.bounds.items())
 
 
@@ -78,11 +80,11 @@ def judge_replicas(task: ReplicaTask, plan: NewReplicas) -> ReplicaVerdict:
     Raises:
         CertificateError: the arrays are no plan of this task, or a bound exceeds what was reached.
     """
-    _shapes(task, plan)
-    scene = _Scene(task, plan)
-    figures, breaches = scene.figures(), scene.breaches()
+    _check_shapes(task, plan)
+    measured = _MeasuredPlan(task, plan)
+    figures, breaches = measured.figures(), measured.breaches()
     bounds = dict.fromkeys(figures, 0)
-    bounds["racks"] = int(scene.least.breach.sum())
+    bounds["racks"] = int(measured.least.breach.sum())
     kept = figures["racks"] <= bounds["racks"]
     for name, value in figures.items():
         if not value or name == "racks":
@@ -91,15 +93,15 @@ def judge_replicas(task: ReplicaTask, plan: NewReplicas) -> ReplicaVerdict:
             if name in plan.lead_prices:
                 bounds[name] = _whole(lead_bound(task, plan.lead_prices[name], name, figures), 1)
         elif name == "moved" and "between brokers" in bounds and name not in plan.disk_prices:
-            continue  # nothing more can be said of it
+            continue  # its bound is that of "between brokers"
         elif name in plan.prices or name in plan.disk_prices:
             # Sums of whole numbers with a common divisor are multiples of it.
             divisor = int(np.gcd.reduce(task.cost)) if name in MOVES and len(task.cost) else 1
-            bound = figure_bound(task, plan, name, figures, scene.least if kept else None)
+            bound = figure_bound(task, plan, name, figures, measured.least if kept else None)
             bounds[name] = _whole(bound, max(divisor, 1))
     bounds["moved"] = max(bounds["moved"], bounds.get("between brokers", 0))
-    if scene.settled():
-        # Leaders and disks aside there is but one plan, and it is as it is.
+    if measured.is_settled():
+        # Apart from leaders and disks there is only one plan.
         bounds |= {name: figures[name] for name in (*KINDS, *map("rack {}".format, KINDS))
                    if name in figures}  # fmt: skip
     for name, bound in bounds.items():
@@ -110,16 +112,16 @@ def judge_replicas(task: ReplicaTask, plan: NewReplicas) -> ReplicaVerdict:
     return ReplicaVerdict(tuple(breaches), figures, bounds)
 
 
-def _shapes(task: ReplicaTask, plan: NewReplicas) -> None:
-    """The arrays are those of a plan, whatever it says."""
+def _check_shapes(task: ReplicaTask, plan: NewReplicas) -> None:
+    """Raise CertificateError if the arrays are not those of a plan of this task."""
     brokers = len(task.cluster.brokers)
     if plan.replica.shape != (int(task.start[-1]),):
         raise CertificateError(f"the plan has {plan.replica.shape} replicas, not {task.start[-1]}")
     if len(plan.replica) and not 0 <= plan.replica.min() <= plan.replica.max() < brokers:
-        raise CertificateError("the plan has a broker that there is not")
+        raise CertificateError("the plan has a broker that the cluster does not have")
     disks = task.disks
     if (disks is None) != (plan.disk is None):
-        raise CertificateError("disks are in the plan where the task knows none, or the reverse")
+        raise CertificateError("the plan has disks and the task has none, or the reverse")
     if disks is None or plan.disk is None:
         return
     if plan.disk.shape != plan.replica.shape:
@@ -131,12 +133,18 @@ def _shapes(task: ReplicaTask, plan: NewReplicas) -> None:
 
 
 def _whole(bound: float, divisor: int) -> int:
-    """Rounded up to a multiple."""
+    """Return a bound rounded up to a multiple of the divisor, at least 0."""
     return max(0, int(np.ceil((bound - 1e-6) / divisor))) * divisor
 
 
-class _Scene:
-    """A plan beside what was."""
+class _MeasuredPlan:
+    """A plan beside the current replicas.
+
+    Attributes:
+        key, old_key: int64, partition and broker of each new and each current replica as one
+            number.
+        is_new: bool[S], the replica's broker has none of its partition now.
+    """
 
     def __init__(self, task: ReplicaTask, plan: NewReplicas) -> None:
         self.task, self.replica, self.disk = task, plan.replica, plan.disk
@@ -146,13 +154,13 @@ class _Scene:
         self.is_new = ~among(self.key, self.old_key)
 
     @cached_property
-    def least(self) -> Least:
-        """How little each partition can break the rack rule, and with how few newcomers."""
-        return least_of(self.task)
+    def least(self) -> RackMinima:
+        """The fewest breaches of the rack rule and the fewest newcomers."""
+        return rack_minima(self.task)
 
     @cached_property
     def shifted(self) -> NDArray[np.bool_]:
-        """bool[S]: the replica stays on its broker, and goes to another disk of it."""
+        """bool[S]: the replica stays on its broker and moves to another disk."""
         disks = self.task.disks
         if disks is None or self.disk is None:
             return np.zeros(len(self.key), bool)
@@ -179,13 +187,13 @@ class _Scene:
         out: NDArray[np.int64] = np.maximum(np.maximum(held - task.high, task.low - held), 0)
         return out
 
-    def _led(self) -> NDArray[np.int64]:
-        """int64[B + Z]: the same of leaders."""
+    def _leaders_outside(self) -> NDArray[np.int64]:
+        """Return int64[B + Z], how far the numbers of leaders are outside their bands."""
         task = self.task
-        there = (task.factor > 0) & task.counted
+        counted = (task.factor > 0) & task.counted
         led = np.zeros(len(task.lead_low), np.int64)
         led[: self.brokers] = np.bincount(
-            self.replica[task.start[:-1][there]], minlength=self.brokers
+            self.replica[task.start[:-1][counted]], minlength=self.brokers
         )
         if task.zones:
             np.add.at(led[self.brokers :], task.cluster.rack, led[: self.brokers])
@@ -194,7 +202,8 @@ class _Scene:
         )
         return out
 
-    def _disks(self) -> dict[str, int]:
+    def _disks_outside(self) -> dict[str, int]:
+        """Return the figures of disks, empty where none are known."""
         disks = self.task.disks
         if disks is None or self.disk is None:
             return {}
@@ -205,16 +214,18 @@ class _Scene:
                 continue
             held = np.zeros(self.brokers, np.int64)
             np.add.at(held, self.replica, row)
-            mine = np.zeros(len(disks.part), np.int64)
-            np.add.at(mine, self.disk[on], row[on])
+            on_disks = np.zeros(len(disks.part), np.int64)
+            np.add.at(on_disks, self.disk[on], row[on])
             low, high = disks.band(k, held)
-            out[f"disk {kind}"] = int(np.maximum(np.maximum(mine - high, low - mine), 0).sum())
+            out[f"disk {kind}"] = int(
+                np.maximum(np.maximum(on_disks - high, low - on_disks), 0).sum()
+            )
         return out
 
     def figures(self) -> dict[str, int]:
-        """See `ReplicaVerdict`."""
-        task, led = self.task, self._led()
-        found = {"leaders": int(led[: self.brokers].sum()), **self._disks()}
+        """Return all figures; see `ReplicaVerdict`."""
+        task, led = self.task, self._leaders_outside()
+        found = {"leaders": int(led[: self.brokers].sum()), **self._disks_outside()}
         for k, kind in enumerate(KINDS):
             found[kind] = int(self.outside[k, : self.brokers].sum())
             if task.zones and k:
@@ -232,43 +243,43 @@ class _Scene:
         }
 
     def _rack_breach(self) -> int:
-        """Replicas against the rack rule, of all partitions."""
+        """Return the replicas against the rack rule, of all partitions."""
         task, racks = self.task, self.task.rack_low.shape[1]
         key = np.sort(task.owner * racks + task.cluster.rack[self.replica])
         at = np.flatnonzero(np.diff(key, prepend=-1))
         count = np.diff(at, append=len(key))
         factor, rack = task.factor[key[at] // racks], key[at] % racks
         low, high = task.rack_low[factor, rack], task.rack_high[factor, rack]
-        # Racks that a partition is not on lack what they are to hold at least.
+        # Racks without a replica of a partition lack their whole lower limit.
         wanted = int(task.rack_low.sum(axis=1)[task.factor].sum())
         return wanted + int((np.maximum(count - high, 0) + np.maximum(low - count, 0) - low).sum())
 
     def breaches(self) -> list[str]:
-        """Rules that the plan breaks, in words."""
+        """Return a message for each broken rule and partition, broker or disk."""
         task, cluster = self.task, self.task.cluster
         found: list[str] = []
 
-        def say(which: NDArray[np.int64], what: str) -> None:
-            names = [cluster.name(int(p)) for p in np.unique(which)[:_MOST_BREACHES]]
-            found.extend(f"{name}: {what}" for name in names)
+        def report(partitions: NDArray[np.int64], breach: str) -> None:
+            names = [cluster.name(int(p)) for p in np.unique(partitions)[:_MOST_BREACHES]]
+            found.extend(f"{name}: {breach}" for name in names)
 
         brokers = max(self.brokers, 1)
         ordered = np.sort(self.key)
-        say(ordered[1:][np.diff(ordered) == 0] // brokers, "two replicas on a broker")
+        report(ordered[1:][np.diff(ordered) == 0] // brokers, "two replicas on a broker")
         staying = self.old_key[task.fate == STAY]
-        say(staying[~among(staying, self.key)] // brokers, "a replica that had to stay is gone")
+        report(staying[~among(staying, self.key)] // brokers, "a replica that had to stay is gone")
         leaving = self.old_key[task.fate == LEAVE]
-        say(leaving[among(leaving, self.key)] // brokers, "a replica is where it had to leave")
+        report(leaving[among(leaving, self.key)] // brokers, "a replica is where it had to leave")
         refused = self.is_new & ~task.receives[self.replica]
-        say(task.owner[refused], "a replica went to a broker that takes none")
-        say(self._needless(), "more replicas are moved than the rack rule demands")
-        say(self._lost_leaders(), "another leader, though its own was to stay")
+        report(task.owner[refused], "a replica went to a broker that takes none")
+        report(self._needless(), "more replicas are moved than the rack rule demands")
+        report(self._lost_leaders(), "another leader, though its own was to stay")
         over = np.flatnonzero(self.outside[0, : self.brokers])
         found.extend(f"broker {cluster.brokers[b].id}: {OVERFULL}" for b in over)
         return found + self._disk_breaches()
 
-    def settled(self) -> bool:
-        """Whether no replica can come or go, whatever the plan."""
+    def is_settled(self) -> bool:
+        """Return whether no plan of this task can move a replica."""
         task = self.task
         stays = np.ones(len(task.factor), bool)
         stays[task.old_owner[task.fate != STAY]] = False
@@ -278,7 +289,7 @@ class _Scene:
         return bool((kept & (task.factor == task.cluster.factor)).all())
 
     def _needless(self) -> NDArray[np.int64]:
-        """Closed partitions of which more are moved than must be."""
+        """Return the closed partitions of which more replicas move than must."""
         task = self.task
         if not task.closed.any():
             return np.zeros(0, np.int64)
@@ -286,6 +297,7 @@ class _Scene:
         return np.flatnonzero(task.closed & (new > self.least.newcomers))
 
     def _disk_breaches(self) -> list[str]:
+        """Return a message for each broken rule of disks."""
         task, disks = self.task, self.task.disks
         if disks is None or self.disk is None:
             return []
@@ -299,7 +311,7 @@ class _Scene:
         np.add.at(held, self.disk[on], task.weight[0][task.owner[on]])
         got = np.zeros(len(disks.part), bool)
         got[self.disk[on & (self.is_new | self.shifted)]] = True
-        # A disk that is too full already is nobody's plan's fault until it gets more.
+        # A disk that is overfull already breaks the rule only if the plan adds to it.
         for d in np.flatnonzero(got & (disks.room >= 0) & (held > disks.room)).tolist():
             b = int(disks.broker[d])
             path = task.cluster.directories[b][d - int(disks.start[b])][0]
@@ -307,18 +319,18 @@ class _Scene:
         return found
 
     def _lost_leaders(self) -> NDArray[np.int64]:
-        """Partitions whose leadership was to stay, did not, and could have."""
+        """Return the partitions whose leadership was to stay, could have, and did not."""
         task, cluster = self.task, self.task.cluster
-        there = np.flatnonzero((task.factor > 0) & (cluster.factor > 0) & ~task.lead_free)
-        old = cluster.start[there]
+        bound = np.flatnonzero((task.factor > 0) & (cluster.factor > 0) & ~task.lead_free)
+        old = cluster.start[bound]
         first = cluster.replica[old]
-        could = among(there * self.brokers + first, self.key)
-        # A closed partition that changes anyway may as well change its leader.
+        could = among(bound * self.brokers + first, self.key)
+        # A closed partition that changes anyway may change its leader too.
         changed = np.zeros(cluster.partitions, bool)
         changed[task.owner[self.is_new]] = True
         changed |= task.factor != cluster.factor
-        could &= ~(task.closed & changed)[there]
-        other = self.replica[task.start[there]] != first
-        # Who stands in its place leads in its place, unless it is still there.
-        lost: NDArray[np.int64] = there[could & other]
+        could &= ~(task.closed & changed)[bound]
+        other = self.replica[task.start[bound]] != first
+        # The replica in the old leader's position leads, unless the old leader is still there.
+        lost: NDArray[np.int64] = bound[could & other]
         return lost

@@ -14,7 +14,7 @@ import partage as pg
 from partage.api import reassignments
 from partage.api.reassignments import reassign
 from partage.errors import CertificateError
-from partage.judge.rack_breaches import least_of, rack_ranges
+from partage.judge.rack_breaches import rack_minima, rack_ranges
 from partage.judge.replicas import judge_replicas
 from partage.kernels import form
 from partage.model import NewReplicas
@@ -543,7 +543,7 @@ def test_duals_prove_what_divisible_replicas_need(seed: int) -> None:
     task = tasks.rebalance(one)
     found = reassign(task)
     figures = found.verdict.figures
-    limits = RackLimits(least_of(task).newcomers, *rack_ranges(task))
+    limits = RackLimits(rack_minima(task).newcomers, *rack_ranges(task))
     prices = relaxed_prices(task, figures, limits)
     assert prices is not None
     programme = MoveProgramme(task, figures, limits)

@@ -36,8 +36,8 @@ def balance_leaders(
         replica: int32[S], sets of brokers by ``task.start``.
 
     Returns:
-        int32[S]: replicas that stay keep their positions, others take the positions of those that
-        left, and each partition's leader is moved to the front. Figure -> float64[B + Z], prices
+        int32[S]: replicas that stay keep their positions, new ones take the vacant positions, and
+        each partition's leader is moved to the front. Figure -> float64[B + Z], prices
         of leaders.
     """
     ordered = _keep_positions(task, replica)
@@ -215,7 +215,7 @@ def _begin_paths(count, low, high, rack, parent, queue, r, sign):
 
 @piece
 def _may_give(count, low, high, b, sign):
-    """Return whether a broker may give up a leadership (with sign -1: take one)."""
+    """Return whether a broker may pass on a leadership (with sign -1: take one)."""
     return (count[b] > low[b]) if sign > 0 else (count[b] < high[b])
 
 
