@@ -153,16 +153,7 @@ class LibrdkafkaCooperativeSticky(RemembersAssignment):
             for p, m in target.items()
             if p in claimant and _is_one_member(problem.group, m, claimant[p])
         }
-        lists: list[list[int]] = [[] for _ in problem.group]
-        for p in target:
-            if p in staying:
-                lists[claimant[p]].append(p)
-        for p, member in target.items():
-            if p not in claimant:
-                lists[member].append(p)
-        for p, member in claimant.items():
-            if p not in target:
-                lists[member].append(p)
+        lists = _lists_of_phase(len(problem.group), target, claimant, staying)
         withheld = [(p, m) for p, m in target.items() if p in claimant and p not in staying]
         plan: Plan = Plan.from_lists(
             problem.index,
@@ -281,6 +272,27 @@ def _assign_copartitioned(ranges: Sequence[_TopicRange]) -> None:
                 for one in ranges:
                     one.give(member, one.slots[number])
                 break
+
+
+def _lists_of_phase(
+    members: int, target: dict[int, int], claimant: dict[int, int], staying: set[int]
+) -> list[list[int]]:
+    """Return each member's partitions in this phase of a cooperative rebalance.
+
+    First the partitions that stay, then those without claimant, then the claimed ones without
+    target.
+    """
+    lists: list[list[int]] = [[] for _ in range(members)]
+    for p in target:
+        if p in staying:
+            lists[claimant[p]].append(p)
+    for p, member in target.items():
+        if p not in claimant:
+            lists[member].append(p)
+    for p, member in claimant.items():
+        if p not in target:
+            lists[member].append(p)
+    return lists
 
 
 def _is_one_member(group: Group, member: int, other: int) -> bool:

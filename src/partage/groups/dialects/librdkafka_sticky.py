@@ -166,6 +166,7 @@ class LibrdkafkaAssignment(GeneralAssignment):
         raise _crash("asks for the load of a member that it has excluded")
 
     def _move(self, slot: int, topic: int, target: int) -> None:
+        """Move the slot that `LibrdkafkaMovements` names; a member that lacks it loses nothing."""
         moving, source = self._movements.move(slot, topic, self.owner, target)
         # A slot that moves in place of another may have a new owner by now.
         self._is_irregular |= self.owner[moving] != source
@@ -190,6 +191,7 @@ class LibrdkafkaAssignment(GeneralAssignment):
         return [list(slots) for slots in self.lists]
 
     def _is_valid(self) -> bool:
+        """Return whether each owner subscribes and no slot is in two lists."""
         topic_of_slot, topic_sets = self._peer.topic_of_slot, self._topic_sets
         owned = [(m, slot) for m, slots in enumerate(self.lists) for slot in slots]
         return len(owned) == len({slot for _, slot in owned}) and all(

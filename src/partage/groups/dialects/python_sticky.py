@@ -135,6 +135,14 @@ class PythonAssignment(GeneralAssignment):
         self._added_again: set[int] = set()
 
     def _replace_fixed(self, owner: int, target: int) -> int:
+        """Return -1, for the least loaded subscriber, where the previous owner is fixed.
+
+        The class takes the previous owner's load for 0, so it fails where the owner has more
+        than one slot.
+
+        Raises:
+            PeerAssignorError: the class raises KeyError.
+        """
         self._added_again.add(target)
         if self._queue.load[owner] > 1:
             what = "a partition is to return to a previous owner that can take none (KeyError)"
@@ -142,6 +150,7 @@ class PythonAssignment(GeneralAssignment):
         return -1
 
     def _move(self, slot: int, topic: int, target: int) -> None:
+        """Move a slot to the target, or in its place one that went the opposite way before."""
         owner = self.owner[slot]
         moving = self._movements.opposite(slot, topic, owner, target)
         if self._undoes_exchanges and self.owner[moving] != owner:
@@ -149,6 +158,7 @@ class PythonAssignment(GeneralAssignment):
         self._move_one(moving, topic, target)
 
     def _move_one(self, slot: int, topic: int, target: int) -> None:
+        """Move this slot to the target and record the move."""
         source = self.owner[slot]
         self._moving.add(slot)
         self._movements.add(slot, topic, source, target)
