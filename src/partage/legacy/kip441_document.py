@@ -1,4 +1,4 @@
-"""KIP-441 as its document printed it, before it was built otherwise."""
+"""The task assignor that KIP-441's document proposed before its implementation."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from partage.streams.settings import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
 
 __all__ = ["Kip441Document", "Movement"]
 
+#: Ranks of a client for a task; above the acceptable lag, the rank is the lag itself.
 _RUNNING, _CAUGHT_UP, _UNKNOWN = -1, 0, 1
 
 
 @dataclass(frozen=True)
 class Movement:
-    """An active task that is to leave one client for another; numbers of all three."""
+    """A proposed move of an active task between two clients, by their numbers."""
 
     task: int
     source: int
@@ -29,43 +30,42 @@ class Movement:
 
 
 class Kip441Document:
-    """Rank, propose a balance, and rebalance only when a proposed move has become possible.
+    """Tasks by rank and a balanced proposal; a rebalance follows only if a move is available.
 
-    What the document prints: each (task, instance) has a rank by its lag against
-    ``acceptable_recovery_lag``; a balanced proposal of active stateful tasks is made under
-    ``balance_factor``; movements are the differences between what runs and the proposal; a
-    movement is *available* if its destination has rank 0; the check answers whether one is,
-    and only then a rebalance follows. Stateful actives, standbys and stateless tasks are
-    assigned apart.
+    The document prints this. Each (task, instance) has a rank, from its lag and
+    ``acceptable_recovery_lag``. Active stateful tasks get a balanced proposal under
+    ``balance_factor``. Movements are the differences between the current owners and the proposal.
+    A movement is *available* if its destination has rank 0. A rebalance follows only if the check
+    finds an available movement. Stateful actives, standbys and stateless tasks are assigned
+    separately.
 
-    What the fragment leaves out, and how it is filled in here (from the first
-    implementation of April 2020, and the parameters of the KIP's page):
+    The document leaves gaps. They are filled as in the first implementation of April 2020, with
+    the parameters of the KIP's page:
 
     * rank: -1 where the task runs (lag -2), 0 up to the acceptable lag, 1 where the lag is
       unknown, else the lag itself;
     * ``proposeBalancedAssignment``: tasks round robin over clients by id; then, while loads
       per thread (whole numbers) differ by more than ``balance_factor``, the lowest task of
       the fullest client moves to the emptiest; ties by id;
-    * where tasks run meanwhile: as before if every task ran on one caught-up client and
-      loads are within the factor; else at its caught-up owner, else at the caught-up (else
-      best ranked) client with the fewest tasks; then tasks move, last id first, from fuller
-      to emptier clients that are caught up until loads are within the factor;
-    * ``num_standbys``: the next best ranked clients without a copy, the emptier first;
+    * until a movement: tasks stay if every task ran on one caught-up client and loads are within
+      the factor. Otherwise a task goes to its caught-up owner, else to the caught-up (else
+      best-ranked) client with the fewest tasks. Then tasks move, last id first, from fuller to
+      emptier caught-up clients until loads are within the factor;
+    * ``num_standbys``: the next best-ranked clients without a copy, the emptier first;
     * warm-ups: the first ``max_warmup_replicas`` movements whose destination has no copy;
     * stateless tasks: clients by id are filled up to ceil(all tasks / all threads) tasks a
       thread, then the emptiest.
 
-    ``probing`` of the plan: whether a movement is still to come. The document's rebalances may
-    never end: one task on the second of two clients is balanced and stays, since a caught-up
-    owner keeps what lies within the factor, while the round robin goes on proposing the first
-    client. Such a loop is detected exactly, without memory: the plan is what ran before, and
-    every copy that it asks for is ready, so the next rebalance has the same input. The plan then
-    stands, asks for no probing, and carries a warning. Racks and tags are unknown to the
-    document.
+    The plan's ``probing`` tells whether a movement is still pending. The document's rebalances may
+    never end. Example: a single task is on the second of two clients. It stays, because the loads
+    are within the factor, while the round robin proposes the first client each time. Such a loop
+    is detected exactly and without memory: the plan equals the previous assignment and all its
+    copies are ready, so the next rebalance has the same input. The plan then asks for no probing
+    and has a warning. The document does not consider racks and tags.
 
-    Where it differs from what was shipped, see `partage.streams.high_availability`: there is
-    no factor, lags sort as plain numbers, every task that is behind moves at once, and every
-    movement makes the leader probe again.
+    Kafka's release differs (`partage.streams.high_availability`): it has no factor, lags sort as
+    plain numbers, all tasks that lag move at once, and each movement causes another probing
+    rebalance.
 
     >>> from partage.streams import Client, ProcessId, TaskId
     >>> tasks = [TaskId(group, number) for group in range(3) for number in range(3)]
@@ -94,13 +94,13 @@ class Kip441Document:
         """
         return Kip441Document(balance_factor)
 
-    # -- what the document prints ------------------------------------------------------------------
+    # --- printed in the document ---
 
     def check(self, problem: TaskProblem, active: Sequence[int]) -> bool:
-        """Whether a rebalance shall follow.
+        """Return whether a rebalance follows.
 
         Args:
-            problem: with the lags of now.
+            problem: with the current lags.
             active: the client that runs each task of ``problem.stateful``, in that order.
 
         Raises:
@@ -109,7 +109,7 @@ class Kip441Document:
         return bool(self.available(problem, active))
 
     def available(self, problem: TaskProblem, active: Sequence[int]) -> list[Movement]:
-        """The proposed movements whose destination has rank 0; see `check`."""
+        """Return the proposed movements whose destination has rank 0; see `check`."""
         ranks = self.rank(problem)
         return [
             one
@@ -118,7 +118,7 @@ class Kip441Document:
         ]
 
     def movements(self, problem: TaskProblem, active: Sequence[int]) -> list[Movement]:
-        """Differences between what runs and the balanced proposal, by task; see `check`."""
+        """Return the differences between current owners and the proposal, by task; see `check`."""
         if len(active) != len(problem.stateful):
             raise InvalidProblemError(
                 "must have one client for each stateful task", path="active", value=len(active)
@@ -131,7 +131,7 @@ class Kip441Document:
         ]
 
     def rank(self, problem: TaskProblem) -> NDArray[np.int64]:
-        """int64[clients, tasks]: lower is better; what stands at stateless tasks means nothing."""
+        """Return int64[clients, tasks]: lower ranks are better; ignore stateless tasks."""
         lags = problem.lags
         ranks: NDArray[np.int64] = lags.copy()
         ranks[(lags >= 0) & (lags <= problem.settings.acceptable_recovery_lag)] = _CAUGHT_UP
@@ -140,7 +140,7 @@ class Kip441Document:
         return ranks
 
     def propose(self, problem: TaskProblem) -> list[int]:
-        """The client of each stateful task in the balanced proposal, whatever the ranks."""
+        """Return the client of each stateful task in the balanced proposal, without ranks."""
         clients = len(problem.clients)
         owned: list[list[int]] = [[] for _ in range(clients)]
         for place, task in enumerate(problem.stateful):
@@ -156,13 +156,13 @@ class Kip441Document:
         owner = {task: client for client, tasks in enumerate(owned) for task in tasks}
         return [owner[task] for task in problem.stateful]
 
-    # -- what it leaves out -----------------------------------------------------------------------
+    # --- left out of the document ---
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
         """Return the whole plan, with a warning if the document would rebalance for ever.
 
         Raises:
-            InvalidProblemError: a client says nothing of a stateful task's lag.
+            InvalidProblemError: a client does not report a stateful task's lag.
         """
         ranks = self.rank(problem)
         board = Board(problem)
@@ -214,6 +214,7 @@ class Kip441Document:
         )
 
     def _reused(self, problem: TaskProblem, ranks: NDArray[np.int64]) -> list[int] | None:
+        """Return the previous owners if all are caught up and balanced, else None."""
         owners: dict[int, list[int]] = {task: [] for task in problem.stateful}
         for number, client in enumerate(problem.clients):
             for name in client.previous_active:
@@ -221,10 +222,10 @@ class Kip441Document:
                 if task in owners:
                     owners[task].append(number)
         active = []
-        for task, its in owners.items():
-            if len(its) != 1 or ranks[its[0], task] > _CAUGHT_UP:
+        for task, previous in owners.items():
+            if len(previous) != 1 or ranks[previous[0], task] > _CAUGHT_UP:
                 return None
-            active.append(its[0])
+            active.append(previous[0])
         owned: list[list[int]] = [[] for _ in problem.clients]
         for task, owner in zip(problem.stateful, active, strict=True):
             owned[owner].append(task)
@@ -232,26 +233,28 @@ class Kip441Document:
         return active if max(loads) - min(loads) <= self.balance_factor else None
 
     def _constrained(self, problem: TaskProblem, ranks: NDArray[np.int64]) -> list[int]:
+        """Return the owners among the best-ranked clients, balanced as far as ranks allow."""
         owned: list[list[int]] = [[] for _ in problem.clients]
         before = [
             {problem.number_of.get(task) for task in client.previous_active}
             for client in problem.clients
         ]
         for task in problem.stateful:
-            its = ranks[:, task]
-            best = int(its.min())
-            able = np.flatnonzero(its <= max(best, _CAUGHT_UP)).tolist()
-            stays = [one for one in able if task in before[one] and its[one] <= _CAUGHT_UP]
-            chosen = stays or sorted(able, key=lambda one: (len(owned[one]), one))
+            rank = ranks[:, task]
+            best = int(rank.min())
+            candidates = np.flatnonzero(rank <= max(best, _CAUGHT_UP)).tolist()
+            owners = [c for c in candidates if task in before[c] and rank[c] <= _CAUGHT_UP]
+            chosen = owners or sorted(candidates, key=lambda c: (len(owned[c]), c))
             owned[chosen[0]].append(task)
-        while self._moved_one(problem, ranks, owned):
+        while self._move_one_task(problem, ranks, owned):
             pass
         owner = {task: client for client, tasks in enumerate(owned) for task in tasks}
         return [owner[task] for task in problem.stateful]
 
-    def _moved_one(
+    def _move_one_task(
         self, problem: TaskProblem, ranks: NDArray[np.int64], owned: list[list[int]]
     ) -> bool:
+        """Move a task from a fuller to an emptier caught-up client; return whether one moved."""
         loads = _loads(owned, problem)
         clients = range(len(owned))
         for source in sorted(clients, key=lambda one: (-loads[one], one)):
@@ -267,6 +270,7 @@ class Kip441Document:
 
     @staticmethod
     def _place_standbys(problem: TaskProblem, board: Board, ranks: NDArray[np.int64]) -> None:
+        """Assign standbys to the best-ranked clients without a copy."""
         for task in problem.stateful:
             for _ in range(problem.settings.num_standby_replicas):
                 free = [one for one in range(len(board.count)) if not board.holds(one, task)]
@@ -280,6 +284,7 @@ class Kip441Document:
     def _warm_up(
         problem: TaskProblem, board: Board, movements: Sequence[Movement]
     ) -> list[tuple[int, int]]:
+        """Assign warm-up tasks for the first movements; return them as (client, task)."""
         warmups: list[tuple[int, int]] = []
         for one in movements:
             if len(warmups) == problem.settings.max_warmup_replicas:
@@ -291,17 +296,19 @@ class Kip441Document:
 
 
 def _loads(owned: Sequence[Sequence[int]], problem: TaskProblem) -> list[int]:
+    """Return the tasks per thread of each client, rounded down."""
     return [len(tasks) // capacity for tasks, capacity in zip(owned, problem.capacity, strict=True)]
 
 
 def _place_stateless(problem: TaskProblem, board: Board) -> None:
-    a_thread = -(-len(problem.tasks) // sum(problem.capacity))
+    """Assign stateless tasks: fill clients up to the average per thread, then the emptiest."""
+    tasks_per_thread = -(-len(problem.tasks) // sum(problem.capacity))
     for task in problem.stateless:
         client = next(
             (
                 one
                 for one, tasks in enumerate(board.active)
-                if len(tasks) < a_thread * problem.capacity[one]
+                if len(tasks) < tasks_per_thread * problem.capacity[one]
             ),
             None,
         )

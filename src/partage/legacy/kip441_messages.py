@@ -1,21 +1,20 @@
-r"""The layouts that the KIP-441 document prints, under their own names.
+r"""The message layouts that KIP-441's document prints, and the task lags computed from them.
 
-What it prints, and what these bytes are:
+The document prints three layouts:
 
 * *SubscriptionInfo version 4*: version, latest supported version, client's UUID, previous tasks,
-  standby tasks, end point. That is what Kafka 2.1 to 2.3 sent under that number.
+  standby tasks, end point. Kafka 2.1 to 2.3 sent this layout.
 * *AssignmentInfo version 4*: version, latest supported version, active tasks, standby tasks,
-  partitions by host, error code. Likewise.
+  partitions by host, error code. Kafka 2.1 to 2.3 sent this layout, too.
 * *SubscriptionInfo version 5*: version, latest supported version, client's UUID, **store lags**
-  (a map of store id to int32), end point. It was never shipped: under the number 5 Kafka 2.4 sent
-  the lists of version 4, and lags went into version 7 as one offset sum a task. These bytes are
-  therefore no `subscription_info.SubscriptionInfo`, and nothing in them says which of the two
-  they are.
+  (a map of store id to int32), end point. It was never released. Version 5 of Kafka 2.4 has the
+  lists of version 4, and version 7 reports lags as one offset sum per task. Nothing in the bytes
+  distinguishes the draft from a `subscription_info.SubscriptionInfo` of version 5.
 
-Gaps in the print, filled as the rest of Kafka's messages of that time: an int32 count before lists
-and maps; an end point is its ``host:port`` as an int32 length and UTF-8. A store id is not
-explained: here it is the store's name and its partition (int16 length, UTF-8; int32), since a
-client hosts many partitions of a store, and the topology knows stores by name.
+The document leaves gaps, which are filled as in Kafka's other messages of that time. An int32
+count precedes lists and maps. An end point is ``host:port``, as an int32 length and UTF-8. A store
+id is the store's name and its partition (int16 length, UTF-8; int32), because a client hosts many
+partitions of a store and the topology has stores by name.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ __all__ = [
 ]
 
 StoreId = tuple[str, int]
-"""Name of a store and number of its partition."""
+"""The name of a store and the number of its partition."""
 
 _DRAFT_5 = "SubscriptionInfo draft 5"
 
@@ -64,13 +63,13 @@ Read = TypeVar("Read")
 
 @dataclass(frozen=True, eq=False)
 class StoreLags:
-    """How far a client is behind on each store that it hosts, as arrays, in the order sent.
+    """The lag of a client on each store that it hosts, as arrays, in the order sent.
 
     Attributes:
-        store: int32[n], places in ``names``.
+        store: int32[n], indexes into ``names``.
         partition: int32[n].
-        lag: int32[n], offsets; the bytes may hold negative ones, whoever adds them up refuses.
-        names: distinct names of stores.
+        lag: int32[n], offsets. Decoded lags may be negative; `task_lags_of_stores` rejects them.
+        names: the distinct names of stores.
 
     >>> list(StoreLags.of({("counts", 0): 7}))
     [(('counts', 0), 7)]
@@ -83,7 +82,7 @@ class StoreLags:
 
     @classmethod
     def of(cls, lags: Mapping[StoreId, int] | Iterable[tuple[StoreId, int]]) -> StoreLags:
-        """The lags of a mapping, in its order.
+        """Return the lags of a mapping, in its order.
 
         Raises:
             EncodingError: a store id is no pair, or a number no int32.
@@ -107,7 +106,7 @@ class StoreLags:
     def from_columns(
         cls, stores: array[int], partitions: array[int], lags: array[int], names: Iterable[str]
     ) -> StoreLags:
-        """The lags of columns as they were read."""
+        """Return the lags of decoded columns."""
         store, partition, lag = (np.array(one, np.int32) for one in (stores, partitions, lags))
         return cls(store, partition, lag, tuple(names))
 
@@ -135,14 +134,14 @@ class StoreLags:
 
 @dataclass(frozen=True)
 class SubscriptionDraft5:
-    """The proposed SubscriptionInfo of version 5: what `SubscriptionInfo` says, with store lags.
+    """The proposed SubscriptionInfo of version 5, which has store lags instead of tasks.
 
     Attributes:
-        latest_version: that the client supports, at least 5.
+        latest_version: the latest version that the client supports, at least 5.
         process: the client's id, 16 bytes.
-        store_lags: of every store that it hosts.
+        store_lags: the lag of each store that it hosts.
         user_endpoint: ``host:port`` as sent, empty for none.
-        trailing: bytes that follow.
+        trailing: number of bytes that follow the message.
     """
 
     process: bytes
@@ -160,22 +159,22 @@ class SubscriptionDraft5:
         endpoint: str | None = None,
         latest_version: int = 5,
     ) -> SubscriptionDraft5:
-        """The message of plain values.
+        """Return the message of plain values.
 
         Raises:
-            EncodingError: a lag is no int32, or a store id no pair.
+            EncodingError: a lag is no int32, or a store id is no pair.
         """
         lags = StoreLags.of(store_lags)
         return cls(process, lags, encode_utf8(endpoint or ""), latest_version)
 
     @property
     def endpoint(self) -> str | None:
-        """The end point as text, None if there is none."""
+        """The end point as text, None if the member has none."""
         return decode_utf8(self.user_endpoint) if self.user_endpoint else None
 
 
 def encode_subscription_draft_5(info: SubscriptionDraft5) -> bytes:
-    r"""The bytes of the draft.
+    r"""Return the bytes of the draft.
 
     Raises:
         EncodingError: a value does not fit.
@@ -209,7 +208,7 @@ def encode_subscription_draft_5(info: SubscriptionDraft5) -> bytes:
 
 
 def decode_subscription_draft_5(data: bytes) -> SubscriptionDraft5:
-    """Read the draft; what follows it is counted in ``trailing``.
+    """Decode the draft; ``trailing`` counts the bytes that follow it.
 
     Raises:
         WireFormatError: the bytes are no such message.
@@ -242,6 +241,7 @@ def decode_subscription_draft_5(data: bytes) -> SubscriptionDraft5:
 
 
 def _read_lags(reader: Reader) -> StoreLags:
+    """Read the map of store lags."""
     stores, partitions, lags = array("i"), array("i"), array("i")
     names: dict[str, int] = {}
     for _ in range(reader.count(reader.not_null(reader.int32()))):
@@ -251,53 +251,54 @@ def _read_lags(reader: Reader) -> StoreLags:
     return StoreLags.from_columns(stores, partitions, lags, names)
 
 
-def _four(version: int, name: str) -> None:
+def _check_version_4(version: int, name: str) -> None:
+    """Raise `UnsupportedVersionError` for another version."""
     if version != 4:
         what = f"version {version}: this is the draft of version 4"
         raise UnsupportedVersionError(what, offset=0, field=f"{name} draft 4", version=version)
 
 
 def encode_subscription_draft_4(info: SubscriptionInfo) -> bytes:
-    """The bytes of the printed SubscriptionInfo of version 4: those that were shipped.
+    """Return the bytes of the printed SubscriptionInfo of version 4, as Kafka sent them.
 
     Raises:
         UnsupportedVersionError: another version.
         EncodingError: a value does not fit.
     """
-    _four(info.version, "SubscriptionInfo")
+    _check_version_4(info.version, "SubscriptionInfo")
     return encode_subscription_info(info)
 
 
 def decode_subscription_draft_4(data: bytes) -> SubscriptionInfo:
-    """Read the printed SubscriptionInfo of version 4.
+    """Decode the printed SubscriptionInfo of version 4.
 
     Raises:
         WireFormatError: the bytes are no such message, or of another version.
     """
     info = decode_subscription_info(data)
-    _four(info.version, "SubscriptionInfo")
+    _check_version_4(info.version, "SubscriptionInfo")
     return info
 
 
 def encode_assignment_draft_4(info: AssignmentInfo) -> bytes:
-    """The bytes of the printed AssignmentInfo of version 4: those that were shipped.
+    """Return the bytes of the printed AssignmentInfo of version 4, as Kafka sent them.
 
     Raises:
         UnsupportedVersionError: another version.
         EncodingError: a value does not fit.
     """
-    _four(info.version, "AssignmentInfo")
+    _check_version_4(info.version, "AssignmentInfo")
     return encode_assignment_info(info)
 
 
 def decode_assignment_draft_4(data: bytes) -> AssignmentInfo:
-    """Read the printed AssignmentInfo of version 4.
+    """Decode the printed AssignmentInfo of version 4.
 
     Raises:
         WireFormatError: the bytes are no such message, or of another version.
     """
     info = decode_assignment_info(data)
-    _four(info.version, "AssignmentInfo")
+    _check_version_4(info.version, "AssignmentInfo")
     return info
 
 
@@ -305,17 +306,17 @@ def decode_assignment_draft_4(data: bytes) -> AssignmentInfo:
 
 
 def task_lags_of_stores(lags: StoreLags, subtopology_of_store: Mapping[str, int]) -> TaskValues:
-    """Lag of each task that has a store here, int64, by (sub-topology, partition).
+    """Return the lag of each task that has a store: the sum over its stores, int64.
 
     Args:
-        lags: as one client reported them. A store that is there twice counts once, with its last
-            lag, as in a map.
-        subtopology_of_store: the topology: which sub-topology each store belongs to. A store
-            that it does not name is an error, since its lag would be lost.
+        lags: the lags that one client reported. If a store occurs twice, its last lag counts, as
+            in a map.
+        subtopology_of_store: the sub-topology of each store, from the topology. A store without
+            one is an error, because its lag would be lost.
 
     Raises:
-        InvalidProblemError: a negative lag; a store that the topology does not have; a sum beyond
-            int64 (which int32 lags cannot reach with fewer than 2**32 stores).
+        InvalidProblemError: a negative lag, or a store that the topology does not have. (A sum
+            beyond int64 needs more than 2**32 stores.)
 
     Source: the document KIP-441, proposed SubscriptionInfo of version 5.
 
@@ -352,7 +353,7 @@ def task_lags_of_stores(lags: StoreLags, subtopology_of_store: Mapping[str, int]
 
 
 def _last_of_each(lags: StoreLags) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    """Places of the stores' last rows."""
+    """Return the row of each store's last lag."""
     store = lags.store.astype(np.int64) << 32 | lags.partition.astype(np.int64) & 0xFFFFFFFF
     _, from_end = np.unique(store[::-1], return_index=True)
     found: np.ndarray[tuple[int], np.dtype[np.intp]] = len(store) - 1 - from_end

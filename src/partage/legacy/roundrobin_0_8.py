@@ -1,4 +1,4 @@
-"""Round robin as the high-level consumer of Kafka 0.8 had it: equal subscriptions or nothing."""
+"""The round robin of Kafka 0.8's high-level consumer, for equal subscriptions only."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ __all__ = ["RoundRobin08"]
 
 
 class RoundRobin08(PlainStrategy):
-    """Partitions in the order of a hash, dealt to members that all subscribe to the same.
+    """Partitions in hash order, assigned round robin to members with equal subscriptions.
 
-    The rule of ``kafka.consumer.RoundRobinAssignor`` of 0.8.2, one stream a member: refuse
-    a group whose topics have not all the same consumers; sort partitions by ``hashCode`` of
-    the text ``[topic,number]``, so that a topic's partitions spread over its consumers; deal
-    them to the consumer threads (``member-0``), sorted by name.
+    The rule of ``kafka.consumer.RoundRobinAssignor`` of 0.8.2, with one stream per member. All
+    members must subscribe to the same topics. Partitions are sorted by ``hashCode`` of the text
+    ``[topic,number]``, which spreads a topic's partitions over its consumers. They are assigned
+    round robin to the consumer threads (``member-0``), sorted by name.
 
     Guarantees: loads differ by at most one.
     Cost: O(P log P + M log M), P partitions, M members.
 
-    Not exact to the class, and said so: partitions with equal hashes are taken by topic and
-    number here, in the order of a Scala map there; and the class would divide by the number
-    of streams, of which a member has one here. Checked against its published source, not
-    by running it.
+    Not exact to the class: partitions with equal hashes are sorted by topic and number here, and
+    are in the order of a Scala map there. Checked against the published source, not by running
+    it.
 
     >>> from partage.model import Cluster, Group, Member
     >>> cluster = Cluster.from_topics({"t": 3})
@@ -41,12 +40,12 @@ class RoundRobin08(PlainStrategy):
     aliases = ("kafka.consumer.RoundRobinAssignor",)
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """The plan of the ring.
+        """Return the plan.
 
         Raises:
             UnsupportedProblemError: subscriptions differ, or there are no members.
         """
-        _refuse_unequal(problem)
+        _check_equal_subscriptions(problem)
         rows = Rows.of(problem, topics_by_name(problem))
         index = problem.index
         topic = [index.topics[t] for t in index.topic_of[rows.partition].tolist()]
@@ -54,12 +53,13 @@ class RoundRobin08(PlainStrategy):
         text = [f"[{t},{n}]" for t, n in zip(topic, number, strict=True)]
         order = np.argsort(np.array(string_hashes(text), np.int32), kind="stable")
         ids = problem.group.ids
-        ring = sorted(range(len(ids)), key=lambda i: string_order_key(f"{ids[i]}-0"))
-        owner = np.array(ring, np.int32)[np.arange(len(order)) % len(ring)]
+        threads = sorted(range(len(ids)), key=lambda i: string_order_key(f"{ids[i]}-0"))
+        owner = np.array(threads, np.int32)[np.arange(len(order)) % len(threads)]
         return plan_in_order(problem, rows.partition[order], owner)
 
 
-def _refuse_unequal(problem: Problem) -> None:
+def _check_equal_subscriptions(problem: Problem) -> None:
+    """Raise `UnsupportedProblemError` if subscriptions differ or there are no members."""
     if not len(problem.group):
         raise UnsupportedProblemError("roundrobin:0.8 needs at least one member")
     first = problem.group[0]
@@ -68,6 +68,6 @@ def _refuse_unequal(problem: Problem) -> None:
             what = (
                 f"roundrobin:0.8 refuses unequal subscriptions: {member.id!r} has "
                 f"{sorted(set(member.topics))}, {first.id!r} has {sorted(set(first.topics))}; "
-                "take roundrobin or fair"
+                "use roundrobin or fair"
             )
             raise UnsupportedProblemError(what)

@@ -1,4 +1,4 @@
-"""The task assignor of Kafka Streams 0.10.2 (2017): by cost, in a shuffled order."""
+"""The task assignor of Kafka Streams 0.10.2 (2017): tasks by cost, in random order."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ from partage.streams.sticky_core import TaskPairs
 
 __all__ = ["Release0102"]
 
-_RAN, _HAD, _NEW = 0.1, 0.2, 0.5
+#: Costs of a task at a client where it was active, where it has state, and elsewhere.
+_COST_ACTIVE, _COST_STATE, _COST_NEW = 0.1, 0.2, 0.5
 
 
 class Release0102:
-    """Each task, in a shuffled order, to the client where it costs least.
+    """Each task, in random order, to the client where it costs least.
 
     Guarantees, the first before the next:
 
     1. every task is active on exactly one client; every task gets its standbys, whether it
        has state or not, each on another client;
-    2. if the previous assignment was balanced and complete, everything stays;
-    3. otherwise a client's cost for a task is its number of tasks per thread, rounded down,
-       plus 0.1 where the task ran, 0.2 where it has state, 0.5 elsewhere; ties go to the
-       client whose tasks cost less so far. Clients with which the task makes no new pair
-       come last.
+    2. if the previous assignment was balanced and complete, all tasks stay;
+    3. otherwise a client's cost for a task is its number of tasks per thread, rounded down, plus
+       0.1 if the task was active there, 0.2 if it has state there, else 0.5. On equal costs, the
+       client whose tasks cost less so far gets it. Clients come last where the task shares no
+       client with a task for the first time.
 
-    Deterministic: the shuffle's seed is the sum of the process ids' hashes. Cost: O(T C) and
-    O(T^2 / C) pairs for T tasks, C clients.
+    Deterministic: the shuffle's seed is the sum of the process ids' hashes. Cost: O(T C), and
+    O(T^2 / C) pairs of tasks, for T tasks and C clients.
 
     Exact to ``org.apache.kafka.streams.processor.internals.assignment.TaskAssignor`` of
     kafka-streams 0.10.2.1 (its clients in a ``HashMap``, tasks in a hash set).
@@ -48,68 +49,98 @@ class Release0102:
     exact_to = "org.apache.kafka.streams.processor.internals.assignment.TaskAssignor 0.10.2.1"
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """The plan.
+        """Return the plan.
 
         Raises:
             UnsupportedProblemError: more tasks than Kafka's class can count pairs of.
         """
-        state = _State(problem)
-        state.assign(standbys=False)
+        assignment = _Assignment(problem)
+        assignment.assign_all(standbys=False)
         replicas = min(problem.settings.num_standby_replicas, len(problem.clients) - 1)
         for _ in range(replicas):
-            state.assign(standbys=True)
-        return TaskPlan.of(problem, state.board, in_turn=in_turn(problem, state.given))
+            assignment.assign_all(standbys=True)
+        return TaskPlan.of(
+            problem, assignment.board, in_turn=tasks_in_turn(problem, assignment.given)
+        )
 
 
-def in_turn(
+def tasks_in_turn(
     problem: TaskProblem, given: list[tuple[list[int], list[int]]]
 ) -> list[tuple[int, ...]]:
-    """Tasks of each client as its two hash sets are walked, which got them in this order."""
+    """Return the tasks of each client in the order in which its consumers take turns.
+
+    This is the iteration order of its two hash sets, actives first.
+
+    Args:
+        problem: the tasks.
+        given: by client its actives and its standbys, in the order of their assignment.
+    """
     turns = []
     for actives, standbys in given:
-        walked: list[int] = []
+        ordered: list[int] = []
         for tasks in (actives, standbys):
             ids = tasks_in_hash_order(
                 [problem.tasks[task] for task in tasks], hash_of=early_task_hash
             )
-            walked += [problem.number_of[task] for task in ids]
-        turns.append(tuple(walked))
+            ordered += [problem.number_of[task] for task in ids]
+        turns.append(tuple(ordered))
     return turns
 
 
-class _State:
+class _Assignment:
+    """An assignment under construction.
+
+    Attributes:
+        board: active and standby tasks of each client.
+        given: by client its actives and its standbys, in the order of their assignment.
+        _order: clients in the order of their map.
+        _random: the generator of the shuffles.
+        _tasks: tasks in the order of the last shuffle.
+        _pairs: pairs of tasks that share a client.
+        _was_active: by client the previous actives that no client has got yet; numbers, or ids of
+            tasks that no longer exist.
+        _had_state: likewise, with previous standbys.
+        _cost: the total cost of each client's tasks.
+        _stays: whether all tasks stay.
+    """
+
     def __init__(self, problem: TaskProblem) -> None:
         self.board = Board(problem)
         self.given: list[tuple[list[int], list[int]]] = [([], []) for _ in problem.clients]
         self._order = problem.client_map_order
-        self._random = JavaRandom.of(
+        self._was_activedom = JavaRandom.of(
             sum(process_hash(client.process) for client in problem.clients)
         )
-        walked = tasks_in_hash_order(
+        ids = tasks_in_hash_order(
             [problem.tasks[task] for task in problem.task_arrival], hash_of=early_task_hash
         )
-        self._tasks = [problem.number_of[task] for task in walked]
+        self._tasks = [problem.number_of[task] for task in ids]
         self._pairs = TaskPairs(len(self._tasks))
         known = problem.number_of
-        # Tasks that are gone count in the past's balance, and get no number.
-        self._ran = [{known.get(t, t) for t in one.previous_active} for one in problem.clients]
-        self._had = [
-            ran | {known.get(t, t) for t in one.previous_standby}
-            for ran, one in zip(self._ran, problem.clients, strict=True)
+        # Tasks that no longer exist have no number, but count in the previous balance.
+        self._was_active = [
+            {known.get(t, t) for t in one.previous_active} for one in problem.clients
+        ]
+        self._had_state = [
+            active | {known.get(t, t) for t in one.previous_standby}
+            for active, one in zip(self._was_active, problem.clients, strict=True)
         ]
         self._cost = [0.0] * len(problem.clients)
-        self._everything_stays = self._was_balanced() and self._was_complete()
+        self._stays = self._was_balanced() and self._was_complete()
 
     def _was_balanced(self) -> bool:
-        average = len(self._tasks) // len(self._had)
-        return all(average // 2 < len(had) < 2 * average for had in self._had)
+        """Return whether each client had between half and twice the average number of tasks."""
+        average = len(self._tasks) // len(self._had_state)
+        return all(average // 2 < len(tasks) < 2 * average for tasks in self._had_state)
 
     def _was_complete(self) -> bool:
-        every = set().union(*self._had)
-        return sum(map(len, self._had)) == len(every) and every == set(self._tasks)
+        """Return whether each of the tasks was on exactly one client."""
+        every = set().union(*self._had_state)
+        return sum(map(len, self._had_state)) == len(every) and every == set(self._tasks)
 
-    def assign(self, *, standbys: bool) -> None:
-        self._random = shuffle(self._tasks, self._random)
+    def assign_all(self, *, standbys: bool) -> None:
+        """Assign all tasks once, as actives or as standbys."""
+        self._was_activedom = shuffle(self._tasks, self._was_activedom)
         for task in self._tasks:
             client = self._client_for(task)
             for others in (self.board.active[client], self.board.standby[client]):
@@ -119,25 +150,27 @@ class _State:
             else:
                 self.board.assign_active(client, task)
             self.given[client][standbys].append(task)
-            cost = _HAD if task in self._had[client] else _NEW
-            if task in self._ran[client]:
-                cost = _RAN
-            self._had[client].discard(task)
-            self._ran[client].discard(task)
+            cost = _COST_STATE if task in self._had_state[client] else _COST_NEW
+            if task in self._was_active[client]:
+                cost = _COST_ACTIVE
+            self._had_state[client].discard(task)
+            self._was_active[client].discard(task)
             self._cost[client] += cost
 
     def _client_for(self, task: int) -> int:
-        found = self._cheapest(task, only_new_pairs=True)
-        if found is None:
-            found = self._cheapest(task, only_new_pairs=False)
-        assert found is not None  # noqa: S101 - there are more clients than copies
-        return found
+        """Return the cheapest client, preferably one with which the task makes a new pair."""
+        client = self._cheapest(task, only_new_pairs=True)
+        if client is None:
+            client = self._cheapest(task, only_new_pairs=False)
+        assert client is not None  # noqa: S101 - there are more clients than copies
+        return client
 
     def _cheapest(self, task: int, *, only_new_pairs: bool) -> int | None:
+        """Return the cheapest client without the task; None if there is none."""
         board = self.board
         best, least = None, 0.0
         for client in self._order:
-            if self._everything_stays and task in self._had[client]:
+            if self._stays and task in self._had_state[client]:
                 return client
             if board.holds(client, task):
                 continue
@@ -158,7 +191,8 @@ class _State:
         return best
 
     def _cost_of(self, task: int, client: int) -> float:
+        """Return the cost of a task at a client."""
         cost = math.floor(self.board.count[client] / self.board.capacity[client])
-        if task not in self._had[client]:
-            return cost + _NEW
-        return cost + (_RAN if task in self._ran[client] else _HAD)
+        if task not in self._had_state[client]:
+            return cost + _COST_NEW
+        return cost + (_COST_ACTIVE if task in self._was_active[client] else _COST_STATE)

@@ -1,8 +1,8 @@
-"""The sticky task assignor as it came with Kafka Streams 0.11 (2017)."""
+"""The first sticky task assignor, of Kafka Streams 0.11 (2017)."""
 
 from __future__ import annotations
 
-from partage.legacy.streams_0_10_2 import in_turn
+from partage.legacy.streams_0_10_2 import tasks_in_turn
 from partage.streams.hashing import tasks_in_hash_order
 from partage.streams.ids import TaskId, early_task_hash
 from partage.streams.legacy_sticky import place_standbys
@@ -16,9 +16,9 @@ __all__ = ["Release011"]
 class Release011:
     """Tasks stay, or go where their state is; then to the least loaded client.
 
-    The first `partage.streams.legacy_sticky.LegacySticky`: what no client claimed is given in
-    the order of a hash set, not sorted; every task gets standbys, stateless ones too; there
-    are no racks; and task ids hash otherwise.
+    The predecessor of `partage.streams.legacy_sticky.LegacySticky`. Tasks without a previous
+    client are assigned in the order of a hash set, not sorted. Stateless tasks get standbys, too.
+    There are no racks, and task ids have another hash code.
 
     Exact to ``StickyTaskAssignor`` of kafka-streams 0.11.0.3 (its clients in a ``HashMap``,
     tasks in a hash set, previous tasks in a hash set filled in the order given).
@@ -35,26 +35,26 @@ class Release011:
     exact_to = "org.apache.kafka.streams.processor.internals.assignment.StickyTaskAssignor 0.11.0.3"
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """The plan.
+        """Return the plan.
 
         Raises:
             UnsupportedProblemError: more tasks than Kafka's class can count pairs of.
         """
 
-        def walked(tasks: list[TaskId], *, copied: bool = False) -> list[TaskId]:
+        def in_hash_order(tasks: list[TaskId], *, copied: bool = False) -> list[TaskId]:
             return tasks_in_hash_order(tasks, copied=copied, hash_of=early_task_hash)
 
         core = StickyCore(
-            problem, hash_of=early_task_hash, in_order=lambda tasks: walked(list(tasks))
+            problem, hash_of=early_task_hash, in_order=lambda tasks: in_hash_order(list(tasks))
         )
-        every = walked([problem.tasks[task] for task in problem.task_arrival])
+        every = in_hash_order([problem.tasks[task] for task in problem.task_arrival])
         core.keep_actives(whatever_the_load=False)
         unassigned = [
             problem.number_of[task]
-            for task in walked(every, copied=True)
-            if not any(problem.number_of[task] in mine for mine in core.board.active)
+            for task in in_hash_order(every, copied=True)
+            if not any(problem.number_of[task] in tasks for tasks in core.board.active)
         ]
         for task in core.revive_standbys(unassigned):
             core.give_active(task, core.best(task, core.map_order))
         place_standbys(core, [problem.number_of[task] for task in every])
-        return TaskPlan.of(problem, core.board, in_turn=in_turn(problem, core.given))
+        return TaskPlan.of(problem, core.board, in_turn=tasks_in_turn(problem, core.given))

@@ -1,10 +1,9 @@
-"""What members and leader of a Kafka Streams application tell each other in user data.
+"""The user data of Kafka Streams members and leaders.
 
-Start with `subscription_info` (a member's, with its tasks and offset sums) and `assignment_info`
-(the leader's answer); `subscription_bytes` and `assignment_bytes` read and write them; `versions`
-is how both sides agree on a version of them. Below stand
-`tasks` (many tasks as a few arrays), `partitions` (lists of partitions, likewise) and `java_text`
-(strings as ``DataOutputStream`` writes them).
+Start with `subscription_info` (a member's tasks and offset sums) and `assignment_info` (the
+leader's reply). `subscription_bytes` and `assignment_bytes` decode and encode them; `versions`
+selects a version that both sides support. They build on `tasks` and `partitions` (tasks and
+partitions as arrays) and `data_output` (strings as ``DataOutputStream`` writes them).
 """
 
 from __future__ import annotations
