@@ -20,7 +20,7 @@ from tiny_problems import as_plan, loads_of, majorised, moved, tiny_plans, tiny_
 
 def _asked(tiny):
     facts = judge.Facts(Problem(tiny.group, tiny.cluster))
-    was = judge.before(facts.problem)
+    was = judge.previous_owners(facts.problem)
     return facts, was, _Question.of(facts, was)
 
 

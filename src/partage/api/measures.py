@@ -56,8 +56,8 @@ def measure(
     claims = _Claims()
     if optimum:
         facts = judge.Facts(Problem(group, cluster))
-        was = judge.before(facts.problem, previous)
-        claims = _claims(_Question.of(facts, was), tally(plan, facts))
+        old_owners = judge.previous_owners(facts.problem, previous)
+        claims = _claims(_Question.of(facts, old_owners), tally(plan, facts))
     return judge.measure(
         plan, group, cluster, previous=previous, partition_weight=partition_weight,
         best=claims.best, fewest=claims.fewest, fewest_to_best=claims.fewest_to_best,
@@ -93,17 +93,17 @@ class _Question:
     ownership: solve.Ownership
 
     @classmethod
-    def of(cls, facts: judge.Facts, was: judge.Before) -> _Question:
+    def of(cls, facts: judge.Facts, old_owners: judge.PreviousOwners) -> _Question:
         alive = np.flatnonzero(facts.problem.cluster.partition_exists)
         alive = alive[np.argsort(facts.topic_of[alive], kind="stable")]
         at = np.full(len(facts.topic_of), -1, np.int64)
         at[alive] = np.arange(len(alive))
         # Only existing partitions are ever owned, so that none of the claims is lost.
-        of = at[np.repeat(np.arange(len(at)), np.diff(was.start))]
+        of = at[np.repeat(np.arange(len(at)), np.diff(old_owners.start))]
         order = np.argsort(of, kind="stable")
         start = np.searchsorted(of[order], np.arange(len(alive) + 1))
         ownership = solve.Ownership(
-            facts.topic_of[alive], was.owned[alive], start, was.claimant[order]
+            facts.topic_of[alive], old_owners.owned[alive], start, old_owners.claimant[order]
         )
         eligibility = solve.Eligibility(
             facts.partitions, *facts.subscriptions, facts.subscription_of
@@ -160,7 +160,7 @@ class Alike:
 
     @cached_property
     def _question(self) -> _Question:
-        return _Question.of(self._facts, judge.before(self._facts.problem, self._previous))
+        return _Question.of(self._facts, judge.previous_owners(self._facts.problem, self._previous))
 
 
 def _claims(question: _Question, counted: Tally, known: _Claims | None = None) -> _Claims:
@@ -198,11 +198,11 @@ class _Asked:
 
     def __init__(self, group: Group, cluster: Cluster) -> None:
         self.facts = judge.Facts(Problem(group, cluster))
-        self.was = judge.before(self.facts.problem)
+        self.old_owners = judge.previous_owners(self.facts.problem)
 
     @cached_property
     def question(self) -> _Question:
-        return _Question.of(self.facts, self.was)
+        return _Question.of(self.facts, self.old_owners)
 
 
 @dataclass(slots=True)
@@ -241,9 +241,9 @@ class Shared:
             InvalidProblemError: the weights are malformed.
         """
         asked = self._asked_of(group, cluster)
-        facts, was = asked.facts, asked.was
+        facts, old_owners = asked.facts, asked.old_owners
         counted = tally(plan, facts)
-        found = figures(facts, counted, was, partition_weight=partition_weight)
+        found = figures(facts, counted, old_owners, partition_weight=partition_weight)
         problem = (id(cluster), group.subscriptions, group.subscription_of.tobytes())
         best = self._best_loads(problem, asked)
         smallest, largest, spread = extremes(facts, best)
@@ -282,10 +282,10 @@ class Shared:
 
     def _fewest_moves(self, problem: object, asked: _Asked, counted: Tally) -> int | None:
         """The fewest moves to loads as good as these, proven; None where it takes too long."""
-        facts, was = asked.facts, asked.was
+        facts, old_owners = asked.facts, asked.old_owners
         loads = np.sort(counted.loads)
         digest = blake2b(digest_size=16)
-        for array in (was.owned, was.start, was.claimant, loads):
+        for array in (old_owners.owned, old_owners.start, old_owners.claimant, loads):
             digest.update(array.tobytes())
         key = (problem, digest.digest())
         if key not in self._fewest:
@@ -293,7 +293,7 @@ class Shared:
             fewest = None
             try:
                 claim = asked.question.fewest(loads)
-                fewest = judge.verify_moves_certificate(facts, was, loads, claim)
+                fewest = judge.verify_moves_certificate(facts, old_owners, loads, claim)
             except ProblemTooLargeError:
                 pass
             self._fewest[key] = facts.problem.cluster, fewest

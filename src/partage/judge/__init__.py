@@ -16,22 +16,22 @@ from partage.judge.certificates import (
 from partage.judge.facts import Facts
 from partage.judge.measures import Measures, measure
 from partage.judge.optimality import verify_certificate
-from partage.judge.ownership import Before, Held, before, held
+from partage.judge.ownership import AssignmentEntries, PreviousOwners, entries_of, previous_owners
 from partage.judge.rules import Breach, BreachKind, check
 
 __all__ = [
-    "Before",
+    "AssignmentEntries",
     "Breach",
     "BreachKind",
     "ClaimedBest",
     "ClaimedFewest",
     "Facts",
-    "Held",
     "Measures",
-    "before",
+    "PreviousOwners",
     "check",
-    "held",
+    "entries_of",
     "measure",
+    "previous_owners",
     "verify_certificate",
     "verify_load_certificate",
     "verify_moves_certificate",

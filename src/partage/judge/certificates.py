@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from partage.errors import CertificateError
 from partage.judge.facts import Facts
-from partage.judge.ownership import Before
+from partage.judge.ownership import PreviousOwners
 
 __all__ = [
     "ClaimedBest",
@@ -118,7 +118,7 @@ def _above(
 
 
 def verify_moves_certificate(
-    facts: Facts, before: Before, loads: NDArray[np.integer], claim: ClaimedFewest
+    facts: Facts, old_owners: PreviousOwners, loads: NDArray[np.integer], claim: ClaimedFewest
 ) -> int:
     """Prove that no valid plan with sorted loads majorised by ``loads`` has fewer moves.
 
@@ -136,12 +136,12 @@ def verify_moves_certificate(
         CertificateError: the plan is not valid, its loads are not majorised, or it does
             not meet the bound.
 
-    >>> from partage.judge.ownership import before
+    >>> from partage.judge.ownership import previous_owners
     >>> from partage.model import Cluster, Group, Member, Problem
     >>> group = Group([Member("x", ["t"], owned={"t": [0, 1]}), Member("y", ["t"])])
     >>> facts = Facts(Problem(group, Cluster.from_topics({"t": 2})))
     >>> claim = ClaimedFewest(owner=np.array([0, 1]), price=np.array([1, 0]))
-    >>> verify_moves_certificate(facts, before(facts.problem), np.array([1, 1]), claim)
+    >>> verify_moves_certificate(facts, previous_owners(facts.problem), np.array([1, 1]), claim)
     1
     """
     mine = _valid_loads(facts, claim.owner)
@@ -150,15 +150,17 @@ def verify_moves_certificate(
         raise CertificateError("a price is beyond all bounds")
     if not is_majorised(mine, loads):
         raise CertificateError("the plan that is to show the fewest moves has less even loads")
-    moves = moves_of(before, np.asarray(claim.owner, np.int64))
-    bound = int(_cheapest(facts, before, price).sum())
+    moves = moves_of(old_owners, np.asarray(claim.owner, np.int64))
+    bound = int(_cheapest(facts, old_owners, price).sum())
     bound -= int(np.dot(np.sort(price), np.sort(_padded(loads, len(price)))))
     if moves != bound:
         raise CertificateError(f"{moves} moves claimed to be fewest, {bound} shown to be needed")
     return moves
 
 
-def _cheapest(facts: Facts, before: Before, price: NDArray[np.int64]) -> NDArray[np.int64]:
+def _cheapest(
+    facts: Facts, old_owners: PreviousOwners, price: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """int64: for each open partition the least cost + price."""
     far = np.int64(_HIGHEST_PRICE * 4)
     start, topic = facts.subscriptions
@@ -166,21 +168,21 @@ def _cheapest(facts: Facts, before: Before, price: NDArray[np.int64]) -> NDArray
     np.minimum.at(of_row, facts.subscription_of, price)
     of_topic = np.full(len(facts.partitions), far)
     np.minimum.at(of_topic, topic, np.repeat(of_row, np.diff(start)))
-    partition = np.repeat(np.arange(len(before.owned)), np.diff(before.start))
-    claimant = before.claimant
+    partition = np.repeat(np.arange(len(old_owners.owned)), np.diff(old_owners.start))
+    claimant = old_owners.claimant
     good = facts.subscribes(claimant, partition)
-    staying = np.full(len(before.owned), far)
+    staying = np.full(len(old_owners.owned), far)
     np.minimum.at(staying, partition[good], price[claimant[good]])
-    moving = of_topic[facts.topic_of] + before.owned
+    moving = of_topic[facts.topic_of] + old_owners.owned
     cheapest: NDArray[np.int64] = np.minimum(staying, moving)[facts.is_open]
     return cheapest
 
 
-def moves_of(before: Before, owner: NDArray[np.int64]) -> int:
+def moves_of(old_owners: PreviousOwners, owner: NDArray[np.int64]) -> int:
     """Owned partitions that have an owner now with whom they were not."""
     given = np.flatnonzero(owner >= 0)
-    given = given[before.owned[given]]
-    return int(np.count_nonzero(~before.stays(given, owner[given])))
+    given = given[old_owners.owned[given]]
+    return int(np.count_nonzero(~old_owners.stays(given, owner[given])))
 
 
 def is_majorised(loads: NDArray[np.integer], by: NDArray[np.integer]) -> bool:

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from partage.errors import CertificateError
 from partage.judge.certificates import moves_of
 from partage.judge.facts import Facts
-from partage.judge.ownership import Before
+from partage.judge.ownership import PreviousOwners
 from partage.model import Certificate
 
-__all__ = ["Scales", "proven_bound", "scales"]
+__all__ = ["WeightedFigures", "proven_bound", "weigh_plan"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scales:
+class WeightedFigures:
     """A plan on the scales.
 
     Attributes:
@@ -40,7 +40,7 @@ class Scales:
     spread: float
 
 
-def scales(facts: Facts, certificate: Certificate) -> Scales:
+def weigh_plan(facts: Facts, certificate: Certificate) -> WeightedFigures:
     """Weigh the certificate's plan (which is known to be valid).
 
     Raises:
@@ -66,7 +66,9 @@ def scales(facts: Facts, certificate: Certificate) -> Scales:
     largest, spread = 0.0, 0.0
     if len(relative):
         largest, spread = float(relative.max()), float(relative.max() - relative.min())
-    return Scales(weight, load, speed, counts, capacity, overload, misplaced, largest, spread)
+    return WeightedFigures(
+        weight, load, speed, counts, capacity, overload, misplaced, largest, spread
+    )
 
 
 def _subscribed(facts: Facts, members: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -80,7 +82,11 @@ def _subscribed(facts: Facts, members: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def proven_bound(
-    facts: Facts, was: Before, certificate: Certificate, of: Scales, name: str
+    facts: Facts,
+    old_owners: PreviousOwners,
+    certificate: Certificate,
+    of: WeightedFigures,
+    name: str,
 ) -> float:
     """What the certificate's argument for a bound of a figure shows.
 
@@ -99,7 +105,7 @@ def proven_bound(
     if kind == "none":
         return 0.0
     if kind == "moves":
-        return _shed(facts, was, certificate, of)
+        return _shed(facts, old_owners, certificate, of)
     who = _subscribers(facts, inside)
     weight = _items(facts, certificate, of, inside)
     if name == "overload":
@@ -136,7 +142,7 @@ def _subscribers(facts: Facts, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _items(
-    facts: Facts, certificate: Certificate, of: Scales, topics: NDArray[np.bool_]
+    facts: Facts, certificate: Certificate, of: WeightedFigures, topics: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
     """Weights of what must stay together, of some topics."""
     rows = np.flatnonzero(facts.is_open & topics[facts.topic_of])
@@ -151,7 +157,9 @@ def _items(
     return np.bincount(item.reshape(-1), of.weight[rows]).astype(float)
 
 
-def _shed(facts: Facts, was: Before, certificate: Certificate, of: Scales) -> float:
+def _shed(
+    facts: Facts, old_owners: PreviousOwners, certificate: Certificate, of: WeightedFigures
+) -> float:
     """The least largest load that so many moves can reach.
 
     Take each member's load after giving its r heaviest partitions away, for all r: each move
@@ -160,16 +168,16 @@ def _shed(facts: Facts, was: Before, certificate: Certificate, of: Scales) -> fl
     limit = certificate.details.get("max_moves")
     if not isinstance(limit, int):
         raise CertificateError("a bound by moves needs a limit of moves")
-    partition = np.repeat(np.arange(len(was.owned)), np.diff(was.start))
+    partition = np.repeat(np.arange(len(old_owners.owned)), np.diff(old_owners.start))
     good = facts.is_open[partition]
-    good[good] = facts.subscribes(was.claimant[good], partition[good])
-    able = np.bincount(partition[good], minlength=len(was.owned))
-    moves = moves_of(was, np.asarray(certificate.owner, np.int64))
-    forced = int(np.count_nonzero(facts.is_open & was.owned & (able == 0)))
-    sole = good & (able[partition] == 1) & of.counts[was.claimant]
+    good[good] = facts.subscribes(old_owners.claimant[good], partition[good])
+    able = np.bincount(partition[good], minlength=len(old_owners.owned))
+    moves = moves_of(old_owners, np.asarray(certificate.owner, np.int64))
+    forced = int(np.count_nonzero(facts.is_open & old_owners.owned & (able == 0)))
+    sole = good & (able[partition] == 1) & of.counts[old_owners.claimant]
     remaining: list[float] = []
-    for m in np.unique(was.claimant[sole]).tolist():
-        mine = np.sort(of.weight[partition[sole & (was.claimant == m)]])
+    for m in np.unique(old_owners.claimant[sole]).tolist():
+        mine = np.sort(of.weight[partition[sole & (old_owners.claimant == m)]])
         remaining += (np.cumsum(mine) / of.speed[m]).tolist()
     remaining.sort(reverse=True)
     left = max(0, max(limit, moves) - forced)

@@ -16,7 +16,7 @@ from partage.judge.certificates import (
     verify_moves_certificate,
 )
 from partage.judge.facts import Facts
-from partage.judge.ownership import NOBODY, SEVERAL, Before, before, held
+from partage.judge.ownership import NOBODY, SEVERAL, PreviousOwners, entries_of, previous_owners
 from partage.model import Assignment, Cluster, Group, Problem
 
 __all__ = ["Measures", "Tally", "extremes", "figures", "measure", "tally"]
@@ -97,7 +97,7 @@ class Tally:
 
 def tally(assignment: Assignment, facts: Facts) -> Tally:
     """Who owns what, by the numbers of the problem; unknown members and partitions drop out."""
-    entries = held(assignment, facts.problem)
+    entries = entries_of(assignment, facts.problem)
     partition, member = entries.owned_pairs(facts.problem.cluster.partition_exists)
     owner = np.full(len(facts.is_open), NOBODY, np.int64)
     owner[partition] = member
@@ -152,15 +152,15 @@ def measure(
     """
     facts = Facts(Problem(group, cluster))
     counted = tally(assignment, facts)
-    was = before(facts.problem, previous)
-    found = figures(facts, counted, was, partition_weight=partition_weight)
+    old_owners = previous_owners(facts.problem, previous)
+    found = figures(facts, counted, old_owners, partition_weight=partition_weight)
     avoidable = None
     if fewest is not None and counted.valid:
-        avoidable = found.moved - verify_moves_certificate(facts, was, counted.loads, fewest)
+        avoidable = found.moved - verify_moves_certificate(facts, old_owners, counted.loads, fewest)
     best_loads = None if best is None else verify_load_certificate(facts, best)
     to_best = None
     if best_loads is not None and fewest_to_best is not None:
-        to_best = verify_moves_certificate(facts, was, best_loads, fewest_to_best)
+        to_best = verify_moves_certificate(facts, old_owners, best_loads, fewest_to_best)
     smallest, largest, spread = extremes(facts, best_loads)
     return replace(
         found,
@@ -174,7 +174,11 @@ def measure(
 
 
 def figures(
-    facts: Facts, counted: Tally, was: Before, *, partition_weight: ArrayLike | None = None
+    facts: Facts,
+    counted: Tally,
+    old_owners: PreviousOwners,
+    *,
+    partition_weight: ArrayLike | None = None,
 ) -> Measures:
     """The figures that need no optimum, from what has been counted already.
 
@@ -190,7 +194,7 @@ def figures(
         smallest=smallest,
         spread=spread,
         idle=int(np.count_nonzero(counted.loads[taking] == 0)),
-        moved=moves_of(was, counted.owner) + _moved_to_several(was.owned, counted),
+        moved=moves_of(old_owners, counted.owner) + _moved_to_several(old_owners.owned, counted),
         load_spread=_load_spread(facts, counted, partition_weight),
         rack_mismatches=_rack_mismatches(facts, counted),
         colocation=_colocation(facts, counted.owner),

@@ -17,8 +17,8 @@ from partage.judge.certificates import (
     verify_load_certificate,
 )
 from partage.judge.facts import Facts
-from partage.judge.loadbounds import proven_bound, scales
-from partage.judge.ownership import Before, before
+from partage.judge.loadbounds import proven_bound, weigh_plan
+from partage.judge.ownership import PreviousOwners, previous_owners
 from partage.model import Certificate, Cluster, Group, Plan, Problem, RackTable
 from partage.model.certificate import TOPIC_EXCESS, cost_bounds
 
@@ -78,13 +78,13 @@ def verify_certificate(plan: Plan, group: Group, cluster: Cluster) -> Mapping[st
         raise CertificateError("the plan is of another group or cluster")
     if not np.array_equal(settled.owner, certificate.owner):
         raise CertificateError("the certificate is not about the owners of this plan")
-    was = before(facts.problem)
+    old_owners = previous_owners(facts.problem)
     if certificate.balance == "counts" and "max_moves" in certificate.details:
-        proven, bounds = _limited(facts, was, certificate)
+        proven, bounds = _limited(facts, old_owners, certificate)
     elif certificate.balance == "counts":
-        proven = bounds = _counts(facts, was, certificate)
+        proven = bounds = _counts(facts, old_owners, certificate)
     elif certificate.balance == "loads":
-        proven, bounds = _loads(facts, was, certificate)
+        proven, bounds = _loads(facts, old_owners, certificate)
     else:
         raise CertificateError(f"{certificate.balance!r} is nothing that could be balanced")
     if TOPIC_EXCESS in certificate.figures:
@@ -107,14 +107,14 @@ def _equal(name: str, a: float, b: float) -> bool:
 
 
 def _loads(
-    facts: Facts, was: Before, certificate: Certificate
+    facts: Facts, old_owners: PreviousOwners, certificate: Certificate
 ) -> tuple[dict[str, float], dict[str, float]]:
     """The figures of a plan by weight, and the bounds that its arguments show."""
     owner = np.asarray(certificate.owner, np.int64)
     _valid_loads(facts, owner)
-    moves = moves_of(was, owner)
+    moves = moves_of(old_owners, owner)
     table = _rack_table(facts, certificate)
-    of = scales(facts, certificate)
+    of = weigh_plan(facts, certificate)
     together = certificate.details.get("together")
     if together is not None:
         _kept_together(
@@ -126,7 +126,7 @@ def _loads(
         "moves": moves,
     }  # fmt: skip
     bounds = {
-        name: proven_bound(facts, was, certificate, of, name) for name in certificate.bounds
+        name: proven_bound(facts, old_owners, certificate, of, name) for name in certificate.bounds
         if name in {"overload", "largest"}
     }  # fmt: skip
     return proven, bounds
@@ -143,7 +143,7 @@ def _kept_together(facts: Facts, owner: NDArray[np.int64], family: NDArray[np.in
         raise CertificateError("what was to stay together is not")
 
 
-def _counts(facts: Facts, was: Before, certificate: Certificate) -> dict[str, float]:
+def _counts(facts: Facts, old_owners: PreviousOwners, certificate: Certificate) -> dict[str, float]:
     """The figures of a plan by counts; it is proven best in all of them."""
     if certificate.topic_level is None or certificate.price is None:
         raise CertificateError("a certificate of counts needs levels and prices")
@@ -152,13 +152,16 @@ def _counts(facts: Facts, was: Before, certificate: Certificate) -> dict[str, fl
     price = _integers(certificate.price, facts.members, "price")
     if len(price) and int(np.abs(price).max()) > _HIGHEST_PRICE:
         raise CertificateError("a price is beyond all bounds")
-    moves = moves_of(was, owner)
+    moves = moves_of(old_owners, owner)
     table = _rack_table(facts, certificate)
     weight = certificate.rack_weight
-    if table is not None and not int((was.owned & facts.is_open).sum()) < weight < _HIGHEST_PRICE:
+    if (
+        table is not None
+        and not int((old_owners.owned & facts.is_open).sum()) < weight < _HIGHEST_PRICE
+    ):
         raise CertificateError(f"rack_weight {weight} does not outweigh all moves")
     racks = 0 if table is None else _rack_cost(table, owner)
-    bound = int(_cheapest(facts, was, price, table, weight).sum())
+    bound = int(_cheapest(facts, old_owners, price, table, weight).sum())
     bound -= int(np.dot(np.sort(price), np.sort(loads)))
     cost = weight * racks + moves
     if cost != bound:
@@ -181,7 +184,7 @@ def _topic_excess(facts: Facts, owner: NDArray[np.integer]) -> int:
 
 
 def _limited(
-    facts: Facts, was: Before, certificate: Certificate
+    facts: Facts, old_owners: PreviousOwners, certificate: Certificate
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Prove the figures of a plan by counts within a limit of moves; return them and the bounds."""
     limit, move = certificate.details["max_moves"], certificate.details.get("move_weight")
@@ -190,16 +193,16 @@ def _limited(
     if certificate.price is None:
         raise CertificateError("a certificate of counts needs prices")
     owner = np.asarray(certificate.owner, np.int64)
-    loads, moves = _valid_loads(facts, owner), moves_of(was, owner)
+    loads, moves = _valid_loads(facts, owner), moves_of(old_owners, owner)
     if moves > limit:
         raise CertificateError(f"{moves} moves are more than the limit of {limit}")
-    _prove_levels(facts, was, certificate, loads, limit)
+    _prove_levels(facts, old_owners, certificate, loads, limit)
     table, weight = _rack_table(facts, certificate), certificate.rack_weight
     price = _prices(facts, certificate.price)
     if not 0 <= weight < _HIGHEST_PRICE or move >= _HIGHEST_PRICE or (table and not weight):
         raise CertificateError(f"weights {weight} and {move} are out of range")
     racks = 0 if table is None else _rack_cost(table, owner)
-    least = int(_cheapest(facts, was, price, table, weight, move=move).sum())
+    least = int(_cheapest(facts, old_owners, price, table, weight, move=move).sum())
     least -= int(np.dot(np.sort(price), np.sort(loads)))
     mine = loads[facts.takes_part]
     spread = int(mine.max() - mine.min()) if len(mine) else 0
@@ -211,7 +214,11 @@ def _limited(
 
 
 def _prove_levels(
-    facts: Facts, was: Before, certificate: Certificate, loads: NDArray[np.int64], limit: int
+    facts: Facts,
+    old_owners: PreviousOwners,
+    certificate: Certificate,
+    loads: NDArray[np.int64],
+    limit: int,
 ) -> None:
     """Prove that no plan within the limit has fewer members at a level, from the top down."""
     given = certificate.details.get("levels")
@@ -224,7 +231,7 @@ def _prove_levels(
         # One member less at this level, as many above it, and no bound below.
         best = np.maximum(part, level - 1)
         best[np.flatnonzero(part >= level)[part[part >= level].argmin()]] = level - 1
-        shown = int(_cheapest(facts, was, price, None, 0).sum())
+        shown = int(_cheapest(facts, old_owners, price, None, 0).sum())
         target = np.zeros(facts.members, np.int64)
         target[: len(best)] = best
         shown -= int(np.dot(np.sort(price), np.sort(target)))
@@ -267,7 +274,7 @@ def _rack_cost(table: RackTable, owner: NDArray[np.int64]) -> int:
 
 def _cheapest(
     facts: Facts,
-    was: Before,
+    old_owners: PreviousOwners,
     price: NDArray[np.int64],
     table: RackTable | None,
     weight: int,
@@ -290,11 +297,13 @@ def _cheapest(
         away = weight * table.cost[table.profile, j]
         np.minimum(moving, of_topic[facts.topic_of, j] + away, out=moving)
     staying = np.full(len(facts.is_open), far)
-    partition = np.repeat(np.arange(len(was.owned)), np.diff(was.start))
-    claimant = was.claimant
+    partition = np.repeat(np.arange(len(old_owners.owned)), np.diff(old_owners.start))
+    claimant = old_owners.claimant
     good = facts.subscribes(claimant, partition)
     partition, claimant = partition[good], claimant[good]
     away = weight * table.cost[table.profile[partition], table.row[claimant]]
     np.minimum.at(staying, partition, price[claimant] + away)
-    cheapest: NDArray[np.int64] = np.minimum(staying, moving + move * was.owned)[facts.is_open]
+    cheapest: NDArray[np.int64] = np.minimum(staying, moving + move * old_owners.owned)[
+        facts.is_open
+    ]
     return cheapest

@@ -11,7 +11,14 @@ from partage.model import Assignment, Problem, Role
 from partage.model.index import Index, Int32Array
 from partage.model.names import expect_kind
 
-__all__ = ["NOBODY", "SEVERAL", "Before", "Held", "before", "held"]
+__all__ = [
+    "NOBODY",
+    "SEVERAL",
+    "AssignmentEntries",
+    "PreviousOwners",
+    "entries_of",
+    "previous_owners",
+]
 
 #: In an owner view: nobody, and more than one member.
 NOBODY, SEVERAL = -1, -2
@@ -21,7 +28,7 @@ _OWNING = (Role.OWNER, Role.RELEASING, Role.ACTIVE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Held:
+class AssignmentEntries:
     """The entries of an assignment in the numbers of a problem.
 
     Attributes:
@@ -52,7 +59,7 @@ def _distinct(
     return keys >> 32, keys & 0xFFFFFFFF
 
 
-def held(assignment: Assignment, problem: Problem) -> Held:
+def entries_of(assignment: Assignment, problem: Problem) -> AssignmentEntries:
     """Return the entries with members and partitions renumbered to those of the problem.
 
     Raises:
@@ -62,7 +69,7 @@ def held(assignment: Assignment, problem: Problem) -> Held:
     position = problem.group.position
     of = np.array([position.get(name, -1) for name in assignment.members], np.int64)
     name = assignment.member_of.astype(np.int64)
-    return Held(
+    return AssignmentEntries(
         member=of[name] if len(name) else name,
         name=name,
         partition=_in_index(assignment, problem.index),
@@ -94,7 +101,7 @@ def _in_index(assignment: Assignment, index: Index) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Before:
+class PreviousOwners:
     """Who owned what before the rebalance.
 
     Attributes:
@@ -113,7 +120,7 @@ class Before:
         return np.isin((partition << 32) | member, (of << 32) | self.claimant)
 
 
-def before(problem: Problem, previous: Assignment | None = None) -> Before:
+def previous_owners(problem: Problem, previous: Assignment | None = None) -> PreviousOwners:
     """From the members' claims, or from an assignment that is known to have been.
 
     Of claims that contradict each other, those of the highest generation count; of several
@@ -127,14 +134,14 @@ def before(problem: Problem, previous: Assignment | None = None) -> Before:
     ...     Member("y", ["t"], owned={"t": [0]}, generation=3),
     ...     Member("z", [], owned={"t": [0, 1]}, generation=4),
     ... ])
-    >>> before(Problem(group, Cluster.from_topics({"t": 2}))).claimant.tolist()
+    >>> previous_owners(Problem(group, Cluster.from_topics({"t": 2}))).claimant.tolist()
     [1, 0]
     """
     exists = problem.cluster.partition_exists
     if previous is None:
         partition, member = _claims(problem)
         return _before(exists, partition, member)
-    entries = held(previous, problem)
+    entries = entries_of(previous, problem)
     good = entries.owning & (entries.partition >= 0)
     good[good] = exists[entries.partition[good]]
     partition, member = entries.partition[good], entries.member[good]
@@ -146,11 +153,11 @@ def before(problem: Problem, previous: Assignment | None = None) -> Before:
 
 def _before(
     exists: NDArray[np.bool_], partition: NDArray[np.int64], member: NDArray[np.int64]
-) -> Before:
+) -> PreviousOwners:
     owned = np.zeros(len(exists), bool)
     owned[partition] = True
     start = np.searchsorted(partition, np.arange(len(exists) + 1)).astype(np.int64)
-    return Before(owned, start, member)
+    return PreviousOwners(owned, start, member)
 
 
 def _claims(problem: Problem) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.judge.facts import Facts
-from partage.judge.ownership import Held, held
+from partage.judge.ownership import AssignmentEntries, entries_of
 from partage.model import Assignment, Cluster, Group, Problem
 
 __all__ = ["Breach", "BreachKind", "check"]
@@ -97,7 +97,7 @@ def check(
     """
     problem = Problem(group, cluster)
     facts = Facts(problem)
-    entries = held(assignment, problem)
+    entries = entries_of(assignment, problem)
     there = entries.partition >= 0
     there[there] = cluster.partition_exists[entries.partition[there]]
     return [
@@ -131,7 +131,7 @@ def _unresolved(assignment: Assignment, cluster: Cluster) -> Iterator[Breach]:
 
 
 def _gone(
-    assignment: Assignment, entries: Held, there: NDArray[np.bool_], cluster: Cluster
+    assignment: Assignment, entries: AssignmentEntries, there: NDArray[np.bool_], cluster: Cluster
 ) -> Iterator[Breach]:
     """Entries that have a number in some index, but that the cluster does not have (now)."""
     for i in np.flatnonzero(~there).tolist():
@@ -152,7 +152,7 @@ def _gone(
 
 
 def _unsubscribed(
-    assignment: Assignment, entries: Held, there: NDArray[np.bool_], facts: Facts
+    assignment: Assignment, entries: AssignmentEntries, there: NDArray[np.bool_], facts: Facts
 ) -> Iterator[Breach]:
     mine = np.flatnonzero(there & (entries.member >= 0) & ~entries.releasing)
     mine = mine[~facts.subscribes(entries.member[mine], entries.partition[mine])]
@@ -162,7 +162,7 @@ def _unsubscribed(
 
 def _repeated(
     assignment: Assignment,
-    entries: Held,
+    entries: AssignmentEntries,
     there: NDArray[np.bool_],
     facts: Facts,
     *,
@@ -190,7 +190,9 @@ def _again(keys: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.flatnonzero(again)
 
 
-def _given_up(assignment: Assignment, entries: Held, facts: Facts) -> NDArray[np.int64]:
+def _given_up(
+    assignment: Assignment, entries: AssignmentEntries, facts: Facts
+) -> NDArray[np.int64]:
     """Partitions that may be without owner for now: withheld, and claimed by who loses them."""
     withheld = getattr(assignment, "withheld", ())
     if not len(withheld) or assignment.index is not facts.problem.index:
@@ -204,7 +206,7 @@ def _given_up(assignment: Assignment, entries: Held, facts: Facts) -> NDArray[np
 
 
 def _unowned(
-    entries: Held, there: NDArray[np.bool_], facts: Facts, given_up: NDArray[np.int64]
+    entries: AssignmentEntries, there: NDArray[np.bool_], facts: Facts, given_up: NDArray[np.int64]
 ) -> Iterator[Breach]:
     missing = facts.is_open.copy()
     missing[entries.partition[there & entries.owning]] = False
@@ -214,6 +216,8 @@ def _unowned(
         yield Breach(BreachKind.NO_OWNER, None, topic, number)
 
 
-def _named(kind: BreachKind, assignment: Assignment, entries: Held, i: int, facts: Facts) -> Breach:
+def _named(
+    kind: BreachKind, assignment: Assignment, entries: AssignmentEntries, i: int, facts: Facts
+) -> Breach:
     topic, number = facts.problem.index.name(int(entries.partition[i]))
     return Breach(kind, assignment.members[entries.name[i]], topic, number)

@@ -21,7 +21,7 @@ GROUP = pg.Group([
     pg.Member("z", ["b"]),
 ])  # fmt: skip
 FACTS = judge.Facts(Problem(GROUP, CLUSTER))
-BEFORE = judge.before(FACTS.problem)
+BEFORE = judge.previous_owners(FACTS.problem)
 LOADS = np.array([5, 2, 1])
 
 

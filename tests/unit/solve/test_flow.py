@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partage.errors import ProblemTooLargeError
-from partage.solve.assignment.network import Budget, Network, spread
+from partage.solve.assignment.network import Budget, Network, proportional_flow
 
 
 @st.composite
@@ -34,7 +34,7 @@ def test_the_flow_is_as_large_as_the_smallest_cut(found):
     nodes, arcs = found
     tail, head, capacity = (np.array([a[i] for a in arcs], np.int64) for i in range(3))
     network = Network(nodes, tail, head, capacity, source=0, sink=1)
-    network.fill()
+    network.augment()
     flow = network.flow()
     balance = np.bincount(head, flow, nodes) - np.bincount(tail, flow, nodes)
     assert ((flow >= 0) & (flow <= capacity)).all()
@@ -49,7 +49,7 @@ def test_spreading_stays_within_supply_and_room(pairs, data):
     row, column = (np.array([p[i] for p in pairs], np.int64) for i in range(2))
     numbers = st.lists(st.integers(0, 50), min_size=5, max_size=5)
     supply, room = (np.array(data.draw(numbers), np.int64) for _ in range(2))
-    amount = spread(row, column, supply, room)
+    amount = proportional_flow(row, column, supply, room)
     assert (amount >= 0).all()
     assert (np.bincount(row, amount, 5) <= supply).all()
     assert (np.bincount(column, amount, 5) <= room).all()

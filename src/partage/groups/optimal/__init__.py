@@ -1,8 +1,13 @@
-"""The strategy `optimal`: a stated objective, and a proof with every plan.
+"""The strategy `optimal`: a stated objective, and a certificate with every plan.
 
-Which file answers what: `strategy` is the strategy, `settings` and `inputs` what it is
-told, `question` the problem in an order that joining does not change, `counts` the best plan by
-counts, `loads` a good one by weights, `proof` their certificates, `answer` the plan.
+* `strategy`: the objective, and which of the solvers below a problem needs;
+* `settings`: the configuration, and its values by partition, topic and rack;
+* `problem`: the problem in a canonical order, the newest claims, and equivalence classes;
+* `count_balance`: the best plan by counts (minimum-cost flow);
+* `move_limit`: the best plan by counts within a limit of moves (Lagrangian relaxation);
+* `weight_balance`: a good plan by weights (local search, branch and bound);
+* `topic_spread`: the last criterion, each topic spread over its subscribers (2-exchange);
+* `certificate`: figures, bounds and proofs of all plans.
 """
 
 from __future__ import annotations

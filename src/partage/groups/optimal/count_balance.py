@@ -1,4 +1,10 @@
-"""Counts: the most even loads there are; then what reading costs across racks; then moves."""
+"""The best plan by counts: even loads, then least rack cost, then fewest moves (min-cost flow).
+
+`partage.solve` finds the least-majorised loads and the cheapest plan with these loads between
+classes. This module builds the transportation problem, and turns flows between classes into
+owners of partitions. Where all partitions and all members are equivalent, a closed form gives the
+same plan.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +13,49 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.optimal.problem import Claims, Classes, Int64Array, Question, compacted
+from partage.groups.optimal.problem import (
+    CanonicalProblem,
+    Int64Array,
+    NewestClaims,
+    PartitionClasses,
+    compact,
+)
 from partage.groups.optimal.topic_spread import spread_topics
 from partage.model import RackTable
 from partage.model.index import Int32Array
-from partage.solve import Bundles, Cheapest, Market, bundle, cheapest, loads_of
+from partage.solve import (
+    CheapestPlan,
+    SubscriptionClasses,
+    TransportProblem,
+    find_cheapest_plan,
+    find_classes,
+    find_even_loads,
+)
 
 __all__ = [
-    "Arcs", "Counted", "Deck", "counted", "deal", "give_up", "stay", "turns",
+    "AssignmentOrder",
+    "CountPlan",
+    "TransportArcs",
+    "assign_rest",
+    "balance_counts",
+    "keep_partitions",
+    "release_excess",
+    "repeat_members",
 ]  # fmt: skip
 
 
-#: Units of flow whose groups take turns; beyond it that would cost more than the flow.
+#: Units of flow whose groups take turns; sorting more would cost more than the flow.
 _MOST_INTERLEAVED = 1 << 17
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Counted:
+class CountPlan:
     """The best plan by counts, and its proofs; by rows, places and topic positions.
 
     Attributes:
         owner: int32[n], place of each row's owner.
         topic_level: int64[T]; price: int64[M], see the certificate.
-        rack_weight: how many moves one unit of rack cost outweighs.
+        rack_weight: the number of moves that one unit of rack cost outweighs.
     """
 
     owner: Int32Array
@@ -38,11 +64,13 @@ class Counted:
     rack_weight: int
 
 
-def counted(question: Question, racks: RackTable | None, together: Int64Array | None) -> Counted:
-    """The best plan.
+def balance_counts(
+    canonical: CanonicalProblem, racks: RackTable | None, together: Int64Array | None
+) -> CountPlan:
+    """Return the best plan by counts.
 
     Args:
-        question: the problem.
+        canonical: the problem.
         racks: costs by partition and member of the problem, None if racks do not matter.
         together: int64[T], a family for each topic position: of topics of one family the
             partitions of one number go to one member where that costs nothing.
@@ -50,46 +78,49 @@ def counted(question: Question, racks: RackTable | None, together: Int64Array | 
     Raises:
         ProblemTooLargeError: the exact answer would take too long.
     """
-    claims = question.claims
-    bundles = bundle(question.eligibility)
-    classes = Classes.of(question, bundles, racks)
-    deck = Deck.of(question, together)
-    if len(classes.topic_bundle) <= 1 and classes.groups <= 1 and not len(claims.contested):
-        found = _alike(question, claims, bundles, deck)
+    claims = canonical.claims
+    subscription_classes = find_classes(canonical.eligibility)
+    classes = PartitionClasses.of(canonical, subscription_classes, racks)
+    assignment_order = AssignmentOrder.of(canonical, together)
+    if len(classes.topic_class) <= 1 and classes.groups <= 1 and not len(claims.contested):
+        found = _balance_equivalent(canonical, claims, subscription_classes, assignment_order)
         if together is not None or not len(found.owner):
             return found
-        owner = spread_topics(question, found.owner, None, classes.of_row)
+        owner = spread_topics(canonical, found.owner, None, classes.of_row)
         return replace(found, owner=owner)
-    load, level, share = loads_of(bundles)
+    load, level, share = find_even_loads(subscription_classes)
     weight = int(np.count_nonzero(claims.owned)) + 1
-    arcs = Arcs.of(classes, claims, bundles, weight)
+    arcs = TransportArcs.of(classes, claims, subscription_classes, weight)
     if racks is None and not claims.owned.any():
         # Nothing costs anything, and the flow of the best loads spreads every topic.
-        flow = Cheapest(np.zeros(0, np.int64), share, load, np.zeros(question.members, np.int64))
+        flow = CheapestPlan(
+            np.zeros(0, np.int64), share, load, np.zeros(canonical.members, np.int64)
+        )
     else:
-        flow = cheapest(
-            Market(
+        flow = find_cheapest_plan(
+            TransportProblem(
                 arcs.supply, classes.group, classes.groups, arcs.keep_class, arcs.keep_member,
                 arcs.keep_most, arcs.keep_cost, arcs.free_class, arcs.free_group, arcs.free_cost,
                 load,
             )
         )  # fmt: skip
-    owner = np.full(question.size, -1, np.int32)
-    stay(owner, arcs, flow.kept)
-    # What reaches a group is dealt to its members.
-    deal(owner, deck, arcs, classes.group, flow)
+    owner = np.full(canonical.size, -1, np.int32)
+    keep_partitions(owner, arcs, flow.kept)
+    assign_rest(owner, assignment_order, arcs, classes.group, flow)
     if together is None:
-        owner = spread_topics(question, owner, None, classes.of_row)
-    return Counted(owner, level, flow.price, weight)
+        owner = spread_topics(canonical, owner, None, classes.of_row)
+    return CountPlan(owner, level, flow.price, weight)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Arcs:
-    """The market's arcs; contested rows are classes of their own, behind the others.
+class TransportArcs:
+    """Arcs of the transportation problem; contested rows form classes behind the others.
 
     Attributes:
         of_row: int64[n], class of each row, contested ones included.
         cell: int64[n], position among the keep arcs of the rows with one keeper, else -1.
+        supply, keep_class, keep_member, keep_most, keep_cost, free_class, free_group,
+            free_cost: see `partage.solve.TransportProblem`.
     """
 
     of_row: Int64Array
@@ -105,15 +136,20 @@ class Arcs:
 
     @classmethod
     def of(
-        cls, classes: Classes, claims: Claims, bundles: Bundles, weight: int, move: int = 1
-    ) -> Arcs:
-        """Cost rack cost times ``weight``, less ``move`` for what stays."""
+        cls,
+        classes: PartitionClasses,
+        claims: NewestClaims,
+        subscription_classes: SubscriptionClasses,
+        weight: int,
+        move: int = 1,
+    ) -> TransportArcs:
+        """Build the arcs; the cost is rack cost times ``weight``, less ``move`` for kept rows."""
         of_row, base, class_keepers = _with_contested(classes, claims)
         supply = np.bincount(of_row, minlength=len(base))
         members = max(len(classes.group), 1)
         cell = np.full(len(of_row), -1, np.int64)
         sole = np.flatnonzero(claims.keeper >= 0)
-        cell[sole], cells = compacted(of_row[sole] * members + claims.keeper[sole])
+        cell[sole], cells = compact(of_row[sole] * members + claims.keeper[sole])
         most = np.bincount(cell[sole], minlength=len(cells))
         several = np.array([(c, m) for c, who in class_keepers for m in who], np.int64)
         several = several.reshape(-1, 2)
@@ -122,7 +158,7 @@ class Arcs:
         keep_most = np.concatenate([most, supply[several[:, 0]]])
         column = classes.column[classes.group[keep_member]] if len(keep_member) else keep_member
         keep_cost = classes.cost[classes.profile[base[keep_class]], column] * weight - move
-        free_class, free_group = _open_pairs(classes, bundles, base)
+        free_class, free_group = _eligible_pairs(classes, subscription_classes, base)
         free_cost = classes.cost[classes.profile[base[free_class]], classes.column[free_group]]
         return cls(
             of_row, cell, supply, keep_class, keep_member, keep_most, keep_cost,
@@ -131,10 +167,10 @@ class Arcs:
 
 
 def _with_contested(
-    classes: Classes, claims: Claims
+    classes: PartitionClasses, claims: NewestClaims
 ) -> tuple[Int64Array, Int64Array, list[tuple[int, tuple[int, ...]]]]:
-    """Class of each row, the plain class under each class, and keepers of contested classes."""
-    plain = len(classes.topic_bundle)
+    """Return each row's class, each class's plain class, and the keepers of contested classes."""
+    plain = len(classes.topic_class)
     base = list(range(plain))
     of_row = classes.of_row.astype(np.int64)
     if not len(claims.contested):
@@ -151,31 +187,33 @@ def _with_contested(
     return of_row, np.array(base, np.int64), [(plain + i, who) for (_, who), i in seen.items()]
 
 
-def _open_pairs(
-    classes: Classes, bundles: Bundles, base: Int64Array
+def _eligible_pairs(
+    classes: PartitionClasses, subscription_classes: SubscriptionClasses, base: Int64Array
 ) -> tuple[Int64Array, Int64Array]:
-    """(class, group) of all pairs in which the group's members subscribe, by class."""
-    open_groups: list[list[int]] = [[] for _ in range(len(bundles.size))]
-    for g, b in enumerate(classes.bundle.tolist()):
+    """Return the pairs (class, group) in which the group's members subscribe, by class."""
+    open_groups: list[list[int]] = [[] for _ in range(len(subscription_classes.size))]
+    for g, b in enumerate(classes.member_class.tolist()):
         open_groups[b].append(g)
     width = np.array([len(one) for one in open_groups], np.int64)
     flat = np.array([g for one in open_groups for g in one], np.int64)
     first = np.concatenate([np.zeros(1, np.int64), np.cumsum(width)])
-    start = np.searchsorted(bundles.arc_topic, np.arange(len(bundles.supply) + 1))
+    start = np.searchsorted(
+        subscription_classes.arc_topic, np.arange(len(subscription_classes.supply) + 1)
+    )
     of_bundle = [
         np.concatenate(
             [np.zeros(0, np.int64)]
-            + [flat[first[m] : first[m + 1]] for m in bundles.arc_member[a:b].tolist()]
+            + [flat[first[m] : first[m + 1]] for m in subscription_classes.arc_member[a:b].tolist()]
         )
         for a, b in zip(start[:-1].tolist(), start[1:].tolist(), strict=True)
     ]
-    groups = [of_bundle[b] for b in classes.topic_bundle[base].tolist()]
+    groups = [of_bundle[b] for b in classes.topic_class[base].tolist()]
     free_class = np.repeat(np.arange(len(base)), [len(one) for one in groups])
     return free_class, np.concatenate([np.zeros(0, np.int64), *groups])
 
 
-def stay(owner: Int32Array, arcs: Arcs, kept: Int64Array) -> None:
-    """Keepers keep the first rows of each cell, as many as the flow says."""
+def keep_partitions(owner: Int32Array, arcs: TransportArcs, kept: Int64Array) -> None:
+    """Let keepers keep the first rows of each cell, as many as the flow gives."""
     cells = len(kept) if not len(arcs.cell) else int(arcs.cell.max()) + 1
     whole = np.zeros(len(kept) + 1, bool)
     whole[:-1] = kept == arcs.keep_most
@@ -185,8 +223,8 @@ def stay(owner: Int32Array, arcs: Arcs, kept: Int64Array) -> None:
     partly = np.append((kept > 0) & ~whole[:-1], False)
     partly[cells:-1] = False
     some = np.flatnonzero(partly[arcs.cell])
-    _first_ones(owner, some, arcs.cell[some], kept, arcs.keep_member)
-    # Contested classes: their keepers take turns as they are listed.
+    _keep_first(owner, some, arcs.cell[some], kept, arcs.keep_member)
+    # Contested classes: their keepers get rows in the order listed.
     behind = np.arange(cells, len(kept))
     for c in dict.fromkeys(arcs.keep_class[behind].tolist()):
         mine = behind[arcs.keep_class[behind] == c]
@@ -195,9 +233,10 @@ def stay(owner: Int32Array, arcs: Arcs, kept: Int64Array) -> None:
         owner[rows[: len(who)]] = who
 
 
-def _first_ones(
+def _keep_first(
     owner: Int32Array, rows: Int64Array, cell: Int64Array, kept: Int64Array, keeper: Int64Array
 ) -> None:
+    """Let keepers keep the first rows of cells of which they keep a part."""
     order = np.argsort(cell, kind="stable")
     rows, cell = rows[order], cell[order]
     nth = np.arange(len(rows)) - np.searchsorted(cell, cell)
@@ -206,52 +245,54 @@ def _first_ones(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Deck:
-    """In which order rows are dealt out, and whether in turns or in blocks.
+class AssignmentOrder:
+    """The order in which rows are assigned, and whether members take turns.
 
     Attributes:
-        order: int64[n], rows; None for their own order.
-        in_blocks: all of a member's rows at once, so that neighbours stay together; otherwise
-            each member one, and again, so that every topic is spread.
+        order: int64[n], rows; None for ascending rows.
+        in_blocks: whether a member gets all its rows at once, so that neighbours stay
+            together. Otherwise members take turns, so that every topic is spread.
     """
 
     order: Int64Array | None
     in_blocks: bool
 
     @classmethod
-    def of(cls, question: Question, together: Int64Array | None) -> Deck:
-        """Rows as they are; or of each family all partitions of a number side by side."""
+    def of(cls, canonical: CanonicalProblem, together: Int64Array | None) -> AssignmentOrder:
+        """Order rows by number; with families, put equal numbers of a family side by side."""
         if together is None:
             return cls(None, in_blocks=False)
-        number = question.problem.index.number_of[question.rows.partition]
-        return cls(np.lexsort((number, together[question.topic])), in_blocks=True)
+        number = canonical.problem.index.number_of[canonical.rows.partition]
+        return cls(np.lexsort((number, together[canonical.topic])), in_blocks=True)
 
     def without_owner(self, owner: Int32Array) -> Int64Array:
-        """Rows to deal out, in order."""
+        """Return the rows without owner, in order."""
         if self.order is None:
             return np.flatnonzero(owner < 0)
         return self.order[owner[self.order] < 0]
 
 
-def deal(
+def assign_rest(
     owner: Int32Array,
-    deck: Deck,
-    arcs: Arcs,
+    assignment_order: AssignmentOrder,
+    arcs: TransportArcs,
     group: Int64Array,
-    found: Cheapest,
+    found: CheapestPlan,
 ) -> None:
-    """Rows without owner go to groups as the flow says, and on to their members."""
-    pool = deck.without_owner(owner)
+    """Assign rows without owner to groups as the flow gives, and then to the groups' members."""
+    pool = assignment_order.without_owner(owner)
     pool = pool[_order(arcs.of_row[pool], len(arcs.supply))]
-    target = _interleaved(arcs, found.free)
+    target = _interleave_groups(arcs, found.free)
     pool = pool[_order(target, int(arcs.free_group.max(initial=0)) + 1)]
     everyone = np.flatnonzero(group >= 0)
     everyone = everyone[np.argsort(group[everyone], kind="stable")]
     received = found.received[everyone]
-    owner[pool] = turns(everyone, received, group[everyone], in_blocks=deck.in_blocks)
+    owner[pool] = repeat_members(
+        everyone, received, group[everyone], in_blocks=assignment_order.in_blocks
+    )
 
 
-def _interleaved(arcs: Arcs, free: Int64Array) -> Int64Array:
+def _interleave_groups(arcs: TransportArcs, free: Int64Array) -> Int64Array:
     """Return the group of each unit of flow, class by class; the groups of a class take turns.
 
     In blocks, one group would get all of one topic, and the next group all of another.
@@ -270,10 +311,10 @@ def _interleaved(arcs: Arcs, free: Int64Array) -> Int64Array:
     return target
 
 
-def turns(
+def repeat_members(
     member: Int64Array, count: Int64Array, group: Int64Array, *, in_blocks: bool
 ) -> NDArray[np.int32]:
-    """Members, group after group, each as often as it has cards to come."""
+    """Return each member as often as it receives rows, group after group."""
     out = np.repeat(member, count).astype(np.int32)
     if in_blocks or not len(out):
         return out
@@ -287,42 +328,49 @@ def turns(
 
 
 def _order(values: Int64Array, below: int) -> NDArray[np.intp]:
-    """Stable order; NumPy sorts 16-bit keys by radix, several times faster than wider ones."""
+    """Return a stable order; NumPy sorts 16-bit keys by radix, faster than wider ones."""
     return np.argsort(values.astype(np.int16) if below <= 1 << 15 else values, kind="stable")
 
 
-def _alike(question: Question, claims: Claims, bundles: Bundles, deck: Deck) -> Counted:
-    """All partitions alike and all members who may own anything: a closed form.
+def _balance_equivalent(
+    canonical: CanonicalProblem,
+    claims: NewestClaims,
+    subscription_classes: SubscriptionClasses,
+    assignment_order: AssignmentOrder,
+) -> CountPlan:
+    """Return the best plan where all partitions and all eligible members are equivalent.
 
-    Everybody has ``base`` or one more, and who owned the most keeps the most. Prices of 1 for
-    those who have to give something up prove that no plan moves less.
+    Each member owns ``base`` partitions or one more, and the members that owned the most keep the
+    most. Prices of 1 for members that must release partitions prove that no plan moves less.
     """
-    place = np.flatnonzero(bundles.member >= 0)
-    level = np.zeros(len(question.rows.topics), np.int64)
-    price = np.zeros(question.members, np.int64)
+    place = np.flatnonzero(subscription_classes.member >= 0)
+    level = np.zeros(len(canonical.rows.topics), np.int64)
+    price = np.zeros(canonical.members, np.int64)
     owner = claims.keeper.copy()
     if not len(place):
-        return Counted(owner, level, price, 1)
-    base, extra = divmod(question.size, len(place))
+        return CountPlan(owner, level, price, 1)
+    base, extra = divmod(canonical.size, len(place))
     level[:] = base + (extra > 0)
-    has = np.bincount(owner[owner >= 0], minlength=question.members)
+    has = np.bincount(owner[owner >= 0], minlength=canonical.members)
     more = place[np.argsort(-has[place], kind="stable")[:extra]]
-    quota = np.zeros(question.members, np.int64)
+    quota = np.zeros(canonical.members, np.int64)
     quota[place] = base
     quota[more] += 1
     over = has > base
     if np.count_nonzero(over) < extra:
         over = has > base + 1
     price[over] = 1
-    give_up(owner, has, quota)
-    pool = deck.without_owner(owner)
+    release_excess(owner, has, quota)
+    pool = assignment_order.without_owner(owner)
     lacks = (quota - np.minimum(has, quota))[place]
-    owner[pool] = turns(place, lacks, np.zeros_like(place), in_blocks=deck.in_blocks)
-    return Counted(owner, level, price, int(np.count_nonzero(claims.owned)) + 1)
+    owner[pool] = repeat_members(
+        place, lacks, np.zeros_like(place), in_blocks=assignment_order.in_blocks
+    )
+    return CountPlan(owner, level, price, int(np.count_nonzero(claims.owned)) + 1)
 
 
-def give_up(owner: Int32Array, has: Int64Array, quota: Int64Array) -> None:
-    """Who has more than its quota keeps its first rows."""
+def release_excess(owner: Int32Array, has: Int64Array, quota: Int64Array) -> None:
+    """Release the last rows of members that own more than their quota."""
     over = has > quota
     if not over.any():
         return

@@ -1,4 +1,4 @@
-"""Counts within a limit of moves: the best loads, then rack cost, then moves.
+"""The best plan by counts within a limit of moves: minimum-cost flow and Lagrangian relaxation.
 
 The loads are exact (`partage.solve.assignment.limited_moves`), with a closed form where all
 partitions and all members are equivalent. Where racks matter, "least rack cost within the limit"
@@ -12,23 +12,38 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partage.groups.optimal.count_balance import Arcs, Deck, deal, give_up, stay, turns
-from partage.groups.optimal.problem import Classes, Int64Array, Question
+from partage.groups.optimal.count_balance import (
+    AssignmentOrder,
+    TransportArcs,
+    assign_rest,
+    keep_partitions,
+    release_excess,
+    repeat_members,
+)
+from partage.groups.optimal.problem import CanonicalProblem, Int64Array, PartitionClasses
 from partage.groups.optimal.topic_spread import spread_topics
 from partage.model import RackTable
 from partage.model.index import Int32Array
-from partage.solve import Bundles, Cheapest, Market, bundle, cheapest, loads_of
-from partage.solve.assignment.limited_moves import limited_loads
+from partage.solve import (
+    CheapestPlan,
+    SubscriptionClasses,
+    TransportProblem,
+    find_cheapest_plan,
+    find_classes,
+    find_even_loads,
+)
+from partage.solve.assignment.limited_moves import find_limited_loads
 
-__all__ = ["Limited", "limited"]
+__all__ = ["LimitedPlan", "balance_within_limit"]
 
-#: The relaxation counts rack cost in these units, so that multipliers are whole numbers.
+#: Weight of one unit of rack cost; multipliers of moves are whole numbers of it.
 _RACK_UNIT = 60
+#: Limit of bisection steps, each one minimum-cost flow.
 _MOST_ROUNDS = 24
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Limited:
+class LimitedPlan:
     """The best plan within the limit, and its proofs; by rows, places and topic positions.
 
     Attributes:
@@ -45,62 +60,69 @@ class Limited:
     move_weight: int
 
 
-def limited(
-    question: Question, racks: RackTable | None, together: Int64Array | None, limit: int
-) -> Limited:
+def balance_within_limit(
+    canonical: CanonicalProblem, racks: RackTable | None, together: Int64Array | None, limit: int
+) -> LimitedPlan:
     """Return the best plan that moves at most ``limit`` claimed partitions.
 
     Args:
-        question: the problem; its best plan without limit needs more moves.
+        canonical: the problem; its best plan without limit needs more moves.
         racks: costs by partition and member of the problem, None if racks do not matter.
-        together: see `counted`.
+        together: see `balance_counts`.
         limit: at least the moves that every plan has.
 
     Raises:
         ProblemTooLargeError: the exact answer would take too long.
     """
-    claims = question.claims
-    bundles = bundle(question.eligibility)
-    classes = Classes.of(question, bundles, racks)
-    deck = Deck.of(question, together)
-    if len(classes.topic_bundle) <= 1 and classes.groups <= 1 and not len(claims.contested):
-        return _alike(question, bundles, deck, limit)
-    best, _, _ = loads_of(bundles)
+    claims = canonical.claims
+    subscription_classes = find_classes(canonical.eligibility)
+    classes = PartitionClasses.of(canonical, subscription_classes, racks)
+    assignment_order = AssignmentOrder.of(canonical, together)
+    if len(classes.topic_class) <= 1 and classes.groups <= 1 and not len(claims.contested):
+        return _balance_equivalent(canonical, subscription_classes, assignment_order, limit)
+    best, _, _ = find_even_loads(subscription_classes)
     owned = int(np.count_nonzero(claims.owned))
-    plain = Arcs.of(classes, claims, bundles, 0, 1)
-    found = limited_loads(_market(classes, plain, best), owned - limit)
+    plain = TransportArcs.of(classes, claims, subscription_classes, 0, 1)
+    found = find_limited_loads(_transport_problem(classes, plain, best), owned - limit)
     if racks is None:
-        arcs, flow = plain, cheapest(_market(classes, plain, found.loads))
+        arcs, flow = plain, find_cheapest_plan(_transport_problem(classes, plain, found.loads))
         rack_weight, move_weight = 0, 1
     else:
-        arcs, flow, rack_weight, move_weight = _cheapest_racks(
-            classes, question, bundles, found.loads, limit
+        arcs, flow, rack_weight, move_weight = _minimise_rack_cost(
+            classes, canonical, subscription_classes, found.loads, limit
         )
-    owner = np.full(question.size, -1, np.int32)
-    stay(owner, arcs, flow.kept)
-    deal(owner, deck, arcs, classes.group, flow)
+    owner = np.full(canonical.size, -1, np.int32)
+    keep_partitions(owner, arcs, flow.kept)
+    assign_rest(owner, assignment_order, arcs, classes.group, flow)
     if together is None:
-        owner = spread_topics(question, owner, None, classes.of_row)
-    return Limited(owner, found.proofs, flow.price, rack_weight, move_weight)
+        owner = spread_topics(canonical, owner, None, classes.of_row)
+    return LimitedPlan(owner, found.proofs, flow.price, rack_weight, move_weight)
 
 
-def _market(classes: Classes, arcs: Arcs, loads: Int64Array) -> Market:
-    return Market(
+def _transport_problem(
+    classes: PartitionClasses, arcs: TransportArcs, loads: Int64Array
+) -> TransportProblem:
+    """Return the transportation problem of these arcs and loads."""
+    return TransportProblem(
         arcs.supply, classes.group, classes.groups, arcs.keep_class, arcs.keep_member,
         arcs.keep_most, arcs.keep_cost, arcs.free_class, arcs.free_group, arcs.free_cost, loads,
     )  # fmt: skip
 
 
-def _cheapest_racks(
-    classes: Classes, question: Question, bundles: Bundles, loads: Int64Array, limit: int
-) -> tuple[Arcs, Cheapest, int, int]:
-    """Return the flow of the least multiplier of moves that holds the limit."""
-    claims = question.claims
+def _minimise_rack_cost(
+    classes: PartitionClasses,
+    canonical: CanonicalProblem,
+    subscription_classes: SubscriptionClasses,
+    loads: Int64Array,
+    limit: int,
+) -> tuple[TransportArcs, CheapestPlan, int, int]:
+    """Return arcs, flow and weights of the least multiplier of moves that satisfies the limit."""
+    claims = canonical.claims
     owned = int(np.count_nonzero(claims.owned))
 
-    def solved(rack_weight: int, move_weight: int) -> tuple[Arcs, Cheapest, int]:
-        arcs = Arcs.of(classes, claims, bundles, rack_weight, move_weight)
-        flow = cheapest(_market(classes, arcs, loads))
+    def solved(rack_weight: int, move_weight: int) -> tuple[TransportArcs, CheapestPlan, int]:
+        arcs = TransportArcs.of(classes, claims, subscription_classes, rack_weight, move_weight)
+        flow = find_cheapest_plan(_transport_problem(classes, arcs, loads))
         return arcs, flow, owned - int(flow.kept.sum())
 
     # Rack cost first: exact if the limit holds.
@@ -108,7 +130,7 @@ def _cheapest_racks(
     if moves <= limit:
         return arcs, flow, owned + 1, 1
     # Beyond this multiplier a move outweighs all rack cost there can be.
-    low, high = 0, _RACK_UNIT * (int(classes.cost.max(initial=0)) * question.size + 1)
+    low, high = 0, _RACK_UNIT * (int(classes.cost.max(initial=0)) * canonical.size + 1)
     best = solved(_RACK_UNIT, high)
     for _ in range(_MOST_ROUNDS):
         middle = (low + high) // 2 if high < 64 * _RACK_UNIT else max(low + 1, high // 16)
@@ -122,32 +144,39 @@ def _cheapest_racks(
     return best[0], best[1], _RACK_UNIT, high
 
 
-def _alike(question: Question, bundles: Bundles, deck: Deck, limit: int) -> Limited:
-    """Solve the case of like partitions and like members: each move lowers a largest load."""
-    claims = question.claims
-    place = np.flatnonzero(bundles.member >= 0)
+def _balance_equivalent(
+    canonical: CanonicalProblem,
+    subscription_classes: SubscriptionClasses,
+    assignment_order: AssignmentOrder,
+    limit: int,
+) -> LimitedPlan:
+    """Return the plan for equivalent partitions and members: each move lowers a largest load."""
+    claims = canonical.claims
+    place = np.flatnonzero(subscription_classes.member >= 0)
     owner = claims.keeper.copy()
-    has = np.bincount(owner[owner >= 0], minlength=question.members)
+    has = np.bincount(owner[owner >= 0], minlength=canonical.members)
     forced = int(np.count_nonzero(claims.owned & (claims.keeper == -1)))
-    quota, top = _shed(has, limit - forced)
-    give_up(owner, has, quota)
-    pool = deck.without_owner(owner)
-    load = _filled(quota[place], len(pool))
-    owner[pool] = turns(place, load - quota[place], np.zeros_like(place), in_blocks=deck.in_blocks)
-    reached = np.zeros(question.members, np.int64)
+    quota, top = _lower_largest(has, limit - forced)
+    release_excess(owner, has, quota)
+    pool = assignment_order.without_owner(owner)
+    load = _raise_smallest(quota[place], len(pool))
+    owner[pool] = repeat_members(
+        place, load - quota[place], np.zeros_like(place), in_blocks=assignment_order.in_blocks
+    )
+    reached = np.zeros(canonical.members, np.int64)
     reached[place] = load
     floor = int(load.min()) if len(load) else 0
     proofs = []
-    everything = np.full(question.members, question.size + 1, np.int64)
+    everything = np.full(canonical.members, canonical.size + 1, np.int64)
     for j in np.unique(load[load > 0]).tolist():
-        # Levels that the dealt partitions fill are full; above them owners have too much.
+        # Levels that the assigned partitions fill are full; above them owners exceed their share.
         prices = everything if j <= floor + 1 else (has >= j).astype(np.int64)
         proofs.append((j, prices))
-    return Limited(owner, tuple(proofs), (has >= top).astype(np.int64), 0, 1)
+    return LimitedPlan(owner, tuple(proofs), (has >= top).astype(np.int64), 0, 1)
 
 
-def _shed(has: Int64Array, moves: int) -> tuple[Int64Array, int]:
-    """Return what members keep if each move takes one from the largest, and the largest load."""
+def _lower_largest(has: Int64Array, moves: int) -> tuple[Int64Array, int]:
+    """Return loads after ``moves`` units left the most loaded members, and the largest load."""
     low, high = 0, int(has.max(initial=0))
     while low < high:
         middle = (low + high) // 2
@@ -162,8 +191,8 @@ def _shed(has: Int64Array, moves: int) -> tuple[Int64Array, int]:
     return quota, low
 
 
-def _filled(load: Int64Array, more: int) -> Int64Array:
-    """Return loads after so many more went to the least loaded, one by one."""
+def _raise_smallest(load: Int64Array, more: int) -> Int64Array:
+    """Return loads after ``more`` units went to the least loaded members, one by one."""
     low = int(load.min()) if len(load) else 0
     high = low + more
     while low < high:

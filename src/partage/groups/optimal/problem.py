@@ -1,10 +1,8 @@
-"""A problem in an order that nobody's joining or naming of parts changes.
+"""A problem in a canonical order, the claims that count, and classes of equivalent partitions.
 
-Members by instance id (static ones), then by member id; topics by name; partitions by number.
-What follows sees positions in these orders only, so that the same group gets the same plan
-whoever joined first.
-
-Classes of partitions and of members that nothing tells apart, claims aside.
+Members are ordered by instance id (static ones), then by member id; topics by name; partitions by
+number. The rest of the package sees positions in these orders only. The same group therefore gets
+the same plan in any join order.
 """
 
 from __future__ import annotations
@@ -18,21 +16,21 @@ from numpy.typing import NDArray
 from partage.groups.layout import Rows, topics_by_name
 from partage.model import Problem, RackTable, java_rank
 from partage.model.index import Int32Array
-from partage.solve import Bundles, Eligibility
+from partage.solve import Eligibility, SubscriptionClasses
 
-__all__ = ["Claims", "Classes", "Question", "compacted"]
+__all__ = ["CanonicalProblem", "NewestClaims", "PartitionClasses", "compact"]
 
 
 Int64Array = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Claims:
-    """Claims that count: the newest ones of members who still subscribe to the topic.
+class NewestClaims:
+    """The newest claims of members that still subscribe to the topic.
 
     Attributes:
-        owned: bool[n], somebody claims the row, be it one who may no longer have it.
-        keeper: int32[n], the only one who may keep it; -1 for nobody, -2 for several.
+        owned: bool[n], whether any member claims the row, even one that may no longer own it.
+        keeper: int32[n], the only member that may keep it; -1 for none, -2 for several.
         contested: int64[k], rows with several keepers.
         start: int64[k + 1]; keepers: int64, places of these (CSR), ascending.
     """
@@ -44,20 +42,20 @@ class Claims:
     keepers: Int64Array
 
 
-class Question:
-    """A problem by places (of members) and rows (of partitions that somebody subscribes to).
+class CanonicalProblem:
+    """A problem by places (of members) and rows (of partitions with subscribers).
 
     Attributes:
         problem: the problem.
         order: int32[M], the member at each place.
         rows: topics by name, and their partitions by number.
-        subscription: int64[M], of each place; distinct ones numbered as they are met.
+        subscription: int64[M], of each place; distinct ones numbered by first occurrence.
         topics_of: for each subscription the positions of its topics, ascending.
     """
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.order = _places(problem)
+        self.order = _member_order(problem)
         self.rows = Rows.of(problem, topics_by_name(problem))
         position = np.full(len(problem.index.topics), -1, np.int64)
         position[self.rows.topics] = np.arange(len(self.rows.topics))
@@ -70,35 +68,35 @@ class Question:
 
     @property
     def members(self) -> int:
-        """How many members there are."""
+        """Number of members."""
         return len(self.order)
 
     @property
     def size(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return len(self.rows.partition)
 
     @cached_property
     def topic(self) -> Int32Array:
-        """int32[n]: position of each row's topic."""
+        """Position of each row's topic, int32[n]."""
         return np.repeat(np.arange(len(self.rows.topics), dtype=np.int32), self.rows.counts)
 
     @cached_property
     def takes_part(self) -> NDArray[np.bool_]:
-        """bool[M]: places of members who subscribe to a topic with partitions."""
+        """Whether the member at each place subscribes to a topic with partitions, bool[M]."""
         counts = self.rows.counts
         part = np.array([bool(counts[topics].any()) for topics in self.topics_of], bool)
         return part[self.subscription] if self.members else np.zeros(0, bool)
 
     @cached_property
     def eligibility(self) -> Eligibility:
-        """Who may own what, as the solver wants it."""
+        """Subscriptions and topics as the solver takes them."""
         start = np.cumsum([0, *map(len, self.topics_of)], dtype=np.int64)
         topic = np.concatenate([*self.topics_of, np.zeros(0, np.int64)])
         return Eligibility(self.rows.counts, start, topic, self.subscription)
 
     def may_own(self, place: Int64Array, row: Int64Array) -> NDArray[np.bool_]:
-        """bool[n]: whether members subscribe to the topics of rows."""
+        """Return bool[n], whether members subscribe to the topics of rows."""
         if len(self.topics_of) * len(self.rows.topics) > 1 << 26:
             start, topic = self.eligibility.start, self.eligibility.topic
             width = max(len(self.rows.topics), 1)
@@ -113,8 +111,8 @@ class Question:
         return found
 
     @cached_property
-    def claims(self) -> Claims:
-        """Return claims by row; of the claims of subscribers the newest generation counts."""
+    def claims(self) -> NewestClaims:
+        """Claims by row; of the claims of subscribers the newest generation counts."""
         place, row = self.claimed
         owned = np.zeros(self.size, bool)
         owned[row] = True
@@ -123,10 +121,13 @@ class Question:
         nobody = np.zeros(0, np.int64)
         if np.count_nonzero(owned) == len(row):
             last[row[~self.may_own(place, row)]] = -1
-            return Claims(owned, last, nobody, np.zeros(1, np.int64), nobody)
+            return NewestClaims(owned, last, nobody, np.zeros(1, np.int64), nobody)
         return self._disputed(owned, place, row)
 
-    def _disputed(self, owned: NDArray[np.bool_], place: Int64Array, row: Int64Array) -> Claims:
+    def _disputed(
+        self, owned: NDArray[np.bool_], place: Int64Array, row: Int64Array
+    ) -> NewestClaims:
+        """Return the claims where several members claim the same row."""
         sent = np.array([m.generation for m in self.problem.group], np.int64)[self.order]
         newest = np.full(self.size, np.iinfo(np.int64).min)
         may = self.may_own(place, row)
@@ -143,11 +144,11 @@ class Question:
         contested = np.flatnonzero(count > 1)
         start = np.zeros(len(contested) + 1, np.int64)
         np.cumsum(count[contested], out=start[1:])
-        return Claims(owned, keeper, contested, start, place[several])
+        return NewestClaims(owned, keeper, contested, start, place[several])
 
     @cached_property
     def former(self) -> tuple[Int64Array, Int64Array]:
-        """(row, place) of claims that a newer one voids, by subscribers, the newest ones first."""
+        """Claims (row, place) of subscribers that a newer claim voids, the newest first."""
         place, row = self.claimed
         if np.count_nonzero(self.claims.owned) == len(row):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -161,7 +162,7 @@ class Question:
 
     @cached_property
     def claimed(self) -> tuple[Int64Array, Int64Array]:
-        """(place, row) of every claim on a row, as sent."""
+        """Place and row of every claim on a row, as sent."""
         group = self.problem.group
         names = [self.problem.index.topics[t] for t in self.rows.topics.tolist()]
         position = {name: i for i, name in enumerate(names)}
@@ -187,7 +188,7 @@ class Question:
         return of[row >= 0], row[row >= 0]
 
     def _located(self, topic: Int64Array, number: Int32Array) -> Int64Array:
-        """int64[n]: rows of partitions by topic position and number, -1 where there is none."""
+        """Return int64[n], rows by topic position and number, -1 for unknown partitions."""
         if not self.size:
             return np.full(len(topic), -1, np.int64)
         counts, start = self.rows.counts, self.rows.start
@@ -203,8 +204,8 @@ class Question:
         return np.where((topic >= 0) & (number >= 0) & (keys[row] == wanted), row, -1)
 
 
-def _places(problem: Problem) -> Int32Array:
-    """Static members by instance id, then the others by member id, in Java's string order."""
+def _member_order(problem: Problem) -> Int32Array:
+    """Return static members by instance id, then others by member id, in Java's string order."""
     group = problem.group
     instances = [m.instance_id for m in group]
     named = sorted({i for i in instances if i is not None})
@@ -216,44 +217,54 @@ def _places(problem: Problem) -> Int32Array:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Classes:
-    """Partitions and members that nothing tells apart, claims aside.
+class PartitionClasses:
+    """Classes of equivalent partitions and of equivalent members, claims aside.
 
     Attributes:
         of_row: int64[n], class of each row.
-        topic_bundle, profile: int64[C], of each class.
-        group: int64[M], group of each place, -1 for one who may own nothing.
-        groups: how many; bundle, column: int64[G], of each group.
+        topic_class, profile: int64[C], topic class and rack profile of each class.
+        group: int64[M], group of each place, -1 for a member that may own nothing.
+        groups: number of groups; member_class, column: int64[G], of each group.
         cost: int64[K, R], rack cost by profile and column.
     """
 
     of_row: Int64Array
-    topic_bundle: Int64Array
+    topic_class: Int64Array
     profile: Int64Array
     group: Int64Array
     groups: int
-    bundle: Int64Array
+    member_class: Int64Array
     column: Int64Array
     cost: Int64Array
 
     @classmethod
-    def of(cls, question: Question, bundles: Bundles, racks: RackTable | None) -> Classes:
-        """Sort rows and places into classes."""
+    def of(
+        cls,
+        canonical: CanonicalProblem,
+        subscription_classes: SubscriptionClasses,
+        racks: RackTable | None,
+    ) -> PartitionClasses:
+        """Refine the subscription classes by rack costs."""
         if racks is None:
-            of_row, topic_bundle = bundles.topic[question.topic], np.arange(len(bundles.supply))
-            nothing = np.zeros(len(topic_bundle), np.int64)
+            of_row, topic_class = (
+                subscription_classes.topic[canonical.topic],
+                np.arange(len(subscription_classes.supply)),
+            )
+            nothing, size = np.zeros(len(topic_class), np.int64), subscription_classes.size
             return cls(
-                of_row, topic_bundle, nothing, bundles.member, len(bundles.size),
-                np.arange(len(bundles.size)), np.zeros(len(bundles.size), np.int64),
+                of_row, topic_class, nothing, subscription_classes.member, len(size),
+                np.arange(len(size)), np.zeros(len(size), np.int64),
                 np.zeros((1, 1), np.int64),
             )  # fmt: skip
-        profile, column, cost = _narrowed(
-            racks.profile[question.rows.partition], racks.row[question.order], racks.cost
+        profile, column, cost = _used_costs(
+            racks.profile[canonical.rows.partition], racks.row[canonical.order], racks.cost
         )
-        of_row, pairs = compacted(bundles.topic[question.topic] * len(cost) + profile)
+        of_row, pairs = compact(subscription_classes.topic[canonical.topic] * len(cost) + profile)
         wide = cost.shape[1]
-        key = np.where(bundles.member >= 0, bundles.member * wide + column, -1)
-        group, both = compacted(key)
+        key = np.where(
+            subscription_classes.member >= 0, subscription_classes.member * wide + column, -1
+        )
+        group, both = compact(key)
         if len(both) and both[0] < 0:
             group, both = group - 1, both[1:]
         return cls(
@@ -262,10 +273,10 @@ class Classes:
         )  # fmt: skip
 
 
-def _narrowed(
+def _used_costs(
     profile: Int64Array, row: Int64Array, cost: Int64Array
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Profiles and racks that occur, equal ones made one."""
+    """Return the profiles and columns that occur, with equal ones merged, and their costs."""
     if not len(profile) or not len(row):
         return np.zeros_like(profile), np.zeros_like(row), np.zeros((1, 1), np.int64)
     columns, row = _distinct_rows(cost.T, row)
@@ -274,7 +285,7 @@ def _narrowed(
 
 
 def _distinct_rows(table: Int64Array, used: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """The distinct rows of a table that are used, as first used, and positions in these."""
+    """Return the position of each used row among the distinct ones, and these."""
     there = np.zeros(len(table), bool)
     there[used] = True
     seen: dict[bytes, int] = {}
@@ -285,7 +296,7 @@ def _distinct_rows(table: Int64Array, used: Int64Array) -> tuple[Int64Array, Int
     return np.stack(kept), number[used]
 
 
-def compacted(values: Int64Array) -> tuple[Int64Array, Int64Array]:
+def compact(values: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Return the position of each value among the distinct ones, and these, ascending."""
     if not len(values):
         return values, values

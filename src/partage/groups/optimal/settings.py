@@ -1,8 +1,6 @@
-"""Settings of `optimal`, read from a client's configuration: values of Python, or their text.
+"""Settings of `optimal`: read from a client's configuration, and applied to a problem.
 
-What settings and members say, brought to arrays: loads, prices, families of topics.
-
-`optimal` with loads that a group learnt while it ran: in its leader, and again from the log.
+Values are Python objects, or their JSON text.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from numpy.typing import NDArray
 
 from partage.errors import InvalidConfigError
 from partage.groups.api import Setting, Strategy
-from partage.groups.optimal.problem import Int64Array, Question
+from partage.groups.optimal.problem import CanonicalProblem, Int64Array
 from partage.model import Problem, RackCosts
 
 __all__ = [
@@ -36,8 +34,8 @@ __all__ = [
 
 
 PREFIX = "assignment.optimal."
-#: Tolerance, of a mean member's load, where loads are learnt and nobody says: what an evener plan
-#: must gain to be worth a move.
+#: Default tolerance with learnt loads, as a fraction of a mean member's load: the least gain that
+#: is worth a move.
 LEARNT_TOLERANCE = 0.05
 
 #: A number for all partitions of a topic, or one for each of its partition numbers.
@@ -46,7 +44,7 @@ ByTopic = Mapping[str, "float | tuple[float, ...]"]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the objective is made of; see `Optimal` for what each means.
+    """Parameters of the objective; `Optimal` documents each of them.
 
     Attributes:
         weights: load of partitions by topic; None balances counts.
@@ -181,7 +179,7 @@ def _fraction(setting: str, value: object) -> float | None:
 
 
 def _from_text(setting: str, value: object) -> object:
-    """Values of a properties file or a command line come as text: it is read as JSON."""
+    """Parse text as JSON: values of a properties file or a command line are strings."""
     if not isinstance(value, str):
         return value
     try:
@@ -218,12 +216,12 @@ OPTIONS = tuple(
 )
 
 
-# Units of money: sums of costs times moves must stay far below what searching can add up.
+# Largest total rack cost in units: costs times moves must stay far below int64.
 _MOST_UNITS = 1 << 36
 
 
 def by_partition(problem: Problem, values: ByTopic) -> NDArray[np.float64]:
-    """float[P]: a number for each partition, the mean of all that are known for the others."""
+    """Return float[P], each partition's value; partitions without one get the others' mean."""
     index = problem.index
     out = np.full(index.partitions, np.nan)
     for topic, of in values.items():
@@ -266,14 +264,14 @@ def _unknown(key: str, topic: str) -> str:
 
 
 def needs_loads(problem: Problem, settings: Settings) -> bool:
-    """Whether members are to have unequal shares, or partitions have unequal weights."""
+    """Return whether members have unequal shares, or partitions have weights."""
     return settings.weights is not None or any(
         m.weight != 1.0 or m.capacity is not None for m in problem.group
     )
 
 
 def rack_costs(problem: Problem, settings: Settings) -> RackCosts | None:
-    """Costs across racks; None where they do not matter, or no member has a rack."""
+    """Return costs across racks; None where they do not matter, or no member has a rack."""
     if not settings.racks or not any(m.rack for m in problem.group):
         return None
     if settings.prices is None:
@@ -282,26 +280,26 @@ def rack_costs(problem: Problem, settings: Settings) -> RackCosts | None:
     dearest = max(settings.prices.values(), default=1.0)
     if traffic is not None:
         dearest *= float(traffic.max(initial=0.0))
-    # A unit as small as the search can bear, a power of ten of money.
+    # The smallest unit that keeps sums within the limit, a power of ten.
     room = _MOST_UNITS / (problem.index.partitions + 1)
     unit = 10.0 ** np.ceil(np.log10(dearest / room)) if dearest > 0 else 1.0
     return RackCosts(settings.prices, traffic, max(float(unit), 1e-6))
 
 
-def families(question: Question, settings: Settings) -> tuple[Int64Array, tuple[str, ...]]:
-    """int64[T]: a family for each topic position, -1 for one without; and warnings.
+def families(canonical: CanonicalProblem, settings: Settings) -> tuple[Int64Array, tuple[str, ...]]:
+    """Return int64[T], the family of each topic position (-1 for none), and warnings.
 
     Topics can only stay together if they have the same partition numbers and the same
     subscribers.
     """
-    names = [question.problem.index.topics[t] for t in question.rows.topics.tolist()]
+    names = [canonical.problem.index.topics[t] for t in canonical.rows.topics.tolist()]
     named = {n: i for i, row in enumerate(settings.copartitioned or ()) for n in row}
     subscribers: list[list[int]] = [[] for _ in names]
-    for s, topics in enumerate(question.topics_of):
+    for s, topics in enumerate(canonical.topics_of):
         for t in topics.tolist():
             subscribers[t].append(s)
-    number = question.problem.index.number_of[question.rows.partition]
-    start = question.rows.start.tolist()
+    number = canonical.problem.index.number_of[canonical.rows.partition]
+    start = canonical.rows.start.tolist()
     found: dict[tuple[int, bytes, tuple[int, ...]], list[int]] = {}
     for t, name in enumerate(names):
         if settings.copartitioned is not None and name not in named:
@@ -331,7 +329,7 @@ def configured_by_loads(
     partitions: Mapping[str, int],
     tolerance: float | None,
 ) -> Strategy:
-    """The strategy with these loads as weights; who is not known weighs the mean of all.
+    """Return the strategy with these loads as weights; unknown partitions weigh the mean of all.
 
     Args:
         strategy: with its other settings.
@@ -341,7 +339,7 @@ def configured_by_loads(
     """
     if not loads:
         return strategy
-    # Rounded: whoever sums them in another order comes to the same plan.
+    # Rounded, so that another order of summation gives the same plan.
     mean = round(sum(loads.values()) / len(loads), 6)
     weights = {t: [loads.get((t, p), mean) for p in range(n)] for t, n in partitions.items()}
     config: dict[str, object] = {f"{PREFIX}weights": weights}

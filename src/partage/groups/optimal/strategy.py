@@ -1,4 +1,4 @@
-"""The strategy itself: its objective, its settings, and what it remembers between phases."""
+"""The strategy `optimal`: its objective, and the choice of solver for each problem."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from partage.errors import ProblemTooLargeError
 from partage.groups.api import RebalanceProtocol
 from partage.groups.base import PlainStrategy
+from partage.groups.layout import plan_in_order
 from partage.groups.optimal.certificate import (
+    certify_counts,
+    certify_limited,
+    certify_weights,
     forced_moves,
-    of_counts,
-    of_limited,
-    of_loads,
-    plan_of,
 )
-from partage.groups.optimal.count_balance import counted
-from partage.groups.optimal.move_limit import limited
-from partage.groups.optimal.problem import Int64Array, Question
+from partage.groups.optimal.count_balance import balance_counts
+from partage.groups.optimal.move_limit import balance_within_limit
+from partage.groups.optimal.problem import CanonicalProblem, Int64Array
 from partage.groups.optimal.settings import (
     OPTIONS,
     Settings,
@@ -31,7 +31,13 @@ from partage.groups.optimal.settings import (
     needs_loads,
     rack_costs,
 )
-from partage.groups.optimal.weight_balance import Shares, loaded, shares_of, whole
+from partage.groups.optimal.weight_balance import (
+    Shares,
+    balance_weights,
+    member_shares,
+    scale_to_integers,
+)
+from partage.groups.sticky.decision import withheld
 from partage.model import Certificate, Plan, Problem, RackCosts, RackTable
 from partage.model.index import Int32Array
 from partage.solve.assignment.branch_and_bound import MOST_ITEMS
@@ -41,11 +47,11 @@ __all__ = ["Optimal"]
 
 @dataclass(frozen=True, repr=False)
 class Optimal(PlainStrategy):
-    """The most even loads, then the fewest rack mismatches, then the fewest moves: all proven.
+    """The most even loads, then the fewest rack mismatches, then the fewest moves, with a proof.
 
     The objective, each line before the next:
 
-    1. valid: every partition that somebody subscribes to has one owner, who does;
+    1. valid: every partition with subscribers has one owner, which subscribes to its topic;
     2. the most even loads. Counts, as a rule: least-majorised, so that no plan has a smaller
        largest, a larger smallest or a smaller sum of squares. With weights of partitions or
        members, or capacities: first the least load beyond capacities, then the relative
@@ -68,7 +74,7 @@ class Optimal(PlainStrategy):
       that is missing costs nothing within a rack, else the dearest price.
     * ``assignment.optimal.traffic``: GB by topic or partition, as weights; 1 each if not set.
     * ``assignment.optimal.max.moves``: most owned partitions that may move in one rebalance;
-      2 to 4 are then the best within that. What nobody may keep moves all the same.
+      2 to 4 are then the best within that. Partitions that no claimant may keep move all the same.
     * ``assignment.optimal.together`` ("no"): "prefer" keeps co-partitioned topics (the same
       partition numbers and subscribers) together where nothing above is worse for it;
       "require" does so before 2.
@@ -77,10 +83,10 @@ class Optimal(PlainStrategy):
       change must lower a load to be worth it: 0.001 if not set, and 0 in problems of at
       most 16 partitions. Weights that are measured anew each time want more.
 
-    It is cooperative: what changes hands is with nobody in this plan (``plan.withheld``), and
-    the follow-up rebalance hands it over; ``plan.settled()`` is the plan that is reached.
+    It is cooperative: partitions that move have no owner in this plan (``plan.withheld``), and
+    the follow-up rebalance assigns them; ``plan.settled()`` is the plan that is reached.
 
-    ``plan.certificate`` has the figures, and bounds that no plan can beat which is as good in
+    ``plan.certificate`` has the figures, and bounds that no plan can beat that is as good in
     the figures before; `partage.judge.verify_certificate` proves both from the problem alone.
     By counts all gaps are 0. By weights (an NP-hard problem), with a limit of moves, or with
     "require", the plan is the best of all if it has at most 16 partitions (and not too many
@@ -112,7 +118,7 @@ class Optimal(PlainStrategy):
     protocols = (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
 
     def configure(self, config: Mapping[str, object]) -> Optimal:
-        """The same with settings; see the class.
+        """Return the strategy with these settings; see the class.
 
         Raises:
             InvalidConfigError: a setting has the wrong type or range.
@@ -120,73 +126,75 @@ class Optimal(PlainStrategy):
         return replace(self, settings=self.settings.configured(config))
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
-        """The plan for this phase; takes any problem.
+        """Return the plan for this phase; any problem is accepted.
 
-        ``plan.memory`` says for whom the withheld partitions are destined: the follow-up
-        hands them over, and where moves are limited it moves nothing else.
+        ``plan.memory`` names the destined member of each withheld partition. The follow-up
+        rebalance assigns these, and where moves are limited it moves nothing else.
         """
-        question = Question(problem)
+        canonical = CanonicalProblem(problem)
         racks = rack_costs(problem, self.settings)
         table = None if racks is None else racks.table(problem)
         family: Int64Array | None = None
         warnings = input_warnings(problem, self.settings)
         if self.settings.together != "no":
-            family, apart = families(question, self.settings)
+            family, apart = families(canonical, self.settings)
             warnings += apart
-        promised = _promised(question, memory)
+        promised = _promised_places(canonical, memory)
         limit = self.settings.max_moves
         if limit is not None:
-            # The follow-up of a rebalance hands over; the limit was used up before.
-            limit, forced = 0 if promised else limit, forced_moves(question)
+            # The follow-up assigns withheld partitions; the first phase used up the limit.
+            limit, forced = 0 if promised else limit, forced_moves(canonical)
             if forced > limit:
-                warnings = (*warnings, _forced(forced, limit))
+                warnings = (*warnings, _forced_warning(forced, limit))
             limit = max(limit, forced)
-        asked = _Asked(question, racks, table, family, promised, limit)
+        request = _Request(canonical, racks, table, family, promised, limit)
         if self.settings.together != "require" and not needs_loads(problem, self.settings):
             try:
-                found = counted(question, table, family)
+                found = balance_counts(canonical, table, family)
             except ProblemTooLargeError as e:
                 warnings = (*warnings, f"{e}: this is the best plan found")
             else:
-                proof = of_counts(question, found, racks, table)
+                proof = certify_counts(canonical, found, racks, table)
                 if limit is None or proof.figures["moves"] <= limit:
-                    return _plan(question, found.owner, certificate=proof, warnings=warnings)
+                    return _plan(canonical, found.owner, certificate=proof, warnings=warnings)
                 if not promised:
-                    return self._within(asked, limit, warnings)
-        return self._by_loads(asked, warnings)
+                    return self._within(request, limit, warnings)
+        return self._by_loads(request, warnings)
 
-    def _within(self, asked: _Asked, limit: int, warnings: tuple[str, ...]) -> Plan:
+    def _within(self, request: _Request, limit: int, warnings: tuple[str, ...]) -> Plan:
         """Return the best plan by counts within the limit of moves."""
-        question = asked.question
+        canonical = request.canonical
         try:
-            found = limited(question, asked.table, asked.family, limit)
+            found = balance_within_limit(canonical, request.table, request.family, limit)
         except ProblemTooLargeError as e:
-            return self._by_loads(asked, (*warnings, f"{e}: this is the best plan found"))
-        proof = of_limited(question, found, asked.racks, asked.table, limit)
-        if proof.optimal or question.size > MOST_ITEMS:
-            return _plan(question, found.owner, certificate=proof, warnings=warnings)
-        return self._by_loads(asked, warnings)
+            return self._by_loads(request, (*warnings, f"{e}: this is the best plan found"))
+        proof = certify_limited(canonical, found, request.racks, request.table, limit)
+        if proof.optimal or canonical.size > MOST_ITEMS:
+            return _plan(canonical, found.owner, certificate=proof, warnings=warnings)
+        return self._by_loads(request, warnings)
 
-    def _by_loads(self, asked: _Asked, warnings: tuple[str, ...]) -> Plan:
-        question = asked.question
-        required = asked.family if self.settings.together == "require" else None
-        weight = by_partition(question.problem, self.settings.weights or {})
-        mine, scale = whole(weight[question.rows.partition])
-        shares = shares_of(question, scale)
-        plan = loaded(
-            question, asked.table, mine, shares=shares, together=required,
-            hints=asked.promised, tolerance=self._tolerance(mine, shares),
-            most_moves=np.inf if asked.limit is None else asked.limit,
+    def _by_loads(self, request: _Request, warnings: tuple[str, ...]) -> Plan:
+        """Return the best plan found by weights."""
+        canonical = request.canonical
+        required = request.family if self.settings.together == "require" else None
+        weight = by_partition(canonical.problem, self.settings.weights or {})
+        mine, scale = scale_to_integers(weight[canonical.rows.partition])
+        shares = member_shares(canonical, scale)
+        plan = balance_weights(
+            canonical, request.table, mine, shares=shares, together=required,
+            hints=request.promised, tolerance=self._tolerance(mine, shares),
+            most_moves=np.inf if request.limit is None else request.limit,
         )  # fmt: skip
-        proof = of_loads(
-            question, plan, weight=weight, scale=scale, shares=shares_of(question, 1.0),
-            costs=asked.racks, table=asked.table, together=required, max_moves=asked.limit,
+        proof = certify_weights(
+            canonical, plan, weight=weight, scale=scale, shares=member_shares(canonical, 1.0),
+            costs=request.racks, table=request.table, together=required, max_moves=request.limit,
         )  # fmt: skip
         if not plan.complete:
-            warnings = (*warnings, _unfinished(proof))
-        return _plan(question, plan.owner, certificate=proof, warnings=warnings)
+            warnings = (*warnings, _unfinished_warning(proof))
+        return _plan(canonical, plan.owner, certificate=proof, warnings=warnings)
 
     def _tolerance(self, weight: NDArray[np.float64], shares: Shares) -> float:
+        """Return the least decrease of a relative load that is worth a step."""
         fraction = self.settings.tolerance
         if fraction is None:
             fraction = 0.0 if len(weight) <= MOST_ITEMS else 0.001
@@ -194,10 +202,10 @@ class Optimal(PlainStrategy):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Asked:
-    """All that a plan depends on besides the settings."""
+class _Request:
+    """All inputs of a plan besides the settings."""
 
-    question: Question
+    canonical: CanonicalProblem
     racks: RackCosts | None
     table: RackTable | None
     family: Int64Array | None
@@ -207,19 +215,21 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """What a plan withheld, and for whom: (topic, partition) -> member id."""
+    """Withheld partitions and their destined members: (topic, partition) -> member id."""
 
     destined: Mapping[tuple[str, int], str]
 
 
-def _forced(forced: int, limit: int) -> str:
+def _forced_warning(forced: int, limit: int) -> str:
+    """Return the warning that more partitions must move than may."""
     return (
         f"{forced} partitions have to move, for nobody who owned them subscribes to them now: "
         f"more than the {limit} that may"
     )
 
 
-def _unfinished(proof: Certificate) -> str:
+def _unfinished_warning(proof: Certificate) -> str:
+    """Return the warning that the search reached its limit of work."""
     largest, least = proof.figures["largest"], proof.bounds["largest"]
     above = f", at most {largest / least - 1:.1%} above the best" if least > 0 else ""
     return (
@@ -228,8 +238,27 @@ def _unfinished(proof: Certificate) -> str:
     )
 
 
-def _plan(question: Question, owner: Int32Array, **more: Any) -> Plan:
-    plan = plan_of(question, owner, **more)
+def _cooperative_plan(canonical: CanonicalProblem, owner: Int32Array, **more: Any) -> Plan:
+    """Return the plan of the first phase of a cooperative rebalance (KIP-429).
+
+    Partitions that move have no owner in it.
+    """
+    place, row = canonical.claimed
+    partition = canonical.rows.partition
+    member = canonical.order[owner] if len(owner) else owner
+    waits = withheld(place.astype(np.int32), row.astype(np.int32), owner)
+    if not waits.any():
+        return plan_in_order(canonical.problem, partition, member, **more)
+    goes = np.flatnonzero(~waits)
+    waiting = np.flatnonzero(waits)
+    return plan_in_order(
+        canonical.problem, partition[goes], member[goes],
+        withheld=partition[waiting], destined=member[waiting], **more,
+    )  # fmt: skip
+
+
+def _plan(canonical: CanonicalProblem, owner: Int32Array, **more: Any) -> Plan:
+    plan = _cooperative_plan(canonical, owner, **more)
     if not len(plan.withheld):
         return plan
     names = [plan.index.name(p) for p in plan.withheld.tolist()]
@@ -237,20 +266,20 @@ def _plan(question: Question, owner: Int32Array, **more: Any) -> Plan:
     return replace(plan, memory=Promises(dict(zip(names, ids, strict=True))))
 
 
-def _promised(question: Question, memory: object) -> dict[int, int]:
-    """Places by row of what was promised to members who are there, and nobody claims now."""
+def _promised_places(canonical: CanonicalProblem, memory: object) -> dict[int, int]:
+    """Return place by row of promised, unclaimed partitions whose member is present."""
     if not isinstance(memory, Promises):
         return {}
-    place = np.empty(question.members, np.int64)
-    place[question.order] = np.arange(question.members)
-    position = question.problem.group.position
-    row_of = np.full(question.problem.index.partitions, -1, np.int64)
-    row_of[question.rows.partition] = np.arange(question.size)
+    place = np.empty(canonical.members, np.int64)
+    place[canonical.order] = np.arange(canonical.members)
+    position = canonical.problem.group.position
+    row_of = np.full(canonical.problem.index.partitions, -1, np.int64)
+    row_of[canonical.rows.partition] = np.arange(canonical.size)
     out = {}
     for (topic, number), member in memory.destined.items():
-        t = question.problem.cluster.topic(topic)
-        p = question.problem.index.locate(t, number) if t >= 0 else -1
+        t = canonical.problem.cluster.topic(topic)
+        p = canonical.problem.index.locate(t, number) if t >= 0 else -1
         row = int(row_of[p]) if p >= 0 else -1
-        if row >= 0 and member in position and not question.claims.owned[row]:
+        if row >= 0 and member in position and not canonical.claims.owned[row]:
             out[row] = int(place[position[member]])
     return out

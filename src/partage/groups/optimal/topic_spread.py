@@ -1,4 +1,4 @@
-"""The last criterion: each topic spread evenly over its subscribers, with everything else equal.
+"""The last criterion: each topic spread over its subscribers, by 2-exchange local search.
 
 Partitions of one class (the same subscribers, weight and rack costs) that do not stay with a
 claimant can exchange their owners: loads, rack cost and moves do not change. Each is given to a
@@ -11,32 +11,35 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.optimal.problem import Int64Array, Question
+from partage.groups.optimal.problem import CanonicalProblem, Int64Array
 from partage.model.index import Int32Array
 
 __all__ = ["spread_topics", "topic_excess"]
 
-#: Pairs (topic, member) that are counted, and rows that are exchanged: milliseconds.
+#: Limits that keep this step at milliseconds: pairs (topic, member) counted, and rows swapped.
 _MOST_PAIRS, _MOST_ROWS = 1 << 20, 5_000
 _MOST_EXCHANGES = 2_000
 _MOST_PASSES = 3
 
 
 def spread_topics(
-    question: Question, owner: Int32Array, weight: NDArray[np.float64] | None, alike: Int64Array
+    canonical: CanonicalProblem,
+    owner: Int32Array,
+    weight: NDArray[np.float64] | None,
+    alike: Int64Array,
 ) -> Int32Array:
     """Return owners with the same loads, rack cost and moves, and topics spread more evenly.
 
     Args:
-        question: the problem.
+        canonical: the problem.
         owner: int32[n], place of each row's owner.
         weight: float64[n], loads of rows; None for counts.
         alike: int64[n], class of rows with the same subscribers and rack costs.
     """
-    topics, members = len(question.rows.topics), question.members
-    claims = question.claims
-    if len(question.former[0]):
-        owner = _returned(question, owner, weight, alike)
+    topics, members = len(canonical.rows.topics), canonical.members
+    claims = canonical.claims
+    if len(canonical.former[0]):
+        owner = _return_to_former(canonical, owner, weight, alike)
     stays = claims.keeper == owner
     if len(claims.contested):
         of = np.repeat(claims.contested, np.diff(claims.start))
@@ -44,14 +47,14 @@ def spread_topics(
     loose = np.flatnonzero(~stays & (owner >= 0))
     if topics * members > _MOST_PAIRS or not 1 < len(loose) <= _MOST_ROWS:
         return owner
-    before = topic_excess(question, owner) or 0
-    if not before and not len(question.former[0]):
+    before = topic_excess(canonical, owner) or 0
+    if not before and not len(canonical.former[0]):
         return owner
-    counts = np.bincount(question.topic * members + owner, minlength=topics * members)
+    counts = np.bincount(canonical.topic * members + owner, minlength=topics * members)
     counts = counts.reshape(topics, members)
     out: Int32Array = owner.copy()
     for _ in range(_MOST_PASSES):
-        if not before or not _given_up(question, out, counts, weight, alike):
+        if not before or not _trade_topics(canonical, out, counts, weight, alike):
             break
     loose = np.flatnonzero((claims.keeper != out) & ~stays & (out >= 0))
     key = alike[loose]
@@ -61,19 +64,22 @@ def spread_topics(
     order = np.argsort(key, kind="stable")
     for rows in np.split(loose[order], np.flatnonzero(np.diff(key[order])) + 1):
         if len(rows) > 1:
-            _dealt(question, out, counts, rows)
-    after = topic_excess(question, out) or 0
-    return out if len(question.former[0]) or after < before else owner
+            _reassign_class(canonical, out, counts, rows)
+    after = topic_excess(canonical, out) or 0
+    return out if len(canonical.former[0]) or after < before else owner
 
 
-def _returned(
-    question: Question, owner: Int32Array, weight: NDArray[np.float64] | None, alike: Int64Array
+def _return_to_former(
+    canonical: CanonicalProblem,
+    owner: Int32Array,
+    weight: NDArray[np.float64] | None,
+    alike: Int64Array,
 ) -> Int32Array:
-    """Let newest claimants give former claimants what these claim, in place of like partitions."""
-    keeper: Int32Array = question.claims.keeper
+    """Swap rows so that former claimants regain theirs from the newest claimants."""
+    keeper: Int32Array = canonical.claims.keeper
     out: Int32Array = owner.copy()
     same = np.ones(len(owner), bool)
-    for row, place in zip(*(one.tolist() for one in question.former), strict=True):
+    for row, place in zip(*(one.tolist() for one in canonical.former), strict=True):
         newest = int(out[row])
         if newest < 0 or newest == place or keeper[row] != newest:
             continue
@@ -85,19 +91,19 @@ def _returned(
     return out
 
 
-def _given_up(
-    question: Question,
+def _trade_topics(
+    canonical: CanonicalProblem,
     owner: Int32Array,
     counts: Int64Array,
     weight: NDArray[np.float64] | None,
     alike: Int64Array,
 ) -> bool:
-    """Let claimants give up like partitions of other topics where that is more even."""
-    keeper, topic = question.claims.keeper, question.topic
+    """Swap kept rows for equivalent rows of other topics where that is more even."""
+    keeper, topic = canonical.claims.keeper, canonical.topic
     changed = False
     kept = np.flatnonzero((keeper == owner) & (owner >= 0))
     kept = kept[np.argsort(keeper[kept], kind="stable")]
-    ends = np.searchsorted(keeper[kept], np.arange(question.members + 1))
+    ends = np.searchsorted(keeper[kept], np.arange(canonical.members + 1))
     for q in np.flatnonzero((keeper >= 0) & (keeper != owner) & (owner >= 0)).tolist():
         n, m = int(keeper[q]), int(owner[q])
         mine = kept[ends[n] : ends[n + 1]]
@@ -118,16 +124,18 @@ def _given_up(
     return changed
 
 
-def _dealt(question: Question, owner: Int32Array, counts: Int64Array, rows: Int64Array) -> None:
-    """Give rows of one class to the owners that they have, in another order."""
-    topic, mine = question.topic[rows], owner[rows]
+def _reassign_class(
+    canonical: CanonicalProblem, owner: Int32Array, counts: Int64Array, rows: Int64Array
+) -> None:
+    """Permute the owners of the rows of one class."""
+    topic, mine = canonical.topic[rows], owner[rows]
     who, quota = np.unique(mine, return_counts=True)
     if len(who) < 2:
         return
     np.subtract.at(counts, (topic, mine), 1)
     at = {m: i for i, m in enumerate(who.tolist())}
     fixed: set[int] = set()
-    for row, place in zip(*(one.tolist() for one in question.former), strict=True):
+    for row, place in zip(*(one.tolist() for one in canonical.former), strict=True):
         i = at.get(place, -1)
         if i >= 0 and quota[i] and row not in fixed and len(found := np.flatnonzero(rows == row)):
             fixed.add(row)
@@ -136,19 +144,21 @@ def _dealt(question: Question, owner: Int32Array, counts: Int64Array, rows: Int6
             counts[topic[found[0]], place] += 1
     free = np.array([r for r in rows.tolist() if r not in fixed], np.int64)
     for row in free.tolist():
-        t = question.topic[row]
+        t = canonical.topic[row]
         able = np.flatnonzero(quota)
         best = able[np.lexsort((-quota[able], counts[t, who[able]]))[0]]
         owner[row] = who[best]
         quota[best] -= 1
         counts[t, who[best]] += 1
-    if len(np.unique(question.topic[free])) > 1:
-        _exchange(question, owner, counts, free)
+    if len(np.unique(canonical.topic[free])) > 1:
+        _swap_owners(canonical, owner, counts, free)
 
 
-def _exchange(question: Question, owner: Int32Array, counts: Int64Array, rows: Int64Array) -> None:
-    """Exchange the owners of two rows of different topics while the sum of squares falls."""
-    topic = question.topic[rows]
+def _swap_owners(
+    canonical: CanonicalProblem, owner: Int32Array, counts: Int64Array, rows: Int64Array
+) -> None:
+    """Swap the owners of two rows of different topics while the sum of squares falls."""
+    topic = canonical.topic[rows]
     for _ in range(_MOST_EXCHANGES):
         mine = owner[rows]
         who = np.unique(mine)
@@ -175,20 +185,20 @@ def _exchange(question: Question, owner: Int32Array, counts: Int64Array, rows: I
         owner[rows[x]], owner[rows[y]] = b, a
 
 
-def topic_excess(question: Question, owner: Int32Array) -> int | None:
+def topic_excess(canonical: CanonicalProblem, owner: Int32Array) -> int | None:
     """Return by how much topics are spread less evenly than each alone could be; None if too large.
 
     It is half the sum of squared counts by topic and member, less that of even counts.
     """
-    topics, members = len(question.rows.topics), question.members
+    topics, members = len(canonical.rows.topics), canonical.members
     if topics * members > _MOST_PAIRS:
         return None
     given = owner >= 0
-    counts = np.bincount(question.topic[given].astype(np.int64) * members + owner[given])
-    wants = np.zeros((len(question.topics_of), topics), bool)
-    for s, mine in enumerate(question.topics_of):
+    counts = np.bincount(canonical.topic[given].astype(np.int64) * members + owner[given])
+    wants = np.zeros((len(canonical.topics_of), topics), bool)
+    for s, mine in enumerate(canonical.topics_of):
         wants[s, mine] = True
-    sizes = np.bincount(question.subscription, minlength=len(wants)) @ wants
-    base, extra = np.divmod(question.rows.counts, np.maximum(sizes, 1))
+    sizes = np.bincount(canonical.subscription, minlength=len(wants)) @ wants
+    base, extra = np.divmod(canonical.rows.counts, np.maximum(sizes, 1))
     even = base * base * (sizes - extra) + (base + 1) * (base + 1) * extra
     return int((int((counts * counts).sum()) - int(even[sizes > 0].sum())) // 2)

@@ -1,4 +1,9 @@
-"""Loads: partitions weigh, members bear shares and have capacities, or moves are limited."""
+"""A good plan by weights: shares, capacities or a limit of moves, by local search.
+
+Items are partitions, or sets of partitions that must stay together. The search starts from the
+claims (`partage.solve.assignment.local_search`); small problems are solved exactly
+(`branch_and_bound`).
+"""
 
 from __future__ import annotations
 
@@ -8,17 +13,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.optimal.problem import Int64Array, Question
+from partage.groups.optimal.problem import CanonicalProblem, Int64Array
 from partage.groups.optimal.topic_spread import spread_topics
 from partage.model import RackTable
 from partage.model.index import Int32Array
-from partage.solve import bundle
-from partage.solve.assignment.bounds import Burden, fractional_loads
-from partage.solve.assignment.branch_and_bound import exhausted
-from partage.solve.assignment.local_search import improved
-from partage.solve.assignment.weighted_plan import Bearers, Items
+from partage.solve import find_classes
+from partage.solve.assignment.bounds import WeightedProblem, fractional_loads
+from partage.solve.assignment.branch_and_bound import solve_exactly
+from partage.solve.assignment.local_search import improve_plan
+from partage.solve.assignment.weighted_plan import Items, Members
 
-__all__ = ["Loaded", "Shares", "loaded", "shares_of", "whole"]
+__all__ = ["Shares", "WeightPlan", "balance_weights", "member_shares", "scale_to_integers"]
 
 #: Sums of weights stay exact below this.
 _EXACT = 1 << 50
@@ -26,7 +31,7 @@ _EXACT = 1 << 50
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shares:
-    """The shares that members are to bear, by place.
+    """Shares of the load that members should get, by place.
 
     Attributes:
         speed: float64[M], member weight; 1 for members of weight 0.
@@ -40,24 +45,24 @@ class Shares:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Loaded:
-    """A plan by weight, and what its bounds are made of.
+class WeightPlan:
+    """A plan by weight, and the data of its bounds.
 
     Attributes:
         owner: int32[n], place of each row's owner.
-        burden: what is to be borne, by bundles.
-        complete: whether the search ended by itself, and not because its work ran out.
+        weighted: weights, shares and capacities by class.
+        complete: whether the search ended before its limit of work.
     """
 
     owner: Int32Array
-    burden: Burden
+    weighted: WeightedProblem
     complete: bool = True
 
 
-def whole(weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """Weights as whole numbers, and what they were multiplied by: a power of two, or one.
+def scale_to_integers(weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+    """Return weights as whole numbers, and their factor: a power of two, or one.
 
-    >>> whole(np.array([1.0, 2.0]))[1]
+    >>> scale_to_integers(np.array([1.0, 2.0]))[1]
     1.0
     """
     total = float(weight.sum())
@@ -67,18 +72,18 @@ def whole(weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
     return np.rint(weight * scale), scale
 
 
-def shares_of(question: Question, scale: float) -> Shares:
+def member_shares(canonical: CanonicalProblem, scale: float) -> Shares:
     """Return the shares by the members' weights and capacities."""
-    group = question.problem.group
-    weight = np.array([m.weight for m in group], float)[question.order]
+    group = canonical.problem.group
+    weight = np.array([m.weight for m in group], float)[canonical.order]
     limit = [np.inf if m.capacity is None else m.capacity for m in group]
-    capacity = np.array(limit, float)[question.order] * scale
+    capacity = np.array(limit, float)[canonical.order] * scale
     draining = weight <= 0
     return Shares(np.where(draining, 1.0, weight), np.where(draining, 0.0, capacity), draining)
 
 
-def loaded(
-    question: Question,
+def balance_weights(
+    canonical: CanonicalProblem,
     racks: RackTable | None,
     weight: NDArray[np.float64],
     *,
@@ -87,11 +92,11 @@ def loaded(
     hints: Mapping[int, int],
     most_moves: float,
     tolerance: float,
-) -> Loaded:
-    """The best plan that was found, and what there was to bear.
+) -> WeightPlan:
+    """Return the best plan found, and the data of its bounds.
 
     Args:
-        question: the problem.
+        canonical: the problem.
         racks: what reading costs across racks.
         weight: float64[n], whole numbers, of each row.
         shares: what members are to bear.
@@ -101,33 +106,37 @@ def loaded(
         most_moves: how many claimed rows may change hands.
         tolerance: see `Optimal`.
     """
-    item = _items(question, together)
+    item = _items(canonical, together)
     count = int(item.max(initial=-1)) + 1
     if not count:
-        nothing = Burden(
-            bundle(question.eligibility), weight, item, shares.speed, shares.capacity, 0
+        nothing = WeightedProblem(
+            find_classes(canonical.eligibility), weight, item, shares.speed, shares.capacity, 0
         )
-        return Loaded(np.full(question.size, -1, np.int32), nothing)
+        return WeightPlan(np.full(canonical.size, -1, np.int32), nothing)
     first = np.zeros(count, np.int64)
-    first[item[::-1]] = np.arange(question.size)[::-1]
-    bundles = bundle(question.eligibility)
-    kind = bundles.topic[question.topic][first]
-    column, cost, profile = _costs(question, racks, item, count)
+    first[item[::-1]] = np.arange(canonical.size)[::-1]
+    subscription_classes = find_classes(canonical.eligibility)
+    kind = subscription_classes.topic[canonical.topic][first]
+    column, cost, profile = _costs(canonical, racks, item, count)
     key = np.stack(
         [
-            bundles.member.astype(float), column.astype(float), shares.speed, shares.capacity,
-            shares.draining.astype(float),
+            subscription_classes.member.astype(float), column.astype(float), shares.speed,
+            shares.capacity, shares.draining.astype(float),
         ],
         axis=1,
     )  # fmt: skip
     distinct, group = np.unique(key, axis=0, return_inverse=True)
-    group = np.where(bundles.member >= 0, group.reshape(-1), -1)
-    subscribers: list[set[int]] = [set() for _ in bundles.supply]
-    for t, m in zip(bundles.arc_topic.tolist(), bundles.arc_member.tolist(), strict=True):
+    group = np.where(subscription_classes.member >= 0, group.reshape(-1), -1)
+    subscribers: list[set[int]] = [set() for _ in subscription_classes.supply]
+    for t, m in zip(
+        subscription_classes.arc_topic.tolist(),
+        subscription_classes.arc_member.tolist(),
+        strict=True,
+    ):
         subscribers[t].add(m)
     of_bundle = distinct[:, 0].astype(int).tolist()
     open_groups = [[g for g, b in enumerate(of_bundle) if b in who] for who in subscribers]
-    owned, homes = _homes(question, item, count)
+    owned, homes = _homes(canonical, item, count)
     items = Items(
         np.bincount(item, weight, count).astype(float),
         kind,
@@ -138,42 +147,51 @@ def loaded(
         homes,
     )
     draining = shares.draining if shares.draining.any() else None
-    bearers = Bearers(
+    members_of_items = Members(
         group, distinct[:, 1].astype(int).tolist(), shares.speed, shares.capacity, draining
     )
     by_item = {int(item[row]): place for row, place in hints.items()}
-    burden = Burden(bundles, items.weight, kind, shares.speed, shares.capacity, 0.0)
-    share = _fractional(burden, shares.draining)
-    found = improved(
-        items, bearers, hints=by_item, most_moves=most_moves, tolerance=tolerance, share=share
+    weighted = WeightedProblem(
+        subscription_classes, items.weight, kind, shares.speed, shares.capacity, 0.0
+    )
+    share = _fractional(weighted, shares.draining)
+    found = improve_plan(
+        items,
+        members_of_items,
+        hints=by_item,
+        most_moves=most_moves,
+        tolerance=tolerance,
+        share=share,
     )
     best = found.plan.owner.tolist()
     if not tolerance:
-        best = exhausted(items, bearers, best, most_moves=found.plan.most_moves)
+        best = solve_exactly(items, members_of_items, best, most_moves=found.plan.most_moves)
     owner = np.array(best, np.int32)[item]
-    if count == question.size and not hints:
-        alike = bundles.topic[question.topic] * len(cost) + profile
-        owner = spread_topics(question, owner, weight, alike)
-    return Loaded(owner, burden, found.complete)
+    if count == canonical.size and not hints:
+        alike = subscription_classes.topic[canonical.topic] * len(cost) + profile
+        owner = spread_topics(canonical, owner, weight, alike)
+    return WeightPlan(owner, weighted, found.complete)
 
 
-def _fractional(burden: Burden, draining: NDArray[np.bool_]) -> NDArray[np.float64] | None:
-    """Return the loads of the best fractional plan; members of weight 0 need give nothing up."""
+def _fractional(
+    weighted: WeightedProblem, draining: NDArray[np.bool_]
+) -> NDArray[np.float64] | None:
+    """Return the loads of the best fractional plan; infinite for members of weight 0."""
     if not draining.any():
-        return fractional_loads(burden)
-    share = fractional_loads(replace(burden, speed=np.where(draining, 0.0, burden.speed)))
+        return fractional_loads(weighted)
+    share = fractional_loads(replace(weighted, speed=np.where(draining, 0.0, weighted.speed)))
     return None if share is None else np.where(draining, np.inf, share)
 
 
-def _items(question: Question, together: Int64Array | None) -> Int64Array:
-    """int64[n]: the item of each row; rows that must stay together are one."""
+def _items(canonical: CanonicalProblem, together: Int64Array | None) -> Int64Array:
+    """Return int64[n], the item of each row; rows that must stay together are one item."""
     if together is None or not (together >= 0).any():
-        return np.arange(question.size)
-    family = together[question.topic]
-    number = question.problem.index.number_of[question.rows.partition].astype(np.int64)
+        return np.arange(canonical.size)
+    family = together[canonical.topic]
+    number = canonical.problem.index.number_of[canonical.rows.partition].astype(np.int64)
     alone = family < 0
     wide = int(number.max(initial=0)) + 1
-    key = np.where(alone, np.arange(question.size) + wide * (int(family.max(initial=-1)) + 1),
+    key = np.where(alone, np.arange(canonical.size) + wide * (int(family.max(initial=-1)) + 1),
                    family * wide + number)  # fmt: skip
     _, first, item = np.unique(key, return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int64)
@@ -182,15 +200,15 @@ def _items(question: Question, together: Int64Array | None) -> Int64Array:
 
 
 def _costs(
-    question: Question, racks: RackTable | None, item: Int64Array, count: int
+    canonical: CanonicalProblem, racks: RackTable | None, item: Int64Array, count: int
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Column of each place; costs by profile and column; profile of each item."""
+    """Return each place's column, costs by profile and column, and each item's profile."""
     if racks is None:
         nothing = np.zeros(count, np.int64)
-        return np.zeros(question.members, np.int64), np.zeros((1, 1), np.int64), nothing
-    column = racks.row[question.order] % racks.cost.shape[1]
-    profile = racks.profile[question.rows.partition]
-    if count == question.size:
+        return np.zeros(canonical.members, np.int64), np.zeros((1, 1), np.int64), nothing
+    column = racks.row[canonical.order] % racks.cost.shape[1]
+    profile = racks.profile[canonical.rows.partition]
+    if count == canonical.size:
         return column, racks.cost, profile
     table = np.zeros((count, racks.cost.shape[1]), np.int64)
     np.add.at(table, item, racks.cost[profile])
@@ -198,10 +216,10 @@ def _costs(
 
 
 def _homes(
-    question: Question, item: Int64Array, count: int
+    canonical: CanonicalProblem, item: Int64Array, count: int
 ) -> tuple[Int64Array, dict[int, dict[int, int]]]:
-    """How many owned rows each item has, and how many of these each place may keep."""
-    claims = question.claims
+    """Return each item's number of owned rows, and how many of these each place may keep."""
+    claims = canonical.claims
     owned = np.bincount(item[claims.owned], minlength=count).astype(np.int64)
     homes: dict[int, dict[int, int]] = {}
     sole = np.flatnonzero(claims.keeper >= 0)

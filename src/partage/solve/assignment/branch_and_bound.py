@@ -1,39 +1,44 @@
-"""Trying every plan of a small problem, cutting off what cannot be better than the best known."""
+"""Branch and bound over small problems: depth-first over items, heaviest first.
+
+A. H. Land and A. G. Doig (1960). Every figure only grows while items are assigned, so that a
+partial plan that is no better than the best known one is cut off. Equivalent members are tried
+once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from partage.solve.assignment.weighted_plan import Bearers, Items
+from partage.solve.assignment.weighted_plan import Items, Members
 
-__all__ = ["MOST_ITEMS", "MOST_NODES", "exhausted"]
+__all__ = ["MOST_ITEMS", "MOST_NODES", "solve_exactly"]
 
-#: Where this many partial plans do not suffice, the best of them is taken.
+#: Partial plans visited at most; beyond it the best plan so far is returned.
 MOST_NODES = 20_000
-#: Problems beyond this are not small.
+#: Items of the largest problem that is searched.
 MOST_ITEMS = 16
 
-#: Misplaced items (see `WeighedPlan.misplaced`); overload; relative loads, largest first; cost;
+#: Misplaced items (see `WeightedPlan.misplaced`); overload; relative loads, largest first; cost;
 #: moves. Less is better, the first before the next.
 Score = tuple["float | int | tuple[float, ...]", ...]
 
 
-def exhausted(
-    items: Items, bearers: Bearers, known: Sequence[int], *, most_moves: float
+def solve_exactly(
+    items: Items, members: Members, known: Sequence[int], *, most_moves: float
 ) -> list[int]:
-    """The best plan of all; where the problem is not small, one no worse than the known.
+    """Return the optimum; for a problem that is not small, a plan no worse than ``known``.
 
     >>> import numpy as np
     >>> items = Items(np.array([3.0, 3.0, 2.0, 2.0, 2.0]), np.zeros(5, int), [[0]],
     ...               np.zeros((1, 1), int), np.zeros(5, int), np.zeros(5, int), {})
-    >>> two = Bearers(np.zeros(2, int), [0], np.ones(2), np.full(2, np.inf))
-    >>> exhausted(items, two, [0, 1, 0, 1, 0], most_moves=0)
+    >>> two = Members(np.zeros(2, int), [0], np.ones(2), np.full(2, np.inf))
+    >>> solve_exactly(items, two, [0, 1, 0, 1, 0], most_moves=0)
     [0, 0, 1, 1, 1]
     """
     if len(known) > MOST_ITEMS:
         return list(known)
-    search = _Search(items, bearers, most_moves)
+    search = _Search(items, members, most_moves)
     search.best, search.owner = search.score(list(known)), list(known)
     search.descend(0, [-1] * len(known))
     return search.owner
@@ -41,8 +46,17 @@ def exhausted(
 
 @dataclass(slots=True, eq=False)
 class _Search:
+    """State of the search.
+
+    Attributes:
+        items, members: the problem.
+        most_moves: limit of moves.
+        nodes: partial plans that may still be visited.
+        best: score of the best plan; owner: that plan.
+    """
+
     items: Items
-    bearers: Bearers
+    members: Members
     most_moves: float
     nodes: int = MOST_NODES
     best: Score = ()
@@ -56,14 +70,14 @@ class _Search:
     def __post_init__(self) -> None:
         weight = self.items.weight.tolist()
         self._order = sorted(range(len(weight)), key=lambda i: (-weight[i], i))
-        self._load = [0.0] * len(self.bearers.group)
-        group = self.bearers.group.tolist()
+        self._load = [0.0] * len(self.members.group)
+        group = self.members.group.tolist()
         by_kind = [[m for m, g in enumerate(group) if g in of] for of in self.items.open_groups]
         self._settled = {m for homes in self.items.homes.values() for m in homes}
         self._may = [by_kind[k] for k in self.items.kind.tolist()]
         self._misplacing = [set[int]() for _ in weight]
-        if self.bearers.draining is not None:
-            away = {m for m, drains in enumerate(self.bearers.draining.tolist()) if drains}
+        if self.members.draining is not None:
+            away = {m for m, drains in enumerate(self.members.draining.tolist()) if drains}
             for i, may in enumerate(self._may):
                 if not away.issuperset(may):
                     # An owned item may stay where the limit of moves is used up elsewhere.
@@ -72,6 +86,7 @@ class _Search:
                     self._may[i] = [m for m in may if m not in away or m in homes]
 
     def score(self, owner: list[int]) -> Score:
+        """Return the figures of a full plan."""
         load = [0.0] * len(self._load)
         cost = moves = misplaced = 0
         for i, m in enumerate(owner):
@@ -82,21 +97,24 @@ class _Search:
         return (misplaced, *self._loads(load), cost, moves)
 
     def _cost(self, i: int, m: int) -> int:
-        column = self.bearers.column[int(self.bearers.group[m])]
+        """Return the rack cost of an item with a member."""
+        column = self.members.column[int(self.members.group[m])]
         return int(self.items.cost[self.items.profile[i], column])
 
     def _moves(self, i: int, m: int) -> int:
+        """Return the owned partitions of an item that move if it goes to a member."""
         return int(self.items.owned[i]) - self.items.homes.get(i, {}).get(m, 0)
 
     def _loads(self, load: list[float]) -> tuple[float, tuple[float, ...]]:
-        limits = zip(load, self.bearers.capacity.tolist(), strict=True)
-        relative = [x / s for x, s in zip(load, self.bearers.speed.tolist(), strict=True)]
+        """Return the load beyond capacities, and the relative loads, largest first."""
+        limits = zip(load, self.members.capacity.tolist(), strict=True)
+        relative = [x / s for x, s in zip(load, self.members.speed.tolist(), strict=True)]
         return sum(max(0.0, x - c) for x, c in limits), tuple(sorted(relative, reverse=True))
 
     def descend(
         self, at: int, owner: list[int], cost: int = 0, moves: int = 0, misplaced: int = 0
     ) -> None:
-        """Assign the items from one on; every figure only grows, so a worse start is cut off."""
+        """Assign the items from position ``at`` on, and record a better plan."""
         self.nodes -= 1
         if self.nodes <= 0 or moves > self.most_moves:
             return
@@ -110,7 +128,7 @@ class _Search:
         weight = float(self.items.weight[i])
         tried: set[tuple[int, float]] = set()
         for m in sorted(self._may[i], key=lambda m: (self._moves(i, m), self._cost(i, m), m)):
-            alike = int(self.bearers.group[m]), self._load[m]
+            alike = int(self.members.group[m]), self._load[m]
             if m not in self._settled:
                 # Of members who had nothing, and bear the same now, one will do.
                 if alike in tried:

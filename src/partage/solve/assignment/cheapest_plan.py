@@ -1,17 +1,17 @@
-"""The cheapest plan among those with the best loads: any costs by class, a staircase of loads.
+"""The cheapest plan with the best loads: a transportation problem solved by minimum-cost flow.
 
-As `moves`, with a cost for every way in which a class of partitions can reach a member: what
-stays may be cheaper than what is handed over, and a near rack cheaper than a far one. Costs of
-several goals, each more important than all later ones together, are one integer (`Goals`).
+As `fewest_moves`, with any integer cost for each way in which a class of partitions can reach a
+member: a kept partition may cost less than a moved one, and a near rack less than a far one. The
+caller combines criteria in one integer, each outweighing all later ones together.
 
-Source, classes, groups of members, members, steps, sink:
+Nodes are source, classes, groups of members, units, steps and sink:
 
-    source -> class                  all its partitions (contested ones have a node of their own)
+    source -> class                  all its partitions (contested ones are classes of their own)
     class -> claimant                kept
-    class -> group -> member         handed over, to any member of the group alike
+    class -> group -> member         moved, to any member of the group at the same cost
     member -> step -> sink           a step of width w, reached by n loads: w each, w * n in all
 
-Members of a group who claim nothing are one node: who of them gets what is all the same.
+Members of a group that claim nothing are one node (a unit), because they are interchangeable.
 """
 
 from __future__ import annotations
@@ -21,25 +21,39 @@ from dataclasses import dataclass
 import numpy as np
 
 from partage.errors import InvalidProblemError, ProblemTooLargeError
-from partage.solve.assignment.network import LARGEST_NETWORK, UNBOUNDED, IntArray, Network, summed
+from partage.solve.assignment.network import (
+    LARGEST_NETWORK,
+    UNBOUNDED,
+    IntArray,
+    Network,
+    sum_by_position,
+)
 from partage.solve.assignment.staircase import Steps
 
-__all__ = ["Cheapest", "Layout", "Market", "built", "cheapest", "keep_first"]
+__all__ = [
+    "CheapestPlan",
+    "Layout",
+    "TransportProblem",
+    "build_network",
+    "find_cheapest_plan",
+    "push_kept",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Market:
-    """Classes of partitions, members, and what it costs to bring the ones to the others.
+class TransportProblem:
+    """Classes of partitions, members, and the cost of assigning the ones to the others.
 
     Attributes:
         supply: int64[C], partitions of each class.
-        group: int64[M], group of each member, -1 for one who may own nothing.
-        groups: how many groups there are.
-        keep_class, keep_member, keep_most, keep_cost: int64[K], who may keep how many of a
-            class at which cost; several of one class share nothing, unless ``keep_class``
-            is a class of contested partitions, whose whole supply each may keep.
-        free_class, free_group, free_cost: int64[A], handing over.
-        loads: int64[n], the loads that bound the plan's, members beyond n counting as zero.
+        group: int64[M], group of each member, -1 for a member that may own nothing.
+        groups: number of groups.
+        keep_class, keep_member, keep_most, keep_cost: int64[K], class, claimant, the most
+            partitions that it may keep, and the cost of each. Claims on one class concern
+            distinct partitions, unless ``keep_class`` is a class of contested partitions,
+            whose whole supply each claimant may keep.
+        free_class, free_group, free_cost: int64[A], class, group and cost of a move.
+        loads: int64[n], the loads that majorise the plan's; members beyond n count as zero.
     """
 
     supply: IntArray
@@ -56,14 +70,14 @@ class Market:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cheapest:
+class CheapestPlan:
     """Flows, and the prices that prove them cheapest.
 
     Attributes:
-        kept: int64[K]; free: int64[A], partitions over each of the market's arcs.
-        received: int64[M], how many partitions of its group each member gets.
+        kept: int64[K]; free: int64[A], partitions over each of the problem's arcs.
+        received: int64[M], partitions of its group that each member gets.
         price: int64[M], the certificate: the cost of a plan plus its owners' prices is at
-            least the sum over partitions of the cheapest cost + price; and these prices are
+            least the sum over partitions of the least cost + price; and these prices are
             at most the sum of the i-th highest price times the i-th largest of the loads.
     """
 
@@ -73,48 +87,52 @@ class Cheapest:
     price: IntArray
 
 
-def cheapest(market: Market) -> Cheapest:
-    """The least total cost of all plans whose sorted loads are majorised by ``market.loads``.
+def find_cheapest_plan(problem: TransportProblem) -> CheapestPlan:
+    """Return the plan of least cost of all whose sorted loads are majorised by ``problem.loads``.
 
     Raises:
         ProblemTooLargeError: the network is too large, or searching it would take too long.
         InvalidProblemError: no plan has such loads.
 
     >>> one = np.array([0])
-    >>> market = Market(np.array([3]), np.array([0, 0]), 1, one, one, np.array([3]),
+    >>> problem = TransportProblem(np.array([3]), np.array([0, 0]), 1, one, one, np.array([3]),
     ...                 np.array([-1]), one, one, one, np.array([2, 1]))
-    >>> found = cheapest(market)
+    >>> found = find_cheapest_plan(problem)
     >>> found.kept.tolist(), found.received.tolist()
     ([2], [0, 1])
     """
-    layout = Layout.of(market)
+    layout = Layout.of(problem)
     if layout.arcs > LARGEST_NETWORK:
         raise ProblemTooLargeError(
             f"the cheapest plan needs a network of {layout.arcs} arcs, the limit is "
             f"{LARGEST_NETWORK}"
         )
-    network, arcs = built(market, layout)
-    keep_first(market, layout, network, arcs)
+    network, arcs = build_network(problem, layout)
+    push_kept(problem, layout, network, arcs)
     from_source = arcs["supply"]
-    network.fill()
+    network.augment()
     while network.left[2 * from_source].any():
-        if not network.reprice():
+        if not network.raise_prices():
             raise InvalidProblemError("no plan has loads as good as these", path="loads")
-        network.fill()
+        network.augment()
     flow = network.flow()
     price = np.where(layout.unit >= 0, network.price[layout.first_unit + layout.unit], 0)
-    return Cheapest(
+    return CheapestPlan(
         flow[arcs["keep"]], flow[arcs["free"]], layout.shared(flow[arcs["within"]]), price
     )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """Units (members, or all of a group who claim nothing) and the numbers of the nodes.
+    """Units (single claimants, or all other members of a group) and the numbers of the nodes.
 
     Attributes:
-        unit: int64[M], unit of each member, -1 for one who may own nothing.
+        unit: int64[M], unit of each member, -1 for a member that may own nothing.
         size: int64[U], members of each unit; group: int64[U], its group.
+        steps: the staircase that bounds the loads.
+        first_group, first_unit, first_step: numbers of the first node of each kind.
+        source: number of the source.
+        arcs: number of arcs.
     """
 
     unit: IntArray
@@ -134,38 +152,38 @@ class Layout:
 
     @property
     def drain(self) -> int:
-        """A node from which steps are emptied, where the network has one."""
+        """The node from which steps are emptied, where the network has one."""
         return self.source + 2
 
     @classmethod
-    def of(cls, market: Market, steps: Steps | None = None) -> Layout:
-        """Lay out a market; ``steps`` bound the loads where the market's own do not."""
-        members = len(market.group)
+    def of(cls, problem: TransportProblem, steps: Steps | None = None) -> Layout:
+        """Number units and nodes; ``steps`` replace the staircase of the problem's loads."""
+        members = len(problem.group)
         claims = np.zeros(members, bool)
-        claims[market.keep_member] = True
-        plain = (market.group >= 0) & ~claims
-        single = np.flatnonzero((market.group >= 0) & claims)
+        claims[problem.keep_member] = True
+        plain = (problem.group >= 0) & ~claims
+        single = np.flatnonzero((problem.group >= 0) & claims)
         unit = np.full(members, -1, np.int64)
         unit[single] = np.arange(len(single))
-        there = np.bincount(market.group[plain], minlength=market.groups)
+        there = np.bincount(problem.group[plain], minlength=problem.groups)
         merged = np.flatnonzero(there)
-        number = np.zeros(market.groups, np.int64)
+        number = np.zeros(problem.groups, np.int64)
         number[merged] = len(single) + np.arange(len(merged))
-        unit[plain] = number[market.group[plain]]
+        unit[plain] = number[problem.group[plain]]
         size = np.concatenate([np.ones(len(single), np.int64), there[merged]])
-        group = np.concatenate([market.group[single], merged]).astype(np.int64)
+        group = np.concatenate([problem.group[single], merged]).astype(np.int64)
         if steps is None:
-            steps = Steps.of(np.asarray(market.loads, np.int64))
-        first_group = len(market.supply)
-        first_unit = first_group + market.groups
+            steps = Steps.of(np.asarray(problem.loads, np.int64))
+        first_group = len(problem.supply)
+        first_unit = first_group + problem.groups
         first_step = first_unit + len(size)
-        arcs = len(market.keep_class) + len(market.free_class) + len(market.supply)
+        arcs = len(problem.keep_class) + len(problem.free_class) + len(problem.supply)
         arcs += len(size) * (len(steps) + 1) + len(steps)
         return cls(unit, size, group, steps, first_group, first_unit, first_step,
                    first_step + len(steps), arcs)  # fmt: skip
 
     def shared(self, within: IntArray) -> IntArray:
-        """int64[M]: what units get, shared evenly among their members, first ones first."""
+        """Return int64[M], what units get, shared evenly by their members, first members first."""
         out = np.zeros(len(self.unit), np.int64)
         mine = np.flatnonzero(self.unit >= 0)
         of = self.unit[mine]
@@ -176,30 +194,30 @@ class Layout:
         return out
 
 
-def built(
-    market: Market, layout: Layout, *, draining: bool = False
+def build_network(
+    problem: TransportProblem, layout: Layout, *, draining: bool = False
 ) -> tuple[Network, dict[str, IntArray]]:
-    """Return the network, priced by each node's cheapest way, and its arcs by kind.
+    """Return the network, with each class priced at its least cost, and its arcs by kind.
 
     With ``draining`` there are arcs without capacity from `Layout.drain` to every step.
     """
     steps, units = layout.steps, layout.first_unit + np.arange(len(layout.size))
     step_nodes = layout.first_step + np.arange(len(steps))
-    classes = np.arange(len(market.supply))
+    classes = np.arange(len(problem.supply))
     far = np.int64(UNBOUNDED)
     best = np.full(len(classes), far)
-    np.minimum.at(best, market.free_class, market.free_cost)
-    np.minimum.at(best, market.keep_class, market.keep_cost)
+    np.minimum.at(best, problem.free_class, problem.free_cost)
+    np.minimum.at(best, problem.keep_class, problem.keep_cost)
     # All supply must go, so that the cheapest way of each class may as well be free of cost.
     kinds = {
-        "supply": (np.full(len(classes), layout.source), classes, market.supply, -best),
+        "supply": (np.full(len(classes), layout.source), classes, problem.supply, -best),
         "keep": (
-            market.keep_class, units[layout.unit[market.keep_member]], market.keep_most,
-            market.keep_cost,
+            problem.keep_class, units[layout.unit[problem.keep_member]], problem.keep_most,
+            problem.keep_cost,
         ),
         "free": (
-            market.free_class, layout.first_group + market.free_group,
-            np.full(len(market.free_class), UNBOUNDED), market.free_cost,
+            problem.free_class, layout.first_group + problem.free_group,
+            np.full(len(problem.free_class), UNBOUNDED), problem.free_cost,
         ),
         "within": (layout.first_group + layout.group, units, np.full(len(units), UNBOUNDED), None),
         "climb": (
@@ -228,17 +246,18 @@ def built(
     return network, arcs
 
 
-def keep_first(market: Market, layout: Layout, network: Network, arcs: dict[str, IntArray]) -> None:
-    """Put a first flow on the network: partitions that are kept at the least cost.
+def push_kept(
+    problem: TransportProblem, layout: Layout, network: Network, arcs: dict[str, IntArray]
+) -> None:
+    """Push a first flow of partitions that are kept at the least cost, as far as the steps allow.
 
-    They climb as far up as the steps allow.
-    Searching would find the same, one path a claim; these are nearly all there are.
+    Searching would find the same, one path per claim; nearly all paths are of this kind.
     """
-    price = network.price[market.keep_class]
-    sole = np.bincount(market.keep_class, market.keep_most, len(market.supply)) <= market.supply
-    good = np.flatnonzero((market.keep_cost == price) & sole[market.keep_class])
-    unit, most = layout.unit[market.keep_member[good]], market.keep_most[good]
-    left = summed(unit, most, len(layout.size))
+    price = network.price[problem.keep_class]
+    sole = np.bincount(problem.keep_class, problem.keep_most, len(problem.supply)) <= problem.supply
+    good = np.flatnonzero((problem.keep_cost == price) & sole[problem.keep_class])
+    unit, most = layout.unit[problem.keep_member[good]], problem.keep_most[good]
+    left = sum_by_position(unit, most, len(layout.size))
     steps = layout.steps
     climbs = np.zeros((len(left), len(steps)), np.int64)
     for j, (reaching, width) in enumerate(
@@ -254,7 +273,7 @@ def keep_first(market: Market, layout: Layout, network: Network, arcs: dict[str,
     stays = np.zeros(len(good), np.int64)
     stays[order] = np.clip(climbs.sum(axis=1)[of] - earlier, 0, amount)
     for kind, flow in (
-        ("supply", summed(market.keep_class[good], stays, len(market.supply))),
+        ("supply", sum_by_position(problem.keep_class[good], stays, len(problem.supply))),
         ("climb", climbs.reshape(-1)),
         ("step", climbs.sum(axis=0)),
     ):

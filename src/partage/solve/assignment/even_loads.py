@@ -1,13 +1,13 @@
-"""The least-majorised loads: as even as the subscriptions allow, with a proof.
+"""The least-majorised loads, by recursive minimum cuts; the proof is one level per topic.
 
-Best means: smallest largest, largest smallest and least sum of squares at once. That such
-a vector exists, and is unique once sorted, is no luck: the loads of all full assignments
-are the bases of an M-convex set, and such a set has one least-majorised vector.
+The loads of all full assignments are the bases of an M-convex set, and such a set has one
+least-majorised vector (Frank and Murota, "Decreasing minimization on M-convex sets", 2022). That
+vector has the smallest largest load, the largest smallest load and the least sum of squares.
 
-It is found by cutting. With room for k each (k the average, rounded down), either all
-members fill up and everybody gets k or k + 1; or some topics cannot be placed although
-members elsewhere have room left. Then these topics and their subscribers are a problem of
-their own with loads of at least k, and the others one with loads of at most k.
+The decomposition: give each member room for k partitions (k is the average, rounded down). If the
+flow fills all members, each gets k or k + 1. Otherwise some topics find no room although other
+members have room left. These topics and their subscribers are a subproblem with loads of at least
+k, and the rest is a subproblem with loads of at most k.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from partage.solve.assignment.network import (
     Budget,
     IntArray,
     Network,
-    spread,
-    summed,
+    proportional_flow,
+    sum_by_position,
 )
-from partage.solve.assignment.problem import Bundles, Eligibility, bundle
+from partage.solve.assignment.problem import Eligibility, SubscriptionClasses, find_classes
 
-__all__ = ["BestLoads", "assign_members", "least_majorised", "loads_of"]
+__all__ = ["BestLoads", "assign_members", "find_even_loads", "least_majorised"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BestLoads:
-    """The best loads, and why none are better.
+    """The least-majorised loads, and the proof that none are more even.
 
     Attributes:
-        load: int64[M], partitions of each member (which of several equal members has one
-            more is arbitrary: only the sorted vector is unique).
+        load: int64[M], partitions of each member. Only the sorted vector is unique: which of
+            several equivalent members has one more is arbitrary.
         owner: int32[sum of partitions], a plan with these loads, topic after topic; -1 for
-            the partitions of topics that nobody may own.
+            the partitions of topics without subscribers.
         topic_level: int64[T], the certificate. For any k let A be the topics of a level
             above k, and N(A) the members that may own some of them. In every valid plan
             the sum of max(load - k, 0) is at least partitions(A) - k * size(N(A)), because
-            the partitions of A have nowhere else to go; here the two are equal, for every
-            k. The least-majorised vector is the one that minimises all these sums.
+            the partitions of A can only go to N(A). Here the two are equal for every k. The
+            least-majorised vector is the one that minimises all these sums.
     """
 
     load: IntArray
@@ -54,13 +54,13 @@ class BestLoads:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Answer:
-    """Filled piece by piece.
+class _Result:
+    """The loads found so far; each subproblem writes its part.
 
     Attributes:
-        total: int64[G], partitions of each member bundle.
-        level: int64[B], of each topic bundle.
-        share: int64[A], partitions that go over each pair of bundles.
+        total: int64[G], partitions of each member class.
+        level: int64[B], of each topic class.
+        share: int64[A], flow over each pair of classes.
     """
 
     total: IntArray
@@ -69,8 +69,8 @@ class _Answer:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Piece:
-    """A part of the problem that can be looked at alone: positions of bundles and arcs."""
+class _Subproblem:
+    """Positions of the topic classes, member classes and arcs of one subproblem."""
 
     topics: IntArray
     members: IntArray
@@ -78,7 +78,7 @@ class _Piece:
 
 
 def least_majorised(eligibility: Eligibility) -> BestLoads:
-    """The most even loads of all assignments that give every open partition away.
+    """Return the most even loads of all assignments that give every subscribed partition an owner.
 
     Raises:
         ProblemTooLargeError: the network has more than `LARGEST_NETWORK` arcs, or
@@ -89,98 +89,100 @@ def least_majorised(eligibility: Eligibility) -> BestLoads:
     >>> best.load.tolist(), best.topic_level.tolist()
     ([3, 3], [3, 3])
     """
-    bundles = bundle(eligibility)
-    load, topic_level, share = loads_of(bundles)
-    return BestLoads(load, dealt(bundles, share, load), topic_level)
+    classes = find_classes(eligibility)
+    load, topic_level, share = find_even_loads(classes)
+    return BestLoads(load, assign_partitions(classes, share, load), topic_level)
 
 
-def loads_of(bundles: Bundles) -> tuple[IntArray, IntArray, IntArray]:
-    """The best loads and topic levels (see `BestLoads`), and what goes over each pair of bundles.
+def find_even_loads(classes: SubscriptionClasses) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the best loads, topic levels (see `BestLoads`) and flow over each pair of classes.
 
     Raises:
-        ProblemTooLargeError: as `least_majorised` does.
+        ProblemTooLargeError: as for `least_majorised`.
     """
-    if len(bundles.arc_topic) > LARGEST_NETWORK:
+    if len(classes.arc_topic) > LARGEST_NETWORK:
         raise ProblemTooLargeError(
-            f"the best loads need a network of {len(bundles.arc_topic)} arcs, the limit is "
-            f"{LARGEST_NETWORK}: {len(bundles.size)} different subscriptions, "
-            f"{len(bundles.supply)} topics with different subscribers"
+            f"the best loads need a network of {len(classes.arc_topic)} arcs, the limit is "
+            f"{LARGEST_NETWORK}: {len(classes.size)} different subscriptions, "
+            f"{len(classes.supply)} topics with different subscribers"
         )
-    found = _Answer(
-        np.zeros(len(bundles.size), np.int64),
-        np.zeros(len(bundles.supply), np.int64),
-        np.zeros(len(bundles.arc_topic), np.int64),
+    found = _Result(
+        np.zeros(len(classes.size), np.int64),
+        np.zeros(len(classes.supply), np.int64),
+        np.zeros(len(classes.arc_topic), np.int64),
     )
     budget = Budget()
-    pieces = [
-        _Piece(
-            np.arange(len(bundles.supply)),
-            np.arange(len(bundles.size)),
-            np.arange(len(bundles.arc_topic)),
+    parts = [
+        _Subproblem(
+            np.arange(len(classes.supply)),
+            np.arange(len(classes.size)),
+            np.arange(len(classes.arc_topic)),
         )
     ]
-    while pieces:
-        piece = pieces.pop()
-        if len(piece.members):
-            pieces += _settled_or_split(bundles, piece, found, budget)
-    topic_level = np.zeros(len(bundles.topic), np.int64)
-    topic_level[bundles.topic >= 0] = found.level[bundles.topic[bundles.topic >= 0]]
-    return _evenly(bundles, found.total), topic_level, found.share
+    while parts:
+        part = parts.pop()
+        if len(part.members):
+            parts += _solve_or_split(classes, part, found, budget)
+    topic_level = np.zeros(len(classes.topic), np.int64)
+    topic_level[classes.topic >= 0] = found.level[classes.topic[classes.topic >= 0]]
+    return _share_evenly(classes, found.total), topic_level, found.share
 
 
-def _evenly(bundles: Bundles, total: IntArray) -> IntArray:
-    """int64[M]: the totals of bundles shared evenly among their members, first ones first."""
-    load = np.zeros(len(bundles.member), np.int64)
-    mine = np.flatnonzero(bundles.member >= 0)
-    mine = mine[np.argsort(bundles.member[mine], kind="stable")]
-    of = bundles.member[mine]
+def _share_evenly(classes: SubscriptionClasses, total: IntArray) -> IntArray:
+    """Return int64[M], the totals of classes shared evenly by their members, first ones first."""
+    load = np.zeros(len(classes.member), np.int64)
+    mine = np.flatnonzero(classes.member >= 0)
+    mine = mine[np.argsort(classes.member[mine], kind="stable")]
+    of = classes.member[mine]
     nth = np.arange(len(mine)) - np.searchsorted(of, of)
-    load[mine] = total[of] // bundles.size[of] + (nth < total[of] % bundles.size[of])
+    load[mine] = total[of] // classes.size[of] + (nth < total[of] % classes.size[of])
     return load
 
 
-def _settled_or_split(
-    bundles: Bundles, piece: _Piece, answer: _Answer, budget: Budget
-) -> list[_Piece]:
-    """Write the answer for what has loads that differ by at most one; cut off the rest."""
-    supply, size = bundles.supply[piece.topics], bundles.size[piece.members]
+def _solve_or_split(
+    classes: SubscriptionClasses, part: _Subproblem, result: _Result, budget: Budget
+) -> list[_Subproblem]:
+    """Write the loads of members that differ by at most one; return the remaining subproblems."""
+    supply, size = classes.supply[part.topics], classes.size[part.members]
     k = int(supply.sum() // size.sum())
-    network, to_sink = _network(bundles, piece, k, budget)
-    network.fill()
+    network, to_sink = _network(classes, part, k, budget)
+    network.augment()
     if int(network.flow()[to_sink].sum()) < k * int(size.sum()):
-        above, below = _cut(bundles, piece, _stuck(network, len(supply)))
+        above, below = _cut(classes, part, _stuck(network, len(supply)))
         return [above, below]
     if int(supply.sum()) > k * int(size.sum()):
         network.widen(to_sink, size)
-        network.fill()
+        network.augment()
     found = network.flow()[to_sink]
     higher = np.flatnonzero(found > k * size) + len(supply)
-    # Who can hand a partition down from k + 1 shows the topics that hold that level up.
+    # Topics that a member with k + 1 can reach hold that level up.
     held = network.reachable(higher)[: len(supply)]
     stuck = _stuck(network, len(supply))
     settled_topics = ~stuck[: len(supply)]
     settled_members = ~stuck[len(supply) : len(supply) + len(size)]
-    answer.level[piece.topics[settled_topics]] = k + held[settled_topics]
-    answer.total[piece.members[settled_members]] = found[settled_members]
-    # No settled topic sends anything to the stuck ones' members, or it would be stuck too;
-    # what the stuck ones send is settled, and written again, when their turn comes.
-    answer.share[piece.arcs] = network.flow()[: len(piece.arcs)]
-    # Topics that do not even find room at k + 1: their subscribers get that much and more.
-    return [_cut(bundles, piece, stuck)[0]] if stuck.any() else []
+    result.level[part.topics[settled_topics]] = k + held[settled_topics]
+    result.total[part.members[settled_members]] = found[settled_members]
+    # No settled topic sends flow to the stuck topics' members, or it would be stuck too.
+    # The flow of stuck topics is written again with their own subproblem.
+    result.share[part.arcs] = network.flow()[: len(part.arcs)]
+    # The subscribers of topics without room at k + 1 get that much or more.
+    return [_cut(classes, part, stuck)[0]] if stuck.any() else []
 
 
-def _network(bundles: Bundles, piece: _Piece, k: int, budget: Budget) -> tuple[Network, IntArray]:
-    """Source, topics, members, sink, with room for k partitions a member; the arcs to the sink.
+def _network(
+    classes: SubscriptionClasses, part: _Subproblem, k: int, budget: Budget
+) -> tuple[Network, IntArray]:
+    """Return the network with room for k partitions per member, and its arcs to the sink.
 
-    It starts with a flow that is close to the largest.
+    Nodes are source, topics, members and sink. A proportional flow is pushed first.
     """
-    topics, members, arcs = len(piece.topics), len(piece.members), len(piece.arcs)
-    topic_at = np.full(len(bundles.supply), -1, np.int64)
-    topic_at[piece.topics] = np.arange(topics)
-    member_at = np.full(len(bundles.size), -1, np.int64)
-    member_at[piece.members] = np.arange(members)
-    row, column = topic_at[bundles.arc_topic[piece.arcs]], member_at[bundles.arc_member[piece.arcs]]
-    supply, room = bundles.supply[piece.topics], bundles.size[piece.members] * k
+    topics, members, arcs = len(part.topics), len(part.members), len(part.arcs)
+    topic_at = np.full(len(classes.supply), -1, np.int64)
+    topic_at[part.topics] = np.arange(topics)
+    member_at = np.full(len(classes.size), -1, np.int64)
+    member_at[part.members] = np.arange(members)
+    row, column = topic_at[classes.arc_topic[part.arcs]], member_at[classes.arc_member[part.arcs]]
+    supply, room = classes.supply[part.topics], classes.size[part.members] * k
     source, sink = topics + members, topics + members + 1
     network = Network(
         topics + members + 2,
@@ -191,16 +193,16 @@ def _network(bundles: Bundles, piece: _Piece, k: int, budget: Budget) -> tuple[N
         sink=sink,
         budget=budget,
     )
-    # Spreading costs about as much as a search.
+    # A proportional flow costs about as much as a sweep over all arcs.
     budget.spend(2 * arcs)
-    amount = spread(row, column, supply, room)
+    amount = proportional_flow(row, column, supply, room)
     network.push(
         np.arange(arcs + topics + members),
         np.concatenate(
             [
                 amount,
-                summed(row, amount, topics),
-                summed(column, amount, members),
+                sum_by_position(row, amount, topics),
+                sum_by_position(column, amount, members),
             ]
         ),
     )
@@ -208,59 +210,71 @@ def _network(bundles: Bundles, piece: _Piece, k: int, budget: Budget) -> tuple[N
 
 
 def _stuck(network: Network, topics: int) -> NDArray[np.bool_]:
-    """bool[N]: topics that cannot all be placed, and what they can push against."""
+    """Return bool[N], topics that cannot all be assigned, and the nodes that they can reach."""
     from_source = network.out[network.start[network.source] : network.start[network.source + 1]]
     unplaced = network.head[from_source[network.left[from_source] > 0]]
     return network.reachable(unplaced[unplaced < topics])
 
 
-def _cut(bundles: Bundles, piece: _Piece, stuck: NDArray[np.bool_]) -> tuple[_Piece, _Piece]:
-    """The stuck topics with all their subscribers, and the others with the others."""
-    topics, members = len(piece.topics), len(piece.members)
-    topic_side = np.zeros(len(bundles.supply), bool)
-    topic_side[piece.topics] = stuck[:topics]
-    member_side = np.zeros(len(bundles.size), bool)
-    member_side[piece.members] = stuck[topics : topics + members]
-    of_topic = topic_side[bundles.arc_topic[piece.arcs]]
-    of_member = member_side[bundles.arc_member[piece.arcs]]
+def _cut(
+    classes: SubscriptionClasses, part: _Subproblem, stuck: NDArray[np.bool_]
+) -> tuple[_Subproblem, _Subproblem]:
+    """Split a subproblem: the stuck topics with all their subscribers, and the rest."""
+    topics, members = len(part.topics), len(part.members)
+    topic_side = np.zeros(len(classes.supply), bool)
+    topic_side[part.topics] = stuck[:topics]
+    member_side = np.zeros(len(classes.size), bool)
+    member_side[part.members] = stuck[topics : topics + members]
+    of_topic = topic_side[classes.arc_topic[part.arcs]]
+    of_member = member_side[classes.arc_member[part.arcs]]
 
-    below_topics, below_members = ~topic_side[piece.topics], ~member_side[piece.members]
+    below_topics, below_members = ~topic_side[part.topics], ~member_side[part.members]
     return (
-        _Piece(
-            piece.topics[~below_topics],
-            piece.members[~below_members],
-            piece.arcs[of_topic & of_member],
+        _Subproblem(
+            part.topics[~below_topics],
+            part.members[~below_members],
+            part.arcs[of_topic & of_member],
         ),
-        _Piece(
-            piece.topics[below_topics],
-            piece.members[below_members],
-            piece.arcs[~of_topic & ~of_member],
+        _Subproblem(
+            part.topics[below_topics],
+            part.members[below_members],
+            part.arcs[~of_topic & ~of_member],
         ),
     )
 
 
-def dealt(bundles: Bundles, share: IntArray, load: IntArray) -> NDArray[np.int32]:
-    """int32: owners of all partitions, topic after topic, from nothing owned before.
+def assign_partitions(
+    classes: SubscriptionClasses, share: IntArray, load: IntArray
+) -> NDArray[np.int32]:
+    """Return int32, the owners of all partitions, topic after topic, without previous owners.
 
     Args:
-        bundles: topics and members.
-        share: int64[A], how many partitions go over each pair of bundles.
-        load: int64[M], how many each member gets in the end.
+        classes: classes of topics and members.
+        share: int64[A], flow over each pair of classes.
+        load: int64[M], partitions of each member.
     """
-    topic = np.repeat(bundles.topic, bundles.partitions)
+    topic = np.repeat(classes.topic, classes.partitions)
     owner = np.full(len(topic), -1, np.int64)
-    assign_members(owner, topic, bundles, share, load[bundles.member >= 0])
+    assign_members(owner, topic, classes, share, load[classes.member >= 0])
     return owner.astype(np.int32)
 
 
 def assign_members(
-    owner: IntArray, topic: IntArray, bundles: Bundles, free: IntArray, within: IntArray
+    owner: IntArray, topic: IntArray, classes: SubscriptionClasses, free: IntArray, within: IntArray
 ) -> None:
-    """Deal partitions without owner to bundles of members, and on to the members."""
+    """Assign partitions without owner to member classes, then to the members of each class.
+
+    Args:
+        owner: int64[P], written; -1 for partitions without owner.
+        topic: int64[P], topic class of each partition, -1 for none.
+        classes: classes of topics and members.
+        free: int64[A], partitions that go over each pair of classes.
+        within: int64, partitions of each member that has a class, in join order.
+    """
     pool = np.flatnonzero((owner < 0) & (topic >= 0))
     pool = pool[np.argsort(topic[pool], kind="stable")]
-    target = np.repeat(bundles.arc_member, free)
+    target = np.repeat(classes.arc_member, free)
     pool = pool[np.argsort(target, kind="stable")]
-    everyone = np.flatnonzero(bundles.member >= 0)
-    order = np.argsort(bundles.member[everyone], kind="stable")
+    everyone = np.flatnonzero(classes.member >= 0)
+    order = np.argsort(classes.member[everyone], kind="stable")
     owner[pool] = np.repeat(everyone[order], within[order])

@@ -1,24 +1,17 @@
-"""The fewest moves to loads at least as good as given ones, with a proof.
+"""The fewest moves to loads at least as even as given ones: a minimum-cost flow, with its dual.
 
-"At least as good": the sorted loads of the plan are majorised by the given loads L. By
-Gale and Ryser these are the loads of which a 0/1 matrix (members x levels of load) exists
-whose column j has at most as many ones as L has members with load >= j. So loads can be
-bounded inside a flow: each member sends its partitions up a staircase that all share. A
-partition that stays with a claimant saves one move: a minimum-cost flow.
+"At least as even" means that the sorted loads are majorised by the given loads (see `staircase`).
+A partition that stays with a claimant costs -1. The node prices of the members prove the result.
 
-The network in which keeping is rewarded and a common staircase bounds the loads.
+Nodes are source, topic classes, contested classes, member classes, members, steps and sink:
 
-Source, topics (and contested claims), bundles of members, members, steps, sink:
-
-    source -> topic                  all its partitions, but the contested ones
+    source -> topic                  all partitions of the class but the contested ones
     source -> contested class        its partitions
     topic -> only claimant           kept: cost -1 each
-    class -> one of its claimants    kept: cost -1 each
-    class -> topic                   given up
-    topic -> bundle -> member        changes hands: cost 0
+    contested class -> a claimant    kept: cost -1 each
+    contested class -> topic         not kept
+    topic -> class -> member         moved: cost 0
     member -> step -> sink           a step of width w, reached by n loads: w each, w * n in all
-
-From flows between bundles to an owner for each partition.
 """
 
 from __future__ import annotations
@@ -30,39 +23,45 @@ from numpy.typing import NDArray
 
 from partage.errors import InvalidProblemError, ProblemTooLargeError
 from partage.solve.assignment.even_loads import assign_members, least_majorised
-from partage.solve.assignment.network import LARGEST_NETWORK, UNBOUNDED, IntArray, Network, summed
+from partage.solve.assignment.network import (
+    LARGEST_NETWORK,
+    UNBOUNDED,
+    IntArray,
+    Network,
+    sum_by_position,
+)
 from partage.solve.assignment.problem import (
-    Bundles,
+    ClaimClasses,
     Eligibility,
     Ownership,
-    SortedClaims,
-    bundle,
-    sort_claims,
+    SubscriptionClasses,
+    classify_claims,
+    find_classes,
 )
 from partage.solve.assignment.staircase import Steps
 
 __all__ = [
     "FewestMoves",
-    "Kept",
-    "Staircase",
+    "MovesNetwork",
+    "PlanFlows",
     "arcs_needed",
-    "built",
+    "assign_owners",
+    "build_network",
     "fewest_moves",
     "optimal_plan",
-    "owners",
 ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FewestMoves:
-    """A plan with the fewest moves, and why fewer are not possible.
+    """A plan with the fewest moves, and the proof that fewer are not possible.
 
     Attributes:
-        moves: owned partitions that get an owner who is no claimant.
-        owner: int32[P], -1 where nobody is eligible.
-        price: int64[M], the certificate. Call a partition's cost with a member 0 or 1, as
-            it stays or moves. The moves of a plan plus the prices of all its owners are at
-            least the sum over partitions of the cheapest cost + price. And the owners'
+        moves: owned partitions whose new owner is no claimant.
+        owner: int32[P], -1 where no member is eligible.
+        price: int64[M], the certificate. A partition costs 0 with a member where it stays and
+            1 where it moves. The moves of a plan plus the prices of all its owners are at
+            least the sum over partitions of the least cost + price. And the owners'
             prices are at most the sum of the i-th highest price times the i-th largest of
             the loads L, since the plan's loads are majorised by L. The difference bounds
             the moves of every such plan from below; here it equals ``moves``.
@@ -76,7 +75,7 @@ class FewestMoves:
 def fewest_moves(
     eligibility: Eligibility, ownership: Ownership, loads: NDArray[np.integer]
 ) -> FewestMoves:
-    """The fewest moves of all full assignments whose sorted loads are majorised by ``loads``.
+    """Return the fewest moves of full assignments whose sorted loads ``loads`` majorise.
 
     Args:
         eligibility: who may own what.
@@ -94,31 +93,33 @@ def fewest_moves(
     1
     """
     wanted: IntArray = np.asarray(loads, np.int64)
-    bundles = bundle(eligibility)
-    if int(wanted.sum()) != int(bundles.supply.sum()):
-        what = f"must sum to the {int(bundles.supply.sum())} partitions that somebody may own"
+    classes = find_classes(eligibility)
+    if int(wanted.sum()) != int(classes.supply.sum()):
+        what = f"must sum to the {int(classes.supply.sum())} partitions that a member may own"
         raise InvalidProblemError(what, path="loads", value=int(wanted.sum()))
-    claims = sort_claims(bundles, ownership)
+    claims = classify_claims(classes, ownership)
     steps = Steps.of(wanted)
-    arcs = arcs_needed(bundles, claims, steps)
+    arcs = arcs_needed(classes, claims, steps)
     if arcs > LARGEST_NETWORK:
         raise ProblemTooLargeError(
             f"the fewest moves need a network of {arcs} arcs, the limit is {LARGEST_NETWORK}: "
-            f"{len(bundles.member)} members, {len(bundles.supply)} topics with different "
+            f"{len(classes.member)} members, {len(classes.supply)} topics with different "
             f"subscribers, {steps.reaching.size} different loads"
         )
-    stairs = built(bundles, claims, steps)
-    _fill_at_least_cost(stairs.network)
-    kept = Kept(*(stairs.flow(kind) for kind in ("claim", "contested", "free", "within")))
+    moves_network = build_network(classes, claims, steps)
+    _augment_at_least_cost(moves_network.network)
+    kept = PlanFlows(
+        *(moves_network.flow(kind) for kind in ("claim", "contested", "free", "within"))
+    )
     moves = int(claims.owned.sum() - kept.claim.sum() - kept.contested.sum())
-    price = stairs.network.price[stairs.member_nodes]
+    price = moves_network.network.price[moves_network.member_nodes]
     return FewestMoves(
-        moves, owners(bundles, claims, kept), np.where(bundles.member >= 0, price, 0)
+        moves, assign_owners(classes, claims, kept), np.where(classes.member >= 0, price, 0)
     )
 
 
 def optimal_plan(eligibility: Eligibility, ownership: Ownership) -> FewestMoves:
-    """The best loads there are, reached with the fewest moves.
+    """Return a plan with the least-majorised loads and the fewest moves to them.
 
     Raises:
         ProblemTooLargeError: as `least_majorised` and `fewest_moves` do.
@@ -131,46 +132,46 @@ def optimal_plan(eligibility: Eligibility, ownership: Ownership) -> FewestMoves:
     return fewest_moves(eligibility, ownership, least_majorised(eligibility).load)
 
 
-def _fill_at_least_cost(network: Network) -> None:
-    """Successive shortest paths, all paths of one length at a time (primal and dual)."""
+def _augment_at_least_cost(network: Network) -> None:
+    """Send all supply at least cost, by successive shortest paths (primal-dual)."""
     from_source = network.out[network.start[network.source] : network.start[network.source + 1]]
-    network.fill()
+    network.augment()
     while network.left[from_source].any():
-        if not network.reprice():
+        if not network.raise_prices():
             what = "no assignment has loads as good as these"
             raise InvalidProblemError(what, path="loads")
-        network.fill()
+        network.augment()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Staircase:
-    """The network, and where in its arcs and nodes each kind stands."""
+class MovesNetwork:
+    """The network, and the positions of each kind of arc and of the members' nodes."""
 
     network: Network
     arcs: dict[str, slice]
     member_nodes: slice
 
     def flow(self, kind: str) -> IntArray:
-        """What flows over the arcs of one kind."""
+        """Return the flow over the arcs of one kind."""
         return self.network.flow()[self.arcs[kind]]
 
     def positions(self, kind: str) -> IntArray:
-        """Numbers of the arcs of one kind."""
+        """Return the numbers of the arcs of one kind."""
         where = self.arcs[kind]
         return np.arange(where.start, where.stop)
 
 
-def arcs_needed(bundles: Bundles, claims: SortedClaims, steps: Steps) -> int:
-    """How many arcs the network would have, within a few."""
-    climbing = len(bundles.member) * (len(steps) + 1)
+def arcs_needed(classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps) -> int:
+    """Return the number of arcs that the network would have, within a few."""
+    climbing = len(classes.member) * (len(steps) + 1)
     claiming = len(claims.arc_topic) + len(claims.class_claimant)
-    return len(bundles.arc_topic) + climbing + claiming
+    return len(classes.arc_topic) + climbing + claiming
 
 
-def built(bundles: Bundles, claims: SortedClaims, steps: Steps) -> Staircase:
-    """The network, with a first flow of kept partitions and prices that allow it."""
-    nodes = _Nodes.of(bundles, claims, steps)
-    kinds = _arcs(bundles, claims, steps, nodes)
+def build_network(classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps) -> MovesNetwork:
+    """Build the network with a first flow of kept partitions, and prices that allow it."""
+    nodes = _Nodes.of(classes, claims, steps)
+    kinds = _arcs(classes, claims, steps, nodes)
     arcs: dict[str, slice] = {}
     end = 0
     for kind, (_, heads, _, _) in kinds.items():
@@ -189,14 +190,14 @@ def built(bundles: Bundles, claims: SortedClaims, steps: Steps) -> Staircase:
         source=nodes.source, sink=nodes.sink, cost=cost, price=price,
     )  # fmt: skip
     first = nodes.first_member
-    stairs = Staircase(network, arcs, slice(first, first + len(bundles.member)))
-    _keep_first(stairs, claims, steps, np.flatnonzero(bundles.member >= 0))
-    return stairs
+    moves_network = MovesNetwork(network, arcs, slice(first, first + len(classes.member)))
+    _push_kept(moves_network, claims, steps, np.flatnonzero(classes.member >= 0))
+    return moves_network
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Nodes:
-    """Numbers of the nodes: topics, contested classes, members, bundles, steps, source, sink."""
+    """Numbers of the nodes, in the order of the fields."""
 
     topic: IntArray
     contested: IntArray
@@ -207,9 +208,10 @@ class _Nodes:
     sink: int
 
     @classmethod
-    def of(cls, bundles: Bundles, claims: SortedClaims, steps: Steps) -> _Nodes:
-        sizes = [len(bundles.supply), len(claims.class_topic), len(bundles.member),
-                 len(bundles.size), len(steps), 1]  # fmt: skip
+    def of(cls, classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps) -> _Nodes:
+        """Number the nodes of a problem."""
+        sizes = [len(classes.supply), len(claims.class_topic), len(classes.member),
+                 len(classes.size), len(steps), 1]  # fmt: skip
         contested, member, bundled, step, source, sink = np.cumsum(sizes).tolist()
         return cls(
             np.arange(contested), np.arange(contested, member), member, bundled,
@@ -221,19 +223,22 @@ class _Nodes:
 _Kind = tuple["IntArray | int", IntArray, "IntArray | int", int]
 
 
-def _arcs(bundles: Bundles, claims: SortedClaims, steps: Steps, nodes: _Nodes) -> dict[str, _Kind]:
-    everyone = np.flatnonzero(bundles.member >= 0)
+def _arcs(
+    classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps, nodes: _Nodes
+) -> dict[str, _Kind]:
+    """Return tails, heads, capacities and cost of each kind of arc."""
+    everyone = np.flatnonzero(classes.member >= 0)
     member = nodes.first_member + everyone
     claimant = np.repeat(nodes.contested, np.diff(claims.class_start))
-    apart = summed(claims.class_topic, claims.class_supply, len(bundles.supply))
+    apart = sum_by_position(claims.class_topic, claims.class_supply, len(classes.supply))
     return {
-        "topic": (nodes.source, nodes.topic, bundles.supply - apart, 0),
+        "topic": (nodes.source, nodes.topic, classes.supply - apart, 0),
         "class": (nodes.source, nodes.contested, claims.class_supply, 0),
         "claim": (claims.arc_topic, nodes.first_member + claims.arc_member, claims.arc_supply, -1),
         "contested": (claimant, nodes.first_member + claims.class_claimant, UNBOUNDED, -1),
-        "given up": (nodes.contested, claims.class_topic, UNBOUNDED, 0),
-        "free": (bundles.arc_topic, nodes.first_bundle + bundles.arc_member, UNBOUNDED, 0),
-        "within": (nodes.first_bundle + bundles.member[everyone], member, UNBOUNDED, 0),
+        "not kept": (nodes.contested, claims.class_topic, UNBOUNDED, 0),
+        "free": (classes.arc_topic, nodes.first_bundle + classes.arc_member, UNBOUNDED, 0),
+        "within": (nodes.first_bundle + classes.member[everyone], member, UNBOUNDED, 0),
         "climb": (
             np.repeat(member, len(steps)),
             np.tile(nodes.step, len(everyone)),
@@ -246,13 +251,15 @@ def _arcs(bundles: Bundles, claims: SortedClaims, steps: Steps, nodes: _Nodes) -
     }  # fmt: skip
 
 
-def _keep_first(stairs: Staircase, claims: SortedClaims, steps: Steps, everyone: IntArray) -> None:
-    """Start with every member keeping what it alone claims, as far up as the steps allow.
+def _push_kept(
+    moves_network: MovesNetwork, claims: ClaimClasses, steps: Steps, everyone: IntArray
+) -> None:
+    """Push a first flow in which each member keeps what it alone claims, as far as the steps allow.
 
-    Searching would find the same, one path a claim; these are nearly all there are.
+    Searching would find the same, one path per claim; nearly all paths are of this kind.
     """
-    members = stairs.member_nodes.stop - stairs.member_nodes.start
-    left = summed(claims.arc_member, claims.arc_supply, members)[everyone]
+    members = moves_network.member_nodes.stop - moves_network.member_nodes.start
+    left = sum_by_position(claims.arc_member, claims.arc_supply, members)[everyone]
     climbs = np.zeros((len(everyone), len(steps)), np.int64)
     for j, (reaching, width) in enumerate(
         zip(steps.reaching.tolist(), steps.width.tolist(), strict=True)
@@ -268,26 +275,26 @@ def _keep_first(stairs: Staircase, claims: SortedClaims, steps: Steps, everyone:
     earlier = upto - upto[np.searchsorted(of, of)] if len(of) else upto
     stays = np.empty_like(supply)
     stays[order] = np.clip(keeps[of] - earlier, 0, supply)
-    topics = stairs.arcs["topic"].stop
+    topics = moves_network.arcs["topic"].stop
     for kind, amount in (
-        ("topic", summed(claims.arc_topic, stays, topics)),
+        ("topic", sum_by_position(claims.arc_topic, stays, topics)),
         ("claim", stays),
         ("climb", climbs.reshape(-1)),
         ("step", climbs.sum(axis=0)),
     ):
-        stairs.network.push(stairs.positions(kind), amount)
+        moves_network.network.push(moves_network.positions(kind), amount)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kept:
+class PlanFlows:
     """Flows by kind of arc.
 
     Attributes:
-        claim: int64, for each arc of the only claimants, how many partitions stay.
+        claim: int64, for each arc of an only claimant, partitions that stay.
         contested: int64, the same for each claimant of the contested classes.
-        free: int64, for each pair of bundles, how many partitions change hands.
-        within: int64, for each member with a bundle, in join order, how many of the
-            partitions that reach its bundle it gets.
+        free: int64, for each pair of classes, partitions that move.
+        within: int64, for each member with a class, in join order, partitions that it
+            gets of those that reach its class.
     """
 
     claim: IntArray
@@ -296,16 +303,22 @@ class Kept:
     within: IntArray
 
 
-def owners(bundles: Bundles, claims: SortedClaims, kept: Kept) -> NDArray[np.int32]:
-    """int32[P]: kept partitions are the first ones of their kind; all others are dealt out."""
+def assign_owners(
+    classes: SubscriptionClasses, claims: ClaimClasses, kept: PlanFlows
+) -> NDArray[np.int32]:
+    """Return int32[P], the owners; members keep the first partitions of each kind."""
     owner = np.full(len(claims.topic), -1, np.int64)
-    _stay(owner, claims.arc_of, np.arange(len(kept.claim) + 1), claims.arc_member, kept.claim)
-    _stay(owner, claims.class_of, claims.class_start, claims.class_claimant, kept.contested)
-    assign_members(owner, claims.topic, bundles, kept.free, kept.within)
+    _keep_first_partitions(
+        owner, claims.arc_of, np.arange(len(kept.claim) + 1), claims.arc_member, kept.claim
+    )
+    _keep_first_partitions(
+        owner, claims.class_of, claims.class_start, claims.class_claimant, kept.contested
+    )
+    assign_members(owner, claims.topic, classes, kept.free, kept.within)
     return owner.astype(np.int32)
 
 
-def _stay(
+def _keep_first_partitions(
     owner: IntArray, kind_of: IntArray, start: IntArray, member: IntArray, kept: IntArray
 ) -> None:
     """Give the first partitions of each kind to its members (CSR), as many as they keep."""

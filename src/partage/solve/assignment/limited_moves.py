@@ -1,8 +1,8 @@
-"""The most even loads within a limit of moves, by minimum-cost flows (successive shortest paths).
+"""The most even loads within a limit of moves, by parametric minimum-cost flow.
 
 Let n[j] be the number of members with a load of at least j. The best loads are those whose n is
 lexicographically least from the highest level down. A staircase with one step for each level
-bounds n (see `moves`), so "n[j] can be c, with all higher levels as they are" is a minimum-cost
+bounds n (see `staircase`), so "n[j] can be c, with all higher levels as they are" is a minimum-cost
 flow, and it holds if that flow needs no more moves than the limit. Steps are emptied from the top:
 what leaves a step takes the shortest paths to lower steps, as long as moves are left.
 
@@ -18,11 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import InvalidProblemError, ProblemTooLargeError
-from partage.solve.assignment.cheapest_plan import Layout, Market, built, cheapest, keep_first
+from partage.solve.assignment.cheapest_plan import (
+    Layout,
+    TransportProblem,
+    build_network,
+    find_cheapest_plan,
+    push_kept,
+)
 from partage.solve.assignment.network import LARGEST_NETWORK, Budget, IntArray, Network
 from partage.solve.assignment.staircase import Steps
 
-__all__ = ["LimitedLoads", "limited_loads"]
+__all__ = ["LimitedLoads", "find_limited_loads"]
 
 #: Arcs that emptying the steps may look at: about one second. Beyond it a local search is better.
 _MOST_WORK = 30_000_000
@@ -30,7 +36,7 @@ _MOST_WORK = 30_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LimitedLoads:
-    """The best loads within the limit.
+    """The lexicographically least loads within the limit.
 
     Attributes:
         loads: int64[n], largest first.
@@ -42,38 +48,38 @@ class LimitedLoads:
     proofs: tuple[tuple[int, IntArray], ...]
 
 
-def limited_loads(market: Market, least_kept: int) -> LimitedLoads:
+def find_limited_loads(problem: TransportProblem, least_kept: int) -> LimitedLoads:
     """Return the lexicographically least loads, largest first, of plans that keep enough.
 
     Args:
-        market: keeping costs -1, everything else nothing; ``loads`` are the best without limit.
+        problem: keeping costs -1, everything else nothing; ``loads`` are the best without limit.
         least_kept: how many partitions must stay, at most as many as can.
 
     Raises:
         ProblemTooLargeError: the network is too large, or searching it would take too long.
 
     >>> one, two = np.array([0]), np.array([0, 0])
-    >>> market = Market(np.array([6]), two, 1, one, one, np.array([6]), np.array([-1]), one, one,
-    ...                 np.array([0]), np.array([3, 3]))
-    >>> limited_loads(market, 4).loads.tolist()
+    >>> problem = TransportProblem(np.array([6]), two, 1, one, one, np.array([6]), np.array([-1]),
+    ...                            one, one, np.array([0]), np.array([3, 3]))
+    >>> find_limited_loads(problem, 4).loads.tolist()
     [4, 2]
     """
-    members = int(np.count_nonzero(market.group >= 0))
-    top = _least_top(market, least_kept, members)
+    members = int(np.count_nonzero(problem.group >= 0))
+    top = _least_maximum_load(problem, least_kept, members)
     steps = Steps(np.full(top, members), np.ones(top, np.int64))
-    layout = Layout.of(market, steps)
+    layout = Layout.of(problem, steps)
     if layout.arcs > LARGEST_NETWORK:
         raise ProblemTooLargeError(
             f"the best loads within the limit need a network of {layout.arcs} arcs, the limit is "
             f"{LARGEST_NETWORK}"
         )
-    network, arcs = built(market, layout, draining=True)
+    network, arcs = build_network(problem, layout, draining=True)
     network.budget = Budget(_MOST_WORK)
-    keep_first(market, layout, network, arcs)
+    push_kept(problem, layout, network, arcs)
     _fill(network, arcs["supply"])
     network.source = layout.drain
     spare = int(network.flow()[arcs["keep"]].sum()) - least_kept
-    far = int(market.supply.sum()) + 1
+    far = int(problem.supply.sum()) + 1
     found = _Draining(network, layout, arcs["step"], arcs["drain"], spare, far)
     found.run()
     reaching = network.left[2 * arcs["step"]] + network.left[2 * arcs["step"] + 1]
@@ -82,22 +88,23 @@ def limited_loads(market: Market, least_kept: int) -> LimitedLoads:
 
 
 def _fill(network: Network, supply: IntArray) -> None:
-    network.fill()
+    """Send all supply at least cost, by successive shortest paths (primal-dual)."""
+    network.augment()
     while network.left[2 * supply].any():
-        if not network.reprice():
+        if not network.raise_prices():
             raise InvalidProblemError("no plan has loads as good as these", path="loads")
-        network.fill()
+        network.augment()
 
 
-def _least_top(market: Market, least_kept: int, members: int) -> int:
-    """Return the least largest load, by bisection."""
-    most = np.bincount(market.keep_member, market.keep_most, max(len(market.group), 1))
-    low, high = int(market.loads.max(initial=0)), int(market.supply.sum())
+def _least_maximum_load(problem: TransportProblem, least_kept: int, members: int) -> int:
+    """Return the least largest load within the limit, by bisection."""
+    most = np.bincount(problem.keep_member, problem.keep_most, max(len(problem.group), 1))
+    low, high = int(problem.loads.max(initial=0)), int(problem.supply.sum())
     # A first guess: nobody gets more than the most that a member can keep.
     middle = max(low, int(most.max(initial=0)))
     while low < high:
         middle = min(middle, high - 1)
-        if _kept_below(market, middle, members) >= least_kept:
+        if _most_kept(problem, middle, members) >= least_kept:
             high = middle
         else:
             low = middle + 1
@@ -105,19 +112,19 @@ def _least_top(market: Market, least_kept: int, members: int) -> int:
     return low
 
 
-def _kept_below(market: Market, top: int, members: int) -> int:
-    """Return the most partitions that can stay where no load exceeds a number."""
-    bounded = Market(
-        market.supply, market.group, market.groups, market.keep_class, market.keep_member,
-        market.keep_most, market.keep_cost, market.free_class, market.free_group,
-        market.free_cost, np.full(members, top),
+def _most_kept(problem: TransportProblem, top: int, members: int) -> int:
+    """Return the most partitions that can stay where no load exceeds ``top``."""
+    bounded = TransportProblem(
+        problem.supply, problem.group, problem.groups, problem.keep_class, problem.keep_member,
+        problem.keep_most, problem.keep_cost, problem.free_class, problem.free_group,
+        problem.free_cost, np.full(members, top),
     )  # fmt: skip
-    return int(cheapest(bounded).kept.sum())
+    return int(find_cheapest_plan(bounded).kept.sum())
 
 
 @dataclass(slots=True, eq=False)
 class _Draining:
-    """Emptying the steps from the highest to the lowest.
+    """State of emptying the steps from the highest to the lowest.
 
     Attributes:
         network: with the cheapest flow; its source is the node from which steps are emptied.
@@ -138,7 +145,7 @@ class _Draining:
     _stuck: NDArray[np.bool_] | None = None
 
     def run(self) -> None:
-        """Take blocks of levels: larger ones while they empty wholly, else single ones."""
+        """Empty blocks of levels: larger ones while they empty wholly, otherwise single levels."""
         higher, at, size = 0, len(self.step), 1
         while at > 0:
             block = np.arange(max(0, at - size), at)
@@ -155,11 +162,12 @@ class _Draining:
                 size = len(block) // 2
 
     def _room(self, at: int) -> int:
+        """Return the capacity of a step: the members that reach it."""
         arc = 2 * int(self.step[at])
         return int(self.network.left[arc] + self.network.left[arc + 1])
 
     def _emptied(self, block: IntArray, down_to: int) -> bool:
-        """Empty steps down to a number; of one step as much as possible, of several all or none."""
+        """Empty steps down to a number: a single step as far as possible, several all or none."""
         network, layout = self.network, self.layout
         step, drain = self.step[block], self.drain[block]
         flow = network.left[2 * step + 1].copy()
@@ -190,20 +198,20 @@ class _Draining:
                 return
             if most < total:
                 network.left[2 * drain] = most
-            network.fill()
+            network.augment()
             pushed = int(min(total, most) - network.left[2 * drain].sum())
             if most < total:
                 network.left[2 * drain] = total - pushed
             self.spare -= each * pushed
             if pushed == most < total:
                 return
-            if pushed < total and not network.reprice():
+            if pushed < total and not network.raise_prices():
                 full = network.head[2 * drain[network.left[2 * drain] > 0]]
                 self._stuck = network.reachable(full)
                 return
 
     def _prices(self) -> IntArray:
-        """Return the prices of members; those that can reach no lower step cost the most."""
+        """Return the members' prices; those that can reach no lower step get the highest price."""
         layout, network = self.layout, self.network
         price = network.price if self._stuck is None else network.price + self.far * self._stuck
         return np.where(layout.unit >= 0, price[layout.first_unit + layout.unit], 0)

@@ -1,15 +1,14 @@
-"""First plans for the local search by weight: keep, shed and fill (longest processing time first).
+"""Local search by weight: a first plan by Graham's LPT rule, then transfers and swaps of items.
 
-`keep` leaves items with their claimants. `shed` takes items from members above their fractional
-share. `fill` gives items without owner, heaviest first, to the least loaded member (Graham's LPT
-rule). `regain` brings items of a fresh plan back to their claimants by exchanges.
+R. L. Graham (1969): longest processing time first. The search lowers the largest relative load
+first, then the next. A step transfers one item to another member, or swaps two items. It must
+lower, in this order: the load beyond capacities; the larger, then the smaller, of the two relative
+loads; rack cost; moves. Each step lowers the loads sorted from the largest, so that the search
+ends. A limit of counted work ends it earlier (`WeightedPlan.work`).
 
-Local search by weight: steps on the largest load first, then on the next.
-
-A step gives one item to another member, or exchanges two items. It lowers, the first before the
-next: the load beyond capacities; the larger, then the smaller, of the two relative loads; rack
-cost; moves. Each step lowers the loads sorted from the largest, so that the search ends; counted
-work ends it earlier (`WeighedPlan.work`).
+`keep_claimed` leaves items with their claimants. `shed_excess` removes items from members above
+their fractional share. `fill` assigns items without owner, heaviest first, to the least loaded
+member. `regain_claims` swaps items of a fresh plan back to their claimants.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ from numpy.typing import NDArray
 from partage.solve.assignment.network import IntArray
 from partage.solve.assignment.weighted_plan import (
     MOST_WORK,
-    Bearers,
     FloatArray,
     Items,
-    WeighedPlan,
+    Members,
+    WeightedPlan,
 )
 
-__all__ = ["Improved", "fill", "improved", "keep", "regain", "shed"]
+__all__ = ["SearchResult", "fill", "improve_plan", "keep_claimed", "regain_claims", "shed_excess"]
 
 
-def keep(plan: WeighedPlan, hints: Mapping[int, int]) -> None:
-    """Leave each item with the claimant of most of its partitions; take hints for the others.
+def keep_claimed(plan: WeightedPlan, hints: Mapping[int, int]) -> None:
+    """Leave each item with the claimant of most of its partitions; use hints for the others.
 
-    Members of weight 0 keep what others may bear only where the limit of moves requires it.
+    Members of weight 0 keep items that others may own only where the limit of moves requires it.
     """
     items = plan.items
     found: dict[int, int] = {}
@@ -66,8 +65,8 @@ def keep(plan: WeighedPlan, hints: Mapping[int, int]) -> None:
         plan.put(i, found[i])
 
 
-def fill(plan: WeighedPlan) -> None:
-    """Give every item without owner, heaviest first, to the least loaded member."""
+def fill(plan: WeightedPlan) -> None:
+    """Assign every item without owner, heaviest first, to the least loaded member (LPT)."""
     items = plan.items
     waiting = np.flatnonzero(plan.owner < 0)
     waiting = waiting[np.argsort(-items.weight[waiting], kind="stable")]
@@ -75,12 +74,12 @@ def fill(plan: WeighedPlan) -> None:
         return
     kinds = np.unique(items.kind[waiting])
     who = np.flatnonzero(plan.open[kinds[0]])
-    alike = len(kinds) == 1 and len(np.unique(plan.bearers.group[who])) == 1
-    if alike and not np.isfinite(plan.bearers.capacity[who]).any():
+    alike = len(kinds) == 1 and len(np.unique(plan.members.group[who])) == 1
+    if alike and not np.isfinite(plan.members.capacity[who]).any():
         _fill_alike(plan, waiting, who)
         return
     among = {k: np.flatnonzero(plan.open[k]) for k in kinds.tolist()}
-    speed, capacity = plan.bearers.speed, plan.bearers.capacity
+    speed, capacity = plan.members.speed, plan.members.capacity
     limited = bool(np.isfinite(capacity).any())
     for i, k in zip(waiting.tolist(), items.kind[waiting].tolist(), strict=True):
         to = among[k]
@@ -98,8 +97,8 @@ def fill(plan: WeighedPlan) -> None:
         plan.put(i, int(to[at[0]]))
 
 
-def _fill_alike(plan: WeighedPlan, waiting: IntArray, who: IntArray) -> None:
-    """Fill by a heap where members differ in nothing but their loads."""
+def _fill_alike(plan: WeightedPlan, waiting: IntArray, who: IntArray) -> None:
+    """Assign items by a heap where members differ only in their loads."""
     heap = [(load, m) for load, m in zip(plan.load[who].tolist(), who.tolist(), strict=True)]
     heapify(heap)
     weight = plan.items.weight[waiting].tolist()
@@ -109,8 +108,8 @@ def _fill_alike(plan: WeighedPlan, waiting: IntArray, who: IntArray) -> None:
         heapreplace(heap, (load + w, m))
 
 
-def shed(plan: WeighedPlan, share: FloatArray) -> None:
-    """Take items, heaviest first, from members above their share while they stay above it.
+def shed_excess(plan: WeightedPlan, share: FloatArray) -> None:
+    """Remove items, heaviest first, from members above their share while they stay above it.
 
     Args:
         plan: its kept items.
@@ -118,7 +117,7 @@ def shed(plan: WeighedPlan, share: FloatArray) -> None:
     """
     weight, kind = plan.items.weight, plan.items.kind
     leaves = plan.open.sum(axis=1) > 1
-    for m in np.flatnonzero(plan.load > share + plan.tolerance * plan.bearers.speed).tolist():
+    for m in np.flatnonzero(plan.load > share + plan.tolerance * plan.members.speed).tolist():
         mine = np.array(plan.content[m], np.int64)
         mine = mine[leaves[kind[mine]] & (weight[mine] > 0)]
         excess = float(plan.load[m] - share[m])
@@ -128,9 +127,9 @@ def shed(plan: WeighedPlan, share: FloatArray) -> None:
                 excess -= float(weight[i])
 
 
-def regain(plan: WeighedPlan) -> None:
-    """Exchange items so that more are with a claimant, and no load exceeds today's largest."""
-    weight, kind, speed = plan.items.weight, plan.items.kind, plan.bearers.speed
+def regain_claims(plan: WeightedPlan) -> None:
+    """Swap items so that more are with a claimant, and no load exceeds the largest one."""
+    weight, kind, speed = plan.items.weight, plan.items.kind, plan.members.speed
     ceiling = float(plan.relative.max(initial=0.0)) * (1 + 1e-12)
     all_items = np.arange(len(weight))
     away = np.flatnonzero(plan.stray(all_items, plan.owner) > 0)
@@ -154,42 +153,42 @@ def regain(plan: WeighedPlan) -> None:
                 break
 
 
-#: Members to whom a step may lead: the least loaded ones, in all and for each kind of items.
+#: Candidate receivers of a step: the least loaded members, in all and for each kind of items.
 _TARGETS = 16
-#: Members with whom a loaded one exchanges items, and pairs of items that are compared.
+#: Candidate partners of a swap (members), and pairs of items compared.
 _PARTNERS, _MOST_PAIRS = 12, 60_000
 
-#: A plan this close to its bound needs no second one.
+#: Ratio of the largest load to its fractional bound below which no second search is worth it.
 _NEAR = 1.005
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Improved:
-    """What the search found.
+class SearchResult:
+    """A plan and whether the search was complete.
 
     Attributes:
         plan: the plan.
         complete: whether no step improves it; False if the work that is allowed ran out.
     """
 
-    plan: WeighedPlan
+    plan: WeightedPlan
     complete: bool
 
 
-def improved(
+def improve_plan(
     items: Items,
-    bearers: Bearers,
+    members: Members,
     *,
     hints: Mapping[int, int] | None = None,
     most_moves: float = float("inf"),
     tolerance: float = 0.0,
     share: FloatArray | None = None,
-) -> Improved:
-    """Return a plan that no single step improves, or the best found within the work allowed.
+) -> SearchResult:
+    """Return a plan that no single step improves, or the best found within the allowed work.
 
     Args:
         items: the items.
-        bearers: the members.
+        members: the members.
         hints: bearers to start with of items that no member keeps.
         most_moves: limit of moves; raised to the fewest moves that any plan has.
         tolerance: by how much a step must lower a relative load.
@@ -197,84 +196,86 @@ def improved(
 
     >>> items = Items(np.array([3.0, 2.0, 2.0]), np.zeros(3, int), [[0]], np.zeros((1, 1), int),
     ...               np.zeros(3, int), np.zeros(3, int), {})
-    >>> two = Bearers(np.zeros(2, int), [0], np.ones(2), np.full(2, np.inf))
-    >>> improved(items, two).plan.owner.tolist()
+    >>> two = Members(np.zeros(2, int), [0], np.ones(2), np.full(2, np.inf))
+    >>> improve_plan(items, two).plan.owner.tolist()
     [0, 1, 1]
     """
-    plan = WeighedPlan(items, bearers, most_moves, tolerance, work=MOST_WORK)
-    keep(plan, hints or {})
+    plan = WeightedPlan(items, members, most_moves, tolerance, work=MOST_WORK)
+    keep_claimed(plan, hints or {})
     if np.isinf(most_moves) and share is not None:
         # Shed items are moves, and are counted when they have an owner again.
-        shed(plan, share)
+        shed_excess(plan, share)
     fill(plan)
     _recount(plan)
     complete = descend(plan)
     if not np.isinf(most_moves) or not items.homes or (complete and _near(plan, share)):
-        return Improved(plan, complete)
+        return SearchResult(plan, complete)
     # The search began at the claims. A fresh plan that regains claims may end lower.
-    other = WeighedPlan(items, bearers, most_moves, tolerance, work=MOST_WORK // 2)
+    other = WeightedPlan(items, members, most_moves, tolerance, work=MOST_WORK // 2)
     fill(other)
     _recount(other)
-    regain(other)
+    regain_claims(other)
     done = descend(other)
     better = other.score() < plan.score() and _largest(other) <= _largest(plan) - tolerance
-    return Improved(other, done) if better else Improved(plan, complete)
+    return SearchResult(other, done) if better else SearchResult(plan, complete)
 
 
-def _near(plan: WeighedPlan, share: FloatArray | None) -> bool:
+def _near(plan: WeightedPlan, share: FloatArray | None) -> bool:
     """Return whether the largest load is close to that of the best fractional plan."""
     if share is None:
         return False
-    return _largest(plan) <= float((share / plan.bearers.speed).max(initial=0.0)) * _NEAR
+    return _largest(plan) <= float((share / plan.members.speed).max(initial=0.0)) * _NEAR
 
 
-def _largest(plan: WeighedPlan) -> float:
-    return float(plan.relative[plan.bearers.group >= 0].max(initial=0.0))
+def _largest(plan: WeightedPlan) -> float:
+    """Return the largest relative load."""
+    return float(plan.relative[plan.members.group >= 0].max(initial=0.0))
 
 
-def _recount(plan: WeighedPlan) -> None:
+def _recount(plan: WeightedPlan) -> None:
+    """Count the moves of a plan anew."""
     plan.moves = int(plan.stray(np.arange(len(plan.owner)), plan.owner).sum())
 
 
-def descend(plan: WeighedPlan) -> bool:
+def descend(plan: WeightedPlan) -> bool:
     """Take steps until none helps; return whether the work allowed was enough."""
     while plan.work > 0:
         before = plan.owner.copy()
-        _level(plan)
-        _tidy(plan)
+        _lower_loads(plan)
+        _swap_equal_weights(plan)
         if np.array_equal(before, plan.owner):
             return plan.work > 0
     return False
 
 
-def _level(plan: WeighedPlan) -> None:
-    """Improve the most loaded member that a step can still improve, until there is none."""
-    settled: NDArray[np.bool_] = plan.bearers.group < 0
+def _lower_loads(plan: WeightedPlan) -> None:
+    """Improve the most loaded member that a step can still improve, until no member can be."""
+    settled: NDArray[np.bool_] = plan.members.group < 0
     while plan.work > 0:
         relative = plan.relative
-        full = (plan.load > plan.bearers.capacity) & ~settled
+        full = (plan.load > plan.members.capacity) & ~settled
         a = int(np.where(full if full.any() else ~settled, relative, -1.0).argmax())
         if settled[a]:
             return
-        b = _give(plan, a)
+        b = _transfer_best(plan, a)
         if b < 0:
-            b = _exchange(plan, a)
+            b = _swap_best(plan, a)
         if b < 0:
             settled[a] = True
         else:
             settled[[a, b]] = False
 
 
-def _targets(plan: WeighedPlan, a: int, mine: IntArray) -> IntArray:
-    """Return the least loaded members that may bear an item of a member, by load."""
+def _targets(plan: WeightedPlan, a: int, mine: IntArray) -> IntArray:
+    """Return the least loaded members that may receive an item of a member, by load."""
     open_to = plan.open[np.unique(plan.items.kind[mine])]
     relative = plan.relative
     reach: NDArray[np.bool_] = open_to.any(axis=0)  # type: ignore[assignment]  # of an axis
     reach[a] = False
-    if plan.load[a] <= plan.bearers.capacity[a]:
+    if plan.load[a] <= plan.members.capacity[a]:
         reach &= relative <= relative[a]
     to = np.flatnonzero(reach)
-    room = plan.load[to] >= plan.bearers.capacity[to]
+    room = plan.load[to] >= plan.members.capacity[to]
     to = to[np.lexsort((relative[to], room))]
     if len(to) <= _TARGETS:
         return to
@@ -283,8 +284,8 @@ def _targets(plan: WeighedPlan, a: int, mine: IntArray) -> IntArray:
     return found[reach[found]]
 
 
-def _give(plan: WeighedPlan, a: int) -> int:
-    """Take the best step that gives one item of a member away; return who gets it, or -1."""
+def _transfer_best(plan: WeightedPlan, a: int) -> int:
+    """Make the best step that transfers one item of a member; return the receiver, or -1."""
     mine = np.sort(np.array(plan.content[a], np.int64))
     if not len(mine):
         return -1
@@ -304,8 +305,8 @@ def _give(plan: WeighedPlan, a: int) -> int:
     return int(b[at])
 
 
-def _exchange(plan: WeighedPlan, a: int) -> int:
-    """Take the best step that exchanges an item of a member; return with whom, or -1."""
+def _swap_best(plan: WeightedPlan, a: int) -> int:
+    """Make the best step that swaps an item of a member; return the partner, or -1."""
     mine = np.sort(np.array(plan.content[a], np.int64))
     if not len(mine):
         return -1
@@ -331,8 +332,8 @@ def _exchange(plan: WeighedPlan, a: int) -> int:
     return int(b[at])
 
 
-def _tidy(plan: WeighedPlan) -> None:
-    """Exchange items of equal weight where that costs or moves less; loads do not change."""
+def _swap_equal_weights(plan: WeightedPlan) -> None:
+    """Swap items of equal weight where that lowers cost or moves; loads do not change."""
     weight, kind = plan.items.weight, plan.items.kind
     order = np.argsort(weight, kind="stable")
     first = np.searchsorted(weight[order], weight, side="left")

@@ -1,13 +1,14 @@
-"""A residual network on arrays: maximum flow and minimum cost, whole sweeps in NumPy.
+"""Maximum flow by Dinic's algorithm and minimum-cost flow by the primal-dual method, on arrays.
 
-The networks here are wide and shallow (topics, members, steps of load), so searching by
-breadth costs a few array operations, and only augmenting walks arc by arc in Python, on
-the small part of the network that lies on shortest paths.
+E. A. Dinic (1970); Ahuja, Magnanti and Orlin, "Network Flows" (1993), section 9.8 (primal-dual
+form of successive shortest paths). Node prices are dual variables: `Network.raise_prices` keeps
+all reduced costs at zero or more, and `Network.augment` fills the arcs whose reduced cost is zero.
 
-A good first flow: every topic spread over its members in proportion to their room.
+The networks are wide and shallow (topics, members, steps of load). Breadth-first sweeps therefore
+run as NumPy operations. Only augmentation walks single arcs in Python, on the small part of the
+network that lies on shortest paths.
 
-Only a start for the exact search, but a close one: what it leaves for augmenting paths is
-little. All integers, so that it is the same on every machine.
+`proportional_flow` gives a feasible first flow that is close to a maximum one.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ __all__ = [
     "Budget",
     "IntArray",
     "Network",
-    "gathered",
-    "spread",
-    "summed",
+    "csr_positions",
+    "proportional_flow",
+    "sum_by_position",
 ]
 
 
@@ -35,19 +36,20 @@ IntArray = NDArray[np.int64]
 #: Capacity of an arc that nothing bounds; sums of a few of them still fit int64.
 UNBOUNDED = 1 << 40
 
+#: Distance of a node from which no path leads to the sink; above any sum of costs.
 _FAR = 1 << 40
-#: What a sweep of array operations costs besides its arcs, counted in arcs.
-_A_SWEEP = 500
+#: Fixed cost of one sweep of array operations, in arcs.
+_SWEEP_OVERHEAD = 500
 
 #: Most arcs of a network that is searched at all.
 LARGEST_NETWORK = 2_000_000
 
-#: Arcs that one question may look at, all searches together: ten seconds, roughly.
+#: Arcs that the searches of one problem may visit in all: about ten seconds.
 MOST_WORK = 150_000_000
 
 
 class Budget:
-    """Work that may still be done; counted, not timed, so that every machine agrees.
+    """Work that searches may still do, counted instead of timed so that all machines agree.
 
     >>> budget = Budget(10)
     >>> budget.spend(8), budget.left
@@ -60,10 +62,10 @@ class Budget:
         self.whole = self.left = whole
 
     def spend(self, work: int) -> None:
-        """Count work down.
+        """Subtract work from the budget.
 
         Raises:
-            ProblemTooLargeError: there is nothing left.
+            ProblemTooLargeError: the budget is exhausted.
         """
         self.left -= work
         if self.left < 0:
@@ -72,10 +74,10 @@ class Budget:
             )
 
 
-def gathered(start: IntArray, rows: IntArray) -> IntArray:
-    """Positions of all entries of some rows of a CSR array, row after row.
+def csr_positions(start: IntArray, rows: IntArray) -> IntArray:
+    """Return the positions of all entries of some rows of a CSR array, row after row.
 
-    >>> gathered(np.array([0, 2, 2, 5]), np.array([2, 0])).tolist()
+    >>> csr_positions(np.array([0, 2, 2, 5]), np.array([2, 0])).tolist()
     [2, 3, 4, 0, 1]
     """
     sizes = start[rows + 1] - start[rows]
@@ -86,7 +88,12 @@ def gathered(start: IntArray, rows: IntArray) -> IntArray:
 
 
 class Network:
-    """Arcs with what is left of their capacity; arc ``2i + 1`` is the way back of ``2i``.
+    """A residual network: arcs with their remaining capacity.
+
+    Arc ``2i`` is the i-th given arc, and ``2i + 1`` is its reverse:
+
+        given arcs      0: s -> a (capacity 3)     1: a -> t (capacity 2)
+        after 2 units   left = [1, 2, 0, 2]        flow() = left[1::2] = [2, 2]
 
     Args:
         nodes: number of nodes.
@@ -94,8 +101,9 @@ class Network:
         capacity: int64[A], at most `UNBOUNDED`.
         cost: int64[A], or None for all zero; ``price`` must make every reduced cost
             ``cost + price[head] - price[tail]`` at least zero.
-        price: int64[N], cost of the way to the sink, zero at the sink; None for all zero.
-        budget: what searching may cost, shared by the networks of one question.
+        price: int64[N], dual price of each node (cost of the way to the sink, zero at the
+            sink); None for all zero.
+        budget: limit of work, shared by the networks of one problem.
     """
 
     def __init__(
@@ -126,37 +134,37 @@ class Network:
         self.start = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 
     def flow(self) -> IntArray:
-        """int64[A]: what flows over each arc."""
+        """Return int64[A], the flow over each arc."""
         flow: IntArray = self.left[1::2].copy()
         return flow
 
     def push(self, arcs: IntArray, amount: IntArray) -> None:
-        """Put a flow on arcs, as a start; it must fit, and balance at each inner node."""
+        """Add a flow to arcs; it must fit, and balance at each inner node."""
         self.left[2 * arcs] -= amount
         self.left[2 * arcs + 1] += amount
 
     def widen(self, arcs: IntArray, amount: IntArray) -> None:
-        """Give arcs more capacity."""
+        """Raise the capacity of arcs."""
         self.left[2 * arcs] += amount
 
     def reachable(self, nodes: IntArray) -> NDArray[np.bool_]:
-        """bool[N]: nodes that some unit could still reach from the given ones.
+        """Return bool[N], the nodes that a unit could still reach from the given nodes.
 
-        Ways through the source or the sink do not count.
+        Paths through the source or the sink do not count.
         """
         seen = np.zeros(self.nodes, bool)
         seen[[self.source, self.sink]] = True
         seen[nodes] = True
         while len(nodes):
-            arcs = self.out[gathered(self.start, nodes)]
+            arcs = self.out[csr_positions(self.start, nodes)]
             heads = self.head[arcs[self.left[arcs] > 0]]
             nodes = np.unique(heads[~seen[heads]])
             seen[nodes] = True
         seen[[self.source, self.sink]] = False
         return seen
 
-    def fill(self) -> None:
-        """Augment along arcs of reduced cost zero until no such path is left (Dinic)."""
+    def augment(self) -> None:
+        """Augment along arcs of reduced cost zero until no such path remains (Dinic)."""
         if self.cost.any() or self.price.any():
             free = (self.cost + self.price[self.head] - self.price[self.tail]) == 0
         else:
@@ -167,19 +175,19 @@ class Network:
                 return
             self._block(level, free)
 
-    def reprice(self) -> bool:
-        """Raise prices by the distance to the sink, no further than the source's.
+    def raise_prices(self) -> bool:
+        """Raise prices by the distance to the sink, at most by the source's distance.
 
         Returns:
-            False if the sink cannot be reached from the source at all.
+            False if no path leads from the source to the sink.
         """
         reduced = self.cost + self.price[self.head] - self.price[self.tail]
         distance = np.full(self.nodes, _FAR, np.int64)
         distance[self.sink] = 0
         nodes = np.array([self.sink], np.int64)
         while len(nodes):
-            back = self.out[gathered(self.start, nodes)] ^ 1
-            self.budget.spend(len(back) + _A_SWEEP)
+            back = self.out[csr_positions(self.start, nodes)] ^ 1
+            self.budget.spend(len(back) + _SWEEP_OVERHEAD)
             back = back[self.left[back] > 0]
             nearer = distance[self.head[back]] + reduced[back]
             before = self.tail[back]
@@ -193,27 +201,27 @@ class Network:
         return True
 
     def _levels(self, free: NDArray[np.bool_]) -> IntArray:
-        """int64[N]: number of free arcs to the sink, -1 beyond the source's own level."""
+        """Return int64[N], zero-cost arcs to the sink; -1 for nodes beyond the source's level."""
         level = np.full(self.nodes, -1, np.int64)
         level[self.sink] = 0
         nodes = np.array([self.sink], np.int64)
         depth = 0
         while len(nodes) and level[self.source] < 0:
             depth += 1
-            back = self.out[gathered(self.start, nodes)] ^ 1
-            self.budget.spend(len(back) + _A_SWEEP)
+            back = self.out[csr_positions(self.start, nodes)] ^ 1
+            self.budget.spend(len(back) + _SWEEP_OVERHEAD)
             before = self.tail[back[(self.left[back] > 0) & free[back]]]
             nodes = np.unique(before[level[before] < 0])
             level[nodes] = depth
         return level
 
     def _block(self, level: IntArray, free: NDArray[np.bool_]) -> None:
-        """One blocking flow on the arcs that lead one level down."""
+        """Push one blocking flow over the arcs that lead one level down."""
         arcs: list[IntArray] = []
         nodes = np.array([self.source], np.int64)
         while len(nodes) and nodes[0] != self.sink:
-            out = self.out[gathered(self.start, nodes)]
-            self.budget.spend(len(out) + _A_SWEEP)
+            out = self.out[csr_positions(self.start, nodes)]
+            self.budget.spend(len(out) + _SWEEP_OVERHEAD)
             down = level[self.head[out]] == level[self.tail[out]] - 1
             out = out[down & (self.left[out] > 0) & free[out]]
             arcs.append(out)
@@ -221,7 +229,7 @@ class Network:
         used = np.concatenate(arcs)
         used = used[np.argsort(self.tail[used], kind="stable")]
         left = self.left[used]
-        after = _walked(
+        after = _augment_paths(
             np.searchsorted(self.tail[used], np.arange(self.nodes + 1)).tolist(),
             self.head[used].tolist(), left.tolist(), self.source, self.sink,
         )  # fmt: skip
@@ -230,10 +238,10 @@ class Network:
         self.left[used ^ 1] += pushed
 
 
-def _walked(
+def _augment_paths(
     start: list[int], head: list[int], left: list[int], source: int, sink: int
 ) -> list[int]:
-    """What is left of each arc after a blocking flow; arcs in CSR order of their tails."""
+    """Return each arc's capacity left after a blocking flow; arcs are in CSR order of tails."""
     at = start[:-1]
     path: list[int] = []
     node = source
@@ -264,19 +272,22 @@ def _walked(
             return left
 
 
+#: Rounds of `proportional_flow`; the exact search places the rest.
 _ROUNDS = 2
-# Rows start at different places of their rounding, or all would round up the same columns:
-# multiples of the golden ratio, in 1024ths.
+#: Offset of each row's rounding, in 1024ths (the golden ratio): otherwise all rows would round up
+#: the same columns.
 _GOLDEN = 633
 
 
-def summed(at: IntArray, amount: IntArray, size: int) -> IntArray:
-    """int64[size]: sums of amounts by position; exact, being far below 2**53."""
+def sum_by_position(at: IntArray, amount: IntArray, size: int) -> IntArray:
+    """Return int64[size], the sums of amounts by position; exact, being far below 2**53."""
     return np.bincount(at, amount, minlength=size).astype(np.int64)
 
 
-def spread(row: IntArray, column: IntArray, supply: IntArray, room: IntArray) -> IntArray:
-    """int64[A]: an amount for each arc (row, column) within supplies and rooms.
+def proportional_flow(
+    row: IntArray, column: IntArray, supply: IntArray, room: IntArray
+) -> IntArray:
+    """Return int64[A], a flow that spreads each row's supply in proportion to the columns' room.
 
     Args:
         row: int64[A], ascending.
@@ -285,7 +296,7 @@ def spread(row: IntArray, column: IntArray, supply: IntArray, room: IntArray) ->
         room: int64[columns], at most 2**31 in all.
 
     >>> arcs = np.array([0, 0, 1]), np.array([0, 1, 1])
-    >>> amount = spread(*arcs, np.array([3, 1]), np.array([2, 2]))
+    >>> amount = proportional_flow(*arcs, np.array([3, 1]), np.array([2, 2]))
     >>> bool(amount[:2].sum() <= 3), bool(amount[1:].sum() <= 2)
     (True, True)
     """
@@ -297,13 +308,13 @@ def spread(row: IntArray, column: IntArray, supply: IntArray, room: IntArray) ->
         if not step.any():
             break
         amount += step
-        supply -= summed(row, step, len(supply))
-        room -= summed(column, step, len(room))
+        supply -= sum_by_position(row, step, len(supply))
+        room -= sum_by_position(column, step, len(room))
     return amount
 
 
 def _shares(row: IntArray, column: IntArray, supply: IntArray, room: IntArray) -> IntArray:
-    """Each row's supply in whole numbers, in proportion to the columns' room."""
+    """Return each row's supply in whole numbers, in proportion to the columns' room."""
     if len(row) == 0:
         return np.zeros(0, np.int64)
     weight = np.minimum(room[column], supply[row])
@@ -322,7 +333,7 @@ def _shares(row: IntArray, column: IntArray, supply: IntArray, room: IntArray) -
 
 
 def _clipped(share: IntArray, column: IntArray, by_column: IntArray, room: IntArray) -> IntArray:
-    """The shares, cut where a column has no more room; earlier rows come first."""
+    """Return the shares, cut where a column has no more room; earlier rows take precedence."""
     of = column[by_column]
     sorted_share = share[by_column]
     upto = np.cumsum(sorted_share)

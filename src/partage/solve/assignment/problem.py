@@ -1,11 +1,8 @@
-"""The input of this room: who may own what, and who owned it.
+"""The assignment problem: eligible topics, previous owners, and equivalence classes of both.
 
-Bundling: topics with the same subscribers are one, and so are members alike.
-
-Which member of a bundle gets a partition does not matter for loads, only how many the
-bundle gets; a group in which all subscribe to the same is one topic and one member.
-
-Claims sorted by what they mean for the flow: one claimant, several, or none.
+Topics with the same subscribers form one topic class. Members with the same subscription form one
+member class. Loads depend only on how many partitions go from a topic class to a member class. A
+group whose members all subscribe to the same topics has one class of each.
 """
 
 from __future__ import annotations
@@ -17,12 +14,19 @@ from numpy.typing import NDArray
 
 from partage.solve.assignment.network import IntArray
 
-__all__ = ["Bundles", "Eligibility", "Ownership", "SortedClaims", "bundle", "sort_claims"]
+__all__ = [
+    "ClaimClasses",
+    "Eligibility",
+    "Ownership",
+    "SubscriptionClasses",
+    "classify_claims",
+    "find_classes",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Eligibility:
-    """Topics with their partitions, and members with the topics that they may own.
+    """Topics with their partitions, and the topics of each member's subscription.
 
     Attributes:
         partitions: int[T], number of partitions of each topic.
@@ -48,7 +52,7 @@ class Eligibility:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ownership:
-    """Partitions one by one, and who is seen as their owner before the rebalance.
+    """The members that a rebalance regards as previous owners of each partition.
 
     Attributes:
         topic_of: int[P], topic of each partition.
@@ -69,16 +73,16 @@ class Ownership:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Bundles:
-    """Bundles of topics and of members, and the arcs between them.
+class SubscriptionClasses:
+    """Classes of topics, classes of members, and the eligible pairs of them.
 
     Attributes:
         partitions: int64[T], partitions of each topic.
-        topic: int64[T], bundle of each topic, -1 if it has no partition or no subscriber.
-        member: int64[M], bundle of each member, -1 if no such topic is open to it.
-        supply: int64[B], partitions of each topic bundle.
-        size: int64[G], members of each member bundle.
-        arc_topic, arc_member: int64[A], the eligible pairs of bundles.
+        topic: int64[T], class of each topic, -1 if it has no partition or no subscriber.
+        member: int64[M], class of each member, -1 if it subscribes to no such topic.
+        supply: int64[B], partitions of each topic class.
+        size: int64[G], members of each member class.
+        arc_topic, arc_member: int64[A], the eligible pairs of classes, by topic class.
     """
 
     partitions: IntArray
@@ -90,10 +94,10 @@ class Bundles:
     arc_member: IntArray
 
 
-def bundle(eligibility: Eligibility) -> Bundles:
-    """Bundle equal members, then the topics that are open to the same member bundles."""
+def find_classes(eligibility: Eligibility) -> SubscriptionClasses:
+    """Group members with equal subscriptions, then topics with equal sets of member classes."""
     partitions = np.asarray(eligibility.partitions, np.int64)
-    member, rows = _alike(
+    member, rows = _equal_rows(
         np.asarray(eligibility.start, np.int64),
         np.asarray(eligibility.topic, np.int64),
         partitions > 0,
@@ -105,9 +109,9 @@ def bundle(eligibility: Eligibility) -> Bundles:
     order = np.lexsort((pairs_member, pairs_topic))
     start = np.searchsorted(pairs_topic[order], np.arange(len(partitions) + 1))
     everyone = np.ones(len(rows), bool)
-    topic, subscribers = _alike(start.astype(np.int64), pairs_member[order], everyone)
+    topic, subscribers = _equal_rows(start.astype(np.int64), pairs_member[order], everyone)
     open_topics = topic >= 0
-    return Bundles(
+    return SubscriptionClasses(
         partitions=partitions,
         topic=topic,
         member=member,
@@ -122,12 +126,12 @@ def bundle(eligibility: Eligibility) -> Bundles:
     )
 
 
-def _alike(
+def _equal_rows(
     start: IntArray, column: IntArray, counts: NDArray[np.bool_]
 ) -> tuple[IntArray, list[IntArray]]:
-    """Class of each CSR row, -1 for an empty one; and the columns of each class.
+    """Return the class of each CSR row (-1 for an empty one) and the columns of each class.
 
-    Rows of one class are equal as sets of the columns that count.
+    Rows of one class are equal as sets of the columns for which ``counts`` is true.
     """
     kept = counts[column] if len(column) else np.zeros(0, bool)
     row = np.repeat(np.arange(len(start) - 1), np.diff(start))[kept]
@@ -150,16 +154,16 @@ def _alike(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SortedClaims:
-    """Claims of members who may still own the partition, bundled.
+class ClaimClasses:
+    """Claims of members that may still own the partition, grouped by class.
 
     Attributes:
-        topic: int64[P], topic bundle of each partition, -1 where nobody may own it.
-        owned: bool[P], owned before, and somebody may own it now.
-        arc_topic, arc_member, arc_supply: int64[A], topic bundle, its only claimant, and
-            for how many partitions.
+        topic: int64[P], topic class of each partition, -1 if no member may own it.
+        owned: bool[P], whether the partition had an owner and a member may own it now.
+        arc_topic, arc_member, arc_supply: int64[A], topic class, its only claimant, and
+            the number of partitions.
         arc_of: int64[P], position of a partition in these, -1 if it has none.
-        class_topic, class_supply: int64[C], partitions of one topic bundle with the same
+        class_topic, class_supply: int64[C], partitions of one topic class with the same
             claimants, two or more.
         class_start: int64[C + 1]; class_claimant: int64[n], those claimants (CSR).
         class_of: int64[P], position of a partition in these, -1 if it has none.
@@ -178,44 +182,48 @@ class SortedClaims:
     class_of: IntArray
 
 
-def sort_claims(bundles: Bundles, ownership: Ownership) -> SortedClaims:
-    """Drop claims of members who may no longer own the partition, and bundle the others."""
-    topic = bundles.topic[np.asarray(ownership.topic_of, np.int64)]
-    partition, member = _eligible(bundles, ownership, topic)
+def classify_claims(classes: SubscriptionClasses, ownership: Ownership) -> ClaimClasses:
+    """Drop claims of members that may no longer own the partition, and group the others."""
+    topic = classes.topic[np.asarray(ownership.topic_of, np.int64)]
+    partition, member = _eligible(classes, ownership, topic)
     claimants = np.bincount(partition, minlength=len(topic))
     single = claimants[partition] == 1
-    members = max(len(bundles.member), 1)
+    members = max(len(classes.member), 1)
     key = topic[partition[single]] * members + member[single]
     arcs, which, supply = np.unique(key, return_inverse=True, return_counts=True)
     arc_of = np.full(len(topic), -1, np.int64)
     arc_of[partition[single]] = which
-    classes, class_of = _contested(partition[~single], member[~single], topic)
-    return SortedClaims(
+    contested, class_of = _contested(partition[~single], member[~single], topic)
+    return ClaimClasses(
         topic=topic,
         owned=ownership.owned & (topic >= 0),
         arc_topic=arcs // members,
         arc_member=arcs % members,
         arc_supply=supply.astype(np.int64),
         arc_of=arc_of,
-        class_topic=np.array([t for t, _ in classes], np.int64),
-        class_supply=np.bincount(class_of[class_of >= 0], minlength=len(classes)).astype(np.int64),
-        class_start=np.cumsum([0, *(len(who) for _, who in classes)], dtype=np.int64),
-        class_claimant=np.array([m for _, who in classes for m in who], np.int64),
+        class_topic=np.array([t for t, _ in contested], np.int64),
+        class_supply=np.bincount(class_of[class_of >= 0], minlength=len(contested)).astype(
+            np.int64
+        ),
+        class_start=np.cumsum([0, *(len(who) for _, who in contested)], dtype=np.int64),
+        class_claimant=np.array([m for _, who in contested for m in who], np.int64),
         class_of=class_of,
     )
 
 
-def _eligible(bundles: Bundles, ownership: Ownership, topic: IntArray) -> tuple[IntArray, IntArray]:
-    """Distinct pairs (partition, claimant who may own it) of owned partitions, sorted."""
+def _eligible(
+    classes: SubscriptionClasses, ownership: Ownership, topic: IntArray
+) -> tuple[IntArray, IntArray]:
+    """Return the distinct pairs (partition, eligible claimant) of owned partitions, sorted."""
     partition = np.repeat(np.arange(len(topic)), np.diff(ownership.start)).astype(np.int64)
     member = np.asarray(ownership.claimant, np.int64)
     good = (topic[partition] >= 0) & ownership.owned[partition]
     partition, member = partition[good], member[good]
-    width = max(len(bundles.size), 1)
-    open_pairs = bundles.arc_topic * width + bundles.arc_member
-    pairs = topic[partition] * width + bundles.member[member]
-    good = (bundles.member[member] >= 0) & np.isin(pairs, open_pairs)
-    members = max(len(bundles.member), 1)
+    width = max(len(classes.size), 1)
+    open_pairs = classes.arc_topic * width + classes.arc_member
+    pairs = topic[partition] * width + classes.member[member]
+    good = (classes.member[member] >= 0) & np.isin(pairs, open_pairs)
+    members = max(len(classes.member), 1)
     keys = np.unique(partition[good] * members + member[good])
     return keys // members, keys % members
 
@@ -223,7 +231,7 @@ def _eligible(bundles: Bundles, ownership: Ownership, topic: IntArray) -> tuple[
 def _contested(
     partition: IntArray, member: IntArray, topic: IntArray
 ) -> tuple[list[tuple[int, tuple[int, ...]]], IntArray]:
-    """Partitions with the same topic bundle and the same claimants are one class."""
+    """Group partitions by topic class and claimants; return each group's key and numbers."""
     class_of = np.full(len(topic), -1, np.int64)
     seen: dict[tuple[int, tuple[int, ...]], int] = {}
     which, start = np.unique(partition, return_index=True)

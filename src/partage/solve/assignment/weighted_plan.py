@@ -1,7 +1,7 @@
-"""State of the local search by weight: owners, loads, moves, and the gain of every candidate step.
+"""State of the local search by weight: owners, loads, moves, and the gain of each candidate step.
 
 The problem is scheduling on unrelated machines, which is NP-hard (Lenstra, Shmoys and Tardos,
-1990). Items are the jobs, bearers the machines. Weights are whole numbers in float64, so that
+1990). Items are the jobs, members the machines. Weights are whole numbers in float64, so that
 sums are exact in any order.
 """
 
@@ -14,27 +14,27 @@ from numpy.typing import NDArray
 
 from partage.solve.assignment.network import IntArray
 
-__all__ = ["MOST_WORK", "Bearers", "Gains", "Items", "WeighedPlan"]
+__all__ = ["MOST_WORK", "Gains", "Items", "Members", "WeightedPlan"]
 
 #: Candidate steps that one search may evaluate: about two seconds on one core.
 MOST_WORK = 20_000_000
 
-#: What one evaluation costs besides its candidates, counted in candidates.
-_A_CALL = 1_500
+#: Fixed cost of one evaluation, in candidates.
+_CALL_OVERHEAD = 1_500
 
 FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Items:
-    """The items: partitions, or sets of partitions that must stay together.
+    """Partitions, or sets of partitions that must stay together.
 
     Attributes:
         weight: float64[n], whole numbers.
         kind: int64[n]; open_groups: for each kind the groups that may bear it.
         cost: int64[K, columns]; profile: int64[n], row of each item in it.
         owned: int64[n], partitions in the item that a member claims.
-        homes: for each item, how many of these each bearer may keep (places ascending).
+        homes: for each item, how many of these each claimant may keep (places ascending).
     """
 
     weight: FloatArray
@@ -47,8 +47,8 @@ class Items:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Bearers:
-    """The members that bear the items. A group's bearers are alike in all but their homes.
+class Members:
+    """The members that receive the items; members of a group differ only in their claims.
 
     Attributes:
         group: int64[M], -1 for a member that may bear nothing.
@@ -67,7 +67,7 @@ class Bearers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gains:
-    """The changes that candidate steps make; smaller is better, earlier arrays come first.
+    """Changes that candidate steps make; smaller is better, earlier arrays take precedence.
 
     Attributes:
         over: change of the load beyond capacities.
@@ -99,22 +99,23 @@ class Gains:
 
 
 @dataclass(slots=True, eq=False)
-class WeighedPlan:
+class WeightedPlan:
     """A plan during the search.
 
     Attributes:
-        items, bearers: the problem.
+        items, members: the problem.
         most_moves: limit of moves; raised to the fewest moves of any plan.
-        tolerance: by how much a step must lower a relative load.
-        owner: int64[n], bearer of each item, -1 for none yet.
+        tolerance: least decrease of a relative load that counts as a gain.
+        owner: int64[n], member of each item, -1 for none yet.
         load: float64[M]; moves: partitions that are not with a claimant.
         work: candidates that may still be evaluated.
-        open: bool[K, M], whether a bearer may receive items of a kind.
-        content: list of each bearer's items.
+        open: bool[K, M], whether a member may receive items of a kind.
+        content: list of each member's items.
+        costly: whether rack costs differ.
     """
 
     items: Items
-    bearers: Bearers
+    members: Members
     most_moves: float = float("inf")
     tolerance: float = 0.0
     work: int = MOST_WORK
@@ -129,18 +130,18 @@ class WeighedPlan:
     _column: IntArray = field(init=False)
 
     def __post_init__(self) -> None:
-        items, bearers = self.items, self.bearers
+        items, members = self.items, self.members
         self.owner = np.full(len(items.weight), -1, np.int64)
-        self.load = np.zeros(len(bearers.group))
-        self.content = [[] for _ in bearers.group]
-        by_group = np.zeros((len(items.open_groups), len(bearers.column) + 1), bool)
+        self.load = np.zeros(len(members.group))
+        self.content = [[] for _ in members.group]
+        by_group = np.zeros((len(items.open_groups), len(members.column) + 1), bool)
         for k, groups in enumerate(items.open_groups):
             by_group[k, groups] = True
-        self.open = by_group[:, bearers.group]
-        if bearers.draining is not None:
-            others = (self.open & ~bearers.draining).any(axis=1)
-            self.open[np.ix_(others, bearers.draining)] = False
-        self._column = np.array([*bearers.column, 0], np.int64)[bearers.group]
+        self.open = by_group[:, members.group]
+        if members.draining is not None:
+            others = (self.open & ~members.draining).any(axis=1)
+            self.open[np.ix_(others, members.draining)] = False
+        self._column = np.array([*members.column, 0], np.int64)[members.group]
         self.costly = bool((items.cost != items.cost[:1, :1]).any())
         deep = max((len(homes) for homes in items.homes.values()), default=0)
         self._home = np.full((len(items.weight), deep), -1, np.int64)
@@ -149,39 +150,39 @@ class WeighedPlan:
             self._home[i, : len(homes)] = list(homes)
             self._share[i, : len(homes)] = list(homes.values())
 
-    def cost(self, item: IntArray, bearer: IntArray) -> IntArray:
-        """Return the rack cost of items with bearers (broadcast)."""
-        found: IntArray = self.items.cost[self.items.profile[item], self._column[bearer]]
+    def cost(self, item: IntArray, member: IntArray) -> IntArray:
+        """Return the rack cost of items with members (broadcast)."""
+        found: IntArray = self.items.cost[self.items.profile[item], self._column[member]]
         return found
 
-    def stray(self, item: IntArray, bearer: IntArray) -> IntArray:
-        """Return the moves of items with bearers (broadcast)."""
-        out = np.broadcast_to(self.items.owned[item], np.broadcast(item, bearer).shape)
+    def stray(self, item: IntArray, member: IntArray) -> IntArray:
+        """Return the moves of items with members (broadcast)."""
+        out = np.broadcast_to(self.items.owned[item], np.broadcast(item, member).shape)
         for h in range(self._home.shape[1]):
-            out = out - (self._home[item, h] == bearer) * self._share[item, h]
+            out = out - (self._home[item, h] == member) * self._share[item, h]
         return out
 
     @property
     def relative(self) -> FloatArray:
         """float64[M]: load by unit of speed."""
-        out: FloatArray = self.load / self.bearers.speed
+        out: FloatArray = self.load / self.members.speed
         return out
 
     def put(self, i: int, m: int) -> None:
-        """Give an item without owner to a bearer."""
+        """Assign an item without owner to a member."""
         self.owner[i] = m
         self.load[m] += self.items.weight[i]
         self.content[m].append(i)
 
     def take(self, i: int) -> None:
-        """Take an item from its owner."""
+        """Remove an item from its owner."""
         m = int(self.owner[i])
         self.owner[i] = -1
         self.load[m] -= self.items.weight[i]
         self.content[m].remove(i)
 
     def transfer(self, i: int, m: int) -> None:
-        """Change an item's owner, and count its moves."""
+        """Change an item's owner, and count the moves."""
         pair = np.array([self.owner[i], m])
         before, after = self.stray(np.array([i, i]), pair).tolist()
         self.moves += after - before
@@ -195,15 +196,15 @@ class WeighedPlan:
         self.transfer(j, a)
 
     def gains(self, i: IntArray, b: IntArray, j: IntArray | None = None) -> Gains:
-        """Return what changes if items go from their owner to bearers, for others in return.
+        """Return the changes if items go from their owners to members, with or without an exchange.
 
         Args:
             i: items.
             b: bearers that receive them; in an exchange the owners of ``j``.
             j: items that go the other way; None for none.
         """
-        self.work -= len(i) + _A_CALL
-        bearers, a = self.bearers, self.owner[i]
+        self.work -= len(i) + _CALL_OVERHEAD
+        members, a = self.members, self.owner[i]
         shift = self.items.weight[i]
         moves = self.stray(i, b) - self.stray(i, a)
         cost = self.cost(i, b) - self.cost(i, a) if self.costly else np.zeros(len(i), np.int64)
@@ -212,10 +213,10 @@ class WeighedPlan:
             moves = moves + self.stray(j, a) - self.stray(j, b)
             if self.costly:
                 cost = cost + self.cost(j, a) - self.cost(j, b)
-        la, lb, ca, cb = self.load[a], self.load[b], bearers.capacity[a], bearers.capacity[b]
+        la, lb, ca, cb = self.load[a], self.load[b], members.capacity[a], members.capacity[b]
         over = np.maximum(la - shift - ca, 0) + np.maximum(lb + shift - cb, 0)
         over -= np.maximum(la - ca, 0) + np.maximum(lb - cb, 0)
-        va, vb = bearers.speed[a], bearers.speed[b]
+        va, vb = members.speed[a], members.speed[b]
         was_a, was_b, now_a, now_b = la / va, lb / vb, (la - shift) / va, (lb + shift) / vb
         larger = np.maximum(now_a, now_b) - np.maximum(was_a, was_b)
         smaller = np.minimum(now_a, now_b) - np.minimum(was_a, was_b)
@@ -227,15 +228,15 @@ class WeighedPlan:
         return Gains(over, larger, smaller, cost, moves, allowed)
 
     def score(self) -> tuple[object, ...]:
-        """Return what plans are compared by: less is better."""
-        over = float(np.maximum(self.load - self.bearers.capacity, 0.0).sum())
-        there = self.bearers.group >= 0
+        """Return the figures by which plans are compared: less is better."""
+        over = float(np.maximum(self.load - self.members.capacity, 0.0).sum())
+        there = self.members.group >= 0
         relative = tuple(np.sort(self.relative[there])[::-1].tolist())
         owned_by = self.cost(np.arange(len(self.owner)), self.owner)
         return self.misplaced(), over, relative, int(owned_by.sum()), self.moves
 
     def misplaced(self) -> int:
-        """Return how many items are with a member of weight 0 although another may bear them."""
-        if self.bearers.draining is None or not len(self.owner):
+        """Return the number of items with a member of weight 0 that another member may own."""
+        if self.members.draining is None or not len(self.owner):
             return 0
         return int(np.count_nonzero(~self.open[self.items.kind, self.owner]))
