@@ -5,7 +5,7 @@ The judge does not import the solver and the solver does not know the model; the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from partage import judge, solve
 from partage.errors import ProblemTooLargeError
-from partage.judge.measures import Tally, extremes, figures, tally
+from partage.judge.measures import Tally, add_optimum, figures, tally
 from partage.model import Assignment, Cluster, Group, Problem
 
 __all__ = ["Alike", "Shared", "measure"]
@@ -246,15 +246,10 @@ class Shared:
         found = figures(facts, counted, old_owners, partition_weight=partition_weight)
         problem = (id(cluster), group.subscriptions, group.subscription_of.tobytes())
         best = self._best_loads(problem, asked)
-        smallest, largest, spread = extremes(facts, best)
-        avoidable = None
+        fewest = None
         if counted.valid:
             fewest = self._fewest_moves(problem, asked, counted) if found.moved else 0
-            avoidable = None if fewest is None else found.moved - fewest
-        return replace(
-            found, avoidable=avoidable, best_smallest=smallest, best_largest=largest,
-            best_spread=spread,
-        )  # fmt: skip
+        return add_optimum(found, facts, best, fewest)
 
     def _asked_of(self, group: Group, cluster: Cluster) -> _Asked:
         key = (id(group), id(cluster))

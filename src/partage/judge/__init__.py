@@ -1,8 +1,14 @@
-"""The judge: is a plan valid, and how good is it? It knows no strategy and no solver.
+"""The judge: it decides whether an assignment is valid, and how good it is.
 
-Which file answers what: `rules` has every way in which an assignment can be wrong,
-`measures` the figures, `certificates` verifies what somebody claims to be the best, `optimality`
-what a plan claims of itself, `facts` and `ownership` bring problem, plan and claims into arrays.
+It knows no strategy and no solver.
+
+* `rules`: every way in which an assignment can be wrong;
+* `measures`: the figures of an assignment, avoidable moves included;
+* `certificates`: verification of claims about the best loads and the fewest moves;
+* `optimality`: verification of a plan's certificate;
+* `loadbounds`: the same for plans by weight;
+* `facts`, `ownership`: problem, entries and previous owners as arrays;
+* `replicas`, `replica_bounds`: plans of replicas on brokers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Verifying what somebody claims to be the best: by a plan, and a bound that it meets.
+"""Verification of two claims: a plan has the most even loads, or the fewest moves.
 
-The judge need not know how a claim was found. A claim comes with a plan, so the figure can
-be reached; and with a few integers, from which a bound for every valid plan follows by the
-short arguments below. Where the two meet, the claim is proven; otherwise it is refused.
+The judge need not know how a claim was found. A claim has a plan, so that the figure can be
+reached, and a few integers, from which a bound for every valid plan follows by the arguments
+below (linear programming duality). A claim whose figure equals its bound is proven; any other
+claim raises `CertificateError`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class ClaimedBest:
     """The claim that no plan has more even loads than this one.
 
     Attributes:
-        owner: int[P], a plan: position of the owner, -1 for nobody.
+        owner: int[P], a plan: position of the owner, -1 for none.
         topic_level: int[T], the certificate, see `verify_load_certificate`.
     """
 
@@ -44,10 +45,10 @@ class ClaimedBest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimedFewest:
-    """The claim that no plan with loads as good as some loads moves less than this one.
+    """The claim that no plan with loads at least as even as given ones has fewer moves.
 
     Attributes:
-        owner: int[P], a plan: position of the owner, -1 for nobody.
+        owner: int[P], a plan: position of the owner, -1 for none.
         price: int[M], the certificate, see `verify_moves_certificate`.
     """
 
@@ -109,7 +110,7 @@ def verify_load_certificate(facts: Facts, claim: ClaimedBest) -> NDArray[np.int6
 def _above(
     value: NDArray[np.int64], weight: NDArray[np.int64], points: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """int64[len(points)]: for each k the sum of the weights whose value is above k."""
+    """Return int64[len(points)], for each k the sum of the weights whose value is above k."""
     order = np.argsort(value, kind="stable")
     upto = np.concatenate([np.zeros(1, np.int64), np.cumsum(weight[order])])
     below = np.searchsorted(value[order], points, side="right")
@@ -122,10 +123,10 @@ def verify_moves_certificate(
 ) -> int:
     """Prove that no valid plan with sorted loads majorised by ``loads`` has fewer moves.
 
-    Let a partition cost 1 with a member to whom it would move, and 0 with others. The
+    Let a partition cost 1 with a member where it would be a move, and 0 with others. The
     moves of a plan plus the prices of its owners, one by one, are at least the sum over
-    the partitions of the least cost + price among the members who may own it. The plan's
-    loads being majorised by ``loads``, its owners' prices sum to at most the i-th highest
+    the partitions of the least cost + price among the members that may own it. Since the plan's
+    loads are majorised by ``loads``, its owners' prices sum to at most the i-th highest
     price times the i-th largest of ``loads``, over all i. The difference bounds the moves
     from below, and the claimed plan must meet it.
 
@@ -161,7 +162,7 @@ def verify_moves_certificate(
 def _cheapest(
     facts: Facts, old_owners: PreviousOwners, price: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """int64: for each open partition the least cost + price."""
+    """Return int64, the least cost + price of each open partition."""
     far = np.int64(_HIGHEST_PRICE * 4)
     start, topic = facts.subscriptions
     of_row = np.full(len(start) - 1, far)
@@ -179,14 +180,14 @@ def _cheapest(
 
 
 def moves_of(old_owners: PreviousOwners, owner: NDArray[np.int64]) -> int:
-    """Owned partitions that have an owner now with whom they were not."""
+    """Return the number of owned partitions whose new owner is none of the previous ones."""
     given = np.flatnonzero(owner >= 0)
     given = given[old_owners.owned[given]]
     return int(np.count_nonzero(~old_owners.stays(given, owner[given])))
 
 
 def is_majorised(loads: NDArray[np.integer], by: NDArray[np.integer]) -> bool:
-    """Whether for every k the k largest loads together hold no more, and all the same.
+    """Return whether the k largest loads sum to no more for every k, and to the same in all.
 
     >>> is_majorised(np.array([2, 2]), np.array([1, 3]))
     True
@@ -200,12 +201,14 @@ def is_majorised(loads: NDArray[np.integer], by: NDArray[np.integer]) -> bool:
 
 
 def _padded(loads: NDArray[np.integer], size: int) -> NDArray[np.int64]:
+    """Return the loads, filled with zeros to a size."""
     out = np.zeros(max(size, len(loads)), np.int64)
     out[: len(loads)] = loads
     return out
 
 
 def _integers(values: NDArray[np.integer], size: int, what: str) -> NDArray[np.int64]:
+    """Return an array as int64, or raise if it does not have ``size`` integers."""
     array = np.asarray(values)
     if array.shape != (size,) or not np.issubdtype(array.dtype, np.integer):
         raise CertificateError(f"{what} must be {size} integers")
@@ -213,10 +216,10 @@ def _integers(values: NDArray[np.integer], size: int, what: str) -> NDArray[np.i
 
 
 def _valid_loads(facts: Facts, claimed: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Loads of an owner view that must give exactly the open partitions to subscribers."""
+    """Return the loads of a plan that assigns exactly the open partitions, each to a subscriber."""
     owner = _integers(claimed, len(facts.is_open), "owner")
     if not np.array_equal(owner >= 0, facts.is_open) or owner.max(initial=-1) >= facts.members:
-        raise CertificateError("the claimed plan does not own exactly what somebody subscribes to")
+        raise CertificateError("the claimed plan does not own exactly the subscribed partitions")
     given = np.flatnonzero(facts.is_open)
     if not facts.subscribes(owner[given], given).all():
         raise CertificateError("the claimed plan has an owner who does not subscribe")

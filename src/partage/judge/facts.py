@@ -1,4 +1,4 @@
-"""What a problem says about who may own what, in arrays."""
+"""Subscriptions and existing partitions of a problem, as arrays."""
 
 from __future__ import annotations
 
@@ -33,31 +33,31 @@ class Facts:
 
     @cached_property
     def topic_of(self) -> NDArray[np.int64]:
-        """int64[P]: topic of each partition."""
+        """Topic of each partition, int64[P]."""
         return self.problem.index.topic_of.astype(np.int64)
 
     @cached_property
     def partitions(self) -> NDArray[np.int64]:
-        """int64[T]: number of existing partitions of each topic."""
+        """Number of existing partitions of each topic, int64[T]."""
         exists = self.problem.cluster.partition_exists
         topics = len(self.problem.index.topics)
         return np.bincount(self.topic_of[exists], minlength=topics).astype(np.int64)
 
     @property
     def subscription_of(self) -> NDArray[np.int64]:
-        """int64[M]: number of each member's subscription; equal ones share one."""
+        """Number of each member's subscription, int64[M]; equal ones share one."""
         return self.problem.group.subscription_of.astype(np.int64)
 
     @cached_property
     def subscriptions(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """CSR by subscription of the topics with partitions in it, once each."""
+        """Topics with partitions of each subscription, once each (CSR: start, topic)."""
         filled = [t[self.partitions[t] > 0] for t in self.problem.subscription_topics]
         start = np.cumsum([0, *map(len, filled)], dtype=np.int64)
         return start, np.concatenate([*filled, np.zeros(0, np.int64)]).astype(np.int64)
 
     @cached_property
     def subscribers(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """CSR by topic of the subscriptions that it is in, ascending."""
+        """Subscriptions that contain each topic, ascending (CSR: start, subscription)."""
         start, topic = self.subscriptions
         subscription = np.repeat(np.arange(len(start) - 1, dtype=np.int64), np.diff(start))
         order = np.argsort(topic, kind="stable")
@@ -66,13 +66,13 @@ class Facts:
 
     @cached_property
     def takes_part(self) -> NDArray[np.bool_]:
-        """bool[M]: members who subscribe to at least one existing partition."""
+        """Mask of members that subscribe to at least one existing partition, bool[M]."""
         part: NDArray[np.bool_] = (np.diff(self.subscriptions[0]) > 0)[self.subscription_of]
         return part
 
     @cached_property
     def is_open(self) -> NDArray[np.bool_]:
-        """bool[P]: partitions that exist and that somebody subscribes to."""
+        """Mask of existing partitions with a subscriber, bool[P]."""
         wanted = np.zeros(len(self.partitions), bool)
         wanted[self.subscriptions[1]] = True
         is_open: NDArray[np.bool_] = self.problem.cluster.partition_exists & wanted[self.topic_of]
@@ -89,7 +89,7 @@ class Facts:
     def subscribes(
         self, member: NDArray[np.integer], partition: NDArray[np.integer]
     ) -> NDArray[np.bool_]:
-        """bool[n]: whether each member subscribes to the topic of each (existing) partition."""
+        """Return bool[n], whether each member subscribes to each (existing) partition's topic."""
         if len(self._pairs) == 0 or len(member) == 0:
             return np.zeros(len(member), bool)
         width = len(self.problem.group.subscriptions)

@@ -1,4 +1,4 @@
-"""Verifying plans by weight: figures, and the arguments for the bounds of the largest load."""
+"""Figures of plans by weight, and verification of the bounds of their loads."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ __all__ = ["WeightedFigures", "proven_bound", "weigh_plan"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedFigures:
-    """A plan on the scales.
+    """Weights, loads and figures of a plan by weight.
 
     Attributes:
         weight: float64[P]; load: float64[M], sums of the partitions of each member.
         speed: float64[M], member weights; counts: bool[M], members whose load counts: they
             take part, and their weight is not zero.
-        overload: load beyond capacities; members of weight 0 have capacity 0.
+        capacity: float64[M], in units of weight; 0 for members of weight 0.
+        overload: load beyond capacities.
         misplaced: partitions with an owner of weight 0 although another member subscribes.
         largest, spread: of the relative loads (per unit of weight) that count.
     """
@@ -41,10 +42,10 @@ class WeightedFigures:
 
 
 def weigh_plan(facts: Facts, certificate: Certificate) -> WeightedFigures:
-    """Weigh the certificate's plan (which is known to be valid).
+    """Return the weighted figures of the certificate's plan, which must be valid.
 
     Raises:
-        CertificateError: its weights are malformed.
+        CertificateError: the weights are malformed.
     """
     given = certificate.details.get("weight")
     weight = np.ones(len(facts.is_open)) if given is None else np.asarray(given, float)
@@ -72,7 +73,7 @@ def weigh_plan(facts: Facts, certificate: Certificate) -> WeightedFigures:
 
 
 def _subscribed(facts: Facts, members: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """bool[T]: topics that one of some members subscribes to."""
+    """Return bool[T], the topics to which one of these members subscribes."""
     start, topic = facts.subscriptions
     used = np.zeros(len(start) - 1, bool)
     used[facts.subscription_of[members]] = True
@@ -88,10 +89,10 @@ def proven_bound(
     of: WeightedFigures,
     name: str,
 ) -> float:
-    """What the certificate's argument for a bound of a figure shows.
+    """Return the bound of a figure that the certificate's argument proves.
 
     Raises:
-        CertificateError: the argument is none.
+        CertificateError: the argument is missing or malformed.
     """
     argument = certificate.details.get(f"{name} bound")
     if not isinstance(argument, tuple) or len(argument) != 3:
@@ -111,14 +112,14 @@ def proven_bound(
     if name == "overload":
         return max(0.0, float(weight.sum() - of.capacity[who].sum()))
     who &= of.counts
-    # Plans that leave nothing of others to members of weight 0 spill nothing to them.
+    # A plan without misplaced partitions spills nothing to members of weight 0.
     spilled = of.overload if of.misplaced else 0.0
     if not of.misplaced and (facts.takes_part & ~of.counts).any():
         weight = _items(facts, certificate, of, inside & _subscribed(facts, of.counts))
     if not who.any() or not len(weight):
         return 0.0
     if kind == "cut":
-        # All of it is with those who count, but for what others have too much.
+        # Members that count bear all of it except what spills to the others.
         return max(0.0, float(weight.sum() - spilled)) / float(of.speed[who].sum())
     fastest = float(of.speed[who].max())
     if kind == "heaviest":
@@ -128,12 +129,13 @@ def proven_bound(
         last = (most - 1) * int(who.sum()) + 1
         if spilled > 0 or most < 1 or last > len(weight):
             return 0.0
-        # Of so many items somebody has ``most``; at best the lightest of them.
+        # One member has ``most`` of so many items; at best the lightest of them.
         return float(np.sort(weight)[::-1][last - most : last].sum()) / fastest
     raise CertificateError(f"{kind!r} is no argument for a bound")
 
 
 def _subscribers(facts: Facts, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return bool[M], the members that subscribe to one of these topics."""
     start, topic = facts.subscriptions
     row = np.repeat(np.arange(len(start) - 1), np.diff(start))
     wants = np.zeros(len(start) - 1, bool)
@@ -144,7 +146,7 @@ def _subscribers(facts: Facts, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
 def _items(
     facts: Facts, certificate: Certificate, of: WeightedFigures, topics: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """Weights of what must stay together, of some topics."""
+    """Return the weights of these topics' items; partitions that must stay together are one."""
     rows = np.flatnonzero(facts.is_open & topics[facts.topic_of])
     family = certificate.details.get("together")
     if family is None:
@@ -160,10 +162,10 @@ def _items(
 def _shed(
     facts: Facts, old_owners: PreviousOwners, certificate: Certificate, of: WeightedFigures
 ) -> float:
-    """The least largest load that so many moves can reach.
+    """Return the least largest load that the allowed moves can reach.
 
-    Take each member's load after giving its r heaviest partitions away, for all r: each move
-    gets rid of one of these figures, so that after ``moves`` of them the next one is left.
+    Take each member's load after it released its r heaviest partitions, for all r. Each move
+    removes one of these figures. After ``moves`` of them the next largest figure remains.
     """
     limit = certificate.details.get("max_moves")
     if not isinstance(limit, int):

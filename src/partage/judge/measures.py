@@ -1,4 +1,7 @@
-"""How good an assignment is, in figures; each is defined here and nowhere else."""
+"""Figures of an assignment: loads, moves, racks, and the distance to the optimum.
+
+Each figure is computed here only. `add_optimum` is the one place that computes avoidable moves.
+"""
 
 from __future__ import annotations
 
@@ -19,25 +22,25 @@ from partage.judge.facts import Facts
 from partage.judge.ownership import NOBODY, SEVERAL, PreviousOwners, entries_of, previous_owners
 from partage.model import Assignment, Cluster, Group, Problem
 
-__all__ = ["Measures", "Tally", "extremes", "figures", "measure", "tally"]
+__all__ = ["Measures", "Tally", "add_optimum", "extremes", "figures", "measure", "tally"]
 
 
 @dataclass(frozen=True, slots=True)
 class Measures:
     """The figures of one assignment; None where a figure does not exist.
 
-    Members count who subscribe to at least one existing partition; a load is a number of
+    Members that subscribe to at least one existing partition count; a load is the number of
     partitions owned.
 
     Attributes:
         partitions: existing partitions that have an owner.
-        unowned: existing partitions that somebody subscribes to and nobody owns.
+        unowned: existing partitions with subscribers and without owner.
         largest: load, None if no member counts.
         smallest: load, likewise.
         spread: largest minus smallest.
-        idle: members who own nothing.
-        moved: partitions that were owned and have an owner now with whom they were not.
-        avoidable: of these, what no valid plan needs whose loads are at least as good: moves
+        idle: members that own nothing.
+        moved: partitions that had an owner and now have one that did not own them.
+        avoidable: moves that no valid plan with loads at least as even needs: moves
             minus the fewest moves of any valid plan whose sorted loads are majorised by
             this one's. None where the assignment breaks a rule or the answer is too large.
         best_largest: largest load of the best plan there is; least-majorised, so that no
@@ -72,7 +75,7 @@ class Measures:
     refused: str | None = None
 
     def to_dict(self) -> dict[str, int | float | str | None]:
-        """Names and figures, in the order above."""
+        """Return names and figures, in the order above."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
 
@@ -96,7 +99,7 @@ class Tally:
 
 
 def tally(assignment: Assignment, facts: Facts) -> Tally:
-    """Who owns what, by the numbers of the problem; unknown members and partitions drop out."""
+    """Count owners and loads by the problem's numbers, without unknown members and partitions."""
     entries = entries_of(assignment, facts.problem)
     partition, member = entries.owned_pairs(facts.problem.cluster.partition_exists)
     owner = np.full(len(facts.is_open), NOBODY, np.int64)
@@ -128,10 +131,10 @@ def measure(
     """Measure an assignment, a recorded and maybe invalid one included.
 
     Args:
-        assignment: whom to judge.
-        group: the members; their claims say what they owned before.
+        assignment: a plan, or a recorded assignment.
+        group: the members; their claims are the previous owners.
         cluster: the partitions, racks included.
-        previous: what was owned before, where it is known; then claims do not count.
+        previous: the previous assignment, if known; it replaces the claims.
         partition_weight: float[P], the load of each partition.
         best: the claim of a plan with the best loads.
         fewest: the claim of a plan with the fewest moves and loads as good as these.
@@ -154,22 +157,35 @@ def measure(
     counted = tally(assignment, facts)
     old_owners = previous_owners(facts.problem, previous)
     found = figures(facts, counted, old_owners, partition_weight=partition_weight)
-    avoidable = None
+    fewest_moves = None
     if fewest is not None and counted.valid:
-        avoidable = found.moved - verify_moves_certificate(facts, old_owners, counted.loads, fewest)
+        fewest_moves = verify_moves_certificate(facts, old_owners, counted.loads, fewest)
     best_loads = None if best is None else verify_load_certificate(facts, best)
     to_best = None
     if best_loads is not None and fewest_to_best is not None:
         to_best = verify_moves_certificate(facts, old_owners, best_loads, fewest_to_best)
+    found = replace(found, fewest_moves_to_best=to_best, refused=refused)
+    return add_optimum(found, facts, best_loads, fewest_moves)
+
+
+def add_optimum(
+    found: Measures, facts: Facts, best_loads: NDArray[np.int64] | None, fewest_moves: int | None
+) -> Measures:
+    """Return the figures with their distance to the optimum: the best loads, avoidable moves.
+
+    Args:
+        found: the figures of a plan.
+        facts: the problem.
+        best_loads: int64[M], proven; None if not known.
+        fewest_moves: of any valid plan with loads at least as even, proven; None if not known.
+    """
     smallest, largest, spread = extremes(facts, best_loads)
     return replace(
         found,
-        avoidable=avoidable,
+        avoidable=None if fewest_moves is None else found.moved - fewest_moves,
         best_smallest=smallest,
         best_largest=largest,
         best_spread=spread,
-        fewest_moves_to_best=to_best,
-        refused=refused,
     )
 
 
@@ -180,7 +196,7 @@ def figures(
     *,
     partition_weight: ArrayLike | None = None,
 ) -> Measures:
-    """The figures that need no optimum, from what has been counted already.
+    """Return the figures that need no optimum.
 
     Raises:
         InvalidProblemError: the weights are malformed.
@@ -204,16 +220,17 @@ def figures(
 def extremes(
     facts: Facts, loads: NDArray[np.int64] | None
 ) -> tuple[int, int, int] | tuple[None, None, None]:
-    """Smallest, largest and spread of the loads (int64[M]) of members who take part."""
+    """Return smallest, largest and spread of the loads (int64[M]) of members that take part."""
     return (None, None, None) if loads is None else _extremes(loads[facts.takes_part])
 
 
 def _moved_to_several(owned: NDArray[np.bool_], counted: Tally) -> int:
-    """With several owners at least one is new, for before there was one."""
+    """Return the number of partitions that moved to several owners: at least one of them is new."""
     return int(np.count_nonzero(owned & (counted.owner == SEVERAL)))
 
 
 def _extremes(loads: NDArray[np.int64]) -> tuple[int, int, int] | tuple[None, None, None]:
+    """Return smallest, largest and spread of loads."""
     if len(loads) == 0:
         return None, None, None
     low, high = int(loads.min()), int(loads.max())
@@ -221,7 +238,7 @@ def _extremes(loads: NDArray[np.int64]) -> tuple[int, int, int] | tuple[None, No
 
 
 def _load_spread(facts: Facts, counted: Tally, partition_weight: ArrayLike | None) -> float | None:
-    """Members of weight zero are to get nothing, and are left out."""
+    """Return the spread of relative loads; members of weight 0 do not count."""
     share = np.array([m.weight for m in facts.problem.group], float)
     if partition_weight is None and (share == 1).all():
         return None
@@ -240,6 +257,7 @@ def _load_spread(facts: Facts, counted: Tally, partition_weight: ArrayLike | Non
 
 
 def _rack_mismatches(facts: Facts, counted: Tally) -> int:
+    """Return the number of partitions without replica on their owner's rack."""
     problem = facts.problem
     start, rack = (array.astype(np.int64) for array in problem.cluster.partition_racks)
     mine = problem.member_rack.astype(np.int64)[counted.member]
@@ -252,6 +270,7 @@ def _rack_mismatches(facts: Facts, counted: Tally) -> int:
 
 
 def _colocation(facts: Facts, owner: NDArray[np.int64]) -> float | None:
+    """Return the share of partition numbers that one member owns in all co-partitioned topics."""
     cluster = facts.problem.cluster
     start, subscription = facts.subscribers
     alike: dict[tuple[bytes, bytes], list[NDArray[np.int32]]] = {}

@@ -1,4 +1,4 @@
-"""Verifying a plan's certificate: its figures are true, and its bounds hold for every plan."""
+"""Verification of a plan's certificate: true figures, and bounds that hold for every plan."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def verify_certificate(plan: Plan, group: Group, cluster: Cluster) -> Mapping[st
 
 
 def _equal(name: str, a: float, b: float) -> bool:
-    """Whole numbers are exact; sums of weights depend on the order, in the last places."""
+    """Return whether two figures agree; sums of weights depend on the order in the last digits."""
     weighed = name in {"overload", "largest", "spread"}
     return a == b or (weighed and math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9))
 
@@ -109,7 +109,7 @@ def _equal(name: str, a: float, b: float) -> bool:
 def _loads(
     facts: Facts, old_owners: PreviousOwners, certificate: Certificate
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """The figures of a plan by weight, and the bounds that its arguments show."""
+    """Return the figures of a plan by weight, and the bounds that its arguments prove."""
     owner = np.asarray(certificate.owner, np.int64)
     _valid_loads(facts, owner)
     moves = moves_of(old_owners, owner)
@@ -133,7 +133,7 @@ def _loads(
 
 
 def _kept_together(facts: Facts, owner: NDArray[np.int64], family: NDArray[np.int64]) -> None:
-    """Partitions of one number, of topics of one family, must have one owner."""
+    """Raise if partitions of one number, of topics of one family, have different owners."""
     number = facts.problem.index.number_of.astype(np.int64)
     rows = np.flatnonzero(facts.is_open & (family[facts.topic_of] >= 0))
     key = family[facts.topic_of[rows]] * (int(number.max(initial=0)) + 1) + number[rows]
@@ -144,7 +144,7 @@ def _kept_together(facts: Facts, owner: NDArray[np.int64], family: NDArray[np.in
 
 
 def _counts(facts: Facts, old_owners: PreviousOwners, certificate: Certificate) -> dict[str, float]:
-    """The figures of a plan by counts; it is proven best in all of them."""
+    """Return the figures of a plan by counts, proven best."""
     if certificate.topic_level is None or certificate.price is None:
         raise CertificateError("a certificate of counts needs levels and prices")
     owner = np.asarray(certificate.owner, np.int64)
@@ -243,6 +243,7 @@ def _prove_levels(
 
 
 def _prices(facts: Facts, values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return prices as int64, or raise if they are malformed."""
     price = _integers(values, facts.members, "price")
     if len(price) and int(np.abs(price).max()) > _HIGHEST_PRICE:
         raise CertificateError("a price is beyond all bounds")
@@ -250,13 +251,14 @@ def _prices(facts: Facts, values: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def figures(facts: Facts, loads: NDArray[np.int64], moves: int, racks: int) -> dict[str, float]:
-    """Spread, moves and rack cost by name."""
+    """Return spread, moves and rack cost by name."""
     mine = loads[facts.takes_part]
     spread = int(mine.max() - mine.min()) if len(mine) else 0
     return {"spread": spread, "rack cost": racks, "moves": moves}
 
 
 def _rack_table(facts: Facts, certificate: Certificate) -> RackTable | None:
+    """Return the rack costs of a certificate by partition and member, None without racks."""
     costs = certificate.racks
     if costs is None:
         return None
@@ -268,6 +270,7 @@ def _rack_table(facts: Facts, certificate: Certificate) -> RackTable | None:
 
 
 def _rack_cost(table: RackTable, owner: NDArray[np.int64]) -> int:
+    """Return the rack cost of an owner view."""
     given = np.flatnonzero(owner >= 0)
     return int(table.cost[table.profile[given], table.row[owner[given]]].sum())
 
@@ -281,7 +284,7 @@ def _cheapest(
     *,
     move: int = 1,
 ) -> NDArray[np.int64]:
-    """int64: for each open partition the least cost + price; a move costs ``move``."""
+    """Return int64, the least cost + price of each open partition; a move costs ``move``."""
     if table is None:
         nowhere = np.zeros(len(facts.is_open), np.int64)
         table = RackTable(nowhere, np.zeros(len(price), np.int64), np.zeros((1, 1), np.int64))

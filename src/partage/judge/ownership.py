@@ -1,4 +1,4 @@
-"""Who holds what in an assignment, and who is seen as owner before it."""
+"""Entries of an assignment by the problem's numbers, and the previous owners of partitions."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = [
     "previous_owners",
 ]
 
-#: In an owner view: nobody, and more than one member.
+#: Values of an owner view: no owner, and more than one.
 NOBODY, SEVERAL = -1, -2
 
-#: Roles in which a member reads a partition: no other member may have it then.
+#: Roles in which a member reads a partition, so that no other member may own it.
 _OWNING = (Role.OWNER, Role.RELEASING, Role.ACTIVE)
 
 
@@ -32,11 +32,11 @@ class AssignmentEntries:
     """The entries of an assignment in the numbers of a problem.
 
     Attributes:
-        member: int64[n], position in the group, -1 for a member that it does not have.
+        member: int64[n], position in the group, -1 for an unknown member.
         name: int64[n], position in ``assignment.members``.
         partition: int64[n], dense number in the cluster's index, -1 where it has none.
         owning: bool[n], whether the entry's role makes the member the owner.
-        releasing: bool[n], whether the member is about to give the partition up.
+        releasing: bool[n], whether the member is about to release the partition.
     """
 
     member: NDArray[np.int64]
@@ -46,7 +46,7 @@ class AssignmentEntries:
     releasing: NDArray[np.bool_]
 
     def owned_pairs(self, exists: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Distinct (partition, member) by which existing partitions are owned, sorted."""
+        """Return the distinct (partition, member) of owned existing partitions, sorted."""
         good = self.owning & (self.member >= 0) & (self.partition >= 0)
         good[good] = exists[self.partition[good]]
         return _distinct(self.partition[good], self.member[good])
@@ -55,6 +55,7 @@ class AssignmentEntries:
 def _distinct(
     partition: NDArray[np.int64], member: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the distinct pairs of partition and member, sorted."""
     keys = np.unique((partition << 32) | member)
     return keys >> 32, keys & 0xFFFFFFFF
 
@@ -79,7 +80,7 @@ def entries_of(assignment: Assignment, problem: Problem) -> AssignmentEntries:
 
 
 def _in_index(assignment: Assignment, index: Index) -> NDArray[np.int64]:
-    """Dense numbers in the problem's index, by topic id where both know it, else by name."""
+    """Return dense numbers in the problem's index, by topic id where both have it, else by name."""
     theirs = assignment.index
     partition = assignment.partition.astype(np.int64)
     good = (partition >= 0) & (partition < theirs.partitions)
@@ -102,11 +103,11 @@ def _in_index(assignment: Assignment, index: Index) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreviousOwners:
-    """Who owned what before the rebalance.
+    """The owners of partitions before the rebalance.
 
     Attributes:
-        owned: bool[P], somebody owned it.
-        start: int64[P + 1]; claimant: int64[n], members with whom it may stay unmoved (CSR
+        owned: bool[P], whether the partition had an owner.
+        start: int64[P + 1]; claimant: int64[n], members with which it may stay unmoved (CSR
             by partition, ascending); none if the owner is no longer in the group.
     """
 
@@ -115,13 +116,13 @@ class PreviousOwners:
     claimant: NDArray[np.int64]
 
     def stays(self, partition: NDArray[np.int64], member: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """bool[n]: whether a partition with this owner has not moved."""
+        """Return bool[n], whether a partition with this owner has not moved."""
         of = np.repeat(np.arange(len(self.owned), dtype=np.int64), np.diff(self.start))
         return np.isin((partition << 32) | member, (of << 32) | self.claimant)
 
 
 def previous_owners(problem: Problem, previous: Assignment | None = None) -> PreviousOwners:
-    """From the members' claims, or from an assignment that is known to have been.
+    """Return the owners before a rebalance, by the members' claims or by a known assignment.
 
     Of claims that contradict each other, those of the highest generation count; of several
     members, the partition may stay with any of them. A newer claim of a member that no longer

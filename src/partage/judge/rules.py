@@ -1,4 +1,4 @@
-"""Every way in which an assignment can be wrong, each as a value."""
+"""Rules of a valid assignment; each breach is a value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Breach", "BreachKind", "check"]
 
 
 class BreachKind(Enum):
-    """What is wrong; the values are stable and go into tables."""
+    """Kinds of breaches; the values are stable and stored in tables."""
 
     UNKNOWN_MEMBER = "unknown member"
     MISSING_MEMBER = "missing member"
@@ -73,13 +73,13 @@ class Breach:
 def check(
     assignment: Assignment, group: Group, cluster: Cluster, *, several_owners: bool = False
 ) -> list[Breach]:
-    """Every breach of the rules, empty when the assignment is valid.
+    """Return every breach of the rules; an empty list means that the assignment is valid.
 
-    The rules: every member of the group has one entry, nobody else has; a member has only
+    The rules: exactly the members of the group have an entry, one each; a member has only
     existing partitions of topics that it subscribes to, once each; and every existing
-    partition that somebody subscribes to has exactly one owner. In the first phase of a
-    cooperative rebalance (KIP-429) a plan may withhold a partition, if a member that does not
-    get it says that it owns it: that member must give it up first. Standby and warm-up
+    partition with subscribers has exactly one owner. In the first phase of a
+    cooperative rebalance (KIP-429) a plan may withhold a partition that another member
+    claims to own: that member must release it first. Standby and warm-up
     entries own nothing; a member that is releasing a partition still owns it, and need no
     longer subscribe to it.
 
@@ -111,6 +111,7 @@ def check(
 
 
 def _members(assignment: Assignment, group: Group) -> Iterator[Breach]:
+    """Yield members without entry, with several entries, or outside the group."""
     seen: set[str] = set()
     for name in assignment.members:
         if name in seen:
@@ -124,6 +125,7 @@ def _members(assignment: Assignment, group: Group) -> Iterator[Breach]:
 
 
 def _unresolved(assignment: Assignment, cluster: Cluster) -> Iterator[Breach]:
+    """Yield entries whose topic or partition no index contains."""
     for one in assignment.unresolved:
         known = cluster.topic(one.topic) >= 0
         kind = BreachKind.UNKNOWN_PARTITION if known else BreachKind.UNKNOWN_TOPIC
@@ -133,7 +135,7 @@ def _unresolved(assignment: Assignment, cluster: Cluster) -> Iterator[Breach]:
 def _gone(
     assignment: Assignment, entries: AssignmentEntries, there: NDArray[np.bool_], cluster: Cluster
 ) -> Iterator[Breach]:
-    """Entries that have a number in some index, but that the cluster does not have (now)."""
+    """Yield entries whose partition is in an index, but not (or no longer) in the cluster."""
     for i in np.flatnonzero(~there).tolist():
         member = assignment.members[entries.name[i]]
         dense = int(assignment.partition[i])
@@ -143,7 +145,7 @@ def _gone(
         topic, number = assignment.index.name(dense)
         ours = int(entries.partition[i])
         if ours >= 0:
-            # A topic that was deleted and made anew is another one under the same name.
+            # A topic that was deleted and created again is another topic with the same name.
             known = bool(cluster.topic_exists[cluster.index.topic_of[ours]])
         else:
             known = cluster.topic(topic) >= 0
@@ -154,6 +156,7 @@ def _gone(
 def _unsubscribed(
     assignment: Assignment, entries: AssignmentEntries, there: NDArray[np.bool_], facts: Facts
 ) -> Iterator[Breach]:
+    """Yield owners that do not subscribe to the topic."""
     mine = np.flatnonzero(there & (entries.member >= 0) & ~entries.releasing)
     mine = mine[~facts.subscribes(entries.member[mine], entries.partition[mine])]
     for i in mine.tolist():
@@ -168,7 +171,7 @@ def _repeated(
     *,
     several_owners: bool,
 ) -> Iterator[Breach]:
-    """The second and later entries of a partition: with one member, or with several."""
+    """Yield the second and later entries of a partition: of one member, or of several."""
     mine = np.flatnonzero(there)
     mine = mine[_again((entries.partition[mine] << 32) | entries.name[mine])]
     for i in mine.tolist():
@@ -183,7 +186,7 @@ def _repeated(
 
 
 def _again(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Positions at which a key occurs that has occurred before, ascending."""
+    """Return the positions of repeated keys, without the first of each, ascending."""
     first = np.unique(keys, return_index=True)[1]
     again = np.ones(len(keys), bool)
     again[first] = False
@@ -193,7 +196,7 @@ def _again(keys: NDArray[np.int64]) -> NDArray[np.int64]:
 def _given_up(
     assignment: Assignment, entries: AssignmentEntries, facts: Facts
 ) -> NDArray[np.int64]:
-    """Partitions that may be without owner for now: withheld, and claimed by who loses them."""
+    """Return partitions that may lack an owner for now: withheld, and claimed by another member."""
     withheld = getattr(assignment, "withheld", ())
     if not len(withheld) or assignment.index is not facts.problem.index:
         return np.zeros(0, np.int64)
@@ -208,6 +211,7 @@ def _given_up(
 def _unowned(
     entries: AssignmentEntries, there: NDArray[np.bool_], facts: Facts, given_up: NDArray[np.int64]
 ) -> Iterator[Breach]:
+    """Yield open partitions without owner."""
     missing = facts.is_open.copy()
     missing[entries.partition[there & entries.owning]] = False
     missing[given_up] = False
@@ -219,5 +223,6 @@ def _unowned(
 def _named(
     kind: BreachKind, assignment: Assignment, entries: AssignmentEntries, i: int, facts: Facts
 ) -> Breach:
+    """Return the breach of an entry."""
     topic, number = facts.problem.index.name(int(entries.partition[i]))
     return Breach(kind, assignment.members[entries.name[i]], topic, number)

@@ -83,7 +83,7 @@ class CanonicalProblem:
 
     @cached_property
     def takes_part(self) -> NDArray[np.bool_]:
-        """Whether the member at each place subscribes to a topic with partitions, bool[M]."""
+        """Mask of places whose member subscribes to a topic with partitions, bool[M]."""
         counts = self.rows.counts
         part = np.array([bool(counts[topics].any()) for topics in self.topics_of], bool)
         return part[self.subscription] if self.members else np.zeros(0, bool)
