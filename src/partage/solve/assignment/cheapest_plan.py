@@ -28,7 +28,7 @@ from partage.solve.assignment.network import (
     Network,
     sum_by_position,
 )
-from partage.solve.assignment.staircase import Steps
+from partage.solve.assignment.staircase import Steps, fit_in_order
 
 __all__ = [
     "CheapestPlan",
@@ -258,20 +258,8 @@ def push_kept(
     good = np.flatnonzero((problem.keep_cost == price) & sole[problem.keep_class])
     unit, most = layout.unit[problem.keep_member[good]], problem.keep_most[good]
     left = sum_by_position(unit, most, len(layout.size))
-    steps = layout.steps
-    climbs = np.zeros((len(left), len(steps)), np.int64)
-    for j, (reaching, width) in enumerate(
-        zip(steps.reaching.tolist(), steps.width.tolist(), strict=True)
-    ):
-        wish = np.minimum(left, width)
-        climbs[:, j] = np.clip(reaching * width - (np.cumsum(wish) - wish), 0, wish)
-        left = left - climbs[:, j]
-    order = np.argsort(unit, kind="stable")
-    of, amount = unit[order], most[order]
-    upto = np.cumsum(amount) - amount
-    earlier = upto - upto[np.searchsorted(of, of)] if len(of) else upto
-    stays = np.zeros(len(good), np.int64)
-    stays[order] = np.clip(climbs.sum(axis=1)[of] - earlier, 0, amount)
+    climbs = layout.steps.climb(left)
+    stays = fit_in_order(unit, most, climbs.sum(axis=1))
     for kind, flow in (
         ("supply", sum_by_position(problem.keep_class[good], stays, len(problem.supply))),
         ("climb", climbs.reshape(-1)),

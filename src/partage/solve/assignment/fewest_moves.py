@@ -38,7 +38,7 @@ from partage.solve.assignment.problem import (
     classify_claims,
     find_classes,
 )
-from partage.solve.assignment.staircase import Steps
+from partage.solve.assignment.staircase import Steps, fit_in_order
 
 __all__ = [
     "FewestMoves",
@@ -260,21 +260,10 @@ def _push_kept(
     """
     members = moves_network.member_nodes.stop - moves_network.member_nodes.start
     left = sum_by_position(claims.arc_member, claims.arc_supply, members)[everyone]
-    climbs = np.zeros((len(everyone), len(steps)), np.int64)
-    for j, (reaching, width) in enumerate(
-        zip(steps.reaching.tolist(), steps.width.tolist(), strict=True)
-    ):
-        wish = np.minimum(left, width)
-        climbs[:, j] = np.clip(reaching * width - (np.cumsum(wish) - wish), 0, wish)
-        left = left - climbs[:, j]
+    climbs = steps.climb(left)
     keeps = np.zeros(members, np.int64)
     keeps[everyone] = climbs.sum(axis=1)
-    order = np.argsort(claims.arc_member, kind="stable")
-    of, supply = claims.arc_member[order], claims.arc_supply[order]
-    upto = np.cumsum(supply) - supply
-    earlier = upto - upto[np.searchsorted(of, of)] if len(of) else upto
-    stays = np.empty_like(supply)
-    stays[order] = np.clip(keeps[of] - earlier, 0, supply)
+    stays = fit_in_order(claims.arc_member, claims.arc_supply, keeps)
     topics = moves_network.arcs["topic"].stop
     for kind, amount in (
         ("topic", sum_by_position(claims.arc_topic, stays, topics)),

@@ -21,7 +21,7 @@ import numpy as np
 
 from partage.solve.assignment.network import IntArray
 
-__all__ = ["Steps"]
+__all__ = ["Steps", "fit_in_order"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,3 +49,36 @@ class Steps:
 
     def __len__(self) -> int:
         return len(self.width)
+
+    def climb(self, load: IntArray) -> IntArray:
+        """Return int64[n, S], the units of each load over each step, the lowest steps first.
+
+        Units beyond a step's capacity are lost; earlier loads take precedence.
+
+        >>> Steps.of(np.array([2, 1])).climb(np.array([2, 2])).tolist()
+        [[1, 1], [1, 0]]
+        """
+        left = load
+        climbs = np.zeros((len(load), len(self)), np.int64)
+        for j, (reaching, width) in enumerate(
+            zip(self.reaching.tolist(), self.width.tolist(), strict=True)
+        ):
+            wish = np.minimum(left, width)
+            climbs[:, j] = np.clip(reaching * width - (np.cumsum(wish) - wish), 0, wish)
+            left = left - climbs[:, j]
+        return climbs
+
+
+def fit_in_order(position: IntArray, amount: IntArray, room: IntArray) -> IntArray:
+    """Return the part of each amount that fits in its position's room, earlier amounts first.
+
+    >>> fit_in_order(np.array([0, 1, 0]), np.array([2, 2, 2]), np.array([3, 1])).tolist()
+    [2, 1, 1]
+    """
+    order = np.argsort(position, kind="stable")
+    of, ordered = position[order], amount[order]
+    upto = np.cumsum(ordered) - ordered
+    earlier = upto - upto[np.searchsorted(of, of)] if len(of) else upto
+    fits = np.zeros(len(amount), np.int64)
+    fits[order] = np.clip(room[of] - earlier, 0, ordered)
+    return fits
