@@ -157,7 +157,7 @@ class Layout:
 
     @classmethod
     def of(cls, problem: TransportProblem, steps: Steps | None = None) -> Layout:
-        """Number units and nodes; ``steps`` replace the staircase of the problem's loads."""
+        """Lay out units and nodes; ``steps`` replace the staircase of the problem's loads."""
         members = len(problem.group)
         claims = np.zeros(members, bool)
         claims[problem.keep_member] = True

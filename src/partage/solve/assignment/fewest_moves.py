@@ -209,7 +209,7 @@ class _Nodes:
 
     @classmethod
     def of(cls, classes: SubscriptionClasses, claims: ClaimClasses, steps: Steps) -> _Nodes:
-        """Number the nodes of a problem."""
+        """Assign numbers to the nodes of a problem."""
         sizes = [len(classes.supply), len(claims.class_topic), len(classes.member),
                  len(classes.size), len(steps), 1]  # fmt: skip
         contested, member, bundled, step, source, sink = np.cumsum(sizes).tolist()
