@@ -427,3 +427,14 @@ def test_a_small_group_is_planned_without_numba() -> None:
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     )
     assert done.stdout.strip() == "False"
+
+
+def test_limited_moves_with_equal_rack_costs_are_certified() -> None:
+    """A limit of moves works where all members and replicas are on one rack."""
+    cluster = pg.Cluster.from_topics({"t": [["r0"]] * 4})
+    group = pg.Group([
+        pg.Member("a", ["t"], rack="r0", owned={"t": [0, 1, 2, 3]}),
+        pg.Member("b", ["t"], rack="r0"),
+    ])  # fmt: skip
+    plan = pg.assign("optimal", group, cluster, config={PREFIX + "max.moves": 1})
+    assert judge.verify_certificate(plan, group, cluster)["moves"] == 1

@@ -79,7 +79,9 @@ def balance_within_limit(
     classes = PartitionClasses.of(canonical, subscription_classes, racks)
     assignment_order = AssignmentOrder.of(canonical, together)
     if len(classes.topic_class) <= 1 and classes.groups <= 1 and not len(claims.contested):
-        return _balance_equivalent(canonical, subscription_classes, assignment_order, limit)
+        # One class means equal rack costs everywhere: any positive weight proves their sum.
+        weight = 0 if racks is None else 1
+        return _balance_equivalent(canonical, subscription_classes, assignment_order, limit, weight)
     best, _, _ = find_even_loads(subscription_classes)
     owned = int(np.count_nonzero(claims.owned))
     plain = TransportArcs.of(classes, claims, subscription_classes, 0, 1)
@@ -149,6 +151,7 @@ def _balance_equivalent(
     subscription_classes: SubscriptionClasses,
     assignment_order: AssignmentOrder,
     limit: int,
+    rack_weight: int,
 ) -> LimitedPlan:
     """Return the plan for equivalent partitions and members: each move lowers a largest load."""
     claims = canonical.claims
@@ -172,7 +175,7 @@ def _balance_equivalent(
         # Levels that the assigned partitions fill are full; above them owners exceed their share.
         prices = everything if j <= floor + 1 else (has >= j).astype(np.int64)
         proofs.append((j, prices))
-    return LimitedPlan(owner, tuple(proofs), (has >= top).astype(np.int64), 0, 1)
+    return LimitedPlan(owner, tuple(proofs), (has >= top).astype(np.int64), rack_weight, 1)
 
 
 def _lower_largest(has: Int64Array, moves: int) -> tuple[Int64Array, int]:
