@@ -12,11 +12,8 @@ SOURCE = Path(__file__).parents[2] / "src" / "partage"
 
 #: Packages and modules whose names, docstrings and comments follow CONTRIBUTING's language rules.
 REWORDED = [
-    "errors.py", "groups/api.py", "groups/base.py", "groups/dialects", "groups/failover.py",
-    "groups/fair.py", "groups/faust", "groups/handing_over.py", "groups/layout.py",
-    "groups/ordering.py", "groups/range.py", "groups/range_racks.py",
-    "groups/registry.py", "groups/roundrobin.py", "groups/rounds.py", "groups/server",
-    "groups/sticky", "java", "kernels.py", "legacy", "runs", "tables", "testing", "weights",
+    "api", "errors.py", "groups", "java", "judge", "kernels.py", "legacy", "model", "runs", "solve",
+    "tables", "testing", "weights",
 ]  # fmt: skip
 
 #: Words of the private vocabulary that CONTRIBUTING's rules replace, as parts of identifiers too.

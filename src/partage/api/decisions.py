@@ -243,7 +243,7 @@ def compare(
         cluster: the partitions.
         strategies: names or strategies; None for all of the registry except dialects and
             strategies of share groups.
-        previous: the assignment before, if it is known better than by the claims.
+        previous: the assignment before, if known more exactly than by the claims.
         config: settings for all strategies; each takes its own.
         optimum: also find the best plan and the avoidable moves, as `measure` does.
         sender: the strategy whose members sent the user data; None to recognise it by its

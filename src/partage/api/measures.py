@@ -30,17 +30,17 @@ def measure(
     partition_weight: ArrayLike | None = None,
     optimum: bool = True,
 ) -> judge.Measures:
-    """How good a plan is: loads, moves, racks, and how far from the best there is.
+    """Return the figures of a plan: loads, moves, racks, and the distance to the optimum.
 
     Args:
         plan: the plan of a strategy, or any assignment, such as what a log recorded.
-        group: the members; what they claim to own is what moves are counted against.
+        group: the members; moves are counted against their claims.
         cluster: the partitions.
-        previous: what was owned before, where it is known; claims do not count then. Only
-            this tells what members had who are no longer in the group.
+        previous: the assignment before, if known; then claims do not count. It also has the
+            partitions of members that left.
         partition_weight: float[P], the load of each partition, for ``load_spread``.
-        optimum: also find the best plan and the fewest moves (and verify their proofs).
-            Where this would take more than some seconds, ``refused`` says so.
+        optimum: also find the best plan and the fewest moves, and verify their proofs. If
+            this would take more than some seconds, ``refused`` has the reason.
 
     Raises:
         InvalidProblemError: the weights are malformed.
@@ -67,7 +67,7 @@ def measure(
 
 @dataclass(slots=True)
 class _Claims:
-    """What the solver says; as much of it as it found."""
+    """The solver's claims, as far as it found them."""
 
     best: judge.ClaimedBest | None = None
     fewest: judge.ClaimedFewest | None = None
@@ -111,7 +111,7 @@ class _Question:
         return cls(alive, len(at), eligibility, ownership)
 
     def owner(self, of_alive: NDArray[np.integer]) -> NDArray[np.int64]:
-        """The owner view over all partitions of the index."""
+        """Return the owner of each partition of the index."""
         owner = np.full(self.size, -1, np.int64)
         owner[self.alive] = of_alive
         return owner
@@ -122,9 +122,9 @@ class _Question:
 
 
 class Alike:
-    """`measure` for several plans of one problem: what the best would be is found once.
+    """`measure` for several plans of one problem, for which the optimum is found once.
 
-    Every figure is the one of `measure`; the judge verifies the proofs with each plan.
+    Every figure equals that of `measure`; the judge verifies the proofs with each plan.
 
     >>> import partage as pg
     >>> cluster = pg.Cluster.from_topics({"t": 4})
@@ -143,9 +143,9 @@ class Alike:
         self._found: dict[tuple[bool, bytes], _Claims] = {}
 
     def measure(self, plan: Assignment) -> judge.Measures:
-        """The figures of one plan, with the best there is."""
+        """Return the figures of one plan, with those of the optimum."""
         counted = tally(plan, self._facts)
-        # All that the solver is told of the plan are its loads, and those only if it is valid.
+        # The solver only uses the loads of the plan, and only if the plan is valid.
         loads = np.sort(counted.loads).tobytes() if counted.valid else b""
         key = counted.valid, loads
         if key not in self._found:
@@ -164,7 +164,7 @@ class Alike:
 
 
 def _claims(question: _Question, counted: Tally, known: _Claims | None = None) -> _Claims:
-    """What the solver says of a plan; ``known`` is what it said of another of the same problem."""
+    """Return the solver's claims for a plan; ``known`` are those for another plan."""
     claims = _Claims()
     try:
         if known is not None and known.best is not None and known.fewest_to_best is not None:
@@ -194,7 +194,7 @@ _FEW = 16
 
 
 class _Asked:
-    """What all plans of one group on one cluster are measured by."""
+    """The facts and previous owners of one group on one cluster."""
 
     def __init__(self, group: Group, cluster: Cluster) -> None:
         self.facts = judge.Facts(Problem(group, cluster))
@@ -207,11 +207,11 @@ class _Asked:
 
 @dataclass(slots=True)
 class Shared:
-    """`measure` for many plans of few problems: each question is solved, and proven, once.
+    """`measure` for many plans of few problems: each optimum is solved and proven once.
 
     The best loads depend on subscriptions and partitions only, and the fewest moves on who
-    owned what and on the loads: policies that are compared ask the same again and again. What
-    is kept are numbers that the judge has verified; which plan asked first makes no difference.
+    owned what and on the loads, so compared policies share most optima. The caches only hold
+    numbers that the judge has verified; the order of plans has no effect.
 
     >>> import partage as pg
     >>> cluster = pg.Cluster.from_topics({"t": 4})
@@ -235,7 +235,7 @@ class Shared:
         *,
         partition_weight: ArrayLike | None = None,
     ) -> judge.Measures:
-        """As `measure`, without the fewest moves to the best loads.
+        """Return the figures of `measure`, without the fewest moves to the best loads.
 
         Raises:
             InvalidProblemError: the weights are malformed.
@@ -261,7 +261,7 @@ class Shared:
         return self._asked[key]
 
     def _best_loads(self, problem: object, asked: _Asked) -> NDArray[np.int64] | None:
-        """int64[M], proven; None where that would take too long."""
+        """Return the proven best loads (int64[M]), None if it takes too long."""
         # A cluster is held on to, so that its id means it as long as the answer is kept.
         if problem not in self._best:
             _forget(self._best)
@@ -276,7 +276,7 @@ class Shared:
         return self._best[problem][1]
 
     def _fewest_moves(self, problem: object, asked: _Asked, counted: Tally) -> int | None:
-        """The fewest moves to loads as good as these, proven; None where it takes too long."""
+        """Return the proven fewest moves to loads as good as these, None if it takes too long."""
         facts, old_owners = asked.facts, asked.old_owners
         loads = np.sort(counted.loads)
         digest = blake2b(digest_size=16)

@@ -68,7 +68,7 @@ def subscribed(
         strategy: the strategy that is about to decide.
         group: the members as described.
         cluster: the partitions.
-        sender: the strategy whose members sent the user data, where it is known.
+        sender: the strategy whose members sent the user data, if known.
         compared: whether the strategy is one of several on this group. Four bytes may be a
             priority or the generation of ``cooperative-sticky``: with several strategies,
             bytes that contradict each other as generations are taken for priorities.

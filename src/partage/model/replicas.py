@@ -1,4 +1,4 @@
-"""A cluster with its replicas in arrays, and what is asked of it: a reassignment's input."""
+"""Input and result of a reassignment: a cluster with its replicas, a task, new replicas."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = [
 Int64Array = NDArray[np.int64]
 Int32Array = NDArray[np.int32]
 
-#: What brokers hold besides leaders, in order of importance: room first, which is a hard limit.
+#: Loads of brokers besides leaders, in order of importance: capacity first, a hard limit.
 KINDS = ("capacity", "replicas", "bytes", "load")
 #: Balance in order of importance: of each kind first the brokers, then the racks; disks follow,
 #: since what a broker's disks hold can be evened without another broker.
@@ -26,12 +26,12 @@ RANKS = (
     "capacity", "replicas", "rack replicas", "leaders", "rack leaders", "bytes", "rack bytes",
     "load", "rack load", "disk replicas", "disk bytes", "disk load",
 )  # fmt: skip
-#: What may become of a replica.
+#: What a reassignment may do with a replica: move it, keep it, or remove it.
 FREE, STAY, LEAVE = 0, 1, 2
 
 
 def among(values: Int64Array, those: Int64Array) -> NDArray[np.bool_]:
-    """bool[n]: which values are among those; of a million, ten times sooner than `numpy.isin`.
+    """Return bool[n]: whether values are among others; ten times faster than `numpy.isin`.
 
     >>> among(np.array([3, 1, 2]), np.array([2, 3, 3])).tolist()
     [True, False, True]
@@ -46,7 +46,7 @@ def among(values: Int64Array, those: Int64Array) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, eq=False)
 class ReplicaCluster:
-    """Where replicas are, and what they weigh.
+    """The replicas of a cluster with their sizes and loads.
 
     Attributes:
         topics: names; topic: int32[P], number: int32[P]: partition i is number[i] of topic[i].
@@ -55,11 +55,11 @@ class ReplicaCluster:
         leader: int32[P], position in ``brokers``, -1 for none.
         size: int64[P], bytes of one replica; None if unknown.
         load: int64[P], bytes written a second; None if unknown.
-        brokers: all that may hold replicas or do.
-        capacity: int64[B], bytes a broker has room for, -1 if unknown.
-        directories: for each broker its log directories (path, capacity or -1), if known.
+        brokers: all brokers that hold replicas or may hold them.
+        capacity: int64[B], bytes of disk capacity, -1 if unknown.
+        directories: the log directories of each broker (path, capacity or -1), if known.
         directory: int32[R], place in ``directories`` of the broker, -1 if unknown.
-        missing: bool[B], brokers that are in no metadata, and hold replicas all the same.
+        missing: bool[B], brokers that hold replicas but are not in the metadata.
     """
 
     topics: tuple[str, ...]
@@ -77,15 +77,15 @@ class ReplicaCluster:
     missing: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
 
     def __post_init__(self) -> None:
-        """By default nobody is missing."""
+        """Set ``missing`` to False for all brokers by default."""
         if not len(self.missing):
             object.__setattr__(self, "missing", np.zeros(len(self.brokers), bool))
 
     @cached_property
     def led(self) -> Int32Array:
-        """int32[R]: the replicas with the one that leads now in front, if one does.
+        """int32[R]: the replicas with the present leader first.
 
-        It takes the place of the preferred leader, which takes its place.
+        It is swapped with the preferred leader.
         """
         out: Int32Array = self.replica.copy()
         first = np.minimum(self.start[:-1], max(len(out) - 1, 0))
@@ -98,7 +98,7 @@ class ReplicaCluster:
 
     @property
     def partitions(self) -> int:
-        """How many there are."""
+        """The number of partitions."""
         return len(self.topic)
 
     @cached_property
@@ -108,15 +108,15 @@ class ReplicaCluster:
 
     @cached_property
     def racks(self) -> tuple[str | None, ...]:
-        """Distinct racks of the brokers, none first; without any rack every broker is its own."""
+        """The distinct racks of the brokers, None first."""
         found = {b.rack for b in self.brokers}
         return tuple(sorted(found, key=lambda rack: (rack is not None, rack or "")))
 
     @cached_property
     def rack(self) -> Int32Array:
-        """int32[B]: place in ``racks``; where no broker has a rack, each is on one of its own.
+        """int32[B]: position in ``racks``; if no broker has a rack, each is on its own.
 
-        Where some have one, those that have none share one, as in the controller's own placement.
+        Otherwise brokers without a rack share one, as in the controller's placement.
         """
         if all(b.rack is None for b in self.brokers):
             return np.arange(len(self.brokers), dtype=np.int32)
@@ -129,28 +129,28 @@ class ReplicaCluster:
         return {b.id: i for i, b in enumerate(self.brokers)}
 
     def name(self, partition: int) -> str:
-        """``topic-number`` of a partition."""
+        """Return the name of a partition, ``topic-number``."""
         return f"{self.topics[self.topic[partition]]}-{self.number[partition]}"
 
     def ids(self, positions: Int32Array) -> list[int]:
-        """Broker ids of positions."""
+        """Return the broker ids of positions."""
         return [self.brokers[b].id for b in positions.tolist()]
 
 
 @dataclass(frozen=True, eq=False)
 class Disks:
-    """Log directories of brokers that have several, all of whose replicas are known to be in one.
+    """The log directories of brokers with several of them and known replicas in each.
 
-    They are numbered through (D in all), those of a broker side by side. A disk is balanced when
-    it holds its part of what its broker holds, whatever that comes to.
+    Disks are numbered consecutively (D in all), by broker. A disk is balanced if it holds its
+    share of its broker's load.
 
     Attributes:
-        start: int64[B + 1]: a broker's disks; none where it is not known what is where.
-        part: float64[D], of what the broker holds; the parts of a broker add up to 1.
-        tolerance: float64[4], of each of `KINDS`, by how much a disk may be off its part.
-        room: int64[D], bytes, -1 if unknown: a hard limit.
-        old: int32[R], the disk of each old replica, -1 where its broker has none.
-        free: bool[R], the replica may go from disk to disk of its broker.
+        start: int64[B + 1], disks of each broker (CSR); none if a replica's disk is unknown.
+        part: float64[D], share of the broker's load; shares of a broker add up to 1.
+        tolerance: float64[4], allowed relative deviation for each of `KINDS`.
+        room: int64[D], capacity in bytes, -1 if unknown: a hard limit.
+        old: int32[R], the disk of each old replica, -1 if its broker has none.
+        free: bool[R], whether the replica may move between disks of its broker.
     """
 
     start: Int64Array
@@ -162,12 +162,12 @@ class Disks:
 
     @cached_property
     def broker(self) -> Int32Array:
-        """int32[D]: whose each is."""
+        """int32[D]: the broker of each disk."""
         brokers = np.arange(len(self.start) - 1, dtype=np.int32)
         return np.repeat(brokers, np.diff(self.start))
 
     def band(self, k: int, held: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """int64[D] twice: within which disks are balanced while brokers hold so much of a kind.
+        """Return the lower and upper limit (int64[D]) of balanced disks for given broker loads.
 
         >>> disks = Disks(np.array([0, 2]), np.array([.5, .5]), np.array([0, .1, .1, .1]),
         ...               np.array([-1, -1]), np.zeros(0, np.int32), np.zeros(0, bool))
@@ -181,25 +181,25 @@ class Disks:
 
 @dataclass(frozen=True, eq=False)
 class ReplicaTask:
-    """What a reassignment may do and is to reach; see docs/replicas.md for what balance means.
+    """The constraints and aims of a reassignment (docs/replicas.md defines balance).
 
     Attributes:
-        cluster: as it is.
-        factor: int64[P], replicas wanted of each partition.
-        fate: int8[R], of each replica: FREE, STAY (pinned, or not this task's business), LEAVE.
-        receives: bool[B], brokers to which replicas may be moved; others may keep what they have.
-        closed: bool[P], replicas are moved only as far as the rack rule or LEAVE demands.
-        cost: int64[P], bytes of a move, between brokers or disks; 1 each where sizes are unknown.
-        weight: int64[4, P], what a replica weighs in each of `KINDS`; 0 where it is not counted.
-        low, high: int64[4, B + Z], within which a broker is balanced, and after the brokers the
-            racks, all that a rack's brokers hold; Z is 0 where there is one rack or none is known.
+        cluster: the present cluster.
+        factor: int64[P], new replication factor of each partition.
+        fate: int8[R], of each replica: FREE, STAY (pinned or excluded), LEAVE.
+        receives: bool[B], brokers to which replicas may move; others may keep theirs.
+        closed: bool[P], partitions that only move as far as the rack rule or LEAVE requires.
+        cost: int64[P], bytes of a move between brokers or disks; 1 if sizes are unknown.
+        weight: int64[4, P], load of a replica in each of `KINDS`; 0 if it does not count.
+        low, high: int64[4, B + Z], limits of balanced brokers, then of the Z racks (the sum of
+            their brokers); Z is 0 with one rack or unknown racks.
         lead_low, lead_high: int64[B + Z], the same for leaders.
-        lead_free: bool[P], leadership may change although the leader stays.
+        lead_free: bool[P], whether leadership may change although the leader stays.
         counted: bool[P], partitions that count for balance (topics that are not excluded).
-        rack_low, rack_high: int64[F + 1, racks], replicas of a partition that each rack is to
-            hold, by replication factor (the rack rule).
-        alive: bool[B], brokers that are to hold anything in the end.
-        disks: log directories, None where no broker has told several.
+        rack_low, rack_high: int64[F + 1, racks], limits of replicas of a partition on each
+            rack, by replication factor (the rack rule).
+        alive: bool[B], brokers that may hold replicas in the end.
+        disks: log directories, None if no broker reports several.
     """
 
     cluster: ReplicaCluster
@@ -222,40 +222,40 @@ class ReplicaTask:
 
     @cached_property
     def start(self) -> Int64Array:
-        """int64[P + 1]: where each partition's new replicas begin."""
+        """int64[P + 1]: begin of each partition's new replicas."""
         out = np.zeros(len(self.factor) + 1, np.int64)
         np.cumsum(self.factor, out=out[1:])
         return out
 
     @property
     def zones(self) -> int:
-        """How many racks have bands of their own: Z above."""
+        """The number of racks with limits of their own (Z)."""
         return int(self.low.shape[1]) - len(self.alive)
 
     @cached_property
     def old_owner(self) -> Int64Array:
-        """int64[R]: whose each old replica is."""
+        """int64[R]: the partition of each old replica."""
         return np.repeat(np.arange(len(self.factor), dtype=np.int64), self.cluster.factor)
 
     @cached_property
     def owner(self) -> Int64Array:
-        """int64[sum of factors]: whose each new replica is."""
+        """int64[sum of factors]: the partition of each new replica."""
         return np.repeat(np.arange(len(self.factor), dtype=np.int64), self.factor)
 
 
 @dataclass(frozen=True, eq=False)
 class NewReplicas:
-    """An answer to a `ReplicaTask`, with what it claims.
+    """The result of a `ReplicaTask`, with the arguments for its bounds.
 
     Attributes:
         replica: int32[sum of factors], brokers' positions by ``task.start``, leaders first.
-        prices: figure -> float64[4, B + Z], from which a bound follows (`partage.judge`).
+        prices: figure -> float64[4, B + Z], dual prices that prove a bound (`partage.judge`).
         lead_prices: figure ("leaders", "rack leaders") -> float64[B + Z], the same for leaders.
-        disk: int32, of each replica the disk by `Disks`, -1 where its broker has none; None:
-            the task knows no disks.
-        disk_prices: figure -> float64[2, 4, D], at least 0: what a unit above a disk's band costs,
-            and one below.
-        solver: who found it, and what its own bound of the bytes is (None: it has none).
+        disk: int32, disk of each replica by `Disks`, -1 if its broker has none; None if the task
+            has no disks.
+        disk_prices: figure -> float64[2, 4, D], nonnegative dual prices of a unit above and
+            below a disk's limits.
+        solver: the algorithm that found it; ``solver_bound`` its own bound of the bytes, if any.
     """
 
     replica: Int32Array

@@ -282,8 +282,7 @@ class PlanFlows:
         claim: int64, for each arc of an only claimant, partitions that stay.
         contested: int64, the same for each claimant of the contested classes.
         free: int64, for each pair of classes, partitions that move.
-        within: int64, for each member with a class, in join order, partitions that it
-            gets of those that reach its class.
+        within: int64, partitions that each member with a class gets, in join order.
     """
 
     claim: IntArray
