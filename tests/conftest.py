@@ -56,7 +56,7 @@ _COMPANIES = {
     "pipeline": "spark",
     "live": "broker",
     "clients": "broker",
-    "hurt": "broker",
+    "chaos": "broker",
     "replicas": "broker",
 }
 

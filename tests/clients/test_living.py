@@ -230,7 +230,7 @@ def test_a_version_from_the_future_has_its_share(broker, leader: str) -> None:
 
 def test_all_clients_and_a_capture_on_kafka_3_9(tmp_path) -> None:
     """An older broker: one sticky group of all clients, and the capture has what they say."""
-    from hurt.history import captured, generations
+    from chaos.history import captured, generations
 
     topic = "older"
     with brokers(version="3.9.1") as broker:

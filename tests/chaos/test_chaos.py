@@ -11,10 +11,10 @@ import pytest
 from tests.brokers import brokers
 from tests.clients.members import AIOKAFKA, KAFKA_PYTHON
 
-from hurt import faults
-from hurt.faust_history import given, given_otherwise
-from hurt.fausts import PARTITIONS, Fausts
-from hurt.history import (
+from chaos import faults
+from chaos.faust_history import given, given_otherwise
+from chaos.fausts import PARTITIONS, Fausts
+from chaos.history import (
     Recorder,
     captured,
     generations,
@@ -25,9 +25,9 @@ from hurt.history import (
     told_otherwise,
     write_down,
 )
-from hurt.ledger import Ledger
-from hurt.party import CLIENTS, Party
-from hurt.world import World
+from chaos.ledger import Ledger
+from chaos.party import CLIENTS, Party
+from chaos.world import World
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tests.clients.records import Written
 
-    from hurt.party import Party
+    from chaos.party import Party
 
 _OF_A_GROUP = b"\x00\x02"  # version of the key, which says what the record is about
 PARTAGE = [sys.executable, "-m", "partage"]

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from tests.brokers import Broker
 
-    from hurt.party import Party
-    from hurt.world import World
+    from chaos.party import Party
+    from chaos.world import World
 
 LOG = "__consumer_offsets"
 PREFERRED = 0  # Kafka's number for an election of the first replica

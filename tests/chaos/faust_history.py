@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from hurt.history import rows
+from chaos.history import rows
 from partage.wire.consumer_protocol import decode_assignment
 from partage.wire.faust import FaustMetadata, read_faust_assignment
 from partage.wire.group_log import decode_record

@@ -8,7 +8,7 @@ import time
 import pytest
 from tests.brokers import brokers
 
-from hurt.fausts import Fausts
+from chaos.fausts import Fausts
 
 pytestmark = [pytest.mark.jvm, pytest.mark.soak]
 

@@ -13,7 +13,7 @@ from tests.processes import Closes
 if TYPE_CHECKING:
     from kafka.producer.future import FutureRecordMetadata
 
-    from hurt.party import Party
+    from chaos.party import Party
 
 
 class Ledger(Closes):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from tests.clients.members import Host
 from tests.processes import Closes
 
-from hurt import faults
+from chaos import faults
 
 if TYPE_CHECKING:
     import random
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from tests.brokers import Brokers
 
-    from hurt.faults import Fault
-    from hurt.party import Party
+    from chaos.faults import Fault
+    from chaos.party import Party
 
 MOST_MEMBERS, FEWEST_MEMBERS = 6, 2
 MOST_PARTITIONS = 24

@@ -9,9 +9,9 @@ import time
 import pytest
 from tests.brokers import brokers
 
-from hurt.faust_history import given, given_otherwise
-from hurt.fausts import OURS, PARTITIONS, Fausts
-from hurt.history import captured
+from chaos.faust_history import given, given_otherwise
+from chaos.fausts import OURS, PARTITIONS, Fausts
+from chaos.history import captured
 
 pytestmark = [pytest.mark.jvm, pytest.mark.soak]
 

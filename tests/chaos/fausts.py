@@ -13,7 +13,7 @@ from tests.clients.faust_workers import Worker
 from tests.clients.test_faust import PARTITIONS, share
 from tests.processes import Closes
 
-from hurt.whereabouts import Whereabouts, look
+from chaos.whereabouts import Whereabouts, look
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -9,12 +9,12 @@ from tests.clients.faust_workers import Worker
 from tests.clients.members import One
 from tests.clients.records import Written
 
-from hurt.faust_history import given_otherwise
-from hurt.fausts import failed_by_ours, near
-from hurt.history import decided_otherwise, told_otherwise
-from hurt.ledger import Ledger
-from hurt.party import Party
-from hurt.whereabouts import Whereabouts
+from chaos.faust_history import given_otherwise
+from chaos.fausts import failed_by_ours, near
+from chaos.history import decided_otherwise, told_otherwise
+from chaos.ledger import Ledger
+from chaos.party import Party
+from chaos.whereabouts import Whereabouts
 from partage.wire.consumer_protocol import (
     decode_assignment,
     decode_subscription,
