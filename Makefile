@@ -12,8 +12,8 @@ JOBS ?= 3
 # More arguments for a verb: make test ARGS="-k range -x"
 ARGS ?=
 OUT ?= demo-out
-# The version that `make same` compares with: a tag or a commit.
-BASE ?= before-house
+# The version that `make same` compares with, a tag or a commit: the last one before the renames (tag before-house).
+BASE ?= f79072d13ec0e1c9661bf2b89ad649ff3132cc34
 
 .PHONY: help demo test lint types bench docs parity fuzz soak same jvm wheel lock clean java run-env test-env docs-env
 
