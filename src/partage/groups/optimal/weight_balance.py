@@ -17,7 +17,7 @@ from partage.groups.optimal.problem import CanonicalProblem, Int64Array
 from partage.groups.optimal.topic_spread import spread_topics
 from partage.model import RackTable
 from partage.model.index import Int32Array
-from partage.solve import find_classes
+from partage.solve import SubscriptionClasses, find_classes
 from partage.solve.assignment.bounds import WeightedProblem, fractional_loads
 from partage.solve.assignment.branch_and_bound import solve_exactly
 from partage.solve.assignment.local_search import improve_plan
@@ -97,13 +97,13 @@ def balance_weights(
 
     Args:
         canonical: the problem.
-        racks: what reading costs across racks.
+        racks: costs of reading across racks.
         weight: float64[n], whole numbers, of each row.
-        shares: what members are to bear.
+        shares: members' shares and capacities.
         together: int64[T], families of topics whose partitions of one number must stay
             together; -1 for none.
-        hints: places by row of what was promised in the phase before.
-        most_moves: how many claimed rows may change hands.
+        hints: places by row of the partitions that the previous phase promised.
+        most_moves: limit of claimed rows that may move.
         tolerance: see `Optimal`.
     """
     item = _items(canonical, together)
@@ -127,15 +127,7 @@ def balance_weights(
     )  # fmt: skip
     distinct, group = np.unique(key, axis=0, return_inverse=True)
     group = np.where(subscription_classes.member >= 0, group.reshape(-1), -1)
-    subscribers: list[set[int]] = [set() for _ in subscription_classes.supply]
-    for t, m in zip(
-        subscription_classes.arc_topic.tolist(),
-        subscription_classes.arc_member.tolist(),
-        strict=True,
-    ):
-        subscribers[t].add(m)
-    of_bundle = distinct[:, 0].astype(int).tolist()
-    open_groups = [[g for g, b in enumerate(of_bundle) if b in who] for who in subscribers]
+    open_groups = _open_groups(subscription_classes, distinct[:, 0].astype(int).tolist())
     owned, homes = _homes(canonical, item, count)
     items = Items(
         np.bincount(item, weight, count).astype(float),
@@ -171,6 +163,14 @@ def balance_weights(
         alike = subscription_classes.topic[canonical.topic] * len(cost) + profile
         owner = spread_topics(canonical, owner, weight, alike)
     return WeightPlan(owner, weighted, found.complete)
+
+
+def _open_groups(classes: SubscriptionClasses, class_of: list[int]) -> list[list[int]]:
+    """Return, for each topic class, the groups of members whose member class subscribes to it."""
+    subscribers: list[set[int]] = [set() for _ in classes.supply]
+    for t, m in zip(classes.arc_topic.tolist(), classes.arc_member.tolist(), strict=True):
+        subscribers[t].add(m)
+    return [[g for g, c in enumerate(class_of) if c in of_topic] for of_topic in subscribers]
 
 
 def _fractional(
