@@ -31,13 +31,15 @@ def test_an_address_is_checked_before_anything_starts():
 
 def test_secrets_are_not_in_the_repr():
     """A table is in errors and logs; the client's properties are not."""
-    table = KafkaTable("kafka://h:1", "kafka", "h:1", {"sasl.jaas.config": "s3cret"})
+    table = KafkaTable(
+        "kafka://h:1", "kafka", bootstrap="h:1", properties={"sasl.jaas.config": "s3cret"}
+    )
     assert "s3cret" not in repr(table)
 
 
 def test_rows_beyond_the_ends_are_refused():
     """What was read is compared with the offsets that were asked for."""
-    table = KafkaTable("kafka://h:1", "kafka", "h:1", {}, {0: 3}, {0: 9})
+    table = KafkaTable("kafka://h:1", "kafka", bootstrap="h:1", starts={0: 3}, ends={0: 9})
     tally = Tally()
     tally.ranges = {0: [[3, 8, 6]]}
     table.expect_all(tally)
@@ -48,7 +50,9 @@ def test_rows_beyond_the_ends_are_refused():
 
 def test_a_partition_that_came_back_empty_is_refused(monkeypatch):
     """Spark leaves internal topics out without an error: an empty answer is looked at again."""
-    table = KafkaTable("kafka://h:1", "kafka", "h:1", {}, {0: 0, 1: 0}, {0: 9, 1: 0})
+    table = KafkaTable(
+        "kafka://h:1", "kafka", bootstrap="h:1", starts={0: 0, 1: 0}, ends={0: 9, 1: 0}
+    )
     monkeypatch.setattr(KafkaTable, "_has_records", lambda _table, partition: partition == 0)
     with pytest.raises(InvalidCaptureError, match="partition 0 came back empty"):
         table.expect_all(Tally())
