@@ -98,7 +98,7 @@ def spark_table(source: str | Path) -> SparkTable | None:
     """What Spark must read itself; None for what is read as Parquet files, and for no such path.
 
     >>> spark_table("lake.kafka.offsets"), spark_table("s3a://lake/offsets").format
-    (SparkTable(name='lake.kafka.offsets', format=''), 'parquet')
+    (SparkTable(name='lake.kafka.offsets', format='', paths=()), 'parquet')
     """
     text = str(source)
     if is_address(text):
