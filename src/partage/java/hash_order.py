@@ -267,7 +267,7 @@ def copied_order(
 
 
 def walk_maps(group: NDArray[Any], hashes: Hashes) -> Order:
-    """Return the positions of keys, map by map, in the order of ``HashMap``s filled by ``put``.
+    """Return the positions of keys, map by map, in the order of a ``HashMap`` filled by ``put``.
 
     ``group`` is the map of each key, ascending; keys are in order of insertion.
     """
@@ -275,7 +275,7 @@ def walk_maps(group: NDArray[Any], hashes: Hashes) -> Order:
 
 
 def walk_copied_sets(group: NDArray[Any], hashes: Hashes) -> Order:
-    """Return the same for ``HashSet``s made by the copy constructor, JDK 18 or older.
+    """Return the same for every ``HashSet`` made by the copy constructor, JDK 18 or older.
 
     >>> walk_copied_sets(np.array([0, 0, 1]), np.array([5, 3, 9], np.uint32)).tolist()
     [1, 0, 2]

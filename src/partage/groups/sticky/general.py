@@ -315,8 +315,8 @@ class MemberQueue:
     The root of a tree is the least key of its cell; a topic's first subscriber is the least root
     of the cells that subscribe to it. A change of a key updates one path from leaf to root.
 
-    Example: members a, b, c (ranks 0, 1, 2) of one cell with sizes 4, 2, 2 have the keys
-    12, 7, 8, and the cell's tree is (offsets in brackets)::
+    For members a, b, c (ranks 0, 1, 2) of one cell with sizes 4, 2, 2 the keys are 12, 7, 8,
+    and the tree of the cell is (offsets in brackets)::
 
                7 [1]              root: b comes first
              /       \
