@@ -117,7 +117,8 @@ def _drawings_as_they_stand(_app, _what, _name, _object, _options, lines):
         # Google's sections (Args:, Raises:) follow their heading at once, drawings a blank line.
         if drawn and not inside and (not kept or not kept[-1].strip()):
             inside = True
-            kept += ["::", ""]
+            text = next((one for one in reversed(kept) if one.strip()), "")
+            kept += [] if text.endswith("::") else ["::", ""]
         elif inside and line.strip() and not drawn:
             inside = False
             kept += [] if not kept[-1].strip() else [""]
