@@ -34,12 +34,12 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import dataset, parquet
 
+from partage.jobs.keys.counts import Spec
+from partage.jobs.keys.keys import analyse_keys
+from partage.jobs.keys.sources import Columns, open_source, read_piece
+from partage.jobs.keys.workers import met, read_and_count
+from partage.jobs.spark.session import session
 from partage.kernels import form
-from partage.pipeline.key_counts import Spec
-from partage.pipeline.key_sources import Columns, open_source, read_piece
-from partage.pipeline.key_workers import met, read_and_count
-from partage.pipeline.keys import analyse_keys
-from partage.pipeline.session import session
 
 COUNTS = [6, 12, 24, 48]
 COLUMNS = Columns("key")

@@ -30,13 +30,13 @@ from partage import kernels
 from partage.history.classic_states import ClassicStates
 from partage.history.clusters import ClusterHistory
 from partage.history.transactions import Transactions
-from partage.pipeline.arriving import arriving
-from partage.pipeline.decode import decoded
-from partage.pipeline.decoded_rows import Kind
-from partage.pipeline.group_rows import GroupRows
-from partage.pipeline.shipping import settle
-from partage.pipeline.slices import cut, read_slice
-from partage.pipeline.write import TableWriters
+from partage.jobs.replay.arriving import arriving
+from partage.jobs.replay.decode import decoded
+from partage.jobs.replay.decoded_rows import Kind
+from partage.jobs.replay.group_rows import GroupRows
+from partage.jobs.replay.slices import cut, read_slice
+from partage.jobs.replay.write import TableWriters
+from partage.jobs.spark.shipping import settle
 from partage.testing.histories import Size, write_capture
 from partage.wire.classic_columns import classic_columns
 from partage.wire.columns import BinaryColumn

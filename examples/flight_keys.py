@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from partage.pipeline.key_sources import Columns
-from partage.pipeline.keys import analyse_keys
-from partage.pipeline.session import session
+from partage.jobs.keys.keys import analyse_keys
+from partage.jobs.keys.sources import Columns
+from partage.jobs.spark.session import session
 
 
 def main() -> None:

@@ -35,8 +35,8 @@ def rows_of(out: Path, name: str) -> list[str]:
 def expanded(rows: list[dict]) -> list[dict]:
     """Rows of the decode job, each of those with many runs as so many rows."""
     from partage.history.fold_kernel import RUN
-    from partage.pipeline.decoded_rows import Kind
-    from partage.pipeline.packed_runs import unpacked_runs
+    from partage.jobs.replay.decoded_rows import Kind
+    from partage.jobs.replay.packed_runs import unpacked_runs
 
     out = []
     for row in rows:

@@ -53,7 +53,7 @@ def broker() -> Iterator[Brokers]:
 
 #: What costs seconds to start is started once in a run: these folders' tests stay in one process.
 _COMPANIES = {
-    "pipeline": "spark",
+    "jobs": "spark",
     "live": "broker",
     "clients": "broker",
     "chaos": "broker",

@@ -50,7 +50,7 @@ EVERYTHING = {
     *PURE,
     "capture",
     "clients",
-    "pipeline",
+    "jobs",
     "report",
     "runs",
     "sample",
@@ -78,7 +78,7 @@ MAY_IMPORT = {
     "capture": PURE,
     "clients": PURE,
     # The front door: a run writes the version into its manifest.
-    "pipeline": {*PURE, "sample", "capture", "partage", "runs"},
+    "jobs": {*PURE, "sample", "capture", "partage", "runs"},
     # Plain data in: no Spark, no strategies.
     "report": {"errors", "runs", "tables"},
     # The manifest of a run: jobs write it, readers start here.
@@ -88,7 +88,7 @@ MAY_IMPORT = {
     "testing": PURE,
     "cli": EVERYTHING,
     "__main__": {"cli"},
-    "partage": EVERYTHING - {"cli", "pipeline", "report"},
+    "partage": EVERYTHING - {"cli", "jobs", "report"},
 }
 
 # room: libraries besides the standard one and NumPy.
@@ -100,7 +100,7 @@ LIBRARIES = {
     "solve": {"highspy"},
     "capture": {"pyarrow", "kafka", "google_crc32c"},
     "clients": {"kafka", "aiokafka", "faust", "mode"},
-    "pipeline": {"pyspark", "py4j", "pyarrow", "pandas", "rich"},
+    "jobs": {"pyspark", "py4j", "pyarrow", "pandas", "rich"},
     "runs": {"pyarrow"},
     "report": {"jinja2", "markupsafe", "rich", "pyarrow"},
     "testing": {"hypothesis", "pyarrow"},
@@ -158,7 +158,7 @@ def test_only_registries_name_legacy_modules() -> None:
 
 
 def test_rooms_use_only_their_own_libraries() -> None:
-    """Each library has its room: pyspark in the pipeline, jinja2 in the report, and so on."""
+    """Each library has its room: pyspark in jobs, jinja2 in the report, and so on."""
     wrong = [
         str(one)
         for one in all_imports()

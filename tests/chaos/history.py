@@ -21,7 +21,7 @@ from partage.history.clusters import ClusterHistory
 from partage.history.ownership import assigned_pairs
 from partage.history.records import Place, classic_state
 from partage.history.verdicts import verdict
-from partage.pipeline.capture import files_of
+from partage.jobs.replay.capture import files_of
 from partage.wire.group_log import decode_record
 
 if TYPE_CHECKING:

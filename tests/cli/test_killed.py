@@ -14,7 +14,7 @@ import pytest
 
 from captures import capture, records
 from partage.errors import InvalidCaptureError, InvalidConfigError, SparkFailedError
-from partage.pipeline.failures import jvm_watched, workers_watched
+from partage.jobs.spark.failures import jvm_watched, workers_watched
 
 PROC = Path("/proc")
 needs_proc = pytest.mark.skipif(not PROC.is_dir(), reason="no /proc to find processes in")

@@ -73,7 +73,7 @@ def test_a_foreign_folder_is_left_alone(tmp_path, command) -> None:
 @pytest.mark.parametrize("command", [["replay", str(SAMPLE)], ["demo"]])
 def test_the_page_is_opened_if_wished(tmp_path, monkeypatch, command, flag, times) -> None:
     """--open opens the page in a browser; a pipe without a wish never does. The path is printed."""
-    from partage.pipeline import replay
+    from partage.jobs.replay import replay
 
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", opened.append)
@@ -91,7 +91,7 @@ def test_the_page_is_opened_if_wished(tmp_path, monkeypatch, command, flag, time
 )
 def test_a_plan_that_fails_the_judge_is_exit_code_3(tmp_path, monkeypatch, strategy, code) -> None:
     """A strategy's breach ends the command with 3, all being written; the record's own does not."""
-    from partage.pipeline import replay
+    from partage.jobs.replay import replay
 
     rows = tables()
     rows["replays"].append(replayed("orders", 9, strategy, breaches=2, avoidable=None))

@@ -30,7 +30,7 @@ class Writers:
         assert all(len(cells) == count for cells in columns.values()), table
 
     def check(self) -> None:
-        from partage.pipeline.write import _table
+        from partage.jobs.replay.write import _table
 
         for name, rows in self.rows.items():
             _table(name, rows, "run").validate(full=True)
@@ -81,7 +81,7 @@ def test_fuzz_damaged_values_that_still_decode_are_replayed(fuzz_n: int) -> None
     from partage.history.records import Place
     from partage.history.server_records import GroupRecord
     from partage.history.verdicts import verdict
-    from partage.pipeline.group_rows import GroupRows
+    from partage.jobs.replay.group_rows import GroupRows
     from partage.simulation.living import live
     from partage.simulation.policies import Policy
 

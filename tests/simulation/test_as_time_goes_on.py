@@ -6,7 +6,7 @@ import pytest
 
 from captured import clusters
 from partage.history.pauses import Pause
-from partage.pipeline.telling import Telling
+from partage.jobs.replay.telling import Telling
 from partage.simulation import from_own as module
 from partage.simulation.evidence import Evidence
 from partage.simulation.living import by_own

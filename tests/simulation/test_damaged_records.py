@@ -12,8 +12,8 @@ from partage.history.classic import ClassicGroup, ClassicRecord, Generation
 from partage.history.ownership import Ownership
 from partage.history.pauses import Pause
 from partage.history.records import ClassicState, Place
-from partage.pipeline.group_rows import GroupRows
-from partage.pipeline.surroundings import Surroundings
+from partage.jobs.replay.group_rows import GroupRows
+from partage.jobs.replay.surroundings import Surroundings
 from partage.simulation.evidence import Evidence
 from partage.simulation.living import by_own, by_record
 from partage.simulation.policies import Policy

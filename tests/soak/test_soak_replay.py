@@ -24,7 +24,7 @@ MOST_GROWTH_MB = 20.0
 
 
 def _replay(capture: Path, out: Path) -> dict:
-    from partage.pipeline.replay import replay
+    from partage.jobs.replay.replay import replay
 
     return replay(capture, out)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partage.pipeline.clocks import clocks_of, strands
+from partage.jobs.replay.clocks import clocks_of, strands
 
 HOUR = 3_600_000
 DAY = 24 * HOUR

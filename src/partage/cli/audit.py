@@ -17,7 +17,7 @@ from partage.cli.working import working
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from partage.pipeline.audit import Audit, BrokenJoin
+    from partage.jobs.audit.audit import Audit, BrokenJoin
 
 __all__ = ["audit"]
 
@@ -87,7 +87,7 @@ def audit(
     Exit code 3 if a topic has writers that disagree, or a join that is meant is broken; 0 if
     there is nothing to look at.
     """
-    from partage.pipeline.audit import audit_topics
+    from partage.jobs.audit.audit import audit_topics
 
     joins = [[t.strip() for t in some.split(",") if t.strip()] for some in join or ()]
     for some in joins:

@@ -12,8 +12,8 @@ from partage.keys.audit.clients import called, narrowed, remedy
 from partage.keys.audit.writers import FEWEST_KEYS
 
 if TYPE_CHECKING:
+    from partage.jobs.audit.audit import TopicFound
     from partage.keys.audit import Broken
-    from partage.pipeline.audit import TopicFound
 
 __all__ = ["by_chance", "findings", "join_words", "untold", "writers"]
 

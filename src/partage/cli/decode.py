@@ -81,7 +81,7 @@ def decoded(source: Path) -> Iterator[dict[str, Any]]:
     Raises:
         InvalidCaptureError: the source cannot be read.
     """
-    from partage.pipeline.capture import open_records, read_slice
+    from partage.jobs.replay.capture import open_records, read_slice
 
     for piece in open_records(source):
         for table in read_slice(piece, batch_rows=_AT_ONCE):

@@ -7,7 +7,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from partage.pipeline.keys import KeysFound
+    from partage.jobs.keys.keys import KeysFound
 
 __all__ = ["advice", "shown"]
 

@@ -16,7 +16,7 @@ from partage.errors import InvalidConfigError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from partage.pipeline.keys import KeysFound
+    from partage.jobs.keys.keys import KeysFound
 
 __all__ = ["Asked", "spread"]
 
@@ -31,7 +31,7 @@ _STAGES = {
 
 
 class Asked(NamedTuple):
-    """What the command was given; see `partage.pipeline.keys.analyse_keys`."""
+    """What the command was given; see `partage.jobs.keys.keys.analyse_keys`."""
 
     where: str
     key: str
@@ -55,8 +55,8 @@ def spread(asked: Asked, *, to: Path | None, as_json: bool, quiet: bool) -> None
     Raises:
         PartageError: the input or a setting cannot be used.
     """
-    from partage.pipeline.key_sources import Columns
-    from partage.pipeline.keys import analyse_keys
+    from partage.jobs.keys.keys import analyse_keys
+    from partage.jobs.keys.sources import Columns
 
     with working(_STAGES, quiet=quiet or as_json) as progress:
         found = analyse_keys(

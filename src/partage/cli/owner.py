@@ -55,7 +55,7 @@ def owner(  # noqa: PLR0917 - typer's options have names
     At the very instant of a rebalance, who got a partition in it owns it. Times are those of
     the log's records; a member may have stopped a little earlier and begun a little later.
     """
-    from partage.pipeline.selection import parse_time
+    from partage.jobs.replay.selection import parse_time
     from partage.report.owners import missing_at, owners_at
     from partage.runs.published_run import PublishedRun
 

@@ -117,7 +117,7 @@ def replay(  # noqa: PLR0917 - typer's options are parameters
     An unforeseen exception in one group makes the group `failed`, with reason and traceback in
     table `groups`. The others are published, and the exit code is 4.
     """
-    from partage.pipeline.selection import Selection, parse_time
+    from partage.jobs.replay.selection import Selection, parse_time
 
     bounds = [
         None if text is None else parse_time(text, option)
@@ -148,7 +148,7 @@ class Wanted:
     report: bool = True
 
     def settings(self) -> dict[str, Any]:
-        """The arguments of `pipeline.replay.replay`."""
+        """The arguments of `jobs.replay.replay.replay`."""
         names = ("policies", "strategies", "raw_commits", "master", "conf", "kafka")
         found = {name: getattr(self, name) for name in names}
         return found if self.selection is None else {**found, "selection": self.selection}
@@ -164,7 +164,7 @@ def replay_and_report(
         Exit: 4 if a group failed, else 3 if a plan of a strategy failed the judge; everything
             else has been written then.
     """
-    from partage.pipeline.replay import replay as run
+    from partage.jobs.replay.replay import replay as run
     from partage.report.data import read_run
     from partage.report.html import environment
 

@@ -141,7 +141,7 @@ def _played(
     from partage.simulation.streams import played_cell
 
     if master is not None:
-        from partage.pipeline.sweep import sweep
+        from partage.jobs.sweep import sweep
 
         with working(_STAGES, quiet=quiet) as progress:
             told = sweep(app, combinations, keep=keep, master=master, progress=progress)

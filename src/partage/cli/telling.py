@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import ProgressColumn
 
-    from partage.pipeline.progress import Progress
+    from partage.jobs.spark.progress import Progress
 
 __all__ = ["STAGES", "time_left", "told"]
 

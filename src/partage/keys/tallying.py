@@ -1,7 +1,7 @@
 # ruff: noqa: PLR0917 - kernels take arrays by place, and have many
 """Loads at several partition counts, and what changes between these move, in one pass over keys.
 
-NumPy would go over the keys some dozen times; see `partage.pipeline.key_tally` for that way, which
+NumPy would go over the keys some dozen times; see `partage.jobs.keys.tally` for that way, which
 is taken where Numba is not there or not worth its start.
 """
 

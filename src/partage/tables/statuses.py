@@ -1,6 +1,6 @@
 """Values of columns of the published tables: statuses of groups and of simulated rebalances.
 
-History and pipeline write them, the report reads them; neither imports the other.
+`history` and `jobs` write them, `report` reads them; neither imports the other.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ from partage.capture.segments import batches_in
 from partage.capture.unpacking import checksum
 from partage.capture.writing import CaptureWriter
 from partage.errors import InvalidCaptureError, InvalidConfigError
-from partage.pipeline.capture import open_capture
-from partage.pipeline.slices import read_slice
+from partage.jobs.replay.capture import open_capture
+from partage.jobs.replay.slices import read_slice
 from wire_samples import ROOT
 
 SEGMENT = ROOT / "tests" / "data" / "segments" / "compressed.log"

@@ -14,16 +14,17 @@ from pyarrow import parquet
 from captured import SAMPLE
 from partage.cli.replay import _judged
 from partage.history.transactions import Transactions
-from partage.pipeline import histories, lives
-from partage.pipeline.decode import decoded
-from partage.pipeline.decoded_rows import Kind
-from partage.pipeline.failed_groups import mark_failed
-from partage.pipeline.group_rows import GroupRows
-from partage.pipeline.jobs import Done, _received
-from partage.pipeline.kept import Kept
-from partage.pipeline.selection import Selection
-from partage.pipeline.telling import Telling
-from partage.pipeline.units import units
+from partage.jobs.replay import histories
+from partage.jobs.replay import simulations as lives
+from partage.jobs.replay.decode import decoded
+from partage.jobs.replay.decoded_rows import Kind
+from partage.jobs.replay.failed_groups import mark_failed
+from partage.jobs.replay.group_rows import GroupRows
+from partage.jobs.replay.kept import Kept
+from partage.jobs.replay.selection import Selection
+from partage.jobs.replay.stages import Done, _received
+from partage.jobs.replay.telling import Telling
+from partage.jobs.replay.units import units
 from partage.report.data import run_of
 from partage.report.document import notes
 from partage.runs.published_run import PublishedRun

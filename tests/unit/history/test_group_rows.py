@@ -11,12 +11,12 @@ from pyarrow import parquet
 
 from captured import SAMPLE, clusters
 from partage.history.transactions import Transactions
-from partage.pipeline.arriving import arriving
-from partage.pipeline.decode import decoded
-from partage.pipeline.decoded_rows import Kind
-from partage.pipeline.group_rows import GroupRows
-from partage.pipeline.schemas import COLUMNS, schema
-from partage.pipeline.surroundings import surroundings
+from partage.jobs.replay.arriving import arriving
+from partage.jobs.replay.decode import decoded
+from partage.jobs.replay.decoded_rows import Kind
+from partage.jobs.replay.group_rows import GroupRows
+from partage.jobs.replay.schemas import COLUMNS, schema
+from partage.jobs.replay.surroundings import surroundings
 
 
 class Rows:

@@ -10,9 +10,9 @@ from pyarrow import parquet
 from captured import SAMPLE, clusters
 from partage.history.clusters import ClusterHistory
 from partage.history.transactions import Transactions
-from partage.pipeline.decode import Kind, decoded
-from partage.pipeline.inferred import assigned_counts, seen_in, state_of, states_before
-from partage.pipeline.tally import Tally
+from partage.jobs.replay.decode import Kind, decoded
+from partage.jobs.replay.inferred import assigned_counts, seen_in, state_of, states_before
+from partage.jobs.replay.tally import Tally
 from partage.wire.consumer_protocol import encode_assignment, encode_subscription
 from partage.wire.group_log import encode_record
 

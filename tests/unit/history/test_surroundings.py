@@ -11,7 +11,7 @@ from pyarrow import parquet
 
 from captured import DATA, SAMPLE
 from partage.errors import InvalidCaptureError
-from partage.pipeline.surroundings import Surroundings, surroundings
+from partage.jobs.replay.surroundings import Surroundings, surroundings
 
 
 def test_the_sample_tells_when_coordinators_moved() -> None:

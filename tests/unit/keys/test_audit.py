@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from partage.errors import InvalidProblemError
+from partage.jobs.audit.topic_judging import known_families
 from partage.keys.audit import (
     Family,
     KeyPairs,
@@ -26,7 +27,6 @@ from partage.keys.audit.chance import log_chance
 from partage.keys.audit.clients import clients_of, hash_of, remedy
 from partage.keys.audit.families import KeyPart
 from partage.keys.audit.readings import canonical
-from partage.pipeline.topic_judging import known_families
 
 
 def _adler(key: bytes) -> int:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from partage.cli.failing import guarded
 from partage.cli.owner import owner
 from partage.errors import InvalidConfigError
-from partage.pipeline.selection import parse_time
+from partage.jobs.replay.selection import parse_time
 from partage.report.owners import Holding, Owner, holdings, owners_at, ranges
 from partage.runs.published_run import PublishedRun
 from published import NASTY, published, tables

@@ -1,0 +1,332 @@
+"""`partage audit`: which partitioner wrote each topic, and which joins are broken.
+
+One job reads the topics where they are and reduces them to distinct pairs; one judges each
+topic where its pairs come together; joins are judged at the end, from samples of their sides.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import combinations
+from math import comb
+from typing import TYPE_CHECKING, Any
+
+from partage.errors import InvalidConfigError
+from partage.jobs.audit.subscribed import Together, read_together
+from partage.jobs.audit.topic_judging import (
+    JUDGED_DDL,
+    at_level,
+    judge_topics,
+    key_pairs,
+    known_families,
+    place,
+)
+from partage.jobs.audit.topic_records import COLUMNS, TopicSource, open_topics, read_records
+from partage.jobs.keys.pairs import NOWHERE, PAIRS_DDL, Pairing
+from partage.jobs.spark.failures import jvm_watched
+from partage.jobs.spark.progress import Progress, Stages
+from partage.jobs.spark.worker_errors import told_by_workers
+from partage.keys.audit import Broken, Side, Verdict, broken_joins, who_wrote
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Audit", "BrokenJoin", "TopicFound", "audit_topics"]
+
+#: Keys in several partitions for no reason that can be seen: so many of all, and so many at least.
+_SCATTERED, _FEWEST_SCATTERED = 0.05, 10
+#: Share of keys that a writer explains where its partition count is taken for the topic's.
+_MOSTLY = 0.95
+#: Keys in common from which on two topics of as many partitions are meant to join.
+_FEWEST_SHARED = 10
+#: A group that reads more topics (a mirror, a sink with a pattern) does not join each with each.
+_MOST_READ = 32
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFound:
+    """What is told of one topic; times are milliseconds UTC.
+
+    Attributes:
+        counts: partition counts of its history; ``counts_known`` whether metadata has them.
+        sampled: one in so many keys was looked at.
+        status, explained, writers: see `partage.keys.audit.who_wrote`.
+        nulls: behaviour of keyless records, and how many there are.
+        split: keys in several partitions, by reason, with examples.
+    """
+
+    topic: str
+    counts: tuple[int, ...]
+    counts_known: bool
+    records: int
+    keys: int
+    sampled: int
+    status: str
+    explained: float
+    writers: tuple[dict[str, Any], ...]
+    nulls: dict[str, Any]
+    split: dict[str, Any]
+
+    @property
+    def broken(self) -> bool:
+        """Whether somebody should look: keys of two writers lie apart, or many for no reason."""
+        return self.status == "mixed" or self.split["writers"] > 0 or self.scattered
+
+    @property
+    def scattered(self) -> bool:
+        """Whether one key in twenty, and ten at least, is in several partitions unexplained."""
+        few = max(_FEWEST_SCATTERED, _SCATTERED * self.keys)
+        return bool(self.split["unexplained"] >= few)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenJoin:
+    """One reason why two topics do not join.
+
+    Attributes:
+        groups: those that read both.
+        meant: whether the topics are surely meant to be joined: it was said, or a streams
+            group's topology joins them, or they share keys and have as many partitions each.
+    """
+
+    broken: Broken
+    groups: tuple[str, ...]
+    meant: bool
+
+
+@dataclass
+class Audit:
+    """All topics, and the joins that are broken.
+
+    Attributes:
+        looked_at: pairs of topics that were compared.
+        too_many: pairs that were not: some group merely reads very many topics.
+        without_a_place: records without a topic or a partition, of which nothing can be told.
+    """
+
+    topics: list[TopicFound] = field(default_factory=list)
+    joins: list[BrokenJoin] = field(default_factory=list)
+    looked_at: int = 0
+    too_many: int = 0
+    without_a_place: int = 0
+
+    @property
+    def clean(self) -> bool:
+        """Whether there is nothing to look at."""
+        return not any(j.meant for j in self.joins) and not any(t.broken for t in self.topics)
+
+
+def audit_topics(
+    where: str,
+    *,
+    topics: Sequence[str] | None = None,
+    joins: Sequence[Sequence[str]] = (),
+    spark: SparkSession | None = None,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    kafka: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+) -> Audit:
+    """Audit the topics of a capture, of Parquet files, or of a cluster.
+
+    Args:
+        where: see `partage.jobs.audit.topic_records.open_topics`.
+        topics: only these; None for all.
+        joins: sets of topics that are meant to be joined. Those which groups of the capture
+            read together are looked at too.
+        spark: a session of yours; None starts one in this process.
+        master: Spark's master; ``local[*]`` if not given.
+        conf: settings of a session that is started.
+        kafka: properties of the client of a cluster, by Kafka's names.
+        progress: called with (stage, done, total).
+
+    Raises:
+        InvalidCaptureError, InvalidConfigError: the input cannot be used, or has no such topic.
+        MissingExtraError, MissingJavaError: Spark cannot be started.
+    """
+    from partage.jobs.spark.session import session
+
+    if isinstance(topics, str):
+        raise InvalidConfigError("topics", f"must be a list of names: [{topics!r}]", topics)
+    stages = Stages(progress)
+    with stages.stage("check"):
+        source = open_topics(where, kafka)
+    with ExitStack() as opened:
+        with stages.stage("start Spark"):
+            opened.enter_context(jvm_watched())
+            running = opened.enter_context(session(spark, master=master, conf=conf))
+            opened.enter_context(told_by_workers())
+        return _audited(running, source, topics, joins, stages)
+
+
+def _audited(
+    spark: SparkSession,
+    source: TopicSource,
+    topics: Sequence[str] | None,
+    joins: Sequence[Sequence[str]],
+    stages: Stages,
+) -> Audit:
+    together: dict[tuple[str, ...], Together] = {}
+    if _has_groups(source):
+        with stages.stage("groups", spark):
+            together = read_together(spark, source.where)
+    given = [tuple(sorted(set(some))) for some in joins]
+    together |= {some: Together((), joined=True) for some in given if some not in together}
+    together |= {some: replace(together[some], joined=True) for some in given}
+    wanted = {
+        t for some, by in together.items() for t in some if by.joined or len(some) <= _MOST_READ
+    }
+    with stages.stage("topics", spark):
+        rows = _judged(spark, source, topics, wanted)
+    found = Audit([_topic_found(row["found"]) for row in rows if row["topic"] != NOWHERE])
+    found.without_a_place = sum(int(row["found"]) for row in rows if row["topic"] == NOWHERE)
+    found.topics.sort(key=lambda t: t.topic)
+    _expect_all({t for some in given for t in some} | set(topics or ()), found)
+    with stages.stage("joins"):
+        few = {some: by for some, by in together.items() if by.joined or len(some) <= _MOST_READ}
+        found.joins, found.looked_at = _joins(
+            {t.topic: t for t in found.topics}, {r["topic"]: r["pairs"] for r in rows}, few
+        )
+        found.too_many = sum(comb(len(some), 2) for some in together if some not in few)
+    return found
+
+
+def _has_groups(source: TopicSource) -> bool:
+    from pathlib import Path
+
+    return source.kafka is None and (Path(source.where) / "consumer_offsets.parquet").exists()
+
+
+def _expect_all(wanted: set[str], found: Audit) -> None:
+    missing = sorted(wanted - {t.topic for t in found.topics})
+    if missing:
+        had = ", ".join(t.topic for t in found.topics[:10]) or "none"
+        raise InvalidConfigError(
+            "--topic", f"no records of such a topic (found: {had})", missing[0]
+        )
+
+
+def _judged(
+    spark: SparkSession, source: TopicSource, topics: Sequence[str] | None, wanted: set[str]
+) -> list[dict[str, Any]]:
+    from pyspark.sql import functions as f
+
+    pairs = _pairs(spark, source)
+    if topics is not None:
+        pairs = pairs.where(f.col("topic").isin([*topics, NOWHERE]))
+    tasks = max(2, 2 * spark.sparkContext.defaultParallelism)
+    work = partial(judge_topics, source.counts, frozenset(wanted))
+    ordered = pairs.repartition(tasks, "topic").sortWithinPartitions("topic", "first_ms", "place")
+    rows: list[dict[str, Any]] = ordered.mapInArrow(work, JUDGED_DDL).toArrow().to_pylist()
+    return rows
+
+
+def _pairs(spark: SparkSession, source: TopicSource) -> DataFrame:
+    if source.kafka is None:
+        count = min(len(source.pieces), 4 * spark.sparkContext.defaultParallelism)
+        work = partial(_read_pairs, source.pieces, count)
+        return spark.range(0, count, 1, count).mapInArrow(work, PAIRS_DDL)
+    from pyspark.sql import functions as f
+
+    from partage.jobs.replay.kafka_source import records_of
+
+    servers, topics = source.kafka
+    frame = records_of(spark, servers, topics, source.properties)
+    time_ms = f.unix_millis("timestamp").alias("timestamp_ms")
+    return frame.select("topic", "partition", "offset", time_ms, "key").mapInArrow(
+        _spark_pairs, PAIRS_DDL
+    )
+
+
+def _read_pairs(
+    pieces: Sequence[tuple[str, int]], tasks: int, numbers: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Runs in a worker: reads every ``tasks``-th row group."""
+    pairing = Pairing()
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            for path, row_group in pieces[number::tasks]:
+                for table in read_records(path, row_group):
+                    pairing.add(table)
+    yield from pairing.rows()
+
+
+def _spark_pairs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Runs in a worker: records that Spark has read."""
+    import pyarrow as pa
+
+    pairing = Pairing()
+    for batch in batches:
+        pairing.add(pa.Table.from_batches([batch]).select(list(COLUMNS)))
+    yield from pairing.rows()
+
+
+def _topic_found(text: str) -> TopicFound:
+    found = json.loads(text)
+    return TopicFound(**{**found, "counts": tuple(found["counts"]),
+                         "writers": tuple(found["writers"])})  # fmt: skip
+
+
+def _joins(
+    topics: dict[str, TopicFound],
+    packed: dict[str, bytes | None],
+    together: dict[tuple[str, ...], Together],
+) -> tuple[list[BrokenJoin], int]:
+    """Every pair of topics once; and how many pairs were looked at."""
+    import pyarrow as pa
+
+    tables = {t: pa.ipc.open_stream(raw).read_all() for t, raw in packed.items() if raw}
+    pairs: dict[tuple[str, str], Together] = {}
+    for some, readers in together.items():
+        for pair in combinations([t for t in some if t in tables], 2):
+            had = pairs.get(pair, Together((), joined=False))
+            groups = tuple(sorted({*had.groups, *readers.groups}))
+            pairs[pair] = Together(groups, had.joined or readers.joined)
+    verdicts = {t: _written_by(tables[t], topics[t]) for t in {t for pair in pairs for t in pair}}
+    out = []
+    for pair, readers in sorted(pairs.items()):
+        sides = _sides(pair, tables, topics, verdicts)
+        meant = readers.joined or _alike(*sides)
+        out += [BrokenJoin(broken, readers.groups, meant) for broken in broken_joins(sides)]
+    return out, len(pairs)
+
+
+def _alike(one: Side, other: Side) -> bool:
+    """As many partitions, and keys in common: nobody would do that for nothing."""
+    common = len(set(one.seen.keys) & set(other.seen.keys))
+    return not one.surely_differs(other) and common >= _FEWEST_SHARED
+
+
+def _written_by(pairs: pa.Table, topic: TopicFound) -> Verdict:
+    """Of the sample by which joins are judged; a rare second writer is not in it by chance."""
+    counts = {*topic.counts, *(w["partitions"] for w in topic.writers)}
+    return who_wrote(key_pairs(pairs), sorted(counts), known_families(), place)
+
+
+def _counted(topic: TopicFound, verdict: Verdict) -> bool:
+    """Whether the count is known: by metadata, or as the one by which the only writer went."""
+    if topic.counts_known:
+        return True
+    by_writers = {w.partitions for w in verdict.writers}
+    return by_writers == {topic.counts[-1]} and verdict.explained >= _MOSTLY
+
+
+def _sides(
+    pair: tuple[str, str],
+    tables: dict[str, pa.Table],
+    topics: dict[str, TopicFound],
+    verdicts: dict[str, Verdict],
+) -> tuple[Side, Side]:
+    """Both with the same sample of keys, so that what is common to them is in both."""
+    level = max(max([*tables[t]["level"].to_pylist()[:1], 0]) for t in pair)
+    one, other = (
+        Side(t, topics[t].counts[-1], key_pairs(at_level(tables[t], level)), verdicts[t],
+             _counted(topics[t], verdicts[t]))
+        for t in pair
+    )  # fmt: skip
+    return one, other

@@ -1,0 +1,276 @@
+"""In a worker: the pairs of one topic become what is told of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from partage.errors import InvalidKeysError
+from partage.jobs.keys.pairs import MOST_PAIRS, NOWHERE, kept, marks
+from partage.keys.audit import (
+    Family,
+    KeyPairs,
+    Verdict,
+    Writer,
+    families,
+    null_keys,
+    split_keys,
+    who_wrote,
+)
+from partage.keys.audit.clients import clients_of, hash_of
+from partage.keys.placing import MOST_PARTITIONS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["JUDGED_DDL", "at_level", "judge_topics", "key_pairs", "known_families", "place"]
+
+#: Pairs of a topic by which its joins are judged.
+MOST_JOINED = 20_000
+JUDGED_DDL = "topic string, found string, pairs binary"
+#: The same as `murmur2` of a part of the key, and that is looked for with all its parts.
+_WINDOWED = "streams:windowed"
+#: Without metadata every count up to the partitions seen is tried, if they are no more than this.
+_TRIED_COUNTS = 256
+#: Of a family that was found, earlier counts up to this are tried.
+_MOST_COUNTS = 4_096
+#: Share of pairs that is explained where a count above the partitions seen is believed.
+_MOSTLY = 0.95
+#: Pairs on which so many are tried.
+_TRIED_KEYS = 5_000
+
+
+def judge_topics(
+    counts: dict[str, tuple[int, ...]], wanted: frozenset[str], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Runs in a worker: rows of several topics in order, one row a topic out."""
+    for topic, rows in _by_topic(batches):
+        if topic == NOWHERE:
+            yield _row(topic, str(sum(rows["records"].to_pylist())), None)
+            continue
+        found, pairs = _topic(topic, rows, counts.get(topic))
+        kept_pairs = _packed(_fewer(pairs, MOST_JOINED)) if topic in wanted else None
+        yield _row(topic, json.dumps(found), kept_pairs)
+
+
+def _row(topic: str, found: str, pairs: bytes | None) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    columns = [pa.array([topic]), pa.array([found]), pa.array([pairs], pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, names=["topic", "found", "pairs"])
+
+
+def _by_topic(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]]:
+    """Topics over the borders of batches."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    name: str | None = None
+    held: list[pa.Table] = []
+    for batch in batches:
+        table = pa.Table.from_batches([batch])
+        for topic in compute.unique(table["topic"]).to_pylist():  # in order: the rows are sorted
+            if topic != name and name is not None:
+                yield name, pa.concat_tables(held)
+                held = []
+            name = topic
+            held.append(table.filter(compute.equal(table["topic"], topic)))
+    if name is not None:
+        yield name, pa.concat_tables(held)
+
+
+def _topic(
+    topic: str, rows: pa.Table, known: tuple[int, ...] | None
+) -> tuple[dict[str, Any], pa.Table]:
+    from pyarrow import compute
+
+    records, keyless_records = _records(rows)
+    rows = rows.filter(compute.is_valid(rows["partition"]))  # the others are only counted
+    null = compute.is_null(rows["key"])
+    keyless, keyed = rows.filter(null), rows.filter(compute.invert(null))
+    pairs, level = _merged(keyed)
+    seen = key_pairs(pairs)
+    highest = max([*rows["partition"].to_pylist(), 0])
+    verdict = who_wrote(seen, _counts(known, highest, pairs), known_families(), place)
+    now = known[-1] if known else _least(verdict, highest)
+    split = split_keys(seen, verdict)
+    where = keyless["partition"].to_numpy()
+    at = keyless["first_ms"].to_numpy()
+    nulls = null_keys(where.astype(np.int32), max(now, highest + 1), at)
+    found = {
+        "topic": topic, "counts": [*known] if known else [now],
+        "counts_known": known is not None,
+        "records": records, "keys": verdict.keys,
+        "sampled": 1 << level, "status": verdict.status, "explained": verdict.explained,
+        "writers": [_writer(w) for w in verdict.writers],
+        "nulls": {
+            "behaviour": nulls.behaviour, "records": keyless_records,
+            "log10_chance": nulls.log10_chance,
+        },
+        "split": {
+            "keys": split.keys, "grew": split.grew, "writers": split.writers,
+            "unexplained": split.unexplained,
+            "examples": [
+                {"key": e.key.hex(), "reason": e.reason, "seen": e.seen} for e in split.examples
+            ],
+        },
+    }  # fmt: skip
+    return found, pairs
+
+
+def _records(rows: pa.Table) -> tuple[int, int]:
+    """All records of a topic, and those of them without a key, whether sampled or not."""
+    from pyarrow import compute
+
+    keyless = rows["records"].filter(compute.is_null(rows["key"]))
+    return int(compute.sum(rows["records"]).as_py() or 0), int(compute.sum(keyless).as_py() or 0)
+
+
+def _counts(known: tuple[int, ...] | None, highest: int, pairs: pa.Table) -> tuple[int, ...]:
+    """Partition counts that the writers may have gone by.
+
+    Where nobody knows them, the last partitions may have no key: some counts above what was seen
+    are tried too. So many are tried on a part of the keys, and what fits there on all of them.
+    """
+    if known:
+        return known if highest < max(known) else (*known, highest + 1)
+    seen = highest + 1
+    more = range(seen, min(seen + max(4, min(64, seen // 4)), MOST_PARTITIONS) + 1)
+    level = 0
+    some = pairs
+    while len(some) > _TRIED_KEYS:
+        level += 1
+        some = at_level(pairs, level)
+    verdict = _tried(key_pairs(some), seen, more)
+    # Counts with a common divisor put many a key into the same partition: beyond what was seen
+    # there is one at most, and nearly all must be explained.
+    fit = {w.partitions for w in verdict.writers}
+    beyond = {n for n in fit if n > seen}
+    if len(beyond) > 1 or verdict.explained < _MOSTLY:
+        fit -= beyond
+    return tuple(sorted({seen, *fit}))
+
+
+def _tried(some: KeyPairs, seen: int, more: range) -> Verdict:
+    """Writers of some pairs, at any count up to some above what was seen.
+
+    Of many partitions the families come first, then the counts of those: not all with each other.
+    """
+    if seen <= _TRIED_COUNTS:
+        return who_wrote(some, range(1, more.stop), known_families(), place)
+    first = who_wrote(some, more, known_families(), place)
+    if not first.families:
+        return first
+    counts = (*range(2, min(seen, _MOST_COUNTS)), *more)
+    return who_wrote(some, counts, first.families, place)
+
+
+def _least(verdict: Verdict, highest: int) -> int:
+    """The partitions that a topic has at least: those seen, or those that its writer went by."""
+    return max([highest + 1, *(w.partitions for w in verdict.writers)])
+
+
+def _merged(keyed: pa.Table) -> tuple[pa.Table, int]:
+    """One row a pair, with the keys that every worker has kept."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    level = int(compute.max(keyed["level"]).as_py() or 0)
+    if len(keyed):
+        keyed = at_level(keyed, level)
+    sums = [("records", "sum"), ("first_ms", "min"), ("last_ms", "max")]
+    merged = keyed.group_by(["key", "partition"], use_threads=False).aggregate(sums)
+    merged = merged.rename_columns(["key", "partition", "records", "first_ms", "last_ms"])
+    merged = merged.append_column("level", pa.array(np.full(len(merged), level, np.int32)))
+    merged = _fewer(merged, MOST_PAIRS)
+    return merged, max([level, *merged["level"].to_pylist()[:1]])
+
+
+def _fewer(pairs: pa.Table, most: int) -> pa.Table:
+    """At most so many pairs, of the keys that every topic keeps."""
+    import pyarrow as pa
+
+    level = max([0, *pairs["level"].to_pylist()[:1]])
+    while len(pairs) > most:
+        level += 1
+        pairs = at_level(pairs, level)
+    levels = pa.array(np.full(len(pairs), level, np.int32))
+    return pairs.set_column(pairs.schema.get_field_index("level"), "level", levels)
+
+
+def at_level(pairs: pa.Table, level: int) -> pa.Table:
+    """The pairs of one in 2**level keys; any two tables keep the same ones."""
+    import pyarrow as pa
+
+    if not level:
+        return pairs
+    return pairs.filter(pa.array(kept(marks(pairs["key"].combine_chunks()), level)))
+
+
+def key_pairs(pairs: pa.Table) -> KeyPairs:
+    """A table of pairs as the audit's columns."""
+    numbers = [pairs[n].to_numpy().astype(np.int64) for n in ("records", "first_ms", "last_ms")]
+    return KeyPairs(
+        pairs["key"].to_pylist(), pairs["partition"].to_numpy().astype(np.int32), *numbers
+    )
+
+
+def _packed(pairs: pa.Table) -> bytes:
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pairs.schema) as writer:
+        writer.write_table(pairs)
+    return bytes(sink.getvalue())
+
+
+def _writer(writer: Writer) -> dict[str, Any]:
+    return {
+        "name": writer.family.name, "hash": hash_of(writer.family.partitioners),
+        "clients": clients_of(writer.family.partitioners),
+        "partitioners": list(writer.family.partitioners),
+        "hashes": writer.family.part.words, "partitions": writer.partitions,
+        "share": writer.share, "pairs": writer.pairs, "only": writer.only,
+        "log10_chance": writer.log10_chance, "first_ms": writer.first_ms,
+        "last_ms": writer.last_ms, "rivals": [r.name for r in writer.rivals],
+    }  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def known_families() -> list[Family]:
+    """One a process: they are found by running every partitioner on probes."""
+    from partage.keys import by_key
+
+    names = [name for name in by_key() if name != _WINDOWED]
+    return families(names, place, windowed=["murmur2"])
+
+
+def place(name: str, keys: Sequence[bytes], partitions: int) -> Any:
+    """Partitions of keys, -1 where a partitioner of strings meets bytes that are none."""
+    from partage.keys import partition_for
+
+    # The keys are there, so some producer was allowed to send them, however long they are.
+    run = partial(
+        partition_for, partitions=partitions, partitioner=name, longest_key=MOST_PARTITIONS
+    )
+    try:
+        return run(keys)
+    except InvalidKeysError:
+        text = np.array([_is_text(key) for key in keys])
+        out = np.full(len(keys), -1, np.int32)
+        some = [key for key, is_text in zip(keys, text, strict=True) if is_text]
+        if some:
+            out[text] = run(some)
+        return out
+
+
+def _is_text(key: bytes) -> bool:
+    try:
+        key.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

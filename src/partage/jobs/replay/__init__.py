@@ -1,0 +1,3 @@
+"""The replay of a capture: decode, rebuild histories, simulate, write tables."""
+
+from __future__ import annotations

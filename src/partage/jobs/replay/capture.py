@@ -1,0 +1,256 @@
+"""What CAPTURE names, checked by the driver: a capture's folder, Parquet files, or a table.
+
+| file                        | needed | what                                            |
+|-----------------------------|--------|-------------------------------------------------|
+| ``consumer_offsets.parquet``| yes    | the records; may be a folder of Parquet files    |
+| ``cluster.jsonl``           | no     | the cluster's metadata over time; else inferred  |
+| ``batches.parquet``         | no     | without it, transactions cannot be told apart    |
+
+Where ``partage capture`` has recorded it, its manifest ``capture.json`` says which files count.
+
+Instead of the folder it may be a Parquet file, a folder of them (partitioned or not), or a table
+that only Spark reads (Delta, Iceberg, a name in its catalog, an address); the other two files are
+then looked for in it and beside it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from partage.capture.manifest import MANIFEST, Manifest
+from partage.errors import InvalidCaptureError
+from partage.history.clusters import ClusterHistory
+from partage.jobs.replay.slices import HOLDS, Slice, cut, opened, read_slice
+from partage.jobs.spark.spark_tables import SparkTable, spark_table
+
+__all__ = [
+    "Capture",
+    "Slice",
+    "files_of",
+    "open_capture",
+    "open_records",
+    "read_beside",
+    "read_slice",
+]
+
+_BATCH_COLUMNS = {
+    "partition": "int",
+    "base_offset": "int",
+    "last_offset": "int",
+    "max_timestamp_ms": "int",
+    "producer_id": "int",
+    "transactional": "bool",
+    "control": "bool",
+    "control_type": "text",
+}
+
+
+@dataclass(frozen=True)
+class Capture:
+    """A checked capture: what to read, and the small parts already read.
+
+    Attributes:
+        folder: as given, absolute where it is a path.
+        slices: the records, in pieces for workers; empty where Spark reads them.
+        records: rows of the records' files; None where Spark reads them.
+        states: lines of ``cluster.jsonl``; empty where there is none.
+        batches: transactional rows of ``batches.parquet``; None where there is no such file.
+        table: what Spark reads, None for Parquet files.
+        notes: sentences about what was left out.
+        beside: the local folder with copies of the small files of a capture at an address; None
+            for one in ``folder``.
+    """
+
+    folder: Path | str
+    slices: tuple[Slice, ...]
+    records: int | None
+    states: tuple[Mapping[str, Any], ...]
+    batches: tuple[Mapping[str, Any], ...] | None
+    table: SparkTable | None = None
+    notes: tuple[str, ...] = ()
+    beside: Path | None = None
+
+
+def open_capture(
+    source: str | Path,
+    *,
+    slice_rows: int | None = None,
+    kafka: Mapping[str, str] | None = None,
+) -> Capture:
+    """Check a capture and list its work; no record is read yet.
+
+    Args:
+        source: a folder, a file, a table, or ``kafka://host:port``.
+        slice_rows: for tests.
+        kafka: properties of the client, where the source is a running cluster.
+
+    Raises:
+        InvalidCaptureError: what is missing, of a wrong type or empty, and what to do.
+    """
+    if str(source).startswith("kafka://"):
+        from partage.jobs.replay.kafka_source import open_kafka
+
+        cluster = open_kafka(str(source), kafka)
+        return Capture(cluster.name, (), None, cluster.states, None, cluster)
+    table = spark_table(source)
+    if table is not None:
+        at = Path(source).absolute()
+        beside = at if at.is_dir() else None
+        return Capture(table.name, (), None, _states(beside), _batches(beside), table)
+    at = Path(source).absolute()
+    if not at.exists():
+        raise InvalidCaptureError(f"{source}: no such folder; give the folder of a capture")
+    records = at / "consumer_offsets.parquet"
+    inside = at if at.is_dir() else at.parent
+    if not records.exists() and any(_files_in(at)):
+        records = at
+    slices = cut(_parquet_files(records), slice_rows=slice_rows)
+    count = sum(s.rows for s in slices)
+    if count == 0:
+        raise InvalidCaptureError(
+            f"{records}: the capture is empty (0 records); record it again, "
+            "with a consumer that may read internal topics"
+        )
+    return Capture(
+        at, slices, count, _states(inside), _batches(inside), notes=_half_written(inside)
+    )
+
+
+def open_records(source: str | Path, *, slice_rows: int | None = None) -> tuple[Slice, ...]:
+    """The records alone: of a capture, or of a Parquet file (or folder of them) like one's.
+
+    Raises:
+        InvalidCaptureError: what is missing or of a wrong type, and what to do.
+    """
+    at = Path(source).absolute()
+    if not at.exists():
+        raise InvalidCaptureError(f"{source}: no such file or folder")
+    inside = at / "consumer_offsets.parquet"
+    return cut(_parquet_files(inside if inside.exists() else at), slice_rows=slice_rows)
+
+
+def _files_in(path: Path) -> list[Path]:
+    """Parquet files; what writers keep to themselves (``_delta_log``, ``.crc``) is none."""
+    if path.is_file():
+        return [path] if path.suffix == ".parquet" else []
+    found = (p for p in path.rglob("*.parquet") if p.is_file())
+    mine = {"batches.parquet", "topics.parquet"}
+    return sorted(
+        p for p in found
+        if not any(x in mine or x[0] in "._" for x in p.relative_to(path).parts)
+    )  # fmt: skip
+
+
+def _parquet_files(path: Path) -> list[Path]:
+    if path.is_dir():
+        found = files_of(path)
+        if not found:
+            raise InvalidCaptureError(f"{path}: has no Parquet files; {HOLDS}")
+        return found
+    if not path.is_file():
+        raise InvalidCaptureError(f"{path}: no such file; {HOLDS}")
+    return [path]
+
+
+def files_of(table: Path) -> list[Path]:
+    """The files of a capture's table, which may be one file or a folder.
+
+    What `partage capture` writes has a manifest that counts them: a part that it does not count
+    is being written, or was when its writer was killed.
+
+    Raises:
+        InvalidCaptureError: the manifest cannot be read.
+    """
+    if not table.is_dir():
+        return [table]
+    manifest = Manifest.of(table.parent)
+    if manifest is None or table.name not in {"consumer_offsets.parquet", "batches.parquet"}:
+        return _files_in(table)
+    return [table / one.name for one in manifest.parts]
+
+
+def read_beside(
+    folder: Path,
+) -> tuple[tuple[Mapping[str, Any], ...], tuple[Mapping[str, Any], ...] | None, tuple[str, ...]]:
+    """Return the states, the transactional batches and the notes of a capture's folder.
+
+    Raises:
+        InvalidCaptureError: a file cannot be read.
+    """
+    return _states(folder), _batches(folder), _half_written(folder)
+
+
+def _beside(folder: Path | None, name: str) -> Path | None:
+    """A capture's other file, in the folder or in the one above."""
+    for at in [] if folder is None else [folder, folder.parent]:
+        if (at / name).exists():
+            return at / name
+    return None
+
+
+def _states(folder: Path | None) -> tuple[Mapping[str, Any], ...]:
+    path = _beside(folder, "cluster.jsonl")
+    if path is None:
+        return ()
+    states = []
+    data = path.read_bytes()
+    if (path.parent / MANIFEST).is_file() or _half_written(folder):
+        data = data[: data.rfind(b"\n") + 1]  # a line that is being written, or was torn by a kill
+    for number, line in enumerate(data.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            states.append(json.loads(line))
+        except (ValueError, RecursionError) as e:
+            raise InvalidCaptureError(f"{path} line {number}: not JSON ({e})") from None
+    if not states:
+        raise InvalidCaptureError(f"{path}: has no lines; record the cluster's metadata again")
+    ClusterHistory(states).check()  # says what is wrong now, not in a worker
+    _expect_one_cluster(path, states)
+    return tuple(states)
+
+
+def _half_written(folder: Path | None) -> tuple[str, ...]:
+    """A note, where the last line of the metadata has no end and cannot be read."""
+    path = _beside(folder, "cluster.jsonl")
+    whole, _, last = (b"" if path is None else path.read_bytes()).rpartition(b"\n")
+    try:
+        json.loads(last if last and whole else b"{}")
+    except (ValueError, RecursionError):
+        return ("The last line of cluster.jsonl is half written, and was left out.",)
+    return ()
+
+
+def _expect_one_cluster(path: Path, states: Sequence[Mapping[str, Any]]) -> None:
+    known = list(dict.fromkeys(str(s["cluster_id"]) for s in states if s.get("cluster_id")))
+    if len(known) > 1:
+        raise InvalidCaptureError(
+            f"{path}: lines of several clusters ({', '.join(known[:4])}): "
+            "their captures are mixed; give those of one cluster"
+        )
+
+
+def _batches(folder: Path | None) -> tuple[Mapping[str, Any], ...] | None:
+    path = _beside(folder, "batches.parquet")
+    if path is None:
+        return None
+    import pyarrow as pa
+    from pyarrow import compute
+
+    rows: list[Mapping[str, Any]] = []
+    for one in files_of(path):
+        file = opened(one, _BATCH_COLUMNS)
+        try:
+            table = file.read(columns=list(_BATCH_COLUMNS))
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as e:
+            raise InvalidCaptureError(f"{one}: cannot be read ({e}); record it again") from None
+        rows += table.filter(compute.fill_null(table["transactional"], False)).to_pylist()
+    for row in rows:
+        needed = [n for n in _BATCH_COLUMNS if n != "control_type" and row[n] is None]
+        if needed:
+            raise InvalidCaptureError(f"{path}: column {needed[0]} has nulls; {HOLDS}")
+    return tuple(rows)

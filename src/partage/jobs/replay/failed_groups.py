@@ -1,0 +1,90 @@
+"""Failures of single groups: an unforeseen exception in one group does not end the run.
+
+The group becomes `failed` in table ``groups``, with the reason and the traceback; its rows of other
+tables are those that were written before the exception. The other groups are published as usual.
+"""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from partage.errors import InvalidCaptureError, InvalidConfigError, MissingExtraError
+from partage.tables.statuses import FAILED
+
+if TYPE_CHECKING:
+    from partage.jobs.replay.stages import Done
+
+__all__ = ["WHOLE_RUN", "GroupFailure", "mark_failed"]
+
+#: Errors that concern the machine or the input as a whole: they end the run.
+WHOLE_RUN = (OSError, MemoryError, InvalidCaptureError, InvalidConfigError, MissingExtraError)
+#: Characters of a reason and of a traceback that are kept; the end of a traceback tells most.
+_LONGEST_WHY = 400
+_LONGEST_TRACEBACK = 8_000
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFailure:
+    """An exception while one group was rebuilt or replayed."""
+
+    group: str
+    why: str
+    traceback: str
+
+    @classmethod
+    def of(cls, group: str, error: Exception) -> GroupFailure:
+        """Return the failure that an exception stands for; call it where it is caught."""
+        lines = "".join(traceback.format_exception(error))
+        why = f"{type(error).__name__}: {error}"
+        return cls(group, why[:_LONGEST_WHY], lines[-_LONGEST_TRACEBACK:])
+
+    def cells(self) -> dict[str, str]:
+        """Return the cells of table ``groups`` that tell the failure."""
+        return {"status": FAILED, "why": self.why, "traceback": self.traceback}
+
+
+def mark_failed(out: Path, done: Done) -> None:
+    """Write failures of the replay job into the rows of table ``groups`` and into the totals.
+
+    The histories job wrote those rows before the replay began.
+
+    Args:
+        out: the output folder.
+        done: the run's jobs; its receipts, groups and lives are brought up to date.
+    """
+    failed = done.failed
+    if not failed:
+        return
+    for name in failed:
+        done.lives.groups.pop(name, None)
+        done.lives.disagreements.pop(name, None)
+    done.groups[:] = [_marked(text, failed) for text in done.groups]
+    receipts = enumerate(done.receipts)
+    for i in [i for i, one in receipts if one.table == "groups"]:
+        one = done.receipts[i]
+        done.receipts[i] = replace(one, bytes=_rewritten(out / one.path, failed))
+
+
+def _marked(text: str, failed: Mapping[str, GroupFailure]) -> str:
+    totals: dict[str, Any] = json.loads(text)
+    failure = failed.get(totals["group"])
+    return text if failure is None else json.dumps(totals | failure.cells())
+
+
+def _rewritten(path: Path, failed: Mapping[str, GroupFailure]) -> int:
+    """Rewrite a file of table ``groups``; return its size in bytes."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    table = parquet.ParquetFile(path).read()
+    rows = [
+        row | failed[row["group"]].cells() if row["group"] in failed else row
+        for row in table.to_pylist()
+    ]
+    parquet.write_table(pa.Table.from_pylist(rows, schema=table.schema), path, compression="zstd")
+    return path.stat().st_size

@@ -1,0 +1,215 @@
+"""One group's rows: from its records and commits in log order to the rows of the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from partage.history.classic import Generation, Life
+from partage.history.clusters import ClusterHistory
+from partage.history.events import Event, events_of
+from partage.history.folding import Folding, MinuteColumns, RunColumns
+from partage.history.groups import Found, GroupHistory
+from partage.history.ownership import Ownership
+from partage.history.pauses import Pause
+from partage.history.problems import why_not
+from partage.history.records import Place
+from partage.history.server_records import GroupRecord
+from partage.jobs.replay.arriving import Arrived
+from partage.jobs.replay.minute_rows import commit_columns
+from partage.jobs.replay.rebalance_rows import RebalanceRows
+from partage.jobs.replay.rows import (
+    event_row,
+    interval_row,
+    member_row,
+    pause_row,
+    rebalance_row,
+)
+from partage.jobs.replay.surroundings import Surroundings
+from partage.jobs.replay.totals import GroupTotals
+from partage.simulation.loads import Traffic
+
+if TYPE_CHECKING:
+    from partage.jobs.replay.write import RowWriter
+
+__all__ = ["GroupRows", "Listener"]
+
+
+class Listener(Protocol):
+    """Whoever lives a group again."""
+
+    def generation(self, found: Generation) -> None:
+        """A rebalance, in the order of the log."""
+
+    def pause(self, found: Pause) -> None:
+        """A pause, some time after its rebalance."""
+
+
+class GroupRows:
+    """Feed rows of the decode job in the order of the log, then `finish`; tables go to
+    ``writers``.
+
+    In rows of ``rebalances`` the columns about agreement stay empty: `jobs.replay.simulations`
+    fills them in.
+
+    Args:
+        name: of the group.
+        clusters: the metadata over time.
+        writers: of the tables.
+        around: what stands beside the records.
+        listener: told of rebalances and pauses as they are known, to live them again.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        clusters: ClusterHistory,
+        writers: RowWriter,
+        around: Surroundings | None = None,
+        listener: Listener | None = None,
+    ) -> None:
+        self.name = name
+        self._listener = listener
+        self._clusters = clusters
+        self._writers = writers
+        known = around or Surroundings()
+        self._span = known.span
+        self._history = GroupHistory(clusters, known.session_timeout_ms, known.moves)
+        self._ownership = Ownership(self._history.book.id_of, known.span)
+        self._rebalances = RebalanceRows()
+        self._folding = Folding()
+        self._traffic: dict[tuple[str, int], Traffic] = {}
+        self._totals = GroupTotals(name)
+        self._positions: tuple[Place, int] = (Place(-1, -1), 0)
+
+    @property
+    def rates(self) -> dict[tuple[str, int], float]:
+        """(topic, partition) -> records a second, by the commits so far."""
+        rates = {key: one.per_second for key, one in self._traffic.items()}
+        return {key: rate for key, rate in rates.items() if rate is not None}
+
+    def feed(self, some: Arrived) -> None:
+        """Rows in log order: group records, and runs of commits that no record cuts."""
+        if len(some.runs):
+            self._commits(some.runs, some.records)
+        for record in some.records:
+            self.record(record)
+
+    def finish(self) -> dict[str, Any]:
+        """Write what is still open; the group's totals."""
+        self._all(self._history.finish())
+        for interval in self._ownership.finish():
+            self._write("ownership", interval_row(interval))
+        self._write_commits(self._folding.finish())
+        for row in self._rebalances.finish():
+            self._write("rebalances", row)
+        row, summary = self.totals()
+        self._writers.add("groups", row)
+        return summary
+
+    def totals(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the group's row of table ``groups`` and its entry in the summary, as of now."""
+        self._totals.missing(self._history.missing_before, self._history.missing_within)
+        self._totals.incarnations = self._history.incarnation
+        return {"group": self.name, **self._totals.row()}, self._totals.summary()
+
+    def _write(self, table: str, row: dict[str, Any]) -> None:
+        self._writers.add(table, {"group": self.name, **row})
+
+    def _commits(self, runs: RunColumns, records: Iterator[GroupRecord]) -> None:
+        """Runs, and the records that stand between them."""
+        self._totals.commit_place(Place(*runs.place[:, 0].tolist()))
+        ends, before = self._ends(runs), 0
+        stretches, minutes = self._folding.feed(runs)
+        told = -1
+        for number, stretch in stretches:
+            if number > told:
+                for record in islice(records, number - before):
+                    self.record(record)
+                before = told = number
+                for place in ends.get(number, ()):
+                    self._all(self._history.moved(place))
+            self._all(self._history.stretch(stretch))
+            traffic = self._traffic.setdefault((stretch.topic, stretch.partition), Traffic())
+            traffic.stretch(stretch)
+        self._write_commits(minutes)
+
+    @staticmethod
+    def _ends(runs: RunColumns) -> dict[int, list[Place]]:
+        """The last places of each stretch, one a log partition."""
+        stretch, partition = runs.column("stretch"), runs.place[0]
+        last = np.append((stretch[1:] != stretch[:-1]) | (partition[1:] != partition[:-1]), True)
+        out: dict[int, list[Place]] = {}
+        for number, *place in zip(
+            stretch[last].tolist(), *runs.place[:, last].tolist(), strict=True
+        ):
+            out.setdefault(number, []).append(Place(*place))
+        return out
+
+    def _write_commits(self, minutes: MinuteColumns) -> None:
+        if len(minutes):
+            self._totals.commits += int(minutes.column("commits").sum())
+            columns = commit_columns(minutes, self.name)
+            self._writers.add_columns("commit_rates", columns, len(minutes))
+
+    def record(self, record: GroupRecord) -> None:
+        """One group record."""
+        self._totals.record(record.kind, record.place, record.timestamp_ms)
+        self._all(self._history.feed(record))
+
+    def _all(self, found: Iterable[Found]) -> None:
+        for one in found:
+            self._found(one)
+
+    def _found(self, found: Found) -> None:
+        if isinstance(found, Pause):
+            found = self._believed(found)
+            if self._listener is not None:
+                self._listener.pause(found)
+            self._rebalances.pause(found)
+            self._write("pauses", pause_row(found))
+            return
+        if isinstance(found, Event):
+            self._events([found])
+            return
+        for interval in self._ownership.feed(found):
+            self._write("ownership", interval_row(interval))
+        if isinstance(found, Generation | Life):
+            self._events(events_of(found))
+        if isinstance(found, Generation):
+            self._generation(found)
+
+    def _believed(self, found: Pause) -> Pause:
+        """Without the times of a wrong clock: they would make it last for years."""
+        if self._span is None:
+            return found
+        first, last = self._span
+        before, after = (
+            None if at is not None and not first <= at <= last else at
+            for at in (found.last_ms, found.first_ms)
+        )
+        return found._replace(last_ms=before, first_ms=after)
+
+    def _events(self, events: Iterable[Event]) -> None:
+        """Rows of table ``events``, numbered by the record that they are of."""
+        for event in events:
+            place, position = self._positions
+            position = position + 1 if event.place == place else 0
+            self._positions = (event.place, position)
+            self._write("events", event_row(event, position))
+
+    def _generation(self, found: Generation) -> None:
+        row = rebalance_row(found, why_not(found.first))
+        at_cluster = self._clusters.position_at(found.timestamp_ms)
+        row["cluster_ms"] = self._clusters.times[at_cluster] if at_cluster >= 0 else None
+        self._totals.rebalance(row)
+        if self._listener is not None:
+            self._listener.generation(found)
+        for done in self._rebalances.row(found, row):
+            self._write("rebalances", done)
+        at = {"incarnation": found.incarnation, "generation": found.number}
+        for i, member in enumerate(found.first.members):
+            self._write("members", {**at, "position": i, **member_row(member, found.first)})

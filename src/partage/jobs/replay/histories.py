@@ -1,0 +1,230 @@
+"""Second job: each group's history rebuilt, where its records come together.
+
+Group records and runs of commits are repartitioned by group and sorted by place in the log;
+a worker meets one group after the other, finds the boundaries itself, and keeps an open
+group over the borders of Arrow batches. It writes its tables itself and returns receipts; what
+is to be lived again is kept on disk (`kept`) for the third job.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
+
+from partage.history.clusters import ClusterHistory
+from partage.history.commits import MINUTE_MS
+from partage.jobs.replay.arriving import Arrived, arriving
+from partage.jobs.replay.decoded_rows import Kind
+from partage.jobs.replay.failed_groups import WHOLE_RUN, GroupFailure
+from partage.jobs.replay.group_rows import GroupRows
+from partage.jobs.replay.kept import Keeper
+from partage.jobs.replay.selection import Selection
+from partage.jobs.replay.surroundings import Surroundings
+from partage.jobs.replay.telling import Telling
+from partage.jobs.replay.write import TableWriters, task_name
+from partage.jobs.spark.shipping import warm
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark import Broadcast
+    from pyspark.sql import DataFrame
+
+__all__ = ["RECEIPT_DDL", "bad_records_job", "clusters_of", "histories_job", "receipts_batch"]
+
+RECEIPT_DDL = "what string, text string"
+
+#: Rebalances whose times are remembered for what is told of them later.
+_MOST_TIMES = 4_096
+#: A group's records and runs in log order; of one place (a marker), by what the first run is of.
+_ORDER = (
+    "group", "log_partition", "log_offset", "kind", "topic", "topic_partition", "minute_ms",
+)  # fmt: skip
+
+
+def histories_job(
+    decoded: DataFrame,
+    states: Broadcast[Any],
+    selection: Selection,
+    *,
+    out: str,
+    run_id: str,
+    tasks: int,
+    around: Surroundings | None = None,
+    many: bool = False,
+) -> DataFrame:
+    """Receipts of files; a line of totals, and where its history is kept, for each group."""
+    groups = decoded.where(f"kind in ({int(Kind.GROUP_RECORD)}, {int(Kind.COMMIT_RUNS)})")
+    ordered = groups.repartition(tasks, "group").sortWithinPartitions(*_ORDER)
+    work = partial(_task, states, selection, around=around, many=many, out=out, run_id=run_id)
+    return ordered.mapInArrow(work, RECEIPT_DDL)
+
+
+def bad_records_job(decoded: DataFrame, *, out: str, run_id: str, tasks: int) -> DataFrame:
+    """Receipts of table ``bad_records``; nothing is computed yet."""
+    bad = decoded.where(f"kind = {int(Kind.BAD_RECORD)}")
+    ordered = bad.repartition(tasks, "log_partition").sortWithinPartitions(
+        "log_partition", "log_offset"
+    )
+    return ordered.mapInArrow(partial(_bad_task, out, run_id), RECEIPT_DDL)
+
+
+def _task(
+    states: Broadcast[Any],
+    selection: Selection,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    around: Surroundings | None,
+    many: bool,
+    out: str,
+    run_id: str,
+) -> Iterator[pa.RecordBatch]:
+    """Runs in a worker: rows of many groups in order, receipts out."""
+    if many:
+        warm()
+    clusters = clusters_of(states.value)
+    lines: list[tuple[str, str]] = []
+    with TableWriters(out, run_id, task_name()) as writers, Keeper(out, run_id, task_name()) as k:
+        group: _Group | None = None
+        clocks_right = around.clocks if around is not None else None
+        for found in arriving(batches, clocks_right):
+            if group is None or found.group != group.rows.name:
+                if group is not None:
+                    lines += group.finish()
+                group = _Group(found.group, clusters, selection, (writers, k), around)
+            group.feed(found)
+        if group is not None:
+            lines += group.finish()
+        files = [("file", json.dumps(asdict(r))) for r in writers.finish()]
+    yield receipts_batch(files + lines)
+
+
+class _Group:
+    """One group: its tables, all but ``rebalances``, whose rows go on to the third job."""
+
+    def __init__(
+        self,
+        name: str,
+        clusters: ClusterHistory,
+        selection: Selection,
+        out: tuple[TableWriters, Keeper],
+        around: Surroundings | None,
+    ) -> None:
+        self._selection, (self._writers, self._keeper) = selection, out
+        timeout_ms = around.session_timeout_ms if around is not None else None
+        self._telling = Telling(clusters, timeout_ms, self._keeper)
+        self._row: dict[str, Any] = {}
+        self._failure: GroupFailure | None = None
+        self._times: dict[tuple[int, int], int] = {}
+        self.rows = GroupRows(name, clusters, self, around, self._telling)
+
+    def add(self, table: str, row: Mapping[str, Any]) -> None:
+        """Take a row of a table; those of rebalances wait for the verdicts of strategies.
+
+        The row of table ``groups`` waits until nothing of the group can fail any more.
+        """
+        if table == "rebalances":
+            self._telling.row(row)
+        elif table == "groups":
+            self._row = dict(row)
+        elif self._selection.from_ms is None or self._wanted(table, row):
+            self._writers.add(table, row)
+
+    def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
+        """Whole minutes of commits: those about the span of time that was asked for."""
+        import pyarrow as pa
+
+        if self._selection.from_ms is not None:
+            begins = self._selection.from_ms - MINUTE_MS + 1
+            wanted = columns["minute_ms"].to_numpy() >= begins
+            columns = {name: cells.filter(pa.array(wanted)) for name, cells in columns.items()}
+            count = int(wanted.sum())
+        self._writers.add_columns(table, columns, count)
+
+    def _wanted(self, table: str, row: Mapping[str, Any]) -> bool:
+        """Whether a row is about the span of time that was asked for."""
+        key = (row.get("incarnation", 0), row.get("generation", 0))
+        if table == "events":
+            self._times.setdefault(key, row["time_ms"])
+            while len(self._times) > _MOST_TIMES:
+                del self._times[next(iter(self._times))]
+        if table == "ownership":
+            return row["to_ms"] is None or self._selection.started(row["to_ms"])
+        time_ms = row["time_ms"] if table == "events" else self._times.get(key)
+        return time_ms is None or self._selection.started(time_ms)
+
+    def feed(self, found: Arrived) -> None:
+        """Take rows of the group; after a failure they are passed over."""
+        if self._failure is None:
+            try:
+                self.rows.feed(found)
+            except WHOLE_RUN:
+                raise
+            except Exception as e:  # noqa: BLE001 - the other groups are published
+                self._failure = GroupFailure.of(self.rows.name, e)
+
+    def finish(self) -> list[tuple[str, str]]:
+        """Write the row of table ``groups``; return the totals, and where the history is."""
+        lines: list[tuple[str, str]] = []
+        if self._failure is None:
+            try:
+                totals = self.rows.finish()
+                kept = self._telling.finish(self.rows.name, self.rows.rates)
+                lines = [("group", json.dumps(totals)), ("kept", json.dumps(asdict(kept)))]
+            except WHOLE_RUN:
+                raise
+            except Exception as e:  # noqa: BLE001 - the other groups are published
+                self._failure = GroupFailure.of(self.rows.name, e)
+        if self._failure is not None:
+            self._keeper.drop()
+            row, totals = self.rows.totals()
+            self._row = row | self._failure.cells()
+            lines = [("group", json.dumps(totals | self._failure.cells()))]
+        self._writers.add("groups", self._row)
+        return lines
+
+
+def _bad_task(out: str, run_id: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with TableWriters(out, run_id, task_name()) as writers:
+        for row in _rows(batches):
+            writers.add(
+                "bad_records",
+                {
+                    "partition": row["log_partition"],
+                    "offset": row["log_offset"],
+                    "timestamp_ms": row["timestamp_ms"],
+                    "part": row["part"],
+                    "why": row["text"],
+                    "group": row["group"],
+                    "key": row["key"],
+                    "value": row["value"],
+                },
+            )
+        files = [json.dumps(asdict(r)) for r in writers.finish()]
+    yield receipts_batch([("file", f) for f in files])
+
+
+def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    for batch in batches:
+        for start in range(0, batch.num_rows, 1_000):  # rows as dicts are large: a few at a time
+            yield from batch.slice(start, 1_000).to_pylist()
+
+
+def receipts_batch(rows: list[tuple[str, str]]) -> pa.RecordBatch:
+    """What a task returns: kinds and texts."""
+    import pyarrow as pa
+
+    columns = [pa.array([row[i] for row in rows], pa.string()) for i in (0, 1)]
+    return pa.RecordBatch.from_arrays(columns, names=["what", "text"])
+
+
+def clusters_of(states: tuple[str, ...]) -> ClusterHistory:
+    """One numbering a worker process, not one a task."""
+    return _made_once(states)
+
+
+@lru_cache(maxsize=1)
+def _made_once(states: tuple[str, ...]) -> ClusterHistory:
+    return ClusterHistory([json.loads(state) for state in states])

@@ -1,0 +1,258 @@
+"""Cluster metadata inferred from a log, for the time in which nobody recorded it.
+
+A topic has at least as many partitions as the highest number that was assigned or committed.
+Without `cluster.jsonl` there is one state for the whole log, without racks and replicas. Where
+the recorded metadata begins later than the log, the states before it have the counts that the
+records of that time show; brokers and replicas are those of the first recorded state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from partage.errors import WireFormatError
+from partage.history.records import classic_state
+from partage.jobs.replay.decoded_rows import Kind
+from partage.jobs.replay.tally import MOST_PARTITIONS
+from partage.wire.group_log import decode_record
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from partage.jobs.replay.tally import Tally
+
+__all__ = ["assigned_counts", "inferred_states", "state_of", "states_before", "with_earlier_states"]
+
+#: Times at which a topic grew, and partitions times states, for which a state each is made.
+#: Beyond either there is one state for all the time before the recorded metadata.
+_MOST_STEPS = 256
+_MOST_CELLS = 1_000_000
+
+#: A topic (name, or id), the highest partition that a record shows of it, and when. The highest
+#: is -1 where members subscribed to the topic and their assignment has no partition of it, and
+#: -2 where a member's metadata names the topic, before anything was assigned.
+_SUBSCRIBED = -2
+Seen = tuple[str, int, int]
+
+
+def inferred_states(decoded: DataFrame, tally: Tally) -> tuple[Mapping[str, Any], ...]:
+    """Return one assumed state, older than the first record."""
+    counts = {topic: highest + 1 for topic, highest in tally.highest.items()}
+    given = decoded.where(f"kind = {int(Kind.GROUP_RECORD)}").select("key", "value")
+    found = given.mapInArrow(_task, "topic string, highest int").groupBy("topic").max("highest")
+    for row in found.toDF("topic", "highest").collect():
+        counts[row.topic] = max(counts.get(row.topic, 0), row.highest + 1)
+    for topic_id in [i for i in tally.topic_ids if i in counts]:
+        name = tally.topic_ids[topic_id]
+        counts[name] = max(counts.get(name, 0), counts.pop(topic_id))
+    ids = {name: topic_id for topic_id, name in sorted(tally.topic_ids.items())}
+    return ({**state_of(counts, (tally.first_ms or 0) - 1, ids), "assumed": True},)
+
+
+def with_earlier_states(
+    decoded: DataFrame, tally: Tally, states: tuple[Mapping[str, Any], ...]
+) -> tuple[Mapping[str, Any], ...]:
+    """Return recorded states, with assumed ones before them where the log begins earlier.
+
+    A state that the recorder itself dated back (`assumed`) is replaced by what the log shows.
+    """
+    ordered = sorted(states, key=lambda state: state["ts_ms"])
+    dated_back = bool(ordered[0].get("assumed"))
+    first_ms, last_ms, _ = tally.span()
+    if first_ms is None or last_ms is None:
+        return states
+    later = ordered[1:] if dated_back else ordered
+    if not later:
+        later = [{**ordered[0], "ts_ms": last_ms + 1}]
+    until_ms = min(later[0]["ts_ms"], last_ms + 1)
+    if until_ms <= first_ms:
+        return states
+    records = decoded.where(f"kind = {int(Kind.GROUP_RECORD)} and timestamp_ms < {until_ms}")
+    found = records.select("key", "value", "timestamp_ms").mapInArrow(
+        _seen_task, "topic string, highest int, time_ms long"
+    )
+    first = found.groupBy("topic", "highest").min("time_ms").toDF("topic", "highest", "time_ms")
+    seen = [(row.topic, row.highest, row.time_ms) for row in first.collect()]
+    if not seen:
+        return states
+    before = states_before(
+        seen, first_ms - 1, later[0], committed=tally.highest, names=tally.topic_ids
+    )
+    return (*before, *later)
+
+
+def states_before(
+    seen: Iterable[Seen],
+    first_ms: int,
+    recorded: Mapping[str, Any],
+    *,
+    committed: Mapping[str, int],
+    names: Mapping[str, str],
+) -> list[Mapping[str, Any]]:
+    """Return assumed states from ``first_ms`` on, up to the first recorded state.
+
+    A topic to which members subscribed without a partition of it in any record did not exist.
+    One that no record mentions is as recorded later.
+
+    Args:
+        seen: what records of groups show.
+        first_ms: the time of the first state.
+        recorded: the first recorded state.
+        committed: topic -> the highest partition of its offset commits, at any time.
+        names: topic id -> name, as commits tell.
+    """
+    ids = {t["id"]: name for name, t in recorded["topics"].items() if t.get("id")}
+    by_id = {**names, **ids}
+    rows = sorted((time_ms, by_id.get(topic, topic), highest) for topic, highest, time_ms in seen)
+    mentioned = {name for _, name, _ in rows}
+    counts = {n: _count_of(t) for n, t in recorded["topics"].items() if n not in mentioned}
+    for name, highest in committed.items():
+        if highest >= 0 and name not in mentioned:
+            counts[name] = max(counts.get(name, 0), highest + 1)
+    earliest = dict(counts)
+    steps: dict[int, dict[str, int]] = {}
+    for time_ms, name, highest in rows:
+        if highest == _SUBSCRIBED:
+            continue
+        if name not in counts:
+            earliest[name] = highest + 1  # as it was before the first record
+        elif highest + 1 > counts[name]:
+            steps.setdefault(max(time_ms, first_ms), {})[name] = highest + 1
+        counts[name] = max(counts.get(name, 0), highest + 1)
+    cells = sum(counts.values()) * (len(steps) + 1)
+    if len(steps) > _MOST_STEPS or cells > _MOST_CELLS:
+        earliest, steps = counts, {}
+    out, now = [_assumed(recorded, earliest, first_ms, by_id)], dict(earliest)
+    for time_ms, grown in sorted(steps.items()):
+        now |= grown
+        out.append(_assumed(recorded, now, time_ms, by_id))
+    return out
+
+
+def _count_of(topic: Mapping[str, Any]) -> int:
+    return max((part["p"] for part in topic["partitions"]), default=-1) + 1
+
+
+def _assumed(
+    recorded: Mapping[str, Any], counts: Mapping[str, int], ts_ms: int, names: Mapping[str, str]
+) -> Mapping[str, Any]:
+    """Return a state with these partition counts, and replicas and racks as recorded later."""
+    ids = {name: topic_id for topic_id, name in sorted(names.items())}
+    plain = state_of({name: n for name, n in counts.items() if n > 0}, ts_ms, ids)
+    topics = {}
+    for name, topic in plain["topics"].items():
+        later = recorded["topics"].get(name)
+        known = {part["p"]: part for part in later["partitions"]} if later else {}
+        topics[name] = {
+            "id": later.get("id") if later else topic["id"],
+            "partitions": [known.get(part["p"], part) for part in topic["partitions"]],
+        }
+    return {**recorded, "topics": topics, "ts_ms": ts_ms, "assumed": True}
+
+
+def state_of(
+    counts: Mapping[str, int], ts_ms: int, ids: Mapping[str, str] | None = None
+) -> Mapping[str, Any]:
+    """A line of ``cluster.jsonl`` that knows partition counts, and ids as far as commits tell.
+
+    >>> state_of({"t": 2}, 5)["topics"]["t"]["partitions"][1]
+    {'p': 1, 'leader': -1, 'replicas': []}
+    """
+    topics = {
+        name: {
+            "id": (ids or {}).get(name),
+            "partitions": [{"p": p, "leader": -1, "replicas": []} for p in range(n)],
+        }
+        for name, n in sorted(counts.items())
+    }
+    return {"ts_ms": ts_ms, "brokers": [], "topics": topics}
+
+
+def _task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    highest: dict[str, int] = {}
+    for batch in batches:
+        for row in batch.to_pylist():
+            for topic, number in assigned_counts(row["key"], row["value"]):
+                highest[topic] = max(highest.get(topic, -1), number)
+    columns = [pa.array(list(highest), pa.string()), pa.array(list(highest.values()), pa.int32())]
+    yield pa.RecordBatch.from_arrays(columns, names=["topic", "highest"])
+
+
+def _seen_task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    first: dict[tuple[str, int], int] = {}
+    for batch in batches:
+        for row in batch.to_pylist():
+            time_ms = row["timestamp_ms"]
+            for one in seen_in(row["key"], row["value"]):
+                first[one] = min(first.get(one, time_ms), time_ms)
+    rows = [(topic, highest, time_ms) for (topic, highest), time_ms in first.items()]
+    types = (pa.string(), pa.int32(), pa.int64())
+    columns = [pa.array([row[i] for row in rows], kind) for i, kind in enumerate(types)]
+    yield pa.RecordBatch.from_arrays(columns, names=["topic", "highest", "time_ms"])
+
+
+def seen_in(key: bytes | None, value: bytes | None) -> Iterator[tuple[str, int]]:
+    """Yield topics with the highest partition assigned or claimed; see `Seen` below 0."""
+    if value is None or key is None or key[:2] not in (*_ASSIGNS, *_SUBSCRIBES):
+        return
+    try:
+        record = decode_record(key, value)
+    except WireFormatError:
+        return
+    if key[:2] in _SUBSCRIBES:
+        yield from (
+            (name, _SUBSCRIBED) for name in (record.value or {}).get("subscribedTopicNames") or ()
+        )
+        return
+    if key[:2] != _CLASSIC:
+        yield from assigned_counts(key, value)
+        return
+    highest: dict[str, int] = {}
+    members = classic_state(record.value or {}).members
+    # Before the leader has assigned anything, what nobody has says nothing of the topics.
+    decided = any(member.assigned for member in members)
+    for member in members:
+        sent = member.subscription
+        for topic in sent.topics if sent is not None and decided else ():
+            highest.setdefault(topic, -1)
+        for topic, numbers in (*member.assigned, *(sent.owned if sent is not None else ())):
+            if numbers and 0 <= max(numbers) < _MOST:
+                highest[topic] = max(highest.get(topic, -1), *numbers)
+    yield from highest.items()
+
+
+def assigned_counts(key: bytes | None, value: bytes | None) -> Iterator[tuple[str, int]]:
+    """Yield topics and the highest partition assigned.
+
+    Topics are by name in a classic group's record, by id in targets of consumer and share groups.
+    """
+    if value is None or key is None or key[:2] not in _ASSIGNS:
+        return
+    try:
+        record = decode_record(key, value)
+    except WireFormatError:
+        return
+    if key[:2] != _CLASSIC:  # topics by id: of what name, commits may tell
+        for row in (record.value or {}).get("topicPartitions", ()):
+            if row["partitions"] and 0 <= max(row["partitions"]) < _MOST:
+                yield row["topicId"], max(row["partitions"])
+        return
+    for member in classic_state(record.value or {}).members:
+        for topic, numbers in member.assigned:
+            if numbers and 0 <= max(numbers) < _MOST:
+                yield topic, max(numbers)
+
+
+_CLASSIC = b"\0\2"
+#: Key types of members' metadata: of consumer and share groups.
+_SUBSCRIBES = (b"\0\5", b"\0\12")
+#: Key types of records that assign partitions: classic groups, targets of consumers and shares.
+_ASSIGNS = (_CLASSIC, b"\0\7", b"\0\15")
+#: A number above is damage.
+_MOST = MOST_PARTITIONS

@@ -1,0 +1,218 @@
+"""The tables on disk, and how a run is published.
+
+```
+OUT/tables/<table>/<run_id>/part-*.parquet    written by workers, under names nobody reads yet
+OUT/runs/<run_id>/manifest.json               which files are a run's tables; written last
+OUT/runs/<run_id>/summary.json
+OUT/manifest.json, OUT/summary.json           the newest published run, replaced atomically
+```
+
+A task that Spark runs twice writes two files; only the one it returned is in the manifest,
+and the other is removed. A run that fails leaves no manifest, so no reader sees it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+from uuid import uuid4
+
+from partage.jobs.replay.schemas import TABLES, schema
+from partage.runs.published_run import FORMAT, MANIFEST, SUMMARY
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Receipt", "RowWriter", "TableWriters", "discard", "publish", "task_name"]
+
+_BUFFER_ROWS = 20_000
+
+
+def task_name() -> str:
+    """The Spark task that runs this, for names of files; "0" outside of Spark."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return "0" if context is None else f"{context.partitionId():05d}"
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """A file that a worker wrote: ``path`` is relative to the output folder."""
+
+    table: str
+    path: str
+    rows: int
+    bytes: int
+
+
+class RowWriter(Protocol):
+    """Takes rows of tables; columns that are not given are null."""
+
+    def add(self, table: str, row: Mapping[str, Any]) -> None:
+        """One row, without its run id."""
+
+    def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
+        """So many rows by the column, as Arrow's arrays, without their run id."""
+
+
+class TableWriters:
+    """Rows into Parquet files, one a table, opened when the first row comes.
+
+    Args:
+        out: the output folder.
+        run_id: of the run; the column of that name is filled in here.
+        task: a name for the files' author, e.g. the Spark partition.
+    """
+
+    def __init__(self, out: str, run_id: str, task: str) -> None:
+        self._out, self.run_id = Path(out), run_id
+        self._name = f"part-{task}-{uuid4().hex[:8]}.parquet"
+        self._rows: dict[str, list[Mapping[str, Any]]] = {}
+        self._tables: dict[str, list[pa.Table]] = {}
+        self._open: dict[str, Any] = {}
+        self._counts: dict[str, int] = {}
+
+    def __enter__(self) -> TableWriters:  # noqa: PYI034 - typing.Self is of Python 3.11
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for writer in self._open.values():
+            writer.close()
+
+    def add(self, table: str, row: Mapping[str, Any]) -> None:
+        """One row, without its run id; columns that are not given are null."""
+        rows = self._rows.setdefault(table, [])
+        rows.append(row)
+        if len(rows) >= _BUFFER_ROWS:
+            self._flush(table)
+
+    def add_table(self, table: str, rows: pa.Table) -> None:
+        """Many rows at once, of the table's own schema, run id included."""
+        self._write(table, rows)
+
+    def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
+        """So many rows by the column, as Arrow's arrays, without their run id."""
+        import pyarrow as pa
+
+        wanted, given = schema(table), {"run_id": pa.repeat(pa.scalar(self.run_id), count)}
+        given |= columns
+        cells = [given[f.name] if f.name in given else pa.nulls(count, f.type) for f in wanted]
+        waiting = self._tables.setdefault(table, [])
+        waiting.append(pa.Table.from_arrays(cells, schema=wanted))
+        if sum(one.num_rows for one in waiting) >= _BUFFER_ROWS:
+            self._flush_tables(table)
+
+    def finish(self) -> list[Receipt]:
+        """Close the files and say what was written."""
+        for table in list(self._rows):
+            self._flush(table)
+        for table in list(self._tables):
+            self._flush_tables(table)
+        receipts = []
+        for table, writer in self._open.items():
+            writer.close()
+            path = self._path(table)
+            size = (self._out / path).stat().st_size
+            receipts.append(Receipt(table, path, self._counts[table], size))
+        return receipts
+
+    def _path(self, table: str) -> str:
+        return f"tables/{table}/{self.run_id}/{self._name}"
+
+    def _flush(self, table: str) -> None:
+        rows = self._rows.pop(table)
+        if rows:
+            self._write(table, _table(table, rows, self.run_id))
+
+    def _flush_tables(self, table: str) -> None:
+        """What came in small pieces is one row group."""
+        import pyarrow as pa
+
+        self._write(table, pa.concat_tables(self._tables.pop(table)).combine_chunks())
+
+    def _write(self, table: str, rows: pa.Table) -> None:
+        if table not in self._open:
+            self._open[table] = _writer(self._out / self._path(table), table)
+        self._open[table].write_table(rows)
+        self._counts[table] = self._counts.get(table, 0) + rows.num_rows
+
+
+def _writer(path: Path, table: str) -> Any:
+    from pyarrow import parquet
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return parquet.ParquetWriter(path, schema(table), compression="zstd")
+
+
+def _table(table: str, rows: Iterable[Mapping[str, Any]], run_id: str) -> pa.Table:
+    import pyarrow as pa
+
+    made, wanted = list(rows), schema(table)
+    columns = [
+        pa.repeat(pa.scalar(run_id, field.type), len(made)) if field.name == "run_id"
+        else pa.array([row.get(field.name) for row in made], field.type)
+        for field in wanted
+    ]  # fmt: skip
+    return pa.Table.from_arrays(columns, schema=wanted)
+
+
+def publish(
+    out: Path, run_id: str, receipts: Iterable[Receipt], summary: Mapping[str, Any]
+) -> None:
+    """Make a run visible: every table has a file, leftovers go, the manifest comes last."""
+    files = list(receipts)
+    with TableWriters(str(out), run_id, "driver") as writers:
+        for table in TABLES:
+            if not any(r.table == table for r in files):
+                files.append(_empty(out, writers._path(table), table))  # noqa: SLF001 - our own
+    files.sort(key=lambda r: (r.table, r.path))
+    wanted = {r.path for r in files}
+    for table in TABLES:
+        for found in (out / "tables" / table / run_id).glob("*.parquet"):
+            if found.relative_to(out).as_posix() not in wanted:
+                found.unlink()
+    manifest = {
+        "format": FORMAT,
+        "run_id": run_id,
+        "summary": f"runs/{run_id}/{SUMMARY}",
+        "tables": {t: [asdict(r) for r in files if r.table == t] for t in TABLES},
+    }
+    mine = out / "runs" / run_id
+    mine.mkdir(parents=True, exist_ok=True)
+    for folder in (mine, out):
+        _atomically(folder / SUMMARY, summary)
+        _atomically(folder / MANIFEST, manifest)
+
+
+def _empty(out: Path, path: str, table: str) -> Receipt:
+    writer = _writer(out / path, table)
+    writer.close()
+    return Receipt(table, path, 0, (out / path).stat().st_size)
+
+
+def _atomically(path: Path, value: Mapping[str, Any]) -> None:
+    text = json.dumps(value, ensure_ascii=False, indent=1)
+    temporary = path.with_name(f".{path.name}.{uuid4().hex[:8]}")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def discard(out: Path, run_id: str) -> None:
+    """Remove what a run wrote that will not be published."""
+    for table in TABLES:
+        shutil.rmtree(out / "tables" / table / run_id, ignore_errors=True)

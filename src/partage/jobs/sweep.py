@@ -1,0 +1,91 @@
+"""Many combinations of a Streams simulation at once: each is played by a Spark task."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from partage.jobs.spark.failures import jvm_watched
+from partage.jobs.spark.progress import Progress, Stages
+from partage.jobs.spark.worker_errors import told_by_workers
+from partage.simulation.streams import Application, Cell, Measures, played_cell
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+__all__ = ["sweep"]
+
+_DDL = "cell bigint, measures string, played string"
+#: Tasks for each core: cells take different times, and progress counts tasks.
+_TASKS_A_CORE = 4
+
+
+def sweep(
+    application: Application,
+    cells: Sequence[Cell],
+    *,
+    keep: bool = False,
+    spark: SparkSession | None = None,
+    master: str | None = None,
+    progress: Progress | None = None,
+) -> list[tuple[Measures, dict[str, Any]]]:
+    """Play every combination, each by itself; the same figures as one after the other.
+
+    Args:
+        application: what is played.
+        cells: the combinations.
+        keep: whether rebalances and spans come back too (as `Played.to_dict`), else nothing.
+        spark: a session of yours.
+        master: Spark's master where one is started.
+        progress: called with (stage, done, total).
+
+    Returns:
+        Of each cell, in their order, the figures and what was kept.
+
+    Raises:
+        PartageError: what `partage.simulation.streams.played_cell` raises, by its sentence.
+        MissingExtraError, MissingJavaError: Spark cannot be started.
+        InvalidConfigError: Spark does not start with this master.
+        SparkFailedError: a worker, or Spark's own process, ended in the middle.
+    """
+    from partage.jobs.spark.session import session
+
+    stages = Stages(progress)
+    with ExitStack() as opened:
+        with stages.stage("start Spark"):
+            opened.enter_context(jvm_watched())
+            running = opened.enter_context(session(spark, master=master))
+            opened.enter_context(told_by_workers())
+        count = len(cells)
+        cores = max(1, running.sparkContext.defaultParallelism)
+        tasks = max(1, min(count, _TASKS_A_CORE * cores))
+        work = partial(_play, application, tuple(cells), keep)
+        with stages.stage("play", running):
+            rows = running.range(0, count, 1, tasks).mapInArrow(work, _DDL).collect()
+    rows.sort(key=lambda row: row.cell)
+    return [(Measures(**json.loads(row.measures)), json.loads(row.played)) for row in rows]
+
+
+def _play(
+    application: Application,
+    cells: Sequence[Cell],
+    keep: bool,  # noqa: FBT001 - by position, through functools.partial
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            played, measures = played_cell(application, cells[number])
+            kept = played.to_dict() if keep else {}
+            yield pa.RecordBatch.from_pydict(
+                {
+                    "cell": pa.array([number], pa.int64()),
+                    "measures": pa.array([json.dumps(measures.to_dict())], pa.string()),
+                    "played": pa.array([json.dumps(kept)], pa.string()),
+                }
+            )

@@ -1,0 +1,33 @@
+"""One Spark session and one replay of the sample for all tests of the pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from captured import SAMPLE
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[object]:
+    from partage.jobs.spark.session import session
+
+    with session() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def replayed(spark: object, tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """The sample, replayed once: the folder, the summary, and what progress was told."""
+    from partage.jobs.replay.replay import replay
+
+    out: Path = tmp_path_factory.mktemp("replayed") / "out"
+    told: list[tuple[str, int, int]] = []
+    summary = replay(SAMPLE, out, spark=spark, progress=lambda *step: told.append(step))
+    return SimpleNamespace(out=out, summary=summary, told=told)

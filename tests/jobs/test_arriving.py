@@ -1,0 +1,98 @@
+"""Rows of the histories job as they come: runs as columns, records made when they are asked for."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pyarrow as pa
+import pytest
+
+from captures import expanded, records
+from partage import kernels
+from partage.history.fold_kernel import RUN
+from partage.history.records import Place, classic_state
+from partage.history.server_records import GroupRecord
+from partage.history.transactions import Transactions
+from partage.jobs.replay.arriving import arriving
+from partage.jobs.replay.decode import Kind, decoded
+from partage.jobs.replay.slices import widened
+from partage.wire.group_log import decode_record
+
+
+@cache
+def ordered() -> pa.Table:
+    """Rows of many groups, sorted as Spark sorts them."""
+    table = pa.Table.from_batches(
+        list(decoded(widened(records().slice(0, 20_000)), Transactions()))
+    )
+    table = table.filter(pa.array(table["kind"].to_numpy() <= Kind.COMMIT_RUNS))
+    return table.sort_by([("group", "ascending"), ("log_offset", "ascending")])
+
+
+def record_of(row: dict) -> GroupRecord:
+    """A record as the engine reads it; a classic group's state is compared, not its fields."""
+    made = decode_record(row["key"], row["value"])
+    return record_with_state(
+        GroupRecord(
+            Place(row["log_partition"], row["log_offset"]), row["timestamp_ms"], made.type,
+            made.key, made.value,
+        )
+    )  # fmt: skip
+
+
+def record_with_state(record: GroupRecord) -> GroupRecord:
+    if record.kind != "classic" or record.value is None:
+        return record
+    at = record.place, record.timestamp_ms, record.type, record.key
+    return GroupRecord(*at, None, classic_state(record.value))
+
+
+@pytest.mark.parametrize(
+    ("size", "form"), [(1, "compiled"), (999, "compiled"), (100_000, "by cost")]
+)
+def test_columns_give_what_rows_give(size: int, form: kernels.Form) -> None:
+    """Every run and record, in order, whatever the size of batches; nobody need take records."""
+    table = ordered()
+    rows = table.to_pylist()
+    if size == 1:
+        rows, table = rows[:700], table.slice(0, 700)
+    rows = expanded(rows)
+    got: list[tuple] = []
+    with kernels.form(form):
+        for some in arriving(table.to_batches(max_chunksize=size)):
+            made = [record_with_state(one) for one in some.records]
+            columns = some.runs
+            runs = list(zip(
+                columns.column("stretch").tolist(), columns.topic.tolist(),
+                columns.partition.tolist(), columns.place.T.tolist(),
+                columns.table[2:].T.tolist(), strict=True,
+            ))  # fmt: skip
+            for before in range(len(made) + 1):
+                for stretch, topic, *rest in runs:
+                    if stretch == before:
+                        got.append((some.group, columns.topics[topic], *rest))
+                got += [(some.group, one) for one in made[before : before + 1]]
+    wanted = [
+        (row["group"], record_of(row)) if row["kind"] == Kind.GROUP_RECORD
+        else (row["group"], row["topic"], row["topic_partition"],
+              [row["log_partition"], row["log_offset"]], numbers(row))
+        for row in rows
+    ]  # fmt: skip
+    assert {len(one) for one in wanted} == {2, 5}
+    assert got == wanted
+
+
+def numbers(row: dict) -> list[int]:
+    """The run's cells as `RUN` has them."""
+    return [row[name] for name in RUN[2:]]
+
+
+def test_records_that_nobody_takes_are_not_the_next_groups() -> None:
+    """Who leaves a group's records alone does not get them with the group behind it."""
+    table = ordered()
+    wanted = {(row["group"], row["log_partition"], row["log_offset"]) for row in table.to_pylist()}
+    groups = [some.group for some in arriving(table.to_batches())]
+    for i, some in enumerate(arriving(table.to_batches())):
+        if i % 2:
+            for one in some.records:
+                assert (groups[i], one.place.partition, one.place.offset) in wanted

@@ -1,0 +1,72 @@
+"""Work is cut so that no group holds the job, and histories of any size are made."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from partage.jobs.replay.kept import Kept
+from partage.jobs.replay.replay import replay
+from partage.jobs.replay.units import bundles, units
+from partage.runs.published_run import read_table
+from partage.testing.histories import Size, write_capture
+
+POLICIES = 11
+
+
+def kept(name: str, rebalances: int) -> Kept:
+    sizes = [64] * (rebalances // 64) + ([rebalances % 64] if rebalances % 64 else [])
+    return Kept(name, "", (0, 0), tuple((0, 0, n) for n in sizes))
+
+
+def test_a_huge_group_is_no_task_of_its_own() -> None:
+    """One group with half of all rebalances: its largest unit is a life, and tasks end together."""
+    groups = [kept("huge", 20_000), *(kept(f"g{i}", 200) for i in range(100))]
+    work = units(groups, policies=POLICIES, cores=8)
+    mine = [one for one in work if one.kept.group == "huge"]
+    assert sorted(c for one in mine for c in one.chunks) == list(range(len(groups[0].chunks)))
+    assert sorted(p for one in mine for p in one.policies) == list(range(POLICIES))
+    assert max(one.cost for one in mine) <= 20_000
+    tasks = bundles(work, tasks=64)
+    cost = [sum(one.cost for one in task) for task in tasks]
+    assert max(cost) < 1.5 * sum(cost) / len(cost)
+
+
+def test_every_rebalance_is_lived_once() -> None:
+    """Each chunk of each group, and each policy of each, is in exactly one unit."""
+    groups = [kept("a", 1), kept("b", 64), kept("c", 1_000), kept("d", 129)]
+    work = [one for task in bundles(units(groups, policies=3, cores=2), tasks=5) for one in task]
+    for group in groups:
+        mine = [one for one in work if one.kept == group]
+        chunks = Counter(c for one in mine for c in one.chunks)
+        assert chunks == Counter(range(len(group.chunks)))
+        assert Counter(p for one in mine for p in one.policies) == Counter(range(3))
+
+
+def test_a_history_is_the_same_every_time(tmp_path: Path) -> None:
+    """Seeded: the same arguments give the same bytes, another seed gives other ones."""
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        write_capture(Size(3_000, groups=3), tmp_path / name, seed=seed)
+    first, again, other = (
+        [p.read_bytes() for p in sorted((tmp_path / n).rglob("*.*")) if p.is_file()] for n in "abc"
+    )
+    assert first == again != other
+
+
+@pytest.mark.spark
+def test_a_synthetic_history_is_understood(spark, tmp_path: Path) -> None:
+    """Half of the rebalances in one group: all agree with range, and all are lived both ways."""
+    count = write_capture(Size(12_000, groups=5, huge=True), tmp_path / "c", seed=3)
+    policies = ["eager/range", "consumer/uniform+static"]
+    found = replay(tmp_path / "c", tmp_path / "out", spark=spark, policies=policies)
+    assert found["accounting"]["records"] == count == found["accounting"]["decoded"]
+    rebalances = found["coverage"]["rebalances"]
+    assert found["groups"][0]["rebalances"] > 0.4 * rebalances
+    agreed = found["agreement"]["by_strategy"]["range"]
+    assert agreed["counted"] == agreed["agreed"] > 50
+    rows = read_table(tmp_path / "out", "replays").select(["policy", "reading", "step"])
+    seen = Counter((r["policy"], r["reading"]) for r in rows.to_pylist() if r["step"] == 0)
+    assert set(seen.values()) == {rebalances}
+    assert len(seen) == 1 + 2 * len(policies)
