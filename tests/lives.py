@@ -123,14 +123,14 @@ class Told:
     def recorded(self) -> list[Lived]:
         return [row for s in self.scenes for row in by_record(s, (), self.world)]
 
-    def from_record(self, policy: str) -> list[Lived]:
+    def per_rebalance(self, policy: str) -> list[Lived]:
         mine = (Policy.parse(policy),)
         rows = [row for s in self.scenes for row in by_record(s, mine, self.world)]
-        return [row for row in rows if row.reading == "from_record"]
+        return [row for row in rows if row.reading == "per_rebalance"]
 
-    def from_own(self, policy: str, watch=None) -> list[Lived]:
+    def cumulative(self, policy: str, watch=None) -> list[Lived]:
         if watch is None:
             return list(by_own(self.scenes, Policy.parse(policy), self.world))
-        from partage.simulation.from_own import from_own
+        from partage.simulation.cumulative import cumulative
 
-        return list(from_own(self.scenes, Policy.parse(policy), self.world, watch))
+        return list(cumulative(self.scenes, Policy.parse(policy), self.world, watch))

@@ -20,7 +20,7 @@ def made_group(name: str = "g", *of: Figures, **more) -> Group:
         "anchor": "g0", "kind": "classic", "status": "replayed", "why": None, "claimed": ("range",),
         "clients": ("java",), "records": 0, "commits": 0, "rebalances": 4, "incarnations": 0,
         "missing_generations": 0, "coverage": 1.0, "members_max": 2, "partitions_max": 6,
-        "figures": {one.policy: one for one in of}, "from_record": {}, "causes": (),
+        "figures": {one.policy: one for one in of}, "per_rebalance": {}, "causes": (),
         "traits": Traits(),
     }  # fmt: skip
     return Group(name=name, **(mine | more))

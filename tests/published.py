@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from partage.tables.statuses import DONE, FROM_OWN, RECORDED
+from partage.tables.statuses import CUMULATIVE, DONE, RECORDED
 
 NAMES = ("range", "fair")
 #: A topic or a group may be called this: it must stay text wherever it is shown.
@@ -39,7 +39,7 @@ def replayed(group: str, generation: int, strategy: str, **more) -> dict:
         "status": DONE, "claimed": strategy == "range", "agrees": None, "counts": False,
         "partitions": 6, "spread": 0, "idle": 0, "moved": 3, "avoidable": 1, "best_spread": 0,
         "rack_mismatches": 0, "breaches": 0, "changed": 0, "plan": "{}", "policy": strategy,
-        "protocol": "eager", "reading": RECORDED if strategy == RECORDED else FROM_OWN,
+        "protocol": "eager", "reading": RECORDED if strategy == RECORDED else CUMULATIVE,
         "step": 0, "caused": True, "time_ms": generation * 1_000,
     }  # fmt: skip
     return row | more

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from partage.tables.statuses import FROM_OWN, FROM_RECORD, RECORDED
+from partage.tables.statuses import CUMULATIVE, PER_REBALANCE, RECORDED
 from published import group, rebalance, replayed, summary
 
 POLICIES = (
@@ -77,7 +77,7 @@ def _replays(rows, name, generation, cost, chance) -> None:
              "protocol": "eager"}  # fmt: skip
     rows["replays"].append(replayed(name, generation, RECORDED, moved=chance.randrange(9), **costs))
     for policy, share in zip(POLICIES, _SHARE, strict=True):
-        for reading in (FROM_RECORD, FROM_OWN):
+        for reading in (PER_REBALANCE, CUMULATIVE):
             mine = {
                 "policy": policy, "reading": reading, "stopped_low_ps": 0.4 * cost * share,
                 "stopped_high_ps": cost * share, "reread_low": 0, "reread_high": 40,

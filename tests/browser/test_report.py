@@ -348,7 +348,7 @@ def test_the_figures_can_be_taken_along(opened) -> None:
     with page.expect_download() as waiting:
         page.click("#save")
     found = json.loads(waiting.value.path().read_text(encoding="utf-8"))
-    assert (found["format"], found["version"]) == ("partage-report", 1)
+    assert (found["format"], found["version"]) == ("partage-report", 2)
     assert NASTY in [g["name"] for g in found["groups"]]
     assert found["policies"]["consumer/uniform"]["stopped_partition_seconds"]["high"] > 0
 

@@ -46,7 +46,7 @@ def test_the_page_goes_into_the_runs_folder(out, monkeypatch) -> None:
 def test_json_is_one_documented_object(out, tmp_path) -> None:
     """Format and version first; the same in a file; ranges, causes, advice and groups are there."""
     found = json.loads(run(str(out), "-f", "json").stdout)
-    assert (found["format"], found["version"]) == ("partage-report", 1)
+    assert (found["format"], found["version"]) == ("partage-report", 2)
     assert found["lost_partition_seconds"]["low"] < found["lost_partition_seconds"]["high"]
     assert {g["name"] for g in found["groups"]} >= {NASTY}
     assert found["groups"][0]["advice"][0]["lines"]

@@ -22,7 +22,7 @@ from partage.jobs.replay.selection import Selection
 from partage.jobs.spark.progress import COUNTS
 from partage.runs.published_run import read_summary, read_table
 from partage.simulation.policies import DEFAULT_POLICIES
-from partage.tables.statuses import DONE, FROM_OWN, FROM_RECORD, NOT_YET, RECORDED, REFUSED
+from partage.tables.statuses import CUMULATIVE, DONE, NOT_YET, PER_REBALANCE, RECORDED, REFUSED
 from partage.wire.group_log import decode_record, encode_record
 
 pytestmark = pytest.mark.spark
@@ -101,7 +101,9 @@ def test_every_policy_lives_every_rebalance(replayed) -> None:
     rows = read_table(replayed.out, "replays").select(columns).to_pylist()
     seen = Counter((r["policy"], r["reading"]) for r in rows if r["step"] == 0)
     assert set(seen.values()) == {580}
-    wanted = {(name, reading) for name in DEFAULT_POLICIES for reading in (FROM_RECORD, FROM_OWN)}
+    wanted = {
+        (name, reading) for name in DEFAULT_POLICIES for reading in (PER_REBALANCE, CUMULATIVE)
+    }
     assert set(seen) == wanted | {(RECORDED, RECORDED)}
     assert {r["status"] for r in rows} <= {DONE, REFUSED}
     assert replayed.summary["strategies"]["not_yet"] == {}
@@ -133,7 +135,7 @@ def test_strategies_that_do_not_exist_are_told(spark, tmp_path: Path) -> None:
     summary = replay(folder, tmp_path / "out", spark=spark, policies=["own", "range"])
     columns = ["policy", "reading", "strategy", "status", "claimed", "plan"]
     rows = read_table(tmp_path / "out", "replays").select(columns).to_pylist()
-    missing = [r for r in rows if r["status"] == NOT_YET and r["reading"] == FROM_RECORD]
+    missing = [r for r in rows if r["status"] == NOT_YET and r["reading"] == PER_REBALANCE]
     assert {(r["policy"], r["strategy"], r["claimed"], r["plan"]) for r in missing} == {
         ("own", "acme-assignor", True, None)
     }

@@ -7,7 +7,7 @@ import pytest
 from captured import clusters
 from partage.history.pauses import Pause
 from partage.jobs.replay.telling import Telling
-from partage.simulation import from_own as module
+from partage.simulation import cumulative as module
 from partage.simulation.evidence import Evidence
 from partage.simulation.living import by_own
 from partage.simulation.policies import Policy

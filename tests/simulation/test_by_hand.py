@@ -56,7 +56,7 @@ def test_the_record_is_measured_like_everybody_else() -> None:
     assert [r.measured.load_spread for r in rows] == [0.0, 0.0, 0.0]
 
 
-@pytest.mark.parametrize("reading", ["from_record", "from_own"])
+@pytest.mark.parametrize("reading", ["per_rebalance", "cumulative"])
 def test_eager_stops_everything_that_was_read(reading) -> None:
     """range: as recorded; of the third no rewind is known, so at most a second's records each."""
     rows = getattr(told(), reading)("eager/range")
@@ -68,7 +68,7 @@ def test_eager_stops_everything_that_was_read(reading) -> None:
     assert [r.changed for r in rows] == [0, 0, 0]
 
 
-@pytest.mark.parametrize("reading", ["from_record", "from_own"])
+@pytest.mark.parametrize("reading", ["per_rebalance", "cumulative"])
 def test_cooperative_stops_what_moves_in_a_second_phase(reading) -> None:
     """B gets nothing at first; the follow-up hands 2 partitions over, and only those stop."""
     rows = getattr(told(), reading)("cooperative/cooperative-sticky")
@@ -82,7 +82,7 @@ def test_cooperative_stops_what_moves_in_a_second_phase(reading) -> None:
     assert json.loads(rows[1].plan)["b"] == {}
 
 
-@pytest.mark.parametrize("reading", ["from_record", "from_own"])
+@pytest.mark.parametrize("reading", ["per_rebalance", "cumulative"])
 def test_consumer_moves_the_same_without_a_second_phase(reading) -> None:
     """The coordinator's target is one step; only the 2 partitions that move stop."""
     rows = getattr(told(), reading)("consumer/uniform")
@@ -104,19 +104,19 @@ def bounced():
 def test_a_static_member_that_is_back_in_time_causes_nothing() -> None:
     """Both rebalances fall away; b's 2 partitions stand still for the 4 s of its absence."""
     told = Told(bounced(), topics(t=4))
-    rows = told.from_own("eager/range+static")
+    rows = told.cumulative("eager/range+static")
     assert [(r.generation, r.caused, r.measured.moved) for r in rows] == [
         (1, True, 0), (2, False, 0), (3, False, 0),
     ]  # fmt: skip
     assert [r.stopped for r in rows] == [Bounds(0, 0), Bounds(0, 0), Bounds(8, 8)]
     assert "back in time" in rows[2].detail
-    assert [r.caused for r in told.from_record("eager/range+static")] == [True, False, False]
-    assert [r.caused for r in told.from_own("eager/range")] == [True, True, True]
+    assert [r.caused for r in told.per_rebalance("eager/range+static")] == [True, False, False]
+    assert [r.caused for r in told.cumulative("eager/range")] == [True, True, True]
 
 
 def test_a_static_member_that_is_back_too_late_was_missed() -> None:
     """With 3 s b expires at 13 s, where nobody recorded anything, and joins anew at 14 s."""
-    rows = Told(bounced(), topics(t=4)).from_own("eager/range+static+timeout=3s")
+    rows = Told(bounced(), topics(t=4)).cumulative("eager/range+static+timeout=3s")
     assert [(r.generation, r.step, r.caused, r.time_ms) for r in rows] == [
         (1, 0, True, 1_000), (2, 0, False, 10_000), (2, 1, True, 13_000), (3, 0, True, 14_000),
     ]  # fmt: skip
@@ -151,7 +151,7 @@ def test_an_expiry_happens_a_session_timeout_after_its_cause(policy, times, dead
     # b's pause of 7 s is its death of 4 to 6 s, and the rebalance: 0 to 3 s. a's says 0 to 2 s.
     dying = pauses(2, 14_000, 21_000, {2: 0, 3: 0})
     seen = Evidence.of(pauses(2, 19_000, 21_000, {0: 0, 1: 0}) + dying)
-    rows = Told(expired(), topics(t=4), seen).from_own(policy)
+    rows = Told(expired(), topics(t=4), seen).cumulative(policy)
     assert [r.time_ms for r in rows] == times
     caused = [r for r in rows if r.caused]
     assert len(caused) == 3
@@ -164,7 +164,7 @@ def test_a_rebalance_waits_for_who_does_not_answer() -> None:
     """With 20 s b is missed at 34 s: the rebalance of c's joining at 30 s waits for that."""
     seen = Evidence.of(pauses(2, 19_000, 21_000, {0: 0, 1: 0}))
     told = Told(expired(), topics(t=4), seen)
-    rows = told.from_own("eager/range+timeout=20s")
+    rows = told.cumulative("eager/range+timeout=20s")
     # The expiry comes while the rebalance waits and is part of it.
     assert [(r.generation, r.caused, r.time_ms) for r in rows] == [
         (1, True, 1_000), (2, False, 20_000), (2, False, 34_000), (3, True, 34_000),
@@ -173,7 +173,7 @@ def test_a_rebalance_waits_for_who_does_not_answer() -> None:
     assert rows[3].stopped == Bounds(4 * 4, 4 * 6)
     assert json.loads(rows[3].plan) == {"a": {"t": [0, 1]}, "c": {"t": [2, 3]}}
     # A coordinator of the consumer protocol waits for nobody.
-    mine = told.from_own("consumer/uniform+timeout=20s")
+    mine = told.cumulative("consumer/uniform+timeout=20s")
     assert [(r.generation, r.caused, r.time_ms) for r in mine] == [
         (1, True, 1_000), (2, False, 20_000), (2, True, 34_000), (3, True, 30_000),
     ]  # fmt: skip
@@ -190,11 +190,11 @@ def test_recorded_follow_ups_are_dropped_and_own_ones_made() -> None:
     told = Told(made, topics(t=4))
     assert [r.measured.moved for r in told.recorded()] == [0, 0, 2]
     for policy in ("own", "cooperative/cooperative-sticky"):
-        for rows in (told.from_own(policy), told.from_record(policy)):
+        for rows in (told.cumulative(policy), told.per_rebalance(policy)):
             assert [(r.generation, r.step, r.caused) for r in rows] == [
                 (1, 0, True), (2, 0, True), (2, 1, True), (3, 0, False),
             ]  # fmt: skip
-    eager = [(r.generation, r.step, r.caused) for r in told.from_own("eager/range")]
+    eager = [(r.generation, r.step, r.caused) for r in told.cumulative("eager/range")]
     assert eager == [(1, 0, True), (2, 0, True), (3, 0, False)]
 
 
@@ -204,8 +204,8 @@ def test_nobody_knows_why_only_in_classic_groups() -> None:
     told = Told(
         history((1_000, both, cause("first")), (5_000, both, cause("unknown"))), topics(t=4)
     )
-    assert [r.caused for r in told.from_own("eager/range")] == [True, True]
-    assert [r.caused for r in told.from_own("consumer/range")] == [True, False]
+    assert [r.caused for r in told.cumulative("eager/range")] == [True, True]
+    assert [r.caused for r in told.cumulative("consumer/range")] == [True, False]
 
 
 def test_a_topic_that_grows_is_a_cause_for_all() -> None:
@@ -218,7 +218,7 @@ def test_a_topic_that_grows_is_a_cause_for_all() -> None:
         history((1_000, both, cause("first")), (10_000, grown, cause("topics"))), clusters, seen
     )
     stopped = {
-        p: told.from_own(p)[1].stopped
+        p: told.cumulative(p)[1].stopped
         for p in ("eager/range", "eager/sticky", "cooperative/cooperative-sticky")
     }
     assert stopped == {
@@ -226,16 +226,16 @@ def test_a_topic_that_grows_is_a_cause_for_all() -> None:
         "cooperative/cooperative-sticky": Bounds(0, 0),
     }  # fmt: skip
     # range moves t-2 to a: of the consumer protocol only that stops.
-    assert [r.stopped for r in told.from_own("consumer/range")][1] == Bounds(0, 2)
+    assert [r.stopped for r in told.cumulative("consumer/range")][1] == Bounds(0, 2)
 
 
 def test_a_strategy_that_nobody_has_is_told_and_the_others_go_on() -> None:
     """A group with another library's strategy has no life of its own here, but others'."""
     made = history((1_000, [member("a", range(4))], cause("first")), strategy="their-own")
     told = Told(made, topics(t=4))
-    assert [r.status for r in told.from_own("own")] == [NOT_YET]
-    assert [r.status for r in told.from_record("own")] == [NOT_YET]
-    assert [r.changed for r in told.from_own("eager/range")] == [0]
+    assert [r.status for r in told.cumulative("own")] == [NOT_YET]
+    assert [r.status for r in told.per_rebalance("own")] == [NOT_YET]
+    assert [r.changed for r in told.cumulative("eager/range")] == [0]
 
 
 def test_a_group_that_emptied_begins_with_nothing() -> None:
@@ -245,7 +245,7 @@ def test_a_group_that_emptied_begins_with_nothing() -> None:
         (5_000, [], cause("leave", "a")),
         (9_000, [member("c", range(4))], cause("join", "c")),
     )
-    rows = Told(made, topics(t=4)).from_own("eager/range")
+    rows = Told(made, topics(t=4)).cumulative("eager/range")
     assert [(r.generation, r.caused, r.measured.moved) for r in rows] == [
         (1, True, 0),
         (3, True, 0),
@@ -256,8 +256,8 @@ def test_a_group_that_emptied_begins_with_nothing() -> None:
 def test_without_commits_costs_are_not_known() -> None:
     """No pause, no length: nothing is made up; where nothing stops it is known to be nothing."""
     told = Told(joined_and_left(), topics(t=4))
-    assert [r.stopped for r in told.from_own("eager/range")] == [Bounds(0, 0), None, None]
-    coop = told.from_own("cooperative/cooperative-sticky")
+    assert [r.stopped for r in told.cumulative("eager/range")] == [Bounds(0, 0), None, None]
+    coop = told.cumulative("cooperative/cooperative-sticky")
     assert [r.stopped for r in coop] == [Bounds(0, 0), Bounds(0, 0), None, None]
     assert [r.reread for r in coop] == [Bounds(0, 0), Bounds(0, 0), None, None]
 

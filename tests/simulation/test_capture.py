@@ -104,7 +104,7 @@ def test_range_decides_for_range_groups_what_was_recorded() -> None:
             if any(client_of(m).name != JAVA for m in members):
                 continue
             rows = by_record(scene, (Policy.parse("eager/range"),), world)
-            first = next(r for r in rows if r.reading == "from_record")
+            first = next(r for r in rows if r.reading == "per_rebalance")
             if first.agrees:
                 checked += 1
                 assert (first.changed, first.caused) == (0, True), (group, first.generation)

@@ -74,7 +74,7 @@ def test_no_partition_is_read_twice_at_any_moment(made, policy, static) -> None:
         counted = Counter(p for mine in reads.values() for p in mine.tolist())
         assert not counted or max(counted.values()) == 1
 
-    rows = lived(made, static=static).from_own(policy, watch)
+    rows = lived(made, static=static).cumulative(policy, watch)
     assert moments == sorted(moments)
     assert len(moments) >= sum(r.caused for r in rows)
 
@@ -84,7 +84,7 @@ def test_no_partition_is_read_twice_at_any_moment(made, policy, static) -> None:
 def test_eager_stops_everything_that_was_read(made, policy) -> None:
     """Every rebalance stops what was assigned before it, for its length and no partition else."""
     told = lived(_alive(made))
-    rows = {r.generation: r for r in told.from_own(policy)}
+    rows = {r.generation: r for r in told.cumulative(policy)}
     read = 0
     for scene in told.scenes:
         row = rows.get(scene.generation.number)  # none where nobody is left
@@ -104,7 +104,7 @@ def _alive(made):
 def test_what_stops_is_what_moves(made, policy) -> None:
     """Of a group that nobody leaves without a word, exactly what changes hands stops."""
     told = lived(_alive(made))
-    rows = told.from_own(policy)
+    rows = told.cumulative(policy)
     before: dict[int, str] = {}
     empty = {s.generation.number for s in told.scenes if not s.replayable}
     for row in rows:
@@ -181,7 +181,7 @@ def test_jobs_may_be_spread(made, names) -> None:
 def test_every_rebalance_has_its_row(made, policy) -> None:
     """Steps count from 0 without a gap, times never go back, what does not happen moves nothing."""
     told = lived(made)
-    rows = told.from_own(policy)
+    rows = told.cumulative(policy)
     numbers = {s.generation.number for s in told.scenes if s.replayable}
     assert {r.generation for r in rows} == numbers
     for number in numbers:

@@ -100,7 +100,7 @@ def thrice() -> Told:
     return Told(made, topics(t=4))
 
 
-@pytest.mark.parametrize("reading", ["from_record", "from_own"])
+@pytest.mark.parametrize("reading", ["per_rebalance", "cumulative"])
 @pytest.mark.parametrize(
     ("error", "told"),
     [
@@ -124,7 +124,7 @@ def test_a_plug_in_that_raises_fails_alone(plugged_in, reading, error, told) -> 
     assert [r.status for r in getattr(lived, reading)("eager/range")] == [DONE] * 3
 
 
-@pytest.mark.parametrize("reading", ["from_record", "from_own"])
+@pytest.mark.parametrize("reading", ["per_rebalance", "cumulative"])
 @pytest.mark.parametrize(
     ("stranger", "told"), [(NoPlan(), "AttributeError"), (Forgets(), "ZeroDivisionError: forgot")]
 )
@@ -139,7 +139,7 @@ def test_a_plug_in_without_a_plan_or_memory_fails(plugged_in, reading, stranger,
 def test_a_plug_in_that_cannot_say_what_it_remembers_fails(plugged_in) -> None:
     """An error before the strategy is asked is told as one of its own, not swallowed."""
     plugged_in(ForgetsLater())
-    rows = thrice().from_record("acme:forgets-later")
+    rows = thrice().per_rebalance("acme:forgets-later")
     assert [r.status for r in rows] == [DONE, FAILED, FAILED]
     assert rows[1].detail == "ZeroDivisionError: forgot"
 
@@ -149,10 +149,10 @@ def test_what_ends_a_process_is_no_failure_of_a_strategy(plugged_in, error) -> N
     """An interrupt ends the run, in whose code it may be."""
     plugged_in(Breaks(error))
     with pytest.raises(type(error)):
-        thrice().from_own("acme:breaks")
+        thrice().cumulative("acme:breaks")
 
 
-@pytest.mark.parametrize("reading", ["from_record", "from_own"])
+@pytest.mark.parametrize("reading", ["per_rebalance", "cumulative"])
 def test_a_strategy_that_refuses_is_told(reading) -> None:
     """roundrobin:0.8 refuses unequal subscriptions: a row that says so, and a past without it."""
     unequal = [member("a", (0, 1)), member("b", (2, 3), wants=("t", "u"))]

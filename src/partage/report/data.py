@@ -96,10 +96,10 @@ def _without_zero(found: _Known) -> _Known:
         return found
     figures, other = (
         {name: replace(one, timed=0, compared=0, gain_known=0) for name, one in of.items()}
-        for of in (found.figures, found.from_record)
+        for of in (found.figures, found.per_rebalance)
     )
     causes = tuple(replace(one, timed=0) for one in found.causes)
-    return replace(found, figures=figures, from_record=other, causes=causes)
+    return replace(found, figures=figures, per_rebalance=other, causes=causes)
 
 
 def _last_chosen(rebalances: pa.Table) -> dict[str, str]:
@@ -198,7 +198,7 @@ def _group(row: Mapping[str, Any], found: _Found) -> Group:
         members_max=row["members_max"] or members,
         partitions_max=row["partitions_max"] or partitions or None,
         figures=found.main.get(name, {}),
-        from_record=found.other.get(name, {}),
+        per_rebalance=found.other.get(name, {}),
         causes=found.causes.get(name, ()),
         traits=found.traits.get(name, Traits()),
         **{column: row[column] for column in same},

@@ -11,7 +11,7 @@ import numpy as np
 from partage.report.columns import loaded
 from partage.report.run import Group, Run
 from partage.report.timeline import Owned, drawn
-from partage.tables.statuses import FROM_RECORD, RECORDED
+from partage.tables.statuses import PER_REBALANCE, RECORDED
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -136,7 +136,7 @@ def _cells(
             for column in ("moved", "stopped_low_ps", "stopped_high_ps"):
                 if row[column] is not None:
                     have[column] = (have[column] or 0) + row[column]
-        elif not have or row["reading"] == FROM_RECORD:
+        elif not have or row["reading"] == PER_REBALANCE:
             mine[name] = row
     return out
 

@@ -13,7 +13,7 @@ from partage.report.run import CauseShare, Figures, Group, Range, Run
 
 __all__ = ["FORMAT", "VERSION", "counts", "document", "lead", "notes", "savable"]
 
-FORMAT, VERSION = "partage-report", 1
+FORMAT, VERSION = "partage-report", 2
 
 
 def document(run: Run) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def document(run: Run) -> dict[str, Any]:
         "causes": [_cause(c) for c in run.causes],
         "advice": _advice(run),
         "policies": {n: _figures(f) for n, f in run.figures.items()},
-        "policies_from_record": {n: _figures(f) for n, f in run.from_record.items()},
+        "policies_per_rebalance": {n: _figures(f) for n, f in run.per_rebalance.items()},
         "groups": [_group(g) for g in run.groups],
         "failures": [dict(f) for f in run.failures],
         "bad_records": [asdict(b) for b in run.bad],
@@ -269,5 +269,5 @@ def _group(group: Group) -> dict[str, Any]:
         "advice": [_one_advice(a) for a in advice_for(group)],
         "traits": asdict(group.traits),
         "policies": {n: _figures(f) for n, f in group.figures.items()},
-        "policies_from_record": {n: _figures(f) for n, f in group.from_record.items()},
+        "policies_per_rebalance": {n: _figures(f) for n, f in group.per_rebalance.items()},
     }

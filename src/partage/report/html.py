@@ -113,7 +113,7 @@ def _told(run: Run, details: Details) -> dict[str, Markup]:
 def _shortened(found: dict[str, Any]) -> dict[str, Any]:
     """For the download: `--format json`, without what stands twice or is too much for a page."""
     groups = found["groups"]
-    out = {"advice", "policies_from_record"}
+    out = {"advice", "policies_per_rebalance"}
     if len(groups) > _FEW:
         out.add("policies")
     return {

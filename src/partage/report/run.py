@@ -40,7 +40,7 @@ class Figures:
 
     Attributes:
         policy: its name, or `RECORDED`.
-        reading: recorded, from_record or from_own.
+        reading: recorded, per_rebalance or cumulative.
         rows: answers that it was asked for: rebalances, and the follow-ups it made itself.
         done, refused, failed, missing: of these, how many ended how.
         spared: rebalances that do not happen under this policy.
@@ -236,7 +236,7 @@ class Group:
         partitions_max: partitions of its largest assignment; None if not known.
         figures: by policy, `RECORDED` among them; empty where nothing was replayed. A policy
             lives with its own past where the run has that reading, else from the record.
-        from_record: the other reading: each rebalance from what the record says was owned.
+        per_rebalance: the other reading: each rebalance from what the record says was owned.
         causes: those that stopped most come first.
     """
 
@@ -256,7 +256,7 @@ class Group:
     members_max: int
     partitions_max: int | None
     figures: Mapping[str, Figures]
-    from_record: Mapping[str, Figures]
+    per_rebalance: Mapping[str, Figures]
     causes: tuple[CauseShare, ...]
     traits: Traits
 
@@ -310,7 +310,7 @@ class Run:
         groups: all groups of the log; those that lost most come first.
         policies: names in the order to show them, without `RECORDED`.
         figures: over all groups, by policy.
-        from_record: the same in the other reading.
+        per_rebalance: the same in the other reading.
         causes: over all groups; those that stopped most come first.
         bad: the first of the records that could not be decoded.
     """
@@ -319,7 +319,7 @@ class Run:
     groups: tuple[Group, ...]
     policies: tuple[str, ...]
     figures: Mapping[str, Figures]
-    from_record: Mapping[str, Figures]
+    per_rebalance: Mapping[str, Figures]
     causes: tuple[CauseShare, ...]
     bad: tuple[BadRecord, ...]
 

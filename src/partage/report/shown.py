@@ -55,8 +55,8 @@ def group_data(run: Run, group: Group, detail: Mapping[str, Any]) -> dict[str, A
             for a in advice_for(group)
         ],
         "policies": [_policy(group.figures[n]) for n in order],
-        "from_record": [
-            _policy(group.from_record[n]) for n in run.policies if n in group.from_record
+        "per_rebalance": [
+            _policy(group.per_rebalance[n]) for n in run.policies if n in group.per_rebalance
         ],
         "bad": [[b.partition, b.offset, b.part, b.why] for b in run.bad if b.group == group.name],
         "storms_known": group.traits.storms is not None,

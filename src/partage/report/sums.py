@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from partage.report.columns import flag
 from partage.report.run import Figures
-from partage.tables.statuses import DONE, FAILED, FROM_OWN, FROM_RECORD, NOT_YET, RECORDED, REFUSED
+from partage.tables.statuses import (
+    CUMULATIVE,
+    DONE,
+    FAILED,
+    NOT_YET,
+    PER_REBALANCE,
+    RECORDED,
+    REFUSED,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,8 +53,8 @@ def summed(replays: pa.Table) -> Sums:
     for (group, policy, reading), values in found.items():
         values.update(saved.get((group, policy, reading), {}))
         figures = Figures(policy, reading, **values)
-        has_own = (group, policy, FROM_OWN) in found
-        aside = reading == FROM_RECORD and has_own
+        has_own = (group, policy, CUMULATIVE) in found
+        aside = reading == PER_REBALANCE and has_own
         (other if aside else main).setdefault(group, {})[policy] = figures
     return main, other
 
@@ -57,7 +65,7 @@ def _named(replays: pa.Table) -> pa.Table:
 
     policy = pc.coalesce(replays["policy"], replays["strategy"])
     reading = pc.coalesce(
-        replays["reading"], pc.if_else(pc.equal(policy, RECORDED), RECORDED, FROM_OWN)
+        replays["reading"], pc.if_else(pc.equal(policy, RECORDED), RECORDED, CUMULATIVE)
     )
     table = replays.set_column(replays.schema.get_field_index("policy"), "policy", policy)
     return table.set_column(table.schema.get_field_index("reading"), "reading", reading)

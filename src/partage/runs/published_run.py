@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMAT", "MANIFEST", "SUMMARY", "PublishedRun", "read_summary", "read_table"]
 
-FORMAT = 1
+FORMAT = 2
 """Format version of the manifest and its tables; a reader accepts no other."""
 MANIFEST = "manifest.json"
 SUMMARY = "summary.json"

@@ -3,7 +3,7 @@
 Pure: no files, no clock, no chance. Which file answers what: `policies` is how a group could be
 run, by name; `living` the two questions that a job asks, and what it needs to ask them
 anywhere. `scenes` says where each recorded rebalance begins, `absences` who was away and came
-back. `from_record` lives each rebalance by itself, `from_own` all of them in a row, by the
+back. `per_rebalance` lives each rebalance by itself, `cumulative` all of them in a row, by the
 clock of `loop`; `rounds` is one rebalance of either, `consumers` what members hold, remember and
 send, `reading` who reads what in between. `stopped`, `rereads` and `loads` are the costs, from
 the `evidence` of commits; `costs` and `rows` put them together, `lived` is what comes out, and

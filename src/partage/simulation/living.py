@@ -19,10 +19,10 @@ from dataclasses import replace
 from partage.history.classic import Generation
 from partage.history.clusters import ClusterHistory
 from partage.history.verdicts import Verdict, verdict
+from partage.simulation.cumulative import cumulative
 from partage.simulation.evidence import Evidence
-from partage.simulation.from_own import from_own
-from partage.simulation.from_record import from_record
 from partage.simulation.lived import Lived, Measurer
+from partage.simulation.per_rebalance import per_rebalance
 from partage.simulation.policies import Policy
 from partage.simulation.rows import recorded_row
 from partage.simulation.scenes import Scene, scenes
@@ -34,7 +34,7 @@ __all__ = ["by_own", "by_record", "live"]
 def by_record(
     scene: Scene, policies: Sequence[Policy], world: World, *, judged: Verdict | None = None
 ) -> Iterator[Lived]:
-    """One recorded rebalance: the record's own row, then `from_record` under each policy.
+    """One recorded rebalance: the record's own row, then `per_rebalance` under each policy.
 
     Whether the record is what the claimed strategy decides is told once, with the first policy
     of that strategy without options; ``judged`` is that verdict, if it is known already.
@@ -43,7 +43,7 @@ def by_record(
         return
     yield recorded_row(scene, world)
     told = False
-    for row in from_record(scene, policies, world):
+    for row in per_rebalance(scene, policies, world):
         if not told and row.claimed and "+" not in row.policy:
             told, found = True, judged or verdict(scene.generation, world.clusters)
             yield replace(
@@ -56,7 +56,7 @@ def by_record(
 
 def by_own(all_scenes: Iterable[Scene], policy: Policy, world: World) -> Iterator[Lived]:
     """One group's life under one policy: all scenes of the group, in order."""
-    return from_own(all_scenes, policy, world)
+    return cumulative(all_scenes, policy, world)
 
 
 def live(

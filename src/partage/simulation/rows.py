@@ -40,7 +40,7 @@ class Rows:
         costs: what it costs.
         cluster: the metadata at its time.
         recorded: what the record gave.
-        reading: from_record or from_own.
+        reading: per_rebalance or cumulative.
     """
 
     scene: Scene

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
+    "CUMULATIVE",
     "DONE",
     "FAILED",
-    "FROM_OWN",
-    "FROM_RECORD",
     "NOT_REPLAYED",
     "NOT_YET",
     "OFFSETS_ONLY",
+    "PER_REBALANCE",
     "READINGS",
     "RECORDED",
     "REFUSED",
@@ -26,11 +26,11 @@ __all__ = [
 RECORDED: Final = "recorded"
 
 #: Each rebalance simulated by itself, from the recorded previous owners.
-FROM_RECORD: Final = "from_record"
+PER_REBALANCE: Final = "per_rebalance"
 #: All rebalances simulated in sequence, with the policy's own state carried forward.
-FROM_OWN: Final = "from_own"
+CUMULATIVE: Final = "cumulative"
 #: Values of column ``reading`` of table ``replays``.
-READINGS: Final = (RECORDED, FROM_RECORD, FROM_OWN)
+READINGS: Final = (RECORDED, PER_REBALANCE, CUMULATIVE)
 
 #: The strategy returned a plan.
 DONE: Final = "done"

@@ -23,7 +23,9 @@ def test_members_that_cannot_be_replayed_are_named() -> None:
     for state, words in states:
         assert words in str(why_not(state))
         told = Told([Generation(0, Place(0, 1), 1, state, state, 1, 0, None)], topics(t=1))
-        assert told.recorded() == told.from_own("eager/range") == told.from_record("range") == []
+        assert (
+            told.recorded() == told.cumulative("eager/range") == told.per_rebalance("range") == []
+        )
 
 
 def test_a_wrong_record_is_not_explained_away() -> None:
@@ -31,7 +33,7 @@ def test_a_wrong_record_is_not_explained_away() -> None:
     found = generation(1, 100, [member("a", (0, 3)), member("b", (1, 2))], cause("first"))
     asked = verdict(found, topics(t=4))
     assert (asked.agrees, asked.why) == (False, UNEXPLAINED)
-    rows = Told([found], topics(t=4)).from_record("eager/range")
+    rows = Told([found], topics(t=4)).per_rebalance("eager/range")
     assert [(r.agrees, r.detail, r.changed) for r in rows] == [(False, UNEXPLAINED, 2)]
 
 
@@ -41,9 +43,9 @@ def test_each_policy_lives_with_its_own_past() -> None:
     made = history((1_000, steps[0], cause("first")), (2_000, steps[1], cause("unknown")))
     told = Told(made, topics(t=4))
     for policy in ("eager/range", "eager/roundrobin"):
-        assert [r.measured.moved for r in told.from_own(policy)] == [0, 0]
+        assert [r.measured.moved for r in told.cumulative(policy)] == [0, 0]
         # From the record both would move: range 1 and 3, roundrobin 0 and 3 stay where they are.
-        assert [r.measured.moved for r in told.from_record(policy)][1] == 2
+        assert [r.measured.moved for r in told.per_rebalance(policy)][1] == 2
 
 
 @pytest.mark.parametrize("when", [-5, 0, 50])

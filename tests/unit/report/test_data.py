@@ -12,7 +12,7 @@ from partage.errors import InvalidCaptureError
 from partage.report import data
 from partage.report.run import Range
 from partage.report.words import headline
-from partage.tables.statuses import FROM_OWN, FROM_RECORD, NOT_YET, RECORDED, REFUSED
+from partage.tables.statuses import CUMULATIVE, NOT_YET, PER_REBALANCE, RECORDED, REFUSED
 from published import NASTY, group, published, rebalance, replayed, summary, tables
 
 
@@ -90,14 +90,16 @@ def test_a_policys_own_past_is_the_main_reading(tmp_path) -> None:
     """Where a run has both readings, they do not mix; where it has one, that one counts."""
     rows = tables()
     rows["replays"] += [
-        replayed("orders", n, "fair", reading=FROM_RECORD, moved=50) for n in (1, 2)
+        replayed("orders", n, "fair", reading=PER_REBALANCE, moved=50) for n in (1, 2)
     ]
-    rows["replays"] += [replayed("orders", n, "only", reading=FROM_RECORD, moved=9) for n in (1, 2)]
+    rows["replays"] += [
+        replayed("orders", n, "only", reading=PER_REBALANCE, moved=9) for n in (1, 2)
+    ]
     orders = next(g for g in data.read_run(published(tmp_path, rows)).groups if g.name == "orders")
     assert orders.figures["fair"].moved == 6
-    assert orders.from_record["fair"].moved == 100
+    assert orders.per_rebalance["fair"].moved == 100
     assert orders.figures["only"].moved == 18
-    assert "only" not in orders.from_record
+    assert "only" not in orders.per_rebalance
 
 
 def test_rebalances_that_do_not_happen_are_counted_apart(tmp_path) -> None:
@@ -150,7 +152,7 @@ def test_a_run_of_an_older_partage_is_read(tmp_path) -> None:
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     run = data.read_run(tmp_path)
     assert run.recorded.moved == 12
-    assert run.figures["fair"].reading == FROM_OWN
+    assert run.figures["fair"].reading == CUMULATIVE
     assert run.lost is None
 
 
@@ -251,7 +253,7 @@ def test_no_loss_in_few_rebalances_is_not_known(tmp_path) -> None:
     rows["rebalances"] = [rebalance("g", 31)]
     none = {"stopped_low_ps": 0.0, "stopped_high_ps": 0.0}
     rows["replays"] = [replayed("g", 31, RECORDED, reading=RECORDED, **none),
-                       replayed("g", 31, "eager/range", reading=FROM_OWN, **none)]  # fmt: skip
+                       replayed("g", 31, "eager/range", reading=CUMULATIVE, **none)]  # fmt: skip
     cover = {**summary()["coverage"], "rebalances": 1, "missing_before": 30, "missing_within": 0}
     run = data.read_run(published(tmp_path, rows, coverage=cover))
     (found,) = run.groups

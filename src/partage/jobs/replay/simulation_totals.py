@@ -10,7 +10,7 @@ from partage.history.classic import Generation
 from partage.history.stream_rounds import STREAM
 from partage.history.verdicts import Verdict
 from partage.simulation.lived import Lived
-from partage.tables.statuses import FAILED, FROM_RECORD, NOT_YET
+from partage.tables.statuses import FAILED, NOT_YET, PER_REBALANCE
 
 __all__ = ["LivesTotals"]
 
@@ -68,7 +68,7 @@ class LivesTotals:
             mine[name] += cells[name] or 0
         if cells["spread"] is not None:
             mine["largest_spread"] = max(mine["largest_spread"] or 0, cells["spread"])
-        if row.status == NOT_YET and row.reading == FROM_RECORD:
+        if row.status == NOT_YET and row.reading == PER_REBALANCE:
             self.not_yet[row.strategy] = self.not_yet.get(row.strategy, 0) + 1
         if row.status == FAILED:
             self._tell(self.failures, group, row.generation, row.strategy, row.detail)

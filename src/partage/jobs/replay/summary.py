@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from partage.errors import AccountingError
 from partage.jobs.replay.schemas import TABLES
-from partage.tables.statuses import FROM_OWN, READINGS, RECORDED
+from partage.tables.statuses import CUMULATIVE, READINGS, RECORDED
 
 if TYPE_CHECKING:
     from partage.jobs.replay.capture import Capture
@@ -168,7 +168,7 @@ def policies(lives: LivesTotals) -> list[dict[str, Any]]:
 
 def strategies(lives: LivesTotals) -> dict[str, Any]:
     """The record and each policy with its own past; and what was claimed but is not here yet."""
-    run = {r["policy"]: r for r in policies(lives) if r["reading"] in (RECORDED, FROM_OWN)}
+    run = {r["policy"]: r for r in policies(lives) if r["reading"] in (RECORDED, CUMULATIVE)}
     return {"run": run, "not_yet": dict(sorted(lives.not_yet.items()))}
 
 

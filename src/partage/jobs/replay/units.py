@@ -1,7 +1,7 @@
 """Work that can be done anywhere, cut so that no group holds the job.
 
 A group of ordinary size is one unit. A large one is cut: its rebalances, each by itself, into
-stretches (`from_record`), its lives by policy (`from_own`, which is sequential in each).
+stretches (`per_rebalance`), its lives by policy (`cumulative`, which is sequential in each).
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@
       data.rows.length ? part("Who owned what", h("p", { class: "soft" }, `${told} Letters above are rebalances. Drag the slider below to look closer.`), chart, legend(data)) : null,
       data.advice.length ? part("What to change here", h("div", { class: "cards" }, advice(data))) : null,
       part("Policies side by side", policies(data.policies, "Policies of this group"),
-        data.from_record.length ? h("details", { class: "more" }, h("summary", {}, "The same from the recorded past of each rebalance"), policies(data.from_record, "From the recorded past")) : null),
+        data.per_rebalance.length ? h("details", { class: "more" }, h("summary", {}, "The same from the recorded past of each rebalance"), policies(data.per_rebalance, "From the recorded past")) : null),
       data.worst.length ? part("Worst rebalances, before and after", h("div", { class: "cards" }, worst(data))) : null,
       part("Storms", storms(data)),
       part("Rebalances one by one", h("details", { class: "more" }, h("summary", {}, `${data.steps.length} rebalances`), steps(data))),

@@ -16,9 +16,9 @@ from partage.history.records import MemberState
 from partage.model.index import Int32Array
 from partage.simulation.absences import Absence, session_timeout_ms
 from partage.simulation.consumers import Consumer
-from partage.simulation.from_record import decider_at
 from partage.simulation.lived import NOTHING, Bounds, Lived
 from partage.simulation.loop import Loop
+from partage.simulation.per_rebalance import decider_at
 from partage.simulation.policies import CONSUMER, OWN, Policy
 from partage.simulation.reading import Reading, Watch
 from partage.simulation.recorded import protocol_of
@@ -27,9 +27,9 @@ from partage.simulation.rows import Rows
 from partage.simulation.scenes import Scene
 from partage.simulation.stopped import silence
 from partage.simulation.world import World
-from partage.tables.statuses import FROM_OWN
+from partage.tables.statuses import CUMULATIVE
 
-__all__ = ["from_own"]
+__all__ = ["cumulative"]
 
 #: A consumer's heartbeat.interval.ms, if its session timeout leaves room for three of them.
 _HEARTBEAT_MS = 3_000
@@ -50,7 +50,7 @@ _NOTHING = "nothing that this protocol would rebalance for"
 _EMPTY = "nobody is there"
 
 
-def from_own(
+def cumulative(
     scenes: Iterable[Scene], policy: Policy, world: World, watch: Watch | None = None
 ) -> Iterator[Lived]:
     """The rows of one group's life under one policy, in order of generation and step.
@@ -373,7 +373,7 @@ class _Life:
         if not scene.replayable:
             return None
         if id(scene) not in self.told:
-            self.told[id(scene)] = _Told(scene, Rows.of(scene, self.world, FROM_OWN))
+            self.told[id(scene)] = _Told(scene, Rows.of(scene, self.world, CUMULATIVE))
         return self.told[id(scene)].rows
 
     def _steps(self, scene: Scene) -> int:

@@ -21,16 +21,16 @@ from partage.simulation.rounds import MOST_FOLLOW_UPS, Decider
 from partage.simulation.rows import Rows
 from partage.simulation.scenes import Scene
 from partage.simulation.world import World
-from partage.tables.statuses import FROM_RECORD
+from partage.tables.statuses import PER_REBALANCE
 
-__all__ = ["decider_at", "from_record"]
+__all__ = ["decider_at", "per_rebalance"]
 
 _FOLLOWS = "completes the rebalance before: counted there"
 _WRITTEN = "the assignment before, written in another form when the group was migrated"
 _AWAY = "a static member that is back in time causes nothing"
 
 
-def from_record(scene: Scene, policies: Sequence[Policy], world: World) -> Iterator[Lived]:
+def per_rebalance(scene: Scene, policies: Sequence[Policy], world: World) -> Iterator[Lived]:
     """The rows of one recorded rebalance, for each policy: the rebalance, and its follow-ups.
 
     Members are those of the record. They hold, and send, what they would if the policy had
@@ -44,7 +44,7 @@ def from_record(scene: Scene, policies: Sequence[Policy], world: World) -> Itera
     """
     if not scene.replayable:
         return
-    rows = Rows.of(scene, world, FROM_RECORD)
+    rows = Rows.of(scene, world, PER_REBALANCE)
     same: dict[tuple[object, ...], list[Lived]] = {}
     for policy in policies:
         decider = decider_at(policy, scene)
