@@ -96,7 +96,7 @@ def _pages_of_rooms(_app: object) -> None:
 
 def _page_of_tables(_app: object) -> None:
     """What a run writes, column by column, from the schemas themselves."""
-    from partage.jobs.replay.schemas import COLUMNS
+    from partage.tables.schemas import COLUMNS
 
     parts = ["# Tables of a run\n"]
     for table, columns in COLUMNS.items():

@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from partage.history.causes import CAUSE_KINDS, Cause
+from partage.history.causes import Cause
 from partage.history.classic import Generation
 from partage.history.clusters import ClusterHistory
 from partage.history.departures import Departures
@@ -18,6 +18,7 @@ from partage.simulation.living import by_own, by_record
 from partage.simulation.policies import Policy
 from partage.simulation.scenes import Scene, scenes
 from partage.simulation.world import World
+from partage.tables.statuses import CAUSE_KINDS
 
 TIMEOUT_MS = 6_000
 

@@ -102,6 +102,8 @@ LIBRARIES = {
     "clients": {"kafka", "aiokafka", "faust", "mode"},
     "jobs": {"pyspark", "py4j", "pyarrow", "pandas", "rich"},
     "runs": {"pyarrow"},
+    # Schemas and sums are made of Arrow's types.
+    "tables": {"pyarrow"},
     "report": {"jinja2", "markupsafe", "rich", "pyarrow"},
     "testing": {"hypothesis", "pyarrow"},
     "cli": {"typer", "click", "rich", "pyarrow"},

@@ -12,7 +12,7 @@ import pytest
 
 from captures import capture, records, rows_of
 from partage.jobs.replay.replay import replay
-from partage.jobs.replay.schemas import TABLES
+from partage.tables.schemas import TABLES
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]
 

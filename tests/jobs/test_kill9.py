@@ -18,8 +18,8 @@ from captures import capture, records, rows_of
 from partage.errors import InvalidCaptureError
 from partage.jobs.replay.output_locks import clear_the_dead, lodged
 from partage.jobs.replay.replay import replay
-from partage.jobs.replay.schemas import TABLES
 from partage.runs.published_run import read_summary
+from partage.tables.schemas import TABLES
 
 pytestmark = pytest.mark.spark
 POLICIES = ["eager/range"]

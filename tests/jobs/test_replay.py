@@ -17,11 +17,11 @@ from partage.errors import (
 )
 from partage.jobs.replay import replay as replay_module
 from partage.jobs.replay.replay import replay
-from partage.jobs.replay.schemas import COLUMNS, TABLES, schema
 from partage.jobs.replay.selection import Selection
 from partage.jobs.spark.progress import COUNTS
 from partage.runs.published_run import read_summary, read_table
 from partage.simulation.policies import DEFAULT_POLICIES
+from partage.tables.schemas import COLUMNS, TABLES, schema
 from partage.tables.statuses import CUMULATIVE, DONE, NOT_YET, PER_REBALANCE, RECORDED, REFUSED
 from partage.wire.group_log import decode_record, encode_record
 

@@ -4,23 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CAUSE_KINDS", "Cause"]
-
-#: In the order in which they count: the first of a rebalance's causes is the one in shares.
-CAUSE_KINDS: tuple[str, ...] = (
-    "first",  # nobody was there before, or the log does not go back further
-    "migration",  # from classic to the consumer protocol, or back
-    "bounce",  # a member went away and was back within its session timeout
-    "expiry",  # a member was silent for its session timeout, and put out
-    "poll",  # a member did not poll for its max.poll.interval.ms, and left
-    "leave",  # a member said that it goes
-    "join",  # a member came
-    "resubscription",  # a member wants other topics
-    "topics",  # a subscribed topic appeared, grew, was deleted, or was made anew
-    "strategy",  # the group chose another strategy
-    "follow-up",  # nothing new: the second step of the rebalance before
-    "unknown",  # none of these can be seen
-)
+__all__ = ["Cause"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +12,7 @@ class Cause:
     """One reason for a rebalance.
 
     Attributes:
-        kind: one of `CAUSE_KINDS`.
+        kind: one of `partage.tables.statuses.CAUSE_KINDS`.
         source: ``recorded`` where a record says so, ``inferred`` where records differ.
         member: member id, where it is about one (a bounce: its id afterwards).
         instance: its group.instance.id.

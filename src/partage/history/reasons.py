@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from partage.history.causes import CAUSE_KINDS, Cause
+from partage.history.causes import Cause
 from partage.history.classic import Generation
 from partage.history.clusters import ClusterHistory
 from partage.history.departures import Departures
@@ -21,6 +21,7 @@ from partage.history.ownership import assigned_pairs
 from partage.history.pauses import PauseTracker
 from partage.history.records import MemberState
 from partage.history.second_steps import nothing_new
+from partage.tables.statuses import CAUSE_KINDS
 
 __all__ = ["SESSION_TIMEOUT_MS", "Reasons", "ReasonsState"]
 

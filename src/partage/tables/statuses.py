@@ -1,4 +1,4 @@
-"""Values of columns of the published tables: statuses of groups and of simulated rebalances.
+"""Values of columns of the published tables: statuses, simulation modes and causes of rebalances.
 
 `history` and `jobs` write them, `report` reads them; neither imports the other.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
+    "CAUSE_KINDS",
     "CUMULATIVE",
     "DONE",
     "FAILED",
@@ -47,3 +48,20 @@ STATUSES: Final = (DONE, REFUSED, FAILED, NOT_YET)
 REPLAYED: Final = "replayed"
 NOT_REPLAYED: Final = "not replayed"
 OFFSETS_ONLY: Final = "offsets only"
+
+#: Values of column ``cause_kind`` of table ``rebalances``, by precedence: of several causes of
+#: one rebalance, the first in this order is the one that counts.
+CAUSE_KINDS: Final[tuple[str, ...]] = (
+    "first",  # no generation before it, or none in the log
+    "migration",  # from the classic to the consumer protocol, or back
+    "bounce",  # a member left and rejoined within its session timeout
+    "expiry",  # a member was evicted by session timeout
+    "poll",  # a member exceeded max.poll.interval.ms and left
+    "leave",  # a member left the group
+    "join",  # a member joined
+    "resubscription",  # a member changed its subscription
+    "topics",  # a subscribed topic was created, expanded, deleted or recreated
+    "strategy",  # the group chose another assignment strategy
+    "follow-up",  # no new cause: second step of the previous rebalance
+    "unknown",  # no cause can be inferred
+)

@@ -9,12 +9,13 @@ import pytest
 
 from captured import group_records, lines
 from lives import history, member, topics
-from partage.history.causes import CAUSE_KINDS, Cause
+from partage.history.causes import Cause
 from partage.history.classic import Generation
 from partage.history.commits import CommitRun
 from partage.history.pauses import PauseTracker
 from partage.history.reasons import Reasons
 from partage.simulation.absences import absences
+from partage.tables.statuses import CAUSE_KINDS
 from rebuilt import rebalances
 
 #: A member is put out at most this long after it was killed or frozen, stalled or left.

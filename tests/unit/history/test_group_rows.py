@@ -15,8 +15,8 @@ from partage.jobs.replay.arriving import arriving
 from partage.jobs.replay.decode import decoded
 from partage.jobs.replay.decoded_rows import Kind
 from partage.jobs.replay.group_rows import GroupRows
-from partage.jobs.replay.schemas import COLUMNS, schema
 from partage.jobs.replay.surroundings import surroundings
+from partage.tables.schemas import COLUMNS, schema
 
 
 class Rows:

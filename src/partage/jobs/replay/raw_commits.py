@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.history.commits import Commits
-from partage.jobs.replay.schemas import schema
 from partage.jobs.replay.write import TableWriters, task_name
+from partage.tables.schemas import schema
 from partage.wire.commits import OffsetCommits
 
 __all__ = ["RawCommits", "RawWriter"]

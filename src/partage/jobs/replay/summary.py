@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from partage.errors import AccountingError
-from partage.jobs.replay.schemas import TABLES
+from partage.tables.schemas import TABLES
 from partage.tables.statuses import CUMULATIVE, READINGS, RECORDED
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
-from partage.jobs.replay.schemas import TABLES, schema
 from partage.runs.published_run import FORMAT, MANIFEST, SUMMARY
+from partage.tables.schemas import TABLES, schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from partage.history.causes import CAUSE_KINDS
 from partage.tables.statuses import (
+    CAUSE_KINDS,
     FAILED,
     NOT_REPLAYED,
     OFFSETS_ONLY,
