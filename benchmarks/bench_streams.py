@@ -28,7 +28,7 @@ import pytest
 import jvm
 import stream_problems
 from jvm import JvmOracle
-from partage.streams import Client, ProcessId, Settings, TaskId, TaskProblem
+from partage.streams import AssignmentConfigs, ClientState, ProcessId, TaskId, TaskProblem
 
 
 def problem(tasks, clients, *, seed=1, strategy="none", standbys=1):
@@ -72,7 +72,7 @@ def columns(one):
     """The same problem with its lags as one matrix, as a leader makes them."""
     tasks = stream_problems.tasks(one["all"])
     clients = [
-        Client(ProcessId(its["msb"], its["lsb"]), its["cap"], rack=its["rack"])
+        ClientState(ProcessId(its["msb"], its["lsb"]), its["cap"], rack=its["rack"])
         for its in one["clients"]
     ]
     lags = np.array([list(its["lag"].values()) for its in one["clients"]], np.int64)
@@ -87,8 +87,8 @@ def large(tasks, clients, *, seed=1):
     lags = np.full((clients, tasks), 150_000, np.int64)
     lags[owner, np.arange(tasks)] = -2
     halves = rng.integers(-(2**63), 2**63 - 1, (clients, 2)).tolist()
-    made = [Client(ProcessId(*half), 2) for half in halves]
-    return TaskProblem(made, names, names, Settings(num_standby_replicas=1), lags=lags)
+    made = [ClientState(ProcessId(*half), 2) for half in halves]
+    return TaskProblem(made, names, names, AssignmentConfigs(num_standby_replicas=1), lags=lags)
 
 
 def ours(read, kind, times):

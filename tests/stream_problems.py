@@ -6,20 +6,24 @@ import gzip
 import json
 from pathlib import Path
 
-from partage.streams import Client, PartitionRacks, ProcessId, Settings, TaskId, TaskProblem
-from partage.streams.board import Board
-from partage.streams.fallback_prior import FallbackPrior
+from partage.streams import (
+    AssignmentConfigs,
+    ClientState,
+    PartitionRacks,
+    ProcessId,
+    TaskId,
+    TaskProblem,
+)
 from partage.streams.high_availability import HighAvailability
 from partage.streams.kip1071_sticky import ServerMember, ServerSticky, ServerSubtopology
-from partage.streams.legacy_sticky import LegacySticky
-from partage.streams.plan import TaskPlan
-from partage.streams.public_helpers import (
+from partage.streams.member_assignments import deal_to_threads
+from partage.streams.plan import DraftAssignment, TaskPlan
+from partage.streams.sticky import FallbackPrior, LegacySticky, PublicSticky, PublicStickyPreserving
+from partage.streams.task_assignment_utils import (
     default_standby_task_assignment,
     optimize_rack_aware_active_tasks,
     optimize_rack_aware_standby_tasks,
 )
-from partage.streams.public_sticky import PublicSticky, PublicStickyPreserving
-from partage.streams.threads import deal_to_threads
 
 VECTORS = Path(__file__).parent / "data" / "vectors" / "streams"
 
@@ -36,7 +40,7 @@ def tasks(names):
 def read(one):
     stateful = set(one["stateful"])
     clients = [
-        Client(
+        ClientState(
             ProcessId(its["msb"], its["lsb"]),
             its["cap"],
             tasks(its["pa"]),
@@ -63,7 +67,7 @@ def known(racks):
 
 
 def settings(cfg):
-    return Settings(
+    return AssignmentConfigs(
         acceptable_recovery_lag=cfg["arl"],
         max_warmup_replicas=cfg["mw"],
         num_standby_replicas=cfg["nst"],
@@ -76,7 +80,7 @@ def settings(cfg):
 
 def helpers(problem):
     """The program of the vectors `utils`: dealt out, then one public helper after the other."""
-    board = Board(problem)
+    board = DraftAssignment(problem)
     for place, task in enumerate(problem.task_arrival):
         clients = problem.client_arrival
         board.assign_active(clients[5 * place % len(clients)], task)

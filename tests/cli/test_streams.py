@@ -110,9 +110,9 @@ def test_what_is_malformed_is_named_with_its_path(change: dict[str, Any], path: 
     [
         (
             [{"sources": {"r": None}, "sinks": ["q"]}, {"sources": {"q": None}, "sinks": ["r"]}],
-            "topics q, r: partition counts cannot be told",
+            "topics q, r: partition counts cannot be derived",
         ),
-        ([{"sources": {"r": None}}], "topic r: partition counts cannot be told"),
+        ([{"sources": {"r": None}}], "topic r: partition counts cannot be derived"),
         (
             [{"sources": {"x": 2}}, {"sources": {"x": 3}}],
             "topic x: is read by sub-topologies 0 and 1",

@@ -13,7 +13,7 @@ import partage as pg
 from partage.cli.app import app
 from partage.errors import InvalidProblemError
 from partage.simulation.streams import decide, read_state
-from partage.streams import Application, ProcessId, StreamsMember, find_assignor, rebalance
+from partage.streams import ProcessId, StreamsApplication, StreamsMember, find_assignor, rebalance
 
 STATE: dict[str, Any] = {
     "name": "orders",
@@ -83,7 +83,7 @@ def test_the_decision_is_that_of_the_whole_leader() -> None:
     ]
     members[0] = StreamsMember("a1", ProcessId(0, 1), [("orders", n) for n in range(4)], sums[0])
     answer = rebalance(
-        Application(given.topology, given.all_counts, given.settings, end_offsets=ends),
+        StreamsApplication(given.topology, given.all_counts, given.settings, end_offsets=ends),
         members,
         leader=ProcessId(0, 1),
         now_ms=0,

@@ -9,9 +9,9 @@ import pytest
 
 from jvm import JvmOracle
 from partage.streams import (
-    Application,
+    AssignmentConfigs,
     ProcessId,
-    Settings,
+    StreamsApplication,
     StreamsMember,
     Subtopology,
     TaskId,
@@ -122,7 +122,7 @@ def ours(one):
     for topic, number in ends:
         logs[topic] = max(logs.get(topic, 0), number + 1)
     cfg = one["cfg"]
-    settings = Settings(
+    settings = AssignmentConfigs(
         acceptable_recovery_lag=cfg["arl"],
         max_warmup_replicas=cfg["mw"],
         num_standby_replicas=cfg["nst"],
@@ -142,7 +142,7 @@ def ours(one):
         for its in one["members"]
     ]
     answer = rebalance(
-        Application(topology, {**one["counts"], **logs}, settings, ends),
+        StreamsApplication(topology, {**one["counts"], **logs}, settings, ends),
         members,
         leader=ProcessId(one["leader"]["msb"], one["leader"]["lsb"]),
         now_ms=one["now"],

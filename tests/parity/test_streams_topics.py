@@ -10,7 +10,7 @@ import pytest
 
 from jvm import JvmOracle
 from partage.errors import InvalidTopologyError
-from partage.streams.repartition import repartition_counts
+from partage.streams.repartition_topics import repartition_counts
 from partage.streams.topology import Subtopology
 
 

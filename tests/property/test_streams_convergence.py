@@ -13,17 +13,17 @@ import pytest
 
 from partage.kernels import form
 from partage.streams import (
-    Client,
+    AssignmentConfigs,
+    ClientState,
     PartitionRacks,
     ProcessId,
-    Settings,
     TaskId,
     TaskProblem,
     assignors,
     find_assignor,
 )
 from partage.streams.high_availability import HighAvailability
-from partage.streams.legacy_sticky import LegacySticky
+from partage.streams.sticky import LegacySticky
 
 END = 150_000
 WORLDS = 150
@@ -97,7 +97,7 @@ class World:
             has = set(active) | set(standby)
             lags = {task: 0 if task in has else END for task in self.stateful}
             threads, rack = self.threads_of[process], self.rack_of[process]
-            clients.append(Client(process, threads, active, standby, lags, rack=rack))
+            clients.append(ClientState(process, threads, active, standby, lags, rack=rack))
         self.rng.shuffle(clients)
         every = [*self.stateless, *self.stateful]
         return TaskProblem(clients, every, self.stateful, self.settings, racks=self.racks)
@@ -167,7 +167,7 @@ class World:
 def world(seed, strategy, assignor=None, threads=(1,)):
     rng = random.Random(f"convergence {strategy} {seed}")
     clients, stateless, stateful = rng.randint(1, 10), rng.randint(1, 10), rng.randint(1, 10)
-    settings = Settings(
+    settings = AssignmentConfigs(
         acceptable_recovery_lag=100,
         max_warmup_replicas=rng.randint(1, stateful),
         # With threads of many sizes small clients fill up with one copy of each task.
@@ -272,7 +272,7 @@ def test_a_standby_of_the_legacy_assignor_moves_once_more_where_racks_count() ->
         for name, (one, log) in racks.items()
     }
     stateful = [one for one in of if one.subtopology > 0]
-    settings = Settings(
+    settings = AssignmentConfigs(
         acceptable_recovery_lag=100,
         num_standby_replicas=4,
         rack_aware_assignment_strategy="min_traffic",
@@ -281,7 +281,7 @@ def test_a_standby_of_the_legacy_assignor_moves_once_more_where_racks_count() ->
     plans = []
     for _ in range(3):
         clients = [
-            Client(
+            ClientState(
                 one, 1, active, standby,
                 {t: 0 if t in (*active, *standby) else END for t in stateful}, rack=rack,
             )
@@ -310,7 +310,7 @@ def test_nothing_moves_when_nothing_changed() -> None:
 
 def test_one_more_client_is_filled_within_half_the_tasks() -> None:
     """Kafka's own bound for a joining client: 11 stateful tasks, 2 warm-ups, at rest in 6 rounds."""
-    settings = Settings(acceptable_recovery_lag=100, max_warmup_replicas=2)
+    settings = AssignmentConfigs(acceptable_recovery_lag=100, max_warmup_replicas=2)
     made = World(random.Random(2), stateless=7, stateful=11, clients=1, settings=settings)
     made.converge(1)
     made.add()
@@ -319,7 +319,7 @@ def test_one_more_client_is_filled_within_half_the_tasks() -> None:
 
 def test_one_client_less_is_made_up_for_within_half_the_tasks() -> None:
     """Kafka's own bound for a client that is gone: 13 stateful tasks, 2 warm-ups, at rest in 8."""
-    settings = Settings(acceptable_recovery_lag=100, max_warmup_replicas=2)
+    settings = AssignmentConfigs(acceptable_recovery_lag=100, max_warmup_replicas=2)
     made = World(random.Random(3), stateless=11, stateful=13, clients=7, settings=settings)
     made.converge(1)
     made.given.pop(min(made.given))

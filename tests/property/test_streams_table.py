@@ -13,10 +13,10 @@ from itertools import product
 import pytest
 
 from partage.streams import (
-    Client,
+    AssignmentConfigs,
+    ClientState,
     PartitionRacks,
     ProcessId,
-    Settings,
     TaskId,
     TaskPlan,
     TaskProblem,
@@ -54,7 +54,7 @@ MODES = ("min_traffic", "balance_subtopology", "tags")
 
 def _settings(mode, standbys):
     racks = mode in {"min_traffic", "balance_subtopology"}
-    return Settings(
+    return AssignmentConfigs(
         acceptable_recovery_lag=100,
         num_standby_replicas=standbys,
         rack_aware_assignment_strategy=mode if racks else "none",
@@ -78,7 +78,7 @@ def _racks(tasks):
 def _client(number, active, standby, lags):
     """Client n is in rack n and zone n mod 2."""
     place = {"tags": {"zone": f"z{number % 2}"}, "rack": f"r{number % 3}"}
-    return Client(ProcessId(0, number + 1), 1, active, standby, lags, **place)
+    return ClientState(ProcessId(0, number + 1), 1, active, standby, lags, **place)
 
 
 def _problem(mode, owners, clients, standbys, *, order=1):

@@ -19,11 +19,10 @@ from partage.history.stream_racks import (
 )
 from partage.history.stream_rounds import Shown, StreamRound, SubtopologyKey
 from partage.model import Cluster
-from partage.streams import Settings, TaskId
+from partage.streams import AssignmentConfigs, TaskId
 from partage.streams.high_availability import HighAvailability
-from partage.streams.legacy_sticky import LegacySticky
-from partage.streams.public_sticky import PublicSticky, PublicStickyPreserving
 from partage.streams.registry import TaskAssignor, find_assignor
+from partage.streams.sticky import LegacySticky, PublicSticky, PublicStickyPreserving
 
 __all__ = ["Assumption", "assumptions", "counts_of", "stateful_tasks"]
 
@@ -50,7 +49,7 @@ class Assumption:
 
     assignor: TaskAssignor
     stateful: frozenset[SubtopologyKey]
-    settings: Settings
+    settings: AssignmentConfigs
     behind: frozenset[TaskId] = frozenset()
     ends_known: bool = True
     everywhere: bool = False
@@ -76,7 +75,7 @@ class Assumption:
         words = []
         if settings.num_standby_replicas or not least:
             words.append(f"num.standby.replicas {least}{settings.num_standby_replicas}")
-        if settings.max_warmup_replicas != Settings.max_warmup_replicas:
+        if settings.max_warmup_replicas != AssignmentConfigs.max_warmup_replicas:
             words.append(f"max.warmup.replicas {settings.max_warmup_replicas}")
         if settings.rack_aware_assignment_tags:
             tags = ",".join(settings.rack_aware_assignment_tags)
@@ -184,13 +183,13 @@ def _assignors(now: StreamRound) -> Sequence[TaskAssignor]:
     return (HighAvailability(), LegacySticky(), PublicSticky(), PublicStickyPreserving())
 
 
-def _settings(now: StreamRound, copies: Mapping[TaskId, int]) -> Iterator[Settings]:
+def _settings(now: StreamRound, copies: Mapping[TaskId, int]) -> Iterator[AssignmentConfigs]:
     """As many standbys as most tasks have, or as others have; with and without client tags."""
     keys = tuple(dict.fromkeys(key for member in now.members for key in member.tags))[:5]
     numbers = [n for n, _ in Counter(copies.values()).most_common(3)] or [0]
     for tags in dict.fromkeys((keys, ())):
         for n in numbers:
-            yield Settings(num_standby_replicas=n, rack_aware_assignment_tags=tags)
+            yield AssignmentConfigs(num_standby_replicas=n, rack_aware_assignment_tags=tags)
 
 
 def counts_of(seen: Shown, cluster: Cluster) -> dict[str, int]:

@@ -11,8 +11,8 @@ from itertools import islice, product
 
 from partage.history.stream_rounds import Shown, StreamRound, SubtopologyKey
 from partage.model import Cluster
-from partage.streams.layout import TopicPartition
-from partage.streams.settings import RackAwareStrategy
+from partage.streams.assignment_configs import RackAwareStrategy
+from partage.streams.topology import TopicPartition
 
 __all__ = ["Changelogs", "rack_strategies", "racks_matter", "racks_of", "shared_changelogs"]
 

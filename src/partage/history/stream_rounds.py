@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from partage.errors import WireFormatError
 from partage.history.ownership import assigned_pairs
 from partage.history.records import ClassicState, MemberState
-from partage.streams.ids import ProcessId, TaskId
-from partage.streams.layout import TopicPartition
+from partage.streams.member_protocol import member_of
 from partage.streams.members import StreamsMember
-from partage.streams.topology import Subtopology, Topology
-from partage.streams.user_data import member_of
+from partage.streams.task_ids import ProcessId, TaskId
+from partage.streams.topology import Subtopology, TopicPartition, Topology
 from partage.wire.streams.assignment_bytes import decode_assignment_info
 from partage.wire.streams.assignment_info import AssignmentInfo
 from partage.wire.streams.subscription_bytes import decode_subscription_info

@@ -22,11 +22,11 @@ from partage.history.stream_assumed import Assumption, assumptions, counts_of, s
 from partage.history.stream_racks import racks_of
 from partage.history.stream_rounds import Shown, StreamRound, changelog, shown, stream_round
 from partage.model import Cluster
-from partage.streams import Application, GroupAssignment, TaskId, rebalance
+from partage.streams import StreamsApplication, StreamsGroupAssignment, TaskId, rebalance
+from partage.streams.assignment_configs import LONG_MAX
 from partage.streams.high_availability import HighAvailability
-from partage.streams.layout import TopicPartition
-from partage.streams.settings import LONG_MAX
-from partage.streams.user_data import assignment_info
+from partage.streams.member_protocol import assignment_info
+from partage.streams.topology import TopicPartition
 from partage.wire.streams.assignment_info import AssignmentInfo
 
 __all__ = ["StreamVerdict", "stream_verdict"]
@@ -211,7 +211,7 @@ class _Question:
     def _counts(self) -> dict[str, int]:
         return counts_of(self.seen, self.cluster)
 
-    def _answer(self, one: Assumption) -> GroupAssignment | None:
+    def _answer(self, one: Assumption) -> StreamsGroupAssignment | None:
         """What the leader decides under an assumption; None where it makes no plan."""
         counts = self._counts
         ends: dict[TopicPartition, int] = {}
@@ -228,7 +228,7 @@ class _Question:
             return None
         try:
             return rebalance(
-                Application(
+                StreamsApplication(
                     self.seen.topology(one.stateful, one.changelogs),
                     counts,
                     one.settings,

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import InvalidConfigError, InvalidProblemError
-from partage.streams.board import Board
-from partage.streams.plan import TaskPlan
+from partage.streams.assignment_configs import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
+from partage.streams.plan import DraftAssignment, TaskPlan
 from partage.streams.problem import TaskProblem
-from partage.streams.settings import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
 
 __all__ = ["Kip441Document", "Movement"]
 
@@ -67,10 +66,11 @@ class Kip441Document:
     plain numbers, all tasks that lag move at once, and each movement causes another probing
     rebalance.
 
-    >>> from partage.streams import Client, ProcessId, TaskId
+    >>> from partage.streams import ClientState, ProcessId, TaskId
     >>> tasks = [TaskId(group, number) for group in range(3) for number in range(3)]
     >>> lags = dict.fromkeys(tasks, 0)
-    >>> clients = [Client(ProcessId(0, 1), 6, lags=lags), Client(ProcessId(0, 2), 2, lags=lags)]
+    >>> clients = [ClientState(ProcessId(0, 1), 6, lags=lags),
+    ...            ClientState(ProcessId(0, 2), 2, lags=lags)]
     >>> proposed = Kip441Document(balance_factor=2).propose(TaskProblem(clients, tasks, tasks))
     >>> [str(task) for task, owner in zip(tasks, proposed) if owner == 1]
     ['0_1', '1_0', '1_2', '2_1']
@@ -165,25 +165,25 @@ class Kip441Document:
             InvalidProblemError: a client does not report a stateful task's lag.
         """
         ranks = self.rank(problem)
-        board = Board(problem)
+        draft = DraftAssignment(problem)
         active = self._reused(problem, ranks) or self._constrained(problem, ranks)
         for task, client in zip(problem.stateful, active, strict=True):
-            board.assign_active(client, task)
+            draft.assign_active(client, task)
         movements = self.movements(problem, active)
-        self._place_standbys(problem, board, ranks)
-        warmups = self._warm_up(problem, board, movements)
-        repeats = bool(movements) and self._repeats(problem, board, ranks)
-        _place_stateless(problem, board)
+        self._place_standbys(problem, draft, ranks)
+        warmups = self._warm_up(problem, draft, movements)
+        repeats = bool(movements) and self._repeats(problem, draft, ranks)
+        _place_stateless(problem, draft)
         return TaskPlan.of(
             problem,
-            board,
+            draft,
             probing=bool(movements) and not repeats,
             warmups=warmups,
             warnings=[self._loop(problem, movements)] if repeats else [],
         )
 
     @staticmethod
-    def _repeats(problem: TaskProblem, board: Board, ranks: NDArray[np.int64]) -> bool:
+    def _repeats(problem: TaskProblem, draft: DraftAssignment, ranks: NDArray[np.int64]) -> bool:
         """Return whether the next rebalance has the same input as this one, and so the same plan.
 
         The plan depends on the previous owners and on the ranks. Both repeat if every stateful
@@ -193,9 +193,9 @@ class Kip441Document:
         stateful = set(problem.stateful)
         return all(
             {problem.number_of.get(task) for task in client.previous_active} & stateful
-            == board.active[number]
-            and all(ranks[number, task] <= _CAUGHT_UP for task in board.active[number])
-            and all(ranks[number, task] <= _CAUGHT_UP for task in board.standby[number])
+            == draft.active[number]
+            and all(ranks[number, task] <= _CAUGHT_UP for task in draft.active[number])
+            and all(ranks[number, task] <= _CAUGHT_UP for task in draft.standby[number])
             for number, client in enumerate(problem.clients)
         )
 
@@ -269,28 +269,30 @@ class Kip441Document:
         return False
 
     @staticmethod
-    def _place_standbys(problem: TaskProblem, board: Board, ranks: NDArray[np.int64]) -> None:
+    def _place_standbys(
+        problem: TaskProblem, draft: DraftAssignment, ranks: NDArray[np.int64]
+    ) -> None:
         """Assign standbys to the best-ranked clients without a copy."""
         for task in problem.stateful:
             for _ in range(problem.settings.num_standby_replicas):
-                free = [one for one in range(len(board.count)) if not board.holds(one, task)]
+                free = [one for one in range(len(draft.count)) if not draft.holds(one, task)]
                 if not free:
                     break
-                board.assign_standby(
-                    min(free, key=lambda one: (ranks[one, task], board.count[one], one)), task
+                draft.assign_standby(
+                    min(free, key=lambda one: (ranks[one, task], draft.count[one], one)), task
                 )
 
     @staticmethod
     def _warm_up(
-        problem: TaskProblem, board: Board, movements: Sequence[Movement]
+        problem: TaskProblem, draft: DraftAssignment, movements: Sequence[Movement]
     ) -> list[tuple[int, int]]:
         """Assign warm-up tasks for the first movements; return them as (client, task)."""
         warmups: list[tuple[int, int]] = []
         for one in movements:
             if len(warmups) == problem.settings.max_warmup_replicas:
                 break
-            if not board.holds(one.destination, one.task):
-                board.assign_standby(one.destination, one.task)
+            if not draft.holds(one.destination, one.task):
+                draft.assign_standby(one.destination, one.task)
                 warmups.append((one.destination, one.task))
         return warmups
 
@@ -300,18 +302,18 @@ def _loads(owned: Sequence[Sequence[int]], problem: TaskProblem) -> list[int]:
     return [len(tasks) // capacity for tasks, capacity in zip(owned, problem.capacity, strict=True)]
 
 
-def _place_stateless(problem: TaskProblem, board: Board) -> None:
+def _place_stateless(problem: TaskProblem, draft: DraftAssignment) -> None:
     """Assign stateless tasks: fill clients up to the average per thread, then the emptiest."""
     tasks_per_thread = -(-len(problem.tasks) // sum(problem.capacity))
     for task in problem.stateless:
         client = next(
             (
                 one
-                for one, tasks in enumerate(board.active)
+                for one, tasks in enumerate(draft.active)
                 if len(tasks) < tasks_per_thread * problem.capacity[one]
             ),
             None,
         )
         if client is None:
-            client = min(range(len(board.active)), key=lambda one: (len(board.active[one]), one))
-        board.assign_active(client, task)
+            client = min(range(len(draft.active)), key=lambda one: (len(draft.active[one]), one))
+        draft.assign_active(client, task)

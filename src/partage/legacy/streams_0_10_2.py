@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 
 from partage.java.random import JavaRandom, shuffle
-from partage.streams.board import Board
-from partage.streams.hashing import tasks_in_hash_order
-from partage.streams.ids import early_task_hash, process_hash
-from partage.streams.plan import TaskPlan
+from partage.streams.plan import DraftAssignment, TaskPlan
 from partage.streams.problem import TaskProblem
-from partage.streams.sticky_core import TaskPairs
+from partage.streams.sticky import TaskPairs
+from partage.streams.task_ids import early_task_hash, process_hash, tasks_in_hash_order
 
 __all__ = ["Release0102"]
 
@@ -37,10 +35,10 @@ class Release0102:
     Exact to ``org.apache.kafka.streams.processor.internals.assignment.TaskAssignor`` of
     kafka-streams 0.10.2.1 (its clients in a ``HashMap``, tasks in a hash set).
 
-    >>> from partage.streams import Client, ProcessId, TaskId
+    >>> from partage.streams import ClientState, ProcessId, TaskId
     >>> tasks = [TaskId(0, n) for n in range(4)]
-    >>> clients = [Client(ProcessId(0, 1), previous_active=tasks[:2]),
-    ...            Client(ProcessId(0, 2), previous_active=tasks[2:])]
+    >>> clients = [ClientState(ProcessId(0, 1), previous_active=tasks[:2]),
+    ...            ClientState(ProcessId(0, 2), previous_active=tasks[2:])]
     >>> Release0102().assign(TaskProblem(clients, tasks)).active
     ((0, 1), (2, 3))
     """
@@ -60,7 +58,7 @@ class Release0102:
         for _ in range(replicas):
             assignment.assign_all(standbys=True)
         return TaskPlan.of(
-            problem, assignment.board, in_turn=tasks_in_turn(problem, assignment.given)
+            problem, assignment.draft, in_turn=tasks_in_turn(problem, assignment.given)
         )
 
 
@@ -91,7 +89,7 @@ class _Assignment:
     """An assignment under construction.
 
     Attributes:
-        board: active and standby tasks of each client.
+        draft: active and standby tasks of each client.
         given: by client its actives and its standbys, in the order of their assignment.
         _order: clients in the order of their map.
         _random: the generator of the shuffles.
@@ -105,7 +103,7 @@ class _Assignment:
     """
 
     def __init__(self, problem: TaskProblem) -> None:
-        self.board = Board(problem)
+        self.draft = DraftAssignment(problem)
         self.given: list[tuple[list[int], list[int]]] = [([], []) for _ in problem.clients]
         self._order = problem.client_map_order
         self._was_activedom = JavaRandom.of(
@@ -143,12 +141,12 @@ class _Assignment:
         self._was_activedom = shuffle(self._tasks, self._was_activedom)
         for task in self._tasks:
             client = self._client_for(task)
-            for others in (self.board.active[client], self.board.standby[client]):
+            for others in (self.draft.active[client], self.draft.standby[client]):
                 self._pairs.add(task, others)
             if standbys:
-                self.board.assign_standby(client, task)
+                self.draft.assign_standby(client, task)
             else:
-                self.board.assign_active(client, task)
+                self.draft.assign_active(client, task)
             self.given[client][standbys].append(task)
             cost = _COST_STATE if task in self._had_state[client] else _COST_NEW
             if task in self._was_active[client]:
@@ -167,18 +165,18 @@ class _Assignment:
 
     def _cheapest(self, task: int, *, only_new_pairs: bool) -> int | None:
         """Return the cheapest client without the task; None if there is none."""
-        board = self.board
+        draft = self.draft
         best, least = None, 0.0
         for client in self._order:
             if self._stays and task in self._had_state[client]:
                 return client
-            if board.holds(client, task):
+            if draft.holds(client, task):
                 continue
             if (
                 only_new_pairs
                 and not self._pairs.full
-                and board.count[client]
-                and not self._pairs.has_new(task, board.active[client], board.standby[client])
+                and draft.count[client]
+                and not self._pairs.has_new(task, draft.active[client], draft.standby[client])
             ):
                 continue
             cost = self._cost_of(task, client)
@@ -192,7 +190,7 @@ class _Assignment:
 
     def _cost_of(self, task: int, client: int) -> float:
         """Return the cost of a task at a client."""
-        cost = math.floor(self.board.count[client] / self.board.capacity[client])
+        cost = math.floor(self.draft.count[client] / self.draft.capacity[client])
         if task not in self._had_state[client]:
             return cost + _COST_NEW
         return cost + (_COST_ACTIVE if task in self._was_active[client] else _COST_STATE)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from partage.legacy.streams_0_10_2 import tasks_in_turn
-from partage.streams.hashing import tasks_in_hash_order
-from partage.streams.ids import TaskId, early_task_hash
-from partage.streams.legacy_sticky import place_standbys
 from partage.streams.plan import TaskPlan
 from partage.streams.problem import TaskProblem
-from partage.streams.sticky_core import StickyCore
+from partage.streams.sticky import StickyCore, place_standbys
+from partage.streams.task_ids import TaskId, early_task_hash, tasks_in_hash_order
 
 __all__ = ["Release011"]
 
@@ -16,17 +14,18 @@ __all__ = ["Release011"]
 class Release011:
     """Tasks stay, or go where their state is; then to the least loaded client.
 
-    The predecessor of `partage.streams.legacy_sticky.LegacySticky`. Tasks without a previous
+    The predecessor of `partage.streams.sticky.LegacySticky`. Tasks without a previous
     client are assigned in the order of a hash set, not sorted. Stateless tasks get standbys, too.
     There are no racks, and task ids have another hash code.
 
     Exact to ``StickyTaskAssignor`` of kafka-streams 0.11.0.3 (its clients in a ``HashMap``,
     tasks in a hash set, previous tasks in a hash set filled in the order given).
 
-    >>> from partage.streams import Client, ProcessId, TaskId
+    >>> from partage.streams import ClientState, ProcessId, TaskId
     >>> tasks = [TaskId(0, n) for n in range(3)]
-    >>> clients = [Client(ProcessId(0, 1), previous_active=[tasks[0], tasks[2]]),
-    ...            Client(ProcessId(0, 2), previous_active=[tasks[1]]), Client(ProcessId(0, 3))]
+    >>> clients = [ClientState(ProcessId(0, 1), previous_active=[tasks[0], tasks[2]]),
+    ...            ClientState(ProcessId(0, 2), previous_active=[tasks[1]]),
+    ...            ClientState(ProcessId(0, 3))]
     >>> Release011().assign(TaskProblem(clients, tasks)).active
     ((0,), (1,), (2,))
     """
@@ -52,9 +51,9 @@ class Release011:
         unassigned = [
             problem.number_of[task]
             for task in in_hash_order(every, copied=True)
-            if not any(problem.number_of[task] in tasks for tasks in core.board.active)
+            if not any(problem.number_of[task] in tasks for tasks in core.draft.active)
         ]
         for task in core.revive_standbys(unassigned):
             core.give_active(task, core.best(task, core.map_order))
         place_standbys(core, [problem.number_of[task] for task in every])
-        return TaskPlan.of(problem, core.board, in_turn=tasks_in_turn(problem, core.given))
+        return TaskPlan.of(problem, core.draft, in_turn=tasks_in_turn(problem, core.given))

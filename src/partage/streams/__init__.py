@@ -6,52 +6,50 @@ with `assignors` and a `TaskProblem` (tasks and clients alone).
 
 from __future__ import annotations
 
-from partage.streams.client import Client, PartitionRacks
-from partage.streams.final import ConsumerAssignment
-from partage.streams.following import Followed, follow
+from partage.streams.assignment_configs import LATEST_OFFSET, UNKNOWN_OFFSET_SUM, AssignmentConfigs
 from partage.streams.high_availability import HighAvailability
-from partage.streams.ids import ProcessId, TaskId
 from partage.streams.kip1071_sticky import (
     ServerMember,
     ServerPlan,
     ServerSticky,
     ServerSubtopology,
 )
-from partage.streams.layout import Layout
-from partage.streams.leader import Application, GroupAssignment, rebalance
+from partage.streams.leader import StreamsApplication, StreamsGroupAssignment, rebalance
+from partage.streams.member_assignments import StreamsMemberAssignment
+from partage.streams.member_protocol import NextRebalance, on_assignment
 from partage.streams.members import StreamsMember
 from partage.streams.plan import TaskPlan
-from partage.streams.problem import TaskProblem
+from partage.streams.problem import ClientState, PartitionRacks, TaskProblem
 from partage.streams.registry import TaskAssignor, assignors, find_assignor
-from partage.streams.settings import LATEST_OFFSET, UNKNOWN_OFFSET_SUM, Settings
-from partage.streams.topology import Subtopology, Topology
+from partage.streams.task_ids import ProcessId, TaskId
+from partage.streams.topology import Subtopology, Topology, TopologyLayout
 
 __all__ = [
     "LATEST_OFFSET",
     "UNKNOWN_OFFSET_SUM",
-    "Application",
-    "Client",
-    "ConsumerAssignment",
-    "Followed",
-    "GroupAssignment",
+    "AssignmentConfigs",
+    "ClientState",
     "HighAvailability",
-    "Layout",
+    "NextRebalance",
     "PartitionRacks",
     "ProcessId",
     "ServerMember",
     "ServerPlan",
     "ServerSticky",
     "ServerSubtopology",
-    "Settings",
+    "StreamsApplication",
+    "StreamsGroupAssignment",
     "StreamsMember",
+    "StreamsMemberAssignment",
     "Subtopology",
     "TaskAssignor",
     "TaskId",
     "TaskPlan",
     "TaskProblem",
     "Topology",
+    "TopologyLayout",
     "assignors",
     "find_assignor",
-    "follow",
+    "on_assignment",
     "rebalance",
 ]

@@ -5,36 +5,146 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from partage.errors import InvalidTopologyError, PlanInvariantError
-from partage.streams.client import Client, PartitionRacks
-from partage.streams.fallback_prior import FallbackPrior
-from partage.streams.final import (
-    ConsumerAssignment,
-    Hosts,
-    consumer_assignments,
-    error_assignments,
-    hosts,
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.errors import InvalidProblemError, InvalidTopologyError, PlanInvariantError
+from partage.streams.assignment_configs import (
+    LATEST_OFFSET,
+    LONG_MAX,
+    UNKNOWN_OFFSET_SUM,
+    AssignmentConfigs,
 )
 from partage.streams.high_availability import HighAvailability
-from partage.streams.ids import ProcessId, TaskId
-from partage.streams.lags import end_offset_sums, task_lags
-from partage.streams.layout import Layout, TopicPartition
-from partage.streams.legacy_sticky import LegacySticky
-from partage.streams.members import LATEST_VERSION, ClientGroup, StreamsMember, grouped
+from partage.streams.member_assignments import (
+    Hosts,
+    StreamsMemberAssignment,
+    error_assignments,
+    hosts,
+    member_assignments,
+)
+from partage.streams.members import LATEST_VERSION, ClientGroup, StreamsMember, group_by_client
 from partage.streams.plan import TaskPlan
-from partage.streams.problem import TaskProblem
-from partage.streams.public_helpers import AssignmentError, validate_task_assignment
-from partage.streams.public_sticky import PublicSticky
+from partage.streams.problem import ClientState, PartitionRacks, TaskProblem
 from partage.streams.registry import EARLY_RELEASES, TaskAssignor
-from partage.streams.settings import Settings
-from partage.streams.topology import Topology
+from partage.streams.sticky import FallbackPrior, LegacySticky, PublicSticky
+from partage.streams.task_assignment_utils import AssignmentError, validate_task_assignment
+from partage.streams.task_ids import ProcessId, TaskId
+from partage.streams.topology import TopicPartition, Topology, TopologyLayout
 from partage.wire.streams.versions import (
     EARLIEST_PROBEABLE_VERSION,
     SHUTDOWN_REQUESTED,
     versions_of,
 )
 
-__all__ = ["Application", "GroupAssignment", "rebalance"]
+__all__ = [
+    "StreamsApplication",
+    "StreamsGroupAssignment",
+    "end_offset_sums",
+    "rebalance",
+    "task_lags",
+]
+
+
+def end_offset_sums(
+    layout: TopologyLayout,
+    end_offsets: Mapping[TopicPartition, int] | None,
+    committed: Mapping[TopicPartition, int | None] | None = None,
+) -> dict[TaskId, int]:
+    """Sum of the ends of each stateful task's changelogs; -3 for all if they were not to be had.
+
+    Changelogs that are only now created count 0; those that are sources end at the group's
+    committed offset, 0 where there is none. A sum beyond int64 becomes the largest one.
+
+    Args:
+        layout: of the application.
+        end_offsets: of the changelogs; None where the request failed.
+        committed: of the changelogs that are sources.
+
+    Raises:
+        InvalidTopologyError: the answer lacks a partition; to Kafka an illegal state.
+        InvalidProblemError: an offset that no broker sends: negative, or beyond int64.
+
+    Source: ``StreamsPartitionAssignor.computeEndOffsetSumsByTask`` 4.3.1.
+
+    >>> from partage.streams.topology import Subtopology, Topology
+    >>> topology = Topology([Subtopology(0, ("lines",), changelogs=("counts",))])
+    >>> layout = TopologyLayout.of(topology, {"lines": 1, "counts": 1})
+    >>> end_offset_sums(layout, {("counts", 0): 7})
+    {TaskId(subtopology=0, partition=0, topology=None): 7}
+    """
+    if end_offsets is None:
+        return dict.fromkeys(layout.changelogs_of, UNKNOWN_OFFSET_SUM)
+    sums = {}
+    for task, changelogs in layout.changelogs_of.items():
+        total = 0
+        for partition in changelogs:
+            topic = partition[0]
+            if topic in layout.to_create:
+                continue
+            if topic in layout.source_changelogs:
+                total += _offset(partition, (committed or {}).get(partition) or 0)
+            elif partition in end_offsets:
+                total += _offset(partition, end_offsets[partition])
+            else:
+                raise InvalidTopologyError(
+                    f"the end offset of partition {partition[1]} is missing",
+                    topics=[topic],
+                    java_exception="IllegalStateException",
+                )
+        sums[task] = min(total, LONG_MAX)
+    return sums
+
+
+def _offset(partition: TopicPartition, offset: int) -> int:
+    if not 0 <= offset <= LONG_MAX:
+        raise InvalidProblemError(
+            "must be an int64 >= 0", path=f"offset of {partition[0]}-{partition[1]}", value=offset
+        )
+    return offset
+
+
+def task_lags(
+    tasks: Sequence[TaskId],
+    ends: Mapping[TaskId, int],
+    offset_sums: Iterable[Mapping[TaskId, int]],
+) -> NDArray[np.int64]:
+    """int64[clients, tasks]: end minus what the client has; 0 for tasks without an end.
+
+    -2 and -3 stay what they are; a client that is beyond the end counts as having nothing;
+    a task that it does not report starts from 0.
+
+    Raises:
+        InvalidProblemError: an offset sum that is negative and no sentinel, or beyond int64.
+
+    Source: ``ClientState.computeTaskLags`` 4.3.1.
+
+    >>> tasks = [TaskId(0, 0), TaskId(0, 1)]
+    >>> task_lags(tasks, {tasks[0]: 10, tasks[1]: 10}, [{tasks[0]: 7}, {tasks[1]: -2}]).tolist()
+    [[3, 10], [10, -2]]
+    """
+    end = np.array([ends.get(task, 0) for task in tasks], np.int64)
+    place = {task: number for number, task in enumerate(tasks) if task in ends}
+    rows = []
+    for reported in offset_sums:
+        row = end.copy()
+        for task, total in reported.items():
+            if not (0 <= total <= LONG_MAX or total in {LATEST_OFFSET, UNKNOWN_OFFSET_SUM}):
+                raise InvalidProblemError(
+                    "must be an int64 >= 0, or -2 (runs it) or -3 (unknown)",
+                    path=f"offset sum of {task}",
+                    value=total,
+                )
+            number = place.get(task)
+            if number is None:
+                continue
+            if total < 0:
+                row[number] = total
+            elif end[number] >= total:
+                row[number] = end[number] - total
+        rows.append(row)
+    return np.stack(rows) if rows else np.zeros((0, len(tasks)), np.int64)
+
 
 #: Kafka's own assignors, whose plans the leader does not validate; `EARLY_RELEASES` as well.
 _KAFKAS_OWN = (HighAvailability, LegacySticky, FallbackPrior)
@@ -44,7 +154,7 @@ _IGNORE_LAGS = (LegacySticky, PublicSticky)
 
 
 @dataclass(frozen=True)
-class Application:
+class StreamsApplication:
     """What the leader knows besides its members.
 
     Attributes:
@@ -59,14 +169,14 @@ class Application:
 
     topology: Topology
     counts: Mapping[str, int]
-    settings: Settings = field(default_factory=Settings)
+    settings: AssignmentConfigs = field(default_factory=AssignmentConfigs)
     end_offsets: Mapping[TopicPartition, int] | None = field(default_factory=dict)
     committed: Mapping[TopicPartition, int | None] = field(default_factory=dict)
     racks: Mapping[TopicPartition, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class GroupAssignment:
+class StreamsGroupAssignment:
     """The outcome of a rebalance.
 
     Attributes:
@@ -79,9 +189,9 @@ class GroupAssignment:
         error: why everybody gets an error code.
     """
 
-    consumers: dict[str, ConsumerAssignment]
+    consumers: dict[str, StreamsMemberAssignment]
     plan: TaskPlan | None = None
-    layout: Layout | None = None
+    layout: TopologyLayout | None = None
     hosts: Hosts = field(default_factory=dict)
     standby_hosts: Hosts = field(default_factory=dict)
     stable: bool = False
@@ -89,17 +199,17 @@ class GroupAssignment:
 
 
 def rebalance(
-    application: Application,
+    application: StreamsApplication,
     members: Iterable[StreamsMember],
     *,
     leader: ProcessId,
     now_ms: int,
     assignor: TaskAssignor | None = None,
-) -> GroupAssignment:
+) -> StreamsGroupAssignment:
     """Compute the assignment of every member.
 
     Args:
-        application: see `Application`.
+        application: see `StreamsApplication`.
         members: in the order in which the group's coordinator names them.
         leader: the client whose consumer leads; it is told when to probe again.
         now_ms: the leader's clock.
@@ -119,20 +229,20 @@ def rebalance(
 
     >>> from partage.streams.topology import Subtopology
     >>> topology = Topology([Subtopology(0, ("lines",), changelogs=("counts",))])
-    >>> app = Application(topology, {"lines": 2, "counts": 2},
+    >>> app = StreamsApplication(topology, {"lines": 2, "counts": 2},
     ...                   end_offsets={("counts", 0): 9, ("counts", 1): 9})
     >>> members = [StreamsMember("a", ProcessId(0, 1)), StreamsMember("b", ProcessId(0, 2))]
     >>> answer = rebalance(app, members, leader=ProcessId(0, 1), now_ms=0)
     >>> {name: one.partitions for name, one in answer.consumers.items()}
     {'a': (('lines', 0),), 'b': (('lines', 1),)}
     """
-    clients = grouped(members)
+    clients = group_by_client(members)
     every = [member for one in clients for member in one.members]
     versions = versions_of((one.version, one.latest_version, one.shutdown) for one in every)
     if versions.error_code == SHUTDOWN_REQUESTED:
         return _refused(clients, SHUTDOWN_REQUESTED, "a member asked for shutdown")
     try:
-        layout = Layout.of(application.topology, application.counts, changelogs_too=False)
+        layout = TopologyLayout.of(application.topology, application.counts, check_changelogs=False)
     except InvalidTopologyError as error:
         if error.code is None:
             raise
@@ -156,20 +266,20 @@ def rebalance(
     )
 
 
-def _refused(clients: Sequence[ClientGroup], code: int, why: str) -> GroupAssignment:
-    return GroupAssignment(error_assignments(clients, code), error=why)
+def _refused(clients: Sequence[ClientGroup], code: int, why: str) -> StreamsGroupAssignment:
+    return StreamsGroupAssignment(error_assignments(clients, code), error=why)
 
 
 def _assigned(
-    application: Application,
+    application: StreamsApplication,
     clients: Sequence[ClientGroup],
-    layout: Layout,
+    layout: TopologyLayout,
     assignor: TaskAssignor,
     *,
     deadline: tuple[ProcessId, int],
     versions: tuple[int, int],
     probing_versions: bool,
-) -> GroupAssignment:
+) -> StreamsGroupAssignment:
     public = isinstance(assignor, PublicSticky)
     problem = _problem(application, clients, layout, public=public)
     is_early = assignor.name in EARLY_RELEASES
@@ -182,14 +292,14 @@ def _assigned(
     owned = {one for group in clients for one in group.owner}
     leader, later = deadline
     by_process = {group.process: group for group in clients}
-    consumers: dict[str, ConsumerAssignment] = {}
+    consumers: dict[str, StreamsMemberAssignment] = {}
     waits = probing_versions
     for client in problem.client_map_order:
         process = problem.clients[client].process
         due = later if plan.probing and process == leader else None
         if client in plan.follow_up:
             due = 0
-        consumers |= consumer_assignments(
+        consumers |= member_assignments(
             plan,
             client,
             by_process[process],
@@ -201,7 +311,7 @@ def _assigned(
         waits |= due is not None
     waits |= any(one.withheld for one in consumers.values())
     actives, standbys = hosts(plan, clients, layout) if versions[0] >= 2 else ({}, {})
-    return GroupAssignment(consumers, plan, layout, actives, standbys, stable=not waits)
+    return StreamsGroupAssignment(consumers, plan, layout, actives, standbys, stable=not waits)
 
 
 def _check(plan: TaskPlan, problem: TaskProblem, name: str) -> None:
@@ -246,9 +356,9 @@ def _where(plan: TaskPlan, error: AssignmentError) -> str:
 
 
 def _problem(
-    application: Application,
+    application: StreamsApplication,
     clients: Sequence[ClientGroup],
-    layout: Layout,
+    layout: TopologyLayout,
     *,
     public: bool,
 ) -> TaskProblem:
@@ -258,7 +368,7 @@ def _problem(
     for group in clients:
         active, standby = group.previous(layout)
         made.append(
-            Client(
+            ClientState(
                 group.process,
                 len(group.members),
                 active,
@@ -278,7 +388,7 @@ def _problem(
     )
 
 
-def _racks(application: Application, layout: Layout, task: TaskId) -> PartitionRacks:
+def _racks(application: StreamsApplication, layout: TopologyLayout, task: TaskId) -> PartitionRacks:
     known = application.racks
     return PartitionRacks(
         tuple(known.get(one) for one in layout.partitions_of[task]),

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from partage.errors import InvalidProblemError, InvalidTopologyError
 from partage.java.hash_order import hash_order
 from partage.java.strings import string_hash, string_order_key, string_ranks
-from partage.streams.ids import ProcessId, TaskId
-from partage.streams.layout import Layout, TopicPartition
-from partage.streams.settings import LATEST_OFFSET
+from partage.streams.assignment_configs import LATEST_OFFSET
+from partage.streams.task_ids import ProcessId, TaskId
+from partage.streams.topology import TopicPartition, TopologyLayout
 
-__all__ = ["FUTURE_PROCESS", "LATEST_VERSION", "ClientGroup", "StreamsMember", "grouped"]
+__all__ = ["FUTURE_PROCESS", "LATEST_VERSION", "ClientGroup", "StreamsMember", "group_by_client"]
 
 LATEST_VERSION = 11
 #: Members of a version that the leader cannot read count as one client. Kafka draws its id.
@@ -110,7 +110,7 @@ class ClientGroup:
         racks = {member.rack for member in self.members}
         return self.members[0].rack if of_first or len(racks) == 1 else None
 
-    def previous(self, layout: Layout) -> tuple[list[TaskId], list[TaskId]]:
+    def previous(self, layout: TopologyLayout) -> tuple[list[TaskId], list[TaskId]]:
         """Tasks that it ran, and tasks that it has state of.
 
         It ran the tasks of its owned partitions, and those whose sum is -2. Of named
@@ -143,7 +143,7 @@ class ClientGroup:
         return list(active), standby
 
 
-def grouped(members: Iterable[StreamsMember]) -> list[ClientGroup]:
+def group_by_client(members: Iterable[StreamsMember]) -> list[ClientGroup]:
     """Clients in the order in which Kafka's leader meets them.
 
     It walks the members in the order of a hash map of their ids. All members of a version
@@ -153,7 +153,7 @@ def grouped(members: Iterable[StreamsMember]) -> list[ClientGroup]:
         InvalidProblemError: no members, an id twice, or tasks with and without names.
 
     >>> members = [StreamsMember(name, ProcessId(0, 1)) for name in ("a-2", "a-1")]
-    >>> [one.consumers for one in grouped(members)]
+    >>> [one.consumers for one in group_by_client(members)]
     [['a-1', 'a-2']]
     """
     given = list(members)

@@ -1,13 +1,9 @@
-"""The question that a task assignor answers: numbers inside, names at the door.
-
-Clients are numbered by the order of their process ids, tasks by the order of their ids, so
-that numbers sort as Kafka's sorted maps do. The order in which they came decides ties inside
-the buckets of Kafka's hash maps, and is kept beside.
-"""
+"""The input of a task assignor: clients, tasks and settings as dense numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -15,11 +11,80 @@ from numpy.typing import NDArray
 
 from partage.errors import InvalidProblemError
 from partage.java.hash_order import DEFAULT_TABLE, copied_hash_set_table, hash_order
-from partage.streams.client import Client, PartitionRacks
-from partage.streams.ids import TaskId, process_hash, task_hash, task_order_key
-from partage.streams.settings import LATEST_OFFSET, UNKNOWN_OFFSET_SUM, Settings
+from partage.streams.assignment_configs import LATEST_OFFSET, UNKNOWN_OFFSET_SUM, AssignmentConfigs
+from partage.streams.task_ids import ProcessId, TaskId, process_hash, task_hash, task_order_key
 
-__all__ = ["TaskProblem"]
+__all__ = ["ClientState", "PartitionRacks", "TaskProblem"]
+
+
+@dataclass(frozen=True)
+class ClientState:
+    """One client of an application, as ``ClientState`` of Kafka Streams.
+
+    Attributes:
+        process: its id.
+        capacity: number of its stream threads, which are its consumers.
+        previous_active: tasks that it ran.
+        previous_standby: tasks of which it has state, none of them in ``previous_active``.
+        lags: offsets by which it is behind, of every stateful task; -2: it runs the restored
+            active, -3: unknown. An assignor that never looks at lags does without.
+        tags: client tags (KIP-708).
+        rack: of its consumers, None if they have none or differ.
+
+    Raises:
+        InvalidProblemError: no capacity, a task both active and standby, or a lag that is
+            neither a sentinel nor an int64 >= 0.
+
+    >>> ClientState(ProcessId(0, 1), capacity=0)
+    Traceback (most recent call last):
+    partage.errors.InvalidProblemError: client 0...1.capacity: must be an int >= 1, got 0
+    """
+
+    process: ProcessId
+    capacity: int = 1
+    previous_active: Collection[TaskId] = ()
+    previous_standby: Collection[TaskId] = ()
+    lags: Mapping[TaskId, int] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+    rack: str | None = None
+
+    def __post_init__(self) -> None:
+        where = f"client {self.process}"
+        if not _is_int(self.capacity) or self.capacity < 1:
+            raise InvalidProblemError(
+                "must be an int >= 1", path=f"{where}.capacity", value=self.capacity
+            )
+        for task in set(self.previous_active).intersection(self.previous_standby):
+            raise InvalidProblemError(
+                "must not be in previous_active too",
+                path=f"{where}.previous_standby",
+                value=str(task),
+            )
+        for task, lag in self.lags.items():
+            if not _is_int(lag) or not -3 <= lag < 2**63 or lag == -1:
+                raise InvalidProblemError(
+                    "must be an int64 >= 0, or -2 (runs it) or -3 (unknown)",
+                    path=f"{where}.lags.{task}",
+                    value=lag,
+                )
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True)
+class PartitionRacks:
+    """Racks of the replicas of a task's partitions (KIP-925).
+
+    Attributes:
+        source: for each source partition the racks of all its replicas; an empty set or
+            None means that they are not all known.
+        changelog: the same for each changelog partition.
+    """
+
+    source: tuple[frozenset[str] | None, ...]
+    changelog: tuple[frozenset[str] | None, ...] = ()
 
 
 class TaskProblem:
@@ -36,8 +101,8 @@ class TaskProblem:
         settings: of the application.
         racks: racks of partitions by task; None where nothing is known of them.
 
-    >>> from partage.streams.ids import ProcessId
-    >>> clients = [Client(ProcessId(0, 2)), Client(ProcessId(0, 1))]
+    >>> from partage.streams.task_ids import ProcessId
+    >>> clients = [ClientState(ProcessId(0, 2)), ClientState(ProcessId(0, 1))]
     >>> problem = TaskProblem(clients, [TaskId(0, 1), TaskId(0, 0)])
     >>> problem.client_arrival, problem.task_arrival, str(problem.tasks[0])
     ([1, 0], [1, 0], '0_0')
@@ -45,10 +110,10 @@ class TaskProblem:
 
     def __init__(
         self,
-        clients: Iterable[Client],
+        clients: Iterable[ClientState],
         tasks: Iterable[TaskId],
         stateful: Iterable[TaskId] = (),
-        settings: Settings | None = None,
+        settings: AssignmentConfigs | None = None,
         *,
         racks: Mapping[TaskId, PartitionRacks] | None = None,
         with_stores: Iterable[TaskId] | None = None,
@@ -72,9 +137,9 @@ class TaskProblem:
         given = list(clients)
         if not given:
             raise InvalidProblemError("must have at least one client", path="clients", value=[])
-        self.settings = settings or Settings()
+        self.settings = settings or AssignmentConfigs()
         order = sorted(range(len(given)), key=lambda i: given[i].process)
-        self.clients: tuple[Client, ...] = tuple(given[i] for i in order)
+        self.clients: tuple[ClientState, ...] = tuple(given[i] for i in order)
         for before, after in zip(self.clients, self.clients[1:], strict=False):
             if before.process == after.process:
                 raise InvalidProblemError(

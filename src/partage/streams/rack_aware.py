@@ -1,22 +1,138 @@
-"""Placing tasks where their partitions are read within a rack (KIP-925)."""
+"""Rack-aware assignment of tasks (KIP-925, Kafka: RackAwareTaskAssignor)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import combinations
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.streams.board import Board
-from partage.streams.client import PartitionRacks
-from partage.streams.problem import TaskProblem
-from partage.streams.rack_graphs import balance_subtopology, min_traffic
+from partage.errors import UnsupportedProblemError
+from partage.streams.min_cost_flow import FlowGraph
+from partage.streams.plan import DraftAssignment
+from partage.streams.problem import PartitionRacks, TaskProblem
 
-__all__ = ["RackOptimizer", "legacy_racks_are_known", "rack_misses"]
+__all__ = [
+    "RackOptimizer",
+    "balance_subtopology",
+    "legacy_racks_are_known",
+    "min_traffic",
+    "rack_misses",
+]
 
-#: (board, source, destination, task) -> whether the standby may go there.
-MaySwap = Callable[[Board, int, int, int], bool]
+Int64Array = NDArray[np.int64]
+
+
+def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
+    """The cheapest owner of each task, every client keeping its number of tasks.
+
+    Args:
+        held: bool[tasks, clients], who has which now; exactly one each.
+        cost: int64[tasks, clients].
+
+    Returns:
+        The column of each task. The search starts from what is held.
+
+    Raises:
+        UnsupportedProblemError: a task is held by nobody or by two, as Kafka's class.
+    """
+    tasks, clients = held.shape
+    _once(held)
+    task = np.arange(1, tasks + 1)
+    client = np.arange(tasks + 1, tasks + clients + 1)
+    number = held.sum(axis=0, dtype=np.int64)
+    has = held.astype(np.int64).ravel()
+    ones = np.ones(tasks, np.int64)
+    graph = FlowGraph.of(
+        np.concatenate([np.repeat(task, clients), np.zeros(tasks, np.int64), client]),
+        np.concatenate([np.tile(client, tasks), task, np.full(clients, tasks + clients + 1)]),
+        np.concatenate([np.ones(tasks * clients, np.int64), ones, number]),
+        np.concatenate([cost.ravel(), 0 * ones, 0 * number]),
+        np.concatenate([has, ones, number]),
+    )
+    graph.cheapen()
+    return _owners(graph.flows()[: tasks * clients].reshape(tasks, clients))
+
+
+def balance_subtopology(
+    held: NDArray[np.bool_], cost: Int64Array, groups: Sequence[Sequence[int]]
+) -> list[int]:
+    """As `min_traffic`, but with a client's share of each sub-topology bounded as well.
+
+    A client may have at most ceil(its share of all tasks times the tasks of the group), in
+    IEEE doubles in Kafka's order of operations. The search starts from a greatest flow that
+    forgets what is held.
+
+    Args:
+        held: see `min_traffic`.
+        cost: see `min_traffic`.
+        groups: rows of each group in order; together every row once.
+    """
+    tasks, clients = held.shape
+    _once(held)
+    number = held.sum(axis=0).tolist()
+    rows = [row for group in groups for row in group]
+    second = tasks + clients * len(groups) + 1
+    origin, end, capacity, price = [], [], [], []
+    first_task = 1
+    for at, group in enumerate(groups):
+        first_stage = tasks + clients * at + 1
+        for j in range(clients):
+            for i, row in enumerate(group):
+                origin.append(first_task + i)
+                end.append(first_stage + j)
+                capacity.append(1)
+                price.append(int(cost[row, j]))
+        first_task += len(group)
+    stages = len(origin)
+    for at, group in enumerate(groups):
+        for j in range(clients if group else 0):
+            origin.append(tasks + clients * at + 1 + j)
+            end.append(second + j)
+            capacity.append(math.ceil(number[j] * 1.0 / tasks * len(group)))
+    origin += [0] * tasks + list(range(second, second + clients))
+    end += [*range(1, tasks + 1), *[second + clients] * clients]
+    capacity += [1] * tasks + number
+    price += [0] * (len(origin) - len(price))
+    graph = FlowGraph.of(
+        np.array(origin, np.int64),
+        np.array(end, np.int64),
+        np.array(capacity, np.int64),
+        np.array(price, np.int64),
+        np.zeros(len(origin), np.int64),
+    )
+    if graph.fill() != tasks:
+        raise UnsupportedProblemError("the shares of sub-topologies cannot hold all tasks")
+    graph.cheapen()
+    flows = graph.flows()[:stages]
+    used = np.flatnonzero(flows > 0)
+    owner = [0] * tasks
+    for edge in used.tolist():
+        owner[rows[origin[edge] - 1]] = (end[edge] - tasks - 1) % clients
+    return owner
+
+
+def _owners(flows: Int64Array) -> list[int]:
+    owners: list[int] = flows.argmax(axis=1).tolist()
+    return owners
+
+
+def _once(held: NDArray[np.bool_]) -> None:
+    holders = held.sum(axis=1)
+    if (holders != 1).any():
+        _not_once(int(np.flatnonzero(holders != 1)[0]), holders)
+
+
+def _not_once(row: int, holders: NDArray[np.int64]) -> NoReturn:
+    many = "nobody" if holders[row] == 0 else f"{holders[row]} clients"
+    raise UnsupportedProblemError(f"task {row} of those to optimise is held by {many}")
+
+
+#: (draft, source, destination, task) -> whether the standby may go there.
+MaySwap = Callable[[DraftAssignment, int, int, int], bool]
 
 _MOST_STANDBY_ROUNDS = 4
 
@@ -81,13 +197,13 @@ class RackOptimizer:
         )
 
     def optimize_active(
-        self, board: Board, tasks: Sequence[int], traffic: int, non_overlap: int
+        self, draft: DraftAssignment, tasks: Sequence[int], traffic: int, non_overlap: int
     ) -> None:
         """Move the given active tasks (ascending) to the cheapest clients."""
         if not tasks:
             return
         clients = self._clients
-        held = np.array([[task in board.active[one] for one in clients] for task in tasks])
+        held = np.array([[task in draft.active[one] for one in clients] for task in tasks])
         cost = self._cost(self._active_misses[np.ix_(tasks, clients)], held, traffic, non_overlap)
         if self._strategy == "balance_subtopology":
             rows = {task: row for row, task in enumerate(tasks)}
@@ -98,41 +214,41 @@ class RackOptimizer:
         before = held.argmax(axis=1).tolist()
         for task, old, new in zip(tasks, before, owners, strict=True):
             if old != new:
-                board.unassign_active(clients[old], task)
-                board.assign_active(clients[new], task)
+                draft.unassign_active(clients[old], task)
+                draft.assign_active(clients[new], task)
 
     def optimize_standby(
-        self, board: Board, traffic: int, non_overlap: int, may_swap: MaySwap
+        self, draft: DraftAssignment, traffic: int, non_overlap: int, may_swap: MaySwap
     ) -> None:
         """Exchange standbys between pairs of clients in different racks, in at most 4 rounds."""
-        groups = self._groups(sorted(set().union(*board.standby)))
+        groups = self._groups(sorted(set().union(*draft.standby)))
         for _ in range(_MOST_STANDBY_ROUNDS):
             moved = False
             for one, other in combinations(self._clients, 2):
                 if self._rack[one] != self._rack[other]:
                     costs = traffic, non_overlap
-                    moved |= self._exchange(board, (one, other), costs, may_swap, groups)
+                    moved |= self._exchange(draft, (one, other), costs, may_swap, groups)
             if not moved:
                 return
 
     def _exchange(
         self,
-        board: Board,
+        draft: DraftAssignment,
         pair: tuple[int, int],
         costs: tuple[int, int],
         may_swap: MaySwap,
         groups: list[list[int]],
     ) -> bool:
         one, other = pair
-        forth = _movable(board, one, other, may_swap)
+        forth = _movable(draft, one, other, may_swap)
         if not forth:
             return False
-        back = _movable(board, other, one, may_swap)
+        back = _movable(draft, other, one, may_swap)
         if not back:
             return False
         tasks = sorted(forth + back)
         ends = sorted(pair)
-        held = np.array([[task in board.standby[client] for client in ends] for task in tasks])
+        held = np.array([[task in draft.standby[client] for client in ends] for task in tasks])
         cost = self._cost(self._standby_misses[np.ix_(tasks, ends)], held, *costs)
         if self._balanced_standbys:
             rows = {task: row for row, task in enumerate(tasks)}
@@ -143,8 +259,8 @@ class RackOptimizer:
         moved = False
         for task, old, new in zip(tasks, held.argmax(axis=1).tolist(), owners, strict=True):
             if old != new:
-                board.unassign_standby(ends[old], task)
-                board.assign_standby(ends[new], task)
+                draft.unassign_standby(ends[old], task)
+                draft.assign_standby(ends[new], task)
                 moved = True
         return moved
 
@@ -156,11 +272,11 @@ class RackOptimizer:
         return cost.astype(np.int32).astype(np.int64)
 
 
-def _movable(board: Board, source: int, destination: int, may_swap: MaySwap) -> list[int]:
+def _movable(draft: DraftAssignment, source: int, destination: int, may_swap: MaySwap) -> list[int]:
     return [
         task
-        for task in sorted(board.standby[source])
-        if not board.holds(destination, task) and may_swap(board, source, destination, task)
+        for task in sorted(draft.standby[source])
+        if not draft.holds(destination, task) and may_swap(draft, source, destination, task)
     ]
 
 

@@ -10,13 +10,11 @@ from inspect import cleandoc
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from partage.errors import UnknownStrategyError
-from partage.streams.fallback_prior import FallbackPrior
 from partage.streams.high_availability import HighAvailability
 from partage.streams.kip1071_sticky import ServerSticky
-from partage.streams.legacy_sticky import LegacySticky
 from partage.streams.plan import TaskPlan
 from partage.streams.problem import TaskProblem
-from partage.streams.public_sticky import PublicSticky, PublicStickyPreserving
+from partage.streams.sticky import FallbackPrior, LegacySticky, PublicSticky, PublicStickyPreserving
 
 __all__ = [
     "EARLY_RELEASES", "KIP_441_DOCUMENT", "LEADER_NAMES", "Kip441Proposal", "TaskAssignor",

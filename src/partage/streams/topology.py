@@ -1,29 +1,40 @@
-"""A topology as Kafka Streams' leader sees it: sub-topologies and their topics."""
+"""A Kafka Streams topology, and its tasks and internal topics on a cluster.
+
+`Topology` describes an application's sub-topologies. `TopologyLayout.of` applies it to the
+partition counts of a cluster: which tasks exist, which partitions each task reads, and which
+repartition and changelog topics the application creates.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from partage.errors import InvalidProblemError, InvalidTopologyError
 from partage.java.hash_order import hash_order
-from partage.java.strings import string_hash
+from partage.java.strings import string_hash, string_order_key
+from partage.streams.repartition_topics import repartition_counts
+from partage.streams.task_ids import TaskId, tasks_in_hash_order
 
-__all__ = ["Subtopology", "Topology"]
+__all__ = ["Subtopology", "TopicPartition", "Topology", "TopologyLayout", "partition_order_key"]
+
+TopicPartition = tuple[str, int]
 
 
 @dataclass(frozen=True)
 class Subtopology:
-    """Processors that are joined, and so run as one task per partition (``TopicsInfo``).
+    """A set of connected processors, which runs as one task per partition (``TopicsInfo``).
 
     Attributes:
-        number: of the group of nodes.
-        sources: topics that it reads, repartition topics among them.
+        number: number of the node group.
+        sources: topics that it reads, including repartition topics.
         sinks: topics that it writes.
         repartition: repartition topics among its sources -> partition count fixed by the
-            user, None where Kafka decides.
-        changelogs: changelog topics of its stores; one that is a source too is not created.
-        stores: names of its stores, logged or not; by default one for each changelog.
+            user, None where Kafka derives the count.
+        changelogs: changelog topics of its stores. A changelog that is a source topic as well
+            is not created.
+        stores: names of its stores, logged or not; None: one store for each changelog.
         topology: name of its topology, None where topologies have no names.
     """
 
@@ -49,26 +60,27 @@ class Subtopology:
 
     @property
     def stateful(self) -> bool:
-        """Whether it has any store (``isStateful`` of KIP-924)."""
+        """True if the sub-topology has a store (``isStateful`` of KIP-924)."""
         return bool(self.changelogs if self.stores is None else self.stores)
 
     @property
     def external(self) -> tuple[str, ...]:
-        """Sources that the user makes."""
+        """Source topics that the user creates."""
         return tuple(topic for topic in self.sources if topic not in self.repartition)
 
 
 class Topology:
-    """All sub-topologies of an application, and which topics are joined by key.
+    """All sub-topologies of an application, and the sets of topics that are joined by key.
 
     Attributes:
-        subtopologies: by (topology, number).
+        subtopologies: sub-topologies by (topology, number).
         copartitioned: sets of topics that must have equal partition counts.
         named: whether topologies have names.
 
     Raises:
-        InvalidProblemError: a sub-topology is there twice, or some have names and some not.
-        InvalidTopologyError: a source topic is read by two sub-topologies.
+        InvalidProblemError: a sub-topology is listed twice, or some have a topology's name and
+            some have none.
+        InvalidTopologyError: two sub-topologies read the same source topic.
 
     >>> Topology([Subtopology(1, ("b",)), Subtopology(0, ("a",))]).subtopologies[0].sources
     ('a',)
@@ -82,11 +94,11 @@ class Topology:
         self.subtopologies = tuple(
             sorted(subtopologies, key=lambda one: (one.topology or "", one.number))
         )
-        self.copartitioned = tuple(frozenset(group) for group in copartitioned)
+        self.copartitioned = tuple(frozenset(topics) for topics in copartitioned)
         names = [(one.topology, one.number) for one in self.subtopologies]
         if len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise InvalidProblemError("is there twice", path="subtopologies", value=twice)
+            duplicate = next(name for name in names if names.count(name) > 1)
+            raise InvalidProblemError("is there twice", path="subtopologies", value=duplicate)
         kinds = {one.topology is None for one in self.subtopologies}
         if len(kinds) > 1:
             raise InvalidProblemError(
@@ -109,10 +121,186 @@ class Topology:
                     )
 
     def in_map_order(self, some: Iterable[Subtopology]) -> list[Subtopology]:
-        """Sub-topologies as a ``HashMap`` of them is walked (by number and name)."""
+        """Return sub-topologies in the iteration order of a ``HashMap`` by number and name."""
         given = list(some)
         hashes = [
             961 + 31 * one.number + (0 if one.topology is None else string_hash(one.topology))
             for one in given
         ]
         return [given[place] for place in hash_order(hashes, rank=lambda: range(len(given)))]
+
+    def missing_sources(
+        self, counts: Mapping[str, int]
+    ) -> list[tuple[Subtopology, tuple[str, ...]]]:
+        """Return the sub-topologies with external source topics that do not exist, and the topics.
+
+        Args:
+            counts: partition counts of the cluster's topics.
+
+        >>> Topology([Subtopology(0, ("lines", "more"))]).missing_sources({"lines": 2})[0][1]
+        ('more',)
+        """
+        absent = [
+            (one, tuple(topic for topic in one.external if topic not in counts))
+            for one in self.subtopologies
+        ]
+        return [(one, topics) for one, topics in absent if topics]
+
+
+def partition_order_key(partition: TopicPartition) -> tuple[bytes, int]:
+    """Return a sort key for Kafka's order of partitions: by topic name, then by number."""
+    return string_order_key(partition[0]), partition[1]
+
+
+@dataclass(frozen=True)
+class TopologyLayout:
+    """The tasks and internal topics of a topology on a cluster.
+
+    Attributes:
+        partitions_of: source partitions of each task, sorted; the tasks are in the order in
+            which Kafka's leader creates them.
+        changelogs_of: changelog partitions of each stateful task, sorted.
+        with_stores: tasks with a store, logged or not.
+        internal: partition count of every topic that the application creates for itself.
+        to_create: the internal topics that do not exist, with their partition counts.
+        source_changelogs: changelog topics that are source topics as well. They are restored
+            up to the group's committed offset.
+        excluded: named topologies with missing source topics, with those topics.
+        named: whether topologies have names.
+    """
+
+    partitions_of: dict[TaskId, tuple[TopicPartition, ...]]
+    changelogs_of: dict[TaskId, tuple[TopicPartition, ...]]
+    with_stores: tuple[TaskId, ...]
+    internal: dict[str, int]
+    to_create: dict[str, int]
+    source_changelogs: frozenset[str]
+    excluded: dict[str, tuple[str, ...]]
+    named: bool
+
+    @classmethod
+    def of(
+        cls, topology: Topology, counts: Mapping[str, int], *, check_changelogs: bool = True
+    ) -> TopologyLayout:
+        """Return the layout of a topology on a cluster.
+
+        A sub-topology has as many tasks as its largest source topic has partitions. Task g_p
+        reads partition p of every source topic that has it, and owns partition p of each
+        changelog.
+
+        Args:
+            topology: topology of the application.
+            counts: partition counts of all topics of the cluster, including internal ones.
+            check_changelogs: whether existing changelog topics are checked now. The leader
+                checks its members' versions first and calls `check_counts` later.
+
+        Raises:
+            InvalidTopologyError: a source topic is missing (code 1; a named topology with a
+                missing topic is left out instead), counts cannot be derived or joined topics
+                differ (see `repartition_counts`), a source topic has no partitions, or an
+                internal topic exists with another count.
+
+        >>> word_count = Topology([
+        ...     Subtopology(0, ("lines",), sinks=("by-word",)),
+        ...     Subtopology(1, ("by-word",), repartition={"by-word": None}, changelogs=("counts",)),
+        ... ])
+        >>> layout = TopologyLayout.of(word_count, {"lines": 2})
+        >>> [str(task) for task in layout.partitions_of], layout.to_create
+        (['1_0', '1_1', '0_0', '0_1'], {'by-word': 2, 'counts': 2})
+        """
+        excluded = _excluded(topology, counts)
+        complete = [one for one in topology.subtopologies if (one.topology or "") not in excluded]
+        repartition = repartition_counts(complete, topology.copartitioned, counts)
+        sizes = {**counts, **repartition}
+        partitions_of: dict[TaskId, tuple[TopicPartition, ...]] = {}
+        changelogs_of: dict[TaskId, tuple[TopicPartition, ...]] = {}
+        with_stores: list[TaskId] = []
+        internal = dict(repartition)
+        for one in topology.in_map_order(complete):
+            tasks = _tasks(one, sizes)
+            partitions_of |= tasks
+            with_stores += tasks if one.stateful else ()
+            if one.changelogs:
+                for task in tasks:
+                    changelogs_of[task] = _sorted(
+                        (topic, task.partition) for topic in one.changelogs
+                    )
+                created = (topic for topic in one.changelogs if topic not in one.sources)
+                internal |= dict.fromkeys(created, len(tasks))
+        _check_counts(repartition, counts)
+        layout = cls(
+            partitions_of,
+            changelogs_of,
+            tuple(with_stores),
+            dict(sorted(internal.items())),
+            {topic: n for topic, n in sorted(internal.items()) if topic not in counts},
+            frozenset(t for one in complete for t in one.changelogs if t in one.sources),
+            excluded,
+            topology.named,
+        )
+        if check_changelogs:
+            layout.check_counts(counts)
+        return layout
+
+    def check_counts(self, counts: Mapping[str, int]) -> None:
+        """Raise InvalidTopologyError if an internal topic exists with another partition count."""
+        _check_counts(self.internal, counts)
+
+    @cached_property
+    def task_arrival(self) -> list[TaskId]:
+        """All tasks in the iteration order of the leader's ``HashMap``."""
+        return tasks_in_hash_order(self.partitions_of)
+
+    @cached_property
+    def task_of(self) -> dict[TopicPartition, TaskId]:
+        """The task that reads each source partition."""
+        return {one: task for task in self.task_arrival for one in self.partitions_of[task]}
+
+
+def _excluded(topology: Topology, counts: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
+    """Return the named topologies with missing source topics; raise if topologies have no names."""
+    missing = topology.missing_sources(counts)
+    if missing and not topology.named:
+        raise InvalidTopologyError(
+            "are read by the topology and do not exist: create them",
+            topics=[topic for _, topics in missing for topic in topics],
+            java_exception="MissingSourceTopicException",
+            code=1,
+        )
+    excluded: dict[str, tuple[str, ...]] = {}
+    for one, topics in missing:
+        name = one.topology or ""
+        excluded[name] = excluded.get(name, ()) + topics
+    return excluded
+
+
+def _tasks(one: Subtopology, sizes: Mapping[str, int]) -> dict[TaskId, tuple[TopicPartition, ...]]:
+    """Return the tasks of a sub-topology with the source partitions of each."""
+    empty = [topic for topic in one.sources if sizes.get(topic, 0) < 1]
+    if empty:
+        raise InvalidTopologyError(
+            "has no partitions", topics=empty, java_exception="RuntimeException"
+        )
+    most = max((sizes[topic] for topic in one.sources), default=0)
+    return {
+        TaskId(one.number, number, one.topology): _sorted(
+            (topic, number) for topic in one.sources if number < sizes[topic]
+        )
+        for number in range(most)
+    }
+
+
+def _sorted(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
+    return tuple(sorted(set(partitions), key=partition_order_key))
+
+
+def _check_counts(internal: Mapping[str, int], counts: Mapping[str, int]) -> None:
+    """Raise InvalidTopologyError if a topic exists with another partition count."""
+    wrong = [topic for topic, count in internal.items() if counts.get(topic, count) != count]
+    if wrong:
+        listed = ", ".join(f"{topic} has {counts[topic]}, not {internal[topic]}" for topic in wrong)
+        raise InvalidTopologyError(
+            f"exist with another partition count ({listed}): reset the application",
+            topics=wrong,
+            java_exception="StreamsException",
+        )

@@ -12,8 +12,8 @@ from partage.history.classic import Generation
 from partage.history.clusters import ClusterHistory
 from partage.history.records import ClassicState, MemberState, Place, Subscription
 from partage.history.stream_verdicts import stream_verdict
-from partage.streams import Application, Settings, Subtopology, Topology, rebalance
-from partage.streams.user_data import assignment_info, member_of
+from partage.streams import AssignmentConfigs, StreamsApplication, Subtopology, Topology, rebalance
+from partage.streams.member_protocol import assignment_info, member_of
 from partage.wire.streams.assignment_bytes import encode_assignment_info
 from partage.wire.streams.subscription_bytes import (
     decode_subscription_info,
@@ -54,7 +54,9 @@ def world(replicas: dict[str, list[list[int]]], racks=RACKS) -> ClusterHistory:
     }])  # fmt: skip
 
 
-def generation(rng: random.Random, replicas: dict[str, list[list[int]]], settings: Settings):
+def generation(
+    rng: random.Random, replicas: dict[str, list[list[int]]], settings: AssignmentConfigs
+):
     """A generation of three or four clients, tasks here and there, as its leader writes it."""
     tasks = [(0, p) for p in range(4)] + [(1, p) for p in range(4)] + [(2, p) for p in range(2)]
     names = [f"app-{n}" for n in range(rng.randint(3, 4))]
@@ -74,7 +76,7 @@ def generation(rng: random.Random, replicas: dict[str, list[list[int]]], setting
         for name, rows in replicas.items()
         for p, its in enumerate(rows)
     }
-    app = Application(TOPOLOGY, COUNTS, settings, ends, racks=racks)
+    app = StreamsApplication(TOPOLOGY, COUNTS, settings, ends, racks=racks)
     plan = rebalance(app, members, leader=members[0].process, now_ms=5_000)
     states = [
         MemberState(
@@ -102,7 +104,7 @@ def test_a_strategy_is_found_and_named(strategy: str, standbys: int) -> None:
     """Every record comes out; where racks changed the plan, the strategy is told, and changelogs'."""
     rng = random.Random(standbys)
     told: Counter[str] = Counter()
-    settings = Settings(
+    settings = AssignmentConfigs(
         num_standby_replicas=standbys,
         rack_aware_assignment_strategy=strategy,  # type: ignore[arg-type]  # one of the two
         acceptable_recovery_lag=10_000,
@@ -126,7 +128,7 @@ def test_what_racks_do_not_explain_stays_unexplained() -> None:
     """Two consumers' assignments changed places: no strategy makes that come out."""
     rng = random.Random(5)
     replicas = placed(rng)
-    settings = Settings(rack_aware_assignment_strategy="min_traffic")
+    settings = AssignmentConfigs(rack_aware_assignment_strategy="min_traffic")
     found = generation(rng, replicas, settings)
     one, other, *rest = found.first.members
     swapped = [

@@ -15,9 +15,16 @@ from partage.history.records import ClassicState, MemberState, Place, Subscripti
 from partage.history.stream_verdicts import stream_verdict
 from partage.history.verdicts import UNEXPLAINED, verdict
 from partage.legacy.streams_0_11 import Release011
-from partage.streams import Application, ProcessId, Settings, Subtopology, Topology, rebalance
-from partage.streams.legacy_sticky import LegacySticky
-from partage.streams.user_data import assignment_info, member_of
+from partage.streams import (
+    AssignmentConfigs,
+    ProcessId,
+    StreamsApplication,
+    Subtopology,
+    Topology,
+    rebalance,
+)
+from partage.streams.member_protocol import assignment_info, member_of
+from partage.streams.sticky import LegacySticky
 from partage.wire.streams.assignment_bytes import decode_assignment_info, encode_assignment_info
 from partage.wire.streams.subscription_bytes import (
     decode_subscription_info,
@@ -161,7 +168,7 @@ def generation(infos, *, settings=None, ends=10_000_000, owned=None, assignor=No
         sent[name] = version.to_bytes(4, "big") * 2 + b"?"
     infos = {name: decode_subscription_info(data) for name, data in sent.items()}
     members = [member_of(n, i, owned=(owned or {}).get(n, ())) for n, i in infos.items()]
-    app = Application(TOPOLOGY, COUNTS, settings or Settings(), end_offsets)
+    app = StreamsApplication(TOPOLOGY, COUNTS, settings or AssignmentConfigs(), end_offsets)
     plan = rebalance(app, members, leader=members[0].process, now_ms=5_000, assignor=assignor)
     states = []
     for name in infos:
@@ -195,7 +202,7 @@ def test_warm_ups_tell_that_lags_were_beyond() -> None:
     assert told.assumed == "num.standby.replicas 0; lags beyond acceptable.recovery.lag"
     more, _ = generation(
         {"a": info(P1, RUNS), "b": info(P2)}, owned={"a": OWNS},
-        settings=Settings(max_warmup_replicas=3),
+        settings=AssignmentConfigs(max_warmup_replicas=3),
     )  # fmt: skip
     assert "max.warmup.replicas 3" in stream_verdict(more, world()).assumed
 
@@ -208,14 +215,16 @@ def test_other_assignors_are_recognized(assignor, version) -> None:
         name: info(process, sums[name], version=version)
         for name, process in (("a", P1), ("b", P2), ("c", P3))
     }
-    found, _ = generation(infos, assignor=assignor, settings=Settings(num_standby_replicas=1))
+    found, _ = generation(
+        infos, assignor=assignor, settings=AssignmentConfigs(num_standby_replicas=1)
+    )
     told = stream_verdict(found, world())
     assert (told.agrees, told.judged_by, told.exact) == (True, assignor.name, True)
 
 
 def test_ends_that_could_not_be_read_are_recognized() -> None:
     """Then the leader falls back to keeping what is there, and probes again: its record shows it."""
-    ends = Application(TOPOLOGY, COUNTS, Settings(), None)
+    ends = StreamsApplication(TOPOLOGY, COUNTS, AssignmentConfigs(), None)
     members = {"a": info(P1, RUNS), "b": info(P2)}
     found, _ = generation(members, owned={"a": OWNS})
     plan = rebalance(
@@ -283,7 +292,7 @@ def test_random_applications_come_out_of_their_own_records() -> None:
     told = Counter()
     for _ in range(25):
         infos, owned = random_members(rng)
-        settings = Settings(num_standby_replicas=rng.randint(0, 2))
+        settings = AssignmentConfigs(num_standby_replicas=rng.randint(0, 2))
         ends = rng.choice([900, 10_000_000])
         found, _ = generation(infos, owned=owned, settings=settings, ends=ends)
         said = stream_verdict(found, world())

@@ -11,21 +11,27 @@ from partage.errors import (
     UnsupportedProblemError,
 )
 from partage.legacy.kip441_document import Kip441Document
-from partage.streams import Client, PartitionRacks, ProcessId, Settings, TaskId, TaskProblem
-from partage.streams.board import Board
-from partage.streams.flow import FlowGraph
+from partage.streams import (
+    AssignmentConfigs,
+    ClientState,
+    PartitionRacks,
+    ProcessId,
+    TaskId,
+    TaskProblem,
+)
+from partage.streams.assignment_configs import LONG_MAX
 from partage.streams.high_availability import HighAvailability
-from partage.streams.ids import early_task_hash, task_hash
-from partage.streams.legacy_sticky import LegacySticky
-from partage.streams.public_helpers import (
+from partage.streams.min_cost_flow import FlowGraph
+from partage.streams.plan import DraftAssignment
+from partage.streams.registry import assignors, find_assignor
+from partage.streams.standbys import TagAwareStandbys
+from partage.streams.sticky import LegacySticky, TaskPairs
+from partage.streams.task_assignment_utils import (
     AssignmentError,
     identity_assignment,
     validate_task_assignment,
 )
-from partage.streams.registry import assignors, find_assignor
-from partage.streams.settings import LONG_MAX
-from partage.streams.standbys_by_tags import TagAwareStandbys
-from partage.streams.sticky_core import TaskPairs
+from partage.streams.task_ids import early_task_hash, task_hash
 
 NINE = [TaskId(group, number) for group in range(3) for number in range(3)]
 FOUR = [TaskId(0, number) for number in range(4)]
@@ -34,7 +40,7 @@ FOUR = [TaskId(0, number) for number in range(4)]
 def client(number, capacity=1, *, ran=(), lag=0, lags=None, of=NINE, **more):
     """Lag -2 of what it ran, ``lag`` of all else."""
     known = {task: -2 if task in ran else lag for task in of} | (lags or {})
-    return Client(ProcessId(0, number), capacity, list(ran), lags=known, **more)
+    return ClientState(ProcessId(0, number), capacity, list(ran), lags=known, **more)
 
 
 def shown(plan):
@@ -48,7 +54,9 @@ def shown(plan):
 def ha(clients, tasks, stateful=None, **settings):
     settings = {"acceptable_recovery_lag": 100, **settings}
     return HighAvailability().assign(
-        TaskProblem(clients, tasks, tasks if stateful is None else stateful, Settings(**settings))
+        TaskProblem(
+            clients, tasks, tasks if stateful is None else stateful, AssignmentConfigs(**settings)
+        )
     )
 
 
@@ -104,12 +112,14 @@ def test_standbys_by_two_tags_in_hash_order() -> None:
     tasks = [TaskId(group, number) for group in (0, 1) for number in range(3)]
     grid = [(zone, cluster) for cluster in "123" for zone in "123"]
     clients = [
-        Client(ProcessId(0, place), 2, tags={"zone": f"z{zone}", "cluster": f"c{cluster}"})
+        ClientState(ProcessId(0, place), 2, tags={"zone": f"z{zone}", "cluster": f"c{cluster}"})
         for place, (zone, cluster) in enumerate(grid, 1)
     ]
-    settings = Settings(num_standby_replicas=2, rack_aware_assignment_tags=("zone", "cluster"))
+    settings = AssignmentConfigs(
+        num_standby_replicas=2, rack_aware_assignment_tags=("zone", "cluster")
+    )
     problem = TaskProblem(clients, tasks, tasks, settings)
-    board = Board(problem)
+    board = DraftAssignment(problem)
     for place, numbers in ((0, (0, 3)), (3, (1, 4)), (6, (2, 5))):
         for number in numbers:
             board.assign_active(place, number)
@@ -134,7 +144,7 @@ def test_racks_of_all_or_none() -> None:
     racks = {
         task: PartitionRacks((frozenset({"r2" if task.partition else "r1"}),)) for task in FOUR[:2]
     }
-    settings = Settings(rack_aware_assignment_strategy="min_traffic")
+    settings = AssignmentConfigs(rack_aware_assignment_strategy="min_traffic")
 
     def moved(first="r2", racks=racks):
         clients = [client(1, rack=first), client(2, rack="r1")]
@@ -150,14 +160,14 @@ def test_racks_of_all_or_none() -> None:
 
 
 def document(clients, tasks, factor=1, **settings):
-    problem = TaskProblem(clients, tasks, tasks, Settings(**settings))
+    problem = TaskProblem(clients, tasks, tasks, AssignmentConfigs(**settings))
     return Kip441Document(factor), problem
 
 
 def test_ranks_as_the_document_has_them() -> None:
     """Runs: -1, acceptable: 0, unknown: 1 (before any real lag above 1), else the lag itself."""
     lags = dict(zip(FOUR, (-2, 10_000, -3, 10_001), strict=True))
-    kip, problem = document([Client(ProcessId(0, 1), lags=lags)], FOUR)
+    kip, problem = document([ClientState(ProcessId(0, 1), lags=lags)], FOUR)
     assert kip.rank(problem).tolist() == [[-1, 0, 1, 10_001]]
 
 
@@ -245,15 +255,15 @@ def test_an_assignment_is_judged_as_kafkas_leader_does() -> None:
 def test_lags_that_cannot_be_are_refused(lag) -> None:
     """Negative and no sentinel, or beyond int64: an error that names client and task."""
     with pytest.raises(InvalidProblemError, match=r"lags\.0_0"):
-        Client(ProcessId(0, 1), lags={FOUR[0]: lag})
+        ClientState(ProcessId(0, 1), lags={FOUR[0]: lag})
 
 
 def test_clients_without_threads_or_with_two_minds_are_refused() -> None:
     """Capacity below 1; a task active and standby at once; the same process twice; no client."""
     with pytest.raises(InvalidProblemError, match="capacity"):
-        Client(ProcessId(0, 1), 0)
+        ClientState(ProcessId(0, 1), 0)
     with pytest.raises(InvalidProblemError, match="previous_active"):
-        Client(ProcessId(0, 1), previous_active=FOUR[:1], previous_standby=FOUR[:1])
+        ClientState(ProcessId(0, 1), previous_active=FOUR[:1], previous_standby=FOUR[:1])
     with pytest.raises(InvalidProblemError, match="twice"):
         TaskProblem([client(1), client(1)], FOUR)
     with pytest.raises(InvalidProblemError, match="at least one"):
@@ -269,7 +279,7 @@ def test_tasks_that_do_not_fit_are_refused() -> None:
     with pytest.raises(InvalidProblemError, match="no task"):
         TaskProblem([client(1)], FOUR[:1], FOUR[1:2])
     with pytest.raises(InvalidProblemError, match="every stateful task"):
-        HighAvailability().assign(TaskProblem([Client(ProcessId(0, 1))], FOUR, FOUR))
+        HighAvailability().assign(TaskProblem([ClientState(ProcessId(0, 1))], FOUR, FOUR))
     for text in ("", "0", "0_", "0_99999999999", "a_b", "0_1_2x"):
         with pytest.raises(InvalidProblemError, match="task"):
             TaskId.parse(text)
@@ -290,7 +300,7 @@ def test_a_task_that_two_ran_goes_to_the_later_in_the_map() -> None:
 def test_tags_missing_on_some_clients_are_no_error() -> None:
     """A client without the tag never shares it: standbys are placed all the same."""
     clients = [client(1, tags={"zone": "a"}), client(2), client(3, tags={"zone": "a"})]
-    settings = Settings(num_standby_replicas=1, rack_aware_assignment_tags=("zone",))
+    settings = AssignmentConfigs(num_standby_replicas=1, rack_aware_assignment_tags=("zone",))
     plan = HighAvailability().assign(TaskProblem(clients, FOUR[:1], FOUR[:1], settings))
     assert sum(map(len, plan.standby)) == 1
 
@@ -317,7 +327,7 @@ def test_more_tasks_than_kafka_can_count_pairs_of() -> None:
 def test_settings_that_kafka_refuses_are_refused(name, value) -> None:
     """Each with its name as Kafka writes it."""
     with pytest.raises(InvalidConfigError, match=name.replace(".", r"\.")):
-        Settings.from_config({name: value})
+        AssignmentConfigs.from_config({name: value})
 
 
 def test_assignors_are_found_by_name_and_class() -> None:

@@ -15,11 +15,11 @@ from partage.errors import (
     PlanInvariantError,
 )
 from partage.streams import (
-    Application,
-    Client,
+    AssignmentConfigs,
+    ClientState,
     HighAvailability,
     ProcessId,
-    Settings,
+    StreamsApplication,
     StreamsMember,
     Subtopology,
     TaskId,
@@ -42,7 +42,7 @@ def led(topology=COUNTED, counts=None, members=(), **more):
     there = members or (StreamsMember("a", A), StreamsMember("b", B))
     assignor = more.pop("assignor", None)
     ends = {"end_offsets": {("log", 0): 5, ("log", 1): 5}} | more
-    app = Application(topology, known, **ends)
+    app = StreamsApplication(topology, known, **ends)
     return rebalance(app, there, leader=A, now_ms=0, assignor=assignor)
 
 
@@ -51,7 +51,9 @@ def ends(offset):
 
 
 def lags(matrix):
-    problem = TaskProblem([Client(A), Client(B)], TASKS, TASKS, lags=np.array(matrix, np.int64))
+    problem = TaskProblem(
+        [ClientState(A), ClientState(B)], TASKS, TASKS, lags=np.array(matrix, np.int64)
+    )
     return HighAvailability().assign(problem)
 
 
@@ -88,8 +90,8 @@ def server(tasks=2, members=("a",), config="1"):
         (lambda: server(config=" 1"), "num.standby.replicas: must be a number"),
         (lambda: server(config="-1"), "num.standby.replicas: must be from 0 to"),
         (lambda: server(config="2147483648"), "num.standby.replicas: must be from 0 to"),
-        (lambda: Settings.from_config({"max.warmup.replicas": "1_0"}), "must be a whole number"),
-        (lambda: Settings(rack_aware_assignment_tags=("k" * 21,)), "at most 20 characters"),
+        (lambda: AssignmentConfigs.from_config({"max.warmup.replicas": "1_0"}), "must be a whole number"),
+        (lambda: AssignmentConfigs(rack_aware_assignment_tags=("k" * 21,)), "at most 20 characters"),
     ],
 )  # fmt: skip
 def test_bad_numbers_are_named(ask, words: str) -> None:
@@ -102,8 +104,8 @@ def test_bad_numbers_are_named(ask, words: str) -> None:
 def test_what_java_reads_is_read() -> None:
     """Signs are fine for all, spaces around for settings."""
     assert server(config="+1").active == {"a": [("0", 0), ("0", 1)]}
-    assert Settings.from_config({"max.warmup.replicas": " +3 "}).max_warmup_replicas == 3
-    assert Settings(rack_aware_assignment_tags=("k" * 20,)).rack_aware_assignment_tags
+    assert AssignmentConfigs.from_config({"max.warmup.replicas": " +3 "}).max_warmup_replicas == 3
+    assert AssignmentConfigs(rack_aware_assignment_tags=("k" * 20,)).rack_aware_assignment_tags
 
 
 @dataclass

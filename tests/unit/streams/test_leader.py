@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from partage.errors import InvalidProblemError, InvalidTopologyError
-from partage.streams import ProcessId, Settings, TaskId
-from partage.streams.final import ConsumerAssignment
-from partage.streams.following import follow
-from partage.streams.leader import Application, rebalance
-from partage.streams.legacy_sticky import LegacySticky
+from partage.streams import AssignmentConfigs, ProcessId, TaskId
+from partage.streams.assignment_configs import LONG_MAX
+from partage.streams.leader import StreamsApplication, rebalance
+from partage.streams.member_assignments import StreamsMemberAssignment
+from partage.streams.member_protocol import on_assignment
 from partage.streams.members import StreamsMember
 from partage.streams.registry import assignors, find_assignor
-from partage.streams.settings import LONG_MAX
+from partage.streams.sticky import LegacySticky
 from partage.streams.topology import Subtopology, Topology
 
 P1, P2 = ProcessId(0, 1), ProcessId(0, 2)
@@ -34,7 +34,7 @@ def active(answer):
 
 def test_stateless_tasks_of_two_subtopologies_alternate_between_threads() -> None:
     """One process, two consumers, 2 x 4 stateless tasks: each thread gets every other one."""
-    app = Application(stateless("a", "b"), {"a": 4, "b": 4})
+    app = StreamsApplication(stateless("a", "b"), {"a": 4, "b": 4})
     answer = ask(app, [StreamsMember("c10", P1), StreamsMember("c11", P1)])
     assert active(answer) == {
         "c10": ["0_0", "0_2", "1_0", "1_2"],
@@ -45,7 +45,9 @@ def test_stateless_tasks_of_two_subtopologies_alternate_between_threads() -> Non
 
 def test_a_joined_source_with_fewer_partitions_leaves_the_last_tasks_without_it() -> None:
     """3-partition topics joined with one of 4: four tasks, the last reads the long topic alone."""
-    app = Application(Topology([Subtopology(0, ("t1", "t2", "t3"))]), {"t1": 3, "t2": 3, "t3": 4})
+    app = StreamsApplication(
+        Topology([Subtopology(0, ("t1", "t2", "t3"))]), {"t1": 3, "t2": 3, "t3": 4}
+    )
     answer = ask(app, [StreamsMember("c", P1)])
     assert answer.layout.partitions_of[TaskId(0, 3)] == (("t3", 3),)
     assert len(answer.consumers["c"].partitions) == 10
@@ -53,7 +55,7 @@ def test_a_joined_source_with_fewer_partitions_leaves_the_last_tasks_without_it(
 
 def test_what_others_own_is_withheld_as_a_whole_task_for_one_round() -> None:
     """A new client gets nothing yet, and rebalances at once; the target plan has it already."""
-    app = Application(stateless("t1"), {"t1": 4})
+    app = StreamsApplication(stateless("t1"), {"t1": 4})
     members = [
         StreamsMember("c10", P1, owned=[("t1", 0), ("t1", 2)]),
         StreamsMember("c11", P1, owned=[("t1", 1), ("t1", 3)]),
@@ -70,7 +72,7 @@ def test_what_others_own_is_withheld_as_a_whole_task_for_one_round() -> None:
 
 def test_a_thread_of_the_same_process_waits_for_its_neighbour() -> None:
     """A second consumer of one process gets nothing of what the first still owns, now or as standby."""
-    app = Application(stateless("t1"), {"t1": 3})
+    app = StreamsApplication(stateless("t1"), {"t1": 3})
     owned = [("t1", 0), ("t1", 1), ("t1", 2)]
     answer = ask(app, [StreamsMember("c1", P1, owned=owned), StreamsMember("c2", P1)])
     assert answer.consumers["c2"].partitions == ()
@@ -82,7 +84,9 @@ def test_a_thread_of_the_same_process_waits_for_its_neighbour() -> None:
 def test_a_withheld_task_stays_a_standby_where_it_was_one() -> None:
     """A stateful task that is to move to its standby keeps the standby for the round between."""
     topology = Topology([Subtopology(0, ("t",), changelogs=("log",))])
-    app = Application(topology, {"t": 2, "log": 2}, end_offsets={("log", 0): 5, ("log", 1): 5})
+    app = StreamsApplication(
+        topology, {"t": 2, "log": 2}, end_offsets={("log", 0): 5, ("log", 1): 5}
+    )
     members = [
         StreamsMember(
             "a", P1, owned=[("t", 0), ("t", 1)], offset_sums={TaskId(0, 0): -2, TaskId(0, 1): -2}
@@ -98,7 +102,9 @@ def test_a_withheld_task_stays_a_standby_where_it_was_one() -> None:
 def far_behind(**settings):
     topology = Topology([Subtopology(0, ("t",), changelogs=("log",))])
     ends = {("log", number): 10**6 for number in range(3)}
-    app = Application(topology, {"t": 3, "log": 3}, Settings(**settings), end_offsets=ends)
+    app = StreamsApplication(
+        topology, {"t": 3, "log": 3}, AssignmentConfigs(**settings), end_offsets=ends
+    )
     ran = dict.fromkeys((TaskId(0, number) for number in range(3)), -2)
     owner = StreamsMember("a", P1, owned=[("t", n) for n in range(3)], offset_sums=ran)
     return app, [owner, StreamsMember("b", P2)]
@@ -118,7 +124,7 @@ def test_warm_ups_make_the_leaders_first_consumer_probe() -> None:
 def test_ends_that_cannot_be_had_leave_everything_where_it_runs() -> None:
     """Without end offsets the fallback runs, whatever was asked for but the sticky assignor."""
     app, members = far_behind()
-    blind = Application(app.topology, app.counts, app.settings, end_offsets=None)
+    blind = StreamsApplication(app.topology, app.counts, app.settings, end_offsets=None)
     answer = ask(blind, members)
     assert active(answer) == {"a": ["0_0", "0_1", "0_2"], "b": []}
     assert answer.consumers["a"].next_rebalance_ms == 600_000
@@ -128,13 +134,15 @@ def test_ends_that_cannot_be_had_leave_everything_where_it_runs() -> None:
 
 def test_a_missing_source_topic_gives_everybody_code_1() -> None:
     """No tasks, code 1, and the reason names the topic; of named topologies only the one waits."""
-    answer = ask(Application(stateless("there", "absent"), {"there": 1}), [StreamsMember("c", P1)])
-    assert answer.consumers == {"c": ConsumerAssignment(error_code=1)}
+    answer = ask(
+        StreamsApplication(stateless("there", "absent"), {"there": 1}), [StreamsMember("c", P1)]
+    )
+    assert answer.consumers == {"c": StreamsMemberAssignment(error_code=1)}
     assert "absent" in answer.error
     named = Topology(
         [Subtopology(0, ("there",), topology="x"), Subtopology(0, ("absent",), topology="y")]
     )
-    answer = ask(Application(named, {"there": 1}), [StreamsMember("c", P1)])
+    answer = ask(StreamsApplication(named, {"there": 1}), [StreamsMember("c", P1)])
     assert active(answer) == {"c": ["x__0_0"]}
     assert answer.layout.excluded == {"y": ("absent",)}
 
@@ -147,7 +155,7 @@ def test_counts_that_cannot_be_told_give_everybody_code_3() -> None:
             Subtopology(1, ("r2",), sinks=("r1",), repartition={"r2": None}),
         ]
     )
-    answer = ask(Application(cycle, {}), [StreamsMember("c", P1)])
+    answer = ask(StreamsApplication(cycle, {}), [StreamsMember("c", P1)])
     assert answer.consumers["c"].error_code == 3
     assert "r1, r2" in answer.error
 
@@ -155,13 +163,13 @@ def test_counts_that_cannot_be_told_give_everybody_code_3() -> None:
 def test_a_member_that_asks_for_shutdown_gets_it_for_all() -> None:
     """Code 4 for everybody and nothing else, whatever the topics."""
     members = [StreamsMember("a", P1, shutdown=True), StreamsMember("b", P2)]
-    answer = ask(Application(stateless("absent"), {}), members)
+    answer = ask(StreamsApplication(stateless("absent"), {}), members)
     assert {one.error_code for one in answer.consumers.values()} == {4}
 
 
 def test_versions_are_the_lowest_used_and_the_latest_that_all_support() -> None:
     """v1 with v2 gives v1; a future member with v1 or v2 gives code 3, with v3 a probing round."""
-    app = Application(stateless("t"), {"t": 1})
+    app = StreamsApplication(stateless("t"), {"t": 1})
 
     def versions(*used):
         members = [
@@ -185,7 +193,7 @@ def test_versions_are_the_lowest_used_and_the_latest_that_all_support() -> None:
 
 def test_members_of_the_future_are_one_client_without_state() -> None:
     """Two future consumers, three tasks: dealt as to two threads of one client, no standbys."""
-    app = Application(stateless("t"), {"t": 3}, Settings(num_standby_replicas=1))
+    app = StreamsApplication(stateless("t"), {"t": 3}, AssignmentConfigs(num_standby_replicas=1))
     members = [
         StreamsMember("c1", P1, version=12, latest_version=12, endpoint=("h", 1)),
         StreamsMember("c2", P2, version=12, latest_version=12),
@@ -200,7 +208,7 @@ def test_members_of_the_future_are_one_client_without_state() -> None:
 def test_hosts_are_those_of_the_target_plan() -> None:
     """Actives of one host are the standbys of the other, and all partitions are there."""
     topology = Topology([Subtopology(0, ("t",), changelogs=("log",))])
-    app = Application(topology, {"t": 4}, Settings(num_standby_replicas=1))
+    app = StreamsApplication(topology, {"t": 4}, AssignmentConfigs(num_standby_replicas=1))
     members = [
         StreamsMember("a", P1, endpoint=("one", 1)),
         StreamsMember("b", P2, endpoint=("two", 2)),
@@ -213,7 +221,7 @@ def test_hosts_are_those_of_the_target_plan() -> None:
 
 def test_another_applications_member_ends_the_leader() -> None:
     """Owned partitions of which no task reads one: to Kafka an illegal state, here a clear error."""
-    app = Application(stateless("t"), {"t": 1, "other": 1})
+    app = StreamsApplication(stateless("t"), {"t": 1, "other": 1})
     with pytest.raises(InvalidTopologyError, match="another application") as caught:
         ask(app, [StreamsMember("a", P1, owned=[("other", 0)])])
     assert caught.value.java_exception == "IllegalStateException"
@@ -236,7 +244,7 @@ def test_a_version_below_1_is_refused() -> None:
 
 def test_the_assignors_of_2017_stop_the_group_and_take_turns() -> None:
     """Nothing is withheld, nothing probed; standbys of all tasks, in turn over the consumers."""
-    app = Application(stateless("t"), {"t": 4}, Settings(num_standby_replicas=1))
+    app = StreamsApplication(stateless("t"), {"t": 4}, AssignmentConfigs(num_standby_replicas=1))
     members = [
         StreamsMember("a", P1, owned=[("t", number) for number in range(4)]),
         StreamsMember("b", P1),
@@ -255,18 +263,22 @@ def test_the_assignors_of_2017_stop_the_group_and_take_turns() -> None:
 
 def test_a_member_follows_its_assignment() -> None:
     """Version first, then a missing host, then the encoded time."""
-    later = ConsumerAssignment(next_rebalance_ms=500)
-    assert follow(later, version=11).rebalance_ms == 500
-    assert follow(later, version=11, endpoint=("a", 1), hosts=[("b", 1)]).rebalance_ms == 0
-    assert follow(later, version=11, endpoint=("a", 1), hosts=[("a", 1)]).rebalance_ms == 500
-    older = ConsumerAssignment(version=3, common_version=3)
-    assert follow(older, version=5).version == 3
-    assert follow(ConsumerAssignment(version=3, common_version=5), version=3).version == 5
-    assert follow(ConsumerAssignment(version=2, common_version=5), version=3).version == 3
+    later = StreamsMemberAssignment(next_rebalance_ms=500)
+    assert on_assignment(later, version=11).rebalance_ms == 500
+    assert on_assignment(later, version=11, endpoint=("a", 1), hosts=[("b", 1)]).rebalance_ms == 0
+    assert on_assignment(later, version=11, endpoint=("a", 1), hosts=[("a", 1)]).rebalance_ms == 500
+    older = StreamsMemberAssignment(version=3, common_version=3)
+    assert on_assignment(older, version=5).version == 3
+    assert (
+        on_assignment(StreamsMemberAssignment(version=3, common_version=5), version=3).version == 5
+    )
+    assert (
+        on_assignment(StreamsMemberAssignment(version=2, common_version=5), version=3).version == 3
+    )
     with pytest.raises(InvalidProblemError):
-        follow(ConsumerAssignment(version=5), version=4)
+        on_assignment(StreamsMemberAssignment(version=5), version=4)
     with pytest.raises(InvalidProblemError):
-        follow(ConsumerAssignment(common_version=12), version=11)
+        on_assignment(StreamsMemberAssignment(common_version=12), version=11)
 
 
 @pytest.mark.parametrize("name", assignors())
@@ -279,10 +291,10 @@ def test_every_plan_comes_with_the_topics_to_create(name) -> None:
         Subtopology(1, ("by-word",), repartition={"by-word": None}, changelogs=("counts",)),
     ])  # fmt: skip
     members = [StreamsMember("a", P1), StreamsMember("b", P2)]
-    answer = ask(Application(topology, {"lines": 3}), members, assignor=find_assignor(name))
+    answer = ask(StreamsApplication(topology, {"lines": 3}), members, assignor=find_assignor(name))
     assert answer.layout.to_create == {"by-word": 3, "counts": 3}
     assert answer.plan.problem.tasks == tuple(TaskId(g, p) for g in (0, 1) for p in range(3))
-    there = Application(topology, {"lines": 3, "by-word": 3, "counts": 2})
+    there = StreamsApplication(topology, {"lines": 3, "by-word": 3, "counts": 2})
     with pytest.raises(InvalidTopologyError, match="counts has 2, not 3") as refused:
         ask(there, members, assignor=find_assignor(name))
     assert refused.value.topics == ("counts",)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import pytest
 
 from partage.streams import (
-    Application,
-    Settings,
+    AssignmentConfigs,
+    StreamsApplication,
     StreamsMember,
     Subtopology,
     Topology,
     rebalance,
 )
-from partage.streams.final import ConsumerAssignment
-from partage.streams.following import Followed, follow
-from partage.streams.user_data import assignment_info, member_of
+from partage.streams.member_assignments import StreamsMemberAssignment
+from partage.streams.member_protocol import NextRebalance, assignment_info, member_of, on_assignment
 from partage.wire.streams.assignment_bytes import decode_assignment_info, encode_assignment_info
 from partage.wire.streams.subscription_bytes import (
     decode_subscription_info,
@@ -22,7 +21,7 @@ from partage.wire.streams.subscription_bytes import (
 )
 from partage.wire.streams.subscription_info import SubscriptionInfo
 
-APP = Application(Topology([Subtopology(0, ("lines",))]), {"lines": 4}, Settings())
+APP = StreamsApplication(Topology([Subtopology(0, ("lines",))]), {"lines": 4}, AssignmentConfigs())
 
 
 def sent(number: int, used: int, latest: int) -> bytes:
@@ -34,7 +33,7 @@ def sent(number: int, used: int, latest: int) -> bytes:
     return encode_subscription_info(told)
 
 
-def one_round(members: list[tuple[int, int]]) -> tuple[list[Followed], set[int], bool]:
+def one_round(members: list[tuple[int, int]]) -> tuple[list[NextRebalance], set[int], bool]:
     """(used, latest) of each member: what each does next, versions of the answers, whether all rest."""
     joined: list[StreamsMember] = [
         member_of(f"c{n}", decode_subscription_info(sent(n, *one))) for n, one in enumerate(members)
@@ -46,12 +45,12 @@ def one_round(members: list[tuple[int, int]]) -> tuple[list[Followed], set[int],
         its = answer.consumers[f"c{n}"]
         heard = decode_assignment_info(encode_assignment_info(assignment_info(its)))
         versions.add(heard.version)
-        said = ConsumerAssignment(
+        said = StreamsMemberAssignment(
             version=heard.version,
             common_version=heard.common_version,
             next_rebalance_ms=heard.next_rebalance_ms,
         )
-        after.append(follow(said, version=used))
+        after.append(on_assignment(said, version=used))
     return after, versions, answer.stable
 
 

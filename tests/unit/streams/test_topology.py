@@ -8,13 +8,12 @@ import pytest
 
 from partage.errors import InvalidProblemError, InvalidTopologyError
 from partage.streams import TaskId
-from partage.streams.layout import Layout
-from partage.streams.repartition import repartition_counts
-from partage.streams.topology import Subtopology, Topology
+from partage.streams.repartition_topics import repartition_counts
+from partage.streams.topology import Subtopology, Topology, TopologyLayout
 
 
 def layout(subtopologies, counts, copartitioned=()):
-    return Layout.of(Topology(subtopologies, copartitioned), counts)
+    return TopologyLayout.of(Topology(subtopologies, copartitioned), counts)
 
 
 def test_repartition_topics_follow_the_largest_upstream() -> None:

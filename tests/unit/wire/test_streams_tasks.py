@@ -286,7 +286,7 @@ def test_lags_that_cannot_be_added_up_are_named():
 
 def test_task_sums_go_to_the_leader_as_they_are():
     """The streams room takes the names: its TaskId is such a tuple."""
-    from partage.streams.ids import TaskId
+    from partage.streams.task_ids import TaskId
 
     sums = TaskValues.of({TaskId(0, 1): 5, TaskId(2, 3, "ab"): -2})
     assert sums[TaskId(2, 3, "ab")] == -2

@@ -288,7 +288,7 @@ class MemberQueue:
 
     @property
     def is_even(self) -> bool:
-        """Whether loads differ by one at most."""
+        """True if loads differ by at most one."""
         return self._keys[0][0] >= self._keys[-1][0] - 1
 
     def remove(self, member: int) -> None:

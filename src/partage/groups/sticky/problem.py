@@ -53,7 +53,7 @@ class Slots:
 
     @property
     def regular(self) -> bool:
-        """Whether all slots are existing partitions."""
+        """True if all slots are existing partitions."""
         return self.count == self.real
 
     @cached_property

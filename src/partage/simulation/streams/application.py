@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from partage.streams import Layout, ProcessId, Settings, TaskId, Topology
+from partage.streams import AssignmentConfigs, ProcessId, TaskId, Topology, TopologyLayout
 
 __all__ = ["EVENTS", "Application", "Client", "Event", "Runtime", "State"]
 
@@ -92,7 +92,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Runtime:
-    """Settings that no assignor reads, but that time depends on; all in milliseconds.
+    """AssignmentConfigs that no assignor reads, but that time depends on; all in milliseconds.
 
     Attributes:
         session_timeout_ms: from a client's last word until the group misses it.
@@ -145,7 +145,7 @@ class Application:
     states: Mapping[int, State]
     clients: Mapping[str, Client]
     events: tuple[Event, ...] = ()
-    settings: Settings = field(default_factory=Settings)
+    settings: AssignmentConfigs = field(default_factory=AssignmentConfigs)
     runtime: Runtime = field(default_factory=Runtime)
     racks: Mapping[str, tuple[frozenset[str], ...]] = field(default_factory=dict)
     caught_up: bool = True
@@ -153,10 +153,10 @@ class Application:
     config: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
-    def layout(self) -> Layout:
+    def layout(self) -> TopologyLayout:
         """Tasks and topics; all internal topics exist."""
-        made = Layout.of(self.topology, self.counts)
-        return Layout.of(self.topology, {**self.counts, **made.internal})
+        made = TopologyLayout.of(self.topology, self.counts)
+        return TopologyLayout.of(self.topology, {**self.counts, **made.internal})
 
     @cached_property
     def all_counts(self) -> dict[str, int]:

@@ -18,14 +18,14 @@ from partage.simulation.streams.values import names, record, whole
 from partage.streams import (
     LATEST_OFFSET,
     UNKNOWN_OFFSET_SUM,
-    Client,
+    ClientState,
     PartitionRacks,
     TaskAssignor,
     TaskId,
     TaskPlan,
     TaskProblem,
 )
-from partage.streams.settings import LONG_MAX
+from partage.streams.assignment_configs import LONG_MAX
 from partage.streams.standbys import standby_shortage
 
 __all__ = ["Decision", "GivenState", "decide", "read_state"]
@@ -247,7 +247,7 @@ def _problem(state: GivenState) -> TaskProblem:
     for field, held in (("active", state.active), ("standby", state.standby)):
         _only_once(field, held)
     clients = [
-        Client(
+        ClientState(
             one.process,
             one.threads,
             state.active[name],

@@ -10,17 +10,17 @@ from partage.simulation.streams.gathering import Gathering
 from partage.simulation.streams.played import Rebalanced
 from partage.simulation.streams.told import Told
 from partage.simulation.streams.world import Instance
-from partage.streams import Application as Seen
+from partage.streams import StreamsApplication as Seen
 from partage.streams import (
-    GroupAssignment,
+    StreamsGroupAssignment,
     StreamsMember,
     TaskAssignor,
     TaskId,
     TaskPlan,
     rebalance,
 )
+from partage.streams.assignment_configs import LONG_MAX
 from partage.streams.registry import EARLY_RELEASES, Kip441Proposal
-from partage.streams.settings import LONG_MAX
 
 __all__ = ["Led"]
 
@@ -64,7 +64,9 @@ class Led(Gathering):
         }
         self._look_again(answer, {} if self.eager else quick)
 
-    def _asked_of_leader(self, members: list[StreamsMember], leader: Instance) -> GroupAssignment:
+    def _asked_of_leader(
+        self, members: list[StreamsMember], leader: Instance
+    ) -> StreamsGroupAssignment:
         return rebalance(
             Seen(
                 self.app.topology,
@@ -103,7 +105,7 @@ class Led(Gathering):
                 if task not in instance.active and task not in instance.standby
             }
 
-    def _take_over(self, answer: GroupAssignment, plan: TaskPlan) -> dict[str, set[TaskId]]:
+    def _take_over(self, answer: StreamsGroupAssignment, plan: TaskPlan) -> dict[str, set[TaskId]]:
         """Everybody has its tasks; answers what each member has closed."""
         closed: dict[str, set[TaskId]] = {one: set() for one in answer.consumers}
         problem = plan.problem
@@ -128,7 +130,9 @@ class Led(Gathering):
             self.keep_for_a_while(instance, left)
         return closed
 
-    def _note(self, answer: GroupAssignment, plan: TaskPlan, causes: tuple[str, ...]) -> None:
+    def _note(
+        self, answer: StreamsGroupAssignment, plan: TaskPlan, causes: tuple[str, ...]
+    ) -> None:
         name_of = {one.process: name for name, one in self.world.up.items()}
         clients, tasks = plan.problem.clients, plan.problem.tasks
         names = [name_of[one.process] for one in clients]
@@ -156,7 +160,7 @@ class Led(Gathering):
             )
         )
 
-    def _look_again(self, answer: GroupAssignment, quick: dict[str, set[TaskId]]) -> None:
+    def _look_again(self, answer: StreamsGroupAssignment, quick: dict[str, set[TaskId]]) -> None:
         """Who gave something up joins again with what it has; who waits for a task soon after."""
         if quick:
             self.join_at_once(quick)

@@ -19,7 +19,7 @@ from partage.simulation.streams.values import (
     text,
     whole,
 )
-from partage.streams import ProcessId, Settings, Subtopology, Topology
+from partage.streams import AssignmentConfigs, ProcessId, Subtopology, Topology
 
 __all__ = ["configured", "read"]
 
@@ -34,9 +34,9 @@ _KAFKA_NAMES = {
     "rack_aware_assignment_non_overlap_cost": "rack.aware.assignment.non_overlap_cost",
 }
 _OF_ASSIGNORS = tuple(
-    _KAFKA_NAMES.get(one.name, one.name.replace("_", ".")) for one in fields(Settings)
+    _KAFKA_NAMES.get(one.name, one.name.replace("_", ".")) for one in fields(AssignmentConfigs)
 )
-#: Settings of time that may be 0.
+#: AssignmentConfigs of time that may be 0.
 _MAY_BE_NONE = {
     "group.initial.rebalance.delay.ms",
     "streams.initial.rebalance.delay.ms",
@@ -97,7 +97,7 @@ def configured(application: Application, config: Mapping[str, Any]) -> Applicati
 
     Raises:
         InvalidProblemError: no setting of that name is known here, or a time is refused.
-        InvalidConfigError: as `partage.streams.Settings`.
+        InvalidConfigError: as `partage.streams.AssignmentConfigs`.
 
     >>> app = read({"subtopologies": [{"sources": {"in": 1}}], "clients": {"a": {}}})
     >>> configured(app, {"num.standby.replicas": "1"}).settings.num_standby_replicas
@@ -118,7 +118,7 @@ def configured(application: Application, config: Mapping[str, Any]) -> Applicati
             times[its.name] = whole(value, f"settings.{name}", least, _LONGEST * 1000)
     return replace(
         application,
-        settings=Settings.from_config(merged),
+        settings=AssignmentConfigs.from_config(merged),
         runtime=Runtime(**times),
         exactly_once=guarantee == _EXACTLY_ONCE,
         config=merged,

@@ -13,8 +13,8 @@ __all__ = [
     "LATEST_OFFSET",
     "LONG_MAX",
     "UNKNOWN_OFFSET_SUM",
+    "AssignmentConfigs",
     "RackAwareStrategy",
-    "Settings",
 ]
 
 LONG_MAX = 2**63 - 1
@@ -33,7 +33,7 @@ _LEAST_PROBING_MS = 60_000
 
 
 @dataclass(frozen=True)
-class Settings:
+class AssignmentConfigs:
     """What ``AssignmentConfigs`` of Kafka Streams 4.3.1 holds, with its defaults.
 
     Attributes:
@@ -50,9 +50,9 @@ class Settings:
     Raises:
         InvalidConfigError: a value that Kafka's own definition refuses.
 
-    >>> Settings(num_standby_replicas=1).max_warmup_replicas
+    >>> AssignmentConfigs(num_standby_replicas=1).max_warmup_replicas
     2
-    >>> Settings.from_config({"max.warmup.replicas": "4"}).max_warmup_replicas
+    >>> AssignmentConfigs.from_config({"max.warmup.replicas": "4"}).max_warmup_replicas
     4
     """
 
@@ -91,7 +91,7 @@ class Settings:
         _tags(self.rack_aware_assignment_tags)
 
     @classmethod
-    def from_config(cls, config: Mapping[str, object]) -> Settings:
+    def from_config(cls, config: Mapping[str, object]) -> AssignmentConfigs:
         """From Kafka's names; numbers may be text, tags a comma-separated list. Others are ignored.
 
         Raises:

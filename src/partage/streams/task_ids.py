@@ -1,14 +1,24 @@
-"""Names of tasks and of processes, with Java's order and hash of each."""
+"""Task ids and process ids, with the order and the hash code that Java gives them."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from partage.errors import InvalidProblemError
+from partage.java.hash_order import DEFAULT_TABLE, copied_hash_set_table, hash_order
 from partage.java.strings import string_hash, string_order_key
 
-__all__ = ["ProcessId", "TaskId", "early_task_hash", "process_hash", "task_hash", "task_order_key"]
+__all__ = [
+    "ProcessId",
+    "TaskId",
+    "early_task_hash",
+    "process_hash",
+    "task_hash",
+    "task_order_key",
+    "tasks_in_hash_order",
+]
 
 _TASK = re.compile(
     r"(?:(?P<topology>.*?)__)?(?P<subtopology>-?\d+)_(?P<partition>-?\d+)", re.DOTALL
@@ -143,3 +153,31 @@ def process_hash(process: ProcessId) -> int:
     """
     mixed = _int64(process.msb ^ process.lsb)
     return _int32(mixed >> 32 ^ mixed)
+
+
+def tasks_in_hash_order(
+    tasks: Iterable[TaskId],
+    *,
+    copied: bool = False,
+    hash_of: Callable[[TaskId], int] = task_hash,
+) -> list[TaskId]:
+    """Distinct tasks as a ``HashMap`` or ``HashSet`` walks them that got them in this order.
+
+    With ``copied``, one that was made from a collection of this order and size.
+
+    >>> [str(task) for task in tasks_in_hash_order([TaskId(0, 0), TaskId(0, 1)])]
+    ['0_1', '0_0']
+    """
+    distinct = list(dict.fromkeys(tasks))
+    table = copied_hash_set_table(len(distinct)) if copied else DEFAULT_TABLE
+
+    def rank() -> list[int]:
+        ranks = [0] * len(distinct)
+        for place, i in enumerate(
+            sorted(range(len(distinct)), key=lambda i: task_order_key(distinct[i]))
+        ):
+            ranks[i] = place
+        return ranks
+
+    places = hash_order([hash_of(task) for task in distinct], table=table, rank=rank)
+    return [distinct[place] for place in places]

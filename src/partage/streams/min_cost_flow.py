@@ -1,14 +1,4 @@
-"""Minimum cost flow the way Kafka does it, so that ties have Kafka's answer (KIP-925).
-
-Any solver finds the least cost; which of several cheapest plans it finds depends on the
-order of its steps. So the steps here are those of ``Graph`` of kafka-streams 4.3.1: a first
-flow is given (or found by breadth-first search), then negative cycles are cancelled one by
-one, each the first that Bellman and Ford meet in the order of node numbers.
-
-Three things differ, and change nothing: a node whose distance did not change since its edges
-were looked at is passed over, a round without any change ends the search, and edges without
-room are left out of a search, the others looked at in runs to neighbouring nodes.
-"""
+"""X"""
 
 from __future__ import annotations
 

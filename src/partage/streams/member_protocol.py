@@ -1,19 +1,23 @@
-"""Between the bytes of a group and its leader: user data of a member in, user data for it out."""
+"""Subscriptions and assignments of members: user data, version probing, next rebalance."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 
 from partage.errors import InvalidProblemError
-from partage.streams.final import ConsumerAssignment, Hosts
-from partage.streams.ids import ProcessId, TaskId
-from partage.streams.layout import TopicPartition
+from partage.streams.assignment_configs import LONG_MAX
+from partage.streams.member_assignments import Hosts, StreamsMemberAssignment
 from partage.streams.members import FUTURE_PROCESS, LATEST_VERSION, StreamsMember
+from partage.streams.task_ids import ProcessId, TaskId
+from partage.streams.topology import TopicPartition
+from partage.wire.faults import UnsupportedVersionError
 from partage.wire.streams.assignment_info import AssignmentInfo
 from partage.wire.streams.subscription_info import SubscriptionInfo
+from partage.wire.streams.versions import next_version
 
-__all__ = ["assignment_info", "member_of"]
+__all__ = ["NextRebalance", "assignment_info", "member_of", "on_assignment"]
 
 _SHUTDOWN = 4
 #: ``Utils.HOST_PORT_PATTERN`` of Kafka 4.3.1, which has to match as a whole.
@@ -75,7 +79,9 @@ def member_of(
 
 
 def assignment_info(
-    assignment: ConsumerAssignment, hosts: Hosts | None = None, standby_hosts: Hosts | None = None
+    assignment: StreamsMemberAssignment,
+    hosts: Hosts | None = None,
+    standby_hosts: Hosts | None = None,
 ) -> AssignmentInfo:
     """What the leader sends to a consumer beside its partitions.
 
@@ -89,7 +95,7 @@ def assignment_info(
 
     Source: ``StreamsPartitionAssignor.addClientAssignments`` and ``errorAssignment`` 4.3.1.
 
-    >>> assignment_info(ConsumerAssignment((("t", 2),), (TaskId(0, 2),))).active
+    >>> assignment_info(StreamsMemberAssignment((("t", 2),), (TaskId(0, 2),))).active
     Tasks([(0, 2, None)])
     """
     return AssignmentInfo.of(
@@ -113,3 +119,60 @@ def _endpoint(name: str, text: str | None) -> tuple[str, int] | None:
             "must be host:port", path=f"member {name}.endpoint", value=text[:200]
         )
     return found[1], int(found[2])
+
+
+@dataclass(frozen=True)
+class NextRebalance:
+    """The member's state after an assignment.
+
+    Attributes:
+        version: that its next subscription uses.
+        rebalance_ms: when it rebalances again by itself; 0: at once, 2**63 - 1: never. It
+            does when the clock has passed that time, not when it has just reached it.
+    """
+
+    version: int
+    rebalance_ms: int
+
+
+def on_assignment(
+    assignment: StreamsMemberAssignment,
+    *,
+    version: int,
+    endpoint: tuple[str, int] | None = None,
+    hosts: Collection[tuple[str, int]] = (),
+) -> NextRebalance:
+    """Take over an assignment.
+
+    The first that holds decides when to rebalance again: the version changed, or the
+    member's own end point is missing among the hosts (a static member with an old
+    assignment): at once; else what the assignment says.
+
+    Args:
+        assignment: without an error code.
+        version: of the subscription that the member sent.
+        endpoint: its own, if it has one.
+        hosts: end points that the assignment names.
+
+    Raises:
+        InvalidProblemError: the assignment is of a later version than the subscription, or
+            others support versions that this member does not; to Kafka a
+            TaskAssignmentException.
+
+    Source: ``StreamsPartitionAssignor.onAssignment`` 4.3.1.
+
+    >>> on_assignment(StreamsMemberAssignment(next_rebalance_ms=500), version=11).rebalance_ms
+    500
+    >>> on_assignment(StreamsMemberAssignment(version=9, common_version=9), version=11)
+    NextRebalance(version=9, rebalance_ms=0)
+    """
+    answer = AssignmentInfo(assignment.version, assignment.common_version)
+    try:
+        after = next_version(answer, used=version)
+    except UnsupportedVersionError as refused:
+        raise InvalidProblemError(
+            f"is refused: {refused}", path="assignment.version", value=assignment.version
+        ) from None
+    if after.rejoin or (endpoint is not None and hosts and endpoint not in hosts):
+        return NextRebalance(after.version, 0)
+    return NextRebalance(after.version, min(assignment.next_rebalance_ms, LONG_MAX))

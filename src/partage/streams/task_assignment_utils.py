@@ -1,19 +1,15 @@
-"""The helpers that KIP-924 gives to those who write an assignor (``TaskAssignmentUtils``).
-
-They look like what the internal assignors use, and differ: see each function.
-"""
+"""X"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
 
-from partage.streams.board import Board
-from partage.streams.ids import ProcessId, TaskId
+from partage.streams.plan import DraftAssignment
 from partage.streams.problem import TaskProblem
 from partage.streams.rack_aware import RackOptimizer
-from partage.streams.standbys import give_to_least_loaded
-from partage.streams.standbys_by_tags import TagAwareStandbys
+from partage.streams.standbys import TagAwareStandbys, give_to_least_loaded
+from partage.streams.task_ids import ProcessId, TaskId
 
 __all__ = [
     "AssignmentError",
@@ -43,8 +39,8 @@ def identity_assignment(
 
     Source: ``TaskAssignmentUtils.identityAssignment`` 4.3.1.
 
-    >>> from partage.streams import Client, ProcessId, TaskId, TaskProblem
-    >>> a = Client(ProcessId(0, 1), previous_active=[TaskId(0, 1), TaskId(0, 0)])
+    >>> from partage.streams import ClientState, ProcessId, TaskId, TaskProblem
+    >>> a = ClientState(ProcessId(0, 1), previous_active=[TaskId(0, 1), TaskId(0, 0)])
     >>> [(list(map(str, had)), kept) for had, kept in identity_assignment(
     ...     TaskProblem([a], [TaskId(0, 0)])).values()]
     [(['0_0', '0_1'], [])]
@@ -67,9 +63,9 @@ def validate_task_assignment(
     It looks at the entries, then at the tasks, then at the clients. An active task that
     nobody got is no error to it. Source: ``TaskAssignmentUtils.validateTaskAssignment`` 4.3.1.
 
-    >>> from partage.streams import Client, ProcessId, TaskId, TaskProblem
+    >>> from partage.streams import ClientState, ProcessId, TaskId, TaskProblem
     >>> task, process = TaskId(0, 0), ProcessId(0, 1)
-    >>> problem = TaskProblem([Client(process)], [task])
+    >>> problem = TaskProblem([ClientState(process)], [task])
     >>> validate_task_assignment(problem, [(process, [task, task], [])]).name
     'ACTIVE_TASK_ASSIGNED_MULTIPLE_TIMES'
     """
@@ -95,38 +91,38 @@ def validate_task_assignment(
     return AssignmentError.UNKNOWN_PROCESS_ID if entries - members else AssignmentError.NONE
 
 
-def default_standby_task_assignment(problem: TaskProblem, board: Board) -> None:
+def default_standby_task_assignment(problem: TaskProblem, draft: DraftAssignment) -> None:
     """Standbys by tags where tags are configured, else by load; tasks in Java's hash order.
 
     By tags, a task gets a standby even where ``num.standby.replicas`` is 0, if a client with
     other tags exists. Source: ``TaskAssignmentUtils.defaultStandbyTaskAssignment`` 4.3.1.
 
-    >>> from partage.streams import Client, ProcessId, TaskId, TaskProblem
-    >>> from partage.streams import Settings
-    >>> from partage.streams.board import Board
+    >>> from partage.streams import ClientState, ProcessId, TaskId, TaskProblem
+    >>> from partage.streams import AssignmentConfigs
+    >>> from partage.streams.plan import DraftAssignment
     >>> tasks = [TaskId(0, 0), TaskId(0, 1)]
-    >>> clients = [Client(ProcessId(0, n)) for n in (1, 2)]
-    >>> problem = TaskProblem(clients, tasks, tasks, Settings(num_standby_replicas=1))
-    >>> board = Board(problem)
-    >>> board.assign_active(0, 0); board.assign_active(1, 1)
-    >>> default_standby_task_assignment(problem, board)
-    >>> board.standby
+    >>> clients = [ClientState(ProcessId(0, n)) for n in (1, 2)]
+    >>> problem = TaskProblem(clients, tasks, tasks, AssignmentConfigs(num_standby_replicas=1))
+    >>> draft = DraftAssignment(problem)
+    >>> draft.assign_active(0, 0); draft.assign_active(1, 1)
+    >>> default_standby_task_assignment(problem, draft)
+    >>> draft.standby
     [{1}, {0}]
     """
     tasks = stateful_in_hash_order(problem)
     if problem.settings.rack_aware_assignment_tags:
-        TagAwareStandbys(problem).assign(board, tasks)
+        TagAwareStandbys(problem).assign(draft, tasks)
     else:
         replicas = problem.settings.num_standby_replicas
-        give_to_least_loaded(board, ((task, replicas) for task in tasks))
+        give_to_least_loaded(draft, ((task, replicas) for task in tasks))
 
 
 def stateful_in_hash_order(problem: TaskProblem) -> list[int]:
     """Tasks with a changelog as a hash set of their ids, filled from the map of all tasks.
 
-    >>> from partage.streams import Client, ProcessId, TaskId, TaskProblem
+    >>> from partage.streams import ClientState, ProcessId, TaskId, TaskProblem
     >>> tasks = [TaskId(0, n) for n in range(3)]
-    >>> stateful_in_hash_order(TaskProblem([Client(ProcessId(0, 1))], tasks, tasks))
+    >>> stateful_in_hash_order(TaskProblem([ClientState(ProcessId(0, 1))], tasks, tasks))
     [2, 1, 0]
     """
     stateful = set(problem.stateful)
@@ -136,7 +132,7 @@ def stateful_in_hash_order(problem: TaskProblem) -> list[int]:
 
 def optimize_rack_aware_active_tasks(
     problem: TaskProblem,
-    board: Board,
+    draft: DraftAssignment,
     tasks: Sequence[int] | None = None,
     *,
     traffic_cost: int | None = None,
@@ -152,31 +148,32 @@ def optimize_rack_aware_active_tasks(
     Raises:
         UnsupportedProblemError: one of the tasks is active nowhere, or twice.
 
-    >>> from partage.streams import Client, PartitionRacks, ProcessId, Settings, TaskId, TaskProblem
-    >>> from partage.streams.board import Board
+    >>> from partage.streams import (AssignmentConfigs, ClientState, PartitionRacks, ProcessId,
+    ...                              TaskId, TaskProblem)
+    >>> from partage.streams.plan import DraftAssignment
     >>> tasks = [TaskId(0, 0), TaskId(0, 1)]
-    >>> clients = [Client(ProcessId(0, n), rack=f"r{n}") for n in (1, 2)]
-    >>> asked = Settings(rack_aware_assignment_strategy="min_traffic",
+    >>> clients = [ClientState(ProcessId(0, n), rack=f"r{n}") for n in (1, 2)]
+    >>> asked = AssignmentConfigs(rack_aware_assignment_strategy="min_traffic",
     ...                  rack_aware_assignment_traffic_cost=10,
     ...                  rack_aware_assignment_non_overlap_cost=1)
     >>> racks = {task: PartitionRacks((frozenset({f"r{2 - task.partition}"}),), ())
     ...          for task in tasks}
     >>> problem = TaskProblem(clients, tasks, settings=asked, racks=racks)
-    >>> board = Board(problem)
-    >>> board.assign_active(0, 0); board.assign_active(1, 1)
-    >>> optimize_rack_aware_active_tasks(problem, board)
-    >>> board.active
+    >>> draft = DraftAssignment(problem)
+    >>> draft.assign_active(0, 0); draft.assign_active(1, 1)
+    >>> optimize_rack_aware_active_tasks(problem, draft)
+    >>> draft.active
     [{1}, {0}]
     """
-    tasks = sorted(set().union(*board.active) if tasks is None else tasks)
+    tasks = sorted(set().union(*draft.active) if tasks is None else tasks)
     racks = RackOptimizer.for_public(problem, standbys=False)
     if racks and tasks:
-        racks.optimize_active(board, tasks, *_costs(problem, traffic_cost, non_overlap_cost))
+        racks.optimize_active(draft, tasks, *_costs(problem, traffic_cost, non_overlap_cost))
 
 
 def optimize_rack_aware_standby_tasks(
     problem: TaskProblem,
-    board: Board,
+    draft: DraftAssignment,
     *,
     traffic_cost: int | None = None,
     non_overlap_cost: int | None = None,
@@ -190,26 +187,27 @@ def optimize_rack_aware_standby_tasks(
     Raises:
         UnsupportedProblemError: as `optimize_rack_aware_active_tasks`.
 
-    >>> from partage.streams import Client, PartitionRacks, ProcessId, Settings, TaskId, TaskProblem
-    >>> from partage.streams.board import Board
+    >>> from partage.streams import (AssignmentConfigs, ClientState, PartitionRacks, ProcessId,
+    ...                              TaskId, TaskProblem)
+    >>> from partage.streams.plan import DraftAssignment
     >>> tasks = [TaskId(0, 0), TaskId(0, 1)]
-    >>> clients = [Client(ProcessId(0, n), rack=f"r{n}") for n in (1, 2)]
-    >>> asked = Settings(rack_aware_assignment_strategy="min_traffic",
+    >>> clients = [ClientState(ProcessId(0, n), rack=f"r{n}") for n in (1, 2)]
+    >>> asked = AssignmentConfigs(rack_aware_assignment_strategy="min_traffic",
     ...                  rack_aware_assignment_traffic_cost=10,
     ...                  rack_aware_assignment_non_overlap_cost=1)
     >>> racks = {task: PartitionRacks((), (frozenset({f"r{2 - task.partition}"}),))
     ...          for task in tasks}
     >>> problem = TaskProblem(clients, tasks, tasks, asked, racks=racks)
-    >>> board = Board(problem)
-    >>> board.assign_standby(0, 0); board.assign_standby(1, 1)
-    >>> optimize_rack_aware_standby_tasks(problem, board)
-    >>> board.standby
+    >>> draft = DraftAssignment(problem)
+    >>> draft.assign_standby(0, 0); draft.assign_standby(1, 1)
+    >>> optimize_rack_aware_standby_tasks(problem, draft)
+    >>> draft.standby
     [{1}, {0}]
     """
     racks = RackOptimizer.for_public(problem, standbys=True)
-    if racks and any(board.standby):
+    if racks and any(draft.standby):
         costs = _costs(problem, traffic_cost, non_overlap_cost)
-        racks.optimize_standby(board, *costs, lambda *_: True)
+        racks.optimize_standby(draft, *costs, lambda *_: True)
 
 
 def _costs(problem: TaskProblem, traffic: int | None, non_overlap: int | None) -> tuple[int, int]:
