@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partage.report.run import Figures, Group, Run, Traits, total
+from partage.report.run import Figures, GroupFigures, Run, Traits, total
 from partage.tables.statuses import RECORDED
 
 COVERAGE = {
@@ -15,7 +15,7 @@ def figures(name: str, **more) -> Figures:
     return Figures(name, **({"rows": 4, "done": 4, "proven": 4} | more))
 
 
-def made_group(name: str = "g", *of: Figures, **more) -> Group:
+def made_group(name: str = "g", *of: Figures, **more) -> GroupFigures:
     mine = {
         "anchor": "g0", "kind": "classic", "status": "replayed", "why": None, "claimed": ("range",),
         "clients": ("java",), "records": 0, "commits": 0, "rebalances": 4, "incarnations": 0,
@@ -23,10 +23,10 @@ def made_group(name: str = "g", *of: Figures, **more) -> Group:
         "figures": {one.policy: one for one in of}, "per_rebalance": {}, "causes": (),
         "traits": Traits(),
     }  # fmt: skip
-    return Group(name=name, **(mine | more))
+    return GroupFigures(name=name, **(mine | more))
 
 
-def made_run(*groups: Group, causes=(), **cover) -> Run:
+def made_run(*groups: GroupFigures, causes=(), **cover) -> Run:
     sums: dict[str, list[Figures]] = {}
     for group in groups:
         for name, one in group.figures.items():

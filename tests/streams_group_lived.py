@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.streams_recording import subtopologies
 
-from partage.simulation.streams import Application, Event, read
+from partage.simulation.streams import ScenarioEvent, SimulatedApplication, read
 from partage.wire.group_log import decode_record
 
 #: Of each thread of each client: active tasks, then standbys.
@@ -78,7 +78,7 @@ def _by_client(target: dict[str, list[list[str]]], client_of: dict[str, tuple[st
     return found
 
 
-def application(recording: dict[str, Any]) -> Application:
+def application(recording: dict[str, Any]) -> SimulatedApplication:
     """The application with the events of the recording; nobody is there before them."""
     name, record = recording["name"], wrote(recording)
     lives = _lives(record, recording["threads"])
@@ -117,7 +117,7 @@ def application(recording: dict[str, Any]) -> Application:
         )
         for client, one in made.clients.items()
     }
-    comes = Event(round(first["at"] * 1000), "join", (first["client"],))
+    comes = ScenarioEvent(round(first["at"] * 1000), "join", (first["client"],))
     return replace(made, clients=clients, events=(comes, *made.events))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.streams_recording import subtopologies
 
-from partage.simulation.streams import Application, Event, Told, read
+from partage.simulation.streams import ScenarioEvent, SimulatedApplication, Told, read
 from partage.streams import HighAvailability, ProcessId, TaskId, TaskPlan, TaskProblem
 from partage.wire.streams.assignment_bytes import decode_assignment_info
 from partage.wire.streams.subscription_bytes import decode_subscription_info
@@ -34,7 +34,7 @@ class Decided:
     lags: dict[str, dict[str, int]]
 
 
-def application(recording: dict[str, Any]) -> Application:
+def application(recording: dict[str, Any]) -> SimulatedApplication:
     """The application with the events of the recording; nobody is there before them."""
     name = recording["name"]
     processes = {client: process for process, client in _clients(recording).items()}
@@ -55,7 +55,7 @@ def application(recording: dict[str, Any]) -> Application:
     )
     # A description has to have somebody from the beginning; a recording begins with nobody.
     clients = {key: replace(one, starts=False) for key, one in made.clients.items()}
-    comes = Event(0, "join", (first["client"],))
+    comes = ScenarioEvent(0, "join", (first["client"],))
     return replace(made, clients=clients, events=(comes, *made.events))
 
 

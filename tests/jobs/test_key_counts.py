@@ -15,7 +15,7 @@ from partage.jobs.keys import counts as key_counts
 from partage.jobs.keys.bytes import as_bytes
 from partage.jobs.keys.counts import Counting, Spec
 from partage.jobs.keys.keys import KeysFound, _fill
-from partage.jobs.keys.rows import Kind, unpacked
+from partage.jobs.keys.rows import KeyRowKind, unpacked
 from partage.jobs.keys.sources import Columns, open_source
 from partage.jobs.keys.workers import met, read_and_count
 from partage.kernels import form
@@ -31,14 +31,14 @@ def _rows(counting: Counting) -> list[pa.RecordBatch]:
     return [*counting.sent(), *counting.rows()]
 
 
-def _plain(batches: list[pa.RecordBatch], kind: Kind) -> list[dict]:
+def _plain(batches: list[pa.RecordBatch], kind: KeyRowKind) -> list[dict]:
     return [row for batch in batches for row in batch.to_pylist() if row["kind"] == kind]
 
 
 def _keys(batches: list[pa.RecordBatch]) -> Counter:
     out: Counter = Counter()
     for batch in batches:
-        if batch.num_rows and batch.column(0)[0].as_py() == Kind.KEYS:
+        if batch.num_rows and batch.column(0)[0].as_py() == KeyRowKind.KEYS:
             for keys, records, _ in unpacked(batch):
                 out.update(dict(zip(keys.to_pylist(), records.tolist(), strict=True)))
     return out
@@ -130,14 +130,14 @@ def test_an_approximate_count_says_by_how_much_it_may_be_low(monkeypatch) -> Non
         counting.add(pa.RecordBatch.from_pydict({"id": keys}))
         sent += list(counting.sent())
     rows = [*sent, *counting.rows()]
-    low_by = sum(r["records"] for r in _plain(rows, Kind.DROPPED))
+    low_by = sum(r["records"] for r in _plain(rows, KeyRowKind.DROPPED))
     seen = {key.decode(): n for key, n in _keys(rows).items()}
     assert 0 < low_by < true["hot"]
     assert len(seen) <= 100 < len(true)
     for key, count in true.items():
         assert count - low_by <= seen.get(key, 0) <= count, key
     told = list(met(spec, 10, rows, keep=False))
-    assert sum(r["records"] for r in _plain(told, Kind.PARTITION)) == sum(true.values())
+    assert sum(r["records"] for r in _plain(told, KeyRowKind.PARTITION)) == sum(true.values())
 
 
 def test_records_without_a_time_are_in_no_hour() -> None:
@@ -148,7 +148,7 @@ def test_records_without_a_time_are_in_no_hour() -> None:
     counting.add(batch)
     rows = _rows(counting)
     assert sum(_keys(rows).values()) == 4
-    assert sorted(r["hour"] for r in _plain(rows, Kind.HOUR)) == [0, 5 * HOUR]
+    assert sorted(r["hour"] for r in _plain(rows, KeyRowKind.HOUR)) == [0, 5 * HOUR]
 
 
 def test_values_count_by_their_bytes() -> None:
@@ -163,7 +163,7 @@ def test_values_count_by_their_bytes() -> None:
             with form(chosen):
                 counting = Counting(Spec(columns, "murmur2", (6,)))
                 counting.add(pa.RecordBatch.from_pydict({"id": keys, "v": values}))
-                blocks = [b for b in _rows(counting) if b.column(0)[0].as_py() == Kind.KEYS]
+                blocks = [b for b in _rows(counting) if b.column(0)[0].as_py() == KeyRowKind.KEYS]
             found = {k: s for b in blocks for ks, _, sizes in unpacked(b)
                      for k, s in zip(ks.to_pylist(), sizes.tolist(), strict=True)}  # fmt: skip
             assert found == {b"a": 2, b"bb": 5}
@@ -214,7 +214,7 @@ def test_times_as_people_write_them(text: str) -> None:
     """Text with and without a zone, with none to nine digits behind the second."""
     counting = Counting(Spec(Columns("id", time="at"), "murmur2", (6,)))
     counting.add(pa.RecordBatch.from_pydict({"id": ["a"], "at": [text]}))
-    assert [r["hour"] for r in _plain(_rows(counting), Kind.HOUR)] == [5 * HOUR]
+    assert [r["hour"] for r in _plain(_rows(counting), KeyRowKind.HOUR)] == [5 * HOUR]
 
 
 def test_uuids_and_numbers_with_a_point() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partage as pg
-from partage.groups.faust.inputs import PreviousOwners
+from partage.groups.faust.inputs import PreviousCopies
 from partage.groups.faust.plan import CopartitionedAssignment
 from partage.groups.faust.settings import REPLICAS, SEED
 from partage.groups.faust.standbys import SplitMix64, place_standbys
@@ -39,7 +39,7 @@ def ours(before, members, partitions, replicas, seed=0):
             owner[p] = place
         for p in before.get(m, ((), ()))[1]:
             copies[p].append(place)
-    was = PreviousOwners(owner, copies)
+    was = PreviousCopies(owner, copies)
     active = assign_actives(was, len(members))
     held = place_standbys(
         was, active, len(members), min(replicas, len(members) - 1), SplitMix64(seed)
@@ -243,7 +243,7 @@ def test_no_other_placement_of_actives_is_better(data, members, partitions) -> N
     owner = data.draw(st.lists(place, min_size=partitions, max_size=partitions))
     able = st.sets(st.integers(0, members - 1), max_size=2)
     copies = [sorted(data.draw(able) - {was}) for was in owner]
-    before = PreviousOwners(owner, copies)
+    before = PreviousCopies(owner, copies)
     best = min(
         score(one, before, members) for one in itertools.product(range(members), repeat=partitions)
     )

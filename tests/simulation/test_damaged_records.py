@@ -9,7 +9,7 @@ import pytest
 
 from lives import cause, history, member, topics
 from partage.history.classic import ClassicGroup, ClassicRecord, Generation
-from partage.history.ownership import Ownership
+from partage.history.ownership import OwnershipIntervals
 from partage.history.pauses import Pause
 from partage.history.records import ClassicState, Place
 from partage.jobs.replay.group_rows import GroupRows
@@ -71,7 +71,7 @@ def test_a_leap_that_no_time_can_hold_is_a_broken_number() -> None:
 ])  # fmt: skip
 def test_nobody_owns_a_partition_twice_where_clocks_go_back(times) -> None:
     """Intervals of a partition follow each other, whatever the times of the records are."""
-    ownership = Ownership(lambda *_: None, (1_000, 2 * 10**12))
+    ownership = OwnershipIntervals(lambda *_: None, (1_000, 2 * 10**12))
     found = _generations(*((n + 1, ms) for n, ms in enumerate(times)))
     intervals = [i for one in found for i in ownership.feed(one)] + list(ownership.finish())
     ends = [(i.from_ms, i.to_ms) for i in sorted(intervals, key=lambda i: i.from_generation)]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.streams_lived import Listener
 
-from partage.simulation.streams import Cell, Measures, Played, play, played_cell, read
+from partage.simulation.streams import Cell, Played, StreamsMeasures, play, played_cell, read
 from partage.streams import rebalance
 
 MB = 1_000_000
@@ -29,7 +29,7 @@ def _app(**changes: Any) -> dict[str, Any]:
 
 def _play(
     app: dict[str, Any], assignor: str = "high-availability", **config: str
-) -> tuple[Played, Measures]:
+) -> tuple[Played, StreamsMeasures]:
     named = tuple((key.replace("_", "."), value) for key, value in config.items())
     return played_cell(read(app), Cell(assignor, named))
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from partage.errors import InvalidProblemError, UnknownStrategyError
-from partage.simulation.streams import Cell, Measures, Played, cells, played_cell, read
+from partage.simulation.streams import Cell, Played, StreamsMeasures, cells, played_cell, read
 
 MB = 1_000_000
 
@@ -28,7 +28,7 @@ def _app(**changes: Any) -> dict[str, Any]:
     }
 
 
-def _play(app: dict[str, Any], **config: str) -> tuple[Played, Measures]:
+def _play(app: dict[str, Any], **config: str) -> tuple[Played, StreamsMeasures]:
     named = tuple((key.replace("_", "."), value) for key, value in config.items())
     return played_cell(read(app), Cell("server-sticky", named))
 

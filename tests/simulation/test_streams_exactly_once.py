@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from partage.errors import InvalidConfigError
-from partage.simulation.streams import Application, Measures, Played, measured, play, read
+from partage.simulation.streams import (
+    Played,
+    SimulatedApplication,
+    StreamsMeasures,
+    measured,
+    play,
+    read,
+)
 from partage.simulation.streams.restoring import Copy
 from partage.simulation.streams.world import Instance
 from partage.streams import ProcessId, TaskId, find_assignor
@@ -16,7 +23,7 @@ MB = 1_000_000
 EXACTLY_ONCE = {"processing.guarantee": "exactly_once_v2"}
 
 
-def _app(event: dict[str, Any], settings: dict[str, Any]) -> Application:
+def _app(event: dict[str, Any], settings: dict[str, Any]) -> SimulatedApplication:
     """Two clients, four tasks of 6,000,000 records of 100 bytes, 10 MB a second to restore."""
     return read({
         "name": "counts",
@@ -33,7 +40,7 @@ def _app(event: dict[str, Any], settings: dict[str, Any]) -> Application:
 
 def _play(
     event: dict[str, Any], settings: dict[str, Any], assignor: str = "high-availability"
-) -> tuple[Played, Measures]:
+) -> tuple[Played, StreamsMeasures]:
     from partage.streams.kip1071_sticky import ServerSticky
 
     chosen = ServerSticky() if assignor == "server-sticky" else find_assignor(assignor)

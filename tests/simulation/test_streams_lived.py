@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from tests.streams_lived import Decided, Listener, Rows, application, decided, told
 
-from partage.simulation.streams import Application, Played, play
+from partage.simulation.streams import Played, SimulatedApplication, play
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "streams"
 RECORDINGS = sorted(file.name.removesuffix(".json.xz") for file in FOLDER.glob("*.json.xz"))
@@ -59,7 +59,7 @@ def _rows(given: Any) -> Rows:
     return {name: sorted(map(str, tasks)) for name, tasks in given.items()}
 
 
-def _compare(recording: dict[str, Any], app: Application, slow: float = _BUSY) -> None:
+def _compare(recording: dict[str, Any], app: SimulatedApplication, slow: float = _BUSY) -> None:
     lived, listener = decided(recording), Listener()
     played = play(app, listener, told(recording))
     simulated = _decided(played, listener)

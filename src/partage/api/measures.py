@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from partage import judge, solve
 from partage.errors import ProblemTooLargeError
-from partage.judge.measures import Tally, add_optimum, figures, tally
+from partage.judge.measures import AssignmentCounts, add_optimum, figures, tally
 from partage.model import Assignment, Cluster, Group, Problem
 
 __all__ = ["Alike", "Shared", "measure"]
@@ -163,7 +163,9 @@ class Alike:
         return _Question.of(self._facts, judge.previous_owners(self._facts.problem, self._previous))
 
 
-def _claims(question: _Question, counted: Tally, known: _Claims | None = None) -> _Claims:
+def _claims(
+    question: _Question, counted: AssignmentCounts, known: _Claims | None = None
+) -> _Claims:
     """Return the solver's claims for a plan; ``known`` are those for another plan."""
     claims = _Claims()
     try:
@@ -275,7 +277,9 @@ class Shared:
             self._best[problem] = asked.facts.problem.cluster, loads
         return self._best[problem][1]
 
-    def _fewest_moves(self, problem: object, asked: _Asked, counted: Tally) -> int | None:
+    def _fewest_moves(
+        self, problem: object, asked: _Asked, counted: AssignmentCounts
+    ) -> int | None:
         """Return the proven fewest moves to loads as good as these, None if it takes too long."""
         facts, old_owners = asked.facts, asked.old_owners
         loads = np.sort(counted.loads)

@@ -17,7 +17,7 @@ from partage.judge.replica_bounds import figure_bound
 from partage.judge.replicas import OVERFULL, ReplicaVerdict, judge_replicas
 from partage.model import NewReplicas, ReplicaTask
 from partage.model.replicas import RANKS
-from partage.replicas.moves import Moves
+from partage.replicas.moves import ReplicaMoves
 from partage.solve.replicas.bounds import find_prices
 from partage.solve.replicas.disks import disk_prices, place_on_disks
 from partage.solve.replicas.dual import DualPlan, solve_dual
@@ -79,9 +79,9 @@ class Reassignment:
     too_large_for_solver: bool = False
 
     @property
-    def moves(self) -> Moves:
+    def moves(self) -> ReplicaMoves:
         """Return the copies that the plan makes."""
-        return Moves(self.task, self.plan.replica, self.plan.disk)
+        return ReplicaMoves(self.task, self.plan.replica, self.plan.disk)
 
 
 def reassign(task: ReplicaTask, *, proof: bool = True) -> Reassignment:

@@ -10,7 +10,7 @@ from partage.wire.batches import Batch
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Columns"]
+__all__ = ["RecordBuffer"]
 
 _RECORDS = ("partition", "offset", "timestamp_ms", "key", "value")
 _BATCHES = (
@@ -20,7 +20,7 @@ _BATCHES = (
 )  # fmt: skip
 
 
-class Columns:
+class RecordBuffer:
     """Records and batches not yet written.
 
     Attributes:

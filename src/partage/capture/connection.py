@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafka import KafkaAdminClient
     from typing_extensions import Self
 
-__all__ = ["ClusterConnection", "Fetched", "Wanted"]
+__all__ = ["ClusterConnection", "Fetched", "PartitionRequest"]
 
 _CONNECT_MS = 15_000
 _REQUEST_MS = 30_000
@@ -51,7 +51,7 @@ class Fetched(NamedTuple):
     parting: tuple[int, int] | None = None
 
 
-class Wanted(NamedTuple):
+class PartitionRequest(NamedTuple):
     """What is asked of a partition.
 
     Attributes:
@@ -186,7 +186,7 @@ class ClusterConnection:
         )
 
     def fetch(
-        self, node: Mapping[int, Sequence[Wanted]], topic: str, *,
+        self, node: Mapping[int, Sequence[PartitionRequest]], topic: str, *,
         wait_ms: int, partition_bytes: int, most_bytes: int,
     ) -> tuple[list[Fetched], dict[int, Exception]]:  # fmt: skip
         """Records of partitions from an offset on, as far as they are committed.

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from threading import Event
 from typing import Any
 
-from partage.capture.connection import ClusterConnection, Fetched, Wanted
+from partage.capture.connection import ClusterConnection, Fetched, PartitionRequest
 from partage.capture.refusals import failed, reason
 from partage.capture.states import state_of
-from partage.capture.telling import Telling
+from partage.capture.telling import LastingConditions
 from partage.capture.unpacking import checksum
 from partage.capture.writing import CaptureWriter
 from partage.errors import (
@@ -80,7 +80,7 @@ class LiveCapture:
         self._damaged_at: set[tuple[int, int]] = set()
         self._quorum_may_be_asked = True
         self._round = 0
-        self._telling = Telling(trouble, writer.trouble)
+        self._telling = LastingConditions(trouble, writer.trouble)
 
     def run(self, *, follow: bool) -> None:
         """Read to the end that the log has now, or until ``stop`` is set.
@@ -228,17 +228,17 @@ class LiveCapture:
         elif found and not failures and not any(one.error for one in found):
             self._telling.well()
 
-    def _asked(self) -> dict[int, list[Wanted]]:
+    def _asked(self) -> dict[int, list[PartitionRequest]]:
         """Leader -> what is wanted, each round from another partition on: a broker fills its
         response in this order, and the last ones would starve.
         """
         numbers = sorted(self._leaders)
         turn = self._round % max(1, len(numbers))
-        asked: dict[int, list[Wanted]] = {}
+        asked: dict[int, list[PartitionRequest]] = {}
         for p in numbers[turn:] + numbers[:turn]:
             if self._leaders[p] >= 0:
                 at = self._writer.position(p)
-                one = Wanted(p, at, self._writer.epochs.last(p, at))
+                one = PartitionRequest(p, at, self._writer.epochs.last(p, at))
                 asked.setdefault(self._leaders[p], []).append(one)
         return asked
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-__all__ = ["Telling"]
+__all__ = ["LastingConditions"]
 
 _AGAIN_SECONDS = 60.0
 #: Shorter than that is the life of a cluster: a leader moves, a broker restarts.
@@ -14,7 +14,7 @@ _WORTH_KEEPING_SECONDS = 5.0
 
 
 @dataclass
-class Telling:
+class LastingConditions:
     """Conditions that last, by their kind: the words before the first colon.
 
     Attributes:

@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from partage.capture.cleaned import CleanedOffsets
-from partage.capture.columns import Columns
+from partage.capture.columns import RecordBuffer
 from partage.capture.durable import (
     appended,
     expect_local,
@@ -79,7 +79,7 @@ class CaptureWriter:
         self.folder = out.absolute()
         self._part_rows = part_rows
         self._together = together
-        self._columns = Columns()
+        self._columns = RecordBuffer()
         self._states: list[dict[str, Any]] = []
         self._changed = False
         self._disk_failed = False
@@ -317,7 +317,7 @@ class CaptureWriter:
             self.manifest.batches += self._columns.batches
             self.manifest.parts.append(Part(number))
             self.manifest.next_part += 1
-            self._columns = Columns()
+            self._columns = RecordBuffer()
             self._changed = True
         self._put_states(first_ms)
         if self._changed or not (self.folder / MANIFEST).exists():

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from partage.judge import Breach
     from partage.model import Assignment, Cluster, Group
 
-__all__ = ["Answer", "answer", "assign"]
+__all__ = ["JudgedPlan", "answer", "assign"]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class JudgedPlan:
     """A plan with its problem, and what the judge found."""
 
     strategy: Strategy
@@ -68,7 +68,7 @@ class Answer:
 
 def answer(
     found: Mapping[str, Any], asked: list[str] | None, config: Mapping[str, object]
-) -> Answer:
+) -> JudgedPlan:
     """Return the plan for a problem, checked by the judge.
 
     Raises:
@@ -91,7 +91,7 @@ def answer(
         what = f"{strategy.name}: the plug-in failed ({type(e).__name__}: {e})"
         raise UnsupportedProblemError(what) from e
     breaches = check(made.plan, group, cluster, several_owners=several_owners(strategy))
-    return Answer(strategy, group, cluster, made.plan, breaches, made.warnings, negotiated)
+    return JudgedPlan(strategy, group, cluster, made.plan, breaches, made.warnings, negotiated)
 
 
 def _chosen(
@@ -198,7 +198,7 @@ def assign(  # noqa: PLR0917 - options are given by name on a command line
     _judged(found)
 
 
-def _judged(found: Answer) -> None:
+def _judged(found: JudgedPlan) -> None:
     if not found.breaches:
         return
     sys.stdout.flush()
@@ -208,7 +208,7 @@ def _judged(found: Answer) -> None:
     raise typer.Exit(FAILED_JUDGE)
 
 
-def _show(found: Answer) -> None:
+def _show(found: JudgedPlan) -> None:
     from rich.table import Table
 
     from partage.api.decisions import several_owners

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 from partage.cli.consoles import first_of, name, show, tell
 
 if TYPE_CHECKING:
-    from partage.cli.assign import Answer
+    from partage.cli.assign import JudgedPlan
 
 __all__ = ["settled", "show_withheld", "warn"]
 
 
-def settled(found: Answer) -> dict[str, Any]:
+def settled(found: JudgedPlan) -> dict[str, Any]:
     """Return the plan after the second step for JSON, where the first withholds something."""
     if not len(getattr(found.plan, "withheld", ())):
         return {}
     return {"settled": found.plan.settled().to_json()}  # type: ignore[attr-defined]  # a Plan
 
 
-def show_withheld(found: Answer) -> None:
+def show_withheld(found: JudgedPlan) -> None:
     """Show how many withheld partitions each member gets in the next rebalance."""
     withheld = getattr(found.plan, "withheld", ())
     if not len(withheld):

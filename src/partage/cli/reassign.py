@@ -12,7 +12,7 @@ from partage.cli.failing import FAILED_JUDGE, guarded
 
 if TYPE_CHECKING:
     from partage.model import ReplicaCluster, ReplicaTask
-    from partage.replicas.bands import Limits
+    from partage.replicas.bands import PlanLimits
 
 __all__ = ["reassign"]
 
@@ -91,8 +91,8 @@ Ids = Annotated[list[int], typer.Option("--broker", "-b", metavar="ID", help="Re
 
 def _limits(
     pin: list[str] | None, exclude: list[str] | None, tolerance: list[str] | None
-) -> Limits:
-    from partage.replicas.bands import TOLERANCE, Limits
+) -> PlanLimits:
+    from partage.replicas.bands import TOLERANCE, PlanLimits
 
     given: dict[str, float] = {}
     for one in tolerance or ():
@@ -103,7 +103,7 @@ def _limits(
         except ValueError:
             what = f"{one!r}: KIND=FRACTION, of {', '.join(TOLERANCE)}"
             raise typer.BadParameter(what, param_hint="--tolerance") from None
-    return Limits(tuple(pin or ()), tuple(exclude or ()), given)
+    return PlanLimits(tuple(pin or ()), tuple(exclude or ()), given)
 
 
 def _cluster(

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
     from partage.api.reassignments import Reassignment
 
-__all__ = ["Answer", "answer", "show_answer", "write_answer"]
+__all__ = ["ReassignmentOutput", "answer", "show_answer", "write_answer"]
 
 _MOST_BROKERS = 40
 
 
 @dataclass(frozen=True)
-class Answer:
+class ReassignmentOutput:
     """What is told (plain data), batches of partitions, those to elect, directories of replicas."""
 
     told: dict[str, Any]
@@ -34,7 +34,9 @@ class Answer:
     directory: NDArray[np.int32] | None
 
 
-def answer(found: Reassignment, what: str, *, most: int | None, throttle: int | None) -> Answer:
+def answer(
+    found: Reassignment, what: str, *, most: int | None, throttle: int | None
+) -> ReassignmentOutput:
     """A plan as plain data: figures with bounds, brokers, racks, moves, network, batches."""
     from partage.replicas.batches import batches
     from partage.replicas.kafka_json import led_by_others
@@ -69,7 +71,7 @@ def answer(found: Reassignment, what: str, *, most: int | None, throttle: int | 
         **_where(found, directory),
         "batches": rows,
     }
-    return Answer(told, split, elected, directory)
+    return ReassignmentOutput(told, split, elected, directory)
 
 
 def _proven(found: Reassignment) -> dict[str, Any]:
@@ -129,7 +131,7 @@ def _gone(found: Reassignment, partitions: list[int]) -> list[int]:
     return sorted(cluster.brokers[b].id for b in held if cluster.missing[b])
 
 
-def write_answer(found: Reassignment, data: Answer, to: Path) -> None:
+def write_answer(found: Reassignment, data: ReassignmentOutput, to: Path) -> None:
     """``batch-001.json``, ``rollback-001.json``, ..., ``plan.json``, and scripts that execute them.
 
     Raises:

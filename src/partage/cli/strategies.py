@@ -10,7 +10,7 @@ import typer
 from partage.cli.consoles import interactive, name, out, show, write_json
 
 if TYPE_CHECKING:
-    from partage.groups.registry import Row
+    from partage.groups.registry import StrategyRow
     from partage.streams.registry import TaskRow
 
 __all__ = ["strategies"]
@@ -59,7 +59,7 @@ def strategies(
         _listed(rows, _task_rows([]))
 
 
-def _asked(named: list[str]) -> list[Row]:
+def _asked(named: list[str]) -> list[StrategyRow]:
     """The rows of these names (or Java class names), of all where there are none.
 
     Raises:
@@ -73,7 +73,7 @@ def _asked(named: list[str]) -> list[Row]:
     return [rows.get(one) or _row(one, rows) for one in named]
 
 
-def _row(named: str, rows: dict[str, Row]) -> Row:
+def _row(named: str, rows: dict[str, StrategyRow]) -> StrategyRow:
     """Return the row of a class name, or of a strategy that ``package.module:Class`` names."""
     from partage.groups import registry
 
@@ -108,12 +108,12 @@ def _said(doc: str) -> None:
         out().print(name(f"  {line}".rstrip()), soft_wrap=True)
 
 
-def _plain(row: Row) -> dict[str, Any]:
+def _plain(row: StrategyRow) -> dict[str, Any]:
     return row._asdict() | {"settings": [one._asdict() for one in row.settings]}
 
 
-def _listed(rows: list[Row], task_rows: list[TaskRow]) -> None:
-    every: list[Row | TaskRow] = [*rows, *task_rows]
+def _listed(rows: list[StrategyRow], task_rows: list[TaskRow]) -> None:
+    every: list[StrategyRow | TaskRow] = [*rows, *task_rows]
     widest = max(len(row.name) for row in every) + 2
     twins = [_class(row.exact_to) for row in every]
     wide = max(len(twin) for twin in twins) + 2
@@ -131,7 +131,7 @@ def _listed(rows: list[Row], task_rows: list[TaskRow]) -> None:
             _indented(f"{one.key} ({one.default}): {one.meaning} [{one.scope}]", "dim", 4)
 
 
-def _in_full(row: Row) -> None:
+def _in_full(row: StrategyRow) -> None:
     """One strategy: what its class says of itself, then its settings."""
     from partage.groups import registry
 
@@ -154,7 +154,7 @@ def _in_full(row: Row) -> None:
     show("")
 
 
-def _protocols(row: Row | TaskRow) -> str:
+def _protocols(row: StrategyRow | TaskRow) -> str:
     from partage.streams.registry import TaskRow
 
     if isinstance(row, TaskRow):

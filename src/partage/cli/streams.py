@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from partage.simulation.streams import Application, Cell, Measures
+    from partage.simulation.streams import Cell, SimulatedApplication, StreamsMeasures
 
     #: A combination, its figures, and its rebalances and spans if they are wanted.
-    _Found = tuple[Cell, Measures, dict[str, Any]]
+    _Found = tuple[Cell, StreamsMeasures, dict[str, Any]]
 
 __all__ = ["streams"]
 
@@ -135,7 +135,12 @@ def streams(  # noqa: PLR0917 - options are given by name on a command line
 
 
 def _played(
-    app: Application, combinations: Sequence[Cell], *, keep: bool, master: str | None, quiet: bool
+    app: SimulatedApplication,
+    combinations: Sequence[Cell],
+    *,
+    keep: bool,
+    master: str | None,
+    quiet: bool,
 ) -> list[_Found]:
     from partage.cli.working import working
     from partage.simulation.streams import played_cell
@@ -157,7 +162,7 @@ def _played(
     return found
 
 
-def _write_page(app: Application, found: Sequence[_Found], to: Path, prefix: str) -> None:
+def _write_page(app: SimulatedApplication, found: Sequence[_Found], to: Path, prefix: str) -> None:
     from partage.report.streams import write_streams_page
 
     swept = list(dict(found[0][0].config))
@@ -204,7 +209,7 @@ def _sweeps(given: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _plain(
-    app: Application, cell: Cell, measures: Measures, played: Mapping[str, Any]
+    app: SimulatedApplication, cell: Cell, measures: StreamsMeasures, played: Mapping[str, Any]
 ) -> dict[str, Any]:
     return {
         "assignor": cell.assignor,
@@ -245,7 +250,7 @@ def _table(found: Sequence[_Found], prefix: str) -> Table:
     return table
 
 
-def _cells(its: Measures, prefix: str = "") -> list[str]:
+def _cells(its: StreamsMeasures, prefix: str = "") -> list[str]:
     across = "-" if prefix == "-" else f"{prefix} {amount(its.cross_rack_bytes)}".strip()
     return [
         f"{its.total_unavailable:,.1f}",
@@ -271,7 +276,7 @@ def amount(count: float) -> str:
     return f"{count:.1f} {_UNITS[unit]}" if unit else f"{count:.0f} B"
 
 
-def _tell_worst(app: Application, its: Measures) -> None:
+def _tell_worst(app: SimulatedApplication, its: StreamsMeasures) -> None:
     away: Mapping[str, float] = its.unavailable_seconds
     worst = sorted((task for task in away if away[task] > 0), key=lambda t: (-away[t], t))
     for line in first_of([f"task {task} was away for {away[task]:,.1f} s" for task in worst]):

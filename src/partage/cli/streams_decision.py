@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from partage.simulation.streams import Cell
-    from partage.simulation.streams.decision import Decision
+    from partage.simulation.streams.decision import StreamsDecision
 
 __all__ = ["show_decisions"]
 
@@ -28,7 +28,7 @@ def show_decisions(problem: Mapping[str, Any], cells: Sequence[Cell], *, as_json
     from partage.streams.kip1071_sticky import ServerSticky
 
     state = read_state(problem)
-    found: list[tuple[Cell, Decision]] = []
+    found: list[tuple[Cell, StreamsDecision]] = []
     for cell in cells:
         application, assignor = prepared(state.application, cell)
         if isinstance(assignor, ServerSticky):
@@ -51,7 +51,7 @@ def show_decisions(problem: Mapping[str, Any], cells: Sequence[Cell], *, as_json
             show(name(line))
 
 
-def _table(one: Decision) -> Table:
+def _table(one: StreamsDecision) -> Table:
     from rich.table import Table
 
     table = Table(box=None, header_style="bold", pad_edge=False, collapse_padding=True)
@@ -64,7 +64,7 @@ def _table(one: Decision) -> Table:
     return table
 
 
-def _next(one: Decision) -> list[str]:
+def _next(one: StreamsDecision) -> list[str]:
     """Return what follows the rebalance: the follow-up, then the probing rebalance."""
     lines = []
     if one.revoked:

@@ -6,21 +6,21 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from partage.simulation.streams import Application, Event
+    from partage.simulation.streams import ScenarioEvent, SimulatedApplication
 
 __all__ = ["crossing", "events_told", "rack_note", "standby_notes", "subtopologies_told"]
 
 _MOST_NAMED = 5
 
 
-def _without_racks(app: Application, *, changelogs: bool = True) -> list[str]:
+def _without_racks(app: SimulatedApplication, *, changelogs: bool = True) -> list[str]:
     layout = app.layout
     rows = [*layout.partitions_of.values(), *(layout.changelogs_of.values() if changelogs else ())]
     topics = {topic for row in rows for topic, _ in row}
     return sorted(topic for topic in topics if not all(app.racks.get(topic, [None])))
 
 
-def crossing(app: Application) -> tuple[str, str | None]:
+def crossing(app: SimulatedApplication) -> tuple[str, str | None]:
     """What stands before traffic across racks, "-" if nothing is known; and why.
 
     A topic without racks, or a client without one, counts nothing.
@@ -33,7 +33,7 @@ def crossing(app: Application) -> tuple[str, str | None]:
     return "", None
 
 
-def rack_note(app: Application, configs: Sequence[Mapping[str, Any]]) -> str | None:
+def rack_note(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -> str | None:
     """Why a rack strategy that was asked for does nothing, as in Kafka; None if it does."""
     key = "rack.aware.assignment.strategy"
     asking = [
@@ -52,7 +52,7 @@ def rack_note(app: Application, configs: Sequence[Mapping[str, Any]]) -> str | N
     return f"{key} has no effect: {'; '.join(why)}" if why else None
 
 
-def standby_notes(app: Application, configs: Sequence[Mapping[str, Any]]) -> list[str]:
+def standby_notes(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a warning for each configured number of standbys that the clients cannot hold.
 
     All clients count, also those that join later: fewer may be up at a time.
@@ -70,7 +70,7 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_MOST_NAMED]) + more
 
 
-def subtopologies_told(app: Application) -> list[str]:
+def subtopologies_told(app: SimulatedApplication) -> list[str]:
     """Each sub-topology with what it reads and keeps: what the first number of a task means."""
     told = []
     for one in app.topology.subtopologies:
@@ -82,12 +82,12 @@ def subtopologies_told(app: Application) -> list[str]:
     return told
 
 
-def events_told(app: Application) -> list[dict[str, Any]]:
+def events_told(app: SimulatedApplication) -> list[dict[str, Any]]:
     """Each event with its time in seconds, and in words."""
     return [{"at": one.at_ms / 1000, "label": _event(one)} for one in app.events]
 
 
-def _event(one: Event) -> str:
+def _event(one: ScenarioEvent) -> str:
     words = [one.kind, *one.clients[:_MOST_NAMED]]
     if one.kind == "brokerLag":
         words.append(f"for {one.for_ms / 1000:,.0f} s, {one.factor:.0%} of the rate")

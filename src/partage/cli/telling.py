@@ -126,14 +126,14 @@ def _left() -> ProgressColumn:
     from rich.progress import ProgressColumn, Task
     from rich.text import Text
 
-    class Left(ProgressColumn):
+    class TimeLeft(ProgressColumn):
         def render(self, task: Task) -> Text:
             left = None
             if not task.finished and task.total:
                 left = time_left(int(task.completed), int(task.total), task.elapsed or 0.0)
             return Text("" if left is None else f"{left:.0f} s left", style="dim")
 
-    return Left()
+    return TimeLeft()
 
 
 class _Shown:

@@ -12,7 +12,7 @@ from numbers import Integral
 from typing import Any
 
 from partage.clients.sampling import MEASURES, Sampler
-from partage.clients.shared import Answer, ClusterView, Consumer, Joined, configured
+from partage.clients.shared import ClusterView, Consumer, Joined, LeaderDecision, configured
 from partage.clients.shared.loads import TOLERANCE, Loads
 from partage.errors import AssignorFailedError, InvalidConfigError
 from partage.groups.api import RebalanceProtocol, Strategy
@@ -76,7 +76,7 @@ class Plugged:
 
     def assign(
         self, members: Sequence[Joined], view: ClusterView, *, group: str, generation: int
-    ) -> Answer:
+    ) -> LeaderDecision:
         """The leader's decision, its warnings logged.
 
         Raises:

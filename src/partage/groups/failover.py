@@ -23,7 +23,7 @@ import numpy as np
 from partage.errors import InvalidConfigError, WireFormatError
 from partage.groups.api import RebalanceProtocol, Setting
 from partage.groups.base import PlainStrategy
-from partage.groups.layout import Rows, plan_in_order
+from partage.groups.layout import TopicRows, plan_in_order
 from partage.groups.ordering import topics_in_map_order
 from partage.model import Plan, Problem
 from partage.model.index import Int32Array
@@ -235,7 +235,7 @@ class Failover(PlainStrategy):
         """Return the plan of any problem; its ``warnings`` name unreadable and unset priorities."""
         decoded = [read_priorities(member.user_data) for member in problem.group]
         ranking = _Ranking(problem, [priorities for priorities, _ in decoded])
-        rows = Rows.of(problem, topics_in_map_order(problem))
+        rows = TopicRows.of(problem, topics_in_map_order(problem))
         if self.as_documented:
             owner = np.full(len(rows.partition), ranking.highest_ranked_member(), np.int32)
         else:
@@ -278,7 +278,7 @@ class _Ranking:
 
 
 def _restore_owned_partitions(
-    problem: Problem, rows: Rows, ranking: _Ranking, owner: Int32Array
+    problem: Problem, rows: TopicRows, ranking: _Ranking, owner: Int32Array
 ) -> None:
     """Overwrite ``owner`` where a present subscriber claims a partition: no preemption."""
     start, claimed = problem.claims

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.groups.base import PlainStrategy
-from partage.groups.layout import Rows, SubscriberSets, plan_in_order, topics_by_name
+from partage.groups.layout import SubscriberSets, TopicRows, plan_in_order, topics_by_name
 from partage.model import Plan, Problem
 from partage.model.index import Int32Array
 
@@ -58,17 +58,17 @@ class Fair(PlainStrategy):
         return plan_in_order(problem, rows.partition, subscribers.order[owner])
 
 
-def _constrained_first(problem: Problem) -> tuple[Rows, SubscriberSets]:
+def _constrained_first(problem: Problem) -> tuple[TopicRows, SubscriberSets]:
     """Return the topics by number of subscribers, then more partitions, then name."""
     topics = topics_by_name(problem)
     subscribers = SubscriberSets.of(problem, topics)
-    counts = Rows.of(problem, topics).counts
+    counts = TopicRows.of(problem, topics).counts
     order = np.lexsort((-counts, subscribers.sizes[subscribers.set_of_topic]))
     topics = topics[order]
-    return Rows.of(problem, topics), SubscriberSets.of(problem, topics)
+    return TopicRows.of(problem, topics), SubscriberSets.of(problem, topics)
 
 
-def _runs_of_topics(rows: Rows, subscribers: SubscriberSets) -> list[tuple[int, int, int]]:
+def _runs_of_topics(rows: TopicRows, subscribers: SubscriberSets) -> list[tuple[int, int, int]]:
     """Return (first row, last row + 1, subscriber set) of consecutive topics of one set.
 
     Assigning two such topics in sequence equals assigning one topic of both sizes.

@@ -13,11 +13,11 @@ from partage.kernels import kernel
 from partage.model import Plan, Problem
 from partage.model.index import Int32Array
 
-__all__ = ["Rows", "SubscriberSets", "plan_in_order", "topics_by_name"]
+__all__ = ["SubscriberSets", "TopicRows", "plan_in_order", "topics_by_name"]
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class TopicRows:
     """The existing partitions of some topics, topic after topic, by partition number.
 
     Attributes:
@@ -31,7 +31,7 @@ class Rows:
     partition: Int32Array
 
     @classmethod
-    def of(cls, problem: Problem, topics: Int32Array) -> Rows:
+    def of(cls, problem: Problem, topics: Int32Array) -> TopicRows:
         """Return the rows of some topics, in the given order."""
         lists = [problem.cluster.partitions_of(t) for t in topics.tolist()]
         start = np.zeros(len(lists) + 1, np.int32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from partage.groups.base import PlainStrategy
-from partage.groups.layout import Rows, SubscriberSets, plan_in_order
+from partage.groups.layout import SubscriberSets, TopicRows, plan_in_order
 from partage.groups.ordering import topics_in_map_order
 from partage.groups.range_racks import apply_racks
 from partage.model import Plan, Problem
@@ -49,7 +49,7 @@ class Range(PlainStrategy):
 
     def assign(self, problem: Problem, memory: object = None) -> Plan:
         """Return the plan; it is empty for a group without members or topics."""
-        rows = Rows.of(problem, topics_in_map_order(problem))
+        rows = TopicRows.of(problem, topics_in_map_order(problem))
         subscribers = SubscriberSets.of(problem, rows.topics)
         position = _assign_runs(rows, subscribers)
         uses_racks = apply_racks(problem, rows, subscribers, position)
@@ -61,7 +61,7 @@ class Range(PlainStrategy):
         return plan_in_order(problem, rows.partition[by_name], owner[by_name])
 
 
-def _assign_runs(rows: Rows, subscribers: SubscriberSets) -> Int32Array:
+def _assign_runs(rows: TopicRows, subscribers: SubscriberSets) -> Int32Array:
     """Return int32[n]: the position of each partition's owner without racks.
 
     Topics with the same subscribers and partition count are cut once and copied.

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.layout import Rows, SubscriberSets
+from partage.groups.layout import SubscriberSets, TopicRows
 from partage.model import Problem
 from partage.model.index import Int32Array
 
@@ -24,7 +24,7 @@ _ANYWHERE = -1
 
 
 def apply_racks(
-    problem: Problem, rows: Rows, subscribers: SubscriberSets, position: Int32Array
+    problem: Problem, rows: TopicRows, subscribers: SubscriberSets, position: Int32Array
 ) -> bool:
     """Change ``position`` (each partition's owner) where racks matter; return whether they do.
 
@@ -57,7 +57,7 @@ def apply_racks(
     return True
 
 
-def _co_partitioned_topics(rows: Rows, subscribers: SubscriberSets) -> Iterable[list[int]]:
+def _co_partitioned_topics(rows: TopicRows, subscribers: SubscriberSets) -> Iterable[list[int]]:
     """Return lists of topics with the same subscribers and partition count."""
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
     for topic, key in enumerate(
@@ -70,7 +70,7 @@ def _co_partitioned_topics(rows: Rows, subscribers: SubscriberSets) -> Iterable[
 class _PartitionRacks:
     """The racks of each partition's replicas: distinct pairs (row, rack), sorted."""
 
-    def __init__(self, problem: Problem, rows: Rows) -> None:
+    def __init__(self, problem: Problem, rows: TopicRows) -> None:
         start, rack = problem.cluster.partition_racks
         first, last = start[rows.partition], start[rows.partition + 1]
         self.rows = rows

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 __all__ = [
-    "Row", "contestants", "describe", "find", "is_dialect", "load", "protocol_name",
+    "StrategyRow", "contestants", "describe", "find", "is_dialect", "load", "protocol_name",
     "row_of", "settings_of", "strategies",
 ]  # fmt: skip
 
@@ -58,7 +58,7 @@ _OURS = {
 }
 
 
-class Row(NamedTuple):
+class StrategyRow(NamedTuple):
     """The description of a strategy in tables.
 
     Attributes:
@@ -222,7 +222,7 @@ def settings_of(strategy: Strategy) -> tuple[Setting, ...]:
         return ()
 
 
-def describe() -> tuple[Row, ...]:
+def describe() -> tuple[StrategyRow, ...]:
     """Return a row for each strategy, also for broken plug-ins.
 
     >>> next(row for row in describe() if row.name == "optimal").settings[4][:2]
@@ -234,18 +234,20 @@ def describe() -> tuple[Row, ...]:
         try:
             one = _find(name)
         except InvalidConfigError as e:
-            rows.append(Row(name, "", None, (), home, problem=str(e)))
+            rows.append(StrategyRow(name, "", None, (), home, problem=str(e)))
             continue
         assert one is not None  # noqa: S101 - strategies() has just named it
         rows.append(row_of(one, name, home))
     return tuple(rows)
 
 
-def row_of(strategy: Strategy, name: str, source: str) -> Row:
+def row_of(strategy: Strategy, name: str, source: str) -> StrategyRow:
     """Return the description of a strategy under a name and source."""
     summary = (type(strategy).__doc__ or "").strip().partition("\n")[0]
     protocols = tuple(one.name for one in strategy.protocols)
-    return Row(name, summary, strategy.exact_to, protocols, source, settings=settings_of(strategy))
+    return StrategyRow(
+        name, summary, strategy.exact_to, protocols, source, settings=settings_of(strategy)
+    )
 
 
 def _find_or_import(name: str) -> Strategy | None:

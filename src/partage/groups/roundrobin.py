@@ -8,7 +8,7 @@ import numpy as np
 
 from partage.errors import UnsupportedProblemError
 from partage.groups.base import PlainStrategy
-from partage.groups.layout import Rows, SubscriberSets, plan_in_order, topics_by_name
+from partage.groups.layout import SubscriberSets, TopicRows, plan_in_order, topics_by_name
 from partage.model import Plan, Problem, Unresolved
 from partage.model.index import Int32Array
 
@@ -56,12 +56,12 @@ class RoundRobin(PlainStrategy):
                 "roundrobin needs at least one member, the group has none"
             )
         topics = topics_by_name(problem)
-        rows = Rows.of(problem, topics)
+        rows = TopicRows.of(problem, topics)
         owner = _assign_in_turn(rows, SubscriberSets.of(problem, topics))
         return _plan_by_counts(problem, rows, owner)
 
 
-def _assign_in_turn(rows: Rows, subscribers: SubscriberSets) -> Int32Array:
+def _assign_in_turn(rows: TopicRows, subscribers: SubscriberSets) -> Int32Array:
     """Return int32[n]: the member of each row."""
     if len(subscribers.sizes) == 1:
         nth: Int32Array = np.arange(len(rows.partition), dtype=np.int32) % subscribers.sizes[0]
@@ -82,7 +82,7 @@ def _assign_in_turn(rows: Rows, subscribers: SubscriberSets) -> Int32Array:
     return subscribers.order[subscribers.position[nth]]
 
 
-def _plan_by_counts(problem: Problem, rows: Rows, owner: Int32Array) -> Plan:
+def _plan_by_counts(problem: Problem, rows: TopicRows, owner: Int32Array) -> Plan:
     """Return the plan with each topic's partitions numbered from 0, as Kafka's class does."""
     number = np.arange(len(rows.partition), dtype=np.int32) - rows.spread(rows.start[:-1])
     if np.array_equal(problem.index.number_of[rows.partition], number):

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 
 from partage.history.records import MemberState, Subscription
 
-__all__ = ["JAVA", "LIBRDKAFKA", "PYTHON", "UNKNOWN", "Client", "client_of"]
+__all__ = ["JAVA", "LIBRDKAFKA", "PYTHON", "UNKNOWN", "ClientLibrary", "client_of"]
 
 JAVA = "java"
 LIBRDKAFKA = "librdkafka"
@@ -51,14 +51,14 @@ _DEFAULTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class ClientLibrary:
     """A library's name, and how sure it is: certain, likely or unknown."""
 
     name: str
     certainty: str
 
 
-def client_of(member: MemberState) -> Client:
+def client_of(member: MemberState) -> ClientLibrary:
     """The library of a member of a classic group of protocol type ``consumer``.
 
     >>> sent = Subscription(3, ("t",), user_data=None, rack=None)
@@ -67,13 +67,13 @@ def client_of(member: MemberState) -> Client:
     Client(name='java', certainty='likely')
     """
     if member.subscription is None:
-        return Client(UNKNOWN, "unknown")
+        return ClientLibrary(UNKNOWN, "unknown")
     heartbeats = member.subscription.version < 0  # KIP-848: no bytes of the client's own
     by_bytes = _by_id(member.id) if heartbeats else _by_bytes(member.subscription)
     for prefix, name, family in _DEFAULTS:
         if member.client_id.startswith(prefix) and by_bytes == family:
-            return Client(name, "certain")
-    return Client(by_bytes, "unknown" if by_bytes == UNKNOWN else "likely")
+            return ClientLibrary(name, "certain")
+    return ClientLibrary(by_bytes, "unknown" if by_bytes == UNKNOWN else "likely")
 
 
 def _by_id(member: str) -> str:

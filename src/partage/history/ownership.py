@@ -9,7 +9,7 @@ from partage.history.classic import Generation, Life
 from partage.history.held import OWNER, Held
 from partage.history.records import MemberState
 
-__all__ = ["Interval", "Ownership", "assigned_pairs"]
+__all__ = ["Interval", "OwnershipIntervals", "assigned_pairs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def assigned_pairs(member: MemberState) -> tuple[tuple[str, int], ...]:
     return tuple(dict.fromkeys(flat))
 
 
-class Ownership:
+class OwnershipIntervals:
     """Intervals of one group: feed what its history gives, in order; each call yields those
     that ended.
 

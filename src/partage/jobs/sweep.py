@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from partage.jobs.spark.failures import jvm_watched
 from partage.jobs.spark.progress import Progress, Stages
 from partage.jobs.spark.worker_errors import told_by_workers
-from partage.simulation.streams import Application, Cell, Measures, played_cell
+from partage.simulation.streams import Cell, SimulatedApplication, StreamsMeasures, played_cell
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,14 +25,14 @@ _TASKS_A_CORE = 4
 
 
 def sweep(
-    application: Application,
+    application: SimulatedApplication,
     cells: Sequence[Cell],
     *,
     keep: bool = False,
     spark: SparkSession | None = None,
     master: str | None = None,
     progress: Progress | None = None,
-) -> list[tuple[Measures, dict[str, Any]]]:
+) -> list[tuple[StreamsMeasures, dict[str, Any]]]:
     """Play every combination, each by itself; the same figures as one after the other.
 
     Args:
@@ -67,11 +67,11 @@ def sweep(
         with stages.stage("play", running):
             rows = running.range(0, count, 1, tasks).mapInArrow(work, _DDL).collect()
     rows.sort(key=lambda row: row.cell)
-    return [(Measures(**json.loads(row.measures)), json.loads(row.played)) for row in rows]
+    return [(StreamsMeasures(**json.loads(row.measures)), json.loads(row.played)) for row in rows]
 
 
 def _play(
-    application: Application,
+    application: SimulatedApplication,
     cells: Sequence[Cell],
     keep: bool,  # noqa: FBT001 - by position, through functools.partial
     batches: Iterator[pa.RecordBatch],

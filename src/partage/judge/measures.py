@@ -22,7 +22,7 @@ from partage.judge.facts import Facts
 from partage.judge.ownership import NOBODY, SEVERAL, PreviousOwners, entries_of, previous_owners
 from partage.model import Assignment, Cluster, Group, Problem
 
-__all__ = ["Measures", "Tally", "add_optimum", "extremes", "figures", "measure", "tally"]
+__all__ = ["AssignmentCounts", "Measures", "add_optimum", "extremes", "figures", "measure", "tally"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Measures:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tally:
+class AssignmentCounts:
     """An assignment as counts, as far as it can be counted.
 
     Attributes:
@@ -98,7 +98,7 @@ class Tally:
     valid: bool
 
 
-def tally(assignment: Assignment, facts: Facts) -> Tally:
+def tally(assignment: Assignment, facts: Facts) -> AssignmentCounts:
     """Count owners and loads by the problem's numbers, without unknown members and partitions."""
     entries = entries_of(assignment, facts.problem)
     partition, member = entries.owned_pairs(facts.problem.cluster.partition_exists)
@@ -113,7 +113,7 @@ def tally(assignment: Assignment, facts: Facts) -> Tally:
         and bool(facts.subscribes(member, partition).all())
         and not facts.problem.cluster.partition_exists[strangers].any()
     )
-    return Tally(partition, member, owner, loads, valid)
+    return AssignmentCounts(partition, member, owner, loads, valid)
 
 
 def measure(
@@ -191,7 +191,7 @@ def add_optimum(
 
 def figures(
     facts: Facts,
-    counted: Tally,
+    counted: AssignmentCounts,
     old_owners: PreviousOwners,
     *,
     partition_weight: ArrayLike | None = None,
@@ -224,7 +224,7 @@ def extremes(
     return (None, None, None) if loads is None else _extremes(loads[facts.takes_part])
 
 
-def _moved_to_several(owned: NDArray[np.bool_], counted: Tally) -> int:
+def _moved_to_several(owned: NDArray[np.bool_], counted: AssignmentCounts) -> int:
     """Return the number of partitions that moved to several owners: at least one of them is new."""
     return int(np.count_nonzero(owned & (counted.owner == SEVERAL)))
 
@@ -237,7 +237,9 @@ def _extremes(loads: NDArray[np.int64]) -> tuple[int, int, int] | tuple[None, No
     return low, high, high - low
 
 
-def _load_spread(facts: Facts, counted: Tally, partition_weight: ArrayLike | None) -> float | None:
+def _load_spread(
+    facts: Facts, counted: AssignmentCounts, partition_weight: ArrayLike | None
+) -> float | None:
     """Return the spread of relative loads; members of weight 0 do not count."""
     share = np.array([m.weight for m in facts.problem.group], float)
     if partition_weight is None and (share == 1).all():
@@ -256,7 +258,7 @@ def _load_spread(facts: Facts, counted: Tally, partition_weight: ArrayLike | Non
     return float(relative.max() - relative.min())
 
 
-def _rack_mismatches(facts: Facts, counted: Tally) -> int:
+def _rack_mismatches(facts: Facts, counted: AssignmentCounts) -> int:
     """Return the number of partitions without replica on their owner's rack."""
     problem = facts.problem
     start, rack = (array.astype(np.int64) for array in problem.cluster.partition_racks)

@@ -125,7 +125,7 @@ def _of_special(name: str, key: bytes | None) -> str:
         "Counter": "by turns",
         "StickyCache": "sticky for a batch",
         "Pinned": "sticky for a batch",
-        "Sticky": "sticky for a batch",
+        "StickyTopicPartitioner": "sticky for a batch",
         "Adaptive": "sticky for batch.size bytes",
         "UniformBytes": "sticky for 64 KiB",
         "SendCache": "one until the metadata is read again",

@@ -13,7 +13,7 @@ from partage.keys.partitioner import Partitioner
 
 __all__ = [
     "ENTRY_POINTS",
-    "Row",
+    "PartitionerRow",
     "by_key",
     "describe",
     "find",
@@ -64,13 +64,13 @@ _OURS = tuple(
         "franz_go:FranzGoRoundRobin",
         "franz_go:FranzGoManual",
         "kafka_python:KafkaPython",
-        "kafka_python:KafkaPythonSticky",
+        "kafka_python:KafkaPythonStickyPartitioner",
         "aiokafka:Aiokafka",
     )
 )
 
 
-class Row(NamedTuple):
+class PartitionerRow(NamedTuple):
     """A partitioner as tables show it."""
 
     name: str
@@ -153,10 +153,10 @@ def find_named(name: str) -> Partitioner:
     raise UnknownPartitionerError(str(name), known=tuple(ours), close=close)
 
 
-def describe() -> tuple[Row, ...]:
+def describe() -> tuple[PartitionerRow, ...]:
     """Return one row a partitioner, for tables; a plug-in that cannot be loaded says why."""
     rows = [
-        Row(
+        PartitionerRow(
             name,
             _summary(type(one)),
             one.exact_to,
@@ -170,7 +170,7 @@ def describe() -> tuple[Row, ...]:
             said = _summary(loaded(plugged_in()[name])) or "a plug-in"
         except InvalidConfigError as e:
             said = f"cannot be used: {e}"
-        rows.append(Row(name, said, None, by_key=True, stateful=False))
+        rows.append(PartitionerRow(name, said, None, by_key=True, stateful=False))
     return tuple(rows)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from partage.errors import UnsupportedProblemError
 from partage.groups.base import PlainStrategy
-from partage.groups.layout import Rows, plan_in_order, topics_by_name
+from partage.groups.layout import TopicRows, plan_in_order, topics_by_name
 from partage.groups.ordering import string_hashes
 from partage.java.strings import string_order_key
 from partage.model import Plan, Problem
@@ -46,7 +46,7 @@ class RoundRobin08(PlainStrategy):
             UnsupportedProblemError: subscriptions differ, or there are no members.
         """
         _check_equal_subscriptions(problem)
-        rows = Rows.of(problem, topics_by_name(problem))
+        rows = TopicRows.of(problem, topics_by_name(problem))
         index = problem.index
         topic = [index.topics[t] for t in index.topic_of[rows.partition].tolist()]
         number = index.number_of[rows.partition].tolist()

@@ -12,7 +12,7 @@ from partage.errors import InvalidConfigError
 from partage.model import ReplicaCluster, even_shares
 from partage.model.replicas import KINDS, Disks
 
-__all__ = ["TOLERANCE", "Bands", "Limits", "disks_of"]
+__all__ = ["TOLERANCE", "Bands", "PlanLimits", "disks_of"]
 
 _UNBOUNDED = np.iinfo(np.int64).max // 2
 #: A rack's sum varies less than what one broker holds; whole numbers on disks would be moved
@@ -25,7 +25,7 @@ TOLERANCE: dict[str, float] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PlanLimits:
     """What a plan must keep to, whatever is asked.
 
     Attributes:
@@ -60,7 +60,7 @@ class Bands:
     """
 
     cluster: ReplicaCluster
-    limits: Limits
+    limits: PlanLimits
     factor: NDArray[np.int64]
     counted: NDArray[np.bool_]
     alive: NDArray[np.bool_]
@@ -124,7 +124,7 @@ class Bands:
         return np.concatenate([each[0], sums[0]]), np.concatenate([each[1], sums[1]])
 
 
-def disks_of(cluster: ReplicaCluster, limits: Limits, free: NDArray[np.bool_]) -> Disks | None:
+def disks_of(cluster: ReplicaCluster, limits: PlanLimits, free: NDArray[np.bool_]) -> Disks | None:
     """Disks of the brokers of which everything is known; None where there are none.
 
     Args:

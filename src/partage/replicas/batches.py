@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from partage.errors import InvalidConfigError, NoFeasiblePlanError
 from partage.model import ReplicaTask
-from partage.replicas.moves import Moves
+from partage.replicas.moves import ReplicaMoves
 
 __all__ = ["batches", "changed"]
 
@@ -29,7 +29,7 @@ def changed(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np.int64]:
     return np.flatnonzero(out)
 
 
-def batches(moves: Moves, *, most: int | None = None) -> list[list[int]]:
+def batches(moves: ReplicaMoves, *, most: int | None = None) -> list[list[int]]:
     """Partitions to change, in batches that are executed one after another.
 
     While a batch runs, a broker holds what comes and still what goes; a batch is made so that
@@ -116,7 +116,7 @@ def _one_batch(
     return batch, waiting
 
 
-def _room(moves: Moves) -> list[int | None]:
+def _room(moves: ReplicaMoves) -> list[int | None]:
     """Of each broker, then of each disk: bytes that are free; None where its room is unknown."""
     cluster, disks = moves.task.cluster, moves.task.disks
     rooms, places = cluster.capacity, cluster.replica
@@ -135,7 +135,7 @@ def _room(moves: Moves) -> list[int | None]:
 
 
 def _by_partition(
-    moves: Moves,
+    moves: ReplicaMoves,
 ) -> tuple[dict[int, list[tuple[int, int]]], dict[int, list[tuple[int, int]]]]:
     """Of each partition the places (brokers, then disks) that get so many bytes, or give them."""
     into: dict[int, list[tuple[int, int]]] = {}

@@ -11,13 +11,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Draws", "JavaDraws", "next_int"]
+__all__ = ["JavaDraws", "LookaheadDraws", "next_int"]
 
 _MASK = (1 << 48) - 1
 _MULTIPLIER = 0x5DEECE66D
 
 
-class Draws(Protocol):
+class LookaheadDraws(Protocol):
     """A generator whose next numbers can be looked at before they are used up."""
 
     def ahead(self, count: int) -> NDArray[np.int64]:
@@ -56,12 +56,12 @@ class JavaDraws:
         self._state = (seed ^ _MULTIPLIER) & _MASK
 
     def ahead(self, count: int) -> NDArray[np.int64]:
-        """See `Draws`."""
+        """See `LookaheadDraws`."""
         drawn: NDArray[np.int64] = (_states(self._state, count) >> np.uint64(17)).astype(np.int64)
         return drawn
 
     def skip(self, count: int) -> None:
-        """See `Draws`."""
+        """See `LookaheadDraws`."""
         # x -> a x + c, so many times over, by repeated squaring.
         a, c, power, more = 1, 0, _MULTIPLIER, 0xB
         while count:
@@ -72,7 +72,7 @@ class JavaDraws:
         self._state = (a * self._state + c) & _MASK
 
 
-def next_int(draws: Draws, bound: int) -> int:
+def next_int(draws: LookaheadDraws, bound: int) -> int:
     """``Random.nextInt(bound)``: a number from 0 to below ``bound``, which is at least 1."""
     while True:
         bits = int(draws.ahead(1)[0])

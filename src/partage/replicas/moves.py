@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from partage.model import ReplicaTask
 from partage.model.replicas import among
 
-__all__ = ["Moves", "Within", "directories"]
+__all__ = ["ReplicaMoves", "Within", "directories"]
 
 
 @dataclass(frozen=True, eq=False)
-class Moves:
+class ReplicaMoves:
     """What a plan moves, one row a new replica.
 
     Attributes:
@@ -126,7 +126,7 @@ class Within:
     bytes: NDArray[np.int64]
 
 
-def directories(moves: Moves) -> NDArray[np.int32] | None:
+def directories(moves: ReplicaMoves) -> NDArray[np.int32] | None:
     """int32: a directory for each replica of the plan (place on its broker), -1 for any.
 
     As the plan has it where it is known what is where, any elsewhere: which of a broker's

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from partage.errors import InvalidConfigError, InvalidPlacementError, InvalidProblemError
 from partage.model import Broker
 from partage.replicas.adminutils import all_have_racks, place_along, place_over_racks
-from partage.replicas.draws import Draws, JavaDraws, next_int
+from partage.replicas.draws import JavaDraws, LookaheadDraws, next_int
 from partage.replicas.striped import place_in_stripes
 
 __all__ = ["Strategy", "StripedPlacer", "default_directory", "extend", "place", "strategies"]
@@ -126,7 +126,7 @@ class StripedPlacer:
     """
 
     def __init__(
-        self, brokers: Iterable[Broker], *, seed: int = 0, draws: Draws | None = None
+        self, brokers: Iterable[Broker], *, seed: int = 0, draws: LookaheadDraws | None = None
     ) -> None:
         self.brokers = _checked(brokers)
         self._draws = JavaDraws(seed) if draws is None else draws
@@ -253,7 +253,9 @@ def _not_too_many(partitions: int, factor: int, brokers: int) -> None:
         raise InvalidConfigError("partitions", what, partitions)
 
 
-def _start(brokers: int, index: int | None, shift: int | None, draws: Draws) -> tuple[int, int]:
+def _start(
+    brokers: int, index: int | None, shift: int | None, draws: LookaheadDraws
+) -> tuple[int, int]:
     """Start index, then shift: given, or drawn in this order."""
     for name, value in (("start_index", index), ("start_shift", shift)):
         if value is not None:

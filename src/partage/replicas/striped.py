@@ -16,7 +16,7 @@ from partage.errors import InvalidPlacementError
 from partage.java.hash_order import hash_set_order
 from partage.java.strings import string_hash, string_order_key
 from partage.model import Broker
-from partage.replicas.draws import Draws, next_int
+from partage.replicas.draws import LookaheadDraws, next_int
 from partage.replicas.striped_rows import steps, stripes
 
 __all__ = ["place_in_stripes"]
@@ -29,7 +29,7 @@ _SPARE = 64
 
 
 def place_in_stripes(
-    brokers: Sequence[Broker], draws: Draws, partitions: int, factor: int
+    brokers: Sequence[Broker], draws: LookaheadDraws, partitions: int, factor: int
 ) -> Int32Array:
     """int32[partitions, factor], broker ids, the preferred leader first.
 
@@ -56,7 +56,7 @@ def place_in_stripes(
 class _Rings:
     """Racks in hash order; ring 2r has rack r's unfenced brokers, ring 2r + 1 its fenced ones."""
 
-    def __init__(self, brokers: Sequence[Broker], draws: Draws) -> None:
+    def __init__(self, brokers: Sequence[Broker], draws: LookaheadDraws) -> None:
         # A missing rack is Optional.empty(), which hashes to 0 and sorts first.
         racks = hash_set_order(
             [b.rack for b in brokers], lambda rack: 0 if rack is None else string_hash(rack)
@@ -79,7 +79,7 @@ class _Rings:
         self.names = np.array(names, np.int64)
         self.rack_offset = next_int(draws, len(racks)) if racks else 0
 
-    def place(self, draws: Draws, partitions: int, factor: int) -> Int32Array:
+    def place(self, draws: LookaheadDraws, partitions: int, factor: int) -> Int32Array:
         """See `place_in_stripes`."""
         size = len(self.broker) + len(self.names)
         shuffles = max(partitions - 1, 0) // self.unfenced if self.unfenced > 1 else 0

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.model import ReplicaTask
-from partage.replicas.moves import Moves
+from partage.replicas.moves import ReplicaMoves
 
 __all__ = ["batch_rows", "broker_rows", "disk_rows", "move_rows", "network_rows", "rack_rows"]
 
@@ -71,7 +71,7 @@ def rack_rows(task: ReplicaTask, rows: Sequence[dict[str, Any]]) -> list[dict[st
     return [out[rack] for rack in sorted(out, key=lambda rack: (rack is None, rack or ""))]
 
 
-def disk_rows(moves: Moves, directory: NDArray[np.int32] | None) -> list[dict[str, Any]]:
+def disk_rows(moves: ReplicaMoves, directory: NDArray[np.int32] | None) -> list[dict[str, Any]]:
     """Each log directory of brokers that have several: bytes (replicas, without sizes) on it.
 
     Its band follows what its broker holds after the plan. Brokers of which not all is known to be
@@ -112,7 +112,7 @@ def disk_rows(moves: Moves, directory: NDArray[np.int32] | None) -> list[dict[st
     ]
 
 
-def _disk_bands(moves: Moves) -> dict[tuple[int, int], list[int]]:
+def _disk_bands(moves: ReplicaMoves) -> dict[tuple[int, int], list[int]]:
     """Of a broker's place and a disk's place on it: the band of bytes (replicas, without sizes)."""
     task, disks = moves.task, moves.task.disks
     if disks is None:
@@ -127,7 +127,7 @@ def _disk_bands(moves: Moves) -> dict[tuple[int, int], list[int]]:
     }
 
 
-def move_rows(moves: Moves) -> list[dict[str, Any]]:
+def move_rows(moves: ReplicaMoves) -> list[dict[str, Any]]:
     """One row a replica that is copied: where to, what leaves for it, how many bytes.
 
     One that goes from disk to disk has one broker, and two directories.
@@ -164,7 +164,7 @@ def move_rows(moves: Moves) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def network_rows(moves: Moves) -> list[dict[str, Any]]:
+def network_rows(moves: ReplicaMoves) -> list[dict[str, Any]]:
     """Replicas and bytes copied from rack to rack: Kafka copies from a partition's leader."""
     cluster = moves.task.cluster
     givers = _givers(moves)
@@ -183,7 +183,7 @@ def network_rows(moves: Moves) -> list[dict[str, Any]]:
 
 
 def batch_rows(
-    moves: Moves, batches: Sequence[Sequence[int]], throttle: int | None
+    moves: ReplicaMoves, batches: Sequence[Sequence[int]], throttle: int | None
 ) -> list[dict[str, Any]]:
     """Each batch: partitions, replicas copied, bytes, and at a throttle its seconds.
 
@@ -215,7 +215,7 @@ def batch_rows(
     return rows
 
 
-def _givers(moves: Moves) -> NDArray[np.int64]:
+def _givers(moves: ReplicaMoves) -> NDArray[np.int64]:
     """Who sends each new replica: the leader; where there is none, the first replica."""
     cluster = moves.task.cluster
     p = moves.partition

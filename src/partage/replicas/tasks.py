@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 from partage.errors import InvalidConfigError, InvalidProblemError, NoFeasiblePlanError
 from partage.model import ReplicaCluster, ReplicaTask, rack_limits
 from partage.model.replicas import FREE, LEAVE, STAY
-from partage.replicas.bands import Bands, Limits, disks_of
+from partage.replicas.bands import Bands, PlanLimits, disks_of
 
 __all__ = [
-    "Limits", "add_brokers", "change_factor", "drain_brokers", "elect_leaders", "fix_racks",
+    "PlanLimits", "add_brokers", "change_factor", "drain_brokers", "elect_leaders", "fix_racks",
     "rebalance", "replace_broker",
 ]  # fmt: skip
 
 
-def rebalance(cluster: ReplicaCluster, limits: Limits | None = None) -> ReplicaTask:
+def rebalance(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
     """Every replica may go anywhere: balance, with the fewest bytes moved."""
     making = _Making(cluster, limits)
     making.between_disks = True
@@ -26,7 +26,7 @@ def rebalance(cluster: ReplicaCluster, limits: Limits | None = None) -> ReplicaT
 
 
 def add_brokers(
-    cluster: ReplicaCluster, ids: Iterable[int], limits: Limits | None = None
+    cluster: ReplicaCluster, ids: Iterable[int], limits: PlanLimits | None = None
 ) -> ReplicaTask:
     """Replicas go to the new brokers only."""
     making = _Making(cluster, limits)
@@ -38,7 +38,7 @@ def add_brokers(
 
 
 def drain_brokers(
-    cluster: ReplicaCluster, ids: Iterable[int], limits: Limits | None = None
+    cluster: ReplicaCluster, ids: Iterable[int], limits: PlanLimits | None = None
 ) -> ReplicaTask:
     """All replicas on these brokers leave, and nothing else moves."""
     making = _Making(cluster, limits)
@@ -47,7 +47,7 @@ def drain_brokers(
 
 
 def replace_broker(
-    cluster: ReplicaCluster, old: int, new: int, limits: Limits | None = None
+    cluster: ReplicaCluster, old: int, new: int, limits: PlanLimits | None = None
 ) -> ReplicaTask:
     """The new broker takes over each replica of the old one, in its place."""
     making = _Making(cluster, limits)
@@ -66,7 +66,7 @@ def change_factor(
     cluster: ReplicaCluster,
     factor: int,
     topics: Collection[str] | None = None,
-    limits: Limits | None = None,
+    limits: PlanLimits | None = None,
 ) -> ReplicaTask:
     """Another replication factor for some topics (all that are not excluded, without names).
 
@@ -93,7 +93,7 @@ def change_factor(
     return making.task()
 
 
-def fix_racks(cluster: ReplicaCluster, limits: Limits | None = None) -> ReplicaTask:
+def fix_racks(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
     """Only what breaks the rack rule moves."""
     making = _Making(cluster, limits)
     making.closed[:] = True
@@ -101,7 +101,7 @@ def fix_racks(cluster: ReplicaCluster, limits: Limits | None = None) -> ReplicaT
     return making.task()
 
 
-def elect_leaders(cluster: ReplicaCluster, limits: Limits | None = None) -> ReplicaTask:
+def elect_leaders(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
     """No data moves: replicas change their order, so that preferred leaders are balanced."""
     making = _Making(cluster, limits)
     making.fate[:] = STAY
@@ -112,8 +112,8 @@ def elect_leaders(cluster: ReplicaCluster, limits: Limits | None = None) -> Repl
 class _Making:
     """A task under way: everything may move until somebody says otherwise."""
 
-    def __init__(self, cluster: ReplicaCluster, limits: Limits | None) -> None:
-        self.cluster, self.limits = cluster, limits or Limits()
+    def __init__(self, cluster: ReplicaCluster, limits: PlanLimits | None) -> None:
+        self.cluster, self.limits = cluster, limits or PlanLimits()
         brokers = len(cluster.brokers)
         self.factor = cluster.factor.copy()
         self.fate = np.full(len(cluster.replica), FREE, np.int8)

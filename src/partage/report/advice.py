@@ -21,7 +21,7 @@ from partage.report.effects import (
     followable,
     weight,
 )
-from partage.report.run import Group, Range, Run
+from partage.report.run import FigureRange, GroupFigures, Run
 from partage.report.settings import STATIC_LINE, base_policy, parted, spelt
 from partage.report.words import (
     cause_words,
@@ -61,7 +61,7 @@ class Advice:
     lines: tuple[str, ...] = ()
     where: str = "consumer"
     policy: str | None = None
-    saves: Range | None = None
+    saves: FigureRange | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +69,11 @@ class Merged:
     """The same change for several groups; those that it helps most come first."""
 
     advice: Advice
-    groups: tuple[tuple[Group, Advice], ...]
-    saves: Range | None
+    groups: tuple[tuple[GroupFigures, Advice], ...]
+    saves: FigureRange | None
 
 
-def _caused(group: Group, kind: str) -> int:
+def _caused(group: GroupFigures, kind: str) -> int:
     return sum(c.rebalances for c in group.causes if c.kind == kind)
 
 
@@ -96,7 +96,7 @@ _SETTINGS = {
 }
 
 
-def _rule_of(group: Group, policy: str) -> str:
+def _rule_of(group: GroupFigures, policy: str) -> str:
     """Return the rule whose change makes a policy true."""
     protocol, strategy, _ = parted(policy)
     if f"{protocol}/{strategy}" == base_policy(group.strategy):
@@ -106,7 +106,7 @@ def _rule_of(group: Group, policy: str) -> str:
     return "cooperative" if protocol == "cooperative" else "strategy"
 
 
-def _settings(rule: str, group: Group) -> Advice | None:
+def _settings(rule: str, group: GroupFigures) -> Advice | None:
     """Return the group's best settings, if this rule makes them true."""
     best = best_policy(group)
     if best is None or _rule_of(group, best.policy) != rule:
@@ -122,16 +122,16 @@ def _settings(rule: str, group: Group) -> Advice | None:
     return Advice(rule, title, why, lines, policy=best.policy, saves=best.saved)
 
 
-def _error_words(group: Group) -> str:
+def _error_words(group: GroupFigures) -> str:
     """Return how far the simulation of the present settings is from the record."""
     error = error_of(group) or 0.0
     if not error:
         return "The simulation of the present settings gives what the record has."
-    apart = stopped_words(Range(error, error))
+    apart = stopped_words(FigureRange(error, error))
     return f"The simulation of the present settings is up to {apart} from the record."
 
 
-def _static(group: Group) -> Advice | None:
+def _static(group: GroupFigures) -> Advice | None:
     """Members that restart within their session timeout: static membership (KIP-345).
 
     Share groups have none, the coordinator of streams groups (KIP-1071) refuses it, and Connect's
@@ -159,7 +159,7 @@ def _static(group: Group) -> Advice | None:
     return Advice("static-members", _SETTINGS["static-members"][0], why, lines)
 
 
-def _by_evidence(group: Group, figure: str, wanted: str) -> bool:
+def _by_evidence(group: GroupFigures, figure: str, wanted: str) -> bool:
     """Return whether a group with the strategy ``wanted`` may go to cooperative-sticky.
 
     Its clients can, no other settings are better, and no more time is lost. The figure (idle
@@ -179,7 +179,7 @@ def _by_evidence(group: Group, figure: str, wanted: str) -> bool:
     return bool(getattr(own, figure) - getattr(new, figure) > apart)
 
 
-def _idle_range(group: Group) -> Advice | None:
+def _idle_range(group: GroupFigures) -> Advice | None:
     """Range assigns each topic by itself: with small topics the last members get nothing."""
     idle = group.recorded.idle
     if not idle or group.traits.copartitioned is not False:
@@ -198,7 +198,7 @@ def _idle_range(group: Group) -> Advice | None:
                   policy=_COOPERATIVE)  # fmt: skip
 
 
-def _roundrobin(group: Group) -> Advice | None:
+def _roundrobin(group: GroupFigures) -> Advice | None:
     """Roundrobin assigns all partitions anew each time: partitions move that need not."""
     recorded = group.recorded
     if not recorded.avoidable or not _by_evidence(group, "avoidable", "roundrobin"):
@@ -212,7 +212,7 @@ def _roundrobin(group: Group) -> Advice | None:
                   policy=_COOPERATIVE)  # fmt: skip
 
 
-def _sessions(group: Group) -> Advice | None:
+def _sessions(group: GroupFigures) -> Advice | None:
     """Members that were evicted and soon back: they may have paused.
 
     A poll timeout is none of these: heartbeats go on meanwhile (KIP-62).
@@ -245,7 +245,7 @@ def _sessions(group: Group) -> Advice | None:
     )
 
 
-def _late_polls(group: Group) -> Advice | None:
+def _late_polls(group: GroupFigures) -> Advice | None:
     """Members that did not poll for max.poll.interval.ms: the client itself leaves then."""
     late = group.traits.late_polls
     if not late or group.traits.protocol not in {"classic", "consumer"}:
@@ -262,7 +262,7 @@ def _late_polls(group: Group) -> Advice | None:
     return Advice("late-polls", "Poll in time", why, lines)
 
 
-def _crowded(group: Group) -> Advice | None:
+def _crowded(group: GroupFigures) -> Advice | None:
     """More members than partitions: some idle whatever the strategy."""
     crowded, settled = group.traits.crowded, group.traits.settled
     # Once in a while there is a successor beside its predecessor that is dead already.
@@ -277,7 +277,7 @@ def _crowded(group: Group) -> Advice | None:
     return Advice("too-many-members", "Run no more members than partitions", why)
 
 
-def _storms(group: Group) -> Advice | None:
+def _storms(group: GroupFigures) -> Advice | None:
     """Rebalances that follow each other faster than the group can settle."""
     traits = group.traits
     if not traits.storms:
@@ -297,7 +297,7 @@ def _storms(group: Group) -> Advice | None:
     return Advice("storms", "Calm storms of rebalances", why)
 
 
-def _as_it_is(group: Group) -> Advice | None:
+def _as_it_is(group: GroupFigures) -> Advice | None:
     """Return that the strategy may stay, where no change of settings is advised."""
     lost, tried = group.lost, [f for f in group.figures.values() if f.saved is not None]
     if lost is None or lost.high <= 0 or not group.covered or len(tried) < _ENOUGH_TRIED:
@@ -321,7 +321,7 @@ def _as_it_is(group: Group) -> Advice | None:
 #: Policies that must have been replayed to say that none is better.
 _ENOUGH_TRIED = 3
 
-Rule = Callable[[Group], Advice | None]
+Rule = Callable[[GroupFigures], Advice | None]
 
 #: In order of precedence. The first six exclude each other, and `as-it-is` excludes them.
 RULES: dict[str, Rule] = {
@@ -339,17 +339,17 @@ RULES: dict[str, Rule] = {
 }
 
 
-def advice_for(group: Group) -> tuple[Advice, ...]:
+def advice_for(group: GroupFigures) -> tuple[Advice, ...]:
     """Return the advice for a group, in order of precedence."""
     return tuple(a for rule in RULES.values() if (a := rule(group)) is not None)
 
 
-def merged(groups: Iterable[Group]) -> tuple[Merged, ...]:
+def merged(groups: Iterable[GroupFigures]) -> tuple[Merged, ...]:
     """Return the advice of all groups by rule; what would have saved most comes first.
 
     The savings of one rule are part of the best settings' of all groups, never more.
     """
-    by_rule: dict[str, list[tuple[Group, Advice]]] = {}
+    by_rule: dict[str, list[tuple[GroupFigures, Advice]]] = {}
     for group in groups:
         for one in advice_for(group):
             by_rule.setdefault(one.rule, []).append((group, one))
@@ -365,7 +365,7 @@ def merged(groups: Iterable[Group]) -> tuple[Merged, ...]:
     return tuple(sorted(out, key=lambda m: -weight(m.saves)))
 
 
-def todo(group: Group) -> str:
+def todo(group: GroupFigures) -> str:
     """Return the first thing to do about a group, in a line."""
     best = best_policy(group)
     if best is not None:

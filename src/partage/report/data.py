@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from partage.errors import InvalidCaptureError, MissingExtraError
 from partage.report.columns import loaded
-from partage.report.run import BadRecord, CauseShare, Figures, Group, Run, Traits, total
+from partage.report.run import BadRecord, CauseShare, Figures, GroupFigures, Run, Traits, total
 from partage.report.sums import summed
 from partage.report.traits import causes_by_group, traits_by_group
 from partage.runs.published_run import PublishedRun
@@ -84,7 +84,7 @@ def run_of(folder: PublishedRun) -> Run:
     return _without_zero(run)
 
 
-_Known = TypeVar("_Known", Group, Run)
+_Known = TypeVar("_Known", GroupFigures, Run)
 
 
 def _without_zero(found: _Known) -> _Known:
@@ -129,11 +129,11 @@ def _within(summary: Mapping[str, Any]) -> dict[str, Any]:
     return {**summary, "coverage": cover}
 
 
-def _by_loss(group: Group) -> tuple[float, int, str]:
+def _by_loss(group: GroupFigures) -> tuple[float, int, str]:
     return (-(group.lost.high if group.lost else 0.0), -group.rebalances, group.name)
 
 
-def _anchored(number: int, group: Group) -> Group:
+def _anchored(number: int, group: GroupFigures) -> GroupFigures:
     return replace(group, anchor=f"g{number}")
 
 
@@ -178,7 +178,7 @@ class _Found:
     most: Mapping[str, tuple[int, int]]
 
 
-def _group(row: Mapping[str, Any], found: _Found) -> Group:
+def _group(row: Mapping[str, Any], found: _Found) -> GroupFigures:
     name = row["group"]
     members, partitions = found.most.get(name, (0, 0))
     same = (
@@ -189,7 +189,7 @@ def _group(row: Mapping[str, Any], found: _Found) -> Group:
     coverage = row["coverage"]
     if coverage is None and row["rebalances"]:
         coverage = row["rebalances"] / known
-    return Group(
+    return GroupFigures(
         name=name,
         anchor="",
         claimed=tuple(row["claimed"] or ()),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from partage.report.columns import loaded
-from partage.report.run import Group, Run
+from partage.report.run import GroupFigures, Run
 from partage.report.timeline import Owned, drawn
 from partage.tables.statuses import PER_REBALANCE, RECORDED
 
@@ -34,7 +34,7 @@ _Gap = tuple[int | None, int, int]
 _KEY = ("group", "incarnation", "generation")
 
 
-def details(folder: PublishedRun, run: Run) -> Iterator[tuple[Group, dict[str, Any]]]:
+def details(folder: PublishedRun, run: Run) -> Iterator[tuple[GroupFigures, dict[str, Any]]]:
     """Plain values of each group that has rebalances, those that lost most first.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import Any
 from partage.report import words
 from partage.report.advice import Advice, advice_for, best_policy, coverage_advice, merged
 from partage.report.effects import error_of
-from partage.report.run import CauseShare, Figures, Group, Range, Run
+from partage.report.run import CauseShare, FigureRange, Figures, GroupFigures, Run
 
 __all__ = ["FORMAT", "VERSION", "counts", "document", "lead", "notes", "savable"]
 
@@ -80,7 +80,7 @@ def counts(run: Run) -> str:
     )
 
 
-def savable(run: Run) -> tuple[Range | None, int]:
+def savable(run: Run) -> tuple[FigureRange | None, int]:
     """Return what the best settings of each group save in all, and in how many groups."""
     best = [found.saved for g in run.groups if (found := best_policy(g)) is not None]
     return (sum(best[1:], best[0]) if best else None), len(best)
@@ -201,7 +201,7 @@ def _left_out(run: Run) -> list[str]:
     return [f"{found} Nothing in the capture is of it." if none else found]
 
 
-def _range(found: Range | None) -> dict[str, float] | None:
+def _range(found: FigureRange | None) -> dict[str, float] | None:
     return None if found is None else {"low": round(found.low, 3), "high": round(found.high, 3)}
 
 
@@ -209,7 +209,7 @@ def _cause(one: CauseShare) -> dict[str, Any]:
     known = one.timed > 0
     return {
         "kind": one.kind, "rebalances": one.rebalances, "recorded": one.recorded,
-        "lost_partition_seconds": _range(Range(one.low, one.high)) if known else None,
+        "lost_partition_seconds": _range(FigureRange(one.low, one.high)) if known else None,
     }  # fmt: skip
 
 
@@ -253,7 +253,7 @@ def _figures(f: Figures) -> dict[str, Any]:
     }
 
 
-def _group(group: Group) -> dict[str, Any]:
+def _group(group: GroupFigures) -> dict[str, Any]:
     same = (
         "name", "kind", "status", "why", "claimed", "clients", "rebalances", "coverage",
         "missing_generations", "members_max", "partitions_max",

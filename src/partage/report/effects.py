@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from partage.report.run import Figures, Group, Range
+from partage.report.run import FigureRange, Figures, GroupFigures
 from partage.report.settings import base_policy, family_of, lines_of, parted
 
 __all__ = [
@@ -35,15 +35,15 @@ class Settings:
     """The settings that serve a group best, and the partition-seconds that they save."""
 
     policy: str
-    saved: Range
+    saved: FigureRange
 
 
-def weight(saved: Range | None) -> float:
+def weight(saved: FigureRange | None) -> float:
     """Return what a saving is compared by: the sum of its ends."""
     return saved.low + saved.high if saved else 0.0
 
 
-def family(group: Group) -> str:
+def family(group: GroupFigures) -> str:
     """Return whose settings the members have: java, librdkafka, python; "" where they differ.
 
     A classic group of unknown clients only (Go, Rust, Node.js) has settings that nobody knows.
@@ -54,12 +54,12 @@ def family(group: Group) -> str:
     return family_of(group.clients)
 
 
-def _own(group: Group) -> Figures | None:
+def _own(group: GroupFigures) -> Figures | None:
     own = group.figures.get(OWN)
     return own if own is not None and own.comparable and own.saved is not None else None
 
 
-def error_of(group: Group) -> float | None:
+def error_of(group: GroupFigures) -> float | None:
     """Return the simulation's error in partition-seconds; None where `own` was not simulated."""
     own = _own(group)
     return (
@@ -67,7 +67,7 @@ def error_of(group: Group) -> float | None:
     )
 
 
-def effect_of(group: Group, policy: str) -> Range | None:
+def effect_of(group: GroupFigures, policy: str) -> FigureRange | None:
     """Return the partition-seconds that a policy saves against `own`; None where not known.
 
     A group cannot save more than it lost.
@@ -77,10 +77,10 @@ def effect_of(group: Group, policy: str) -> Range | None:
         return None
     if lost is None:
         return found.gain
-    return Range(min(found.gain.low, lost.high), min(found.gain.high, lost.high))
+    return FigureRange(min(found.gain.low, lost.high), min(found.gain.high, lost.high))
 
 
-def followable(group: Group, policy: str) -> tuple[str, ...]:
+def followable(group: GroupFigures, policy: str) -> tuple[str, ...]:
     """Return the lines that make a policy true for the group's clients; () if there are none.
 
     Python's clients have no setting for a protocol, and members of several libraries have no
@@ -97,7 +97,7 @@ def followable(group: Group, policy: str) -> tuple[str, ...]:
     return lines_of(policy, group.strategy, family=family(group)) or ()
 
 
-def best_policy(group: Group) -> Settings | None:
+def best_policy(group: GroupFigures) -> Settings | None:
     """Return the settings that serve a group best; None where none surely helps.
 
     The policy answered every rebalance, broke no rule and left no more members idle than `own`.
@@ -121,7 +121,7 @@ def best_policy(group: Group) -> Settings | None:
     return min(alike, key=lambda one: _change(group, one), default=None)
 
 
-def _change(group: Group, one: Settings) -> tuple[int, int, float, str]:
+def _change(group: GroupFigures, one: Settings) -> tuple[int, int, float, str]:
     """Return how much has to change: protocol, then static members; then the saving, the name."""
     protocol, strategy, options = parted(one.policy)
     same = f"{protocol}/{strategy}" == base_policy(group.strategy)

@@ -20,7 +20,7 @@ from partage.errors import MissingExtraError
 from partage.report import advice, words
 from partage.report.document import counts, document, lead, notes, savable
 from partage.report.glossary import GLOSSARY
-from partage.report.run import Group, Range, Run
+from partage.report.run import FigureRange, GroupFigures, Run
 from partage.report.settings import lines_of
 from partage.report.shown import MOST_LISTED, group_data, group_row
 from partage.tables.statuses import FAILED, NOT_YET, RECORDED, REFUSED
@@ -41,7 +41,7 @@ _FEW = 100
 #: Groups named under a piece of advice.
 _NAMED = 4
 
-Details = Iterable[tuple[Group, dict[str, Any]]]
+Details = Iterable[tuple[GroupFigures, dict[str, Any]]]
 
 
 def write_page(run: Run, path: Path, details: Details = ()) -> Path:
@@ -158,7 +158,7 @@ def environment() -> Environment:
     )
     made.globals.update(
         percent=words.percent,
-        causerange=lambda cause: Range(cause.low, cause.high),
+        causerange=lambda cause: FigureRange(cause.low, cause.high),
         todo=advice.todo,
         bar=_bar,
         causes=words.CAUSES,

@@ -10,7 +10,14 @@ from typing import Any
 from partage.tables.statuses import FAILED, RECORDED
 
 __all__ = [
-    "POOR_COVERAGE", "BadRecord", "CauseShare", "Figures", "Group", "Range", "Run", "Traits",
+    "POOR_COVERAGE",
+    "BadRecord",
+    "CauseShare",
+    "FigureRange",
+    "Figures",
+    "GroupFigures",
+    "Run",
+    "Traits",
     "total",
 ]  # fmt: skip
 
@@ -20,7 +27,7 @@ POOR_COVERAGE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class FigureRange:
     """A figure that is known by its bounds only; partition-seconds unless said otherwise.
 
     >>> Range(1.0, 2.0) + Range(0.5, 4.0)
@@ -30,8 +37,8 @@ class Range:
     low: float
     high: float
 
-    def __add__(self, other: Range) -> Range:
-        return Range(self.low + other.low, self.high + other.high)
+    def __add__(self, other: FigureRange) -> FigureRange:
+        return FigureRange(self.low + other.low, self.high + other.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,24 +126,24 @@ class Figures:
         return self.missing < self.rows
 
     @property
-    def stopped(self) -> Range | None:
+    def stopped(self) -> FigureRange | None:
         """Partition-seconds stopped; None where no rebalance tells."""
-        return Range(self.stopped_low, self.stopped_high) if self.timed else None
+        return FigureRange(self.stopped_low, self.stopped_high) if self.timed else None
 
     @property
-    def reread(self) -> Range | None:
+    def reread(self) -> FigureRange | None:
         """Records read twice; None where no rebalance tells."""
-        return Range(self.reread_low, self.reread_high) if self.reread_known else None
+        return FigureRange(self.reread_low, self.reread_high) if self.reread_known else None
 
     @property
-    def saved(self) -> Range | None:
+    def saved(self) -> FigureRange | None:
         """What this policy would have saved; None where costs are not known on both sides."""
-        return Range(self.saved_low, self.saved_high) if self.compared else None
+        return FigureRange(self.saved_low, self.saved_high) if self.compared else None
 
     @property
-    def gain(self) -> Range | None:
+    def gain(self) -> FigureRange | None:
         """Time lost under `own` minus that under this policy; None where one is not known."""
-        return Range(self.gain_low, self.gain_high) if self.gain_known else None
+        return FigureRange(self.gain_low, self.gain_high) if self.gain_known else None
 
     def __add__(self, other: Figures) -> Figures:
         spreads = [s for s in (self.largest_spread, other.largest_spread) if s is not None]
@@ -225,7 +232,7 @@ class Traits:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupFigures:
     """One group: its figures over all rebalances.
 
     Attributes:
@@ -276,7 +283,7 @@ class Group:
         return self.coverage is None or self.coverage >= POOR_COVERAGE
 
     @property
-    def lost(self) -> Range | None:
+    def lost(self) -> FigureRange | None:
         """Partition-seconds in which nobody read, as recorded; None where nothing tells.
 
         No loss in a few of many rebalances does not tell that there was none.
@@ -316,7 +323,7 @@ class Run:
     """
 
     summary: Mapping[str, Any]
-    groups: tuple[Group, ...]
+    groups: tuple[GroupFigures, ...]
     policies: tuple[str, ...]
     figures: Mapping[str, Figures]
     per_rebalance: Mapping[str, Figures]
@@ -324,17 +331,17 @@ class Run:
     bad: tuple[BadRecord, ...]
 
     @property
-    def replayed(self) -> tuple[Group, ...]:
+    def replayed(self) -> tuple[GroupFigures, ...]:
         """Groups of which something was replayed."""
         return tuple(g for g in self.groups if g.replayed)
 
     @property
-    def others(self) -> tuple[Group, ...]:
+    def others(self) -> tuple[GroupFigures, ...]:
         """Groups that were not replayed."""
         return tuple(g for g in self.groups if not g.replayed)
 
     @property
-    def failed(self) -> tuple[Group, ...]:
+    def failed(self) -> tuple[GroupFigures, ...]:
         """Groups in which an unforeseen exception was raised."""
         return tuple(g for g in self.groups if g.status == FAILED)
 
@@ -367,7 +374,7 @@ class Run:
         return self.in_log >= POOR_COVERAGE * self.known
 
     @property
-    def lost(self) -> Range | None:
+    def lost(self) -> FigureRange | None:
         """Partition-seconds in which nobody read, as recorded; None where nothing tells."""
         stopped = self.recorded.stopped
         return None if stopped is not None and not stopped.high and not self.covered else stopped

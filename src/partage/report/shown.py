@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from partage.report.advice import advice_for, best_policy
-from partage.report.run import Figures, Group, Range, Run
+from partage.report.run import FigureRange, Figures, GroupFigures, Run
 from partage.report.words import CAUSES, percent, saved_words, stopped_words
 from partage.tables.statuses import RECORDED
 
@@ -16,7 +16,7 @@ __all__ = ["MOST_LISTED", "group_data", "group_row"]
 MOST_LISTED = 2_000
 
 
-def group_row(group: Group) -> dict[str, Any]:
+def group_row(group: GroupFigures) -> dict[str, Any]:
     """The row of a group in the table of groups: words, and numbers to sort by."""
     best = best_policy(group)
     cause = next((c for c in group.causes if c.kind != "first"), None)
@@ -40,7 +40,7 @@ def group_row(group: Group) -> dict[str, Any]:
     }
 
 
-def group_data(run: Run, group: Group, detail: Mapping[str, Any]) -> dict[str, Any]:
+def group_data(run: Run, group: GroupFigures, detail: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that the page's script shows of a group."""
     order = [n for n in (RECORDED, *run.policies) if n in group.figures]
     return {
@@ -84,10 +84,10 @@ def _policy(f: Figures) -> list[Any]:
     ]  # fmt: skip
 
 
-def _between(reread: Range) -> str:
+def _between(reread: FigureRange) -> str:
     low, high = f"{reread.low:,}", f"{reread.high:,}"
     return low if low == high else f"{low}–{high}"
 
 
-def _bounds(stopped: Range | None) -> tuple[float | None, float | None]:
+def _bounds(stopped: FigureRange | None) -> tuple[float | None, float | None]:
     return (None, None) if stopped is None else (round(stopped.low, 1), round(stopped.high, 1))

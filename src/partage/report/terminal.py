@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from partage.report import words
 from partage.report.advice import Advice, Merged, best_policy, coverage_advice, merged
 from partage.report.document import counts, lead, notes
-from partage.report.run import Figures, Range, Run
+from partage.report.run import FigureRange, Figures, Run
 from partage.tables.statuses import FAILED, NOT_YET, RECORDED, REFUSED
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def _groups(run: Run) -> Table:
     return table
 
 
-def _short(stopped: Range | None) -> str:
+def _short(stopped: FigureRange | None) -> str:
     return "?" if stopped is None else words.stopped_words(stopped, short=True)
 
 
@@ -193,7 +193,7 @@ def _hidden(run: Run) -> str:
 def _causes(run: Run) -> Table:
     table = _plain("why", ["rebalances", "time lost"])
     for one in run.causes:
-        known = Range(one.low, one.high) if one.timed else None
+        known = FigureRange(one.low, one.high) if one.timed else None
         table.add_row(
             words.CAUSES.get(one.kind, (one.kind,))[0], words.count(one.rebalances),
             _short(known),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partage.report.run import Range, Run
+from partage.report.run import FigureRange, Run
 
 __all__ = [
     "CAUSES",
@@ -128,7 +128,7 @@ def short_name(value: str) -> str:
     return value if len(value) <= _LONGEST_NAME else f"{value[:_LONGEST_NAME]}…"
 
 
-def stopped_words(stopped: Range | None, *, short: bool = False) -> str:
+def stopped_words(stopped: FigureRange | None, *, short: bool = False) -> str:
     r"""Partition-seconds as a range in a unit that fits its upper end.
 
     >>> stopped_words(Range(20, 90)), stopped_words(Range(0, 0)), stopped_words(None)
@@ -154,7 +154,7 @@ def stopped_words(stopped: Range | None, *, short: bool = False) -> str:
     return f"{a}{dash}{b}{_HARD}{unit}"
 
 
-def saved_words(saved: Range) -> str:
+def saved_words(saved: FigureRange) -> str:
     r"""A saving as a range; where it may be a loss, both are said.
 
     >>> saved_words(Range(-60, 300))
@@ -162,7 +162,7 @@ def saved_words(saved: Range) -> str:
     """
     if saved.low >= 0:
         return stopped_words(saved)
-    worst, best = (stopped_words(Range(v, v)) for v in (-saved.low, saved.high))
+    worst, best = (stopped_words(FigureRange(v, v)) for v in (-saved.low, saved.high))
     return f"between {worst} more lost and {best} saved"
 
 

@@ -14,7 +14,16 @@ from partage.model import NO_GENERATION, Assignment, Claims, Cluster, Group, Mem
 from partage.model.index import Int32Array
 from partage.simulation.policies import Policy
 
-__all__ = ["EMPTY", "GONE", "NOBODY", "Consumer", "as_owned", "last_owners", "owners", "sent"]
+__all__ = [
+    "EMPTY",
+    "GONE",
+    "NOBODY",
+    "SimulatedConsumer",
+    "as_owned",
+    "last_owners",
+    "owners",
+    "sent",
+]
 
 EMPTY: Int32Array = np.zeros(0, np.int32)
 #: In an owner view: nobody, and one who is no longer in the group.
@@ -22,7 +31,7 @@ NOBODY, GONE = -1, -2
 
 
 @dataclass(slots=True)
-class Consumer:
+class SimulatedConsumer:
     """One member between two rebalances.
 
     Attributes:
@@ -56,7 +65,7 @@ class Consumer:
 
 
 def sent(
-    consumers: Sequence[Consumer], policy: Policy, strategy: Strategy, cluster: Cluster
+    consumers: Sequence[SimulatedConsumer], policy: Policy, strategy: Strategy, cluster: Cluster
 ) -> Group:
     """What members send when they join, or what the coordinator knows of them.
 
@@ -85,7 +94,7 @@ def sent(
     return Group(members)
 
 
-def _wanted(one: Consumer, policy: Policy, cluster: Cluster) -> Int32Array:
+def _wanted(one: SimulatedConsumer, policy: Policy, cluster: Cluster) -> Int32Array:
     """Of what it holds, what it still subscribes to; a coordinator drops the rest itself."""
     if not policy.cooperative:
         return one.held
@@ -94,7 +103,7 @@ def _wanted(one: Consumer, policy: Policy, cluster: Cluster) -> Int32Array:
     return wanted
 
 
-def as_owned(group: Group, consumers: Sequence[Consumer], cluster: Cluster) -> Group:
+def as_owned(group: Group, consumers: Sequence[SimulatedConsumer], cluster: Cluster) -> Group:
     """The members as the judge wants them: owning what they read last."""
     return Group(
         member.replaced(

@@ -15,7 +15,7 @@ from itertools import groupby
 from partage.history.records import MemberState
 from partage.model.index import Int32Array
 from partage.simulation.absences import Absence, session_timeout_ms
-from partage.simulation.consumers import Consumer
+from partage.simulation.consumers import SimulatedConsumer
 from partage.simulation.lived import NOTHING, Bounds, Lived
 from partage.simulation.loop import Loop
 from partage.simulation.per_rebalance import decider_at
@@ -122,7 +122,7 @@ class _Life:
         self.reading = Reading(self.loop, watch)
         self.rows: list[Lived] = []
         self.told: dict[int, _Told] = {}
-        self.consumers: dict[str, Consumer] = {}
+        self.consumers: dict[str, SimulatedConsumer] = {}
         self.away: dict[str, _Away] = {}
         self.waiting: _Waiting | None = None
         self.left: list[Int32Array] = []
@@ -239,7 +239,7 @@ class _Life:
         key = self.keys.setdefault(member.id, member.owner)
         known = self.consumers.get(key)
         if known is None:
-            self.consumers[key] = Consumer(key, member)
+            self.consumers[key] = SimulatedConsumer(key, member)
             return True, NOTHING
         gap = NOTHING
         away = self.away.pop(key, None)
@@ -356,7 +356,7 @@ class _Life:
                 self._remembers(one)
         self.decider = decider
 
-    def _remembers(self, one: Consumer) -> None:
+    def _remembers(self, one: SimulatedConsumer) -> None:
         """What a member knows that has just got what it holds."""
         if self.decider is None or not len(one.held):
             one.memory = None

@@ -13,7 +13,7 @@ from partage.history.records import MemberState
 from partage.model import NO_GENERATION, Group
 from partage.model.index import Index
 from partage.simulation.absences import Absence, session_timeout_ms
-from partage.simulation.consumers import EMPTY, Consumer
+from partage.simulation.consumers import EMPTY, SimulatedConsumer
 from partage.simulation.lived import NOTHING, Lived
 from partage.simulation.policies import CONSUMER, Policy
 from partage.simulation.recorded import own_strategy, protocol_of
@@ -117,16 +117,18 @@ def _as_they_did(scene: Scene, policy: Policy, decider: Decider) -> Group | None
     return group_as_sent(found.first) if found.protocol == "classic" else None
 
 
-def _consumer(member: MemberState, scene: Scene, decider: Decider, index: Index) -> Consumer:
+def _consumer(
+    member: MemberState, scene: Scene, decider: Decider, index: Index
+) -> SimulatedConsumer:
     """A member as the policy would have left it: with what it owned by the record."""
     held = scene.held.get(member.owner, EMPTY)
     last = scene.last.get(member.owner, EMPTY)
     started = member.id not in scene.ids
     if started and decider.policy.protocol != CONSUMER:
         # A process that has just started claims nothing; only the coordinator knows it again.
-        return Consumer(member.owner, member, last=last)
+        return SimulatedConsumer(member.owner, member, last=last)
     before = max(scene.generation.number - 1, NO_GENERATION)
-    made = Consumer(member.owner, member, held, last, NO_GENERATION if started else before)
+    made = SimulatedConsumer(member.owner, member, held, last, NO_GENERATION if started else before)
     if not started:
         made.memory = decider.recalls(made, index)
     return made

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from partage.model.index import Int32Array
-from partage.simulation.consumers import EMPTY, Consumer
+from partage.simulation.consumers import EMPTY, SimulatedConsumer
 from partage.simulation.loop import Loop
 from partage.simulation.policies import CONSUMER, Policy
 
@@ -36,12 +36,15 @@ class Reading:
         self._reads: dict[str, Int32Array] = {}
         self._target: dict[str, Int32Array] = {}
 
-    def before(self, consumers: Sequence[Consumer]) -> Mapping[str, Int32Array]:
+    def before(self, consumers: Sequence[SimulatedConsumer]) -> Mapping[str, Int32Array]:
         """What everybody holds before a rebalance."""
         return {} if self._watch is None else {one.key: one.held for one in consumers}
 
     def after(
-        self, consumers: Sequence[Consumer], before: Mapping[str, Int32Array], policy: Policy
+        self,
+        consumers: Sequence[SimulatedConsumer],
+        before: Mapping[str, Int32Array],
+        policy: Policy,
     ) -> None:
         """The rebalance is decided: members go from what they held to what they hold now."""
         if self._watch is None:

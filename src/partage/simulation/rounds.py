@@ -11,11 +11,18 @@ from partage.errors import PartageError
 from partage.groups.api import Strategy
 from partage.model import Assignment, Cluster, Group, Plan, Problem
 from partage.model.index import Index, Int32Array
-from partage.simulation.consumers import EMPTY, Consumer, as_owned, last_owners, owners, sent
+from partage.simulation.consumers import (
+    EMPTY,
+    SimulatedConsumer,
+    as_owned,
+    last_owners,
+    owners,
+    sent,
+)
 from partage.simulation.policies import CONSUMER, Policy
 from partage.tables.statuses import DONE, FAILED, REFUSED
 
-__all__ = ["MOST_FOLLOW_UPS", "Decider", "Round"]
+__all__ = ["MOST_FOLLOW_UPS", "Decider", "SimulatedRound"]
 
 #: A cooperative group settles in one follow-up; more are tried in case a strategy needs them.
 MOST_FOLLOW_UPS = 3
@@ -24,7 +31,7 @@ _LONGEST_FAILURE = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class SimulatedRound:
     """What came of one rebalance.
 
     Attributes:
@@ -58,7 +65,7 @@ class Decider:
     policy: Policy
     strategy: Strategy
 
-    def recalls(self, one: Consumer, index: Index) -> object:
+    def recalls(self, one: SimulatedConsumer, index: Index) -> object:
         """What a member remembers that has just got what it holds; by its contract.
 
         What a strategy raises here stands in place of a memory: `round` then fails with it.
@@ -73,14 +80,14 @@ class Decider:
 
     def round(
         self,
-        consumers: Sequence[Consumer],
+        consumers: Sequence[SimulatedConsumer],
         cluster: Cluster,
         number: int,
         *,
         leader: str | None = None,
         group: Group | None = None,
         gone: Iterable[Int32Array] = (),
-    ) -> Round:
+    ) -> SimulatedRound:
         """One rebalance: all join, the strategy decides, and all get their part.
 
         A strategy may be somebody's plug-in: what it raises is its own failure, and must not
@@ -99,7 +106,7 @@ class Decider:
         leads = next((one for one in consumers if one.state.id == leader), None)
         broken = next((c.memory for c in consumers if isinstance(c.memory, _Broken)), None)
         if broken is not None:
-            return _nothing(consumers, Round(FAILED, detail=broken.why))
+            return _nothing(consumers, SimulatedRound(FAILED, detail=broken.why))
         try:
             told = sent(consumers, policy, strategy, cluster) if group is None else group
             memory = None if leads is None else leads.memory
@@ -110,13 +117,13 @@ class Decider:
             again = policy.cooperative and _lets_go(told, plan, cluster)
             _handed_out(strategy, consumers, plan, number, leads)
         except PartageError as e:  # most often UnsupportedProblemError: its class refuses too
-            found = Round(REFUSED, detail=str(e))
+            found = SimulatedRound(REFUSED, detail=str(e))
         except MemoryError:
             raise
         except Exception as e:  # noqa: BLE001 - foreign code may raise anything
-            found = Round(FAILED, detail=_failure(e))
+            found = SimulatedRound(FAILED, detail=_failure(e))
         else:
-            return Round(DONE, told, before, was, plan, lets_go=again)
+            return SimulatedRound(DONE, told, before, was, plan, lets_go=again)
         return _nothing(consumers, found)
 
 
@@ -127,7 +134,7 @@ class _Broken:
     why: str
 
 
-def _nothing(consumers: Sequence[Consumer], found: Round) -> Round:
+def _nothing(consumers: Sequence[SimulatedConsumer], found: SimulatedRound) -> SimulatedRound:
     """Nobody has anything, and nothing is remembered of it."""
     for one in consumers:
         one.held, one.last, one.memory = EMPTY, EMPTY, None
@@ -144,10 +151,10 @@ def _lets_go(group: Group, plan: Plan, cluster: Cluster) -> bool:
 
 def _handed_out(
     strategy: Strategy,
-    consumers: Sequence[Consumer],
+    consumers: Sequence[SimulatedConsumer],
     plan: Plan,
     number: int,
-    leader: Consumer | None,
+    leader: SimulatedConsumer | None,
 ) -> None:
     """Every member gets its part of the plan, and keeps what the strategy tells it to.
 

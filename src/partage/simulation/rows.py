@@ -18,7 +18,7 @@ from partage.simulation.costs import Costs
 from partage.simulation.lived import NOTHING, Bounds, Lived, Measured
 from partage.simulation.policies import Policy
 from partage.simulation.recorded import claimed_by, protocol_of
-from partage.simulation.rounds import Decider, Round
+from partage.simulation.rounds import Decider, SimulatedRound
 from partage.simulation.scenes import Scene
 from partage.simulation.stopped import silence, stopping
 from partage.simulation.world import World
@@ -83,7 +83,7 @@ class Rows:
         self,
         policy: Policy,
         decider: Decider,
-        done: Round,
+        done: SimulatedRound,
         *,
         cluster: Cluster | None = None,
         extra: Bounds | None = NOTHING,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
-from partage.capture.connection import Fetched, Wanted
+from partage.capture.connection import Fetched, PartitionRequest
 from partage.capture.live import LiveCapture, Pace
 from partage.capture.manifest import Manifest
 from partage.capture.writing import CaptureWriter
@@ -282,7 +282,7 @@ def test_where_something_was_skipped_nothing_is_compared(tmp_path) -> None:
         writer.epochs.took(0, 3, 90, 100)
         assert writer.epochs.last(0, 100) == 3
         assert writer.epochs.last(0, 120) == -1
-    assert Wanted(0, 120).epoch == -1
+    assert PartitionRequest(0, 120).epoch == -1
 
 
 def test_killed_while_it_cuts_the_next_one_does_it(tmp_path, monkeypatch) -> None:
@@ -356,7 +356,7 @@ def test_trouble_is_told_once_a_minute_and_its_end(monkeypatch) -> None:
     monkeypatch.setattr(telling.time, "time", lambda: now[0])
     said: list[str] = []
     kept: list[str] = []
-    one = telling.Telling(said.append, kept.append)
+    one = telling.LastingConditions(said.append, kept.append)
     for _ in range(6000):
         one.say("broker 1 does not answer: NodeNotReadyError")
         one.say("metadata cannot be had: refused")

@@ -13,7 +13,7 @@ from partage.history.clusters import ClusterHistory
 from partage.history.events import events_of
 from partage.history.groups import Found, GroupHistory
 from partage.history.held import Held
-from partage.history.ownership import Interval, Ownership
+from partage.history.ownership import Interval, OwnershipIntervals
 from partage.history.records import Place
 from partage.history.verdicts import UNEXPLAINED, verdict
 from rebuilt import rebalances, record
@@ -28,7 +28,7 @@ def live(
     history = GroupHistory(clusters() if known is None else known)
     found: list[Found] = [f for row in rows for f in history.feed(record(row))]
     found += history.finish()
-    owned = Ownership(history.book.id_of)
+    owned = OwnershipIntervals(history.book.id_of)
     lives = [f for f in found if isinstance(f, Generation | Life | Held)]
     intervals = [i for f in lives for i in owned.feed(f)] + list(owned.finish())
     assert all(list(events_of(f)) for f in lives if not isinstance(f, Held))

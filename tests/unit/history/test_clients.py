@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from captured import generations, group_records, parsed
-from partage.history.clients import JAVA, LIBRDKAFKA, PYTHON, UNKNOWN, Client, client_of
+from partage.history.clients import JAVA, LIBRDKAFKA, PYTHON, UNKNOWN, ClientLibrary, client_of
 from partage.history.records import MemberState, Subscription
 from rebuilt import rebalances
 
@@ -39,27 +39,31 @@ def test_a_group_of_all_four_languages_is_told_apart() -> None:
 @pytest.mark.parametrize(
     ("sent", "client_id", "wanted"),
     [
-        (Subscription(3, ("t",), None), "app", Client(JAVA, "likely")),
-        (Subscription(3, ("t",), None), "consumer-g-1", Client(JAVA, "certain")),
-        (Subscription(3, ("t",), b"", rack=""), "rdkafka", Client(LIBRDKAFKA, "certain")),
-        (Subscription(3, ("t",), b"", rack="a"), "app", Client(LIBRDKAFKA, "likely")),
-        (Subscription(3, ("t",), b"\0\0\0\1", rack="a"), "app", Client(JAVA, "likely")),
-        (Subscription(3, ("t",), b"\0" * 9, rack="a"), "app", Client(UNKNOWN, "unknown")),
-        (Subscription(0, ("t",), b""), "aiokafka-0.12.0", Client("aiokafka", "certain")),
-        (Subscription(1, ("t",), b""), "kafka-python-2.2", Client("kafka-python", "certain")),
-        (Subscription(0, ("t",), None), "app", Client(JAVA, "likely")),
+        (Subscription(3, ("t",), None), "app", ClientLibrary(JAVA, "likely")),
+        (Subscription(3, ("t",), None), "consumer-g-1", ClientLibrary(JAVA, "certain")),
+        (Subscription(3, ("t",), b"", rack=""), "rdkafka", ClientLibrary(LIBRDKAFKA, "certain")),
+        (Subscription(3, ("t",), b"", rack="a"), "app", ClientLibrary(LIBRDKAFKA, "likely")),
+        (Subscription(3, ("t",), b"\0\0\0\1", rack="a"), "app", ClientLibrary(JAVA, "likely")),
+        (Subscription(3, ("t",), b"\0" * 9, rack="a"), "app", ClientLibrary(UNKNOWN, "unknown")),
+        (Subscription(0, ("t",), b""), "aiokafka-0.12.0", ClientLibrary("aiokafka", "certain")),
+        (
+            Subscription(1, ("t",), b""),
+            "kafka-python-2.2",
+            ClientLibrary("kafka-python", "certain"),
+        ),
+        (Subscription(0, ("t",), None), "app", ClientLibrary(JAVA, "likely")),
         # Somebody's client.id looks like a default, the bytes say otherwise: bytes win.
-        (Subscription(3, ("t",), b"", rack=""), "consumer-9", Client(LIBRDKAFKA, "likely")),
+        (Subscription(3, ("t",), b"", rack=""), "consumer-9", ClientLibrary(LIBRDKAFKA, "likely")),
     ],
 )
-def test_facts_decide(sent: Subscription, client_id: str, wanted: Client) -> None:
+def test_facts_decide(sent: Subscription, client_id: str, wanted: ClientLibrary) -> None:
     """Each row of the table of facts, and the default client ids that make it certain."""
     assert client_of(member(sent, client_id)) == wanted
 
 
 def test_without_a_subscription_nothing_is_known() -> None:
     """Connect workers and damaged bytes have no library."""
-    assert client_of(member(None)) == Client(UNKNOWN, "unknown")
+    assert client_of(member(None)) == ClientLibrary(UNKNOWN, "unknown")
 
 
 def test_members_of_the_new_protocol_are_told_by_their_ids() -> None:

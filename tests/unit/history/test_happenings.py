@@ -4,7 +4,7 @@ from captured import clusters, generations, group_records, history, lines
 from partage.history.classic import Generation, Life
 from partage.history.clusters import ClusterHistory
 from partage.history.events import INFERRED, RECORDED, Event, events_of
-from partage.history.ownership import Ownership
+from partage.history.ownership import OwnershipIntervals
 from rebuilt import rebuilt
 
 
@@ -53,7 +53,7 @@ def test_ownership_has_no_overlap_and_no_hole_of_its_own() -> None:
     """Of one partition no two eager intervals overlap, and each ends after it began."""
     times = {}
     for group in ("billing", "mailer", "sensor-archive"):
-        owned = Ownership(lambda topic, _: topic)
+        owned = OwnershipIntervals(lambda topic, _: topic)
         rows = [i for f in history(group)[1] for i in owned.feed(f)] + list(owned.finish())
         for i in sorted(rows, key=lambda i: i.from_generation):
             key = group, i.topic, i.partition

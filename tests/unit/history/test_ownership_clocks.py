@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partage.history.classic import Generation
-from partage.history.ownership import Ownership
+from partage.history.ownership import OwnershipIntervals
 from partage.history.records import ClassicState, MemberState, Place
 
 
@@ -24,7 +24,7 @@ def _generation(number: int, time_ms: int) -> Generation:
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=12))
 def test_no_partition_has_two_owners(times: list[int]) -> None:
     """Intervals of one partition neither overlap nor go back, and each generation's is told."""
-    owned = Ownership(lambda *_: None)
+    owned = OwnershipIntervals(lambda *_: None)
     found = [one for n, t in enumerate(times) for one in owned.feed(_generation(n + 1, t))]
     found += owned.finish()
     found.sort(key=lambda one: one.from_generation)

@@ -8,12 +8,12 @@ from captured import group_records, history
 from lives import generation, member
 from partage.history.classic import Generation
 from partage.history.held import OWNER, Held
-from partage.history.ownership import Interval, Ownership
+from partage.history.ownership import Interval, OwnershipIntervals
 from partage.history.records import Place
 
 
 def _intervals(*found) -> list[Interval]:
-    owned = Ownership(lambda *_: None)
+    owned = OwnershipIntervals(lambda *_: None)
     rows = [i for one in found for i in owned.feed(one)] + list(owned.finish())
     return sorted(rows, key=lambda i: (i.partition, i.from_ms))
 

@@ -13,7 +13,7 @@ from partage.history.blob import VERSION, packed, unpacked
 from partage.history.classic import Generation
 from partage.history.clusters import ClusterHistory
 from partage.history.groups import GroupHistory
-from partage.history.ownership import Ownership
+from partage.history.ownership import OwnershipIntervals
 from partage.history.records import Place
 from rebuilt import SESSION_MS, commit_runs, moves, rebuilt, record
 
@@ -48,11 +48,11 @@ def test_a_broken_history_is_the_whole_one(group: str) -> None:
 
 def test_intervals_go_on() -> None:
     """What lasts can be stored too."""
-    owned = Ownership(lambda *_: None)
+    owned = OwnershipIntervals(lambda *_: None)
     for found in rebuilt("billing")[1][:40]:
         if hasattr(found, "first") or hasattr(found, "what"):
             list(owned.feed(found))
-    other = Ownership(lambda *_: None)
+    other = OwnershipIntervals(lambda *_: None)
     other.take_up(unpacked(packed(owned.state())))
     assert list(other.finish()) == list(owned.finish())
 

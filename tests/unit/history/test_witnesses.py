@@ -9,7 +9,7 @@ from itertools import pairwise
 from captured import group_records, lines
 from partage.history.classic import Generation, Life
 from partage.history.held import Held
-from partage.history.ownership import Interval, Ownership
+from partage.history.ownership import Interval, OwnershipIntervals
 from rebuilt import rebalances, rebuilt
 
 #: Between the coordinator's record and the member's callback: a heartbeat, and a busy machine.
@@ -19,7 +19,7 @@ _APART_MS = 2_500
 @cache
 def intervals(group: str) -> tuple[Interval, ...]:
     history, found = rebuilt(group)
-    owned = Ownership(history.book.id_of)
+    owned = OwnershipIntervals(history.book.id_of)
     rows = [i for f in found if isinstance(f, Generation | Life | Held) for i in owned.feed(f)]
     return (*rows, *owned.finish())
 

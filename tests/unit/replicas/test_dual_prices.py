@@ -15,7 +15,7 @@ from partage.judge.replicas import judge_replicas
 from partage.kernels import form
 from partage.model import Broker, ReplicaCluster
 from partage.replicas import tasks
-from partage.replicas.bands import Limits
+from partage.replicas.bands import PlanLimits
 from partage.solve.replicas.repair import restrict
 
 pytest.importorskip("highspy")
@@ -60,9 +60,9 @@ def test_near_the_bound_beyond_one_programme(monkeypatch) -> None:
 @pytest.mark.parametrize(
     "made",
     [
-        lambda one: tasks.rebalance(one, Limits(pinned=["a"])),
-        lambda one: tasks.rebalance(one, Limits(excluded=["b"])),
-        lambda one: tasks.rebalance(one, Limits(tolerance={"bytes": 0.02, "load": 0.5})),
+        lambda one: tasks.rebalance(one, PlanLimits(pinned=["a"])),
+        lambda one: tasks.rebalance(one, PlanLimits(excluded=["b"])),
+        lambda one: tasks.rebalance(one, PlanLimits(tolerance={"bytes": 0.02, "load": 0.5})),
         lambda one: tasks.drain_brokers(one, [3]),
         lambda one: tasks.add_brokers(one, [5]),
         lambda one: tasks.change_factor(one, 2),

@@ -16,7 +16,7 @@ from partage.judge.replica_bounds import figure_bound
 from partage.judge.replicas import judge_replicas
 from partage.model import NewReplicas
 from partage.replicas import tasks
-from partage.replicas.bands import Limits
+from partage.replicas.bands import PlanLimits
 from partage.replicas.batches import batches
 from partage.replicas.kafka_json import reassignment
 from partage.replicas.moves import directories
@@ -192,7 +192,9 @@ def test_rounding_proves_nothing() -> None:
     rng = random.Random(6)
     sizes = [rng.randint(2**50, 2**51) for _ in range(1000)]
     one = cluster("1 2", *([1 + i % 2] for i in range(1000)), sizes=sizes)
-    task = tasks.rebalance(one, Limits(tolerance={"bytes": 0.0, "replicas": 1.0, "leaders": 1.0}))
+    task = tasks.rebalance(
+        one, PlanLimits(tolerance={"bytes": 0.0, "replicas": 1.0, "leaders": 1.0})
+    )
     held = [sum(sizes[b::2]) for b in (0, 1)]
     exactly = replace(task, low=task.low.copy(), high=task.high.copy())
     exactly.low[2], exactly.high[2] = held, held

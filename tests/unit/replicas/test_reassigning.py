@@ -20,10 +20,10 @@ from partage.kernels import form
 from partage.model import NewReplicas
 from partage.model.replicas import RANKS
 from partage.replicas import tasks
-from partage.replicas.bands import Limits
+from partage.replicas.bands import PlanLimits
 from partage.replicas.batches import batches, changed
 from partage.replicas.kafka_json import reassignment, rollback
-from partage.replicas.moves import Moves, directories
+from partage.replicas.moves import ReplicaMoves, directories
 from partage.replicas.reading import cluster_from_json, sizes_from_log_dirs
 from partage.replicas.tables import disk_rows
 from partage.solve.replicas.exact import MoveProgramme, RackLimits, relaxed_prices
@@ -123,7 +123,7 @@ def every_plan(task):
 
 def tasks_of(rng, one):
     """A task of any kind; None where it is refused."""
-    limits = Limits(
+    limits = PlanLimits(
         pinned=["t"] if rng.random() < 0.1 else [],
         tolerance={
             "bytes": rng.choice([0.0, 0.1, 0.1, 0.5]), "replicas": rng.choice([0.0, 0.0, 0.4]),
@@ -340,16 +340,16 @@ def test_pinned_and_excluded_topics() -> None:
         },
     }
     one = cluster_from_json(given)
-    pinned = reassign(tasks.rebalance(one, Limits(pinned=["kept"])))
+    pinned = reassign(tasks.rebalance(one, PlanLimits(pinned=["kept"])))
     assert len(pinned.moves.partition) == 4
-    excluded = reassign(tasks.rebalance(one, Limits(excluded=["kept"])))
+    excluded = reassign(tasks.rebalance(one, PlanLimits(excluded=["kept"])))
     assert len(excluded.moves.partition) == 2
     for found in (pinned, excluded):
         assert {one.topics[one.topic[p]] for p in found.moves.partition} == {"free"}
     with pytest.raises(pg.InvalidConfigError, match="pin: no such topic, got 'x'"):
-        tasks.rebalance(one, Limits(pinned=["x"]))
+        tasks.rebalance(one, PlanLimits(pinned=["x"]))
     with pytest.raises(pg.NoFeasiblePlanError, match=r"pinned topics.*kept-0"):
-        tasks.drain_brokers(one, [1], Limits(pinned=["kept"]))
+        tasks.drain_brokers(one, [1], PlanLimits(pinned=["kept"]))
 
 
 def test_capacity_is_a_hard_limit() -> None:
@@ -479,14 +479,17 @@ def test_batches_wait_for_room() -> None:
     small = {f"b{i}": {"capacity": 20} for i in (1, 2)}
     one = cluster("1 2 3", [1], [2], [1], sizes=[10, 10, 10], **small)
     task = tasks.rebalance(one)
-    moves = Moves(task, np.array([1, 2, 0], np.int32))  # 1 -> 2, 2 -> 3, third stays
+    moves = ReplicaMoves(task, np.array([1, 2, 0], np.int32))  # 1 -> 2, 2 -> 3, third stays
     assert batches(moves) == [[0, 1]]
     tight = cluster("1 2 3", [1], [2], [1], sizes=[10, 10, 10], b1={"capacity": 20},
                     b2={"capacity": 15})  # fmt: skip
-    assert batches(Moves(tasks.rebalance(tight), np.array([1, 2, 0], np.int32))) == [[1], [0]]
+    assert batches(ReplicaMoves(tasks.rebalance(tight), np.array([1, 2, 0], np.int32))) == [
+        [1],
+        [0],
+    ]
     ring = cluster("1 2", [1], [2], sizes=[10, 10], b1={"capacity": 15}, b2={"capacity": 15})
     with pytest.raises(pg.NoFeasiblePlanError, match=r"capacity.*wait for each other's room"):
-        batches(Moves(tasks.rebalance(ring), np.array([1, 0], np.int32)))
+        batches(ReplicaMoves(tasks.rebalance(ring), np.array([1, 0], np.int32)))
 
 
 def test_directories_fill_evenly() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from made_groups import figures, lost, made_group, made_run
 from partage.report.advice import RULES, advice_for, best_policy, coverage_advice, merged
 from partage.report.document import savable
-from partage.report.run import CauseShare, Range, Traits
+from partage.report.run import CauseShare, FigureRange, Traits
 from partage.report.settings import base_policy, lines_of
 from partage.tables.statuses import RECORDED
 
@@ -196,9 +196,9 @@ def test_session_timeouts_of_the_consumer_protocol_are_the_groups() -> None:
 
 def test_what_would_have_been_saved_is_the_replays_own_range() -> None:
     """Never a number that the replay does not have."""
-    assert RULES["static-members"](bounced()).saves == Range(10.0, 40.0)
+    assert RULES["static-members"](bounced()).saves == FigureRange(10.0, 40.0)
     capped = made_group("g", lost(5, 20), SAME, saving("consumer/uniform"))
-    assert best_policy(capped).saved == Range(10.0, 20.0)
+    assert best_policy(capped).saved == FigureRange(10.0, 20.0)
     without = replace(bounced(), figures={RECORDED: lost(30, 90)})
     assert RULES["static-members"](without).saves is None
 
@@ -219,8 +219,8 @@ def test_advice_that_saves_most_comes_first() -> None:
     assert [a.rule for a in advice_for(group)] == ["consumer-protocol"]
     found = merged([CASES["static-members"], group, CASES["consumer-protocol"]])
     assert [m.advice.rule for m in found] == ["consumer-protocol", "static-members"]
-    assert found[0].saves == Range(30.0, 100.0)
-    assert [a.saves for _, a in found[0].groups] == [Range(20, 60), Range(10.0, 40.0)]
+    assert found[0].saves == FigureRange(30.0, 100.0)
+    assert [a.saves for _, a in found[0].groups] == [FigureRange(20, 60), FigureRange(10.0, 40.0)]
 
 
 def test_the_best_policy_can_be_set_and_surely_saves() -> None:

@@ -10,7 +10,7 @@ pytest.importorskip("pyarrow")
 
 from partage.errors import InvalidCaptureError
 from partage.report import data
-from partage.report.run import Range
+from partage.report.run import FigureRange
 from partage.report.words import headline
 from partage.tables.statuses import CUMULATIVE, NOT_YET, PER_REBALANCE, RECORDED, REFUSED
 from published import NASTY, group, published, rebalance, replayed, summary, tables
@@ -72,9 +72,9 @@ def test_what_was_lost_and_would_be_saved_is_a_range(tmp_path) -> None:
                 replayed("g", n, policy, stopped_low_ps=low, stopped_high_ps=high)
             )
     run = data.read_run(published(tmp_path, rows))
-    assert run.lost == Range(5.0, 14.0)
+    assert run.lost == FigureRange(5.0, 14.0)
     # Generation 1: 1 to 6; generation 2: -0.5 to 0.5, the bounds crossing.
-    assert run.figures["eager/sticky"].saved == Range(0.5, 6.5)
+    assert run.figures["eager/sticky"].saved == FigureRange(0.5, 6.5)
     assert run.recorded.saved is None
 
 

@@ -7,7 +7,7 @@ import pytest
 from made_groups import figures, lost, made_group, made_run
 from partage.report import words
 from partage.report.document import counts, document, lead, notes
-from partage.report.run import CauseShare, Figures, Range
+from partage.report.run import CauseShare, FigureRange, Figures
 from partage.tables.statuses import RECORDED
 
 
@@ -90,13 +90,13 @@ def test_notes_say_what_limits_the_figures() -> None:
     ("stopped", "long", "short"),
     [
         (None, "not known", "not known"),
-        (Range(0, 0), "no time", "0"),
-        (Range(1, 1), "1\xa0partition-second", "1\xa0p·s"),
-        (Range(5, 5), "5\xa0partition-seconds", "5\xa0p·s"),
-        (Range(0, 119), "0 to 119\xa0partition-seconds", "0–119\xa0p·s"),
-        (Range(60, 7_199), "1 to 120\xa0partition-minutes", "1–120\xa0p·min"),
-        (Range(3_600, 360_000), "1 to 100\xa0partition-hours", "1–100\xa0p·h"),
-        (Range(-30, 60), "−30 to 60\xa0partition-seconds", "−30 to 60\xa0p·s"),
+        (FigureRange(0, 0), "no time", "0"),
+        (FigureRange(1, 1), "1\xa0partition-second", "1\xa0p·s"),
+        (FigureRange(5, 5), "5\xa0partition-seconds", "5\xa0p·s"),
+        (FigureRange(0, 119), "0 to 119\xa0partition-seconds", "0–119\xa0p·s"),
+        (FigureRange(60, 7_199), "1 to 120\xa0partition-minutes", "1–120\xa0p·min"),
+        (FigureRange(3_600, 360_000), "1 to 100\xa0partition-hours", "1–100\xa0p·h"),
+        (FigureRange(-30, 60), "−30 to 60\xa0partition-seconds", "−30 to 60\xa0p·s"),
     ],
 )
 def test_a_range_has_the_unit_of_its_upper_end(stopped, long, short) -> None:

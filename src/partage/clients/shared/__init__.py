@@ -7,7 +7,7 @@ measured load that is needed comes in as a value.
 from __future__ import annotations
 
 from partage.clients.shared.cluster import ClusterView
-from partage.clients.shared.consumer import Answer, Consumer, Joined
+from partage.clients.shared.consumer import Consumer, Joined, LeaderDecision
 from partage.clients.shared.options import configured
 
-__all__ = ["Answer", "ClusterView", "Consumer", "Joined", "configured"]
+__all__ = ["ClusterView", "Consumer", "Joined", "LeaderDecision", "configured"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from partage.clients.shared.cluster import ClusterView
-from partage.clients.shared.garbage import Led, believable, undisputed
+from partage.clients.shared.garbage import OwnLastPlan, believable, undisputed
 from partage.clients.shared.loads import Loads
 from partage.errors import AssignorFailedError, WireFormatError
 from partage.groups.api import RebalanceProtocol, Strategy
@@ -23,7 +23,7 @@ from partage.wire.consumer_protocol import (
 )
 from partage.wire.member_extras import Extras, split, with_extras
 
-__all__ = ["Answer", "Consumer", "Joined"]
+__all__ = ["Consumer", "Joined", "LeaderDecision"]
 
 Partition = tuple[str, int]
 
@@ -47,7 +47,7 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class LeaderDecision:
     """The leader's decision.
 
     Attributes:
@@ -89,7 +89,7 @@ class Consumer:
     generation: int = NO_GENERATION
     owned: tuple[Partition, ...] = ()
     _along_with: bytes | None = None
-    _led: Led | None = None
+    _led: OwnLastPlan | None = None
     _said: set[str] = field(default_factory=set)
 
     def subscription(
@@ -142,7 +142,7 @@ class Consumer:
         group: str = "?",
         generation: int = NO_GENERATION,
         looked: Mapping[Partition, float] | None = None,
-    ) -> Answer:
+    ) -> LeaderDecision:
         """The leader's decision; ``looked``: loads by the leader's own look at the cluster.
 
         Raises:
@@ -166,10 +166,10 @@ class Consumer:
             raise AssignorFailedError(self.strategy.name, group, generation, e) from e
         self.memory = plan.memory if plan.memory is not None else self.memory
         owners = {pair: one for one, pairs in given.items() for pair in pairs}
-        self._led = Led(generation, owners)
+        self._led = OwnLastPlan(generation, owners)
         new = [w for w in (*warnings, *plan.warnings) if w not in self._said]
         self._said.update(new)
-        return Answer(sent, plan, tuple(new))
+        return LeaderDecision(sent, plan, tuple(new))
 
     def received(
         self, pairs: Sequence[Partition], user_data: bytes | None, generation: int

@@ -18,7 +18,7 @@ from partage.groups.sticky import CooperativeSticky, Sticky
 from partage.model import NO_GENERATION, Claims, Member
 from partage.wire.sticky_userdata import decode_sticky_user_data, encode_sticky_user_data
 
-__all__ = ["Led", "believable", "undisputed"]
+__all__ = ["OwnLastPlan", "believable", "undisputed"]
 
 _GENERATION_BYTES = 4
 Partition = tuple[str, int]
@@ -55,7 +55,7 @@ def believable(
 
 
 @dataclass(frozen=True, slots=True)
-class Led:
+class OwnLastPlan:
     """The last plan that this leader made itself: who was given what.
 
     Attributes:
@@ -68,7 +68,7 @@ class Led:
 
 
 def undisputed(
-    strategy: Strategy, members: Sequence[Member], led: Led | None
+    strategy: Strategy, members: Sequence[Member], led: OwnLastPlan | None
 ) -> tuple[list[Member], list[str]]:
     """Members without claims that another one has too, and was given by the plan that both cite.
 

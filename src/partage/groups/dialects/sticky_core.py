@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from partage.groups.dialects.problem import PeerProblem
 from partage.model.repeated_state import EndlessLoop, RepeatedState
 
-__all__ = ["GeneralAssignment", "MemberQueue", "SettledClaims", "owned_slots_in_turns"]
+__all__ = ["GeneralAssignment", "SettledClaims", "SortedMembers", "owned_slots_in_turns"]
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class GeneralAssignment(ABC):
                 self.owner[slot] = member
         self._order = list(order)
         self._unassigned = [slot for slot in order if self.owner[slot] < 0]
-        self._queue = MemberQueue([len(slots) for slots in self.lists], peer.id_rank)
+        self._queue = SortedMembers([len(slots) for slots in self.lists], peer.id_rank)
         self._starts_empty = self._queue.highest == 0
         #: Members that can neither give nor take a slot; they have left the queue.
         self._fixed: set[int] = set()
@@ -260,7 +260,7 @@ class GeneralAssignment(ABC):
         """Return everything that decides the next passes, with exact equality."""
 
 
-class MemberQueue:
+class SortedMembers:
     """The members that can give or take slots, sorted by (load, rank), as Java's ``TreeSet``.
 
     Example: loads ``[2, 0, 2]`` and ranks ``[1, 2, 0]`` of members 0, 1, 2 give the keys

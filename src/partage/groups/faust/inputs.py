@@ -18,7 +18,7 @@ from partage.wire.faust import ByTopic, FaustMetadata, read_faust_subscription
 
 __all__ = [
     "CopartitionedTopics",
-    "PreviousOwners",
+    "PreviousCopies",
     "collect_warnings",
     "find_copartitioned_topics",
     "find_previous_owners",
@@ -127,7 +127,7 @@ def partitions_by_topic(pairs: Iterable[tuple[str, int]]) -> dict[str, list[int]
     return by_topic
 
 
-class PreviousOwners(NamedTuple):
+class PreviousCopies(NamedTuple):
     """Active members and standbys of the previous assignment, by partition number.
 
     Members are positions in `CopartitionedTopics.members`. Members that left are not among them.
@@ -143,7 +143,7 @@ class PreviousOwners(NamedTuple):
 
 def find_previous_owners(
     topics: CopartitionedTopics, metadata: Sequence[FaustMetadata]
-) -> PreviousOwners:
+) -> PreviousCopies:
     """Return the previous owners of copartitioned topics, from what all members report.
 
     If members dispute a partition, the one that reports it for more of the topics was the owner
@@ -163,7 +163,7 @@ def find_previous_owners(
         for p in _count_topics(metadata[member].standbys, topics):
             standbys[p].append(position)
     owner = [min(claimants)[1] if claimants else -1 for claimants in claims]
-    return PreviousOwners(
+    return PreviousCopies(
         owner, [[m for m in standbys[p] if m != owner[p]] for p in range(topics.partitions)]
     )
 

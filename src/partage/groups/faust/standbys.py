@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.faust.inputs import PreviousOwners
+from partage.groups.faust.inputs import PreviousCopies
 
 __all__ = ["SplitMix64", "place_standbys"]
 
@@ -65,7 +65,7 @@ class SplitMix64:
 
 
 def place_standbys(
-    previous: PreviousOwners,
+    previous: PreviousCopies,
     owner: Sequence[int],
     members: int,
     replicas: int,
@@ -124,7 +124,7 @@ class _Placement:
         self.standbys: list[set[int]] = [set() for _ in owner]
         self._existing: list[set[int]] = [set() for _ in owner]
 
-    def keep_existing(self, previous: PreviousOwners, wanted: int) -> None:
+    def keep_existing(self, previous: PreviousCopies, wanted: int) -> None:
         """Keep existing copies; if there are more than ``wanted``, keep the most even ones."""
         for p in self._order:
             copies = {*previous.standbys[p], previous.owner[p]} - {-1, self._owner[p]}

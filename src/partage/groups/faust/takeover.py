@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import ProblemTooLargeError
-from partage.groups.faust.inputs import PreviousOwners
+from partage.groups.faust.inputs import PreviousCopies
 
 __all__ = ["MAX_TABLE_SIZE", "assign_actives"]
 
@@ -75,7 +75,7 @@ class _Penalties(NamedTuple):
         return cls(cold_start, load, disturbed, missed_standby, idle)
 
 
-def assign_actives(previous: PreviousOwners, members: int) -> list[int]:
+def assign_actives(previous: PreviousCopies, members: int) -> list[int]:
     """Return the active member of each partition.
 
     Args:
@@ -99,7 +99,7 @@ def assign_actives(previous: PreviousOwners, members: int) -> list[int]:
     return owner
 
 
-def _initial_owners(previous: PreviousOwners, members: int) -> list[int]:
+def _initial_owners(previous: PreviousCopies, members: int) -> list[int]:
     """Return one of the cheapest members of each partition.
 
     It is the previous owner, else the standby with the lowest load, else any member with the
@@ -118,7 +118,7 @@ def _initial_owners(previous: PreviousOwners, members: int) -> list[int]:
     return owner
 
 
-def _assignment_costs(previous: PreviousOwners, members: int, penalties: _Penalties) -> Costs:
+def _assignment_costs(previous: PreviousCopies, members: int, penalties: _Penalties) -> Costs:
     """Return int64[P, M]: the cost of each partition at each member, without its load."""
     pairs = list(zip(previous.owner, previous.standbys, strict=True))
     costs = np.full((len(previous.owner), members), penalties.cold_start + 1, np.int64)

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.groups.layout import Rows, topics_by_name
+from partage.groups.layout import TopicRows, topics_by_name
 from partage.model import Problem, RackTable, java_rank
 from partage.model.index import Int32Array
 from partage.solve import Eligibility, SubscriptionClasses
@@ -56,7 +56,7 @@ class CanonicalProblem:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.order = _member_order(problem)
-        self.rows = Rows.of(problem, topics_by_name(problem))
+        self.rows = TopicRows.of(problem, topics_by_name(problem))
         position = np.full(len(problem.index.topics), -1, np.int64)
         position[self.rows.topics] = np.arange(len(self.rows.topics))
         asked = problem.group.subscription_of[self.order].astype(np.int64)

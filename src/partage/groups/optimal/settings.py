@@ -23,7 +23,7 @@ __all__ = [
     "OPTIONS",
     "PREFIX",
     "ByTopic",
-    "Settings",
+    "OptimalSettings",
     "by_partition",
     "configured_by_loads",
     "families",
@@ -43,7 +43,7 @@ ByTopic = Mapping[str, "float | tuple[float, ...]"]
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class OptimalSettings:
     """Parameters of the objective; `Optimal` documents each of them.
 
     Attributes:
@@ -68,7 +68,7 @@ class Settings:
     copartitioned: tuple[tuple[str, ...], ...] | None = field(default=None)
     tolerance: float | None = None
 
-    def configured(self, config: Mapping[str, object]) -> Settings:
+    def configured(self, config: Mapping[str, object]) -> OptimalSettings:
         """Return the settings with those of a configuration; keys of other prefixes are ignored.
 
         Raises:
@@ -237,7 +237,7 @@ def by_partition(problem: Problem, values: ByTopic) -> NDArray[np.float64]:
     return out
 
 
-def input_warnings(problem: Problem, settings: Settings) -> tuple[str, ...]:
+def input_warnings(problem: Problem, settings: OptimalSettings) -> tuple[str, ...]:
     """Return a warning for each topic that a setting names and that does not fit the cluster."""
     out: list[str] = []
     for key, values in (("weights", settings.weights), ("traffic", settings.traffic)):
@@ -263,14 +263,14 @@ def _unknown(key: str, topic: str) -> str:
     return f"{PREFIX}{key} names {topic!r}, which is not among the topics: ignored"
 
 
-def needs_loads(problem: Problem, settings: Settings) -> bool:
+def needs_loads(problem: Problem, settings: OptimalSettings) -> bool:
     """Return whether members have unequal shares, or partitions have weights."""
     return settings.weights is not None or any(
         m.weight != 1.0 or m.capacity is not None for m in problem.group
     )
 
 
-def rack_costs(problem: Problem, settings: Settings) -> RackCosts | None:
+def rack_costs(problem: Problem, settings: OptimalSettings) -> RackCosts | None:
     """Return costs across racks; None where they do not matter, or no member has a rack."""
     if not settings.racks or not any(m.rack for m in problem.group):
         return None
@@ -286,7 +286,9 @@ def rack_costs(problem: Problem, settings: Settings) -> RackCosts | None:
     return RackCosts(settings.prices, traffic, max(float(unit), 1e-6))
 
 
-def families(canonical: CanonicalProblem, settings: Settings) -> tuple[Int64Array, tuple[str, ...]]:
+def families(
+    canonical: CanonicalProblem, settings: OptimalSettings
+) -> tuple[Int64Array, tuple[str, ...]]:
     """Return int64[T], the family of each topic position (-1 for none), and warnings.
 
     Topics can only stay together if they have the same partition numbers and the same

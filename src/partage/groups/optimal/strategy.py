@@ -24,7 +24,7 @@ from partage.groups.optimal.move_limit import balance_within_limit
 from partage.groups.optimal.problem import CanonicalProblem, Int64Array
 from partage.groups.optimal.settings import (
     OPTIONS,
-    Settings,
+    OptimalSettings,
     by_partition,
     families,
     input_warnings,
@@ -111,7 +111,7 @@ class Optimal(PlainStrategy):
     ({'spread': 0, 'rack cost': 0, 'moves': 1, 'topic excess': 0}, 0)
     """
 
-    settings: Settings = field(default_factory=Settings)
+    settings: OptimalSettings = field(default_factory=OptimalSettings)
 
     name = "optimal"
     options = OPTIONS

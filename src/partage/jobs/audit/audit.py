@@ -30,7 +30,7 @@ from partage.jobs.keys.pairs import NOWHERE, PAIRS_DDL, Pairing
 from partage.jobs.spark.failures import jvm_watched
 from partage.jobs.spark.progress import Progress, Stages
 from partage.jobs.spark.worker_errors import told_by_workers
-from partage.keys.audit import Broken, Side, Verdict, broken_joins, who_wrote
+from partage.keys.audit import Broken, Side, TopicVerdict, broken_joins, who_wrote
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -302,13 +302,13 @@ def _alike(one: Side, other: Side) -> bool:
     return not one.surely_differs(other) and common >= _FEWEST_SHARED
 
 
-def _written_by(pairs: pa.Table, topic: TopicFound) -> Verdict:
+def _written_by(pairs: pa.Table, topic: TopicFound) -> TopicVerdict:
     """Of the sample by which joins are judged; a rare second writer is not in it by chance."""
     counts = {*topic.counts, *(w["partitions"] for w in topic.writers)}
     return who_wrote(key_pairs(pairs), sorted(counts), known_families(), place)
 
 
-def _counted(topic: TopicFound, verdict: Verdict) -> bool:
+def _counted(topic: TopicFound, verdict: TopicVerdict) -> bool:
     """Whether the count is known: by metadata, or as the one by which the only writer went."""
     if topic.counts_known:
         return True
@@ -320,7 +320,7 @@ def _sides(
     pair: tuple[str, str],
     tables: dict[str, pa.Table],
     topics: dict[str, TopicFound],
-    verdicts: dict[str, Verdict],
+    verdicts: dict[str, TopicVerdict],
 ) -> tuple[Side, Side]:
     """Both with the same sample of keys, so that what is common to them is in both."""
     level = max(max([*tables[t]["level"].to_pylist()[:1], 0]) for t in pair)

@@ -14,8 +14,8 @@ from partage.jobs.keys.pairs import MOST_PAIRS, NOWHERE, kept, marks
 from partage.keys.audit import (
     Family,
     KeyPairs,
-    Verdict,
-    Writer,
+    TopicVerdict,
+    WriterFamily,
     families,
     null_keys,
     split_keys,
@@ -155,7 +155,7 @@ def _counts(known: tuple[int, ...] | None, highest: int, pairs: pa.Table) -> tup
     return tuple(sorted({seen, *fit}))
 
 
-def _tried(some: KeyPairs, seen: int, more: range) -> Verdict:
+def _tried(some: KeyPairs, seen: int, more: range) -> TopicVerdict:
     """Writers of some pairs, at any count up to some above what was seen.
 
     Of many partitions the families come first, then the counts of those: not all with each other.
@@ -169,7 +169,7 @@ def _tried(some: KeyPairs, seen: int, more: range) -> Verdict:
     return who_wrote(some, counts, first.families, place)
 
 
-def _least(verdict: Verdict, highest: int) -> int:
+def _least(verdict: TopicVerdict, highest: int) -> int:
     """The partitions that a topic has at least: those seen, or those that its writer went by."""
     return max([highest + 1, *(w.partitions for w in verdict.writers)])
 
@@ -228,7 +228,7 @@ def _packed(pairs: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _writer(writer: Writer) -> dict[str, Any]:
+def _writer(writer: WriterFamily) -> dict[str, Any]:
     return {
         "name": writer.family.name, "hash": hash_of(writer.family.partitioners),
         "clients": clients_of(writer.family.partitioners),

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from partage.errors import InvalidConfigError, InvalidKeysError
 from partage.jobs.keys.bytes import as_bytes, as_placed, sizes
-from partage.jobs.keys.rows import Kind, packed, row_batch
-from partage.jobs.keys.tally import Tally, placed_at
+from partage.jobs.keys.rows import KeyRowKind, packed, row_batch
+from partage.jobs.keys.tally import KeyLoads, placed_at
 from partage.jobs.keys.times import NO_TIME, millis
 from partage.keys import arrow
 from partage.keys.columns import LONGEST_KEY
@@ -72,9 +72,9 @@ class Spec:
         """Changes of the partition count that are looked at: from each count to the larger ones."""
         return [(a, b) for i, a in enumerate(self.counts) for b in self.counts[i + 1 :]]
 
-    def tally(self) -> Tally:
+    def tally(self) -> KeyLoads:
         """An empty one of what is asked."""
-        return Tally(self.counts, self.changes, self.partitioner)
+        return KeyLoads(self.counts, self.changes, self.partitioner)
 
 
 @dataclass
@@ -92,7 +92,7 @@ class Counting:
     seen: int = 0
     where: str = ""
     _table: Distinct = field(init=False)
-    _rare: Tally | None = None
+    _rare: KeyLoads | None = None
     _cells: list[Any] = field(default_factory=list)
     _first: int = _NEVER
     _last: int = NO_TIME
@@ -261,13 +261,13 @@ class Counting:
         if self._cells:
             for n, cells in _by_count(_summed(pa.concat_tables(self._cells))):
                 hour, partition, records = (cells[c].to_numpy() for c in _CELL)
-                yield row_batch(Kind.HOUR, records, n=n, hour=hour, partition=partition)
+                yield row_batch(KeyRowKind.HOUR, records, n=n, hour=hour, partition=partition)
         if self._last > NO_TIME:
             ends = np.array([self._first]), np.array([self._last])
-            yield row_batch(Kind.SPAN, [0], hour=ends[0], partition=ends[1])
-        yield row_batch(Kind.NULLS, [self.nulls])
-        yield row_batch(Kind.TIMELESS, [self.timeless])
-        yield row_batch(Kind.DROPPED, [self.dropped])
+            yield row_batch(KeyRowKind.SPAN, [0], hour=ends[0], partition=ends[1])
+        yield row_batch(KeyRowKind.NULLS, [self.nulls])
+        yield row_batch(KeyRowKind.TIMELESS, [self.timeless])
+        yield row_batch(KeyRowKind.DROPPED, [self.dropped])
 
 
 _CELL = ("hour", "partition", "records")

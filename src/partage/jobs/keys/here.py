@@ -16,7 +16,7 @@ from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from partage.jobs.keys.counts import Counting, Spec
-from partage.jobs.keys.rows import Kind
+from partage.jobs.keys.rows import KeyRowKind
 from partage.jobs.keys.sources import KeySource, Piece
 from partage.jobs.keys.workers import counted, loads_in, met
 
@@ -150,7 +150,7 @@ def _counted(
 
 def _is_keys(rows: pa.RecordBatch) -> bool:
     """A batch has rows of one kind."""
-    return bool(rows.num_rows) and rows.column(0)[0].as_py() == int(Kind.KEYS)
+    return bool(rows.num_rows) and rows.column(0)[0].as_py() == int(KeyRowKind.KEYS)
 
 
 def _by_bucket(

@@ -21,8 +21,8 @@ from partage.errors import InvalidConfigError
 from partage.jobs.keys.bytes import SERIALIZERS
 from partage.jobs.keys.counts import Spec
 from partage.jobs.keys.here import MOST_HERE, Here
-from partage.jobs.keys.limits import HOUR_MS, Bound, Limits, fewest
-from partage.jobs.keys.rows import Kind
+from partage.jobs.keys.limits import HOUR_MS, KeyBound, Limits, fewest
+from partage.jobs.keys.rows import KeyRowKind
 from partage.jobs.keys.sources import KeySource, open_source
 from partage.jobs.spark.progress import Progress, Stages
 from partage.keys.skew import Load, Moves, load_of
@@ -241,14 +241,14 @@ def _analysed(
     return found
 
 
-def _bound(run: Here | BySpark, found: KeysFound, share: float) -> Bound:
+def _bound(run: Here | BySpark, found: KeysFound, share: float) -> KeyBound:
     """Of the keys that were kept last."""
     keyed = found.records - found.nulls
     hottest = found.hottest[0].records if found.hottest else 0
-    return Bound(run.loads(), share * keyed, keyed, hottest)
+    return KeyBound(run.loads(), share * keyed, keyed, hottest)
 
 
-def _worst_hour(run: Here | BySpark, spec: Spec, found: KeysFound) -> Bound:
+def _worst_hour(run: Here | BySpark, spec: Spec, found: KeysFound) -> KeyBound:
     """The keys of the hour in which one partition got most, read once more."""
     _, hour, *_ = max(found.hours, key=lambda h: (h[3], -h[1]))
     first, last = found.span
@@ -263,31 +263,31 @@ def _worst_hour(run: Here | BySpark, spec: Spec, found: KeysFound) -> Bound:
 
 def _fill(found: KeysFound, told: pa.Table, spec: Spec, top: int) -> None:
     """What the job returned, summed over its tasks."""
-    hot = told.filter(np.asarray(told["kind"]) == int(Kind.HOT))
+    hot = told.filter(np.asarray(told["kind"]) == int(KeyRowKind.HOT))
     small = told.drop_columns("keys").group_by(["kind", "n", "hour", "partition"])
     sums = small.aggregate([("records", "sum"), ("bytes", "sum")])
     columns = {name: sums[name].fill_null(-1).to_numpy() for name in sums.column_names}
     kind = columns["kind"]
 
-    def rows_of(wanted: Kind, n: int | None = None) -> dict[str, Any]:
+    def rows_of(wanted: KeyRowKind, n: int | None = None) -> dict[str, Any]:
         mine = kind == int(wanted)
         mine = mine if n is None else mine & (columns["n"] == n)
         return {name: column[mine] for name, column in columns.items()}
 
-    found.nulls = int(rows_of(Kind.NULLS)["records_sum"].sum())
-    found.timeless = int(rows_of(Kind.TIMELESS)["records_sum"].sum())
-    found.low_by = int(rows_of(Kind.DROPPED)["records_sum"].sum())
+    found.nulls = int(rows_of(KeyRowKind.NULLS)["records_sum"].sum())
+    found.timeless = int(rows_of(KeyRowKind.TIMELESS)["records_sum"].sum())
+    found.low_by = int(rows_of(KeyRowKind.DROPPED)["records_sum"].sum())
     for count in spec.counts:
-        _fill_count(found, count, rows_of(Kind.PARTITION, count))
-        _fill_hours(found, count, rows_of(Kind.HOUR, count))
-    spans = rows_of(Kind.SPAN)
+        _fill_count(found, count, rows_of(KeyRowKind.PARTITION, count))
+        _fill_hours(found, count, rows_of(KeyRowKind.HOUR, count))
+    spans = rows_of(KeyRowKind.SPAN)
     if len(spans["hour"]):
         found.span = int(spans["hour"].min()), int(spans["partition"].max())
     keyed = next(iter(found.loads.values())).records
     found.records = found.nulls + keyed
     if not spec.approximate:
-        found.distinct = int(rows_of(Kind.DISTINCT)["records_sum"].sum())
-    moved = rows_of(Kind.MOVED)
+        found.distinct = int(rows_of(KeyRowKind.DISTINCT)["records_sum"].sum())
+    moved = rows_of(KeyRowKind.MOVED)
     pairs = zip(moved["n"].tolist(), moved["partition"].tolist(), strict=True)
     at = {pair: i for i, pair in enumerate(pairs)}
     for pair in spec.changes:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from partage.jobs.keys.columns import Columns
     from partage.jobs.keys.counts import Spec
 
-__all__ = ["HOUR_MS", "Bound", "Limits", "fewest"]
+__all__ = ["HOUR_MS", "KeyBound", "Limits", "fewest"]
 
 HOUR_MS = 3_600_000
 #: Partition counts tried in one pass over the distinct keys.
@@ -64,7 +64,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Bound:
+class KeyBound:
     """Some distinct keys, and the records that a partition of theirs may have.
 
     Attributes:
@@ -80,7 +80,7 @@ class Bound:
     hottest: int
 
 
-def fewest(bounds: Sequence[Bound], spec: Spec) -> tuple[int | None, int]:
+def fewest(bounds: Sequence[KeyBound], spec: Spec) -> tuple[int | None, int]:
     """The fewest partitions that keep to all bounds, and the largest count tried.
 
     None where no count does: 0 were tried where one key alone is more than it may be.
@@ -103,7 +103,7 @@ def fewest(bounds: Sequence[Bound], spec: Spec) -> tuple[int | None, int]:
     return None, tried
 
 
-def _fullest(bound: Bound, spec: Spec, counts: range) -> dict[int, int]:
+def _fullest(bound: KeyBound, spec: Spec, counts: range) -> dict[int, int]:
     """Partition count -> records of its fullest partition."""
     sums = bound.loads(spec, counts).group_by(["n", "partition"]).aggregate([("records", "sum")])
     most = sums.group_by("n").aggregate([("records_sum", "max")])

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from partage.keys.distinct import Distinct
 
-__all__ = ["NO_HOUR", "ROWS_DDL", "Kind", "packed", "row_batch", "unpacked"]
+__all__ = ["NO_HOUR", "ROWS_DDL", "KeyRowKind", "packed", "row_batch", "unpacked"]
 
 _Longs = NDArray[np.int64]
 #: The hour of what is not counted by the hour: none that a time can have.
@@ -34,7 +34,7 @@ ROWS_DDL = (
 _NAMES = [column.split()[0] for column in ROWS_DDL.split(", ")]
 
 
-class Kind(IntEnum):
+class KeyRowKind(IntEnum):
     """What a row is."""
 
     KEYS = 0  # a block of keys with their records, all of one bucket
@@ -50,7 +50,7 @@ class Kind(IntEnum):
 
 
 def row_batch(
-    kind: Kind,
+    kind: KeyRowKind,
     records: _Longs | list[int],
     size: _Longs | list[int] | None = None,
     *,
@@ -97,7 +97,7 @@ def _bucketed(
         ours = [column[mine] for column in (places, lengths, records, size)]
         for some in _blocks(ours[1]):
             block = _packed(table, *(column[some] for column in ours))
-            yield row_batch(Kind.KEYS, [0], bucket=number, keys=[block])
+            yield row_batch(KeyRowKind.KEYS, [0], bucket=number, keys=[block])
 
 
 def _blocks(lengths: _Longs) -> Iterator[slice]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from partage.errors import InvalidConfigError
 from partage.jobs.keys.columns import expect
-from partage.jobs.keys.rows import ROWS_DDL, Kind
+from partage.jobs.keys.rows import ROWS_DDL, KeyRowKind
 from partage.jobs.keys.sources import KeySource, address
 from partage.jobs.keys.workers import (
     LOADS_DDL,
@@ -67,13 +67,13 @@ class BySpark:
         if keep:
             self._rows = rows = rows.persist()
             self._held.callback(rows.unpersist)
-        return rows.where(f"kind <> {int(Kind.KEYS)}").toArrow()
+        return rows.where(f"kind <> {int(KeyRowKind.KEYS)}").toArrow()
 
     def loads(self) -> partial[pa.Table]:
         """Of (spec, counts) the rows of `loads_in`, of the keys that the last `told` has kept."""
         if self._rows is None:
             raise RuntimeError("no keys were kept")
-        return partial(_loads, self._rows.where(f"kind = {int(Kind.KEYS)}"))
+        return partial(_loads, self._rows.where(f"kind = {int(KeyRowKind.KEYS)}"))
 
     def _counted(self, spec: Spec) -> DataFrame:
         if self._source.kind == "parquet":

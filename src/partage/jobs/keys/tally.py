@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.jobs.keys.rows import Kind, row_batch
+from partage.jobs.keys.rows import KeyRowKind, row_batch
 from partage.kernels import form
 from partage.keys.skew import Moves, moves_of
 from partage.keys.tallying import TALLIED, tallied
@@ -18,7 +18,7 @@ from partage.keys.tallying import TALLIED, tallied
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Tally", "placed_at"]
+__all__ = ["KeyLoads", "placed_at"]
 
 _Longs = NDArray[np.int64]
 #: Partition counts up to here are counted in an array, larger ones by sorting.
@@ -59,7 +59,7 @@ def _at(keys: pa.Array, partitions: int, partitioner: str) -> NDArray[np.uint32]
     return where.view(np.uint32)
 
 
-class Tally:
+class KeyLoads:
     """Loads at each of some partition counts, and what the changes between them move."""
 
     def __init__(
@@ -116,11 +116,11 @@ class Tally:
         """As rows."""
         for n, (records, size) in self._dense.items():
             used = np.flatnonzero(records)
-            yield row_batch(Kind.PARTITION, records[used], size[used], n=n, partition=used)
+            yield row_batch(KeyRowKind.PARTITION, records[used], size[used], n=n, partition=used)
         for n, used, records, size in self._sparse:
-            yield row_batch(Kind.PARTITION, records, size, n=n, partition=used)
+            yield row_batch(KeyRowKind.PARTITION, records, size, n=n, partition=used)
         for (before, after), move in self._moves.items():
             yield row_batch(
-                Kind.MOVED, [move.moved_records], [move.moved_keys], n=before,
+                KeyRowKind.MOVED, [move.moved_records], [move.moved_keys], n=before,
                 partition=np.array([after]),
             )  # fmt: skip

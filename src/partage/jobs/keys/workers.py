@@ -13,7 +13,7 @@ import numpy as np
 
 from partage.jobs.keys.counts import Counting, Spec
 from partage.jobs.keys.pages import keys_of
-from partage.jobs.keys.rows import Kind, packed, row_batch, unpacked
+from partage.jobs.keys.rows import KeyRowKind, packed, row_batch, unpacked
 from partage.jobs.keys.sources import Piece, read_piece
 from partage.jobs.keys.tally import placed_at
 from partage.keys.distinct import Distinct
@@ -101,12 +101,12 @@ def met(
     """
     table = Distinct(sized=True)
     for rows in batches:
-        is_keys = rows.column(0).to_numpy() == int(Kind.KEYS)
+        is_keys = rows.column(0).to_numpy() == int(KeyRowKind.KEYS)
         for keys, records, size in unpacked(rows.filter(is_keys)):
             table.count(*_buffers(keys), times=records, sizes=size)
         if not is_keys.all():
             yield rows.filter(~is_keys)
-    yield row_batch(Kind.DISTINCT, [len(table)])
+    yield row_batch(KeyRowKind.DISTINCT, [len(table)])
     places, heads = table.heads()
     yield from _hottest(table, places, heads, top)
     tally = spec.tally()
@@ -157,7 +157,7 @@ def _hottest(
     hot = np.concatenate([above, tied])
     data, starts = table.keys_at(places[hot], lengths[hot])
     keys = [data[a:b].tobytes() for a, b in pairwise(starts.tolist())]
-    yield row_batch(Kind.HOT, records[hot], size[hot], keys=keys)
+    yield row_batch(KeyRowKind.HOT, records[hot], size[hot], keys=keys)
 
 
 def _first_by_bytes(

@@ -13,7 +13,7 @@ from partage.history.clusters import ClusterHistory
 from partage.history.events import Event, events_of
 from partage.history.folding import Folding, MinuteColumns, RunColumns
 from partage.history.groups import Found, GroupHistory
-from partage.history.ownership import Ownership
+from partage.history.ownership import OwnershipIntervals
 from partage.history.pauses import Pause
 from partage.history.problems import why_not
 from partage.history.records import Place
@@ -78,7 +78,7 @@ class GroupRows:
         known = around or Surroundings()
         self._span = known.span
         self._history = GroupHistory(clusters, known.session_timeout_ms, known.moves)
-        self._ownership = Ownership(self._history.book.id_of, known.span)
+        self._ownership = OwnershipIntervals(self._history.book.id_of, known.span)
         self._rebalances = RebalanceRows()
         self._folding = Folding()
         self._traffic: dict[tuple[str, int], Traffic] = {}

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from partage.capture.connection import ClusterConnection, Wanted
+from partage.capture.connection import ClusterConnection, PartitionRequest
 from partage.capture.properties import Properties
 from partage.capture.secrets import hide, secrets_in
 from partage.capture.security import connection_settings
@@ -117,7 +117,7 @@ class KafkaTable(SparkTable):
             told = connection.metadata([TOPIC]).topics[0]
             leader = {p.partition_index: p.leader_id for p in told.partitions}[partition]
             found, _ = connection.fetch(
-                {leader: [Wanted(partition, self.starts[partition])]}, TOPIC,
+                {leader: [PartitionRequest(partition, self.starts[partition])]}, TOPIC,
                 wait_ms=1_000, partition_bytes=1 << 20, most_bytes=1 << 20,
             )  # fmt: skip
         batches = [b for one in found for b in batches_of(one.records, crc32c=checksum())]

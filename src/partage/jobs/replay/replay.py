@@ -18,7 +18,7 @@ from partage.errors import InvalidConfigError, MissingExtraError
 from partage.jobs.replay.kept import forget
 from partage.jobs.replay.output_locks import clear_the_dead, lodged, published
 from partage.jobs.replay.selection import EVERYTHING, Selection
-from partage.jobs.replay.stages import Done, Run, run_jobs
+from partage.jobs.replay.stages import Done, ReplayRun, run_jobs
 from partage.jobs.replay.summary import Summary, summarised
 from partage.jobs.replay.write import Receipt, TableWriters, discard, publish
 from partage.jobs.spark.progress import Progress, Stages
@@ -89,7 +89,7 @@ def replay(
         chosen = _chosen(policies, strategies)
         source = open_capture(capture, kafka=kafka)
         where = _folder(Path(out).absolute())
-        run = Run(_run_id(), where, started, chosen, selection, raw_commits)
+        run = ReplayRun(_run_id(), where, started, chosen, selection, raw_commits)
     # Records in files are read by the workers: what Java then does is not worth compiling well.
     brief = source.table is None
     with jvm_watched(), ExitStack() as opened:
@@ -104,7 +104,7 @@ def replay(
             return _published(done, _head(source, run, started_spark.version), run, stages)
 
 
-def _lodge(run: Run, opened: ExitStack) -> None:
+def _lodge(run: ReplayRun, opened: ExitStack) -> None:
     """Mark the run as being at work; clear up behind dead ones now, and behind this one at last.
 
     Before the session starts, so that its end comes first: until then tasks may still write.
@@ -117,7 +117,7 @@ def _lodge(run: Run, opened: ExitStack) -> None:
     opened.push(partial(_clear_up, run))
 
 
-def _published(done: Done, head: dict[str, Any], run: Run, stages: Stages) -> Summary:
+def _published(done: Done, head: dict[str, Any], run: ReplayRun, stages: Stages) -> Summary:
     """Make the run visible; its summary."""
     found = summarised(done)
     done.receipts.append(_run_row(run, head, found))
@@ -126,7 +126,7 @@ def _published(done: Done, head: dict[str, Any], run: Run, stages: Stages) -> Su
     return summary
 
 
-def _clear_up(run: Run, kind: object, *_: object) -> None:
+def _clear_up(run: ReplayRun, kind: object, *_: object) -> None:
     """What a failed run has written is of no use to anybody; histories are of use to no one."""
     if kind is None:
         forget(run.out, run.id)
@@ -174,7 +174,7 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _head(source: Capture, run: Run, spark_version: str) -> dict[str, Any]:
+def _head(source: Capture, run: ReplayRun, spark_version: str) -> dict[str, Any]:
     from importlib.metadata import version
 
     return {
@@ -193,7 +193,7 @@ def _head(source: Capture, run: Run, spark_version: str) -> dict[str, Any]:
     }
 
 
-def _run_row(run: Run, head: dict[str, Any], summary: Summary) -> Receipt:
+def _run_row(run: ReplayRun, head: dict[str, Any], summary: Summary) -> Receipt:
     """The one row of table ``runs``."""
     accounting = summary["accounting"]
     with TableWriters(str(run.out), run.id, "driver") as writers:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from partage.jobs.spark.progress import Stages
     from partage.simulation.policies import Policy
 
-__all__ = ["Done", "Run", "run_jobs"]
+__all__ = ["Done", "ReplayRun", "run_jobs"]
 
 #: Tasks a core in the jobs that shuffle or live again: enough for all to end at one time.
 _TASKS_A_CORE = 4
@@ -42,7 +42,7 @@ _TASKS_OF_LIVES = 16
 
 
 @dataclass(frozen=True)
-class Run:
+class ReplayRun:
     """What one run is: its id, where it writes, when it began, what it was asked."""
 
     id: str
@@ -80,7 +80,7 @@ class Done:
     session_timeout_ms: int | None = None
 
 
-def run_jobs(spark: SparkSession, source: Capture, run: Run, stages: Stages) -> Done:
+def run_jobs(spark: SparkSession, source: Capture, run: ReplayRun, stages: Stages) -> Done:
     """All jobs of a run, one after the other.
 
     Raises:
@@ -127,7 +127,7 @@ def run_jobs(spark: SparkSession, source: Capture, run: Run, stages: Stages) -> 
 
 
 def _decoded(
-    spark: SparkSession, source: Capture, run: Run, done: Done, held: ExitStack
+    spark: SparkSession, source: Capture, run: ReplayRun, done: Done, held: ExitStack
 ) -> DataFrame:
     """The decoded rows, counted, and kept for as long as ``held`` lasts.
 
@@ -167,7 +167,9 @@ def _counted(decoded: DataFrame, done: Done) -> None:
             done.receipts.append(Receipt(**json.loads(row.text)))
 
 
-def _lives(spark: SparkSession, kept: list[Kept], run: Run, states: Broadcast[Any]) -> DataFrame:
+def _lives(
+    spark: SparkSession, kept: list[Kept], run: ReplayRun, states: Broadcast[Any]
+) -> DataFrame:
     cores = spark.sparkContext.defaultParallelism
     with_some = [one for one in kept if one.rebalances]
     work = units(with_some, policies=len(run.policies), cores=cores)

@@ -12,7 +12,7 @@ from partage.keys.audit.joins import Broken, Side, broken_joins
 from partage.keys.audit.nulls import NullKeys, null_keys
 from partage.keys.audit.pairs import KeyPairs
 from partage.keys.audit.split import SplitKeys, split_keys
-from partage.keys.audit.writers import Verdict, Writer, who_wrote
+from partage.keys.audit.writers import TopicVerdict, WriterFamily, who_wrote
 
 __all__ = [
     "Broken",
@@ -21,8 +21,8 @@ __all__ = [
     "NullKeys",
     "Side",
     "SplitKeys",
-    "Verdict",
-    "Writer",
+    "TopicVerdict",
+    "WriterFamily",
     "broken_joins",
     "families",
     "null_keys",

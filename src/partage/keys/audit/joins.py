@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from partage.keys.audit.clients import called, clients_of, hash_of
 from partage.keys.audit.pairs import KeyPairs
 from partage.keys.audit.readings import FRAMED, HEADER, READINGS, canonical
-from partage.keys.audit.writers import Verdict
+from partage.keys.audit.writers import TopicVerdict
 
 __all__ = ["Broken", "Side", "broken_joins"]
 
@@ -32,7 +32,7 @@ class Side:
     topic: str
     partitions: int
     seen: KeyPairs
-    verdict: Verdict
+    verdict: TopicVerdict
     counted: bool = True
 
     def surely_differs(self, other: Side) -> bool:

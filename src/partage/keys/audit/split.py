@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from partage.keys.audit.pairs import KeyPairs
-from partage.keys.audit.writers import Verdict
+from partage.keys.audit.writers import TopicVerdict
 
 __all__ = ["SplitExample", "SplitKeys", "split_keys"]
 
@@ -42,7 +42,7 @@ class SplitKeys:
     examples: tuple[SplitExample, ...]
 
 
-def split_keys(seen: KeyPairs, verdict: Verdict) -> SplitKeys:
+def split_keys(seen: KeyPairs, verdict: TopicVerdict) -> SplitKeys:
     """The keys of a topic that are in several partitions, by the reason that explains them.
 
     >>> import numpy as np
@@ -66,7 +66,7 @@ def split_keys(seen: KeyPairs, verdict: Verdict) -> SplitKeys:
     )  # fmt: skip
 
 
-def _reason(rows: list[int], verdict: Verdict) -> str:
+def _reason(rows: list[int], verdict: TopicVerdict) -> str:
     explains = verdict.explains[:, rows]
     if not len(explains) or not explains.any(axis=0).all():
         return "unexplained"

@@ -20,7 +20,7 @@ from partage.keys.audit.chance import log_chance
 from partage.keys.audit.families import Family, Place
 from partage.keys.audit.pairs import KeyPairs
 
-__all__ = ["FEWEST_KEYS", "Verdict", "Writer", "who_wrote"]
+__all__ = ["FEWEST_KEYS", "TopicVerdict", "WriterFamily", "who_wrote"]
 
 #: With fewer distinct keys nothing is said.
 FEWEST_KEYS = 30
@@ -37,7 +37,7 @@ _Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class WriterFamily:
     """A family at one partition count.
 
     Attributes:
@@ -61,7 +61,7 @@ class Writer:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Verdict:
+class TopicVerdict:
     """What can be said of a topic.
 
     Attributes:
@@ -74,7 +74,7 @@ class Verdict:
     """
 
     status: str
-    writers: tuple[Writer, ...]
+    writers: tuple[WriterFamily, ...]
     explained: float
     keys: int
     explains: _Bools
@@ -95,7 +95,7 @@ class _Guess:
 
 def who_wrote(
     seen: KeyPairs, counts: Sequence[int], families: Sequence[Family], place: Place
-) -> Verdict:
+) -> TopicVerdict:
     """The writers of a topic.
 
     Args:
@@ -116,18 +116,18 @@ def who_wrote(
     none = np.zeros((0, len(seen)), np.bool_)
     useful = sorted({n for n in counts if n > 1})
     if not useful:
-        return Verdict("one partition", (), 1.0, keys, none)
+        return TopicVerdict("one partition", (), 1.0, keys, none)
     if keys < FEWEST_KEYS:
-        return Verdict("too few keys", (), 0.0, keys, none)
+        return TopicVerdict("too few keys", (), 0.0, keys, none)
     guesses = _guesses(seen, useful, families, place)
     chosen = _chosen(seen, guesses)
     if not chosen:
-        return Verdict("no partitioner fits", (), 0.0, keys, none)
+        return TopicVerdict("no partitioner fits", (), 0.0, keys, none)
     explains = np.stack([g.fits for g, _ in chosen])
     writers = [_writer(i, chosen, explains, seen, guesses) for i in range(len(chosen))]
     order = sorted(range(len(writers)), key=lambda i: (writers[i].first_ms, i))
     several = len({w.family for w in writers}) > 1
-    return Verdict(
+    return TopicVerdict(
         "mixed" if several else "named",
         tuple(writers[i] for i in order),
         float(np.mean(explains.any(axis=0))),
@@ -189,13 +189,13 @@ def _writer(
     explains: _Bools,
     seen: KeyPairs,
     guesses: Sequence[_Guess],
-) -> Writer:
+) -> WriterFamily:
     guess, chance = chosen[i]
     before = explains[:i].any(axis=0)
     only = guess.fits & (explains.sum(axis=0) == 1)
     told = only if only.any() else guess.fits & ~before
     chosen_families = {g.family for g, _ in chosen}
-    return Writer(
+    return WriterFamily(
         guess.family,
         guess.partitions,
         int((guess.fits & ~before).sum()),

@@ -25,7 +25,7 @@ __all__ = [
     "FranzGoSaramaHasher",
     "FranzGoSticky",
     "FranzGoStickyKey",
-    "Sticky",
+    "StickyTopicPartitioner",
     "UniformBytes",
     "repinned",
 ]
@@ -40,7 +40,7 @@ class _FranzGo(Partitioner):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sticky(State):
+class StickyTopicPartitioner(State):
     """``stickyTopicPartitioner``.
 
     Attributes:
@@ -61,11 +61,11 @@ class FranzGoSticky(_FranzGo):
 
     name = "franz-go:sticky"
     exact_to = "kgo.StickyPartitioner v1.22.2"
-    state: ClassVar[type[State] | None] = Sticky
+    state: ClassVar[type[State] | None] = StickyTopicPartitioner
 
     def choose(
-        self, state: Sticky, sizes: Int64Array, partitions: int
-    ) -> tuple[Int32Array, Sticky]:
+        self, state: StickyTopicPartitioner, sizes: Int64Array, partitions: int
+    ) -> tuple[Int32Array, StickyTopicPartitioner]:
         """Pinned until a record does not fit into the batch; never the same twice running."""
         if state.batch_size < 1:
             raise InvalidConfigError("batch_size", "must be at least 1", state.batch_size)

@@ -13,7 +13,7 @@ from partage.keys.hashing import MURMUR2
 from partage.keys.partitioner import Int32Array, Int64Array, Partitioner, State, drawn_from
 from partage.keys.rule import KeyRule
 
-__all__ = ["KafkaPython", "KafkaPythonSticky", "Pinned", "pinned_anew"]
+__all__ = ["KafkaPython", "KafkaPythonStickyPartitioner", "Pinned", "pinned_anew"]
 
 
 class KafkaPython(ByChance):
@@ -61,7 +61,7 @@ def pinned_anew(state: Pinned, partitions: int, *, avoid: int | None = None) -> 
     return replace(state, partition=partition, draws=draws, filled=0)
 
 
-class KafkaPythonSticky(Partitioner):
+class KafkaPythonStickyPartitioner(Partitioner):
     """As Java hashes keys; null keys stay with one partition a batch (KIP-480).
 
     Other than Java's cache it draws once, from the others; and it leaves a partition that has

@@ -11,9 +11,15 @@ comes out, `measures` puts figures on it, and `sweeping` plays many assignors an
 
 from __future__ import annotations
 
-from partage.simulation.streams.application import Application, Client, Event, Runtime, State
-from partage.simulation.streams.decision import Decision, GivenState, decide, read_state
-from partage.simulation.streams.measures import Measures, measured
+from partage.simulation.streams.application import (
+    ApplicationInstance,
+    Runtime,
+    ScenarioEvent,
+    SimulatedApplication,
+    TaskState,
+)
+from partage.simulation.streams.decision import GivenState, StreamsDecision, decide, read_state
+from partage.simulation.streams.measures import StreamsMeasures, measured
 from partage.simulation.streams.played import Played, Rebalanced, Span
 from partage.simulation.streams.playing import play
 from partage.simulation.streams.reading import read
@@ -21,18 +27,18 @@ from partage.simulation.streams.sweeping import Cell, cells, played_cell
 from partage.simulation.streams.told import Told
 
 __all__ = [
-    "Application",
+    "ApplicationInstance",
     "Cell",
-    "Client",
-    "Decision",
-    "Event",
     "GivenState",
-    "Measures",
     "Played",
     "Rebalanced",
     "Runtime",
+    "ScenarioEvent",
+    "SimulatedApplication",
     "Span",
-    "State",
+    "StreamsDecision",
+    "StreamsMeasures",
+    "TaskState",
     "Told",
     "cells",
     "decide",

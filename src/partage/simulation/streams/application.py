@@ -9,7 +9,14 @@ from typing import Any, Literal
 
 from partage.streams import AssignmentConfigs, ProcessId, TaskId, Topology, TopologyLayout
 
-__all__ = ["EVENTS", "Application", "Client", "Event", "Runtime", "State"]
+__all__ = [
+    "EVENTS",
+    "ApplicationInstance",
+    "Runtime",
+    "ScenarioEvent",
+    "SimulatedApplication",
+    "TaskState",
+]
 
 EventKind = Literal[
     "join", "leave", "crash", "rollingRestart", "scaleOut", "brokerLag", "rebalance"
@@ -20,7 +27,7 @@ EVENTS: tuple[EventKind, ...] = (
 
 
 @dataclass(frozen=True)
-class State:
+class TaskState:
     """What each task of a sub-topology holds and does.
 
     Attributes:
@@ -37,7 +44,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Client:
+class ApplicationInstance:
     """One instance of the application.
 
     Attributes:
@@ -63,7 +70,7 @@ class Client:
 
 
 @dataclass(frozen=True)
-class Event:
+class ScenarioEvent:
     """Something that happens.
 
     Attributes:
@@ -119,7 +126,7 @@ class Runtime:
 
 
 @dataclass(frozen=True)
-class Application:
+class SimulatedApplication:
     """All that a simulation is given; `partage.simulation.streams.reading` makes it from JSON.
 
     Attributes:
@@ -142,9 +149,9 @@ class Application:
     length_ms: int
     topology: Topology
     counts: Mapping[str, int]
-    states: Mapping[int, State]
-    clients: Mapping[str, Client]
-    events: tuple[Event, ...] = ()
+    states: Mapping[int, TaskState]
+    clients: Mapping[str, ApplicationInstance]
+    events: tuple[ScenarioEvent, ...] = ()
     settings: AssignmentConfigs = field(default_factory=AssignmentConfigs)
     runtime: Runtime = field(default_factory=Runtime)
     racks: Mapping[str, tuple[frozenset[str], ...]] = field(default_factory=dict)
@@ -163,6 +170,6 @@ class Application:
         """Partition counts, those of internal topics included."""
         return {**self.counts, **self.layout.internal}
 
-    def state_of(self, task: TaskId) -> State:
+    def state_of(self, task: TaskId) -> TaskState:
         """What a task holds and does."""
         return self.states[task.subtopology]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from partage.java.hash_order import timeline_order, timeline_slots
 from partage.java.strings import string_hash
-from partage.simulation.streams.application import Application
+from partage.simulation.streams.application import SimulatedApplication
 from partage.simulation.streams.played import Rebalanced
 from partage.simulation.streams.stage import Stage
 from partage.simulation.streams.world import Instance
@@ -64,7 +64,7 @@ class Coordinated(Stage):
     ``StreamsMembershipManager`` 4.3.1.
     """
 
-    def __init__(self, application: Application, assignor: ServerSticky) -> None:
+    def __init__(self, application: SimulatedApplication, assignor: ServerSticky) -> None:
         runtime = application.runtime
         super().__init__(application, runtime.streams_session_timeout_ms)
         self._runtime, self._assignor = runtime, assignor

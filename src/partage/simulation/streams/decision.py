@@ -12,7 +12,7 @@ from typing import Any
 
 from partage.errors import InvalidProblemError
 from partage.model.reading import parsed
-from partage.simulation.streams.application import Application
+from partage.simulation.streams.application import SimulatedApplication
 from partage.simulation.streams.reading import read
 from partage.simulation.streams.values import names, record, whole
 from partage.streams import (
@@ -28,7 +28,7 @@ from partage.streams import (
 from partage.streams.assignment_configs import LONG_MAX
 from partage.streams.standbys import standby_shortage
 
-__all__ = ["Decision", "GivenState", "decide", "read_state"]
+__all__ = ["GivenState", "StreamsDecision", "decide", "read_state"]
 
 _HELD = ("active", "standby", "lags")
 #: Fields of the file that only matter over time.
@@ -49,14 +49,14 @@ class GivenState:
             runs the task, -3 where the lag is unknown.
     """
 
-    application: Application
+    application: SimulatedApplication
     active: Mapping[str, tuple[TaskId, ...]]
     standby: Mapping[str, tuple[TaskId, ...]]
     lags: Mapping[str, Mapping[TaskId, int]]
 
 
 @dataclass(frozen=True)
-class Decision:
+class StreamsDecision:
     """What the leader decides in this rebalance.
 
     Attributes:
@@ -134,7 +134,7 @@ def read_state(problem: object) -> GivenState:
     return GivenState(application, active, standby, lags)
 
 
-def decide(state: GivenState, assignor: TaskAssignor) -> Decision:
+def decide(state: GivenState, assignor: TaskAssignor) -> StreamsDecision:
     """Return what an assignor decides on a given state.
 
     Raises:
@@ -170,7 +170,7 @@ def decide(state: GivenState, assignor: TaskAssignor) -> Decision:
     }
     shortage = standby_shortage(application.settings.num_standby_replicas, len(clients))
     interval = application.settings.probing_rebalance_interval_ms
-    return Decision(
+    return StreamsDecision(
         assignor.name,
         plan,
         clients,
@@ -181,7 +181,7 @@ def decide(state: GivenState, assignor: TaskAssignor) -> Decision:
 
 
 def _tasks(
-    application: Application, one: Mapping[str, Any], client: str, field: str
+    application: SimulatedApplication, one: Mapping[str, Any], client: str, field: str
 ) -> tuple[TaskId, ...]:
     where = f"clients.{client}.{field}"
     return tuple(
@@ -190,7 +190,7 @@ def _tasks(
     )
 
 
-def _task(application: Application, text: str, where: str) -> TaskId:
+def _task(application: SimulatedApplication, text: str, where: str) -> TaskId:
     known = application.layout.partitions_of
     try:
         task = TaskId.parse(text)
@@ -205,7 +205,7 @@ def _task(application: Application, text: str, where: str) -> TaskId:
 
 
 def _lags(
-    application: Application, one: Mapping[str, Any], client: str, active: Sequence[TaskId]
+    application: SimulatedApplication, one: Mapping[str, Any], client: str, active: Sequence[TaskId]
 ) -> dict[TaskId, int]:
     where = f"clients.{client}.lags"
     given = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from partage.simulation.streams.application import Application
+from partage.simulation.streams.application import SimulatedApplication
 from partage.simulation.streams.stage import Stage
 from partage.simulation.streams.world import Instance
 from partage.streams import StreamsMember, TaskId
@@ -35,7 +35,7 @@ class Gathering(Stage):
         began_ms: when the last rebalance began.
     """
 
-    def __init__(self, application: Application, *, eager: bool) -> None:
+    def __init__(self, application: SimulatedApplication, *, eager: bool) -> None:
         super().__init__(application, application.runtime.session_timeout_ms)
         self.eager = eager
         self.began_ms = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from partage.errors import UnsupportedProblemError
-from partage.simulation.streams.application import Application
+from partage.simulation.streams.application import SimulatedApplication
 from partage.simulation.streams.gathering import Gathering
 from partage.simulation.streams.played import Rebalanced
 from partage.simulation.streams.told import Told
@@ -29,7 +29,7 @@ class Led(Gathering):
     """A classic group, whose leader assigns."""
 
     def __init__(
-        self, application: Application, assignor: TaskAssignor, told: Sequence[Told]
+        self, application: SimulatedApplication, assignor: TaskAssignor, told: Sequence[Told]
     ) -> None:
         # Before Kafka 2.4, all members revoked everything at the start of a rebalance.
         super().__init__(application, eager=assignor.name in EARLY_RELEASES)

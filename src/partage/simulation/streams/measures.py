@@ -8,11 +8,11 @@ from typing import Any
 
 from partage.simulation.streams.played import Played
 
-__all__ = ["Measures", "measured"]
+__all__ = ["StreamsMeasures", "measured"]
 
 
 @dataclass(frozen=True)
-class Measures:
+class StreamsMeasures:
     """Figures of a simulation, the length of it being the unit of all means.
 
     Attributes:
@@ -49,7 +49,7 @@ class Measures:
         return asdict(self)
 
 
-def measured(played: Played) -> Measures:
+def measured(played: Played) -> StreamsMeasures:
     """The figures of a simulation that is over.
 
     >>> from partage.streams import TaskId
@@ -64,7 +64,7 @@ def measured(played: Played) -> Measures:
     away = {str(task): (played.length_ms - ran[str(task)]) / 1000 for task in played.tasks}
     later = played.rebalances[1:]
     spread, final = _spreads(played)
-    return Measures(
+    return StreamsMeasures(
         away,
         round(sum(away.values()), 3),
         max(away.values(), default=0.0),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from partage.simulation.streams.application import Application
+from partage.simulation.streams.application import SimulatedApplication
 from partage.simulation.streams.coordinated import Coordinated
 from partage.simulation.streams.led import Led
 from partage.simulation.streams.played import Played
@@ -16,7 +16,9 @@ __all__ = ["play"]
 
 
 def play(
-    application: Application, assignor: TaskAssignor | ServerSticky, told: Sequence[Told] = ()
+    application: SimulatedApplication,
+    assignor: TaskAssignor | ServerSticky,
+    told: Sequence[Told] = (),
 ) -> Played:
     """Play an application under an assignor.
 

@@ -8,7 +8,12 @@ from typing import Any
 
 from partage.errors import InvalidConfigError, InvalidProblemError
 from partage.model.reading import parsed
-from partage.simulation.streams.application import Application, Client, Runtime, State
+from partage.simulation.streams.application import (
+    ApplicationInstance,
+    Runtime,
+    SimulatedApplication,
+    TaskState,
+)
 from partage.simulation.streams.trace import DAY, read_events
 from partage.simulation.streams.values import (
     millis,
@@ -48,7 +53,7 @@ _GUARANTEES = ("at_least_once", _EXACTLY_ONCE)
 _OF_TIME = {one.name.replace("_", "."): one for one in fields(Runtime)}
 
 
-def read(problem: object) -> Application:
+def read(problem: object) -> SimulatedApplication:
     """The application of JSON text, of a path to it, or of a mapping.
 
     Raises:
@@ -71,7 +76,7 @@ def read(problem: object) -> Application:
     start = given.get("start", "caught-up")
     if start not in ("caught-up", "empty"):
         raise InvalidProblemError("must be caught-up or empty", path="start", value=start)
-    made = Application(
+    made = SimulatedApplication(
         name,
         length,
         Topology(found.made),
@@ -88,7 +93,9 @@ def read(problem: object) -> Application:
     return configured(made, record(given.get("settings", {}), "settings"))
 
 
-def configured(application: Application, config: Mapping[str, Any]) -> Application:
+def configured(
+    application: SimulatedApplication, config: Mapping[str, Any]
+) -> SimulatedApplication:
     """The same application with some settings changed.
 
     Args:
@@ -132,7 +139,7 @@ def configured(application: Application, config: Mapping[str, Any]) -> Applicati
 class _Found:
     made: list[Subtopology] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
-    states: dict[int, State] = field(default_factory=dict)
+    states: dict[int, TaskState] = field(default_factory=dict)
     stores: set[str] = field(default_factory=set)
 
 
@@ -181,7 +188,7 @@ def _subtopology(one: Mapping[str, Any], place: int, name: str, found: _Found) -
             changelogs=tuple(f"{name}-{store}-changelog" for store in stores),
         )
     )
-    found.states[place] = State(
+    found.states[place] = TaskState(
         records,
         writes,
         whole(one.get("recordBytes", 100), f"{where}.recordBytes", 1, 10**9),
@@ -192,7 +199,7 @@ def _subtopology(one: Mapping[str, Any], place: int, name: str, found: _Found) -
 # -- clients and racks -------------------------------------------------------------------------
 
 
-def _clients(given: Mapping[str, Any]) -> dict[str, Client]:
+def _clients(given: Mapping[str, Any]) -> dict[str, ApplicationInstance]:
     if "clients" not in given:
         raise InvalidProblemError("is missing", path="clients")
     named = record(given["clients"], "clients")
@@ -210,7 +217,7 @@ def _clients(given: Mapping[str, Any]) -> dict[str, Client]:
     return made
 
 
-def _client(name: str, place: int, one: Mapping[str, Any]) -> Client:
+def _client(name: str, place: int, one: Mapping[str, Any]) -> ApplicationInstance:
     where = f"clients.{name}"
     only(one, where, ("threads", "rack", "tags", "restoreBytesPerSecond", "process"))
     tags = record(one.get("tags", {}), f"{where}.tags")
@@ -224,7 +231,7 @@ def _client(name: str, place: int, one: Mapping[str, Any]) -> Client:
             raise InvalidProblemError(
                 "must be a UUID", path=f"{where}.process", value=told
             ) from None
-    return Client(
+    return ApplicationInstance(
         name,
         process,
         whole(one.get("threads", 1), f"{where}.threads", 1, _MOST_THREADS),
@@ -248,7 +255,7 @@ def _racks(given: Mapping[str, Any]) -> dict[str, tuple[frozenset[str], ...]]:
     return made
 
 
-def _check_racks(application: Application) -> None:
+def _check_racks(application: SimulatedApplication) -> None:
     for topic, rows in application.racks.items():
         count = application.all_counts.get(topic)
         if count is None:

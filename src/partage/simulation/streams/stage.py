@@ -6,9 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from partage.simulation.loop import Loop
-from partage.simulation.streams.application import Application, Client, Event
+from partage.simulation.streams.application import (
+    ApplicationInstance,
+    ScenarioEvent,
+    SimulatedApplication,
+)
 from partage.simulation.streams.played import Played, Recorder
-from partage.simulation.streams.world import Instance, World
+from partage.simulation.streams.world import Instance, StreamsWorld
 from partage.streams import ProcessId, TaskId
 
 __all__ = ["Stage"]
@@ -28,7 +32,7 @@ class Stage(ABC):
         missing: consumers that are gone without a word -> when they are missed, their client.
     """
 
-    def __init__(self, application: Application, session_timeout_ms: int) -> None:
+    def __init__(self, application: SimulatedApplication, session_timeout_ms: int) -> None:
         self.app = application
         self._session_timeout_ms = session_timeout_ms
         self.loop = Loop()
@@ -36,7 +40,7 @@ class Stage(ABC):
         self.played = Played(
             application.length_ms, tuple(sorted(application.layout.partitions_of)), threads
         )
-        self.world = World(application, self.played)
+        self.world = StreamsWorld(application, self.played)
         self._recorder = Recorder(self.played)
         self._down: dict[str, Instance] = {}
         self.missing: dict[str, tuple[int, str]] = {}
@@ -122,7 +126,7 @@ class Stage(ABC):
             self.world.fill()
         self._settle()
 
-    def _happen(self, event: Event) -> None:
+    def _happen(self, event: ScenarioEvent) -> None:
         now = self.loop.now_ms
         if event.kind == "brokerLag":
             self._lagging.append(event.factor)
@@ -155,7 +159,7 @@ class Stage(ABC):
             self._enter(self.app.clients[name])
             self.came(self.world.up[name])
 
-    def _enter(self, client: Client) -> None:
+    def _enter(self, client: ApplicationInstance) -> None:
         self._started[client.name] += 1
         times = self._started[client.name]
         numbered = tuple(f"{client.name}-{times}-{thread}" for thread in range(client.threads))
@@ -169,7 +173,7 @@ class Stage(ABC):
         self.world.enter(made)
         self._recorder.up(self.loop.now_ms, client.name)
 
-    def _go(self, name: str, event: Event) -> None:
+    def _go(self, name: str, event: ScenarioEvent) -> None:
         gone = self.world.up.pop(name, None)
         if gone is None:
             return

@@ -8,8 +8,8 @@ from difflib import get_close_matches
 from itertools import product
 
 from partage.errors import InvalidConfigError, UnknownStrategyError
-from partage.simulation.streams.application import Application
-from partage.simulation.streams.measures import Measures, measured
+from partage.simulation.streams.application import SimulatedApplication
+from partage.simulation.streams.measures import StreamsMeasures, measured
 from partage.simulation.streams.played import Played
 from partage.simulation.streams.playing import play
 from partage.simulation.streams.reading import configured
@@ -59,7 +59,7 @@ def cells(assignors: Sequence[str], sweeps: Mapping[str, Sequence[str]]) -> list
     ]
 
 
-def played_cell(application: Application, cell: Cell) -> tuple[Played, Measures]:
+def played_cell(application: SimulatedApplication, cell: Cell) -> tuple[Played, StreamsMeasures]:
     """Play one combination.
 
     Raises:
@@ -71,8 +71,8 @@ def played_cell(application: Application, cell: Cell) -> tuple[Played, Measures]
 
 
 def prepared(
-    application: Application, cell: Cell
-) -> tuple[Application, TaskAssignor | ServerSticky]:
+    application: SimulatedApplication, cell: Cell
+) -> tuple[SimulatedApplication, TaskAssignor | ServerSticky]:
     """Return the application with the settings of a combination, and its assignor.
 
     ``balance_factor`` is no setting of Kafka: it belongs to KIP-441's document.

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from partage.errors import InvalidProblemError
-from partage.simulation.streams.application import EVENTS, Client, Event
+from partage.simulation.streams.application import EVENTS, ApplicationInstance, ScenarioEvent
 from partage.simulation.streams.values import millis, number, only, record, switch, text, whole
 from partage.streams import ProcessId
 
@@ -28,8 +28,8 @@ _FIELDS: dict[str, tuple[str, ...]] = {
 
 
 def read_events(
-    given: object, clients: Mapping[str, Client], length_ms: int
-) -> tuple[tuple[Event, ...], dict[str, Client]]:
+    given: object, clients: Mapping[str, ApplicationInstance], length_ms: int
+) -> tuple[tuple[ScenarioEvent, ...], dict[str, ApplicationInstance]]:
     """The events in time's order, and all clients, those of a scale-out too.
 
     A client whose first event is to join is not there before.
@@ -46,7 +46,7 @@ def read_events(
         where = f"events.{place}"
         made.append(_event(record(one, where), where, every, length_ms))
     made.sort(key=lambda one: one.at_ms)
-    first: dict[str, Event] = {}
+    first: dict[str, ScenarioEvent] = {}
     for event in made:
         for name in event.clients:
             if event.kind != "rollingRestart":
@@ -60,7 +60,9 @@ def read_events(
     return tuple(made), every
 
 
-def _event(one: Mapping[str, Any], where: str, every: dict[str, Client], length_ms: int) -> Event:
+def _event(
+    one: Mapping[str, Any], where: str, every: dict[str, ApplicationInstance], length_ms: int
+) -> ScenarioEvent:
     kind = one.get("do")
     if kind not in EVENTS:
         what = f"must be one of {', '.join(EVENTS)}"
@@ -70,7 +72,7 @@ def _event(one: Mapping[str, Any], where: str, every: dict[str, Client], length_
         raise InvalidProblemError("is missing", path=f"{where}.at")
     at = millis(one["at"], f"{where}.at", 0, length_ms / 1000)
     back = one.get("backSeconds")
-    event = Event(
+    event = ScenarioEvent(
         at,
         kind,
         disk=switch(one.get("disk", True), f"{where}.disk"),
@@ -94,7 +96,9 @@ def _event(one: Mapping[str, Any], where: str, every: dict[str, Client], length_
     return replace(event, clients=(_known(one, "client", where, every),))
 
 
-def _known(one: Mapping[str, Any], name: str, where: str, every: Mapping[str, Client]) -> str:
+def _known(
+    one: Mapping[str, Any], name: str, where: str, every: Mapping[str, ApplicationInstance]
+) -> str:
     if name not in one:
         raise InvalidProblemError("is missing", path=f"{where}.{name}")
     client = text(one[name], f"{where}.{name}")
@@ -105,7 +109,9 @@ def _known(one: Mapping[str, Any], name: str, where: str, every: Mapping[str, Cl
     return client
 
 
-def _copies(one: Mapping[str, Any], where: str, every: dict[str, Client]) -> tuple[str, ...]:
+def _copies(
+    one: Mapping[str, Any], where: str, every: dict[str, ApplicationInstance]
+) -> tuple[str, ...]:
     """New clients like one that there is, with names and process ids that nobody has."""
     like = every[_known(one, "like", where, every)]
     count = whole(one.get("count", 1), f"{where}.count", 1, _MOST_NEW)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from partage.simulation.streams.application import Application, Client
+from partage.simulation.streams.application import ApplicationInstance, SimulatedApplication
 from partage.simulation.streams.played import Kind, Played
 from partage.simulation.streams.restoring import (
     NOTHING,
@@ -17,7 +17,7 @@ from partage.simulation.streams.restoring import (
 from partage.simulation.streams.told import Told
 from partage.streams import LATEST_OFFSET, ProcessId, StreamsMember, TaskId
 
-__all__ = ["Instance", "World"]
+__all__ = ["Instance", "StreamsWorld"]
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Instance:
         teller: task that no thread has -> the consumer that told of its state last.
     """
 
-    client: Client
+    client: ApplicationInstance
     process: ProcessId
     consumers: tuple[str, ...]
     since_ms: int = 0
@@ -71,7 +71,7 @@ class Instance:
         return {task: copy for task, copy in self.disk.items() if task not in opened}
 
 
-class World:
+class StreamsWorld:
     """Everything that flows: changelogs grow while their tasks run, copies come closer.
 
     A changelog stands still while nobody runs its task; what could not be written meanwhile
@@ -84,7 +84,7 @@ class World:
         stopped: consumers that gave up everything for a rebalance.
     """
 
-    def __init__(self, application: Application, played: Played) -> None:
+    def __init__(self, application: SimulatedApplication, played: Played) -> None:
         self.up: dict[str, Instance] = {}
         self.running: dict[TaskId, Instance] = {}
         self.factor = 1.0
