@@ -36,7 +36,7 @@ bench: test-env ## the benchmarks; prints figures, judges nothing
 	@for one in benchmarks/bench_*.py; do $(BIN)/python "$$one" $(ARGS) || exit 1; done
 
 docs: docs-env ## build the documentation into site/, warnings are errors
-	@$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs site && echo "site/index.html"
+	@$(BIN)/python -m sphinx --jobs auto --fail-on-warning --keep-going --quiet docs site && echo "site/index.html"
 
 parity: test-env ## heavy: 100,000 problems per strategy against Kafka's own classes
 	@PARTAGE_PARITY_N=$${PARTAGE_PARITY_N:-100000} PARTAGE_HYPOTHESIS=full $(PYTEST) tests -m parity $(ARGS)

@@ -29,6 +29,9 @@ default_role = "code"
 # Two rooms may have a Tally each; an annotation's link then goes to one of them.
 suppress_warnings = ["ref.python"]
 
+# Thousands of functions in the table of contents of every page would take most of the build's time.
+toc_object_entries = False
+
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_default_options = {"members": True}
