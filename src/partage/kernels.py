@@ -12,6 +12,8 @@ Rules for a kernel:
   memoryviews, which have ``len`` and items, and nothing of NumPy;
 * arithmetic that must wrap is masked, so that both forms wrap alike;
 * a kernel over untrusted bytes checks its own bounds;
+* a kernel of more than eight arguments takes a record: a NamedTuple of arrays whose annotations
+  are the names below (`Int32s` and the like), so that each field is documented and typed once;
 * no ``parallel``, no global state;
 * it only calls functions that are declared as a `piece`.
 
@@ -23,17 +25,24 @@ and `warm_up` compiles it in the background.
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 import threading
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 __all__ = [
+    "Booleans",
+    "Bytes",
+    "Int32Rows",
+    "Int32s",
+    "Int64s",
     "Kernel",
     "form",
     "kernel",
@@ -60,6 +69,24 @@ _pieces: dict[Any, Any] = {}
 _pieces_lock = threading.Lock()
 
 
+#: Types of a record's fields. The first four are one-dimensional.
+Int32s: TypeAlias = npt.NDArray[np.int32]
+Int64s: TypeAlias = npt.NDArray[np.int64]
+Booleans: TypeAlias = npt.NDArray[np.bool_]
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+Int32Rows: TypeAlias = npt.NDArray[np.int32]
+#: Numba's type of a record's field, by its annotation.
+_FIELD_TYPES = {
+    "Int32s": "int32[::1]",
+    "Int64s": "int64[::1]",
+    "Booleans": "boolean[::1]",
+    "Bytes": "uint8[::1]",
+    "Int32Rows": "int32[:, ::1]",
+    "int": "int64",
+    "bool": "boolean",
+}
+
+
 class Kernel:
     """A function in two forms; call it with its arrays and an estimate of its steps.
 
@@ -73,9 +100,12 @@ class Kernel:
     6
     """
 
-    def __init__(self, function: Callable[..., Any], signature: str) -> None:
+    def __init__(
+        self, function: Callable[..., Any], signature: str, records: tuple[type, ...] = ()
+    ) -> None:
         self.interpreted = function
         self.signature = signature
+        self._records = {record.__name__: record for record in records}
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
         self._compiled: Callable[..., Any] | None = None
@@ -102,7 +132,7 @@ class Kernel:
         """Return the compiled form, compiled now if necessary; None if Numba is not installed."""
         with self._lock:
             if self._compiled is None and not self._impossible:
-                self._compiled = _compiled(self.interpreted, self.signature)
+                self._compiled = _compiled(self.interpreted, self.signature, self._records)
                 self._impossible = self._compiled is None
         return self._compiled
 
@@ -122,11 +152,26 @@ class Kernel:
         return self.compile()
 
 
-def kernel(signature: str) -> Callable[[Callable[..., Any]], Kernel]:
-    """Declare a kernel with Numba's signature of it, e.g. ``"void(int32[::1], int64)"``."""
+def kernel(signature: str, *records: type) -> Callable[[Callable[..., Any]], Kernel]:
+    """Declare a kernel with Numba's signature of it, e.g. ``"void(int32[::1], int64)"``.
+
+    Args:
+        signature: types of the result and of the arguments; a record is named by its class.
+        records: the NamedTuple classes that the signature names.
+
+    >>> from typing import NamedTuple
+    >>> class Tree(NamedTuple):
+    ...     parent: "Int32s"
+    ...     depth: "Int64s"
+    >>> @kernel("int64(Tree, int64)", Tree)
+    ... def parent_depth(tree, node):
+    ...     return tree.depth[tree.parent[node]]
+    >>> parent_depth(Tree(np.array([0, 0], np.int32), np.array([5, 6])), 1, work=2)
+    5
+    """
 
     def declare(function: Callable[..., Any]) -> Kernel:
-        made = Kernel(function, signature)
+        made = Kernel(function, signature, records)
         _all.append(made)
         return made
 
@@ -250,7 +295,30 @@ def _stamp(function: Callable[..., Any]) -> str:
     return f"_{zlib.crc32(''.join(texts).encode()):08x}"
 
 
-def _compiled(function: Callable[..., Any], signature: str) -> Callable[..., Any] | None:
+def _typed(signature: str, records: dict[str, type]) -> Any:
+    """Return Numba's signature object of a text that may name records."""
+    import numba.core.sigutils as numba_signatures
+    from numba import types
+
+    normalize: Any = numba_signatures.normalize_signature
+    tuple_types: Any = types.BaseTuple
+
+    def parse(name: str) -> Any:
+        if name not in records:
+            return normalize(f"void({name})")[0][0]
+        record = records[name]
+        fields = [parse(_FIELD_TYPES[kind]) for kind in record.__annotations__.values()]
+        return tuple_types.from_types(fields, record)
+
+    result, _, rest = signature.partition("(")
+    # A comma inside brackets belongs to the type of an array.
+    arguments = re.split(r",\s*(?![^\[]*\])", rest.removesuffix(")"))
+    return getattr(types, result)(*map(parse, arguments))
+
+
+def _compiled(
+    function: Callable[..., Any], signature: str, records: dict[str, type]
+) -> Callable[..., Any] | None:
     try:
         import numba
     except ImportError:
@@ -265,12 +333,13 @@ def _compiled(function: Callable[..., Any], signature: str) -> Callable[..., Any
     with _pieces_lock:
         function = _with_pieces(function, **options)
     function.__qualname__ += stamp if stamp not in function.__qualname__ else ""
+    typed = _typed(signature, records) if records else signature
     with _reporting(function.__name__):
         try:
-            made: Callable[..., Any] = numba.njit(signature, cache=True, **options)(function)
+            made: Callable[..., Any] = numba.njit(typed, cache=True, **options)(function)
         except (RuntimeError, OSError):
             # The cache cannot be written (a read-only installation, a zip): compile without it.
-            made = numba.njit(signature, **options)(function)
+            made = numba.njit(typed, **options)(function)
     return made
 
 
@@ -328,6 +397,8 @@ def _as_memoryview(argument: Any) -> Any:
         if not argument.flags.aligned:
             return _Unaligned(argument)
         return argument.view(np.uint8).data if argument.dtype == np.bool_ else argument.data
+    if isinstance(argument, tuple):
+        return type(argument)(*map(_as_memoryview, argument))
     return argument.item() if isinstance(argument, np.generic) else argument
 
 

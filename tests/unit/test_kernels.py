@@ -5,12 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from partage import kernels
-from partage.kernels import kernel
+from partage.kernels import Booleans, Int32s, Int64s, kernel
 
 
 @kernel("int64(int32[::1], int64[::1])")
@@ -31,6 +32,42 @@ def test_both_forms_give_the_same(form):
     with kernels.form(form):
         assert running_sum(np.array([1, 2, 3], np.int32), out, work=3) == 6
     assert out.tolist() == [1, 3, 6]
+
+
+class Totals(NamedTuple):
+    """Values and their running totals.
+
+    Attributes:
+        value: int32[n].
+        flag: boolean[n], whether a value counts.
+        total: int64[n].
+    """
+
+    value: Int32s
+    flag: Booleans
+    total: Int64s
+
+
+@kernel("int64(Totals, int64)", Totals)
+def flagged_sum(totals, first):
+    """Sum the flagged values into ``total``, from a start value; return the sum."""
+    for i in range(len(totals.value)):
+        if totals.flag[i]:
+            first += totals.value[i]
+        totals.total[i] = first
+    return first
+
+
+@pytest.mark.parametrize("form", ["interpreted", "compiled"])
+def test_a_kernel_takes_a_record_of_arrays(form):
+    """Both forms read and write the arrays of a NamedTuple by name."""
+    pytest.importorskip("numba", reason="numba (the extra `fast`) is not installed")
+    totals = Totals(
+        np.array([1, 2, 3], np.int32), np.array([True, False, True]), np.zeros(3, np.int64)
+    )
+    with kernels.form(form):
+        assert flagged_sum(totals, 10, work=3) == 14
+    assert totals.total.tolist() == [11, 11, 14]
 
 
 def run(code: str) -> str:
