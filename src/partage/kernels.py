@@ -307,7 +307,11 @@ def _typed(signature: str, records: dict[str, type]) -> Any:
         if name not in records:
             return normalize(f"void({name})")[0][0]
         record = records[name]
-        fields = [parse(_FIELD_TYPES[kind]) for kind in record.__annotations__.values()]
+        # `NamedTuple` wraps annotations that are text in a ForwardRef.
+        kinds: list[Any] = [
+            getattr(one, "__forward_arg__", one) for one in record.__annotations__.values()
+        ]
+        fields = [parse(_FIELD_TYPES[kind]) for kind in kinds]
         return tuple_types.from_types(fields, record)
 
     result, _, rest = signature.partition("(")
