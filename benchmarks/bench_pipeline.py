@@ -27,8 +27,8 @@ import pyarrow.parquet
 from pyarrow import compute
 
 from partage import kernels
-from partage.history.classic_states import ClassicStates
 from partage.history.clusters import ClusterHistory
+from partage.history.records import ClassicStates
 from partage.history.transactions import Transactions
 from partage.jobs.replay.arriving import arriving
 from partage.jobs.replay.decode import decoded

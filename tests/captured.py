@@ -8,8 +8,9 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
-from partage.history.classic import ClassicGroup, ClassicRecord, Generation, Life
+from partage.history.classic_groups import ClassicGroup, ClassicRecord
 from partage.history.clusters import ClusterHistory
+from partage.history.events import Generation, Life
 from partage.history.records import Place, classic_state
 
 DATA = Path(__file__).parent / "data" / "capture"

@@ -34,7 +34,7 @@ def rows_of(out: Path, name: str) -> list[str]:
 
 def expanded(rows: list[dict]) -> list[dict]:
     """Rows of the decode job, each of those with many runs as so many rows."""
-    from partage.history.fold_kernel import RUN
+    from partage.history.commit_kernels import RUN
     from partage.jobs.replay.decoded_rows import Kind
     from partage.jobs.replay.packed_runs import unpacked_runs
 

@@ -6,10 +6,9 @@ import pickle
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from partage.history.causes import Cause
-from partage.history.classic import Generation
 from partage.history.clusters import ClusterHistory
 from partage.history.departures import Departures
+from partage.history.events import Cause, Generation
 from partage.history.pauses import Pause
 from partage.history.records import ClassicState, MemberState, Place, Subscription
 from partage.simulation.evidence import Evidence

@@ -8,12 +8,11 @@ import numpy as np
 from pyarrow import parquet
 
 from captured import SAMPLE, clusters, group_records
-from partage.history.classic import Generation
 from partage.history.commits import CommitRun, Commits, Standing, runs, stretches
-from partage.history.coordinators import Move, moves_of
-from partage.history.groups import Found, GroupHistory
-from partage.history.records import Place
-from partage.history.server_records import GroupRecord
+from partage.history.coordinator_moves import Move, moves_of
+from partage.history.events import Generation
+from partage.history.group_history import Found, GroupHistory
+from partage.history.records import GroupRecord, Place
 from partage.history.transactions import Outcome, Transactions
 from partage.wire.columns import BinaryColumn
 from partage.wire.commits import TOMBSTONE, decode_offset_commits

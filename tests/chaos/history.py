@@ -16,11 +16,11 @@ from tests.clients.records import generation_of
 from tests.processes import Closes
 
 from partage.errors import PartageError
-from partage.history.classic import ClassicGroup, ClassicRecord, Generation
+from partage.history.agreement import verdict
+from partage.history.classic_groups import ClassicGroup, ClassicRecord
 from partage.history.clusters import ClusterHistory
-from partage.history.ownership import assigned_pairs
-from partage.history.records import Place, classic_state
-from partage.history.verdicts import verdict
+from partage.history.events import Generation
+from partage.history.records import Place, assigned_pairs, classic_state
 from partage.jobs.replay.capture import files_of
 from partage.wire.group_log import decode_record
 

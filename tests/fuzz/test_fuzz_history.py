@@ -11,7 +11,7 @@ from partage.errors import WireFormatError
 from partage.wire.group_log import decode_record
 
 if TYPE_CHECKING:
-    from partage.history.classic import Generation
+    from partage.history.events import Generation
     from partage.history.pauses import Pause
 
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -76,11 +76,10 @@ def group_rows() -> dict[str, list[dict]]:
 
 def test_fuzz_damaged_values_that_still_decode_are_replayed(fuzz_n: int) -> None:
     """Records whose bytes were changed, but which are still records, never end a run."""
+    from partage.history.agreement import verdict
     from partage.history.clusters import ClusterHistory
-    from partage.history.groups import GroupHistory
-    from partage.history.records import Place
-    from partage.history.server_records import GroupRecord
-    from partage.history.verdicts import verdict
+    from partage.history.group_history import GroupHistory
+    from partage.history.records import GroupRecord, Place
     from partage.jobs.replay.group_rows import GroupRows
     from partage.simulation.living import live
     from partage.simulation.policies import Policy

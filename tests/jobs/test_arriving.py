@@ -9,9 +9,8 @@ import pytest
 
 from captures import expanded, records
 from partage import kernels
-from partage.history.fold_kernel import RUN
-from partage.history.records import Place, classic_state
-from partage.history.server_records import GroupRecord
+from partage.history.commit_kernels import RUN
+from partage.history.records import GroupRecord, Place, classic_state
 from partage.history.transactions import Transactions
 from partage.jobs.replay.arriving import arriving
 from partage.jobs.replay.decode import Kind, decoded

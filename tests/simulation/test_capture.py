@@ -10,8 +10,8 @@ import pytest
 
 from captured import clusters, group_records
 from partage.history.clients import JAVA, client_of
-from partage.history.ownership import assigned_pairs
 from partage.history.pauses import Pause
+from partage.history.records import assigned_pairs
 from partage.simulation.evidence import Evidence
 from partage.simulation.living import by_own, by_record
 from partage.simulation.loads import commit_rates

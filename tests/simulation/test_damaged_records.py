@@ -8,7 +8,8 @@ from itertools import pairwise
 import pytest
 
 from lives import cause, history, member, topics
-from partage.history.classic import ClassicGroup, ClassicRecord, Generation
+from partage.history.classic_groups import ClassicGroup, ClassicRecord
+from partage.history.events import Generation
 from partage.history.ownership import OwnershipIntervals
 from partage.history.pauses import Pause
 from partage.history.records import ClassicState, Place

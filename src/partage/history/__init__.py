@@ -1,22 +1,20 @@
-"""What a log of `__consumer_offsets` tells: from decoded records to states and problems.
+"""The history of a group, rebuilt from the decoded records of `__consumer_offsets`.
 
-Pure: no files, no clock, no Spark. The way in is `groups.GroupHistory`: one group's records and
-runs of commits in log order, out come generations with their causes, lives, events, what members
-hold, and pauses. Which file answers what:
+Pure: no files, no clock, no Spark. The entry point is `group_history.GroupHistory`. It takes one
+group's records and offset commits in log order and yields generations with their causes,
+lifecycle events, current assignments of members, and pauses.
 
-* a group of the classic protocol: `records` (a decoded record as a value), `classic` (its
-  generations), `clients` (which library a member is), `dialects` (whose rule its leader used);
-* a group of the other protocols: `server_records`, `server_members`, `server` (its epochs),
-  `targets` (what the coordinator went by), `tasks` (what tasks read), `held` (what a member has);
-* both: `events` (what happened), `causes` and `reasons` (why), `departures` (who may come back),
-  `second_steps` (rebalances in which nobody changed), `ownership` (who had what and when),
-  `storms`, `coordinators` (when they moved), `blob` (a state as bytes);
-* commits: `commits` reduces them, `transactions` tells which count, `pauses` what they say
-  about a rebalance, `stops` which partitions stood still in it;
-* the cluster: `clusters` is the metadata over time, `topic_book` has names of ids;
-* agreement: `verdicts` asks whether a record is what its strategy decides, by `problems`,
-  `agreement` (classic), `coordinator` and `stream_targets` (targets); `neighbours` are states
-  that somebody may have seen instead.
+* **Input**: `records` (decoded records as values), `commits` (offset commits reduced to runs, with
+  their kernels in `commit_kernels`), `transactions` (which commits took effect), `clusters` (the
+  cluster's metadata over time), `coordinator_moves`, `clients` (the library of a member).
+* **Groups**: `classic_groups` (generations), `consumer_groups` (epochs of consumer, share and
+  streams groups). Both yield the types of `events`, the event model of all protocols.
+* **Interpretation**: `causes` (why a rebalance happened), `departures` (which joining member is a
+  former one), `ownership` (intervals), `pauses` (time without commits), `storms`.
+* **Agreement**: `agreement` compares a recorded assignment with the strategy's own, from
+  `problems`; `streams_agreement` does so for Kafka Streams applications of the classic protocol,
+  whose topology `streams_application` reads from the record.
+* **Storage**: `state_store` turns the state of a history into bytes and back.
 """
 
 from __future__ import annotations

@@ -26,20 +26,40 @@ that Java's cooperative-sticky sends exactly four bytes (its generation).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from partage.history.records import MemberState, Subscription
+from partage.groups import registry
+from partage.groups.api import Strategy
+from partage.history.records import ClassicState, MemberState, Subscription
 
-__all__ = ["JAVA", "LIBRDKAFKA", "PYTHON", "UNKNOWN", "ClientLibrary", "client_of"]
+__all__ = [
+    "JAVA",
+    "LIBRDKAFKA",
+    "PYTHON",
+    "UNKNOWN",
+    "ClientLibrary",
+    "client_of",
+    "judges",
+    "leader_client",
+]
 
 JAVA = "java"
+
+
 LIBRDKAFKA = "librdkafka"
+
+
 #: kafka-python and aiokafka write the same bytes; only their default client ids part them.
 PYTHON = "kafka-python or aiokafka"
+
+
 UNKNOWN = "unknown"
+
 
 #: Characters of a drawn member id: 16 bytes in base64 without padding.
 _DRAWN_ID = 22
+
 
 #: Default client ids: what a library calls itself when nobody sets ``client.id``.
 _DEFAULTS = (
@@ -103,3 +123,28 @@ def _by_bytes(sent: Subscription) -> str:
     if sent.version < 2:
         return PYTHON if not sent.owned and sent.version == 0 else UNKNOWN
     return UNKNOWN
+
+
+#: What may be meant where bytes tell no more.
+_EITHER = {PYTHON: ("kafka-python", "aiokafka")}
+
+
+def leader_client(state: ClassicState) -> str | None:
+    """The library of the member that led a generation; None if nobody did.
+
+    >>> leader_client(ClassicState("consumer", 1, "range", None, None, ())) is None
+    True
+    """
+    leader = next((m for m in state.members if m.id == state.leader), None)
+    return None if leader is None else client_of(leader).name
+
+
+def judges(state: ClassicState, strategy: Strategy) -> Sequence[Strategy]:
+    """Return the strategies that the recorded plan may be of: the leader's dialects, or Java's.
+
+    kafka-python and aiokafka write the same bytes; where both have a dialect, both may be meant.
+    """
+    client = leader_client(state) or UNKNOWN
+    # Only dialects are looked up: a name of the form module:Class would be imported.
+    names = [f"{peer}:{strategy.name}" for peer in _EITHER.get(client, (client,))]
+    return [registry.find(name) for name in names if registry.is_dialect(name)] or [strategy]

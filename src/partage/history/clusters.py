@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from partage.errors import InvalidCaptureError, InvalidProblemError
-from partage.model import Cluster, Index
+from partage.model import Broker, Cluster, Index
 
-__all__ = ["ClusterHistory"]
-
+__all__ = ["ClusterHistory", "TopicBook", "clusters_near", "smaller"]
 
 #: Clusters kept made: a group's history is read in time order, and groups live side by side.
 _STATES_KEPT = 256
@@ -139,3 +139,165 @@ def _expect_topic(topic: object, where: str) -> None:
         number = part.get("p") if isinstance(part, Mapping) else None
         if not isinstance(number, int) or isinstance(number, bool):  # JSON's true is no number
             raise InvalidCaptureError(f"{where}.partitions[{i}] must be an object with an int p")
+
+
+class TopicBook:
+    """What records call by id, by name: from the cluster's metadata, else as learnt.
+
+    A log without metadata still names some ids: offset commits of version 4 have both, and
+    so has the share state of share groups. An id that nobody names is its own name.
+
+    >>> book = TopicBook(ClusterHistory([]))
+    >>> book.learn("AAAAAAAAAAAAAAAAAAAABw", "orders")
+    >>> book.name_of("AAAAAAAAAAAAAAAAAAAABw"), book.name_of("AAAAAAAAAAAAAAAAAAAACA")
+    ('orders', 'AAAAAAAAAAAAAAAAAAAACA')
+    """
+
+    def __init__(self, clusters: ClusterHistory) -> None:
+        self._clusters = clusters
+        #: Ids that records have named, and the metadata has not.
+        self.learnt: dict[str, str] = {}
+        index = clusters.index
+        self._names = {i: name for i, name in zip(index.ids, index.topics, strict=True) if i}
+
+    def learn(self, topic_id: str, name: str) -> None:
+        """A record says that this id is of the topic of this name."""
+        if topic_id not in self._names:
+            self._names[topic_id] = self.learnt[topic_id] = name
+
+    def name_of(self, topic_id: str) -> str:
+        """The name of a topic id; the id itself where nobody knows."""
+        return self._names.get(topic_id, topic_id)
+
+    def id_of(self, name: str, time_ms: int) -> str | None:
+        """The id that a topic had at a time; None where the cluster had no such topic."""
+        cluster = self._clusters.at(time_ms)
+        number = cluster.topic(name)
+        return cluster.index.ids[number] if number >= 0 else None
+
+    def has(self, name: str, partition: int, time_ms: int) -> bool:
+        """Whether a topic had a partition at a time; True where nothing is known of it."""
+        cluster = self._clusters.at(time_ms)
+        dense = cluster.partitions_of(name)
+        return not len(dense) or bool((cluster.index.number_of[dense] == partition).any())
+
+
+#: How many metadata states before and after are tried: the recorder polls, leaders cache.
+_STEPS = 3
+
+
+def clusters_near(
+    clusters: ClusterHistory, time_ms: int, topics: Sequence[str], unseen: Sequence[str], who: str
+) -> Iterator[tuple[str, Cluster]]:
+    """Clusters that may have been seen, the likeliest first, with what is different in them.
+
+    Args:
+        clusters: the metadata over time.
+        time_ms: when was decided.
+        topics: names that matter: those subscribed to.
+        unseen: those of which nobody got anything.
+        who: whose metadata: leader or coordinator.
+    """
+    position = clusters.position_at(time_ms)
+    now = clusters.state(position)
+    hidden = [name for name in unseen if now.topic(name) >= 0]
+    if hidden:
+        late = max(0, time_ms - max(_since(clusters, position, name) for name in hidden))
+        words = f"{who}'s metadata was {late} ms behind: topic {', '.join(hidden)} missing"
+        yield words, _without_topics(now, [now.topic(name) for name in hidden])
+    yield from _racks_otherwise(clusters, position, who)
+    for step in range(1, _STEPS + 1):
+        if position - step >= 0:
+            other = clusters.state(position - step)
+            late = max(0, time_ms - clusters.times[position - step + 1])
+            words = f"{who}'s metadata was {late} ms behind: {_differs(now, other, topics)}"
+            yield words, other
+        if position + step < len(clusters.times):
+            other = clusters.state(position + step)
+            early = clusters.times[position + step] - time_ms
+            words = f"recorded {early} ms after the {who} saw it: {_differs(now, other, topics)}"
+            yield words, other
+
+
+def smaller(now: Cluster, given: Mapping[str, int], who: str) -> Iterator[tuple[str, Cluster]]:
+    """The cluster with no more partitions of a topic than the record gave out.
+
+    A capture that was taken late has the metadata of that time only; topics grow. To be asked only
+    where nobody had looked at the metadata by then (`ClusterHistory.assumed_at`).
+
+    Args:
+        now: the cluster as far as it is known.
+        given: topic -> the highest partition that anybody got.
+        who: whose metadata: leader or coordinator.
+    """
+    exists, words = now.partition_exists.copy(), []
+    for name, highest in sorted(given.items()):
+        there = now.partitions_of(now.topic(name)) if now.topic(name) >= 0 else ()
+        numbers = [int(now.index.number_of[p]) for p in there]
+        beyond = [p for p, number in zip(there, numbers, strict=True) if number > highest]
+        if beyond:
+            exists[beyond] = False
+            words.append(f"topic {name} had {len(numbers) - len(beyond)} partitions, not "
+                         f"{len(numbers)}")  # fmt: skip
+    if words:
+        yield (
+            f"{who}'s metadata was older than what was recorded: {'; '.join(words)}",
+            replace(now, partition_exists=exists),
+        )
+
+
+def _since(clusters: ClusterHistory, position: int, topic: str) -> int:
+    """From when on a topic was there without a break, up to a state that has it."""
+    number = clusters.state(position).topic(topic)
+    first = position
+    while first > 0 and clusters.state(first - 1).topic(topic) == number:
+        first -= 1
+    return clusters.times[first]
+
+
+def _differs(now: Cluster, other: Cluster, topics: Sequence[str]) -> str:
+    """What another state has otherwise, as far as it matters to these topics."""
+    words = []
+    for name in dict.fromkeys(topics):
+        here, there = now.topic(name), other.topic(name)
+        counts = len(now.partitions_of(name)), len(other.partitions_of(name))
+        if here >= 0 > there:
+            words.append(f"topic {name} missing")
+        elif there >= 0 > here:
+            words.append(f"topic {name} there with {counts[1]} partitions")
+        elif counts[0] != counts[1]:
+            words.append(f"topic {name} with {counts[1]} partitions, not {counts[0]}")
+        elif here != there:
+            words.append(f"topic {name} with another id")
+    if now.brokers != other.brokers:
+        words.append(f"brokers {', '.join(_named(b) for b in other.brokers)}")
+    return "; ".join(words) or "replicas elsewhere"
+
+
+def _named(broker: Broker) -> str:
+    return f"{broker.id} in {broker.rack}" if broker.rack else str(broker.id)
+
+
+def _without_topics(cluster: Cluster, topics: list[int]) -> Cluster:
+    exists = cluster.topic_exists.copy()
+    exists[topics] = False
+    alive = cluster.partition_exists & exists[cluster.index.topic_of]
+    return replace(cluster, topic_exists=exists, partition_exists=alive)
+
+
+def _racks_otherwise(
+    clusters: ClusterHistory, position: int, who: str
+) -> Iterator[tuple[str, Cluster]]:
+    """The same cluster with racks of brokers added (known at other times) or taken away."""
+    now = clusters.state(position)
+    known = clusters.racks()
+    back = tuple(b if b.rack else Broker(b.id, known.get(b.id)) for b in now.brokers)
+    if back != now.brokers:
+        names = [str(b.id) for b, n in zip(now.brokers, back, strict=True) if b != n]
+        words = f"{who}'s metadata still had the rack of broker {', '.join(names)}, which was down"
+        yield words, replace(now, brokers=back)
+    for broker in now.brokers:
+        if broker.rack:
+            less = tuple(Broker(b.id) if b.id == broker.id else b for b in now.brokers)
+            words = f"{who}'s metadata lacked the rack of broker {broker.id}: down, or not yet back"
+            yield words, replace(now, brokers=less)

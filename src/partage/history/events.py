@@ -1,20 +1,191 @@
-"""What happened, by name: differences between generations, marked recorded or inferred.
-
-The log of a classic group says who was there when a rebalance ended. That somebody joined
-or left is inferred from two records; that a generation began is recorded.
-"""
+"""The event model of all group protocols: generations, causes, assignments, lifecycle."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from partage.history.classic import Generation, Life
-from partage.history.records import ClassicState, MemberState, Place
+from partage.history.records import ById, ClassicState, MemberState, Place
 
-__all__ = ["INFERRED", "RECORDED", "Change", "Event", "change_of", "events_of", "topics_of_member"]
+__all__ = [
+    "ACTIVE",
+    "INFERRED",
+    "OWNER",
+    "RECORDED",
+    "RELEASING",
+    "STANDBY",
+    "WARMUP",
+    "Cause",
+    "Change",
+    "Event",
+    "Generation",
+    "Held",
+    "Life",
+    "Roles",
+    "StreamsInput",
+    "TargetInput",
+    "change_of",
+    "events_of",
+    "topics_of_member",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One reason for a rebalance.
+
+    Attributes:
+        kind: one of `partage.tables.statuses.CAUSE_KINDS`.
+        source: ``recorded`` where a record says so, ``inferred`` where records differ.
+        member: member id, where it is about one (a bounce: its id afterwards).
+        instance: its group.instance.id.
+        time_ms: when it happened, as far as can be told; None if it cannot.
+        detail: a few words.
+        was: of one that came: the member id that it had when it was there before (`departures`);
+            None if it was not.
+
+    >>> Cause("join", "inferred", "m-1").kind
+    'join'
+    """
+
+    kind: str
+    source: str
+    member: str | None = None
+    instance: str | None = None
+    time_ms: int | None = None
+    detail: str | None = None
+    was: str | None = None
+
+
+#: (role, (topic id or subtopology, numbers)) of one member; consumers and share: owner only.
+Roles = tuple[tuple[str, ById], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsInput:
+    """What a streams group's assignor is told besides (KIP-1071).
+
+    Attributes:
+        processes: member id -> process id; members of one process share a disk.
+        topology: the STREAMS_GROUP_TOPOLOGY value; None if the log lacks it.
+        settings: assignment settings of the group, as ``num.standby.replicas``.
+    """
+
+    processes: Mapping[str, str]
+    topology: Mapping[str, Any] | None
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetInput:
+    """Previous targets and settings behind one target assignment (KIP-848, KIP-932, KIP-1071).
+
+    Attributes:
+        target: member id -> what it was given by role, by topic id or subtopology.
+        before: member id -> its target before, in the order of its record; a static member
+            that came back has that of the member it replaced.
+        known: whether ``before`` is whole for certain: the log has the group from its beginning.
+        assignable: partitions that may be given at all, by topic id (share groups: those
+            whose share state is initialised); None for all.
+        decided_ms: ``assignmentTimestamp``; None if the record has none: nobody decided,
+            the assignment of a classic group was taken over.
+        streams: of a streams group, what its assignor is told besides; None for others.
+    """
+
+    target: Mapping[str, Roles]
+    before: Mapping[str, Roles]
+    known: bool
+    assignable: ById | None
+    decided_ms: int | None
+    streams: StreamsInput | None = None
+
+
+OWNER, RELEASING = "owner", "releasing"
+
+
+ACTIVE, STANDBY, WARMUP = "active", "standby", "warmup"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One CURRENT_MEMBER_ASSIGNMENT record: everything that a member has from now on.
+
+    Attributes:
+        epoch: of the group's target assignment at that time.
+        member_epoch: the epoch the member itself is in; -2 while a static one is away.
+        parts: (role, topic id or None, topic, partition); empty when it is gone.
+    """
+
+    incarnation: int
+    place: Place
+    time_ms: int
+    epoch: int
+    member: str
+    instance: str | None
+    member_epoch: int
+    parts: tuple[tuple[str, str | None, str, int], ...]
+
+    @property
+    def owner(self) -> str:
+        """What outlives a restart: the instance id of a static member, else the member id."""
+        return self.member if self.instance is None else self.instance
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One rebalance as recorded: a classic generation, or an epoch's target assignment.
+
+    Attributes:
+        incarnation: how often the group had been deleted before.
+        first: its state as first written: what the leader decided.
+        last: its state as last written: static members may have new ids by then.
+        records: how many records it has in the log.
+        gap_before: generations between the one before and this one that the log lacks.
+        previous: the one before it in the log, None if there is none.
+        protocol: classic, consumer, share or streams.
+        causes: why it happened, the one that counts first.
+        target: what the coordinator went by; None for classic generations.
+        rewrites: place, time and state of later records of it, as far as they are kept.
+        taken_over: the same assignment written in the other protocol's form when the group
+            was migrated: nobody decided anything, so it has the number of the one before.
+    """
+
+    incarnation: int
+    place: Place
+    timestamp_ms: int
+    first: ClassicState
+    last: ClassicState
+    records: int
+    gap_before: int
+    previous: Generation | None
+    rewrites: tuple[tuple[Place, int, ClassicState], ...] = ()
+    protocol: str = "classic"
+    causes: tuple[Cause, ...] = ()
+    target: TargetInput | None = None
+    taken_over: bool = False
+
+    @property
+    def number(self) -> int:
+        """The generation's number; of a target assignment, its epoch."""
+        return self.first.generation
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """The beginning or the end of a group's life: created, deleted or migrated."""
+
+    what: str
+    incarnation: int
+    generation: int
+    place: Place
+    timestamp_ms: int
+    detail: str | None = None
+
 
 RECORDED, INFERRED = "recorded", "inferred"
+
+
 #: Kinds of causes that are events; a migration is one of the group's life.
 _HAPPENINGS = (
     "join", "leave", "expiry", "poll", "bounce", "resubscription", "topics", "strategy",

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from partage.history.classic import Generation, Life
-from partage.history.held import OWNER, Held
-from partage.history.records import MemberState
+from partage.history.events import OWNER, Generation, Held, Life
+from partage.history.records import assigned_pairs
 
-__all__ = ["Interval", "OwnershipIntervals", "assigned_pairs"]
+__all__ = ["Interval", "OwnershipIntervals"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +30,6 @@ class Interval:
 
 #: Topic, its id, partition, owner, role.
 _Key = tuple[str, str | None, int, str, str]
-
-
-def assigned_pairs(member: MemberState) -> tuple[tuple[str, int], ...]:
-    """A member's (topic, partition) pairs once each, in the order stored.
-
-    librdkafka's cooperative-sticky may list a topic twice in one assignment.
-    """
-    flat = ((topic, p) for topic, numbers in member.assigned for p in numbers)
-    return tuple(dict.fromkeys(flat))
 
 
 class OwnershipIntervals:
@@ -126,7 +116,7 @@ class OwnershipIntervals:
         return time_ms
 
     def state(self) -> tuple[dict[_Key, Interval], dict[_Key, Interval]]:
-        """What lasts and what has just ended: plain values, for `partage.history.blob`."""
+        """What lasts and what has just ended: plain values, for `partage.history.state_store`."""
         return self._open, self._ended
 
     def take_up(self, state: tuple[dict[_Key, Interval], dict[_Key, Interval]]) -> None:

@@ -12,11 +12,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from partage.history.commits import CommitRun, Stretch
+from partage.history.events import Generation
+from partage.history.records import ClassicState, assigned_pairs
 
-__all__ = ["Pause", "PauseTracker", "Waits"]
+__all__ = ["Pause", "PauseTracker", "Waits", "stopped_pairs"]
 
 #: Rebalances that may wait for a partition's next commit; of older ones it is not known.
 _MOST_WAITING = 64
+
+
 #: No partition ever held more records: brokers take any number as a committed offset, and the
 #: sums over partitions of what was read twice must not overflow.
 _MOST_REWOUND = 1 << 48
@@ -170,3 +174,22 @@ class PauseTracker:
         for state in self.partitions.values():
             yield from state.waiting
             state.waiting = []
+
+
+def stopped_pairs(found: Generation) -> frozenset[tuple[str, int]]:
+    """(topic, partition) pairs that stopped: all that were read before in an eager rebalance,
+    otherwise those that changed hands.
+
+    Members that go on reading while they join again say what they have; eager ones have let go
+    of it. In the consumer protocol only what moves ever stops.
+    """
+    before = _owners(found.previous.last) if found.previous is not None else {}
+    now = _owners(found.first)
+    claims = any(m.subscription and m.subscription.owned for m in found.first.members)
+    if found.protocol == "classic" and not claims:
+        return frozenset(before)
+    return frozenset(pair for pair, owner in before.items() if now.get(pair) != owner)
+
+
+def _owners(state: ClassicState) -> dict[tuple[str, int], str]:
+    return {pair: m.owner for m in state.members for pair in assigned_pairs(m)}

@@ -9,8 +9,7 @@ import numpy as np
 from partage.groups.api import Strategy
 from partage.groups.optimal.settings import LEARNT_TOLERANCE, configured_by_loads
 from partage.history.clients import JAVA, client_of
-from partage.history.ownership import assigned_pairs
-from partage.history.records import CONSUMER, ClassicState, MemberState
+from partage.history.records import CONSUMER, ClassicState, MemberState, assigned_pairs
 from partage.model import Assignment, Claims, Cluster, Group, Index, Member
 from partage.model.index import Int32Array
 from partage.wire.member_extras import split

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from partage.history.classic import Generation
-from partage.history.reasons import SESSION_TIMEOUT_MS
+from partage.history.causes import SESSION_TIMEOUT_MS
+from partage.history.events import Generation
 from partage.history.records import MemberState
 
 __all__ = ["Absence", "AbsenceTracker", "Left", "absences", "session_timeout_ms"]

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from partage.history.classic import Generation
+from partage.history.agreement import Verdict, verdict
 from partage.history.clusters import ClusterHistory
-from partage.history.verdicts import Verdict, verdict
+from partage.history.events import Generation
 from partage.simulation.cumulative import cumulative
 from partage.simulation.evidence import Evidence
 from partage.simulation.lived import Lived, Measurer

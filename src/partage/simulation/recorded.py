@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from partage.groups import registry
 from partage.groups.api import RebalanceProtocol, Strategy
-from partage.history.classic import Generation
-from partage.history.dialects import judges
+from partage.history.clients import judges
+from partage.history.events import Generation
 from partage.simulation.policies import CONSUMER, COOPERATIVE, EAGER, Policy
 
 __all__ = ["claimed_by", "own_strategy", "protocol_of"]

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from partage.history.ownership import assigned_pairs
 from partage.history.problems import group_as_sent, surviving
+from partage.history.records import assigned_pairs
 from partage.model import Assignment, Cluster, Group
 from partage.model.index import Int32Array
 from partage.simulation.absences import session_timeout_ms

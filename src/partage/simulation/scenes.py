@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from partage.history.classic import Generation
 from partage.history.clusters import ClusterHistory
+from partage.history.events import Generation
 from partage.history.pauses import Pause
 from partage.history.problems import given_by_member, recorded_assignment, why_not
 from partage.model.index import Int32Array

@@ -11,8 +11,8 @@ from captured import clusters, generations, group_records
 from partage.groups import registry
 from partage.groups.dialects import PeerAssignorError
 from partage.groups.dialects.user_data import decode_claims, encode_claims
-from partage.history.dialects import judges, leader_client
-from partage.history.verdicts import verdict
+from partage.history.agreement import verdict
+from partage.history.clients import judges, leader_client
 from partage.model import Cluster, Group, Member, Problem
 
 DIALECTS = [name for name in registry.strategies() if registry.is_dialect(name)]

@@ -15,9 +15,9 @@ from partage.clients.shared import Consumer, Joined, configured
 from partage.groups.registry import find
 from partage.groups.sticky import general as general_module
 from partage.groups.sticky.quirks.member_lists import ListBalancer
-from partage.history.classic import Generation
+from partage.history.agreement import verdict
+from partage.history.events import Generation
 from partage.history.records import ClassicState, MemberState, Place, Subscription
-from partage.history.verdicts import verdict
 from partage.kernels import form
 from partage.model import Problem
 from partage.model.repeated_state import RepeatedState

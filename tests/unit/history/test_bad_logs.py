@@ -8,14 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from captured import clusters, group_records
-from partage.history.classic import Generation, Life
+from partage.history.agreement import UNEXPLAINED, verdict
 from partage.history.clusters import ClusterHistory
-from partage.history.events import events_of
-from partage.history.groups import Found, GroupHistory
-from partage.history.held import Held
+from partage.history.events import Generation, Held, Life, events_of
+from partage.history.group_history import Found, GroupHistory
 from partage.history.ownership import Interval, OwnershipIntervals
 from partage.history.records import Place
-from partage.history.verdicts import UNEXPLAINED, verdict
 from rebuilt import rebalances, record
 
 Rows = list[dict]

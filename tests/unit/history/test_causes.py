@@ -9,11 +9,10 @@ import pytest
 
 from captured import group_records, lines
 from lives import history, member, topics
-from partage.history.causes import Cause
-from partage.history.classic import Generation
+from partage.history.causes import Reasons
 from partage.history.commits import CommitRun
+from partage.history.events import Cause, Generation
 from partage.history.pauses import PauseTracker
-from partage.history.reasons import Reasons
 from partage.simulation.absences import absences
 from partage.tables.statuses import CAUSE_KINDS
 from rebuilt import rebalances

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from captured import generations, group_records, history, lines, parsed
-from partage.history.classic import ClassicGroup, ClassicRecord, Generation, Life
-from partage.history.ownership import assigned_pairs
-from partage.history.records import ClassicState, Place
+from partage.history.classic_groups import ClassicGroup, ClassicRecord
+from partage.history.events import Generation, Life
+from partage.history.records import ClassicState, Place, assigned_pairs
 
 
 def state(generation: int, strategy: str | None = "range") -> ClassicState:

@@ -8,17 +8,9 @@ import numpy as np
 import pytest
 
 from partage import kernels
-from partage.history.commits import (
-    MINUTE_MS,
-    CommitRun,
-    Commits,
-    Standing,
-    merged,
-    runs,
-    stretches,
-)
+from partage.history.commit_kernels import reduce_commits, reduce_stretches
+from partage.history.commits import MINUTE_MS, CommitRun, Commits, Standing, merged, runs, stretches
 from partage.history.records import Place
-from partage.history.run_kernel import reduce_commits, reduce_stretches
 
 # (log offset, time, committed offset or None, topic partition)
 Row = tuple[int, int, "int | None", int]

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from partage.errors import WireFormatError
-from partage.history.classic_states import ClassicStates
 from partage.history.problems import why_not
-from partage.history.records import ClassicState, classic_state, payloads_of
+from partage.history.records import ClassicState, ClassicStates, classic_state, payloads_of
 from partage.wire.classic_columns import classic_columns
 from partage.wire.columns import BinaryColumn
 from partage.wire.consumer_protocol import (

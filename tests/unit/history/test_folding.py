@@ -7,9 +7,8 @@ import random
 import pytest
 
 from partage import kernels
-from partage.history.commits import MINUTE_MS, CommitRun, _joined, _waited
-from partage.history.fold_kernel import MINUTE
-from partage.history.folding import Folding, RunColumns
+from partage.history.commit_kernels import MINUTE
+from partage.history.commits import MINUTE_MS, CommitRun, Folding, RunColumns, _joined, _waited
 from partage.history.pauses import PauseTracker
 from partage.history.records import Place
 from partage.simulation.loads import Traffic

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 from captured import clusters, generations, group_records, history, lines
-from partage.history.classic import Generation, Life
 from partage.history.clusters import ClusterHistory
-from partage.history.events import INFERRED, RECORDED, Event, events_of
+from partage.history.events import INFERRED, RECORDED, Event, Generation, Life, events_of
 from partage.history.ownership import OwnershipIntervals
 from rebuilt import rebuilt
 

@@ -6,10 +6,11 @@ import pytest
 
 from partage.clients.shared import Consumer, Joined, configured
 from partage.clients.shared.loads import Loads
-from partage.history.classic import ClassicGroup, ClassicRecord, Generation
+from partage.history.agreement import verdict
+from partage.history.classic_groups import ClassicGroup, ClassicRecord
 from partage.history.clusters import ClusterHistory
+from partage.history.events import Generation
 from partage.history.records import Place, classic_state
-from partage.history.verdicts import verdict
 from partage.wire.consumer_protocol import decode_assignment
 from unit.clients.groups_of_ours import view
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partage.history.classic import Generation
+from partage.history.events import Generation
 from partage.history.ownership import OwnershipIntervals
 from partage.history.records import ClassicState, MemberState, Place
 

@@ -10,8 +10,8 @@ from pyarrow import parquet
 
 from captured import SAMPLE, group_records
 from partage.history.commits import CommitRun
-from partage.history.ownership import assigned_pairs
 from partage.history.pauses import Pause, PauseTracker
+from partage.history.records import assigned_pairs
 from partage.history.transactions import Outcome, Transactions
 from partage.simulation.lived import NOTHING, Bounds
 from partage.simulation.stopped import length

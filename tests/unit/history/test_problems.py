@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from lives import Told, cause, generation, history, member, topics
-from partage.history.classic import Generation
+from partage.history.agreement import UNEXPLAINED, verdict
+from partage.history.events import Generation
 from partage.history.problems import why_not
 from partage.history.records import ClassicState, MemberState, Place
-from partage.history.verdicts import UNEXPLAINED, verdict
 
 
 def test_members_that_cannot_be_replayed_are_named() -> None:

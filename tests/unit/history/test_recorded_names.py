@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from lives import generation, history, member, topics
-from partage.history.dialects import judges
-from partage.history.verdicts import verdict
+from partage.history.agreement import verdict
+from partage.history.clients import judges
 from partage.simulation.recorded import own_strategy
 
 NAMES = ["this:that", "antigravity:fly", "os:system", "range,sticky", "java:range", "acme"]

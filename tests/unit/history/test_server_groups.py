@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from captured import group_records, lines
-from partage.history.classic import Generation, Life
-from partage.history.held import Held
-from partage.history.ownership import assigned_pairs
+from partage.history.events import Generation, Held, Life
+from partage.history.records import assigned_pairs
 from rebuilt import rebalances, rebuilt
 
 

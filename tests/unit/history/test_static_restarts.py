@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from captured import group_records, history
 from lives import generation, member
-from partage.history.classic import Generation
-from partage.history.held import OWNER, Held
+from partage.history.events import OWNER, Generation, Held
 from partage.history.ownership import Interval, OwnershipIntervals
 from partage.history.records import Place
 

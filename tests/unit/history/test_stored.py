@@ -9,12 +9,12 @@ import pytest
 
 from captured import clusters, group_records
 from partage.errors import InvalidCaptureError
-from partage.history.blob import VERSION, packed, unpacked
-from partage.history.classic import Generation
 from partage.history.clusters import ClusterHistory
-from partage.history.groups import GroupHistory
+from partage.history.events import Generation
+from partage.history.group_history import GroupHistory
 from partage.history.ownership import OwnershipIntervals
 from partage.history.records import Place
+from partage.history.state_store import VERSION, packed, unpacked
 from rebuilt import SESSION_MS, commit_runs, moves, rebuilt, record
 
 

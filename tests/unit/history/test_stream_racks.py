@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from partage.history.classic import Generation
 from partage.history.clusters import ClusterHistory
+from partage.history.events import Generation
 from partage.history.records import ClassicState, MemberState, Place, Subscription
-from partage.history.stream_verdicts import stream_verdict
+from partage.history.streams_agreement import stream_verdict
 from partage.streams import AssignmentConfigs, StreamsApplication, Subtopology, Topology, rebalance
 from partage.streams.member_protocol import assignment_info, member_of
 from partage.wire.streams.assignment_bytes import encode_assignment_info

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from captured import clusters
-from partage.history.classic import Generation
+from partage.history.agreement import UNEXPLAINED, verdict
 from partage.history.clusters import ClusterHistory
+from partage.history.events import Generation
 from partage.history.records import ClassicState, MemberState, Place, Subscription
-from partage.history.stream_verdicts import stream_verdict
-from partage.history.verdicts import UNEXPLAINED, verdict
+from partage.history.streams_agreement import stream_verdict
 from partage.legacy.streams_0_11 import Release011
 from partage.streams import (
     AssignmentConfigs,

@@ -8,9 +8,9 @@ from functools import cache
 
 from captured import clusters, group_records
 from lives import history, member, metadata, topics
-from partage.history.classic import Generation
+from partage.history.agreement import UNEXPLAINED, Verdict, verdict
 from partage.history.clusters import ClusterHistory
-from partage.history.verdicts import UNEXPLAINED, Verdict, verdict
+from partage.history.events import Generation
 from rebuilt import rebalances
 
 

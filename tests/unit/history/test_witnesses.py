@@ -7,8 +7,7 @@ from functools import cache
 from itertools import pairwise
 
 from captured import group_records, lines
-from partage.history.classic import Generation, Life
-from partage.history.held import Held
+from partage.history.events import Generation, Held, Life
 from partage.history.ownership import Interval, OwnershipIntervals
 from rebuilt import rebalances, rebuilt
 

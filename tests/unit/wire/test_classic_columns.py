@@ -9,8 +9,7 @@ import pytest
 
 from partage import kernels
 from partage.errors import WireFormatError
-from partage.history.classic_states import ClassicStates
-from partage.history.records import classic_state
+from partage.history.records import ClassicStates, classic_state
 from partage.wire import classic_columns as module
 from partage.wire.classic_columns import classic_columns
 from partage.wire.columns import BinaryColumn

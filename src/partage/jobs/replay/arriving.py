@@ -15,12 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.history.classic_states import ClassicStates
-from partage.history.commits import MINUTE_MS
-from partage.history.fold_kernel import RUN
-from partage.history.folding import RunColumns
-from partage.history.records import ClassicState, Place
-from partage.history.server_records import GroupRecord
+from partage.history.commit_kernels import RUN
+from partage.history.commits import MINUTE_MS, RunColumns
+from partage.history.records import ClassicState, ClassicStates, GroupRecord, Place
 from partage.jobs.replay.clocks import Clocks
 from partage.jobs.replay.decoded_rows import Kind
 from partage.jobs.replay.packed_runs import unpacked_runs

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from partage.history.classic import Generation, Life
 from partage.history.clusters import ClusterHistory
-from partage.history.events import Event, events_of
-from partage.history.folding import Folding, MinuteColumns, RunColumns
-from partage.history.groups import Found, GroupHistory
+from partage.history.commits import Folding, MinuteColumns, RunColumns
+from partage.history.events import Event, Generation, Life, events_of
+from partage.history.group_history import Found, GroupHistory
 from partage.history.ownership import OwnershipIntervals
 from partage.history.pauses import Pause
 from partage.history.problems import why_not
-from partage.history.records import Place
-from partage.history.server_records import GroupRecord
+from partage.history.records import GroupRecord, Place
 from partage.jobs.replay.arriving import Arrived
 from partage.jobs.replay.minute_rows import commit_columns
 from partage.jobs.replay.rebalance_rows import RebalanceRows

@@ -2,8 +2,8 @@
 
 The job that rebuilds histories writes them, the job that lives them again reads what it needs of
 them: a chunk of a group's rebalances, or all of a group's, one chunk after the other. They are
-blobs (`history.blob`) in a folder of the run that goes with its end: whoever else may write there
-cannot make a worker do anything.
+blobs (`history.state_store`) in a folder of the run that goes with its end: whoever else may write
+there cannot make a worker do anything.
 
 ```
 OUT/running/<run_id>/part-*.scenes    chunks of scenes, and for each group what it needs besides
@@ -20,8 +20,8 @@ from types import TracebackType
 from typing import Any
 from uuid import uuid4
 
-from partage.history.blob import packed, unpacked
 from partage.history.clusters import ClusterHistory
+from partage.history.state_store import packed, unpacked
 from partage.simulation.absences import Absence
 from partage.simulation.evidence import Evidence
 from partage.simulation.judging import Judge

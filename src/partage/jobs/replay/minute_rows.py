@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from partage.history.folding import MinuteColumns
+from partage.history.commits import MinuteColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa

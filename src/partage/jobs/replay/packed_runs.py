@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.history.commits import Runs
-from partage.history.fold_kernel import RUN
-from partage.history.folding import RunColumns
+from partage.history.commit_kernels import RUN
+from partage.history.commits import RunColumns, Runs
 
 if TYPE_CHECKING:
     import pyarrow as pa

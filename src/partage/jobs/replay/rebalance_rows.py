@@ -6,9 +6,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from partage.history.classic import Generation
-from partage.history.pauses import Pause
-from partage.history.stops import stopped_pairs
+from partage.history.events import Generation
+from partage.history.pauses import Pause, stopped_pairs
 from partage.history.storms import StormTracker
 from partage.simulation.lived import NOTHING
 from partage.simulation.stopped import length

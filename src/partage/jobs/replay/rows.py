@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from partage.history.classic import Generation
-from partage.history.clients import client_of
-from partage.history.dialects import leader_client
-from partage.history.events import Event, change_of
+from partage.history.causes import filled_in
+from partage.history.clients import client_of, leader_client
+from partage.history.events import Event, Generation, change_of
 from partage.history.ownership import Interval
 from partage.history.pauses import Pause
 from partage.history.records import ClassicState, MemberState, Pairs, subscription_hash
-from partage.history.second_steps import filled_in
 
 __all__ = [
     "event_row",

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from partage.groups import registry
-from partage.history.classic import Generation
-from partage.history.stream_rounds import STREAM
-from partage.history.verdicts import Verdict
+from partage.history.agreement import Verdict
+from partage.history.events import Generation
+from partage.history.streams_application import STREAM
 from partage.simulation.lived import Lived
 from partage.tables.statuses import FAILED, NOT_YET, PER_REBALANCE
 

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from partage.history.verdicts import Verdict, verdict
+from partage.history.agreement import Verdict, verdict
 from partage.jobs.replay.failed_groups import WHOLE_RUN, GroupFailure
 from partage.jobs.replay.histories import RECEIPT_DDL, clusters_of, receipts_batch
 from partage.jobs.replay.selection import Selection

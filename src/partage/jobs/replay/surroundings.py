@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from partage.errors import InvalidCaptureError
-from partage.history.coordinators import Move, moves_of
+from partage.history.coordinator_moves import Move, moves_of
 from partage.jobs.replay.capture import files_of
 from partage.jobs.replay.clocks import Clocks
 

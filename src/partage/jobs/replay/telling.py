@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from partage.history.classic import Generation
 from partage.history.clusters import ClusterHistory
+from partage.history.events import Generation
 from partage.history.pauses import Pause
 from partage.jobs.replay.kept import Keeper, Kept
 from partage.simulation.evidence import Evidence

@@ -69,8 +69,13 @@ def _zipped(path: Path) -> Path:
 
 def warm() -> None:
     """Load the kernels of both jobs; the first worker of a node makes them, the others wait."""
-    from partage.history.fold_kernel import close_minutes, fold_minutes, fold_stretches
-    from partage.history.run_kernel import reduce_commits, reduce_stretches
+    from partage.history.commit_kernels import (
+        close_minutes,
+        fold_minutes,
+        fold_stretches,
+        reduce_commits,
+        reduce_stretches,
+    )
     from partage.wire.commit_kernel import scan_rows
     from partage.wire.group_kernel import scan_groups
     from partage.wire.payload_kernel import scan_payloads

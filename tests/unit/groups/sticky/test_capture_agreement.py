@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from captured import clusters, generations, group_records
-from partage.history.verdicts import verdict
+from partage.history.agreement import verdict
 
 
 def test_recorded_plans_come_out() -> None:

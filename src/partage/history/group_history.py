@@ -11,20 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from partage.errors import InvalidCaptureError
-from partage.history.blob import packed, unpacked
-from partage.history.classic import ClassicGroup, ClassicRecord, Generation, Life
-from partage.history.clusters import ClusterHistory
+from partage.history.causes import Reasons
+from partage.history.classic_groups import ClassicGroup, ClassicRecord
+from partage.history.clusters import ClusterHistory, TopicBook
 from partage.history.commits import CommitRun, Stretch
-from partage.history.coordinators import CoordinatorMoves, Move
-from partage.history.events import RECORDED, Event
-from partage.history.held import Held
-from partage.history.ownership import assigned_pairs
+from partage.history.consumer_groups import ServerGroup, ServerState
+from partage.history.coordinator_moves import CoordinatorMoves, Move
+from partage.history.events import RECORDED, Event, Generation, Held, Life
 from partage.history.pauses import Pause, PauseTracker
-from partage.history.reasons import Reasons
-from partage.history.records import Place, classic_state
-from partage.history.server import ServerGroup, ServerState
-from partage.history.server_records import GroupRecord
-from partage.history.topic_book import TopicBook
+from partage.history.records import GroupRecord, Place, assigned_pairs, classic_state
+from partage.history.state_store import packed, unpacked
 
 __all__ = ["Found", "GroupHistory"]
 
@@ -39,7 +35,7 @@ class GroupHistory:
         clusters: the metadata over time.
         session_timeout_ms: the broker's, for members that send none of their own
             (``group.consumer.session.timeout.ms``); None if it is not known.
-        moves: of coordinators, by log partition (`partage.history.coordinators.moves_of`).
+        moves: of coordinators, by log partition (`partage.history.coordinator_moves.moves_of`).
 
     Attributes:
         book: names of topic ids, as far as records have told them.

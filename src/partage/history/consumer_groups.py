@@ -14,27 +14,59 @@ member that comes back takes over its predecessor's target, which is no rebalanc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
-from partage.history.causes import Cause
-from partage.history.classic import Generation
-from partage.history.events import RECORDED, Event
-from partage.history.held import ACTIVE, OWNER, RELEASING, STANDBY, WARMUP, Held
-from partage.history.records import ClassicState, MemberState
-from partage.history.server_members import member_state, pairs_of, topics_of
-from partage.history.server_records import ById, GroupRecord, ids_and_numbers
-from partage.history.targets import Roles, StreamsInput, TargetInput
-from partage.history.tasks import source_topics, task_partitions
-from partage.history.topic_book import TopicBook
+from partage.history.clusters import TopicBook
+from partage.history.events import (
+    ACTIVE,
+    OWNER,
+    RECORDED,
+    RELEASING,
+    STANDBY,
+    WARMUP,
+    Cause,
+    Event,
+    Generation,
+    Held,
+    Roles,
+    StreamsInput,
+    TargetInput,
+)
+from partage.history.records import (
+    ById,
+    ClassicState,
+    GroupRecord,
+    MemberState,
+    Pairs,
+    Subscription,
+    ids_and_numbers,
+)
+from partage.model import Cluster
 
-__all__ = ["ServerGroup", "ServerState"]
+__all__ = [
+    "SERVER_VERSION",
+    "ServerGroup",
+    "ServerState",
+    "member_state",
+    "pairs_of",
+    "source_counts",
+    "source_topics",
+    "speaks_classic",
+    "task_partitions",
+    "topics_of",
+]
 
 #: Epoch with which a group begins: the first heartbeat makes it 2 (4.3.1), or 1.
 _FIRST_EPOCH = 2
+
+
 #: A static member that has gone for a while says so with this epoch.
 _AWAY = -2
+
+
 _ROLES = {"activeTasks": ACTIVE, "standbyTasks": STANDBY, "warmupTasks": WARMUP}
 
 
@@ -389,3 +421,131 @@ def _told(wanted: tuple[tuple[str, ...], str]) -> str:
 
 def _client(value: Mapping[str, Any] | None) -> str | None:
     return value["clientId"] if value else None
+
+
+#: Version of a `Subscription` that was sent in a heartbeat, not as bytes of the consumer protocol.
+SERVER_VERSION = -1
+
+
+_UNKNOWN = "its member record is not in the log: it joined before the log begins"
+
+
+def topics_of(value: Mapping[str, Any], resolved: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """Subscribed topics: names as sent, then what the regular expression matches (KIP-848).
+
+    >>> topics_of({"subscribedTopicNames": ["a"], "subscribedTopicRegex": "b.*"},
+    ...           {"b.*": ("b1", "b2")})
+    ('a', 'b1', 'b2')
+    """
+    names = value.get("subscribedTopicNames") or ()
+    pattern = value.get("subscribedTopicRegex") or ""
+    return tuple(dict.fromkeys((*names, *resolved.get(pattern, ()))))
+
+
+def speaks_classic(value: Mapping[str, Any]) -> bool:
+    """Whether a member of a consumer group joined by the classic protocol (in a migration).
+
+    A record without the field reads as an empty struct, which no such member has.
+    """
+    classic = value.get("classicMemberMetadata")
+    return classic is not None and bool(classic["supportedProtocols"])
+
+
+def member_state(
+    member: str,
+    value: Mapping[str, Any] | None,
+    topics: tuple[str, ...],
+    *,
+    owned: Pairs,
+    assigned: Pairs,
+    epoch: int,
+) -> MemberState:
+    """A member of a target assignment.
+
+    Args:
+        member: its id.
+        value: of its member metadata record; None where the log has none.
+        topics: subscribed ones, regular expressions resolved.
+        owned: its target before, which is what the coordinator goes by.
+        assigned: its target now.
+        epoch: of the target before, -1 if there was none.
+    """
+    if value is None:
+        return MemberState(member, None, "", "", -1, -1, None, assigned, -1, None, _UNKNOWN)
+    sent = Subscription(SERVER_VERSION, topics, None, owned, epoch, value.get("rackId"))
+    classic = value["classicMemberMetadata"] if speaks_classic(value) else None
+    return MemberState(
+        member,
+        value.get("instanceId"),
+        value["clientId"],
+        value["clientHost"],
+        value.get("rebalanceTimeoutMs", -1),
+        classic["sessionTimeoutMs"] if classic else -1,
+        sent,
+        assigned,
+        -1,
+        None,
+        None,
+    )
+
+
+def pairs_of(flat: Iterable[tuple[str, int]]) -> Pairs:
+    """(topic, partition) in order, as runs of one topic.
+
+    >>> pairs_of([("a", 1), ("a", 0), ("b", 2)])
+    (('a', (1, 0)), ('b', (2,)))
+    """
+    runs = groupby(flat, key=lambda pair: pair[0])
+    return tuple((topic, tuple(p for _, p in run)) for topic, run in runs)
+
+
+def source_topics(topology: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """All topics that the subtopologies of a topology read, sorted.
+
+    >>> source_topics({"subtopologies": [{"subtopologyId": "0", "sourceTopics": ["b", "a"],
+    ...                                   "repartitionSourceTopics": []}]})
+    ('a', 'b')
+    """
+    rows = topology["subtopologies"] if topology else ()
+    return tuple(sorted({topic for row in rows for topic in _sources(row)}))
+
+
+def task_partitions(
+    topology: Mapping[str, Any] | None, tasks: ById, role: str, book: TopicBook, time_ms: int
+) -> tuple[tuple[str, int], ...]:
+    """What the tasks of one role read: source topics where active, changelogs otherwise.
+
+    A task ``0_3`` reads partition 3 of each topic of subtopology 0 that has one. A standby
+    or a warm-up task reads the changelogs only; a subtopology without state has none.
+
+    Args:
+        topology: the group's STREAMS_GROUP_TOPOLOGY value; None if the log lacks it.
+        tasks: (subtopology, numbers).
+        role: active, standby or warmup.
+        book: knows how many partitions topics had.
+        time_ms: when.
+    """
+    rows = {row["subtopologyId"]: row for row in (topology["subtopologies"] if topology else ())}
+    out: list[tuple[str, int]] = []
+    for subtopology, numbers in tasks:
+        row = rows.get(subtopology)
+        if row is None:  # nothing tells what it reads: the task itself is shown
+            out.extend((f"task {subtopology}", p) for p in numbers)
+            continue
+        topics = _sources(row) if role == ACTIVE else _changelogs(row)
+        out.extend((t, p) for t in topics for p in numbers if book.has(t, p, time_ms))
+    return tuple(out)
+
+
+def source_counts(row: Mapping[str, Any], cluster: Cluster) -> list[int]:
+    """How many partitions each topic that a subtopology reads has."""
+    return [len(cluster.partitions_of(topic)) for topic in _sources(row)]
+
+
+def _sources(row: Mapping[str, Any]) -> list[str]:
+    repartitioned = [topic["name"] for topic in row.get("repartitionSourceTopics") or ()]
+    return [*row["sourceTopics"], *repartitioned]
+
+
+def _changelogs(row: Mapping[str, Any]) -> list[str]:
+    return [topic["name"] for topic in row.get("stateChangelogTopics") or ()]

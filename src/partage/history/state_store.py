@@ -23,24 +23,27 @@ from typing import Any
 import numpy as np
 
 from partage.errors import InvalidCaptureError
-from partage.history.causes import Cause
-from partage.history.classic import ClassicGroup, ClassicRecord, Generation
+from partage.history.causes import ReasonsState
+from partage.history.classic_groups import ClassicGroup, ClassicRecord
 from partage.history.commits import CommitRun
+from partage.history.consumer_groups import ServerState
 from partage.history.departures import Departure, Departures
+from partage.history.events import Cause, Generation, StreamsInput, TargetInput
 from partage.history.ownership import Interval
 from partage.history.pauses import Pause, Waits
-from partage.history.reasons import ReasonsState
-from partage.history.records import ClassicState, MemberState, Place, Subscription
-from partage.history.server import ServerState
-from partage.history.server_records import GroupRecord
-from partage.history.targets import StreamsInput, TargetInput
+from partage.history.records import ClassicState, GroupRecord, MemberState, Place, Subscription
 
 __all__ = ["VERSION", "packed", "unpacked"]
 
 VERSION = 4
+
+
 _MAGIC = b"PGH"
+
+
 #: Bytes that a blob may become: a group of 10,000 members and as many partitions has a tenth.
 _LARGEST = 1 << 30
+
 
 _RECORDS: tuple[type, ...] = (
     Cause, ClassicGroup, ClassicRecord, ClassicState, Departure, Departures, Generation,
@@ -48,6 +51,8 @@ _RECORDS: tuple[type, ...] = (
     Subscription, TargetInput,
     Waits,
 )  # fmt: skip
+
+
 _ROWS: tuple[type, ...] = (CommitRun, Pause)
 
 

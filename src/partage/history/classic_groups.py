@@ -15,15 +15,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from partage.history.causes import Cause
+from partage.history.events import Generation, Life
 from partage.history.records import ClassicState, Place
-from partage.history.targets import TargetInput
 
-__all__ = ["ClassicGroup", "ClassicRecord", "Generation", "Life"]
-
+__all__ = ["ClassicGroup", "ClassicRecord"]
 
 #: So many generations may be missing however little time has passed, by clocks that differ.
 _BELIEVED = 1_000_000
+
+
 #: Rewrites of one generation that are kept: static members may restart in it for a year.
 _MOST_REWRITES = 256
 
@@ -43,57 +43,6 @@ class ClassicRecord:
     state: ClassicState | None
     epoch: int | None = None
     other: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Generation:
-    """One rebalance as recorded: a classic generation, or an epoch's target assignment.
-
-    Attributes:
-        incarnation: how often the group had been deleted before.
-        first: its state as first written: what the leader decided.
-        last: its state as last written: static members may have new ids by then.
-        records: how many records it has in the log.
-        gap_before: generations between the one before and this one that the log lacks.
-        previous: the one before it in the log, None if there is none.
-        protocol: classic, consumer, share or streams.
-        causes: why it happened, the one that counts first.
-        target: what the coordinator went by; None for classic generations.
-        rewrites: place, time and state of later records of it, as far as they are kept.
-        taken_over: the same assignment written in the other protocol's form when the group
-            was migrated: nobody decided anything, so it has the number of the one before.
-    """
-
-    incarnation: int
-    place: Place
-    timestamp_ms: int
-    first: ClassicState
-    last: ClassicState
-    records: int
-    gap_before: int
-    previous: Generation | None
-    rewrites: tuple[tuple[Place, int, ClassicState], ...] = ()
-    protocol: str = "classic"
-    causes: tuple[Cause, ...] = ()
-    target: TargetInput | None = None
-    taken_over: bool = False
-
-    @property
-    def number(self) -> int:
-        """The generation's number; of a target assignment, its epoch."""
-        return self.first.generation
-
-
-@dataclass(frozen=True, slots=True)
-class Life:
-    """The beginning or the end of a group's life: created, deleted or migrated."""
-
-    what: str
-    incarnation: int
-    generation: int
-    place: Place
-    timestamp_ms: int
-    detail: str | None = None
 
 
 @dataclass
