@@ -74,7 +74,7 @@ def engine() -> Iterator[object]:
 @pytest.fixture
 def opened(engine, page_file, request) -> Iterator[SimpleNamespace]:
     """Opens the page; whatever it logs or asks the network for is kept, and must be nothing."""
-    contexts, told, asked = [], [], []
+    contexts, logged, asked = [], [], []
 
     def open_page(size=DESK, scheme="light", scripts=True, hash="", file=page_file):  # noqa: A002 - the word of addresses
         context = engine.new_context(
@@ -84,10 +84,10 @@ def opened(engine, page_file, request) -> Iterator[SimpleNamespace]:
         )
         contexts.append(context)
         page = context.new_page()
-        page.on("console", lambda message: told.append(message.text))
-        page.on("pageerror", lambda error: told.append(str(error)))
+        page.on("console", lambda message: logged.append(message.text))
+        page.on("pageerror", lambda error: logged.append(str(error)))
         page.on(
-            "dialog", lambda dialog: (told.append(f"dialog {dialog.message}"), dialog.dismiss())
+            "dialog", lambda dialog: (logged.append(f"dialog {dialog.message}"), dialog.dismiss())
         )
         page.on("request", lambda asking: asked.append(asking.url))
         page.goto(file.as_uri() + hash)
@@ -96,7 +96,7 @@ def opened(engine, page_file, request) -> Iterator[SimpleNamespace]:
     yield open_page
     for context in contexts:
         context.close()
-    assert told == []
+    assert logged == []
     assert not [url for url in asked if not url.startswith(("file:", "data:", "blob:"))]
 
 
@@ -243,7 +243,7 @@ def test_tables_sort_by_number_and_by_name(opened) -> None:
 
 
 def test_the_filter_leaves_what_matches(opened) -> None:
-    """Rows of groups that do not match are hidden, and how many match is told."""
+    """Rows of groups that do not match are hidden, and the page says how many match."""
     page = opened()
     page.fill("#filter", "SERVICE-0007 range")
     assert page.locator("#group-table tbody tr:visible").count() == 1
@@ -299,7 +299,7 @@ def test_every_part_of_a_group_is_there(opened) -> None:
     assert page.locator("#group details[open] table tbody tr").count() >= 8
 
 
-def test_a_group_without_anything_known_is_told_so(opened) -> None:
+def test_a_group_without_anything_known_says_so(opened) -> None:
     """No ownership, no replay, no costs: no drawing, no error."""
     page = opened()
     page.locator("#group-table tbody a").filter(has_text="bare").first.click()
@@ -309,7 +309,7 @@ def test_a_group_without_anything_known_is_told_so(opened) -> None:
 
 
 def test_lines_are_copied_by_a_button(opened, engine) -> None:
-    """The clipboard has the lines exactly as they stand there."""
+    """The clipboard has the lines exactly as the page shows them."""
     page = opened()
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     box = page.locator("#advice .lines").first

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _OF_A_GROUP = b"\x00\x02"  # version of the key, which says what the record is about
-#: By generation what each member was told: the client's list, and Faust's own.
+#: By generation the assignment that each member received: the client's list, and Faust's own.
 Given = dict[int, dict[str, tuple[list[tuple[str, int]], FaustMetadata]]]
 
 
@@ -27,12 +27,12 @@ def given(capture: Path, group: str) -> Given:
             continue
         members = {m["memberId"]: m["assignment"] for m in said.value["members"]}
         if any(members.values()):
-            # Whom the leader left out was given nothing.
-            found[said.value["generation"]] = {m: _told(m, sent) for m, sent in members.items()}
+            # A member that the leader left out received nothing.
+            found[said.value["generation"]] = {m: _received(m, sent) for m, sent in members.items()}
     return found
 
 
-def _told(member: str, sent: bytes) -> tuple[list[tuple[str, int]], FaustMetadata]:
+def _received(member: str, sent: bytes) -> tuple[list[tuple[str, int]], FaustMetadata]:
     if not sent:
         return [], FaustMetadata({}, {}, url=member)
     read = decode_assignment(sent)
@@ -41,8 +41,8 @@ def _told(member: str, sent: bytes) -> tuple[list[tuple[str, int]], FaustMetadat
 
 def given_otherwise(app: str, partitions: int, log: Given) -> list[str]:
     """Where a generation is not as an assignor has to make it: every partition of the words has one
-    owner, its table's is active there too, somebody leads, and with several members each partition
-    of the table has one standby, with somebody else.
+    owner, its table's is active there too, one member leads, and with several members each partition
+    of the table has one standby, on another member.
     """
     wanted = Counter(range(partitions))
     wrong = []
@@ -53,7 +53,7 @@ def given_otherwise(app: str, partitions: int, log: Given) -> list[str]:
             said.append("not every partition of the words has one owner")
         for has, m in members.values():
             if sorted(p for t, p in has if t == words) != sorted(m.actives.get(words, ())):
-                said.append(f"{m.url} has other words than Faust was told")
+                said.append(f"{m.url} has other words than Faust received")
             active = sorted(m.actives.get(table, ()))
             if active != sorted(m.actives.get(words, ())):
                 said.append(f"{m.url} has other partitions of the table than of the words")

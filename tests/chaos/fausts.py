@@ -48,11 +48,11 @@ class Fausts(Closes):
 
     Words come all the time, to each partition. After each death and each birth every partition has
     one owner, its table's standby is with the other worker, every record that was acknowledged until
-    then was counted by somebody, and no word's count is below what was acknowledged of it.
+    then was counted by a worker, and no word's count is below what was acknowledged of it.
 
     An assignor says who owns what, and that is what must never be wrong here. What a worker does with
     what it owns is Faust's: stock workers alone, with nothing of ours, pass records over and stand
-    still where brokers die (docs/faust.md). So that is told apart, by the broker's word
+    still where brokers die (docs/faust.md). So that is counted apart, by the broker's word
     (`whereabouts`): ``stood`` is who reads nothing or never ends the recovery of its table, while
     the records wait at their places; it is killed, as an operator would. ``lost`` is a record that
     the group's offset has passed without anybody having counted it, or a count that the table's
@@ -179,7 +179,7 @@ class Fausts(Closes):
         return all(best[f"w{p}"] >= count for p, count in self._times(records).items())
 
     def _look(self, records: set[tuple[int, int]]) -> Whereabouts:
-        """Where they are; what is lost is told once, and no longer waited for."""
+        """Return where the records are; a lost record is reported once, and no longer waited for."""
         seen = look(self._bootstrap, self.app, records - self._without, self.read)
         for p, passed in sorted(seen.passed().items()):
             self._without |= {(p, at) for at in passed}
@@ -209,17 +209,17 @@ class Fausts(Closes):
         if sorted(p for one in self._workers for p in one.numbers(words)) != list(
             range(PARTITIONS)
         ):
-            self._unshared(f"{what} ({seen.told()})")
+            self._unshared(f"{what} ({seen.summary()})")
             return
         still = [
             one for one in self._workers
             if not one.recovered or one.numbers(words) & seen.waiting
         ]  # fmt: skip
         if not (still or len(self.lost) > lost):
-            self._unshared(f"{what} ({seen.told()})")
+            self._unshared(f"{what} ({seen.summary()})")
         excused = near(self._shaken(time.monotonic() - _PATIENCE), self._deaths)
         for one in still:
-            said = f"{one.kind} worker, {what}: {seen.told()}: {one.text()[-600:]}"
+            said = f"{one.kind} worker, {what}: {seen.summary()}: {one.text()[-600:]}"
             (self.stood if excused else self.violations).append(said)
             self._workers.remove(one)
             one.kill()
@@ -232,7 +232,7 @@ class Fausts(Closes):
             self._stands_still("all is counted at the end", self.records)
             self._share("two workers share at the end, after one that stood still")
             if not self._all_there() and (seen := self._look(self.records)).waiting:
-                self.violations.append(f"{self.app}, at the end: {seen.told()}")
+                self.violations.append(f"{self.app}, at the end: {seen.summary()}")
         self._ended.set()
 
     def _all_there(self) -> bool:
@@ -285,7 +285,7 @@ class Fausts(Closes):
         )  # fmt: skip
         return seen.total() - len(seen)
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """What it did, in a line."""
         return (
             f"{self.app}: {len(self.records)} records, {self.again} read again, {self.killed} workers "

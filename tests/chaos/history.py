@@ -112,7 +112,7 @@ def generations(capture: Path, group: str) -> list[Written]:
 
 
 def write_down(parties: list[Party], to: Path) -> None:
-    """All that members said, except what they read: for whoever looks for the cause of something."""
+    """Write all events of the members to ``to``, except what they read: for the search of a cause."""
     with to.open("w") as file:
         for event in sorted(
             ({"group": p.group, **e} for p in parties for m in p.all for e in m.events
@@ -121,7 +121,7 @@ def write_down(parties: list[Party], to: Path) -> None:
             file.write(json.dumps(event) + "\n")
 
 
-def told_otherwise(party: Party, log: list[Written]) -> list[str]:
+def assigned_otherwise(party: Party, log: list[Written]) -> list[str]:
     """Where the log and the members' own words differ, or the log gives a partition twice."""
     wrong = []
     by_generation = {one.generation: one for one in log}
@@ -180,7 +180,7 @@ def judged_otherwise(party: Party, capture: Path, log: list[Written], first: int
         for key, owns in party.reports().items() if had.get(key) != owns
     ]  # fmt: skip
     judged = [(one, verdict(one, clusters)) for one in found if one.first.members]
-    unsure = {one.number for one, told in judged if not told.agrees}
+    unsure = {one.number for one, verdict in judged if not verdict.agrees}
     return wrong + decided_otherwise(party, [one for one in log if one.generation in unsure], first)
 
 

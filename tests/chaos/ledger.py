@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Ledger(Closes):
-    """Writes to every partition of all parties, again and again, in a thread of its own.
+    """Writes to every partition of all parties, until it is stopped, in a thread of its own.
 
     Only what the brokers acknowledged counts, by topic, partition and offset; a record whose
     acknowledgement was lost may be there all the same, and nobody has to read it.

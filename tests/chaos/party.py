@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 CLIENTS = ("java", *KAFKA_PYTHON, *AIOKAFKA)
 PYTHON = (*KAFKA_PYTHON, *AIOKAFKA)
-# What kafka-python 3 and Java can; the others give everything up before they join.
+# What kafka-python 3 and Java can; the others revoke everything before they join.
 _COOPERATIVE = {"java", KAFKA_PYTHON[-1]}
 _priorities = itertools.count(1)
 _numbers = itertools.count(1)
@@ -124,11 +124,11 @@ class Party:
 
     @property
     def settled(self) -> int:
-        """Generations that somebody was given something in, or told that there is nothing for it."""
+        """Generations in which a member received an assignment, an empty one included."""
         return len({generation for generation, _ in self.reports()})
 
     def read(self) -> set[tuple[str, int, int]]:
-        """Every record that somebody read."""
+        """Every record that a member read."""
         return {record for one in self.all for record in one.read}
 
     def broken(self) -> list[str]:

@@ -16,13 +16,13 @@ from chaos.faust_history import given, given_otherwise
 from chaos.fausts import PARTITIONS, Fausts
 from chaos.history import (
     Recorder,
+    assigned_otherwise,
     captured,
     generations,
     judged_otherwise,
     replayed,
     replayed_otherwise,
     rows,
-    told_otherwise,
     write_down,
 )
 from chaos.ledger import Ledger
@@ -97,10 +97,10 @@ def test_for_a_moment(tmp_path, capsys) -> None:
         for party in parties:
             log = generations(capture, party.group)
             count += len(log)
-            world.violations += party.broken() + told_otherwise(party, log)
+            world.violations += party.broken() + assigned_otherwise(party, log)
             world.violations += judged_otherwise(party, capture, log, FIRST)
     with capsys.disabled():
-        print(f"\n{count} rebalances, {_told(world, ledger)}")
+        print(f"\n{count} rebalances, {_summary(world, ledger)}")
     assert not world.violations, "\n".join(world.violations)
     assert count >= 8
     assert ledger.records >= 100
@@ -112,7 +112,7 @@ def _prefix(some: list[tuple], all_of_them: list[tuple]) -> bool:
     return some == [one for one in all_of_them if one[1] <= ends.get(one[0], -1)]
 
 
-def _told(world: World, ledger: Ledger) -> str:
+def _summary(world: World, ledger: Ledger) -> str:
     faults = ", ".join(f"{n} {kind}" for kind, n in sorted(world.faults.items()))
     return (
         f"{sum(world.faults.values())} faults ({faults}), {ledger.records} records, "
@@ -150,7 +150,7 @@ def test_for_a_thousand_rebalances(tmp_path: Path, capsys) -> None:
                 recorder.kill()
                 counted = sum(party.settled for party in parties)
                 with capsys.disabled():
-                    print(f"\n{counted} rebalances, {_told(world, ledger)}", end="", flush=True)
+                    print(f"\n{counted} rebalances, {_summary(world, ledger)}", end="", flush=True)
             world.calm()
             workers.close()
             stock.close()
@@ -169,7 +169,7 @@ def test_for_a_thousand_rebalances(tmp_path: Path, capsys) -> None:
     for party in parties:
         log = generations(whole, party.group)
         logged += len(log)
-        world.violations += party.broken() + told_otherwise(party, log)
+        world.violations += party.broken() + assigned_otherwise(party, log)
         world.violations += replayed_otherwise(party, tables, log, FIRST)
     world.violations += workers.worse_than(stock)
     of_faust = 0
@@ -182,9 +182,9 @@ def test_for_a_thousand_rebalances(tmp_path: Path, capsys) -> None:
     with capsys.disabled():
         print(
             f"\n{counted} rebalances ({logged} in the log, and {of_faust} of Faust), "
-            f"{_told(world, ledger)}; {world.looks} looks, {again} records read again, "
+            f"{_summary(world, ledger)}; {world.looks} looks, {again} records read again, "
             f"capture killed {recorder.killed} times; warnings {dict(world.warnings())}\n"
-            f"{workers.told()}\n{stock.told()}"
+            f"{workers.summary()}\n{stock.summary()}"
         )
         for one in (workers, stock):
             for said in (*one.lost, *one.stood, *one.died):

@@ -11,7 +11,7 @@ from tests.clients.records import Written
 
 from chaos.faust_history import given_otherwise
 from chaos.fausts import failed_by_ours, near
-from chaos.history import decided_otherwise, told_otherwise
+from chaos.history import assigned_otherwise, decided_otherwise
 from chaos.ledger import Ledger
 from chaos.party import Party
 from chaos.whereabouts import Whereabouts
@@ -70,10 +70,10 @@ def test_what_the_log_does_not_have_is_seen() -> None:
     partition that the log gives twice.
     """
     mine = party(member("a", assigned("a", 1, A)), member("b", assigned("b", 1, B)))
-    assert told_otherwise(mine, [logged(1, a=[A], b=[B])]) == []
-    assert len(told_otherwise(mine, [logged(1, a=[B], b=[A])])) == 2
-    assert len(told_otherwise(mine, [logged(2, a=[A], b=[B])])) == 2
-    assert "twice" in told_otherwise(mine, [logged(1, a=[A, B], b=[B])])[0]
+    assert assigned_otherwise(mine, [logged(1, a=[A], b=[B])]) == []
+    assert len(assigned_otherwise(mine, [logged(1, a=[B], b=[A])])) == 2
+    assert len(assigned_otherwise(mine, [logged(2, a=[A], b=[B])])) == 2
+    assert "twice" in assigned_otherwise(mine, [logged(1, a=[A, B], b=[B])])[0]
 
 
 def test_a_plan_of_nobody_s_is_seen() -> None:
@@ -93,9 +93,9 @@ def test_a_record_that_nobody_has_read_is_seen() -> None:
 
 def test_a_strategy_that_failed_is_seen() -> None:
     """Errors of brokers are life; an assignor's own are violations."""
-    told = {"event": "error", "what": "AssignorError: strategy x failed in group g"}
+    failed = {"event": "error", "what": "AssignorError: strategy x failed in group g"}
     assert party(member("a", {"event": "error", "what": "TimeoutError"})).broken() == []
-    assert len(party(member("a", told)).broken()) == 1
+    assert len(party(member("a", failed)).broken()) == 1
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_where_a_record_is_that_nobody_counted(missing, committed, table, passed
     assert (seen.passed(), seen.behind({0: 5})) == (passed, behind)
 
 
-def told(
+def received(
     actives: dict[str, list[int]], standbys: dict[str, list[int]], fetched: list[int] | None = None
 ) -> tuple[list, FaustMetadata]:
     has = actives.get("words", []) if fetched is None else fetched
@@ -132,7 +132,7 @@ def faust_generation(**changed) -> dict:
               {"counts-changelog": [1]}),
         "b": ({"words": [1], "counts-changelog": [1]}, {"counts-changelog": [0]}),
     }  # fmt: skip
-    return {1: {member: told(*one) for member, one in (right | changed).items()}}
+    return {1: {member: received(*one) for member, one in (right | changed).items()}}
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def faust_generation(**changed) -> dict:
         ({"b": ({}, {"counts-changelog": [0]})}, ["owner"]),
         (
             {"b": ({"words": [1], "counts-changelog": [1]}, {"counts-changelog": [0]}, [0])},
-            ["owner", "Faust was told"],
+            ["owner", "Faust received"],
         ),
         ({"b": ({"words": [1], "counts-changelog": []}, {"counts-changelog": [0]})}, ["other"]),
         ({"b": ({"words": [1], "counts-changelog": [1]}, {})}, ["standbys"]),

@@ -51,7 +51,7 @@ def test_who_owns_what_is_right_whatever_workers_make_of_it(tmp_path, capsys) ->
             log = given(whole, one.app)
             assert len(log) >= one.killed > 0
             wrong += given_otherwise(one.app, PARTITIONS, log)
-            print(f"{one.told()}, {len(log)} generations")
+            print(f"{one.summary()}, {len(log)} generations")
             for said in (*one.lost, *one.stood, *one.died):
                 print(f"  {said[:400]}")
     assert not wrong, "\n".join(wrong)

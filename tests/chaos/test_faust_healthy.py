@@ -31,7 +31,7 @@ def test_ours_lose_nothing_with_healthy_brokers(tmp_path, capsys) -> None:
             one.close()
     with capsys.disabled():
         for one in groups:
-            print(f"\n{one.told()}, {one.missed} records or counts missed")
+            print(f"\n{one.summary()}, {one.missed} records or counts missed")
             for said in (*one.stood, *one.died, *one.violations):
                 print(f"  {said[:400]}")
     assert not [said for one in groups[2:] for said in one.violations]

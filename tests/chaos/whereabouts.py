@@ -18,7 +18,7 @@ class Whereabouts:
     """What the broker has of an app's words and its table.
 
     Attributes:
-        missing: partition and offset of acknowledged records that no worker has told of.
+        missing: partition and offset of acknowledged records that no worker has reported.
         committed: the group's offset, by partition of the words; none where nobody committed.
         table: the newest count of each word in the changelog.
     """
@@ -48,7 +48,7 @@ class Whereabouts:
         too_low = {p: n - missing[p] - self.table.get(f"w{p}", 0) for p, n in times.items()}
         return {p: n for p, n in too_low.items() if n > 0}
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """All of it in a line."""
         first = {p: (min(at), len(at)) for p, at in self._by_partition().items()}
         return (
@@ -70,7 +70,7 @@ def look(
     read: Callable[[], set[tuple[int, int]]],
 ) -> Whereabouts:
     """Ask the broker: what the app's group has committed, and its table's changelog to the end. What
-    was read is asked between the two: what is committed was read before, and told.
+    was read is asked between the two: what is committed was read before, and reported.
     """
     consumer = KafkaConsumer(
         bootstrap_servers=bootstrap.split(","), group_id=app, enable_auto_commit=False

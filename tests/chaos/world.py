@@ -143,7 +143,7 @@ class World(Closes):
     # --- looks ----------------------------------------------------------------------------------
 
     def _well(self, party: Party) -> bool:
-        """Whether a group is well; one that stays unwell for too long is a violation, told once."""
+        """Return whether a group is stable; one that stays unstable for too long is a violation, reported once."""
         now = time.monotonic()
         wrong = party.wrong
         if wrong and now - party.since > PATIENCE:

@@ -201,7 +201,7 @@ def test_an_unknown_strategy_says_which_are_near(problem) -> None:
 
 
 def test_compare_has_a_row_for_every_strategy(problem) -> None:
-    """All strategies side by side; one that refuses says why; the optimum is told."""
+    """All strategies are shown side by side, with the reason of a failed one, and the optimum."""
     found = json.loads(run("compare", problem, "--json").stdout)
     names = [n for n in registry.contestants() if n != "server:simple"]  # for share groups only
     assert [row["strategy"] for row in found] == names
@@ -273,7 +273,7 @@ def test_version_and_help() -> None:
         assert f"partage {command}" in text.partition("Options")[0].replace("Usage: root", "")
 
 
-def test_a_mistake_of_ours_is_told_in_one_line(problem, monkeypatch) -> None:
+def test_a_mistake_of_ours_is_reported_in_one_line(problem, monkeypatch) -> None:
     """An exception that nobody expected: one line, how to report it, exit code 1; no traceback."""
     from partage.groups import registry
 
@@ -379,7 +379,7 @@ class Breaks(PlainStrategy):
 
 
 def test_a_plug_in_that_breaks_costs_its_own_answer_only(problem, monkeypatch) -> None:
-    """A foreign error is told with the plug-in's name; other lines and other strategies go on."""
+    """A plug-in's error is reported with its name; other lines and other strategies go on."""
     point = EntryPoint("acme:breaks", "acme:Breaks", registry.ENTRY_POINTS)
     monkeypatch.setattr(registry, "_plugged_in", lambda: {point.name: point})
     monkeypatch.setattr(EntryPoint, "load", lambda _: Breaks)
@@ -453,8 +453,8 @@ def test_the_first_of_two_steps_says_where_it_leads(tmp_path) -> None:
     ]
     path = tmp_path / "problem.json"
     path.write_text(json.dumps({"topics": {"A": 2, "B": 2}, "members": members}))
-    told = CliRunner().invoke(app, ["assign", str(path), "-s", "optimal", "--json"])
-    answer = json.loads(told.stdout)
+    result = CliRunner().invoke(app, ["assign", str(path), "-s", "optimal", "--json"])
+    answer = json.loads(result.stdout)
     given = sorted(p for pairs in answer["assignment"].values() for p in map(tuple, pairs))
     later = sorted(p for pairs in answer["settled"].values() for p in map(tuple, pairs))
     assert given == [("A", 0), ("B", 0), ("B", 1)]

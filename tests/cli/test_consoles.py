@@ -25,7 +25,7 @@ def test_no_color_means_nothing_but_words(where, monkeypatch: pytest.MonkeyPatch
         assert "words" in written.get()
 
 
-def test_stages_are_told_once_each(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_stage_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
     """Where nobody watches, each stage of a long command is a line on stderr, by its name."""
     with working({"count": "counting keys"}) as moved:
         for done in range(3):

@@ -36,14 +36,14 @@ def test_all_records_as_kafka_decodes_them() -> None:
     found = lines(str(SAMPLE))
     ours_at = {(record["partition"], record["offset"]): record for record in found}
     assert len(found) == len(wanted) == 94_434
-    told = 0
+    assignments = 0
     for record in wanted.values():
         ours = ours_at[record["partition"], record["offset"]].get("members_decoded", ())
         for member, mine in zip(record.get("members_decoded", ()), ours, strict=True):
             for name in ("streamsSubscription", "streamsAssignment"):
                 assert (member.pop(name, None) is None) == (mine.pop(name, None) is None)
-                told += name == "streamsAssignment"
-    assert told > 48
+                assignments += name == "streamsAssignment"
+    assert assignments > 48
     wrong = [r for r in found if r != wanted[r["partition"], r["offset"]]]
     assert not wrong
 

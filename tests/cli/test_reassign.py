@@ -41,10 +41,10 @@ def file(tmp_path):
 def test_a_plan_with_its_files(file, tmp_path) -> None:
     """Tables with bounds on stdout; batches, their way back, an election and a page in files."""
     out, page = tmp_path / "plan", tmp_path / "page.html"
-    told = run("reassign", "rebalance", file, "--out", out, "--page", page, "-k", 3,
+    output = run("reassign", "rebalance", file, "--out", out, "--page", page, "-k", 3,
                "--throttle", 1000)  # fmt: skip
-    assert "no plan below" in told
-    assert "at 1.0 kB/s a broker: at least" in told
+    assert "no plan below" in output
+    assert "at 1.0 kB/s a broker: at least" in output
     plan = json.loads((out / "plan.json").read_text())
     assert plan["figures"]["replicas"] == plan["figures"]["leaders"] == 0
     assert plan["bytes_moved"] == plan["figures"]["moved"] == sum(m["bytes"] for m in plan["moves"])
@@ -84,8 +84,8 @@ def test_every_command(file, words, check) -> None:
 
 def test_a_capture_and_kafkas_sizes(tmp_path) -> None:
     """A capture's folder is read at its last line; sizes come from what kafka-log-dirs prints."""
-    told = run("reassign", "rebalance", SAMPLE)
-    assert "replicas copied" in told
+    output = run("reassign", "rebalance", SAMPLE)
+    assert "replicas copied" in output
     partitions = [{"partition": "t-0", "size": 70, "offsetLag": 0, "isFuture": False}]
     folder = {"logDir": "/d", "error": None, "partitions": partitions}
     dirs = tmp_path / "dirs.txt"
@@ -136,8 +136,8 @@ def test_files_that_are_none(tmp_path) -> None:
 
 def test_placement() -> None:
     """A line a partition, or the JSON that Kafka's tool takes; partitions added to a topic too."""
-    told = run("place", "0,1,2,3,4", "-p", 2, "-r", 3, "-s", "rack-aware", "--start-index", 0)
-    assert told.splitlines()[:2] == ["topic-0: 0, 1, 2", "topic-1: 1, 2, 3"]
+    output = run("place", "0,1,2,3,4", "-p", 2, "-r", 3, "-s", "rack-aware", "--start-index", 0)
+    assert output.splitlines()[:2] == ["topic-0: 0, 1, 2", "topic-1: 1, 2, 3"]
     made = json.loads(run("place", "1:a,2:b", "-p", 1, "-r", 2, "--topic", "t", "--json"))
     assert sorted(made["partitions"][0]["replicas"]) == [1, 2]
     more = json.loads(run("place", SAMPLE, "--topic", "LegacyERP", "--add", "-p", 2, "--json"))
@@ -165,8 +165,8 @@ def test_what_placement_refuses_and_tells(tmp_path) -> None:
     assert "must be host:port" in run("place", "x:a", code=1)
     assert "0 is not positive" in run("place", "1:a,2:b", "-p", 0, code=1)
     for factor in (0, -1):
-        told = run("place", "0,1,2", "-p", 2, "-r", factor, code=1)
-        assert f"invalid replication factor {factor}: it must be positive" in told
+        output = run("place", "0,1,2", "-p", 2, "-r", factor, code=1)
+        assert f"invalid replication factor {factor}: it must be positive" in output
     assert "name a capture's folder" in run("place", "", code=1)
 
 

@@ -161,8 +161,8 @@ def test_an_installed_plug_in_that_breaks_costs_nobody_else(tmp_path) -> None:
     rows = read_table(out, "replays").to_pylist()
     by_status = {n: {r["status"] for r in rows if r["strategy"] == n} for n in names}
     assert by_status == {names[0]: {DONE, FAILED}, names[1]: {DONE}, names[2]: {DONE}}
-    told = {one["why"] for one in read_summary(out)["failures"]}
-    assert told == {r["detail"] for r in rows if r["status"] == FAILED}
+    reasons = {one["why"] for one in read_summary(out)["failures"]}
+    assert reasons == {r["detail"] for r in rows if r["status"] == FAILED}
     assert all(r["breaches"] == 0 for r in rows if r["strategy"] == "range")
 
 

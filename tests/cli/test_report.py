@@ -32,7 +32,7 @@ def out(tmp_path_factory):
 
 
 def test_the_page_goes_into_the_runs_folder(out, monkeypatch) -> None:
-    """Without --out it is DIR/report.html; its path is told, and --open opens it."""
+    """Without --out it is DIR/report.html; the command prints its path, and --open opens it."""
     seen = []
     monkeypatch.setattr(webbrowser, "open", seen.append)
     done = run(str(out), "--open")

@@ -41,8 +41,8 @@ def _run(*arguments: object, code: int = 0) -> str:
 
 def test_settings_and_assignors_stand_side_by_side(file: Path) -> None:
     """A line for each combination, with the seconds that the tasks were away."""
-    told = _run(file, "-a", "high-availability", "-s", "num.standby.replicas=0,1")
-    rows = [line.split() for line in told.splitlines() if line.startswith("high-availability")]
+    output = _run(file, "-a", "high-availability", "-s", "num.standby.replicas=0,1")
+    rows = [line.split() for line in output.splitlines() if line.startswith("high-availability")]
     assert [row[1:4] for row in rows] == [["0", "336.2", "168.1"], ["1", "96.2", "48.1"]]
 
 
@@ -100,13 +100,13 @@ def test_the_page_shows_warm_ups_and_needs_no_network(file: Path, tmp_path: Path
 )
 def test_what_is_malformed_is_named_with_its_path(change: dict[str, Any], path: str) -> None:
     """Every field of the description says where it is wrong."""
-    with pytest.raises(InvalidProblemError) as told:
+    with pytest.raises(InvalidProblemError) as error:
         read({**APP, **({"events": []} if "clients" in change else {}), **change})
-    assert told.value.path == path
+    assert error.value.path == path
 
 
 @pytest.mark.parametrize(
-    ("subtopologies", "told"),
+    ("subtopologies", "message"),
     [
         (
             [{"sources": {"r": None}, "sinks": ["q"]}, {"sources": {"q": None}, "sinks": ["r"]}],
@@ -120,12 +120,12 @@ def test_what_is_malformed_is_named_with_its_path(change: dict[str, Any], path: 
     ],
 )
 def test_a_topology_that_makes_no_tasks_is_named_by_its_topics(
-    subtopologies: list[dict[str, Any]], told: str, tmp_path: Path
+    subtopologies: list[dict[str, Any]], message: str, tmp_path: Path
 ) -> None:
     """A cycle of repartition topics, one that nobody writes, a source of two: one line each."""
     path = tmp_path / "app.json"
     path.write_text(json.dumps({**APP, "subtopologies": subtopologies}), "utf-8")
-    assert _run(path, code=1).startswith(f"partage: {told}")
+    assert _run(path, code=1).startswith(f"partage: {message}")
 
 
 def test_settings_that_kafka_refuses_are_refused(file: Path) -> None:
@@ -145,7 +145,7 @@ RACKED: dict[str, Any] = {
 STRATEGY = "rack.aware.assignment.strategy"
 
 
-def _told(tmp_path: Path, given: dict[str, Any], *arguments: str) -> tuple[str, str]:
+def _output(tmp_path: Path, given: dict[str, Any], *arguments: str) -> tuple[str, str]:
     path = tmp_path / "given.json"
     path.write_text(json.dumps(given), "utf-8")
     done = CliRunner().invoke(app, ["streams", str(path), *arguments])
@@ -153,42 +153,42 @@ def _told(tmp_path: Path, given: dict[str, Any], *arguments: str) -> tuple[str, 
     return done.stdout, done.stderr
 
 
-def test_what_is_not_known_of_racks_is_told(tmp_path: Path) -> None:
+def test_unknown_racks_are_reported(tmp_path: Path) -> None:
     """No figure where nothing is known, a least one where a part is, and why a strategy does nothing."""
-    shown, said = _told(tmp_path, APP)
+    shown, said = _output(tmp_path, APP)
     assert shown.splitlines()[2].split()[-4] == "-"
     assert "rack" not in said
-    shown, said = _told(tmp_path, RACKED, "-s", f"{STRATEGY}=none,min_traffic")
+    shown, said = _output(tmp_path, RACKED, "-s", f"{STRATEGY}=none,min_traffic")
     assert ">= " in shown
-    assert "no racks are told: counts-words-changelog" in said
+    assert "the racks of these topics are unknown: counts-words-changelog" in said
     # Without standbys nobody looks at the racks of changelogs.
     assert "no effect" not in said
     more = ("-s", "num.standby.replicas=1", "-s", f"{STRATEGY}=min_traffic")
     assert (
-        f"{STRATEGY} has no effect: no racks are told of counts-words-changelog"
-        in _told(tmp_path, RACKED, *more)[1]
+        f"{STRATEGY} has no effect: the racks are unknown of counts-words-changelog"
+        in _output(tmp_path, RACKED, *more)[1]
     )
     homeless = {**RACKED, "clients": {"a": {"rack": "r1"}, "b": {}}}
-    assert "no effect: b has none" in _told(
+    assert "no effect: b has none" in _output(
         tmp_path, homeless, "-s", f"{STRATEGY}=min_traffic"
     )[1]  # fmt: skip
     whole = {**RACKED, "racks": {**RACKED["racks"], "counts-words-changelog": [["r1"]] * 4}}
-    shown, said = _told(tmp_path, whole, *more)
+    shown, said = _output(tmp_path, whole, *more)
     assert ">=" not in shown
     assert said == ""
 
 
 def test_a_narrow_terminal_gets_every_figure(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What does not fit into a table is told in sentences; nothing is cut."""
+    """What does not fit into a table is printed as sentences; nothing is cut."""
     from partage.cli import consoles
 
     monkeypatch.setattr(consoles, "interactive", lambda: True)
     monkeypatch.setenv("COLUMNS", "60")
     sweep = ("-s", "num.standby.replicas=0,1", "-s", "max.warmup.replicas=1,2")
-    told = " ".join(_run(file, *sweep).split())
-    assert "high-availability, num.standby.replicas=0, max.warmup.replicas=1" in told
-    assert "away s 336.2, worst s 168.1, restored 2.4 GB" in told
-    assert "\u2026" not in told
+    output = " ".join(_run(file, *sweep).split())
+    assert "high-availability, num.standby.replicas=0, max.warmup.replicas=1" in output
+    assert "away s 336.2, worst s 168.1, restored 2.4 GB" in output
+    assert "\u2026" not in output
 
 
 def test_what_the_numbers_of_tasks_mean_and_what_happens(file: Path, tmp_path: Path) -> None:

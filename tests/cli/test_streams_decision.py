@@ -50,7 +50,7 @@ def test_the_table_shows_roles_and_what_follows(file: Path) -> None:
         ["b1", "0_1", "0_0,", "0_2,", "0_3", "-"],
         ["c1", "-", "-", "0_1,", "0_2"],
     ]
-    assert "give up 0_1" in " ".join(lines[4:])
+    assert "release 0_1" in " ".join(lines[4:])
     assert lines[-1] == "probing rebalance: after 600 s"
 
 
@@ -123,8 +123,12 @@ def test_a_document_that_would_rebalance_for_ever_is_reported() -> None:
 
 def test_more_standbys_than_clients_are_a_warning_with_the_possible_number(file: Path) -> None:
     """Both ways to run the command warn; a number that is possible warns of nothing."""
-    told = "num.standby.replicas=5 is not possible on 3 clients: each task gets at most 2 standbys"
-    assert told in _run(file, "--decide", "-s", "num.standby.replicas=5").stderr.replace("\n", " ")
+    output = (
+        "num.standby.replicas=5 is not possible on 3 clients: each task gets at most 2 standbys"
+    )
+    assert output in _run(file, "--decide", "-s", "num.standby.replicas=5").stderr.replace(
+        "\n", " "
+    )
     assert "not possible" not in _run(file, "--decide", "-s", "num.standby.replicas=2").stderr
     plain = {
         **STATE,
@@ -140,8 +144,8 @@ def test_more_standbys_than_clients_are_a_warning_with_the_possible_number(file:
 
 def test_the_name_of_kafkas_class_leads_there(file: Path) -> None:
     """As an assignor it is high availability; as a strategy of groups the error names the command."""
-    told = json.loads(_run(file, "--decide", "-a", "StreamsPartitionAssignor", "--json").stdout)
-    assert told[0]["assignor"] == "streams:high-availability"
+    output = json.loads(_run(file, "--decide", "-a", "StreamsPartitionAssignor", "--json").stdout)
+    assert output[0]["assignor"] == "streams:high-availability"
     group, cluster = pg.Group([pg.Member("a", ["t"])]), pg.Cluster.from_topics({"t": 1})
     for name in (
         "StreamsPartitionAssignor",

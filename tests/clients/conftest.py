@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def hosts() -> Iterator[Callable[[str], Host]]:
-    """A process for a client, started when somebody asks for it first."""
+    """A process for a client, started at the first request."""
     running: dict[str, Host] = {}
 
     def of(client: str) -> Host:

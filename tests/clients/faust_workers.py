@@ -72,11 +72,11 @@ class Worker(Closes):
     @property
     def recovered(self) -> bool:
         """Whether its tables are there again since the last assignment."""
-        told = [one for one in self.said() if "assigned" in one or "recovered" in one]
-        return bool(told) and "recovered" in told[-1]
+        reported = [one for one in self.said() if "assigned" in one or "recovered" in one]
+        return bool(reported) and "recovered" in reported[-1]
 
     def counts(self) -> dict[str, int]:
-        """By word the last count that it told."""
+        """By word the last count that it reported."""
         return {one["word"]: one["count"] for one in self.said() if "word" in one}
 
     def read(self) -> set[tuple[int, int]]:

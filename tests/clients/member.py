@@ -37,7 +37,7 @@ def say(id_, event, **more):
         print(line, flush=True)
 
 
-class Told(logging.Handler):
+class LogEvents(logging.Handler):
     """Warnings of ours as events, so that a test can count them."""
 
     def emit(self, record):
@@ -45,7 +45,7 @@ class Told(logging.Handler):
 
 
 def broken():
-    """A strategy that raises, until somebody mends it."""
+    """A strategy that raises, until a test mends it."""
     from partage.groups.base import PlainStrategy
 
     class Broken(PlainStrategy):
@@ -143,33 +143,33 @@ def rows(polled):
 class Threaded(threading.Thread):
     """A consumer of kafka-python in a thread of its own."""
 
-    def __init__(self, told):
+    def __init__(self, request):
         super().__init__(daemon=True)
-        self.told, self.id, self.closing = told, told["id"], threading.Event()
+        self.request, self.id, self.closing = request, request["id"], threading.Event()
 
     def run(self):
         from kafka import ConsumerRebalanceListener
         from kafka.coordinator.base import MemberState
 
-        told, last = self.told, {}
+        request, last = self.request, {}
 
         class Listener(ConsumerRebalanceListener):
             def on_partitions_revoked(self, revoked):
                 last.clear()
-                say(told["id"], "revoked", partitions=pairs(revoked))
+                say(request["id"], "revoked", partitions=pairs(revoked))
 
             def on_partitions_assigned(self, assigned):
                 last.clear()
                 last.update(where(consumer))
-                say(told["id"], "assigned", partitions=pairs(assigned), **last)
+                say(request["id"], "assigned", partitions=pairs(assigned), **last)
 
         consumer = self.made()
         if consumer is not None:
-            consumer.subscribe(told["topics"], listener=Listener())
+            consumer.subscribe(request["topics"], listener=Listener())
         while not self.closing.is_set():
             try:
                 # kafka-python 3 joins anew when a poll ends in the middle of a rebalance.
-                got = rows(consumer.poll(timeout_ms=told.get("poll_ms", 1000)))
+                got = rows(consumer.poll(timeout_ms=request.get("poll_ms", 1000)))
                 # It does not call who is given nothing, or keeps what it had.
                 now = where(consumer)
                 if consumer._coordinator.state is MemberState.STABLE and now != last:
@@ -177,10 +177,10 @@ class Threaded(threading.Thread):
                     last.update(now)
                     say(self.id, "assigned", partitions=[], **now)
                 if got:
-                    # Told before it is committed: at least once.
+                    # Reported before it is committed: at least once.
                     say(self.id, "read", records=got)
                     consumer.commit()
-            except Exception as e:  # noqa: BLE001 - whatever it is, the test is told
+            except Exception as e:  # noqa: BLE001 - the test receives each error
                 say(self.id, "error", what=f"{type(e).__name__}: {e}")
         try:
             if consumer is not None:
@@ -196,10 +196,10 @@ class Threaded(threading.Thread):
         while not self.closing.is_set():
             try:
                 return KafkaConsumer(
-                    partition_assignment_strategy=made("kafka", self.told["assignors"]),
-                    **self.told["options"],
+                    partition_assignment_strategy=made("kafka", self.request["assignors"]),
+                    **self.request["options"],
                 )
-            except Exception as e:  # noqa: BLE001 - whatever it is, the test is told
+            except Exception as e:  # noqa: BLE001 - the test receives each error
                 say(self.id, "error", what=f"{type(e).__name__}: {e}")
                 time.sleep(0.5)
         return None
@@ -221,8 +221,8 @@ def where(consumer):
 class Tasked:
     """A consumer of aiokafka as a task of the one event loop."""
 
-    def __init__(self, told, loop):
-        self.told, self.id, self.loop, self.closing = told, told["id"], loop, False
+    def __init__(self, request, loop):
+        self.request, self.id, self.loop, self.closing = request, request["id"], loop, False
 
     def start(self):
         self.done = asyncio.run_coroutine_threadsafe(self.run(), self.loop)
@@ -230,21 +230,22 @@ class Tasked:
     async def run(self):
         from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 
-        told = self.told
+        request = self.request
 
         class Listener(ConsumerRebalanceListener):
             async def on_partitions_revoked(self, revoked):
-                say(told["id"], "revoked", partitions=pairs(revoked))
+                say(request["id"], "revoked", partitions=pairs(revoked))
 
             async def on_partitions_assigned(self, assigned):
-                say(told["id"], "assigned", partitions=pairs(assigned), **where(consumer))
+                say(request["id"], "assigned", partitions=pairs(assigned), **where(consumer))
 
         started = False
         while not (started or self.closing):
             consumer = AIOKafkaConsumer(
-                partition_assignment_strategy=made("aiokafka", told["assignors"]), **told["options"]
+                partition_assignment_strategy=made("aiokafka", request["assignors"]),
+                **request["options"],
             )
-            consumer.subscribe(told["topics"], listener=Listener())
+            consumer.subscribe(request["topics"], listener=Listener())
             try:
                 await consumer.start()
                 started = True
@@ -261,7 +262,7 @@ class Tasked:
                 if got:
                     say(self.id, "read", records=got)
                     await consumer.commit()
-            except Exception as e:  # noqa: BLE001 - whatever it is, the test is told
+            except Exception as e:  # noqa: BLE001 - the test receives each error
                 say(self.id, "error", what=f"{type(e).__name__}: {e}")
                 await asyncio.sleep(0.01)
         try:
@@ -276,7 +277,7 @@ class Tasked:
 
 def main():
     client = sys.argv[1]
-    logging.getLogger("partage.clients").addHandler(Told())
+    logging.getLogger("partage.clients").addHandler(LogEvents())
     if os.environ.get("PARTAGE_MEMBERS_TALK") == "info":
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     running = {}
@@ -284,13 +285,13 @@ def main():
     if client == "aiokafka":
         threading.Thread(target=loop.run_forever, daemon=True).start()
     for line in sys.stdin:
-        told = json.loads(line)
-        if told["do"] == "start":
-            one = Tasked(told, loop) if client == "aiokafka" else Threaded(told)
-            running[told["id"]] = one
+        request = json.loads(line)
+        if request["do"] == "start":
+            one = Tasked(request, loop) if client == "aiokafka" else Threaded(request)
+            running[request["id"]] = one
             one.start()
         else:
-            running[told["id"]].close()
+            running[request["id"]].close()
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ JAVA_CLASSES = {
 
 @dataclass(eq=False)
 class One:
-    """A member: what it told so far."""
+    """A member and its events so far."""
 
     host: Host
     id: str
@@ -139,18 +139,18 @@ class Host(Closes):
             for name in ("session_timeout_ms", "heartbeat_interval_ms"):
                 del shared[name]
         listed = [(s, {}) if isinstance(s, str) else s for s in strategies]
-        told: dict[str, Any] = {"do": "start", "id": one.id, "topics": list(topics)}
-        told["poll_ms"] = poll_ms
+        request: dict[str, Any] = {"do": "start", "id": one.id, "topics": list(topics)}
+        request["poll_ms"] = poll_ms
         if self.client == "java":
             more = {k: v for _, options in listed for k, v in options.items()}
             values = {k.replace("_", "."): v for k, v in (shared | more).items()}
             classes = ",".join(JAVA_CLASSES[name] for name, _ in listed)
             if classes:
                 values["partition.assignment.strategy"] = classes
-            told["properties"] = {k: _java(v) for k, v in values.items()}
+            request["properties"] = {k: _java(v) for k, v in values.items()}
         else:
-            told |= {"assignors": listed, "options": shared}
-        self.tell(told)
+            request |= {"assignors": listed, "options": shared}
+        self.tell(request)
         return one
 
     def tell(self, line: dict[str, Any]) -> None:
@@ -190,7 +190,7 @@ def _java(value: Any) -> str:
 
 
 def wait(until: Callable[[], bool], what: str, seconds: float = 150.0) -> None:
-    """Look again and again; fail with ``what`` when it takes too long."""
+    """Repeat a check until it holds; fail with ``what`` when it takes too long."""
     end = time.monotonic() + seconds
     while not until():
         assert time.monotonic() < end, f"not within {seconds:.0f} s: {what}"

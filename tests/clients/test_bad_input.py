@@ -54,7 +54,7 @@ def test_a_strategy_that_raises_is_named_and_does_not_spin(broker, client: str) 
     with Host(client) as host:
         one = _start(host, broker, topic, topic, "broken")
         tried = lambda: [e for e in host.logs if e["level"] == "ERROR"]  # noqa: E731
-        wait(lambda: len(tried()) >= 4, "it joins again and again")
+        wait(lambda: len(tried()) >= 4, "it keeps joining")
         assert any(
             f"strategy broken failed in group {topic}, generation 1:" in e for e in one.errors
         )

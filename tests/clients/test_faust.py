@@ -47,7 +47,7 @@ def share(app, workers):
 
 
 def counted(workers, times):
-    """Whether every word was counted that often by somebody: nothing of the table is lost."""
+    """Return whether the workers together counted each word that often: no part of the table is lost."""
     best = {}
     for one in workers:
         for word, count in one.counts().items():
@@ -92,7 +92,7 @@ def test_workers_share_a_table_and_one_that_is_killed_is_replaced(
 @pytest.mark.soak
 def test_a_strategy_that_raises_is_named_and_the_workers_go_on(broker, app, tmp_path) -> None:
     """The log names strategy, group and generation; Faust's own class decides, all is counted, and
-    nobody asks again and again.
+    no member keeps asking.
     """
     with Worker(app, broker.bootstrap, "broken", tmp_path / "a") as one:
         wait_until(lambda: share(app, [one]), [one])

@@ -76,7 +76,7 @@ def _cooled(broker, topic: str, weights: str, *clients: str) -> tuple[float, flo
 
 @pytest.mark.parametrize("client", NEWEST)
 def test_weights_that_members_measure_cool_the_hottest(broker, client: str, capsys) -> None:
-    """By counts somebody has the hot partition and two others, by the members' own measure it is
+    """By counts one member has the hot partition and two others, by the members' own measure it is
     alone.
     """
     before, after = _cooled(broker, f"weighed-{client}", "throughput", client)
@@ -102,14 +102,14 @@ def test_the_leader_s_own_look_at_the_cluster(broker) -> None:
 @pytest.mark.parametrize("weights", ["throughput", "lag"])
 def test_both_clients_in_one_group_share_loads(broker, weights: str, capsys) -> None:
     """kafka-python and aiokafka, what each measured with its subscription: the hot partition is
-    alone, whoever leads.
+    alone, under every leader.
     """
     before, after = _cooled(broker, f"together-{weights}", weights, *NEWEST)
     with capsys.disabled():
         print(
             f"\nboth, {weights}: hottest member {before:.2f} by counts, {after:.2f} by measured loads"
         )
-    # Whoever came first is behind at once, and may have measured it before the last one came.
+    # The first member lags at once, and may have measured it before the last one joined.
     assert before >= 0.5 or weights == "lag"
     # Lags are not rates: the hot one is alone, the others are shared as far as each is behind.
     assert after < (0.45 if weights == "throughput" else 0.5)
@@ -146,18 +146,18 @@ def test_static_members_come_back_to_what_they_had(broker) -> None:
 
 
 def test_kafka_python_3_cooperates_with_java(broker) -> None:
-    """Nobody gives up what it keeps: a member that comes takes its share and no more is revoked."""
+    """A member loses only what moves: a member that joins takes its share and no more is revoked."""
     topic = "cooperating"
     broker.create_topic(topic, 8)
     with Host("java") as javas, Host(KAFKA_PYTHON[-1]) as pythons:
         mine = [_start(host, broker, topic, "cooperative-sticky") for host in (javas, pythons)]
         settle(mine, every({topic: 8}))
         before = [m.owns for m in mine]
-        told = [len(m.events) for m in mine]
+        counts = [len(m.events) for m in mine]
         mine.append(_start(pythons, broker, topic, "cooperative-sticky"))
         settle(mine, every({topic: 8}))
         assert sorted(len(m.owns) for m in mine) == [2, 3, 3]
-        for one, had, seen in zip(mine, before, told, strict=False):
+        for one, had, seen in zip(mine, before, counts, strict=False):
             given_up = {
                 tuple(p)
                 for e in one.events[seen:]
@@ -210,7 +210,7 @@ def test_rolling_upgrade_from_the_client_s_own_sticky(broker, client: str) -> No
 
 @pytest.mark.parametrize("leader", ["java", *NEWEST])
 def test_a_version_from_the_future_has_its_share(broker, leader: str) -> None:
-    """Version 9 with fields of tomorrow: what version 3 has is read, whoever leads; nobody fails."""
+    """Version 9 with fields of tomorrow: what version 3 has is read under every leader; no member fails."""
     topic = f"future-{leader}"
     broker.create_topic(topic, 6)
     with Host(leader) as host, Host(NEWEST[0]) as other:

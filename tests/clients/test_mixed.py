@@ -1,4 +1,4 @@
-"""Java, kafka-python and aiokafka in one group on a real broker: one plan, whoever leads."""
+"""Java, kafka-python and aiokafka in one group on a real broker: one plan under every leader."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _as_java_would(broker, group: str, java_class) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("leader", ["java", *NEWEST])
-def test_one_plan_whoever_leads(topics, hosts, java_class, leader: str) -> None:
+def test_one_plan_under_every_leader(topics, hosts, java_class, leader: str) -> None:
     """range, roundrobin and sticky: in each generation the log has what Java's class decides."""
     clients = [leader, *(c for c in ("java", *NEWEST) if c != leader)]
     groups = {f"mixed-{s}-{leader}": s for s in ("range", "roundrobin", "sticky")}

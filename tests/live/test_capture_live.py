@@ -88,8 +88,8 @@ def transactional(broker):
 def broker_says(broker, group):
     """What the broker itself has as committed."""
     with ClusterConnection(broker.bootstrap, {}) as connection:
-        told = connection.admin.list_group_offsets(group)[group]
-    return {(tp.topic, tp.partition): one.offset for tp, one in told.items()}
+        offsets = connection.admin.list_group_offsets(group)[group]
+    return {(tp.topic, tp.partition): one.offset for tp, one in offsets.items()}
 
 
 @pytest.mark.jvm
@@ -191,7 +191,7 @@ def ended_badly(*arguments):
     return done.returncode, done.stderr
 
 
-def test_nobody_there_is_told_with_what_to_look_at():
+def test_an_unreachable_broker_is_reported_with_what_to_check():
     """A port that nobody listens on: the address, the reason, and what to look at."""
     port = free_ports(1)[0]
     with pytest.raises(ClusterUnreachableError) as raised:

@@ -103,7 +103,7 @@ def shares(broker, topic: str, group: str) -> Iterator[None]:
         running.wait()
 
 
-def test_a_share_group_is_told_as_what_it_is(broker) -> None:
+def test_a_share_group_is_named_as_one(broker) -> None:
     """KIP-932: several members have one partition; no lag, no plan, no error."""
     topic = "looked-share"
     broker.create_topic(topic, 1)
@@ -180,7 +180,7 @@ def _until(watched, seen) -> None:
         assert time.monotonic() < end
 
 
-def test_a_streams_group_is_told_by_its_tasks() -> None:
+def test_a_streams_group_is_shown_by_its_tasks() -> None:
     """KIP-1071: two instances own between them what the tasks of their application read, and the lag
     is that of its topics; there is no plan to compare.
     """

@@ -50,10 +50,10 @@ def test_a_topic_behind_tls_and_scram(guarded, certificates, connector: str, tmp
     (tmp_path / "wrong").mkdir()
     wrong = _client(tmp_path / "wrong", certificates, password="no-secret")  # noqa: S106 - wrong on purpose
     for command in ("keys", "audit"):
-        for words, told in (
+        for words, message in (
             ((where, "--command-config", wrong), "sasl.jaas.config"),
             ((where.replace("locked", "orders"), "--command-config", config), "DESCRIBE"),
         ):
             done = _asked(connector, command, *words)
             assert done.returncode == 1
-            assert told in done.stderr, done.stderr
+            assert message in done.stderr, done.stderr

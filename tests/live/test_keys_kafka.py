@@ -65,8 +65,8 @@ def test_a_topic_of_a_broker(broker: Brokers, connector: str, tmp_path: Path) ->
     assert (found["records"], found["without_key"]) == (3_000, 3_000 - counts.total())
     assert found["keys"] == len(counts)
     best = sorted(counts.items(), key=lambda item: (-item[1], item[0].encode()))[:10]
-    told = [(bytes.fromhex(hot["key"]).decode(), hot["records"]) for hot in found["hottest"]]
-    assert told == best
+    hottest = [(bytes.fromhex(hot["key"]).decode(), hot["records"]) for hot in found["hottest"]]
+    assert hottest == best
     spread = parquet.read_table(tmp_path / "out" / "spread.parquet").to_pylist()
     at_six = {row["partition"]: row["records"] for row in spread if row["partitions"] == 6}
     there = _records(broker, "keyed")

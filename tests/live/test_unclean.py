@@ -45,8 +45,8 @@ def _commit(cluster, first: int, count: int) -> None:
 
 def _partition(cluster, partition: int):
     with ClusterConnection(cluster.bootstrap, {}) as connection:
-        told = connection.metadata([LOG]).topics[0]
-    return next(p for p in told.partitions if p.partition_index == partition)
+        metadata = connection.metadata([LOG]).topics[0]
+    return next(p for p in metadata.partitions if p.partition_index == partition)
 
 
 def _until(holds, seconds: float = 90.0) -> None:
@@ -66,7 +66,7 @@ def _rows(out) -> list[tuple]:
     return sorted((r["partition"], r["offset"], r["key"], r["value"] or b"") for r in rows)
 
 
-def test_records_that_an_unclean_leader_lost_are_replaced_and_told(tmp_path) -> None:
+def test_records_that_an_unclean_leader_lost_are_replaced_and_reported(tmp_path) -> None:
     """Fifty commits that only the leader has, captured; it dies, the other one leads and takes eighty
     more: the log has grown past the capture's position, and all the same nothing of what was lost
     stays, nothing is there twice, and the capture says so.

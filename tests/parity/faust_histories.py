@@ -122,7 +122,7 @@ class Life:
         }
 
     def lived(self, count: int) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-        """So many rounds with our answers; members know what these told them, or what they knew."""
+        """``count`` rounds with our plans; members keep what a plan assigns, or what they had."""
         found = []
         for _ in range(count):
             problem = self.problem()
@@ -154,6 +154,6 @@ def ours(problem: dict[str, Any]) -> dict[str, Any]:
         after[m["id"]] = mine.subscription_user_data(m["topics"], memory).decode()
     return {
         "wire": {i: [[t, p] for t, p in lists] for i, lists in plan.wire().items()},
-        "told": {i: zlib.decompress(data).decode() for i, data in plan.user_data.items()},
+        "assigned": {i: zlib.decompress(data).decode() for i, data in plan.user_data.items()},
         "next": after,
     }

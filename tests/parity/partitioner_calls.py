@@ -52,7 +52,7 @@ def bytes_of(record):
 
 
 def ours_one_by_one(name, request, state):
-    """Each record by a call of its own; what is refused is told in the client's words."""
+    """Each record by a call of its own; a refusal has the client's own message."""
     out = []
     for record in request["records"]:
         topic = request["topics"][record[0]]

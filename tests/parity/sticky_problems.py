@@ -131,11 +131,11 @@ def lived(
 ) -> Line:
     """A group's life: ``play`` gives the plan of a round, the claims of the next come from it."""
     problem = _not_too_large(rng)
-    told: dict[str, tuple[Pairs, int]] = {}
+    sent: dict[str, tuple[Pairs, int]] = {}
     rounds = []
     for generation in range(1, rng.choice([3, 4, 6]) + 1):
         members = [
-            {**m, **_as_sent(told.get(m["id"]), cooperative=cooperative)}
+            {**m, **_as_sent(sent.get(m["id"]), cooperative=cooperative)}
             for m in problem["members"]
         ]
         if rng.random() < 0.3:
@@ -147,7 +147,7 @@ def lived(
             break
         for member, pairs in plan.items():
             if rng.random() < 0.95:  # who misses the answer still has the one before
-                told[member] = (pairs, generation)
+                sent[member] = (pairs, generation)
         problem = _later(rng, problem)
     return {"rounds": rounds}
 
@@ -186,7 +186,7 @@ def _not_too_large(rng: random.Random) -> Problem:
 
 
 def _claims(rng: random.Random, problem: Problem, *, wild: bool) -> dict[str, Pairs]:
-    """Partitions dealt out at random: some twice, some to nobody, some that do not exist."""
+    """Random claims: some partitions twice, some by no member, some that do not exist."""
     there = [
         [t, p]
         for t, value in problem["topics"].items()
@@ -228,11 +228,11 @@ def _sent(rng: random.Random, pairs: Pairs, newest: int) -> dict[str, Any]:
     return out
 
 
-def _as_sent(told: tuple[Pairs, int] | None, *, cooperative: bool) -> dict[str, Any]:
+def _as_sent(sent: tuple[Pairs, int] | None, *, cooperative: bool) -> dict[str, Any]:
     """What a Java consumer sends after an assignment."""
-    if told is None:
+    if sent is None:
         return {"userData": base64.b64encode(b"\xff" * 4).decode()} if cooperative else {}
-    pairs, generation = told
+    pairs, generation = sent
     if cooperative:
         data = generation.to_bytes(4, "big")
         owned = {"owned": pairs}
@@ -243,7 +243,7 @@ def _as_sent(told: tuple[Pairs, int] | None, *, cooperative: bool) -> dict[str, 
 
 
 def _later(rng: random.Random, problem: Problem) -> Problem:
-    """Somebody leaves, joins or subscribes anew; topics appear, grow, shrink, vanish."""
+    """A member leaves, joins or subscribes anew; topics appear, grow, shrink, vanish."""
     topics, members = dict(problem["topics"]), list(problem["members"])
     what = rng.choice(["leave", "leave", "join", "join", "subscribe", "topics", "nothing"])
     if what == "leave" and len(members) > 1:

@@ -117,7 +117,7 @@ def shortest(steps, differs):
 
 
 def test_a_difference_would_be_seen_and_shortened(java) -> None:
-    """The comparison is not blind: told of other votes, it finds a history of few steps."""
+    """The comparison can fail: with other votes, it finds a history of few steps."""
     rng = random.Random(11)
 
     def differs(steps):

@@ -136,7 +136,7 @@ def test_the_defaults_are_what_the_packages_say(peers) -> None:
     "name", ["", "murmur2", "murmur2_random", "consistent", "fnv1a", "fnv1a_random"]
 )
 def test_records_on_a_broker_are_where_we_say(peers, name) -> None:
-    """confluent-kafka produces to the mock cluster: keyed, null and empty keys arrive as told."""
+    """confluent-kafka produces to the mock cluster: keyed, null and empty keys arrive as reported."""
     rng = random.Random(name)
     keys = [None, b"", *(rng.randbytes(rng.choice(LENGTHS)) for _ in range(200))]
     said = peers.ask(who="delivered", partitioner=name, keys=hexed(keys))
@@ -280,7 +280,7 @@ def test_franz_gos_uniform_bytes(go, adaptive) -> None:
 
 
 def test_repinning_refuses_another_count(go) -> None:
-    """What is buffered goes with the partitions, or the weights would be somebody else's."""
+    """What is buffered goes with the partitions, or the weights would be those of other partitions."""
     del go
     with pytest.raises(pg.PartageError, match="must have 3 numbers"):
         repinned(start("franz-go", buffered=(1, 2)), 3)

@@ -74,11 +74,11 @@ def _asked_together(
         out, _ = process.communicate()
     plans, asked = {}, set()
     for line in out.splitlines():
-        told = json.loads(line)
-        if "asked" in told:
-            asked.add(which[told["asked"]])
+        answer = json.loads(line)
+        if "asked" in answer:
+            asked.add(which[answer["asked"]])
         else:
-            plans[which[told["line"]]] = told["assignment"]
+            plans[which[answer["line"]]] = answer["assignment"]
     return plans, asked - set(plans)
 
 

@@ -2,7 +2,7 @@
 
     python coordinator.py STRATEGY [CLIENTS]
 
-The library gives no access to its assignors, but a leader computes what it is told to: so this
+The library gives no access to its assignors, but a leader computes what it receives: so this
 is a broker of our own, just enough of one, and some consumers of confluent-kafka. Each
 JoinGroup is answered with the members of a problem, the consumer being the first of them and
 their leader; the Metadata request that follows, with the problem's cluster; and in SyncGroup the

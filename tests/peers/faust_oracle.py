@@ -4,7 +4,7 @@
 
 A line in: ``{"topics": {name: count}, "members": [{"id", "topics", "userData", "url"}], "replicas",
 "changelogs": [...], "globals": [...], "copied": [...]}``, user data in base64. A line out:
-``{"wire": {member: [[topic, [numbers]], ...]}, "told": {member: JSON text}, "next": {member: JSON
+``{"wire": {member: [[topic, [numbers]], ...]}, "assigned": {member: JSON text}, "next": {member: JSON
 text}}``: what the leader sends, unpacked, and what each member then sends when it joins again,
 after its own class has taken the assignment; or ``{"error": name}``.
 
@@ -106,7 +106,7 @@ def answer(kind, problem):
         after[m["id"]] = one.metadata(set(m["topics"])).user_data.decode()
     return {
         "wire": {i: one.assignment for i, one in given.items()},
-        "told": {i: zlib.decompress(one.user_data).decode() for i, one in given.items()},
+        "assigned": {i: zlib.decompress(one.user_data).decode() for i, one in given.items()},
         "next": after,
     }
 

@@ -56,11 +56,11 @@ class Group:
             )
 
     def settled(self):
-        """Whether every partition that somebody subscribes to is with somebody."""
+        """Return whether each subscribed partition has an owner."""
         wanted = {(t, p) for m in self.members for t in m.topics for p in range(TOPICS[t])}
         return wanted == {pair for m in self.members for pair in m.has}
 
-    def told(self):
+    def state(self):
         members = []
         for m in self.members:
             one = {"id": m.consumer.memberid(), "topics": m.topics, "rack": ""}
@@ -112,7 +112,7 @@ def main():
         time.sleep(0.01)
     for group in now:
         if group.settled():
-            print(json.dumps(group.told()), flush=True)
+            print(json.dumps(group.state()), flush=True)
     sys.stdout.flush()
     os._exit(0)  # to close consumers one by one takes seconds; the cluster ends with us
 

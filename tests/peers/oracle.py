@@ -43,7 +43,7 @@ class InOrder(set):
 
 
 class Cluster:
-    """What the classes ask of a cluster: the topics somebody subscribes to, as clients have it."""
+    """What the classes ask of a cluster: the subscribed topics, as clients have it."""
 
     def __init__(self, problem):
         wanted = {topic for member in problem["members"] for topic in member["topics"]}

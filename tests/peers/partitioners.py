@@ -123,10 +123,10 @@ def delivered(request, keys):
     producer, out = Producer(configuration), [None] * len(keys)
     for i, key in enumerate(keys):
 
-        def told(error, message, i=i):
+        def delivered(error, message, i=i):
             out[i] = message.partition() if error is None else str(error)
 
-        producer.produce("t", key=key, value=b"v", on_delivery=told)
+        producer.produce("t", key=key, value=b"v", on_delivery=delivered)
         producer.poll(0)
     producer.flush(30)
     return {"partitions": out, "count": len(producer.list_topics("t", 10).topics["t"].partitions)}

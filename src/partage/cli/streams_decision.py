@@ -70,7 +70,7 @@ def _next(one: StreamsDecision) -> list[str]:
     if one.revoked:
         tasks = ", ".join(map(str, one.revoked))
         lines.append(
-            f"follow-up rebalance: at once; previous owners give up {tasks} in this rebalance,"
+            f"follow-up rebalance: at once; previous owners release {tasks} in this rebalance,"
             " the new owners get them in the follow-up"
         )
     if one.plan.follow_up:

@@ -29,7 +29,7 @@ def crossing(app: SimulatedApplication) -> tuple[str, str | None]:
         return "-", None
     missing = _without_racks(app)
     if missing:
-        return ">=", f"cross-rack: of these topics no racks are told: {_some(missing)}"
+        return ">=", f"cross-rack: the racks of these topics are unknown: {_some(missing)}"
     return "", None
 
 
@@ -47,7 +47,7 @@ def rack_note(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -
     standbys = any(int(every.get("num.standby.replicas", 0)) for every in asking)
     missing = _without_racks(app, changelogs=standbys)
     homeless = sorted(name for name, one in app.clients.items() if one.rack is None)
-    why = [f"no racks are told of {_some(missing)}"] if missing else []
+    why = [f"the racks are unknown of {_some(missing)}"] if missing else []
     why += [f"{_some(homeless)} {'has' if len(homeless) == 1 else 'have'} none"] if homeless else []
     return f"{key} has no effect: {'; '.join(why)}" if why else None
 
