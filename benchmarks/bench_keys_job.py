@@ -34,15 +34,16 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import dataset, parquet
 
-from partage.jobs.keys.counts import Spec
-from partage.jobs.keys.keys import analyse_keys
-from partage.jobs.keys.sources import Columns, open_source, read_piece
-from partage.jobs.keys.workers import met, read_and_count
+from partage.jobs.keys.analysis import analyse_keys
+from partage.jobs.keys.columns import InputColumns
+from partage.jobs.keys.loads import KeyJob, merge_bucket
+from partage.jobs.keys.sources import open_source, read_part
+from partage.jobs.keys.spark_job import read_and_count
 from partage.jobs.spark.session import session
 from partage.kernels import form
 
 COUNTS = [6, 12, 24, 48]
-COLUMNS = Columns("key")
+COLUMNS = InputColumns("key")
 FILES = 4
 ROW_GROUP = 1 << 20
 #: `to_table` holds all of them.
@@ -171,18 +172,18 @@ def _parts(folder: Path, keys: int, runs: int) -> None:
     """One process and one thread: CPU nanoseconds a key."""
     source = open_source(str(folder), COLUMNS)
     cores = os.cpu_count() or 1
-    spec = Spec(COLUMNS, "murmur2", tuple(COUNTS), buckets=cores, rows=keys)
+    job = KeyJob(COLUMNS, "murmur2", tuple(COUNTS), buckets=cores, rows=keys)
     pa.set_cpu_count(1)
 
     def read() -> object:
-        return [rows.num_rows for piece in source.pieces for rows in read_piece(piece, COLUMNS)]
+        return [rows.num_rows for part in source.parts for rows in read_part(part, COLUMNS)]
 
     def counted() -> list[pa.RecordBatch]:
         ids = pa.RecordBatch.from_pydict({"id": [0]})
-        return list(read_and_count(spec, source.pieces, 1, [ids]))
+        return list(read_and_count(job, source.parts, 1, [ids]))
 
     blocks = counted()
-    meet = partial(met, spec, 10, blocks, keep=False)
+    meet = partial(merge_bucket, job, 10, blocks, keep=False)
     work = {"read": read, "read and count": counted, "meet": lambda: list(meet())}
     told = []
     for name, part in work.items():

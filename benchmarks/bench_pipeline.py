@@ -36,7 +36,7 @@ from partage.jobs.replay.decoded_rows import Kind
 from partage.jobs.replay.group_rows import GroupRows
 from partage.jobs.replay.slices import cut, read_slice
 from partage.jobs.replay.write import TableWriters
-from partage.jobs.spark.shipping import settle
+from partage.jobs.spark.shipping import freeze_imports
 from partage.testing.histories import Size, write_capture
 from partage.wire.classic_columns import classic_columns
 from partage.wire.columns import BinaryColumn
@@ -349,7 +349,7 @@ def main() -> None:
           f"pyspark {pyspark.__version__}, pyarrow {pyarrow.__version__}, "
           f"numba {numba.__version__}, "
           f"load {os.getloadavg()[0]:.1f}")  # fmt: skip
-    settle()  # as workers do
+    freeze_imports()  # as workers do
     parts = [asked.only] if asked.only else ["groups", "core", "sizes", "lives"]
     with tempfile.TemporaryDirectory(prefix="partage-bench-") as name:
         folder = Path(name)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from partage.jobs.keys.keys import analyse_keys
-from partage.jobs.keys.sources import Columns
+from partage.jobs.keys.analysis import analyse_keys
+from partage.jobs.keys.columns import InputColumns
 from partage.jobs.spark.session import session
 
 
@@ -22,7 +22,9 @@ def main() -> None:
         path = Path(folder) / "flights.parquet"
         flights[["tailnum", "dest", "carrier"]].to_parquet(path)
         for key in ("tailnum", "dest", "carrier"):
-            found = analyse_keys(str(path), Columns(key), [6, 12, 24], max_share=0.1, spark=spark)
+            found = analyse_keys(
+                str(path), InputColumns(key), [6, 12, 24], max_share=0.1, spark=spark
+            )
             hot = found.hottest[0]
             print(f"\n{key}: {found.distinct:,} keys, {found.nulls:,} records without one")
             for n, load in found.loads.items():

@@ -13,15 +13,14 @@ import partage as pg  # noqa: E402
 from captures import capture, records  # noqa: E402
 from partage.errors import InvalidCaptureError, SparkFailedError  # noqa: E402
 from partage.history.transactions import Transactions  # noqa: E402
+from partage.jobs.audit import pairs as key_pairs  # noqa: E402
+from partage.jobs.audit.pairs import Pairing  # noqa: E402
 from partage.jobs.audit.topic_judging import judge_topics  # noqa: E402
-from partage.jobs.keys import pairs as key_pairs  # noqa: E402
-from partage.jobs.keys.pairs import Pairing  # noqa: E402
 from partage.jobs.replay.capture import open_capture, read_slice  # noqa: E402
 from partage.jobs.replay.decode import Kind, decoded  # noqa: E402
 from partage.jobs.replay.inferred import inferred_states  # noqa: E402
 from partage.jobs.replay.tally import Tally  # noqa: E402
-from partage.jobs.spark.failures import workers_watched  # noqa: E402
-from partage.jobs.spark.worker_errors import told_by_workers  # noqa: E402
+from partage.jobs.spark.failures import worker_errors, workers_watched  # noqa: E402
 from partage.wire.group_log import encode_record  # noqa: E402
 
 
@@ -108,10 +107,10 @@ def test_a_workers_error_in_javas_wrapping_is_ours(tmp_path: Path) -> None:
             return f"An error occurred while calling o1.getResult.\n{self.said}\n SQLSTATE: 38000"
 
     ours = "partage.errors.InvalidCaptureError: x.parquet: row group 0 cannot be read"
-    for watched in (workers_watched(tmp_path), told_by_workers()):
+    for watched in (workers_watched(tmp_path), worker_errors()):
         with pytest.raises(InvalidCaptureError, match="row group 0"), watched:
             raise WrappedError(ours)
-    for watched in (workers_watched(tmp_path), told_by_workers()):
+    for watched in (workers_watched(tmp_path), worker_errors()):
         with pytest.raises(SparkFailedError), watched:
             raise WrappedError("Python worker exited unexpectedly")
 

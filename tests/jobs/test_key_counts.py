@@ -11,13 +11,14 @@ import pytest
 
 import partage as pg
 from partage.errors import InvalidConfigError, InvalidKeysError
-from partage.jobs.keys import counts as key_counts
-from partage.jobs.keys.bytes import as_bytes
-from partage.jobs.keys.counts import Counting, Spec
-from partage.jobs.keys.keys import KeysFound, _fill
-from partage.jobs.keys.rows import KeyRowKind, unpacked
-from partage.jobs.keys.sources import Columns, open_source
-from partage.jobs.keys.workers import met, read_and_count
+from partage.jobs.keys import counting as key_counts
+from partage.jobs.keys.analysis import KeySpread, _fill
+from partage.jobs.keys.blocks import RowKind, unpack_keys
+from partage.jobs.keys.columns import InputColumns, serialize
+from partage.jobs.keys.counting import KeyCounter
+from partage.jobs.keys.loads import KeyJob, merge_bucket
+from partage.jobs.keys.sources import open_source
+from partage.jobs.keys.spark_job import read_and_count
 from partage.kernels import form
 
 pa = pytest.importorskip("pyarrow")
@@ -27,40 +28,42 @@ HOUR = 3_600_000
 COUNTS = (4, 6, 31)
 
 
-def _rows(counting: Counting) -> list[pa.RecordBatch]:
-    return [*counting.sent(), *counting.rows()]
+def _rows(counting: KeyCounter) -> list[pa.RecordBatch]:
+    return [*counting.overflow(), *counting.rows()]
 
 
-def _plain(batches: list[pa.RecordBatch], kind: KeyRowKind) -> list[dict]:
+def _plain(batches: list[pa.RecordBatch], kind: RowKind) -> list[dict]:
     return [row for batch in batches for row in batch.to_pylist() if row["kind"] == kind]
 
 
 def _keys(batches: list[pa.RecordBatch]) -> Counter:
     out: Counter = Counter()
     for batch in batches:
-        if batch.num_rows and batch.column(0)[0].as_py() == KeyRowKind.KEYS:
-            for keys, records, _ in unpacked(batch):
+        if batch.num_rows and batch.column(0)[0].as_py() == RowKind.KEYS:
+            for keys, records, _ in unpack_keys(batch):
                 out.update(dict(zip(keys.to_pylist(), records.tolist(), strict=True)))
     return out
 
 
-def _job(folder: Path, spec: Spec, columns: Columns, tasks: int = 2, top: int = 10) -> KeysFound:
+def _job(
+    folder: Path, job: KeyJob, columns: InputColumns, tasks: int = 2, top: int = 10
+) -> KeySpread:
     """Both stages, with the buckets brought together as Spark does."""
-    pieces = open_source(str(folder), columns).pieces
-    met_in: list[list[pa.RecordBatch]] = [[] for _ in range(tasks)]
+    pieces = open_source(str(folder), columns).parts
+    buckets: list[list[pa.RecordBatch]] = [[] for _ in range(tasks)]
     for number in range(tasks):
         ids = pa.RecordBatch.from_pydict({"id": [number]})
-        for batch in read_and_count(spec, pieces, tasks, [ids]):
+        for batch in read_and_count(job, pieces, tasks, [ids]):
             if batch.num_rows:
-                met_in[batch.column(1)[0].as_py() % tasks].append(batch)
-    told = [row for rows in met_in for row in met(spec, top, rows, keep=False)]
-    found = KeysFound()
-    _fill(found, pa.Table.from_batches(told), spec, top)
+                buckets[batch.column(1)[0].as_py() % tasks].append(batch)
+    rows_of_all = [row for rows in buckets for row in merge_bucket(job, top, rows, keep=False)]
+    found = KeySpread()
+    _fill(found, pa.Table.from_batches(rows_of_all), job, top)
     return found
 
 
-def _expect(found: KeysFound, keys: list[bytes | None]) -> None:
-    """All that is told equals what plain Python counts."""
+def _expect(found: KeySpread, keys: list[bytes | None]) -> None:
+    """All that is reported equals what plain Python counts."""
     keyed = [key for key in keys if key is not None]
     counts = Counter(keyed)
     assert (found.records, found.nulls) == (len(keys), len(keys) - len(keyed))
@@ -108,11 +111,11 @@ def test_both_stages_count_as_python_does(
         parquet.write_table(pa.table({"id": pa.array(some, pa.binary())}),
                             tmp_path / f"{name}.parquet", row_group_size=3_000,
                             use_dictionary=dictionary)  # fmt: skip
-    columns = Columns("id")
-    assert all(p.coded == dictionary for p in open_source(str(tmp_path), columns).pieces)
+    columns = InputColumns("id")
+    assert all(p.coded == dictionary for p in open_source(str(tmp_path), columns).parts)
     monkeypatch.setattr(key_counts, "_HELD_BYTES", 200_000)
     with form(chosen):
-        _expect(_job(tmp_path, Spec(columns, "murmur2", COUNTS, buckets=2), columns), keys)
+        _expect(_job(tmp_path, KeyJob(columns, "murmur2", COUNTS, buckets=2), columns), keys)
 
 
 def test_an_approximate_count_says_by_how_much_it_may_be_low(monkeypatch) -> None:
@@ -120,40 +123,40 @@ def test_an_approximate_count_says_by_how_much_it_may_be_low(monkeypatch) -> Non
     is said, and a key that has more records than that is still there. Loads stay exact.
     """
     monkeypatch.setattr(key_counts, "_SKETCH", 100)
-    spec = Spec(Columns("id"), "murmur2", (6,), approximate=True)
-    counting, sent = Counting(spec), []
+    job = KeyJob(InputColumns("id"), "murmur2", (6,), approximate=True)
+    counting, sent = KeyCounter(job), []
     true: Counter = Counter()
     for i in range(30):
         keys = [f"rare{i}-{j}" for j in range(150)] + ["hot"] * 40 + ["warm"] * (i % 3)
         keys += [f"often{j}" for j in range(0, 120, 1 + i % 2)]
         true.update(keys)
         counting.add(pa.RecordBatch.from_pydict({"id": keys}))
-        sent += list(counting.sent())
+        sent += list(counting.overflow())
     rows = [*sent, *counting.rows()]
-    low_by = sum(r["records"] for r in _plain(rows, KeyRowKind.DROPPED))
+    low_by = sum(r["records"] for r in _plain(rows, RowKind.DROPPED))
     seen = {key.decode(): n for key, n in _keys(rows).items()}
     assert 0 < low_by < true["hot"]
     assert len(seen) <= 100 < len(true)
     for key, count in true.items():
         assert count - low_by <= seen.get(key, 0) <= count, key
-    told = list(met(spec, 10, rows, keep=False))
-    assert sum(r["records"] for r in _plain(told, KeyRowKind.PARTITION)) == sum(true.values())
+    rows_of_all = list(merge_bucket(job, 10, rows, keep=False))
+    assert sum(r["records"] for r in _plain(rows_of_all, RowKind.PARTITION)) == sum(true.values())
 
 
 def test_records_without_a_time_are_in_no_hour() -> None:
     """A null time is not taken for 1970: its record counts in its partition, and in no hour."""
-    counting = Counting(Spec(Columns("id", time="at"), "murmur2", (6,)))
+    counting = KeyCounter(KeyJob(InputColumns("id", time="at"), "murmur2", (6,)))
     at = pa.array([None, 5 * HOUR + 1, None, 0], pa.int64())
     batch = pa.RecordBatch.from_pydict({"id": pa.array(["a", "b", "c", "d"]), "at": at})
     counting.add(batch)
     rows = _rows(counting)
     assert sum(_keys(rows).values()) == 4
-    assert sorted(r["hour"] for r in _plain(rows, KeyRowKind.HOUR)) == [0, 5 * HOUR]
+    assert sorted(r["hour"] for r in _plain(rows, RowKind.HOUR)) == [0, 5 * HOUR]
 
 
 def test_values_count_by_their_bytes() -> None:
     """With a column of values, a key's bytes are those of its records, in a dictionary or not."""
-    columns = Columns("id", value="v")
+    columns = InputColumns("id", value="v")
     values = ["", "xyz", None, "12345"]
     for keys in (
         pa.array(["a", "bb", "a", None]),
@@ -161,10 +164,10 @@ def test_values_count_by_their_bytes() -> None:
     ):
         for chosen in ("compiled", "by cost"):
             with form(chosen):
-                counting = Counting(Spec(columns, "murmur2", (6,)))
+                counting = KeyCounter(KeyJob(columns, "murmur2", (6,)))
                 counting.add(pa.RecordBatch.from_pydict({"id": keys, "v": values}))
-                blocks = [b for b in _rows(counting) if b.column(0)[0].as_py() == KeyRowKind.KEYS]
-            found = {k: s for b in blocks for ks, _, sizes in unpacked(b)
+                blocks = [b for b in _rows(counting) if b.column(0)[0].as_py() == RowKind.KEYS]
+            found = {k: s for b in blocks for ks, _, sizes in unpack_keys(b)
                      for k, s in zip(ks.to_pylist(), sizes.tolist(), strict=True)}  # fmt: skip
             assert found == {b"a": 2, b"bb": 5}
             assert counting.nulls == 1
@@ -175,31 +178,33 @@ def test_a_key_that_no_producer_sends_is_named(tmp_path: Path) -> None:
     for size in (1_048_576, 1_048_577):
         path = tmp_path / f"{size}.parquet"
         parquet.write_table(pa.table({"id": [b"x" * size, b"y"]}), path)
-        columns = Columns("id")
-        spec = Spec(columns, "murmur2", COUNTS)
+        columns = InputColumns("id")
+        job = KeyJob(columns, "murmur2", COUNTS)
         if size == 1_048_576:
-            assert _job(path, spec, columns, tasks=1).distinct == 2
+            assert _job(path, job, columns, tasks=1).distinct == 2
         else:
             with pytest.raises(
                 InvalidKeysError,
                 match=r"column id of .*1048577.parquet, row group 0 .*1,048,577 by",
             ):
-                _job(path, spec, columns, tasks=1)
+                _job(path, job, columns, tasks=1)
 
 
 @pytest.mark.parametrize("dictionary", [True, False])
 def test_keys_that_a_client_leaves_to_chance_or_hashes_as_empty(tmp_path: Path, *, dictionary):
     """By librdkafka's default empty keys are left to chance: in no partition, as null ones are. Its
-    ``consistent`` hashes null keys as empty ones: the hot partition that these make is told.
+    ``consistent`` hashes null keys as empty ones: the hot partition that these make is reported.
     """
     keys = [b"", None, b"a", b"", b"b", None, None]
     parquet.write_table(pa.table({"id": pa.array(keys, pa.binary())}), tmp_path / "a.parquet",
                         use_dictionary=dictionary)  # fmt: skip
-    columns = Columns("id")
-    found = _job(tmp_path, Spec(columns, "librdkafka:consistent_random", COUNTS), columns, tasks=1)
+    columns = InputColumns("id")
+    found = _job(
+        tmp_path, KeyJob(columns, "librdkafka:consistent_random", COUNTS), columns, tasks=1
+    )
     assert (found.records, found.nulls, found.distinct) == (7, 5, 2)
     assert [(hot.key, hot.records) for hot in found.hottest] == [(b"a", 1), (b"b", 1)]
-    found = _job(tmp_path, Spec(columns, "librdkafka:consistent", COUNTS), columns, tasks=1)
+    found = _job(tmp_path, KeyJob(columns, "librdkafka:consistent", COUNTS), columns, tasks=1)
     assert (found.records, found.nulls, found.distinct) == (7, 0, 3)
     assert (found.hottest[0].key, found.hottest[0].records) == (b"", 5)
     at = pg.partition_for([None], partitions=6, partitioner="librdkafka:consistent").tolist()
@@ -212,18 +217,43 @@ def test_keys_that_a_client_leaves_to_chance_or_hashes_as_empty(tmp_path: Path, 
 )  # fmt: skip
 def test_times_as_people_write_them(text: str) -> None:
     """Text with and without a zone, with none to nine digits behind the second."""
-    counting = Counting(Spec(Columns("id", time="at"), "murmur2", (6,)))
+    counting = KeyCounter(KeyJob(InputColumns("id", time="at"), "murmur2", (6,)))
     counting.add(pa.RecordBatch.from_pydict({"id": ["a"], "at": [text]}))
-    assert [r["hour"] for r in _plain(_rows(counting), KeyRowKind.HOUR)] == [5 * HOUR]
+    assert [r["hour"] for r in _plain(_rows(counting), RowKind.HOUR)] == [5 * HOUR]
 
 
 def test_uuids_and_numbers_with_a_point() -> None:
     """A UUID is 36 letters or 16 bytes as one says; how a float is written as text is not guessed."""
     one = uuid.UUID(int=7)
     column = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([one.bytes, None], pa.binary(16)))
-    assert as_bytes(column, "string", "id").to_pylist() == [str(one).encode(), None]
-    assert as_bytes(column, "bytes", "id").to_pylist() == [one.bytes, None]
+    assert serialize(column, "string", "id").to_pylist() == [str(one).encode(), None]
+    assert serialize(column, "bytes", "id").to_pylist() == [one.bytes, None]
     with pytest.raises(InvalidConfigError, match="36 letters"):
-        as_bytes(column, None, "id")
+        serialize(column, None, "id")
     with pytest.raises(InvalidConfigError, match="in its own way"):
-        as_bytes(pa.array([1.0]), "string", "id")
+        serialize(pa.array([1.0]), "string", "id")
+
+
+def test_a_damaged_file_is_an_error_or_counted(tmp_path: Path) -> None:
+    """With bytes changed anywhere before the footer a file is counted, or is an error of ours."""
+    rng = random.Random(1)
+    keys = [None if rng.random() < 0.2 else f"{i:x}" * rng.randrange(6) for i in range(2_000)]
+    path, columns = tmp_path / "in.parquet", InputColumns("key")
+    ended: Counter = Counter()
+    for codec in ("none", "snappy"):
+        for dictionary in (False, True):
+            parquet.write_table(pa.table({"key": keys}), path, compression=codec,
+                                use_dictionary=dictionary, dictionary_pagesize_limit=900,
+                                data_page_size=700)  # fmt: skip
+            good = path.read_bytes()
+            for _ in range(80):
+                bad = bytearray(good)
+                for _ in range(rng.randrange(1, 4)):
+                    bad[rng.randrange(4, len(bad) - 600)] = rng.randrange(256)
+                path.write_bytes(bad)
+                try:
+                    _job(path, KeyJob(columns, "murmur2", COUNTS), columns, tasks=1)
+                    ended["counted"] += 1
+                except (InvalidConfigError, InvalidKeysError):
+                    ended["error"] += 1
+    assert min(ended["counted"], ended["error"]) > 5

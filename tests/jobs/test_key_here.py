@@ -15,12 +15,9 @@ from typer.testing import CliRunner
 import partage as pg
 from partage.cli.app import app
 from partage.errors import InvalidConfigError
-from partage.jobs.keys import files as key_files
-from partage.jobs.keys import here as key_here
-from partage.jobs.keys import keys
-from partage.jobs.keys import times as key_times
-from partage.jobs.keys.columns import Columns
-from partage.jobs.keys.keys import KeysFound, analyse_keys
+from partage.jobs.keys import analysis, local_job, sources
+from partage.jobs.keys.analysis import KeySpread, analyse_keys
+from partage.jobs.keys.columns import InputColumns, times_of
 from partage.kernels import form
 
 pa = pytest.importorskip("pyarrow")
@@ -32,7 +29,7 @@ HOUR = 3_600_000
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other tests' session is none of ours; one that would be started is a failure."""
-    monkeypatch.setattr(keys, "_session_there", lambda: False)
+    monkeypatch.setattr(analysis, "_has_session", lambda: False)
 
 
 @pytest.fixture
@@ -71,8 +68,8 @@ def folder(table: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def _same(one: KeysFound, other: KeysFound) -> None:
-    for field in fields(KeysFound):
+def _same(one: KeySpread, other: KeySpread) -> None:
+    for field in fields(KeySpread):
         mine, theirs = getattr(one, field.name), getattr(other, field.name)
         if field.name == "by_partition":
             mine, theirs = ({n: [c.tolist() for c in columns] for n, columns in some.items()}
@@ -86,9 +83,9 @@ def test_threads_find_what_spark_finds(
     spark: object, folder: Path, monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
     """Loads, bytes, hours, moves, hot keys and both limits are equal, with any number of threads."""
-    monkeypatch.setattr(key_here, "_cores", lambda: threads)
-    monkeypatch.setattr(key_here, "_BYTES_A_TASK", 1)
-    asked = (str(folder / "parquet"), Columns("id", "note", "at"), [4, 6, 12])
+    monkeypatch.setattr(local_job, "_cores", lambda: threads)
+    monkeypatch.setattr(local_job, "_BYTES_A_THREAD", 1)
+    asked = (str(folder / "parquet"), InputColumns("id", "note", "at"), [4, 6, 12])
     settings = {"max_share": 0.5, "max_rate": 0.4}
     here = analyse_keys(*asked, **settings)
     _same(here, analyse_keys(*asked, **settings, spark=spark))
@@ -100,10 +97,10 @@ def test_threads_find_what_spark_finds(
 @pytest.mark.spark
 def test_a_path_into_a_struct_by_spark(spark: object, folder: Path) -> None:
     """`meta.tenant` is the same column for Spark's own readers and for its workers."""
-    whole = analyse_keys(str(folder / "parquet"), Columns("id"), [6])
+    whole = analyse_keys(str(folder / "parquet"), InputColumns("id"), [6])
     for name in ("parquet", "in.jsonl"):
         for key in ("meta.tenant", "meta.more.deep"):
-            _same(whole, analyse_keys(str(folder / name), Columns(key), [6], spark=spark))
+            _same(whole, analyse_keys(str(folder / name), InputColumns(key), [6], spark=spark))
 
 
 @pytest.mark.usefixtures("no_spark")
@@ -111,16 +108,18 @@ def test_every_format_and_path(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     """CSV, JSON by the line and as an array give what Parquet gives, and so do paths into structs;
     blocks may end anywhere, also between quotes.
     """
-    monkeypatch.setattr(key_files, "_BLOCK", 1 << 12)
-    whole = analyse_keys(str(folder / "parquet"), Columns("id", time="at"), [6])
+    monkeypatch.setattr(sources, "_BLOCK", 1 << 12)
+    whole = analyse_keys(str(folder / "parquet"), InputColumns("id", time="at"), [6])
     for name in ("in.csv", "in.jsonl", "in.json"):
-        _same(whole, analyse_keys(str(folder / name), Columns("id", time="at"), [6]))
-    whole = analyse_keys(str(folder / "parquet"), Columns("id"), [6])
+        _same(whole, analyse_keys(str(folder / name), InputColumns("id", time="at"), [6]))
+    whole = analyse_keys(str(folder / "parquet"), InputColumns("id"), [6])
     for name in ("parquet", "in.jsonl", "in.json"):
-        _same(whole, analyse_keys(str(folder / name), Columns("meta.more.deep"), [6]))
-    longs = analyse_keys(str(folder / "parquet"), Columns("number"), [6], serializer="long")
+        _same(whole, analyse_keys(str(folder / name), InputColumns("meta.more.deep"), [6]))
+    longs = analyse_keys(str(folder / "parquet"), InputColumns("number"), [6], serializer="long")
     for name in ("in.csv", "in.jsonl"):
-        _same(longs, analyse_keys(str(folder / name), Columns("number"), [6], serializer="long"))
+        _same(
+            longs, analyse_keys(str(folder / name), InputColumns("number"), [6], serializer="long")
+        )
 
 
 @pytest.mark.usefixtures("no_spark")
@@ -130,15 +129,15 @@ def test_a_wrong_column_is_told_before_spark_starts(folder: Path, name: str) -> 
     where = str(folder / name)
     for master in (None, "local[1]"):
         with pytest.raises(InvalidConfigError, match=r"no such column.*found: id"):
-            analyse_keys(where, Columns("nothing"), [6], master=master)
+            analyse_keys(where, InputColumns("nothing"), [6], master=master)
         if name == "in.csv":
             continue
         with pytest.raises(InvalidConfigError, match=r"no such column.*meta\.tenant"):
-            analyse_keys(where, Columns("meta.nothing"), [6], master=master)
+            analyse_keys(where, InputColumns("meta.nothing"), [6], master=master)
         with pytest.raises(InvalidConfigError, match=r"name a column in it: meta\.tenant"):
-            analyse_keys(where, Columns("meta"), [6], master=master)
+            analyse_keys(where, InputColumns("meta"), [6], master=master)
         with pytest.raises(InvalidConfigError, match="--serializer"):
-            analyse_keys(where, Columns("number"), [6], master=master)
+            analyse_keys(where, InputColumns("number"), [6], master=master)
 
 
 @pytest.mark.usefixtures("no_spark")
@@ -158,7 +157,7 @@ def test_damaged_text(tmp_path: Path, name: str, text: str, told: str) -> None:
     """One line that names the file, for whatever is wrong in it."""
     (tmp_path / name).write_text(text)
     with pytest.raises(InvalidConfigError, match=told) as raised:
-        analyse_keys(str(tmp_path / name), Columns("id"), [6])
+        analyse_keys(str(tmp_path / name), InputColumns("id"), [6])
     assert name in str(raised.value) or str(tmp_path) in str(raised.value)
 
 
@@ -170,14 +169,14 @@ def test_text_is_counted_as_it_is_written(tmp_path: Path) -> None:
     at = "2026-01-01T00:00:00Z"
     (tmp_path / "a.jsonl").write_text(json.dumps({"m": {"t": at}, "t": at}) + "\n")
     for key in ("t", "m.t"):
-        found = analyse_keys(str(tmp_path / "a.jsonl"), Columns(key), [6])
+        found = analyse_keys(str(tmp_path / "a.jsonl"), InputColumns(key), [6])
         assert [h.key for h in found.hottest] == [at.encode()]
     (tmp_path / "a.csv").write_text('k,v\n,1\n"",2\n"a\nb",3\n')
-    found = analyse_keys(str(tmp_path / "a.csv"), Columns("k"), [6])
+    found = analyse_keys(str(tmp_path / "a.csv"), InputColumns("k"), [6])
     assert (found.records, found.nulls) == (3, 1)
     assert {h.key for h in found.hottest} == {b"", b"a\nb"}
     (tmp_path / "late.jsonl").write_text('{"a": 1}\n' * 1_000_000 + '{"k": "x"}\n')
-    found = analyse_keys(str(tmp_path / "late.jsonl"), Columns("k"), [6])
+    found = analyse_keys(str(tmp_path / "late.jsonl"), InputColumns("k"), [6])
     assert (found.records, found.nulls, found.distinct) == (1_000_001, 1_000_000, 1)
 
 
@@ -190,7 +189,7 @@ def test_folders_behind_links_are_read_once(tmp_path: Path) -> None:
         parquet.write_table(pa.table({"k": ["a"] * 10}), tmp_path / folder / "a.parquet")
     (tmp_path / "in" / "sub").symlink_to(tmp_path / "away")
     (tmp_path / "away" / "back").symlink_to(tmp_path / "in")
-    assert analyse_keys(str(tmp_path / "in"), Columns("k"), [6]).records == 20
+    assert analyse_keys(str(tmp_path / "in"), InputColumns("k"), [6]).records == 20
 
 
 @pytest.mark.parametrize(
@@ -205,7 +204,7 @@ def test_folders_behind_links_are_read_once(tmp_path: Path) -> None:
 )
 def test_times(column: pa.Array, at: list[int]) -> None:
     """Text of numbers, text with and without zones, what is no number, dictionaries."""
-    assert key_times.millis(column, "t").tolist() == at
+    assert times_of(column, "t").tolist() == at
 
 
 @pytest.mark.parametrize(
@@ -222,7 +221,7 @@ def test_times(column: pa.Array, at: list[int]) -> None:
 def test_what_is_no_time(column: pa.Array, told: str) -> None:
     """Refused by name, before a table of hours of 1970 or of the year 55840 is made of it."""
     with pytest.raises(InvalidConfigError, match=told):
-        key_times.millis(column, "t")
+        times_of(column, "t")
 
 
 @pytest.mark.usefixtures("no_spark")
@@ -230,19 +229,19 @@ def test_records_without_a_time_are_told(tmp_path: Path) -> None:
     """They are counted, in no hour; a rate of none at all is refused."""
     table = pa.table({"k": ["a", "b", "c"], "t": pa.array([HOUR, None, -5], pa.timestamp("ms"))})
     parquet.write_table(table, tmp_path / "a.parquet")
-    found = analyse_keys(str(tmp_path / "a.parquet"), Columns("k", time="t"), [6])
+    found = analyse_keys(str(tmp_path / "a.parquet"), InputColumns("k", time="t"), [6])
     assert (found.timeless, len(found.hours)) == (2, 1)
     parquet.write_table(table.slice(1), tmp_path / "b.parquet")
     with pytest.raises(InvalidConfigError, match="no record has a time"):
-        analyse_keys(str(tmp_path / "b.parquet"), Columns("k", time="t"), [6], max_rate=1.0)
+        analyse_keys(str(tmp_path / "b.parquet"), InputColumns("k", time="t"), [6], max_rate=1.0)
 
 
 @pytest.mark.usefixtures("no_spark")
 def test_a_thread_that_fails_stops_the_others(folder: Path, monkeypatch) -> None:
     """The error of one comes out, and no thread goes on behind it."""
-    monkeypatch.setattr(key_here, "_cores", lambda: 3)
-    monkeypatch.setattr(key_here, "_BYTES_A_TASK", 1)
-    add = key_here.Counting.add
+    monkeypatch.setattr(local_job, "_cores", lambda: 3)
+    monkeypatch.setattr(local_job, "_BYTES_A_THREAD", 1)
+    add = local_job.KeyCounter.add
     failed, after = threading.Event(), []
 
     def fails(self: object, batch: object) -> None:
@@ -254,10 +253,10 @@ def test_a_thread_that_fails_stops_the_others(folder: Path, monkeypatch) -> None
         after.append(self.where)
         add(self, batch)
 
-    monkeypatch.setattr(key_here.Counting, "add", fails)
+    monkeypatch.setattr(local_job.KeyCounter, "add", fails)
     before = threading.active_count()
     with pytest.raises(InvalidConfigError, match="fails"):
-        analyse_keys(str(folder / "parquet"), Columns("id"), [6])
+        analyse_keys(str(folder / "parquet"), InputColumns("id"), [6])
     assert threading.active_count() == before
     assert len(after) <= 3  # of six pieces that were left
 
@@ -269,7 +268,7 @@ def test_advice(folder: Path, table: pa.Table) -> None:
                                     "6,24", "-q"])  # fmt: skip
     assert told.exit_code == 0, told.output
     said = " ".join(told.output.split())
-    found = analyse_keys(str(folder / "parquet"), Columns("id"), [6, 24])
+    found = analyse_keys(str(folder / "parquet"), InputColumns("id"), [6, 24])
     hot, load = found.hottest[0], found.loads[24]
     assert pg.partition_for([hot.key], partitions=24).tolist() == [load.hottest]
     assert f"With 24 partitions the hottest one has {hot.key.decode()} ({hot.share:.1%})" in said
@@ -283,22 +282,25 @@ def test_advice(folder: Path, table: pa.Table) -> None:
 @pytest.mark.usefixtures("no_spark")
 def test_an_approximate_count_is_the_same_each_time(tmp_path: Path, monkeypatch) -> None:
     """What is dropped depends on what came before: each thread has its own pieces."""
-    monkeypatch.setattr(key_here, "_cores", lambda: 3)
-    monkeypatch.setattr(key_here, "_BYTES_A_TASK", 1)
-    monkeypatch.setattr("partage.jobs.keys.counts._SKETCH", 50)
+    monkeypatch.setattr(local_job, "_cores", lambda: 3)
+    monkeypatch.setattr(local_job, "_BYTES_A_THREAD", 1)
+    monkeypatch.setattr("partage.jobs.keys.counting._SKETCH", 50)
     rng = random.Random(3)
     table = pa.table({"k": [f"k{int(rng.paretovariate(0.4)) % 5_000}" for _ in range(20_000)]})
     parquet.write_table(table, tmp_path / "a.parquet", row_group_size=900, use_dictionary=False)
-    first = analyse_keys(str(tmp_path / "a.parquet"), Columns("k"), [6], approximate=True)
+    first = analyse_keys(str(tmp_path / "a.parquet"), InputColumns("k"), [6], approximate=True)
     assert first.low_by > 0
     for _ in range(5):
-        _same(first, analyse_keys(str(tmp_path / "a.parquet"), Columns("k"), [6], approximate=True))
+        _same(
+            first,
+            analyse_keys(str(tmp_path / "a.parquet"), InputColumns("k"), [6], approximate=True),
+        )
 
 
 @pytest.mark.usefixtures("no_spark")
 def test_a_long_array_is_refused(tmp_path: Path, monkeypatch) -> None:
     """An array becomes Python's objects, ten times its size: only small ones are read."""
-    monkeypatch.setattr(key_files, "_LONGEST_ARRAY", 100)
+    monkeypatch.setattr(sources, "_LONGEST_ARRAY", 100)
     (tmp_path / "a.json").write_text(json.dumps([{"k": "a"}] * 50))
     with pytest.raises(InvalidConfigError, match="write an object a line"):
-        analyse_keys(str(tmp_path / "a.json"), Columns("k"), [6])
+        analyse_keys(str(tmp_path / "a.json"), InputColumns("k"), [6])

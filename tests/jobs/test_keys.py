@@ -14,9 +14,8 @@ import partage as pg
 from partage.cli.app import app
 from partage.errors import InvalidConfigError
 from partage.jobs.keys import sources as key_sources
-from partage.jobs.keys.keys import analyse_keys
-from partage.jobs.keys.sources import Columns
-from partage.jobs.replay import kafka_source
+from partage.jobs.keys.analysis import analyse_keys
+from partage.jobs.keys.columns import InputColumns
 
 pa = pytest.importorskip("pyarrow")
 from pyarrow import csv, parquet  # noqa: E402 - only where pyarrow is
@@ -57,7 +56,7 @@ def _by_hand(keys: list[str], partitions: int) -> Counter:
 
 def test_counts_are_those_by_hand(spark: object, skewed: pa.Table, written: Path) -> None:
     """Loads, hot keys, distinct keys, moves and bytes equal a count in plain Python."""
-    found = analyse_keys(str(written), Columns("id", "payload", "at"), [4, 6, 12], spark=spark)
+    found = analyse_keys(str(written), InputColumns("id", "payload", "at"), [4, 6, 12], spark=spark)
     rows = skewed.to_pylist()
     keyed = [r for r in rows if r["id"] is not None]
     keys = [r["id"] for r in keyed]
@@ -87,7 +86,7 @@ def test_counts_are_those_by_hand(spark: object, skewed: pa.Table, written: Path
 
 def test_hours(spark: object, skewed: pa.Table, written: Path) -> None:
     """Of each hour the hottest partition, as counted by hand."""
-    found = analyse_keys(str(written), Columns("id", time="at"), [6], spark=spark)
+    found = analyse_keys(str(written), InputColumns("id", time="at"), [6], spark=spark)
     for n, hour, partition, most, total in found.hours:
         mine = [
             r["id"]
@@ -104,10 +103,10 @@ def test_smallest_count(spark: object, skewed: pa.Table, written: Path) -> None:
     keys = [k for k in skewed["id"].to_pylist() if k is not None]
     hot = Counter(keys).most_common(1)[0][1] / len(keys)
     share = hot + 0.02
-    found = analyse_keys(str(written), Columns("id"), [6], max_share=share, spark=spark)
+    found = analyse_keys(str(written), InputColumns("id"), [6], max_share=share, spark=spark)
     tried = (n for n in range(1, 2_000) if max(_by_hand(keys, n).values()) <= share * len(keys))
     assert found.smallest == next(tried)
-    none = analyse_keys(str(written), Columns("id"), [6], max_share=hot / 2, spark=spark)
+    none = analyse_keys(str(written), InputColumns("id"), [6], max_share=hot / 2, spark=spark)
     assert (none.smallest, none.tried) == (None, 0)
 
 
@@ -123,7 +122,7 @@ def test_smallest_count_within_a_rate(spark: object, skewed: pa.Table, tmp_path:
     parquet.write_table(table, tmp_path / "in.parquet")
     then = [k for k, t in zip(ids, at, strict=True) if t >= late]
     for rate in (2.6, 2.9, 1.0):
-        found = analyse_keys(str(tmp_path / "in.parquet"), Columns("id", time="at"), [6],
+        found = analyse_keys(str(tmp_path / "in.parquet"), InputColumns("id", time="at"), [6],
                              max_rate=rate, spark=spark)  # fmt: skip
         assert (found.rate_hour, round(found.rate_seconds, 3)) == (late, 599.701)
         allowed = rate * 599.701
@@ -134,14 +133,14 @@ def test_smallest_count_within_a_rate(spark: object, skewed: pa.Table, tmp_path:
 
 def test_other_formats(spark: object, skewed: pa.Table, written: Path, tmp_path: Path) -> None:
     """CSV and JSON lines give what Parquet gives; numbers by the serializer named."""
-    whole = analyse_keys(str(written), Columns("id"), [6], spark=spark)
+    whole = analyse_keys(str(written), InputColumns("id"), [6], spark=spark)
     csv.write_csv(skewed.select(["id", "number"]), tmp_path / "in.csv")
     lines = "\n".join(json.dumps({"id": k}) for k in skewed["id"].to_pylist())
     (tmp_path / "in.jsonl").write_text(lines)
     for name in ("in.csv", "in.jsonl"):
-        found = analyse_keys(str(tmp_path / name), Columns("id"), [6], spark=spark)
+        found = analyse_keys(str(tmp_path / name), InputColumns("id"), [6], spark=spark)
         assert found.loads == whole.loads, name
-    longs = analyse_keys(str(written), Columns("number"), [6], serializer="long", spark=spark)
+    longs = analyse_keys(str(written), InputColumns("number"), [6], serializer="long", spark=spark)
     numbers = [n for n in skewed["number"].to_pylist() if n is not None]
     by_hand = _by_hand([n.to_bytes(8, "big") for n in numbers], 6)
     assert longs.loads[6].most == max(by_hand.values())
@@ -149,8 +148,8 @@ def test_other_formats(spark: object, skewed: pa.Table, written: Path, tmp_path:
 
 def test_approximate_finds_the_hot_keys(spark: object, written: Path) -> None:
     """An approximate run has the same loads and hottest key, and says by how much it may err."""
-    exact = analyse_keys(str(written), Columns("id"), [6, 12], spark=spark)
-    found = analyse_keys(str(written), Columns("id"), [6, 12], approximate=True, spark=spark)
+    exact = analyse_keys(str(written), InputColumns("id"), [6, 12], spark=spark)
+    found = analyse_keys(str(written), InputColumns("id"), [6, 12], approximate=True, spark=spark)
     assert found.loads == exact.loads
     assert found.hottest[0] == exact.hottest[0]
     assert found.low_by == 0  # so few keys that none was dropped
@@ -159,7 +158,7 @@ def test_approximate_finds_the_hot_keys(spark: object, written: Path) -> None:
 
 def test_as_many_partitions_as_there_can_be(spark: object, written: Path) -> None:
     """2**31 - 1 partitions take no more memory than the keys."""
-    found = analyse_keys(str(written), Columns("id"), [2**31 - 1], spark=spark)
+    found = analyse_keys(str(written), InputColumns("id"), [2**31 - 1], spark=spark)
     load = found.loads[2**31 - 1]
     assert load.partitions - load.empty <= found.distinct
 
@@ -167,15 +166,15 @@ def test_as_many_partitions_as_there_can_be(spark: object, written: Path) -> Non
 @pytest.mark.parametrize(
     ("columns", "settings", "told"),
     [
-        (Columns("nothing"), {}, "no such column"),
-        (Columns("nested"), {}, "nested"),
-        (Columns("number"), {}, "--serializer"),
-        (Columns("id"), {"counts": [0]}, "must be 1 to 2,147,483,647"),
-        (Columns("id"), {"counts": [2**31]}, "must be 1 to 2,147,483,647"),
-        (Columns("id"), {"max_rate": 5.0}, "needs a column of times"),
-        (Columns("id"), {"max_share": 0.0}, "above 0"),
-        (Columns("id"), {"partitioner": "sarama:manual"}, "names its partition"),
-        (Columns("id", time="payload"), {}, "is no time"),
+        (InputColumns("nothing"), {}, "no such column"),
+        (InputColumns("nested"), {}, "nested"),
+        (InputColumns("number"), {}, "--serializer"),
+        (InputColumns("id"), {"counts": [0]}, "must be 1 to 2,147,483,647"),
+        (InputColumns("id"), {"counts": [2**31]}, "must be 1 to 2,147,483,647"),
+        (InputColumns("id"), {"max_rate": 5.0}, "needs a column of times"),
+        (InputColumns("id"), {"max_share": 0.0}, "above 0"),
+        (InputColumns("id"), {"partitioner": "sarama:manual"}, "names its partition"),
+        (InputColumns("id", time="payload"), {}, "is no time"),
     ],
 )
 def test_bad_input(spark: object, written: Path, columns, settings, told: str) -> None:
@@ -190,11 +189,11 @@ def test_a_connector_that_spark_lacks(
     spark: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """A topic and a Delta table without their connectors: one line that tells how to get them."""
-    monkeypatch.setattr(key_sources, "counts_at", lambda *_: {"orders": (6,)})
+    monkeypatch.setattr(key_sources, "partition_counts", lambda *_: {"orders": (6,)})
     (tmp_path / "_delta_log").mkdir()
     where = "kafka://127.0.0.1:1/orders" if kind == "kafka" else str(tmp_path)
     with pytest.raises(InvalidConfigError, match=rf"connector\? .*--packages .*{kind}"):
-        analyse_keys(where, Columns("key"), [6], spark=spark)
+        analyse_keys(where, InputColumns("key"), [6], spark=spark)
 
 
 def test_the_columns_of_a_topic(spark: object, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,9 +202,10 @@ def test_the_columns_of_a_topic(spark: object, monkeypatch: pytest.MonkeyPatch) 
         "select cast(concat('k', id % 7) as binary) as key, cast('xy' as binary) as value, "
         "'t' as topic, timestamp_millis(id * 100000) as timestamp from range(200)"
     )
-    monkeypatch.setattr(key_sources, "counts_at", lambda *_: {"t": (6,)})
-    monkeypatch.setattr(kafka_source, "records_of", lambda *_: spark.sql(rows))
-    found = analyse_keys("kafka://host:1/t", Columns("key"), [6], spark=spark)
+    monkeypatch.setattr(key_sources, "partition_counts", lambda *_: {"t": (6,)})
+    patched = "partage.jobs.keys.spark_job.topic_records"
+    monkeypatch.setattr(patched, lambda *_: spark.sql(rows))
+    found = analyse_keys("kafka://host:1/t", InputColumns("key"), [6], spark=spark)
     assert (found.records, found.distinct, len(found.hours)) == (200, 7, 6)
     keys = [f"k{i % 7}" for i in range(200)]
     partition, records, size = found.by_partition[6]
@@ -217,7 +217,7 @@ def test_only_nulls(spark: object, tmp_path: Path) -> None:
     """A column of nulls has no keys, and that is said and no error."""
     path = tmp_path / "nulls.parquet"
     parquet.write_table(pa.table({"id": pa.nulls(50, pa.string())}), path)
-    found = analyse_keys(str(path), Columns("id"), [6], spark=spark)
+    found = analyse_keys(str(path), InputColumns("id"), [6], spark=spark)
     assert (found.records, found.nulls, found.hottest) == (50, 50, [])
 
 

@@ -7,7 +7,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from partage.jobs.keys.keys import KeysFound
+    from partage.jobs.keys.analysis import KeySpread
 
 __all__ = ["advice", "shown"]
 
@@ -30,7 +30,7 @@ def shown(key: bytes) -> str:
     return text if text.isprintable() else f"0x{key.hex()}"
 
 
-def advice(found: KeysFound) -> list[str]:
+def advice(found: KeySpread) -> list[str]:
     """Sentences, the most important one first."""
     hot = found.hottest[0]
     lines = [
@@ -59,7 +59,7 @@ def advice(found: KeysFound) -> list[str]:
     return lines
 
 
-def _limit(found: KeysFound) -> str:
+def _limit(found: KeySpread) -> str:
     """What was asked of the hottest partition, and what a rate was taken of."""
     words = [] if found.max_share is None else [f"{found.max_share:.1%} of all records"]
     if found.max_rate is not None:
@@ -74,7 +74,7 @@ def _limit(found: KeysFound) -> str:
     return " and ".join(words)
 
 
-def _shared(found: KeysFound) -> list[str]:
+def _shared(found: KeySpread) -> list[str]:
     """Who is in the hottest partition at each count, as far as the hottest keys tell."""
     lines = []
     for n, load in found.loads.items():
@@ -88,7 +88,7 @@ def _shared(found: KeysFound) -> list[str]:
     return lines
 
 
-def _salted(found: KeysFound) -> list[str]:
+def _salted(found: KeySpread) -> list[str]:
     """Into how many keys each hot one must be split for its parts to be no more than even."""
     most = max(found.loads)
     allowed = found.max_share if found.max_share is not None else 1 / most

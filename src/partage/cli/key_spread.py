@@ -16,7 +16,7 @@ from partage.errors import InvalidConfigError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from partage.jobs.keys.keys import KeysFound
+    from partage.jobs.keys.analysis import KeySpread
 
 __all__ = ["Asked", "spread"]
 
@@ -31,7 +31,7 @@ _STAGES = {
 
 
 class Asked(NamedTuple):
-    """What the command was given; see `partage.jobs.keys.keys.analyse_keys`."""
+    """What the command was given; see `partage.jobs.keys.analysis.analyse_keys`."""
 
     where: str
     key: str
@@ -55,12 +55,12 @@ def spread(asked: Asked, *, to: Path | None, as_json: bool, quiet: bool) -> None
     Raises:
         PartageError: the input or a setting cannot be used.
     """
-    from partage.jobs.keys.keys import analyse_keys
-    from partage.jobs.keys.sources import Columns
+    from partage.jobs.keys.analysis import analyse_keys
+    from partage.jobs.keys.columns import InputColumns
 
     with working(_STAGES, quiet=quiet or as_json) as progress:
         found = analyse_keys(
-            asked.where, Columns(asked.key, asked.value, asked.time), asked.partitions,
+            asked.where, InputColumns(asked.key, asked.value, asked.time), asked.partitions,
             partitioner=asked.partitioner, serializer=asked.serializer, top=asked.top,
             max_share=asked.max_share, max_rate=asked.max_rate, approximate=asked.approximate,
             progress=progress, master=asked.master, conf=asked.conf, kafka=asked.kafka,
@@ -76,7 +76,7 @@ def spread(asked: Asked, *, to: Path | None, as_json: bool, quiet: bool) -> None
         show(name(f"tables and page   {to / _PAGE}", "bold"))
 
 
-def _write_page(found: KeysFound, path: Path, asked: Asked) -> None:
+def _write_page(found: KeySpread, path: Path, asked: Asked) -> None:
     from partage.report.keys import write_keys_page
 
     loads = {
@@ -93,7 +93,7 @@ def _write_page(found: KeysFound, path: Path, asked: Asked) -> None:
 _NO_KEY = "No record has a key: the producer's partitioner spreads them as it likes."
 
 
-def print_found(found: KeysFound) -> None:
+def print_found(found: KeySpread) -> None:
     """What a person wants to know, in this order: spread, hot keys, changes, hours, advice."""
     keyed = found.records - found.nulls
     show(name(_head(found), "bold"))
@@ -112,7 +112,7 @@ def print_found(found: KeysFound) -> None:
         show(name(line))
 
 
-def _head(found: KeysFound) -> str:
+def _head(found: KeySpread) -> str:
     keys = "" if found.distinct is None else f"{found.distinct:,} keys, "
     without = f", {found.nulls:,} records without a key" if found.nulls else ""
     if found.timeless:
@@ -133,7 +133,7 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def _loads(found: KeysFound) -> Table:
+def _loads(found: KeySpread) -> Table:
     table = _table("spread", "partitions", "hottest", "share", "even", "most / mean",
                    "most bytes", "empty")  # fmt: skip
     for n, load in found.loads.items():
@@ -145,7 +145,7 @@ def _loads(found: KeysFound) -> Table:
     return table
 
 
-def _hot(found: KeysFound) -> Table:
+def _hot(found: KeySpread) -> Table:
     table = _table("hottest keys", "key", "records", "bytes", "share")
     for hot in found.hottest:
         table.add_row(name(shown(hot.key)), f"{hot.records:,}", f"{hot.bytes:,}",
@@ -153,7 +153,7 @@ def _hot(found: KeysFound) -> Table:
     return table
 
 
-def _moves(found: KeysFound) -> Table:
+def _moves(found: KeySpread) -> Table:
     table = _table("changing the count", "from → to", "keys that move", "records of these")
     for m in found.moves:
         keys = f"{m.moved_keys:,} ({m.moved_keys / m.keys:.1%})" if m.keys > 0 else "not counted"
@@ -162,7 +162,7 @@ def _moves(found: KeysFound) -> Table:
     return table
 
 
-def _hours(found: KeysFound) -> Table:
+def _hours(found: KeySpread) -> Table:
     """The hours in which one partition got most records, for each count."""
     table = _table("busiest hours", "hour (UTC)", "partitions", "hottest", "its records", "of all")
     for n in found.loads:
@@ -176,7 +176,7 @@ def _hours(found: KeysFound) -> Table:
     return table
 
 
-def _as_json(found: KeysFound) -> dict[str, Any]:
+def _as_json(found: KeySpread) -> dict[str, Any]:
     """The same as plain data; keys in hex, shares from 0 to 1, times in milliseconds UTC."""
     return {
         "records": found.records, "without_key": found.nulls, "without_time": found.timeless,
@@ -198,7 +198,7 @@ def _as_json(found: KeysFound) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def write_tables(found: KeysFound, folder: Path) -> None:
+def write_tables(found: KeySpread, folder: Path) -> None:
     """Parquet of ``spread``, ``hottest``, ``changes`` and ``hours``, and ``keys.json``.
 
     Raises:

@@ -8,9 +8,8 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from partage.jobs.spark.failures import jvm_watched
+from partage.jobs.spark.failures import jvm_watched, worker_errors
 from partage.jobs.spark.progress import Progress, Stages
-from partage.jobs.spark.worker_errors import told_by_workers
 from partage.simulation.streams import Cell, SimulatedApplication, StreamsMeasures, played_cell
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def sweep(
         with stages.stage("start Spark"):
             opened.enter_context(jvm_watched())
             running = opened.enter_context(session(spark, master=master))
-            opened.enter_context(told_by_workers())
+            opened.enter_context(worker_errors())
         count = len(cells)
         cores = max(1, running.sparkContext.defaultParallelism)
         tasks = max(1, min(count, _TASKS_A_CORE * cores))

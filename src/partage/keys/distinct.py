@@ -70,8 +70,8 @@ class Distinct:
         self._head = 3 if sized else 2
         self._slots = np.zeros(1 << _FIRST, np.int64)
         self._store = _words(8 << _FIRST)
-        # Keys, the store's end, bits of a hash that are no slot's, words of a head, gaps of keys.
-        self._used = np.array([0, _BEGIN, _HASH_BITS - _FIRST, self._head, 0], np.int64)
+        # Keys, the store's end, bits of a hash that are no slot's, words of a head.
+        self._used = np.array([0, _BEGIN, _HASH_BITS - _FIRST, self._head], np.int64)
         self._block = np.zeros(3 * _BLOCK, np.int64)
         self._work = 0
 
@@ -96,7 +96,6 @@ class Distinct:
         null: NDArray[np.bool_] | None = None,
         times: _Longs | None = None,
         sizes: _Longs | None = None,
-        gap: int = 0,
     ) -> None:
         """Count keys.
 
@@ -107,9 +106,7 @@ class Distinct:
             times: int64[n]: records of each; one if not given.
             sizes: int64[n]: bytes of all records of each, for a table with them; the key's own
                 if not given.
-            gap: bytes that are no key's before each start but the first one.
         """
-        self._used[4] = gap
         count = len(starts) - 1
         nulls = _NO_BYTES if null is None else null.view(np.uint8)
         wide: NDArray[np.uint64] = np.ndarray(max(0, len(data) - 7), "<u8", data, 0, (1,))

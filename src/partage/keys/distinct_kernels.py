@@ -123,10 +123,9 @@ def _looked_up(
     """
     top = 0x7FFFFFFFFFFFFFFF
     shift = used[2]
-    gap = used[4]
     third = len(block) // 3
     for i in range(len(starts) - 1):
-        tag = _hashed(data, wide, starts[i & top], starts[(i + 1) & top] - gap)
+        tag = _hashed(data, wide, starts[i & top], starts[(i + 1) & top])
         block[i & top] = tag
         prefetch(slots, (tag >> shift) & top)
     others = 0
@@ -144,7 +143,7 @@ def _looked_up(
     for i in range(len(starts) - 1):
         # Where no slot is the key's the place is 0, and its word is too.
         place = block[(i + third) & top] & 0xFFFFFFFF
-        head = block[i & top] << 32 | (starts[(i + 1) & top] - gap - starts[i & top])
+        head = block[i & top] << 32 | (starts[(i + 1) & top] - starts[i & top])
         block[(i + third) & top] = place * (store[place & top] == head)
 
 
@@ -173,15 +172,14 @@ def count(
     Args:
         data: uint8, bytes of the keys.
         wide: uint64, the eight bytes that begin at each of them.
-        starts: int64[n + 1]; the bytes between keys are before the next one's start.
+        starts: int64[n + 1].
         null: uint8[n], or none: which are not counted.
         times: int64[n], or none: records of each.
         sizes: int64[n], or none: bytes of the records of each, for a table that has them.
         slots: int64, a power of two of them.
         store: int64, of which ``words`` is the same memory.
         words: uint64.
-        used: int64[5]: keys, end of the store, bits of a hash that are no slot's, words of a head,
-            bytes between keys.
+        used: int64[4]: keys, end of the store, bits of a hash that are no slot's, words of a head.
         block: int64, three for each key that is looked up at a time.
     """
     top = 0x7FFFFFFFFFFFFFFF
@@ -198,7 +196,7 @@ def count(
             if len(null) > 0 and null[i & top] != 0:
                 continue
             at = starts[i & top]
-            end = starts[(i + 1) & top] - used[4]
+            end = starts[(i + 1) & top]
             place = block[(i - done + third) & top]
             if place == 0 or not _is_there(data, wide, at, end, words, place + used[3]):
                 place = _sought(

@@ -16,6 +16,7 @@ from math import comb
 from typing import TYPE_CHECKING, Any
 
 from partage.errors import InvalidConfigError
+from partage.jobs.audit.pairs import NOWHERE, PAIRS_DDL, Pairing
 from partage.jobs.audit.subscribed import Together, read_together
 from partage.jobs.audit.topic_judging import (
     JUDGED_DDL,
@@ -26,10 +27,8 @@ from partage.jobs.audit.topic_judging import (
     place,
 )
 from partage.jobs.audit.topic_records import COLUMNS, TopicSource, open_topics, read_records
-from partage.jobs.keys.pairs import NOWHERE, PAIRS_DDL, Pairing
-from partage.jobs.spark.failures import jvm_watched
+from partage.jobs.spark.failures import jvm_watched, worker_errors
 from partage.jobs.spark.progress import Progress, Stages
-from partage.jobs.spark.worker_errors import told_by_workers
 from partage.keys.audit import Broken, Side, TopicVerdict, broken_joins, who_wrote
 
 if TYPE_CHECKING:
@@ -160,7 +159,7 @@ def audit_topics(
         with stages.stage("start Spark"):
             opened.enter_context(jvm_watched())
             running = opened.enter_context(session(spark, master=master, conf=conf))
-            opened.enter_context(told_by_workers())
+            opened.enter_context(worker_errors())
         return _audited(running, source, topics, joins, stages)
 
 
@@ -233,10 +232,10 @@ def _pairs(spark: SparkSession, source: TopicSource) -> DataFrame:
         return spark.range(0, count, 1, count).mapInArrow(work, PAIRS_DDL)
     from pyspark.sql import functions as f
 
-    from partage.jobs.replay.kafka_source import records_of
+    from partage.jobs.spark.kafka import topic_records
 
     servers, topics = source.kafka
-    frame = records_of(spark, servers, topics, source.properties)
+    frame = topic_records(spark, servers, topics, source.properties)
     time_ms = f.unix_millis("timestamp").alias("timestamp_ms")
     return frame.select("topic", "partition", "offset", time_ms, "key").mapInArrow(
         _spark_pairs, PAIRS_DDL

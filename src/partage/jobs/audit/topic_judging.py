@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from partage.errors import InvalidKeysError
-from partage.jobs.keys.pairs import MOST_PAIRS, NOWHERE, kept, marks
+from partage.jobs.audit.pairs import MOST_PAIRS, NOWHERE, kept, marks
 from partage.keys.audit import (
     Family,
     KeyPairs,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from partage.errors import InvalidCaptureError, InvalidConfigError
-from partage.jobs.audit.asked import counts_at
+from partage.jobs.spark.kafka import partition_counts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,7 +69,7 @@ def open_topics(where: str, kafka: Mapping[str, str] | None = None) -> TopicSour
             raise InvalidConfigError("INPUT", "must be kafka://host:port/topic,topic", where)
         return TopicSource(
             where,
-            counts=counts_at(servers, topics.split(","), kafka or {}) or {},
+            counts=partition_counts(servers, topics.split(","), kafka or {}) or {},
             properties=kafka or {},
         )
     path = Path(where).absolute()

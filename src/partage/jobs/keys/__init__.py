@@ -1,3 +1,8 @@
-"""`partage keys`: how the keys of an input spread over partitions."""
+"""`partage keys`: how the keys of an input spread over partitions; `analysis` is the entry.
+
+Modules: `analysis` (request and result), `sources` (files, tables, topics), `columns` (schema,
+serializers, times), `counting` (first stage), `loads` (second stage), `blocks` (rows between the
+stages), `local_job` (threads of this process), `spark_job` (Spark's workers).
+"""
 
 from __future__ import annotations

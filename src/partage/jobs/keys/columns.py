@@ -1,30 +1,61 @@
-"""Columns of an input by name, or by the path through structs that leads to them: `meta.tenant`."""
+"""Columns of the input of `partage keys`: their schema, keys as bytes, times as milliseconds.
+
+A column is named by its name, or by the path through structs that leads to it: ``meta.tenant``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from partage.errors import InvalidConfigError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Columns", "expect", "flat", "kind_of"]
+__all__ = [
+    "NO_TIME",
+    "SERIALIZERS",
+    "InputColumns",
+    "as_hashed",
+    "column_type",
+    "expect_columns",
+    "select_columns",
+    "serialize",
+    "times_of",
+    "value_sizes",
+]
 
-#: Columns that an error names.
-_NAMED = 40
+_Longs = NDArray[np.int64]
+#: Columns that an error message lists at most.
+_LISTED = 40
+#: Kafka's serializers of numbers write them big-endian; text and UUIDs are written as UTF-8.
+_NUMBERS = {"short": ">i2", "int": ">i4", "long": ">i8", "float": ">f4", "double": ">f8"}
+SERIALIZERS = ("string", "bytes", *_NUMBERS)
+#: The time of a record without one, in milliseconds; times before 1970 are in no hour either.
+NO_TIME = -1
+#: The first millisecond after the year 9999, the last year that Arrow's text parser knows.
+_YEAR_10000 = 253_402_300_800_000
+#: Numbers that all lie in this range are seconds of 1986 to 2286. As milliseconds they would all
+#: be times of 1970.
+_SECONDS = (500_000_000, 10_000_000_000)
+_WITH_ZONE = r":\d\d(\.\d+)?\s?(Z|[+-]\d\d(:?\d\d)?)$"
+_WHOLE_NUMBER = r"^\s*-?\d+\s*$"
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class InputColumns:
     """The columns of the input that are read.
 
     Attributes:
-        key: what becomes the record's key: a column's name, or a path to it (``meta.tenant``).
-        value: whose bytes count too; None counts the keys' bytes alone.
-        time: when the record was, for load over time.
+        key: the record's key: a column's name, or a path to it (``meta.tenant``).
+        value: the record's value, whose bytes are added to the key's; None counts keys alone.
+        time: the record's time, for loads by the hour.
     """
 
     key: str
@@ -33,20 +64,20 @@ class Columns:
 
     @property
     def names(self) -> list[str]:
-        """Those that are there."""
+        """Distinct names of the columns that are given."""
         return list(dict.fromkeys(n for n in (self.key, self.value, self.time) if n is not None))
 
     @property
     def options(self) -> dict[str | None, str]:
-        """Which option of the command named a column."""
+        """The command's option that names each column."""
         return {self.time: "--time", self.value: "--value", self.key: "--key"}
 
 
-def kind_of(schema: pa.Schema, name: str) -> pa.DataType | None:
-    """A column's type; None if there is none. A name goes before a path.
+def column_type(schema: pa.Schema, name: str) -> pa.DataType | None:
+    """Return a column's type, or None if there is none; a name goes before a path.
 
     >>> import pyarrow as pa
-    >>> kind_of(pa.schema({"meta": pa.struct({"tenant": pa.string()})}), "meta.tenant")
+    >>> column_type(pa.schema({"meta": pa.struct({"tenant": pa.string()})}), "meta.tenant")
     DataType(string)
     """
     from pyarrow import types
@@ -56,70 +87,71 @@ def kind_of(schema: pa.Schema, name: str) -> pa.DataType | None:
     first, *path = name.split(".")
     if schema.names.count(first) != 1:
         return None
-    kind = schema.field(first).type
+    found = schema.field(first).type
     for part in path:
-        if not types.is_struct(kind) or kind.get_field_index(part) < 0:
+        if not types.is_struct(found) or found.get_field_index(part) < 0:
             return None
-        kind = kind.field(part).type
-    return kind
+        found = found.field(part).type
+    return found
 
 
-def _paths(fields: Any, before: str = "") -> Iterator[str]:
-    """All columns, those in structs by their path."""
+def _paths(fields: Any, prefix: str = "") -> Iterator[str]:
+    """Yield the names of all columns, those in structs by their path."""
     from pyarrow import types
 
     for field in fields:
-        name = before + field.name
+        name = prefix + field.name
         if types.is_struct(field.type):
-            inside = (field.type.field(i) for i in range(field.type.num_fields))
-            yield from _paths(inside, f"{name}.")
+            inner = (field.type.field(i) for i in range(field.type.num_fields))
+            yield from _paths(inner, f"{name}.")
         else:
             yield name
 
 
-def expect(schema: pa.Schema, columns: Columns, serializer: str | None, where: str) -> None:
-    """Every column is there, is not nested, and the key's can become bytes.
+def expect_columns(
+    schema: pa.Schema, columns: InputColumns, serializer: str | None, where: str
+) -> None:
+    """Check that each column exists, is not nested, and that the key's type can become bytes.
 
     Raises:
-        InvalidConfigError: one is not; says which, and what there is.
+        InvalidConfigError: a column is missing, ambiguous or nested, or the key needs a serializer.
     """
     import pyarrow as pa
     from pyarrow import types
 
-    from partage.jobs.keys.bytes import as_bytes
-
     for name in columns.names:
         if schema.names.count(name) > 1:
-            told = f"{schema.names.count(name)} columns of {where} have this name"
-            raise InvalidConfigError(columns.options[name], told, name)
-        kind = kind_of(schema, name)
-        if kind is None:
-            had = list(_paths(schema))
-            more = f" and {len(had) - _NAMED} more" if len(had) > _NAMED else ""
-            told = f"no such column in {where} (found: {', '.join(had[:_NAMED])}{more})"
-            raise InvalidConfigError(columns.options[name], told, name)
-        if types.is_nested(kind):
-            told = f"column of {where} is nested ({str(kind)[:100]}); {_instead(schema, name)}"
-            raise InvalidConfigError(columns.options[name], told, name)
-    key: Any = kind_of(schema, columns.key)
+            reason = f"{schema.names.count(name)} columns of {where} have this name"
+            raise InvalidConfigError(columns.options[name], reason, name)
+        found = column_type(schema, name)
+        if found is None:
+            known = list(_paths(schema))
+            more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
+            reason = f"no such column in {where} (found: {', '.join(known[:_LISTED])}{more})"
+            raise InvalidConfigError(columns.options[name], reason, name)
+        if types.is_nested(found):
+            reason = f"column of {where} is nested ({str(found)[:100]}); {_advice(schema, name)}"
+            raise InvalidConfigError(columns.options[name], reason, name)
+    key: Any = column_type(schema, columns.key)
     if types.is_dictionary(key):
         key = key.value_type
-    as_bytes(pa.array([], key), serializer, columns.key)
+    serialize(pa.array([], key), serializer, columns.key)
 
 
-def _instead(schema: pa.Schema, name: str) -> str:
-    inside = [path for path in _paths(schema) if path.startswith(f"{name}.")]
-    if inside:
-        return f"name a column in it: {', '.join(inside[:_NAMED])}"
+def _advice(schema: pa.Schema, name: str) -> str:
+    """Return the error message's advice for a nested column."""
+    inner = [path for path in _paths(schema) if path.startswith(f"{name}.")]
+    if inner:
+        return f"name a column in it: {', '.join(inner[:_LISTED])}"
     return "a key is text, bytes or a whole number"
 
 
-def flat(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-    """The columns alone, in that order, those in structs as columns of their own.
+def select_columns(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+    """Return these columns in this order, those in structs as columns of their own.
 
     >>> import pyarrow as pa
     >>> batch = pa.RecordBatch.from_pydict({"meta": [{"id": 7}, None]})
-    >>> flat(batch, ["meta.id"]).to_pydict()
+    >>> select_columns(batch, ["meta.id"]).to_pydict()
     {'meta.id': [7, None]}
     """
     import pyarrow as pa
@@ -133,8 +165,213 @@ def flat(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
             arrays.append(batch.column(batch.schema.get_field_index(name)))
             continue
         first, *path = name.split(".")
-        whole = batch.column(batch.schema.get_field_index(first))
+        column = batch.column(batch.schema.get_field_index(first))
         for part in path:
-            whole = compute.struct_field(whole, [whole.type.get_field_index(part)])
-        arrays.append(whole)
+            column = compute.struct_field(column, [column.type.get_field_index(part)])
+        arrays.append(column)
     return pa.RecordBatch.from_arrays(arrays, names=list(names))
+
+
+def serialize(keys: pa.Array, serializer: str | None, name: str) -> pa.Array:
+    r"""Return the keys as the bytes that a producer sends; nulls stay null.
+
+    Args:
+        keys: a column of text, bytes, numbers or UUIDs.
+        serializer: one of `SERIALIZERS`; None takes text and bytes as they are.
+        name: the column's name, for errors.
+
+    Raises:
+        InvalidConfigError: numbers without a serializer, or a serializer that does not fit them.
+
+    >>> import pyarrow as pa
+    >>> serialize(pa.array([7, None]), "int", "id").to_pylist()
+    [b'\x00\x00\x00\x07', None]
+    """
+    import pyarrow as pa
+    from pyarrow import compute, types
+
+    given = keys.type
+    if isinstance(given, pa.BaseExtensionType):
+        if given.extension_name == "arrow.uuid":
+            return _serialize_uuids(keys, serializer, name)
+        return serialize(keys.storage, serializer, name)
+    if serializer in _NUMBERS:
+        return _serialize_numbers(keys, _NUMBERS[serializer], serializer, name)
+    if types.is_large_string(given) or types.is_large_binary(given):
+        return keys.cast(pa.large_binary())
+    plain = (types.is_string, types.is_binary, types.is_fixed_size_binary, types.is_null)
+    if any(is_type(given) for is_type in plain):
+        return keys.cast(pa.binary())
+    if serializer == "string" and types.is_floating(given):
+        reason = (
+            f"column is {given}, and each language writes such numbers in its own way (1, 1.0): "
+            "say --serializer double or float, or name a column of text"
+        )
+        raise InvalidConfigError("--serializer", reason, name)
+    if serializer == "string" and not types.is_nested(given):
+        return compute.cast(keys, pa.string()).cast(pa.binary())
+    reason = (
+        f"column is {given}, and the partition depends on how a number is written: say "
+        f"--serializer string (its decimal text), {', '.join(_NUMBERS)}"
+    )
+    raise InvalidConfigError("--key", reason, name)
+
+
+def _serialize_uuids(keys: pa.Array, serializer: str | None, name: str) -> pa.Array:
+    """Return UUIDs as text, as Kafka's `UUIDSerializer` writes them, or as their 16 bytes."""
+    import pyarrow as pa
+
+    if serializer == "string":
+        return pa.array([None if one is None else str(one).encode() for one in keys.to_pylist()],
+                        pa.binary())  # fmt: skip
+    if serializer == "bytes":
+        return keys.storage.cast(pa.binary())
+    reason = (
+        "column is of UUIDs: say --serializer string (36 letters, as UUIDSerializer), or bytes (16)"
+    )
+    raise InvalidConfigError("--key", reason, name)
+
+
+def _serialize_numbers(keys: pa.Array, layout: str, serializer: str, name: str) -> pa.Array:
+    """Return numbers in a NumPy layout (big-endian), checked against its range."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    try:
+        wide = compute.cast(keys, {"i": pa.int64(), "f": pa.float64()}[layout[1]])
+    except (pa.ArrowException, KeyError) as e:
+        raise InvalidConfigError("--serializer", f"{serializer} does not fit ({e})", name) from None
+    values = wide.fill_null(0).to_numpy(zero_copy_only=False)
+    raw = values.astype(layout)
+    if layout[1] == "i" and not np.array_equal(raw.astype(np.int64), values):
+        bad = values[raw.astype(np.int64) != values][0]
+        raise InvalidConfigError("--serializer", f"{serializer} cannot hold {bad}", name)
+    fixed = pa.Array.from_buffers(
+        pa.binary(raw.dtype.itemsize), len(raw), [None, pa.py_buffer(np.ascontiguousarray(raw))]
+    ).cast(pa.binary())
+    return fixed if not keys.null_count else compute.if_else(
+        keys.is_valid(), fixed, pa.scalar(None, pa.binary())
+    )  # fmt: skip
+
+
+def as_hashed(keys: pa.Array, partitioner: str) -> pa.Array:
+    """Return the keys that a partitioner hashes: null where it does not go by the key.
+
+    librdkafka's default picks a random partition for empty keys too. Its ``consistent``,
+    ``murmur2`` and ``fnv1a`` hash a null key as the empty one: such records share a partition.
+
+    >>> import pyarrow as pa
+    >>> as_hashed(pa.array([b"", None]), "librdkafka:consistent").to_pylist()
+    [b'', b'']
+    >>> as_hashed(pa.array([b"", None]), "librdkafka:consistent_random").to_pylist()
+    [None, None]
+    """
+    import pyarrow as pa
+    from pyarrow import compute, types
+
+    from partage.keys.registry import find
+
+    rule = find(partitioner).rule
+    if rule is None or rule.unkeyed == "null":
+        return keys
+    coded = types.is_dictionary(keys.type)
+    if rule.unkeyed == "nothing":
+        if not keys.null_count and not (coded and keys.dictionary.null_count):
+            return keys
+        return (keys.dictionary_decode() if coded else keys).fill_null(b"")
+    empty = compute.equal(compute.binary_length(keys.dictionary if coded else keys), 0)
+    if not compute.any(empty).as_py():
+        return keys
+    if coded:
+        keys = keys.dictionary_decode()
+        empty = compute.equal(compute.binary_length(keys), 0)
+    return compute.if_else(empty, pa.scalar(None, keys.type), keys)
+
+
+def value_sizes(values: pa.Array) -> _Longs:
+    """Return the bytes of each value, int64[n]; 0 for null."""
+    import pyarrow as pa
+    from pyarrow import compute, types
+
+    if types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    sized = (types.is_string, types.is_binary, types.is_large_string, types.is_large_binary)
+    if not any(is_type(values.type) for is_type in sized):
+        values = compute.cast(values, pa.string())
+    lengths = compute.binary_length(values).fill_null(0)
+    return np.asarray(lengths.to_numpy(zero_copy_only=False), np.int64)
+
+
+def times_of(column: pa.Array, name: str) -> _Longs:
+    """Return milliseconds since 1970, int64[n], `NO_TIME` for null.
+
+    Numbers are milliseconds. Text is ISO 8601 (UTC where it has no zone) or a whole number.
+
+    Raises:
+        InvalidConfigError: the column's type or its values are no times.
+
+    >>> import pyarrow as pa
+    >>> times_of(pa.array(["1970-01-01 00:00:01", None, "1970-01-01T01:00:00+01:00"]), "").tolist()
+    [1000, -1, 0]
+    """
+    import pyarrow as pa
+    from pyarrow import compute, types
+
+    if types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    given = column.type
+    try:
+        if types.is_string(given) or types.is_large_string(given):
+            column = _parse_times(column)
+        elif types.is_floating(given):
+            column = compute.if_else(compute.is_finite(column), column, pa.scalar(None, given))
+        elif not (types.is_timestamp(given) or types.is_date(given) or types.is_integer(given)
+                  or types.is_null(given)):  # fmt: skip
+            reason = f"is no time (the column is {given}; timestamps, dates, text, or milliseconds)"
+            raise InvalidConfigError("--time", reason, name)
+        numbers = types.is_integer(column.type) or types.is_floating(column.type)
+        if not numbers:
+            column = compute.cast(column, pa.timestamp("ms"), safe=False)
+        found = compute.cast(column, pa.int64(), safe=False).fill_null(NO_TIME)
+    except pa.ArrowException as e:
+        raise InvalidConfigError("--time", f"is no time ({e})", name) from None
+    times = np.asarray(found.to_numpy(zero_copy_only=False), np.int64)
+    _expect_milliseconds(times, name, numbers=numbers)
+    return times
+
+
+def _expect_milliseconds(times: _Longs, name: str, *, numbers: bool) -> None:
+    """Raise if the times are plainly in another unit than milliseconds."""
+    given = times[times > NO_TIME]
+    if not len(given):
+        return
+    first, last = int(given.min()), int(given.max())
+    if last >= _YEAR_10000:
+        unit = (
+            "; are these microseconds or nanoseconds? numbers are milliseconds" if numbers else ""
+        )
+        raise InvalidConfigError("--time", f"{last:,} ms is after the year 9999{unit}", name)
+    if numbers and _SECONDS[0] <= first and last <= _SECONDS[1]:
+        reason = f"{first:,} to {last:,} ms is early in 1970: are these seconds? multiply by 1,000"
+        raise InvalidConfigError("--time", reason, name)
+
+
+def _parse_times(column: pa.Array) -> pa.Array:
+    """Return text as timestamps or whole numbers; rows with and without a zone may be mixed."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if len(column) == column.null_count:
+        return pa.nulls(len(column), pa.int64())
+    if compute.all(compute.match_substring_regex(column, _WHOLE_NUMBER)).as_py():
+        return compute.cast(compute.utf8_trim_whitespace(column), pa.int64())
+    has_zone = compute.match_substring_regex(column, _WITH_ZONE)
+    null = pa.scalar(None, column.type)
+    with_zone = compute.if_else(has_zone, column, null)
+    without = compute.if_else(has_zone, null, column)
+    for unit in ("us", "ns"):
+        with suppress(pa.ArrowInvalid):
+            parsed = compute.cast(with_zone, pa.timestamp(unit, tz="UTC"))
+            local = compute.cast(without, pa.timestamp(unit))
+            return compute.coalesce(compute.cast(parsed, pa.timestamp(unit)), local)
+    return compute.cast(without, pa.timestamp("ms"))  # raises with the text that is no time

@@ -1,186 +1,192 @@
-"""Where the keys of `partage keys` come from: files read with pyarrow, all else by Spark.
+"""Input of `partage keys`: what a path or address holds, and its parts read with pyarrow.
 
-Parquet is read by whoever counts: Spark's workers, or threads of this process. CSV and JSON are
-read by Spark in a job of its own, else here (`key_files`). Keys of files
-are hashed where they are read: a key that crosses the border between the JVM and Python costs
-twenty times its hash (measured: 39 against 8 million keys a second).
+Parquet, CSV and JSON files are read with pyarrow, in this process or in Spark's workers (which
+read Parquet only: CSV and JSON go through Spark's own readers there). Delta tables and topics are
+Spark's. CSV and JSON give what Spark's readers give: CSV is text throughout, an empty field is null
+and an empty pair of quotes is not; JSON is an object a line, or one array of objects.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import nullcontext, suppress
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from partage.errors import InvalidConfigError
-from partage.jobs.audit.asked import counts_at
-from partage.jobs.keys.columns import Columns, expect, flat, kind_of
-from partage.jobs.keys.files import read_text, schema_of
-from partage.jobs.keys.pages import Chunk, chunk_of
+from partage.jobs.keys.columns import InputColumns, column_type, expect_columns, select_columns
+from partage.jobs.spark.kafka import partition_counts
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Columns", "KeySource", "Piece", "address", "open_source", "read_piece"]
+__all__ = ["InputPart", "KeySource", "open_source", "parse_address", "read_part"]
 
-#: Rows that a worker holds at a time: their keys fit into a processor's cache. Fewer where the
-#: columns of so many have more bytes than this.
+#: Rows that a worker holds at a time, so that their keys fit into a processor's cache. Fewer if the
+#: columns of that many rows have more bytes than this.
 _BATCH_ROWS, _BATCH_BYTES = 1 << 17, 64 << 20
-#: Bytes of a dictionary page at which writers give up and write plain values (their default), and
-#: the most bytes that a record's number in such a dictionary takes.
-_DICTIONARY_PAGE, _CODE_BYTES = 1_200_000, 3
+#: Bytes of a dictionary page at which writers fall back to plain values (their default), and the
+#: most bytes that a record's index into such a dictionary takes.
+_DICTIONARY_PAGE, _INDEX_BYTES = 1_200_000, 3
 _SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json",
              ".ndjson": "json"}  # fmt: skip
-#: Text is packed about so well, at most.
-_TIMES_PACKED = 10
-_PACKED = (".gz", ".bz2", ".zst", ".lz4", ".snappy")
+_COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".snappy")
+#: Text shrinks to a tenth at most: an estimate of its size before it is read.
+_COMPRESSION_RATIO = 10
+#: Bytes of CSV or JSON that are parsed at a time.
+_BLOCK = 8 << 20
+#: Limits of what is held as a whole: a line, and an array, which becomes Python objects.
+_LONGEST_LINE, _LONGEST_ARRAY = 256 << 20, 64 << 20
+_LENIENT = "; --master 'local[*]' has Spark read it, which overlooks more"
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """Row group of a Parquet file, or a file of CSV or JSON.
+class InputPart:
+    """A row group of a Parquet file, or a file of CSV or JSON.
 
     Attributes:
-        size: bytes of the columns that are read, unpacked, about.
-        coded: whether its keys are numbers in a dictionary throughout, and so best read as that.
-            A writer whose dictionary grew too large went on with plain values; to make a
-            dictionary of these costs ten times what reading them does.
-        at_once: rows that are read at a time.
-        chunk: where the keys stand, if they can be counted page by page (`key_pages`).
+        rows: records; 0 if unknown.
+        coded: whether the key's chunk is dictionary-encoded throughout, and is read as Arrow's
+            dictionary. A writer whose dictionary grew too large falls back to plain values; to
+            encode these again costs ten times as much as to read them.
+        batch_rows: rows that are read at a time.
+        size: estimated bytes of the columns, uncompressed.
+        format: ``parquet``, ``csv`` or ``json``.
     """
 
     path: str
     row_group: int
     rows: int
     coded: bool = False
-    at_once: int = _BATCH_ROWS
+    batch_rows: int = _BATCH_ROWS
     size: int = 0
-    kind: str = "parquet"
-    chunk: Chunk | None = None
+    format: str = "parquet"
 
     @property
-    def words(self) -> str:
-        """What an error calls it."""
-        return f"{self.path}, row group {self.row_group}" if self.kind == "parquet" else self.path
+    def name(self) -> str:
+        """The part's name in error messages."""
+        return f"{self.path}, row group {self.row_group}" if self.format == "parquet" else self.path
 
 
 @dataclass(frozen=True, slots=True)
 class KeySource:
-    """An input that was looked at, and has the columns.
+    """An input whose schema was checked.
 
     Attributes:
-        kind: ``parquet``, ``csv``, ``json``, ``delta`` or ``kafka``.
-        where: as given.
-        serializer: how numbers become bytes.
-        pieces: what is read with pyarrow; empty where Spark alone can.
-        rows: records, where known.
-        properties: of the client of a cluster, secrets among them.
+        format: ``parquet``, ``csv``, ``json``, ``delta`` or ``kafka``.
+        where: the path or address as given.
+        serializer: Kafka serializer of number columns.
+        parts: what pyarrow reads; empty where only Spark can.
+        rows: records, if known.
+        properties: the Kafka client's, with secrets.
     """
 
-    kind: str
+    format: str
     where: str
-    columns: Columns
+    columns: InputColumns
     serializer: str | None = None
-    pieces: tuple[Piece, ...] = ()
+    parts: tuple[InputPart, ...] = ()
     rows: int | None = None
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def size(self) -> int:
-        """Bytes to be read, unpacked, about."""
-        return sum(piece.size for piece in self.pieces)
+        """Estimated bytes to read, uncompressed."""
+        return sum(part.size for part in self.parts)
 
 
 def open_source(
     where: str,
-    columns: Columns,
+    columns: InputColumns,
     serializer: str | None = None,
     kafka: Mapping[str, str] | None = None,
     *,
     by_spark: bool = False,
 ) -> KeySource:
-    """Look at an input: a file, a folder of files, a Delta table or ``kafka://host:port/topic``.
+    """Check an input: a file, a folder of files, a Delta table or ``kafka://host:port/topic``.
 
     Args:
         where: the input.
-        columns: those that will be read.
-        serializer: how numbers become bytes.
-        kafka: properties of a client, by Kafka's names.
-        by_spark: whether Spark will read CSV and JSON: what we cannot read is then no error yet.
+        columns: the columns to read.
+        serializer: Kafka serializer of number columns.
+        kafka: properties of the Kafka client.
+        by_spark: whether Spark will read CSV and JSON; a file that pyarrow cannot parse is then
+            no error here.
 
     Raises:
-        InvalidConfigError: nothing is there, or it is no format that can be read, or a column is
-            missing or of a nested type, or has no bytes until a serializer is named.
+        InvalidConfigError: no such input, an unknown format, a column that is missing or nested, or
+            a key column that needs a serializer.
         ClusterUnreachableError: no broker answers.
-        NotAuthorizedError: it refuses the account.
+        NotAuthorizedError: the account lacks permission.
     """
     if where.startswith("kafka://"):
-        servers, topic = address(where)
-        counts_at(servers, [topic], kafka or {})
-        kafka_columns = Columns("key", "value", "timestamp")
-        return KeySource("kafka", where, kafka_columns, serializer, properties=kafka or {})
+        servers, topic = parse_address(where)
+        partition_counts(servers, [topic], kafka or {})
+        record = InputColumns("key", "value", "timestamp")
+        return KeySource("kafka", where, record, serializer, properties=kafka or {})
     path = Path(where)
     if not path.exists():
         raise InvalidConfigError("INPUT", "no such file or folder", where)
     if path.is_dir() and (path / "_delta_log").is_dir():
         return KeySource("delta", where, columns, serializer)
-    files = _files(path)
-    kinds = sorted({kind for _, kind in files})
+    files = _find_files(path)
+    formats = sorted({found for _, found in files})
     if not files:
         known = ", ".join(_SUFFIXES)
         raise InvalidConfigError("INPUT", f"holds no file that ends in {known}", where)
-    if len(kinds) > 1:
-        raise InvalidConfigError("INPUT", f"holds files of {len(kinds)} formats: {kinds}", where)
-    if kinds == ["parquet"]:
-        pieces = tuple(p for file, _ in files for p in _pieces(file, columns, serializer))
-        return KeySource("parquet", where, columns, serializer, pieces, sum(p.rows for p in pieces))
-    (kind,) = kinds
-    pieces = tuple(_text(f, kind, columns, serializer, lenient=by_spark) for f, _ in files)
-    if not any(piece.size for piece in pieces):
+    if len(formats) > 1:
+        reason = f"holds files of {len(formats)} formats: {formats}"
+        raise InvalidConfigError("INPUT", reason, where)
+    if formats == ["parquet"]:
+        parts = tuple(part for file, _ in files for part in _row_groups(file, columns, serializer))
+        rows = sum(part.rows for part in parts)
+        return KeySource("parquet", where, columns, serializer, parts, rows)
+    (text,) = formats
+    parts = tuple(_text_part(f, text, columns, serializer, lenient=by_spark) for f, _ in files)
+    if not any(part.size for part in parts):
         raise InvalidConfigError("INPUT", "is empty: it has no columns and no records", where)
-    return KeySource(kind, where, columns, serializer, pieces)
+    return KeySource(text, where, columns, serializer, parts)
 
 
-def _text(
-    file: Path, kind: str, columns: Columns, serializer: str | None, *, lenient: bool
-) -> Piece:
-    size = file.stat().st_size
-    schema = None
-    with suppress(InvalidConfigError) if lenient else nullcontext():
-        schema = schema_of(str(file), kind, columns.names) if size else None
-    if schema is not None:
-        expect(schema, columns, serializer, str(file))
-    unpacked = _TIMES_PACKED * size if file.suffix in _PACKED else size
-    return Piece(str(file.absolute()), 0, 0, size=unpacked, kind=kind)
+def parse_address(where: str) -> tuple[str, str]:
+    """Return servers and topic of ``kafka://host:port/topic``.
+
+    Raises:
+        InvalidConfigError: the address has no server or no topic.
+    """
+    servers, _, topic = where.removeprefix("kafka://").partition("/")
+    if not servers or not topic:
+        raise InvalidConfigError("INPUT", "must be kafka://host:port/topic", where)
+    return servers, topic
 
 
-def _files(path: Path) -> list[tuple[Path, str]]:
-    """Files with their format, hidden and marker files apart."""
-    found = sorted(_below(path, set())) if path.is_dir() else [path]
+def _find_files(path: Path) -> list[tuple[Path, str]]:
+    """Return files with their format, without hidden and marker files."""
+    found = sorted(_walk(path, set())) if path.is_dir() else [path]
     out = []
     for file in found:
         if path.is_dir() and any(part[0] in "._" for part in file.relative_to(path).parts):
             continue
-        suffix = Path(file.stem).suffix if file.suffix in _PACKED else file.suffix
-        kind = _SUFFIXES.get(suffix.lower())
-        if kind is not None:
-            out.append((file, kind))
-        elif not path.is_dir():  # a file named on the command line is taken at its word
+        suffix = Path(file.stem).suffix if file.suffix in _COMPRESSED else file.suffix
+        known = _SUFFIXES.get(suffix.lower())
+        if known is not None:
+            out.append((file, known))
+        elif not path.is_dir():  # a file that the user names is read whatever its suffix
             out.append((file, "parquet" if _is_parquet(file) else "csv"))
     return out
 
 
-def _below(folder: Path, seen: set[Path]) -> Iterator[Path]:
-    """All files, also behind links to folders; none twice, whatever the links go round."""
+def _walk(folder: Path, seen: set[Path]) -> Iterator[Path]:
+    """Yield all files below a folder once, through links to folders too."""
     real = folder.resolve()
     if real in seen:
         return
     seen.add(real)
     for path in folder.iterdir():
         if path.is_dir():
-            yield from _below(path, seen)
+            yield from _walk(path, seen)
         elif path.is_file():
             yield path
 
@@ -190,80 +196,222 @@ def _is_parquet(file: Path) -> bool:
         return opened.read(4) == b"PAR1"
 
 
-def _pieces(file: Path, columns: Columns, serializer: str | None) -> Iterator[Piece]:
+def _row_groups(file: Path, columns: InputColumns, serializer: str | None) -> Iterator[InputPart]:
+    """Yield a part for each row group of a Parquet file, by its footer."""
     import pyarrow as pa
     from pyarrow import parquet
 
     try:
         with parquet.ParquetFile(file) as opened:
-            expect(opened.schema_arrow, columns, serializer, str(file))
-            whole = opened.metadata
-            names = [whole.schema.column(i).path for i in range(whole.num_columns)]
-            bare = columns.names == [columns.key] and names.count(columns.key) == 1
-            bare = bare and _is_bytes(opened.schema_arrow, columns.key)
-            for number in range(whole.num_row_groups):
-                group = whole.row_group(number)
+            expect_columns(opened.schema_arrow, columns, serializer, str(file))
+            footer = opened.metadata
+            names = [footer.schema.column(i).path for i in range(footer.num_columns)]
+            for number in range(footer.num_row_groups):
+                group = footer.row_group(number)
                 keys, *others = (group.column(names.index(name)) for name in columns.names)
-                most = _DICTIONARY_PAGE + _CODE_BYTES * group.num_rows
-                alone = names.count(columns.key) == 1  # a struct's field may have this very path
-                coded = alone and keys.has_dictionary_page and keys.total_uncompressed_size <= most
+                largest = _DICTIONARY_PAGE + _INDEX_BYTES * group.num_rows
+                # A column may have the very name that is the path of a struct's field.
+                unique = names.count(columns.key) == 1
+                coded = (
+                    unique and keys.has_dictionary_page and keys.total_uncompressed_size <= largest
+                )
                 size = sum(column.total_uncompressed_size for column in (keys, *others))
                 fit = group.num_rows * _BATCH_BYTES // max(1, size)
-                at_once = max(1, min(_BATCH_ROWS, fit))
-                chunk = None
-                if bare and not coded:
-                    chunk = chunk_of(whole, group, names.index(columns.key))
+                batch_rows = max(1, min(_BATCH_ROWS, fit))
                 path = str(file.absolute())
-                yield Piece(path, number, group.num_rows, coded, at_once, size, chunk=chunk)
+                yield InputPart(path, number, group.num_rows, coded, batch_rows, size)
     except (pa.ArrowException, OSError) as e:
         raise InvalidConfigError("INPUT", f"cannot be read as Parquet ({e})", str(file)) from None
 
 
-def _is_bytes(schema: pa.Schema, name: str) -> bool:
-    """Whether a key's bytes are its value's: no number, and nothing with a meaning of its own."""
-    import pyarrow as pa
+def _text_part(
+    file: Path, text: str, columns: InputColumns, serializer: str | None, *, lenient: bool
+) -> InputPart:
+    """Return a CSV or JSON file as a part; ``lenient`` ignores that it cannot be parsed."""
+    size = file.stat().st_size
+    schema = None
+    with suppress(InvalidConfigError) if lenient else nullcontext():
+        schema = _text_schema(str(file), text, columns.names) if size else None
+    if schema is not None:
+        expect_columns(schema, columns, serializer, str(file))
+    size = _COMPRESSION_RATIO * size if file.suffix in _COMPRESSED else size
+    return InputPart(str(file.absolute()), 0, 0, size=size, format=text)
 
-    plain = {pa.string(), pa.binary(), pa.large_string(), pa.large_binary()}
-    return kind_of(schema, name) in plain
 
-
-def read_piece(piece: Piece, columns: Columns) -> Iterator[pa.RecordBatch]:
-    """The columns of a piece, with the key as a dictionary where the file has one.
+def read_part(part: InputPart, columns: InputColumns) -> Iterator[pa.RecordBatch]:
+    """Yield the columns of a part, the key as a dictionary where the file has one.
 
     Raises:
         InvalidConfigError: damaged pages or rows.
     """
-    if piece.kind == "parquet":
-        read = _row_group(piece, columns)
-    elif piece.size:
-        read = read_text(piece.path, piece.kind, columns)
+    if part.format == "parquet":
+        read = _read_row_group(part, columns)
+    elif part.size:
+        read = _read_text(part.path, part.format, columns)
     else:
         read = iter(())
     for batch in read:
-        yield flat(batch, columns.names)
+        yield select_columns(batch, columns.names)
 
 
-def _row_group(piece: Piece, columns: Columns) -> Iterator[pa.RecordBatch]:
+def _read_row_group(part: InputPart, columns: InputColumns) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
     from pyarrow import parquet
 
-    coded = [columns.key] if piece.coded else []
+    coded = [columns.key] if part.coded else []
     try:
-        with parquet.ParquetFile(piece.path, read_dictionary=coded) as file:
+        with parquet.ParquetFile(part.path, read_dictionary=coded) as file:
             yield from file.iter_batches(
-                piece.at_once, [piece.row_group], columns.names, use_threads=False
+                part.batch_rows, [part.row_group], columns.names, use_threads=False
             )
     except (pa.ArrowException, OSError) as e:
-        raise InvalidConfigError("INPUT", f"cannot be read ({e})", piece.words) from None
+        raise InvalidConfigError("INPUT", f"cannot be read ({e})", part.name) from None
 
 
-def address(where: str) -> tuple[str, str]:
-    """Servers and topic of ``kafka://host:port/topic``.
+@contextmanager
+def _parse_errors(path: str, text: str) -> Iterator[None]:
+    """Raise whatever pyarrow and json say of a file as one line of ours."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError, OverflowError, RecursionError) as e:
+        first = (str(e) or type(e).__name__).splitlines()[0][:200]
+        reason = f"cannot be read as {text.upper()} ({first}){_LENIENT}"
+        raise InvalidConfigError("INPUT", reason, path) from None
+
+
+def _text_schema(path: str, text: str, names: Sequence[str]) -> pa.Schema:
+    """Return names and types of the columns of a CSV or JSON file.
+
+    JSON is read until all of ``names`` have appeared: a field may first come late.
+    """
+    import pyarrow as pa
+
+    with _parse_errors(path, text):
+        if text == "csv":
+            with _open_csv(path) as reader:
+                return pa.schema([(name, pa.string()) for name in reader.schema.names])
+        if _is_array(path):
+            return _read_array(path).schema
+        return _infer_schema(path, names)
+
+
+def _read_text(path: str, text: str, columns: InputColumns) -> Iterator[pa.RecordBatch]:
+    """Yield the columns of a CSV or JSON file, those in structs with the structs around them.
 
     Raises:
-        InvalidConfigError: it is no such address.
+        InvalidConfigError: a row has other columns, a value another type, or bytes are damaged.
     """
-    servers, _, topic = where.removeprefix("kafka://").partition("/")
-    if not servers or not topic:
-        raise InvalidConfigError("INPUT", "must be kafka://host:port/topic", where)
-    return servers, topic
+    with _parse_errors(path, text):
+        if text == "csv":
+            with _open_csv(path, columns.names) as reader:
+                yield from reader
+        elif _is_array(path):
+            yield from _read_array(path).to_batches()
+        else:
+            yield from _read_lines(path, columns)
+
+
+def _open_csv(path: str, names: list[str] | None = None) -> Any:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    convert = csv.ConvertOptions(
+        strings_can_be_null=True, quoted_strings_can_be_null=False, null_values=[""],
+        include_columns=names, column_types=dict.fromkeys(names or (), pa.string()),
+    )  # fmt: skip
+    read = csv.ReadOptions(block_size=_BLOCK)
+    # Without it pyarrow cuts blocks at line ends inside quotes and makes up records.
+    parse = csv.ParseOptions(newlines_in_values=True)
+    return csv.open_csv(path, read_options=read, parse_options=parse, convert_options=convert)
+
+
+def _open_stream(path: str) -> Any:
+    import pyarrow as pa
+
+    return pa.input_stream(path, compression="detect")
+
+
+def _is_array(path: str) -> bool:
+    with _open_stream(path) as file:
+        return bool(file.read(1_000).lstrip().startswith(b"["))
+
+
+def _read_array(path: str) -> pa.Table:
+    """Return one array of objects as a table, with the fields of all rows."""
+    import pyarrow as pa
+
+    with _open_stream(path) as file:
+        text = file.read(_LONGEST_ARRAY + 1)
+    if len(text) > _LONGEST_ARRAY:
+        raise ValueError(f"an array of over {_LONGEST_ARRAY >> 20} MiB: write an object a line")
+    rows = json.loads(text)
+    if not all(isinstance(row, dict) for row in rows):
+        raise ValueError("an array of other things than objects")
+    names = dict.fromkeys(name for row in rows for name in row)
+    fields = [(name, pa.array([row.get(name) for row in rows]).type) for name in names]
+    return pa.Table.from_pylist(rows, schema=pa.schema(fields))
+
+
+def _infer_schema(path: str, names: Sequence[str]) -> pa.Schema:
+    """Infer the schema from the first block, and from later ones until all names have appeared."""
+    import pyarrow as pa
+
+    found = pa.schema([])
+    for lines in _blocks(path):
+        fields = [(column.name, _as_written(column.type)) for column in _parse_json(lines).schema]
+        found = pa.unify_schemas([found, pa.schema(fields)], promote_options="permissive")
+        if all(column_type(found, name) is not None for name in names):
+            break
+    return found
+
+
+def _blocks(path: str) -> Iterator[bytes]:
+    """Yield some megabytes of whole lines at a time."""
+    rest = b""
+    with _open_stream(path) as file:
+        while block := file.read(_BLOCK):
+            lines, cut, tail = (rest + block).rpartition(b"\n")
+            rest = tail if cut else lines + tail
+            if len(rest) > _LONGEST_LINE:
+                raise ValueError(f"a line of more than {_LONGEST_LINE >> 20} MiB")
+            if cut and lines.strip():
+                yield lines
+    if rest.strip():
+        yield rest
+
+
+def _parse_json(lines: bytes, options: Any = None) -> pa.Table:
+    import pyarrow as pa
+    from pyarrow import json as arrow_json
+
+    read = arrow_json.ReadOptions(block_size=len(lines) + 2)
+    return arrow_json.read_json(pa.BufferReader(lines), read_options=read, parse_options=options)
+
+
+def _as_written(inferred: pa.DataType) -> pa.DataType:
+    """Return an inferred type with timestamps as the text that they are in the file."""
+    import pyarrow as pa
+    from pyarrow import types
+
+    if types.is_timestamp(inferred) or types.is_null(inferred):
+        return pa.string()
+    if types.is_struct(inferred):
+        fields = (inferred.field(i) for i in range(inferred.num_fields))
+        return pa.struct([(column.name, _as_written(column.type)) for column in fields])
+    if types.is_list(inferred):
+        return pa.list_(_as_written(inferred.value_type))
+    return inferred
+
+
+def _read_lines(path: str, columns: InputColumns) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+    from pyarrow import json as arrow_json
+
+    found = _infer_schema(path, columns.names)
+    wanted = {n if n in found.names else n.split(".")[0] for n in columns.names}
+    schema = pa.schema([column for column in found if column.name in wanted])
+    parse = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+    for lines in _blocks(path):
+        yield from _parse_json(lines, parse).to_batches()

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from partage.jobs.replay.tally import Tally
 
-__all__ = ["PREFIX", "KafkaTable", "open_kafka", "records_of"]
+__all__ = ["PREFIX", "KafkaTable", "open_kafka"]
 
 PREFIX = "kafka://"
 TOPIC = "__consumer_offsets"
@@ -122,21 +122,6 @@ class KafkaTable(SparkTable):
             )  # fmt: skip
         batches = [b for one in found for b in batches_of(one.records, crc32c=checksum())]
         return any(not b.control and not b.transactional and b.records for b in batches)
-
-
-def records_of(
-    spark: SparkSession, servers: str, topics: str, properties: Mapping[str, str]
-) -> DataFrame:
-    """All records of topics of people's own; ``topics`` as Spark subscribes to them.
-
-    Their ends are asked of an admin client, as Spark does of itself: who asks with a consumer, as
-    internal topics need it, must also be allowed to read Spark's group.
-    """
-    spark.conf.set("spark.sql.streaming.kafka.useDeprecatedOffsetFetching", "false")
-    options = {f"kafka.{name}": value for name, value in properties.items()}
-    reader: Any = spark.read.format("kafka").options(**options)
-    reader = reader.option("kafka.bootstrap.servers", servers).option("subscribe", topics)
-    return reader.option("startingOffsets", "earliest").load()  # type: ignore[no-any-return]  # Spark's reader is typed as Any above
 
 
 def _offsets(by_partition: Mapping[int, int]) -> str:

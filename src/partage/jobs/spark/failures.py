@@ -7,9 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from partage.errors import InvalidCaptureError, InvalidConfigError, SparkFailedError
+from partage import errors
+from partage.errors import (
+    InvalidCaptureError,
+    InvalidConfigError,
+    PartageError,
+    SparkFailedError,
+)
 
-__all__ = ["java_message", "jvm_watched", "workers_watched"]
+__all__ = ["java_message", "jvm_watched", "worker_errors", "workers_watched"]
 
 _AGAIN = "nothing was published; run again"
 
@@ -89,3 +95,40 @@ def jvm_watched() -> Iterator[None]:
     except (Py4JNetworkError, ConnectionError):
         what = "Spark's Java process ended in the middle of the run (killed, or out of memory?)"
         raise SparkFailedError(f"{what}: {_AGAIN}") from None
+
+
+@contextmanager
+def worker_errors() -> Iterator[None]:
+    """Around jobs whose result comes back to the driver.
+
+    Raises:
+        PartageError: the one that a worker raised, with its sentence.
+        SparkFailedError: a worker was killed.
+    """
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (Py4JJavaError, PySparkException) as e:
+        found = _ours(str(e))
+        if found is not None:
+            raise found from None
+        if "Python worker exited" in str(e):
+            what = "a Python worker ended in the middle of the run (killed, or out of memory?)"
+            raise SparkFailedError(f"{what}: run again") from None
+        raise
+
+
+def _ours(trace: str) -> PartageError | None:
+    """The error that the traceback ends with, if it is one of ours."""
+    said = re.findall(r"^partage\.errors\.(\w+): (.+)$", trace, re.MULTILINE)
+    if not said:
+        said = re.findall(r"partage\.errors\.(\w+): (.+)", trace)
+    for name, sentence in reversed(said):
+        kind = getattr(errors, name, None)
+        if isinstance(kind, type) and issubclass(kind, PartageError):
+            error = kind.__new__(kind)
+            Exception.__init__(error, sentence.strip())
+            return error
+    return None

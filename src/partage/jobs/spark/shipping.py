@@ -7,11 +7,12 @@ import contextlib
 import gc
 import os
 import shutil
+import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ import partage
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-__all__ = ["in_this_process", "settle", "shipped", "warm"]
+__all__ = ["freeze_imports", "in_this_process", "shipped", "warm"]
 
 #: What no node needs: the sample is for the demo, templates and commands are the driver's.
 _LEFT_OUT = ("sample", "report", "cli")
@@ -88,15 +89,19 @@ def warm() -> None:
         with _one_at_a_time():
             for one in needed:
                 one.compile()
-    settle()
+    freeze_imports()
 
 
-@lru_cache(maxsize=1)
-def settle() -> None:
-    """Once a process, when all is imported: what is there now stays, and is not looked at again.
+def freeze_imports() -> None:
+    """Exempt all loaded modules from garbage collection, once, and again when Numba is loaded.
 
-    Spark's worker collects garbage after each task; with Numba loaded that took 0.1 s each time.
+    PySpark's workers collect garbage after each task, which takes 0.1 s once Numba is loaded.
     """
+    _freeze("numba" in sys.modules)
+
+
+@cache
+def _freeze(_numba: bool) -> None:  # noqa: FBT001 - the argument is the cache's key
     gc.collect()
     gc.freeze()
 

@@ -1,0 +1,397 @@
+"""`partage keys`: how the keys of an input spread over partitions. The table of contents.
+
+1. `open_source` checks the input and its columns (`sources`, `columns`).
+2. Keys are counted where the data is (`counting`) and travel as blocks by bucket (`blocks`).
+3. Each distinct key is placed once: loads, moves, the hottest keys (`loads`).
+4. `analyse_keys` sums the rows of all tasks to a `KeySpread`, and searches the fewest partitions
+   that keep the hottest one within a limit.
+
+Steps 2 and 3 run in Spark's workers (`spark_job`), or in threads of this process if the input is
+files that one machine holds (`local_job`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from partage.errors import InvalidConfigError
+from partage.jobs.keys.blocks import RowKind
+from partage.jobs.keys.columns import SERIALIZERS, InputColumns
+from partage.jobs.keys.counting import HOUR_MS
+from partage.jobs.keys.loads import KeyJob
+from partage.jobs.keys.local_job import LARGEST_LOCAL, LocalJob
+from partage.jobs.keys.sources import KeySource, open_source
+from partage.jobs.spark.progress import Progress, Stages
+from partage.keys.skew import Load, Moves, load_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from partage.jobs.keys.spark_job import SparkJob
+
+__all__ = ["HotKey", "KeySpread", "analyse_keys"]
+
+_MOST_PARTITIONS = 2**31 - 1
+#: Partition counts that are tried in one pass over the distinct keys, and the largest one tried.
+_TRIED_AT_ONCE = 64
+_LARGEST_TRIED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class HotKey:
+    """One of the keys with most records.
+
+    Attributes:
+        share: of all keyed records.
+    """
+
+    key: bytes
+    records: int
+    bytes: int
+    share: float
+
+
+@dataclass
+class KeySpread:
+    """The result of `partage keys`.
+
+    Attributes:
+        records: all records.
+        nulls: records that the key does not place: the producer puts them anywhere.
+        distinct: distinct keys; None in an approximate run.
+        loads: partition count -> load.
+        bytes: partition count -> (most, mean) bytes of a partition.
+        timeless: records without a time from 1970 on; they are in no hour.
+        hours: (partition count, hour in ms, hottest partition, its records, all records).
+        moves: changes of the count; numbers of keys are -1 in an approximate run.
+        hottest: keys with most records.
+        hot_at: hottest key -> partition count -> its partition.
+        low_by: most records that any count of an approximate run may lack.
+        floor: the hottest key's share of keyed records, which no partition count goes below.
+        max_share, max_rate: the requested limits: share of all records, and records per second in
+            ``rate_hour`` (ms), the hour in which one partition got most. The input covers
+            ``rate_seconds`` of that hour.
+        span: first and last timestamp, ms; (0, -1) without times.
+        smallest: the smallest partition count within the limits, None if there is none.
+        tried: the largest partition count tried; 0 if one key alone exceeds a limit.
+        by_partition: partition count -> (partition, records, bytes), int64 each, if not empty.
+    """
+
+    records: int = 0
+    nulls: int = 0
+    distinct: int | None = None
+    loads: dict[int, Load] = field(default_factory=dict)
+    bytes: dict[int, tuple[int, float]] = field(default_factory=dict)
+    timeless: int = 0
+    hours: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    moves: list[Moves] = field(default_factory=list)
+    hottest: list[HotKey] = field(default_factory=list)
+    hot_at: dict[Any, dict[int, int]] = field(default_factory=dict)
+    low_by: int = 0
+    floor: float = 0.0
+    max_share: float | None = None
+    max_rate: float | None = None
+    rate_hour: int | None = None
+    rate_seconds: float = 0.0
+    span: tuple[int, int] = (0, -1)
+    smallest: int | None = None
+    tried: int | None = None
+    by_partition: dict[int, tuple[Any, Any, Any]] = field(default_factory=dict)
+
+    @property
+    def keyed(self) -> int:
+        """Records that the key places."""
+        return self.records - self.nulls
+
+
+def analyse_keys(
+    where: str,
+    columns: InputColumns,
+    counts: Sequence[int],
+    *,
+    partitioner: str = "murmur2",
+    serializer: str | None = None,
+    top: int = 10,
+    max_share: float | None = None,
+    max_rate: float | None = None,
+    approximate: bool = False,
+    spark: SparkSession | None = None,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    kafka: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+) -> KeySpread:
+    """Count how keys spread over each of the partition counts, and what a change would move.
+
+    Args:
+        where: a Parquet, CSV or JSON file or folder, a Delta table, ``kafka://host:port/topic``.
+        columns: the columns to read.
+        counts: partition counts, 1 to 2**31 - 1.
+        partitioner: any of `partage.keys` that decides by the key alone.
+        serializer: Kafka serializer of a column of numbers; text and bytes need none.
+        top: number of hottest keys to report.
+        max_share: the largest share of all keyed records that one partition may have; the
+            smallest partition count within it is searched.
+        max_rate: the same in records per second, in the hour in which one partition got most;
+            needs a column of times, and reads the input a second time.
+        approximate: drop rare keys in the workers; ``low_by`` bounds the error of counts.
+        spark: a running session, which then does the work. Without one, files of up to 2 GiB
+            (these columns, uncompressed) are counted in threads of this process, and Spark is
+            started for larger inputs, Delta tables and topics.
+        master: Spark's master; Spark does the work, whatever the input.
+        conf: settings of a session that is started.
+        kafka: properties of the Kafka client.
+        progress: called with (stage, done, total).
+
+    Raises:
+        InvalidConfigError: input, column, count, limit or partitioner cannot be used.
+        MissingExtraError, MissingJavaError: Spark cannot be started.
+    """
+    job = KeyJob(columns, partitioner, _valid_counts(counts), serializer, approximate)
+    _expect_limits(max_share, max_rate, columns, where)
+    if serializer is not None and serializer not in SERIALIZERS:
+        known = ", ".join(SERIALIZERS)
+        raise InvalidConfigError("--serializer", f"must be one of {known}", serializer)
+    stages = Stages(progress)
+    with stages.stage("check"):
+        _expect_by_key(partitioner)
+        by_spark = spark is not None or master is not None or bool(conf)
+        source = open_source(where, columns, serializer, kafka, by_spark=by_spark)
+    job = replace(job, columns=source.columns)
+    found = KeySpread(max_share=max_share, max_rate=max_rate)
+    local = source.parts and source.size <= LARGEST_LOCAL and not _has_session()
+    if not by_spark and local:
+        run = LocalJob(source, partial(stages.reached, "count"))
+        return _analyse(run, source, job, found, top=top, stages=stages)
+    with _spark_job(source, stages, spark=spark, master=master, conf=conf) as spark_run:
+        return _analyse(spark_run, source, job, found, top=top, stages=stages)
+
+
+def _has_session() -> bool:
+    """Return whether this process has an active Spark session."""
+    if "pyspark" not in sys.modules:
+        return False
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession() is not None
+
+
+@contextmanager
+def _spark_job(
+    source: KeySource, stages: Stages, *, spark: SparkSession | None, master: str | None,
+    conf: Mapping[str, str] | None,
+) -> Iterator[SparkJob]:  # fmt: skip
+    from partage.jobs.keys.spark_job import SparkJob
+    from partage.jobs.spark.failures import jvm_watched, worker_errors
+    from partage.jobs.spark.session import session
+
+    with ExitStack() as opened:
+        with stages.stage("start Spark"):
+            opened.enter_context(jvm_watched())
+            # Where workers read the files, Java only carries blocks: nothing to compile well.
+            brief = source.format == "parquet"
+            running = opened.enter_context(session(spark, brief=brief, master=master, conf=conf))
+            opened.enter_context(worker_errors())
+        yield SparkJob(running, source, opened.enter_context(ExitStack()))
+
+
+def _valid_counts(counts: Sequence[int]) -> tuple[int, ...]:
+    for n in counts:
+        if not 1 <= n <= _MOST_PARTITIONS:
+            raise InvalidConfigError("--partitions", f"must be 1 to {_MOST_PARTITIONS:,}", n)
+    if not counts:
+        raise InvalidConfigError("--partitions", "needs at least one count", "")
+    return tuple(sorted(set(counts)))
+
+
+def _expect_limits(
+    max_share: float | None, max_rate: float | None, columns: InputColumns, where: str
+) -> None:
+    """Raise if a limit is out of range, or a rate is asked without times."""
+    if max_share is not None and not 0 < max_share <= 1:
+        raise InvalidConfigError("--max-share", "must be above 0 and at most 1", max_share)
+    if max_rate is None:
+        return
+    if not max_rate > 0:
+        raise InvalidConfigError("--max-rate", "must be above 0", max_rate)
+    if columns.time is None and not where.startswith("kafka://"):
+        raise InvalidConfigError("--max-rate", "needs a column of times: --time", max_rate)
+
+
+def _expect_by_key(partitioner: str) -> None:
+    """Raise unless the partitioner needs no state: the key alone decides."""
+    from partage.keys import partition_for
+    from partage.keys.registry import find
+
+    if find(partitioner).explicit == "only":
+        reason = "has no say: each record names its partition, whatever its key"
+        raise InvalidConfigError("--partitioner", reason, partitioner)
+    partition_for([b"x"], partitions=2, partitioner=partitioner)
+
+
+def _analyse(
+    run: LocalJob | SparkJob,
+    source: KeySource,
+    job: KeyJob,
+    found: KeySpread,
+    *,
+    top: int,
+    stages: Stages,
+) -> KeySpread:
+    """Run both stages, then search the smallest partition count within the limits."""
+    job = replace(job, buckets=run.buckets, rows=(source.rows or 0) // run.tasks)
+    limited = found.max_share is not None or found.max_rate is not None
+    keep = limited and not job.approximate
+    with stages.stage("count", run.spark):
+        _fill(found, run.summaries(job, top, keep=keep), job, top)
+    with stages.stage("keys", run.spark):
+        if keep:
+            limits = []
+            if found.max_share is not None:
+                limits.append(_limit(run, found, found.max_share))
+            if found.max_rate is not None and not found.hours and found.keyed:
+                reason = "cannot be had: no record has a time from 1970 on"
+                raise InvalidConfigError("--max-rate", reason, found.max_rate)
+            if found.max_rate is not None and found.hours:
+                limits.append(_limit_of_worst_hour(run, job, found))
+            found.smallest, found.tried = _fewest_partitions(limits, job)
+    return found
+
+
+@dataclass(frozen=True)
+class _RecordLimit:
+    """Distinct keys, and the records that one partition of theirs may have.
+
+    Attributes:
+        loads: returns rows of `LOADS_DDL` for more partition counts.
+        records: the limit.
+        all: keyed records.
+        hottest: records of the key with most.
+    """
+
+    loads: Callable[[KeyJob, range], pa.Table]
+    records: float
+    all: int
+    hottest: int
+
+
+def _limit(run: LocalJob | SparkJob, found: KeySpread, share: float) -> _RecordLimit:
+    """Return the limit for the keys that the last run kept."""
+    hottest = found.hottest[0].records if found.hottest else 0
+    return _RecordLimit(run.loads(), share * found.keyed, found.keyed, hottest)
+
+
+def _limit_of_worst_hour(run: LocalJob | SparkJob, job: KeyJob, found: KeySpread) -> _RecordLimit:
+    """Read the input again for the keys of the hour in which one partition got most records."""
+    _, hour, *_ = max(found.hours, key=lambda h: (h[3], -h[1]))
+    first, last = found.span
+    seconds = (min(hour + HOUR_MS, last + 1) - max(hour, first)) / 1000
+    found.rate_hour, found.rate_seconds = hour, max(1.0, seconds)
+    job = replace(job, hour=hour)
+    within = KeySpread()
+    _fill(within, run.summaries(job, 1, keep=True), job, 1)
+    allowed = (found.max_rate or 0.0) * found.rate_seconds
+    return _limit(run, within, allowed / max(1, within.keyed))
+
+
+def _fewest_partitions(limits: Sequence[_RecordLimit], job: KeyJob) -> tuple[int | None, int]:
+    """Return the smallest partition count within all limits, and the largest one tried.
+
+    The first is None if no count is within them; the second is 0 if a key alone exceeds one.
+    """
+    limits = [limit for limit in limits if limit.all]
+    if not limits or any(limit.hottest > limit.records for limit in limits):
+        return None, 0
+    low = max(1, *(int(np.ceil(limit.all / limit.records - 1e-9)) for limit in limits))
+    tried = 0
+    while low <= _LARGEST_TRIED:
+        high = min(low + _TRIED_AT_ONCE, _LARGEST_TRIED + 1)
+        within = set(range(low, high))
+        for limit in limits:
+            sums = limit.loads(job, range(low, high)).group_by(["n", "partition"])
+            most = sums.aggregate([("records", "sum")]).group_by("n")
+            most = most.aggregate([("records_sum", "max")])
+            pairs = zip(most["n"].to_pylist(), most["records_sum_max"].to_pylist(), strict=True)
+            within -= {n for n, records in pairs if records > limit.records}
+        tried = high - 1
+        if within:
+            return min(within), tried
+        low = high
+    return None, tried
+
+
+def _fill(found: KeySpread, rows: pa.Table, job: KeyJob, top: int) -> None:
+    """Sum the rows of all tasks into the result."""
+    hot = rows.filter(np.asarray(rows["kind"]) == int(RowKind.HOT))
+    grouped = rows.drop_columns("keys").group_by(["kind", "n", "hour", "partition"])
+    sums = grouped.aggregate([("records", "sum"), ("bytes", "sum")])
+    columns = {name: sums[name].fill_null(-1).to_numpy() for name in sums.column_names}
+
+    def rows_of(kind: RowKind, n: int | None = None) -> dict[str, Any]:
+        chosen = columns["kind"] == int(kind)
+        chosen = chosen if n is None else chosen & (columns["n"] == n)
+        return {name: column[chosen] for name, column in columns.items()}
+
+    found.nulls = int(rows_of(RowKind.NULLS)["records_sum"].sum())
+    found.timeless = int(rows_of(RowKind.TIMELESS)["records_sum"].sum())
+    found.low_by = int(rows_of(RowKind.DROPPED)["records_sum"].sum())
+    for count in job.counts:
+        _fill_count(found, count, rows_of(RowKind.PARTITION, count))
+        _fill_hours(found, count, rows_of(RowKind.HOUR, count))
+    spans = rows_of(RowKind.SPAN)
+    if len(spans["hour"]):
+        found.span = int(spans["hour"].min()), int(spans["partition"].max())
+    found.records = found.nulls + next(iter(found.loads.values())).records
+    if not job.approximate:
+        found.distinct = int(rows_of(RowKind.DISTINCT)["records_sum"].sum())
+    moved = rows_of(RowKind.MOVED)
+    changes = zip(moved["n"].tolist(), moved["partition"].tolist(), strict=True)
+    row_of = {change: i for i, change in enumerate(changes)}
+    for change in job.changes:
+        records, keys = (int(moved[c][row_of[change]]) if change in row_of else 0
+                         for c in ("records_sum", "bytes_sum"))  # fmt: skip
+        known = (-1, -1) if found.distinct is None else (found.distinct, keys)
+        found.moves.append(Moves(*change, *known, found.keyed, records))
+    _fill_hottest(found, hot.to_pylist(), job, top)
+
+
+def _fill_hottest(found: KeySpread, rows: list[dict[str, Any]], job: KeyJob, top: int) -> None:
+    from partage.keys import partition_for
+
+    keyed = max(1, found.keyed)
+    hot = sorted((-r["records"], r["keys"], r["bytes"]) for r in rows)
+    found.hottest = [HotKey(key, -less, size, -less / keyed) for less, key, size in hot[:top]]
+    found.floor = found.hottest[0].share if found.hottest else 0.0
+    hottest = [h.key for h in found.hottest]
+    for n in job.counts if hottest else ():
+        numbers = partition_for(hottest, partitions=n, partitioner=job.partitioner)
+        for key, number in zip(hottest, numbers.tolist(), strict=True):
+            found.hot_at.setdefault(key, {})[n] = number
+
+
+def _fill_count(found: KeySpread, count: int, rows: dict[str, Any]) -> None:
+    """Fill in one partition count; ``rows`` has one row for each used partition."""
+    order = np.argsort(rows["partition"])
+    numbers, records, size = (rows[c][order] for c in ("partition", "records_sum", "bytes_sum"))
+    found.loads[count] = load_of(numbers, records, count)
+    found.bytes[count] = (int(size.max(initial=0)), float(size.sum()) / count)
+    found.by_partition[count] = (numbers, records, size)
+
+
+def _fill_hours(found: KeySpread, count: int, rows: dict[str, Any]) -> None:
+    """Fill in the hottest partition of each hour; on ties the lowest."""
+    hour, partition, records = (rows[c] for c in ("hour", "partition", "records_sum"))
+    order = np.lexsort((partition, hour))
+    firsts = np.flatnonzero(np.diff(hour[order], prepend=-1))
+    for chosen in np.split(order, firsts[1:]) if len(order) else []:
+        worst = chosen[np.argmax(records[chosen])]
+        cell = (int(hour[chosen[0]]), int(partition[worst]), int(records[worst]))
+        found.hours.append((count, *cell, int(records[chosen].sum())))

@@ -1,0 +1,249 @@
+"""Second stage of `partage keys`: buckets of distinct keys become loads, moves and hottest keys.
+
+`merge_bucket` adds up the counts of each key of a bucket; then each key is placed once, however
+many records and partition counts there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from itertools import pairwise
+from math import lcm
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.jobs.keys.blocks import RowKind, key_array, pack_keys, row_batch, unpack_keys
+from partage.kernels import form
+from partage.keys.distinct import Distinct
+from partage.keys.skew import Moves, moves_of
+from partage.keys.tallying import TALLIED, tallied
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from partage.jobs.keys.columns import InputColumns
+
+__all__ = ["LOADS_DDL", "KeyJob", "PartitionLoads", "loads_at", "merge_bucket", "partitions_at"]
+
+_Longs = NDArray[np.int64]
+LOADS_DDL = "n int, partition int, records bigint"
+#: Distinct keys that are placed at a time: their arrays stay in the processor's cache.
+_KEYS_AT_ONCE = 1 << 15
+#: Partition counts up to here are counted in an array, larger ones by sorting.
+_DENSE = 1 << 20
+_MOST_PARTITIONS = (1 << 31) - 1
+#: Bytes of keys that take longer in plain Python than Numba takes to start.
+_COMPILED_FROM = 32 << 20
+
+
+@dataclass(frozen=True)
+class KeyJob:
+    """What both stages need to know of the request.
+
+    Attributes:
+        counts: partition counts, ascending.
+        approximate: whether rare keys may be dropped.
+        buckets: number of buckets of keys; the counts of a key meet in one.
+        rows: records that a worker will read, if known; decides whether to compile kernels.
+        hour: only records of the hour that begins then (ms) are counted; None for all.
+    """
+
+    columns: InputColumns
+    partitioner: str
+    counts: tuple[int, ...]
+    serializer: str | None = None
+    approximate: bool = False
+    buckets: int = 1
+    rows: int = 0
+    hour: int | None = None
+
+    @property
+    def changes(self) -> list[tuple[int, int]]:
+        """Changes of the partition count to compare: from each count to every larger one."""
+        return [(a, b) for i, a in enumerate(self.counts) for b in self.counts[i + 1 :]]
+
+
+def partitions_at(keys: pa.Array, counts: Sequence[int], partitioner: str) -> dict[int, Any]:
+    """Return the partition of each key, int32[k], by partition count; null keys anywhere.
+
+    A client takes a hash modulo the partition count, so the partition at a multiple of n gives the
+    one at n: where the counts have a small common multiple, keys are hashed once. A custom
+    partitioner need not take a remainder, and is called for each count.
+    """
+    common = lcm(*counts)
+    if common > _MOST_PARTITIONS or not _takes_remainder(partitioner):
+        return {n: _place(keys, n, partitioner).view(np.int32) for n in counts}
+    hashed = _place(keys, common, partitioner)
+    # NumPy vectorises a division by a scalar, but not a remainder.
+    return {n: (hashed - hashed // np.uint32(n) * np.uint32(n)).view(np.int32) for n in counts}
+
+
+def _takes_remainder(partitioner: str) -> bool:
+    """Return whether a partitioner takes a hash modulo the number of partitions."""
+    from partage.keys.custom import CustomRule
+    from partage.keys.registry import find
+
+    return not isinstance(find(partitioner).rule, CustomRule)
+
+
+def _place(keys: pa.Array, partitions: int, partitioner: str) -> NDArray[np.uint32]:
+    from partage.keys import partition_for
+
+    found = partition_for(keys, partitions=partitions, partitioner=partitioner)
+    numbers: NDArray[np.int32] = found.fill_null(0).to_numpy(zero_copy_only=False)
+    return numbers.view(np.uint32)
+
+
+class PartitionLoads:
+    """Sums of records and bytes by partition at each count, and what changes of the count move."""
+
+    def __init__(self, job: KeyJob) -> None:
+        self._counts, self._changes, self._partitioner = job.counts, job.changes, job.partitioner
+        self._dense: dict[int, _Longs] = {}
+        self._sparse: list[tuple[int, _Longs, _Longs, _Longs]] = []
+        self._moves: dict[tuple[int, int], Moves] = {}
+        self._bytes = self._keys = 0
+        self._common = lcm(*job.counts)
+        self._may_compile = (
+            max(job.counts) <= _DENSE
+            and self._common <= _MOST_PARTITIONS
+            and _takes_remainder(job.partitioner)
+        )
+
+    def add(self, keys: pa.Array, records: _Longs, size: _Longs) -> None:
+        """Add distinct keys with the number of their records and the bytes of these."""
+        # Batches are small: whether compiling pays is decided by all of them together.
+        self._bytes += keys.nbytes
+        self._keys += len(keys)
+        with form("compiled") if self._bytes > _COMPILED_FROM else nullcontext():
+            if self._may_compile and TALLIED.pays(work=self._keys):
+                self._add_compiled(keys, records, size)
+                return
+            placed = partitions_at(keys, self._counts, self._partitioner)
+        for n, numbers in placed.items():
+            self._add_count(n, numbers, (records, size))
+        for move in moves_of(placed, records, self._changes):
+            self._add_move(move)
+
+    def _add_compiled(self, keys: pa.Array, records: _Longs, size: _Longs) -> None:
+        """Add the same in one compiled pass over the keys."""
+        hashed = _place(keys, self._common, self._partitioner)
+        loads, moved = tallied(hashed, records, size, self._counts, work=self._keys)
+        for n, load in zip(self._counts, loads, strict=True):
+            self._dense[n] = self._dense[n] + load if n in self._dense else load
+        number = {n: i for i, n in enumerate(self._counts)}
+        total = int(records.sum())
+        for before, after in self._changes:
+            at = number[before], number[after]
+            moved_keys, moved_records = int(moved[0][at]), int(moved[1][at])
+            self._add_move(Moves(before, after, len(keys), moved_keys, total, moved_records))
+
+    def _add_move(self, move: Moves) -> None:
+        change = move.before, move.after
+        self._moves[change] = self._moves[change] + move if change in self._moves else move
+
+    def _add_count(
+        self, n: int, numbers: NDArray[np.int32], weights: tuple[_Longs, _Longs]
+    ) -> None:
+        if n > _DENSE:
+            used, codes = np.unique(numbers, return_inverse=True)
+            records, size = (np.bincount(codes, w, len(used)).astype(np.int64) for w in weights)
+            self._sparse.append((n, used.astype(np.int64), records, size))
+            return
+        found = np.stack([np.bincount(numbers, w, n).astype(np.int64) for w in weights])
+        self._dense[n] = self._dense[n] + found if n in self._dense else found
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """Yield the sums as rows of `RowKind.PARTITION` and `RowKind.MOVED`."""
+        for n, (records, size) in self._dense.items():
+            used = np.flatnonzero(records)
+            yield row_batch(RowKind.PARTITION, records[used], size[used], n=n, partition=used)
+        for n, used, records, size in self._sparse:
+            yield row_batch(RowKind.PARTITION, records, size, n=n, partition=used)
+        for (before, after), move in self._moves.items():
+            yield row_batch(
+                RowKind.MOVED, [move.moved_records], [move.moved_keys], n=before,
+                partition=np.array([after]),
+            )  # fmt: skip
+
+
+def merge_bucket(
+    job: KeyJob, top: int, batches: Iterable[pa.RecordBatch], *, keep: bool
+) -> Iterator[pa.RecordBatch]:
+    """Add up the counts of each key of some buckets, and yield rows about them.
+
+    Args:
+        job: the request.
+        top: number of hottest keys to report.
+        batches: rows of the first stage; those that are no keys are passed on.
+        keep: whether to yield the keys too, for `loads_at`.
+    """
+    table = Distinct(sized=True)
+    for rows in batches:
+        blocks = rows.column(0).to_numpy() == int(RowKind.KEYS)
+        for keys, records, size in unpack_keys(rows.filter(blocks)):
+            table.count(*_buffers(keys), times=records, sizes=size)
+        if not blocks.all():
+            yield rows.filter(~blocks)
+    yield row_batch(RowKind.DISTINCT, [len(table)])
+    places, heads = table.heads()
+    yield from _hottest(table, places, heads, top)
+    loads = PartitionLoads(job)
+    for first in range(0, len(places), _KEYS_AT_ONCE):
+        part = slice(first, first + _KEYS_AT_ONCE)
+        keys = key_array(*table.keys_at(places[part], heads[0, part]))
+        loads.add(keys, heads[2, part], heads[3, part])
+    if keep:
+        yield from pack_keys(table, 1)
+    yield from loads.rows()
+
+
+def _buffers(keys: pa.LargeBinaryArray) -> tuple[NDArray[np.uint8], _Longs]:
+    _, starts, data = keys.buffers()
+    raw = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    return raw, np.frombuffer(starts, np.int64)[: len(keys) + 1].copy()
+
+
+def _hottest(table: Distinct, places: _Longs, heads: _Longs, top: int) -> Iterator[pa.RecordBatch]:
+    """Yield the keys with most records; ties for the last place go by the keys' bytes."""
+    from pyarrow import compute
+    from pyarrow import table as arrow_table
+
+    lengths, _, records, size = heads
+    if not len(places):
+        return
+    nth = max(0, len(places) - top)
+    least = np.partition(records, nth)[nth]
+    above = np.flatnonzero(records > least)
+    tied = np.flatnonzero(records == least)
+    left = min(top, len(places)) - len(above)
+    if left < len(tied):
+        keys = arrow_table({"key": key_array(*table.keys_at(places[tied], lengths[tied]))})
+        tied = tied[compute.select_k_unstable(keys, left, [("key", "ascending")]).to_numpy()]
+    hot = np.concatenate([above, tied])
+    data, starts = table.keys_at(places[hot], lengths[hot])
+    raw = [data[a:b].tobytes() for a, b in pairwise(starts.tolist())]
+    yield row_batch(RowKind.HOT, records[hot], size[hot], keys=raw)
+
+
+def loads_at(
+    job: KeyJob, counts: range, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of each partition at more partition counts, of kept blocks of keys."""
+    import pyarrow as pa
+
+    loads = {n: np.zeros(n, np.int64) for n in counts}
+    for rows in batches:
+        for keys, records, _ in unpack_keys(rows):
+            for n in counts:
+                numbers = partitions_at(keys, [n], job.partitioner)[n]
+                loads[n] += np.bincount(numbers, records, n).astype(np.int64)
+    for n, load in loads.items():
+        used = np.flatnonzero(load)
+        columns = [np.full(len(used), n, np.int32), used.astype(np.int32), load[used]]
+        yield pa.RecordBatch.from_arrays(list(map(pa.array, columns)),
+                                         names=["n", "partition", "records"])  # fmt: skip
