@@ -121,7 +121,7 @@ IMPURE_MODULES = {
 }  # fmt: skip
 IMPURE_CALLS = {"open", "print", "input", "hash", "exec", "eval"}
 # The one door by which a problem file comes in (Cluster.from_json takes a path).
-READS_FILES = PACKAGE / "model" / "reading.py"
+READS_FILES = PACKAGE / "model" / "json_values.py"
 # A kernel may be compiled in the background: that changes how long an answer takes, never the answer.
 BY_DESIGN = {("kernels", "threading")}
 
@@ -141,6 +141,39 @@ def test_rooms_import_only_whom_the_table_allows() -> None:
         and target not in MAY_IMPORT.get(one.room, EVERYTHING)
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_no_modules_import_each_other() -> None:
+    """No module imports itself through others, inside functions included; types aside."""
+    imported: dict[str, set[str]] = {}
+    for file in sources():
+        name = module_name(file)
+        hidden = {
+            inner.lineno
+            for node in ast.walk(tree(file))
+            if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+            for child in node.body
+            for inner in ast.walk(child)
+            if isinstance(inner, ast.Import | ast.ImportFrom)
+        }
+        imported[name] = {
+            one.module
+            for one in imports_of(file)
+            if one.library == "partage" and one.line not in hidden and one.module != name
+        }
+    # The front door imports everything on demand, and a command needs it for the version.
+    del imported["partage"]
+    # Modules that import nothing (of those that remain) are in no cycle, nor what is left then.
+    while leaves := {name for name, used in imported.items() if not used & imported.keys()}:
+        for name in leaves:
+            del imported[name]
+    # What nothing remaining imports is in no cycle either.
+    while roots := imported.keys() - set().union(*imported.values()):
+        for name in roots:
+            del imported[name]
+    assert not imported, "\n".join(
+        f"{k}: {sorted(v & imported.keys())}" for k, v in imported.items()
+    )
 
 
 def test_only_registries_name_legacy_modules() -> None:

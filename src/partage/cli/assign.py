@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,8 +13,16 @@ import typer
 
 from partage.cli import doubts
 from partage.cli.consoles import first_of, interactive, name, out, show, tell, write_json
-from partage.cli.failing import FAILED_JUDGE
-from partage.cli.problems import DEFAULT, preference, problem_of, read_problem, settings
+from partage.cli.failing import FAILED, FAILED_JUDGE
+from partage.cli.problems import (
+    DEFAULT,
+    STDIN,
+    object_of,
+    preference,
+    problem_of,
+    read_problem,
+    settings,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -181,9 +189,7 @@ def assign(  # noqa: PLR0917 - options are given by name on a command line
     if as_documented:
         chosen["assignment.failover.as_documented"] = True
     if jsonl:
-        from partage.cli.assign_lines import assign_lines
-
-        assign_lines(problem, strategy, chosen)
+        _assign_lines(problem, strategy, chosen)
         return
     if problem is None:
         raise typer.BadParameter(
@@ -196,6 +202,67 @@ def assign(  # noqa: PLR0917 - options are given by name on a command line
     else:
         _show(found)
     _judged(found)
+
+
+def _assign_lines(
+    problems: Path | None, strategy: list[str] | None, config: Mapping[str, object]
+) -> None:
+    """Print one result for each line of problems; a malformed line fails alone.
+
+    Raises:
+        OSError: the file cannot be read.
+        Exit: 1 if a line had an error, else 3 if a plan failed the judge.
+    """
+    if problems is None or str(problems) == STDIN:
+        counted = _count_results(sys.stdin.buffer, strategy, config)
+    else:
+        with problems.open("rb") as file:
+            counted = _count_results(file, strategy, config)
+    lines, errors, failed = counted
+    sys.stdout.flush()
+    if errors:
+        tell(f"partage: {errors} of {lines} lines had an error", "bold red")
+        raise typer.Exit(FAILED)
+    if failed:
+        tell(f"partage: {failed} of {lines} plans failed the judge", "bold red")
+        raise typer.Exit(FAILED_JUDGE)
+
+
+def _count_results(
+    lines: Iterable[bytes], strategy: list[str] | None, config: Mapping[str, object]
+) -> tuple[int, int, int]:
+    """Return the counts of lines, of lines with an error, and of plans that failed the judge."""
+    count = errors = failed = 0
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        count += 1
+        given = _result_of_line(line, number, strategy, config)
+        errors += "error" in given
+        failed += "breaches" in given
+        write_json(given)
+        sys.stdout.flush()  # the reader of a pipe may wait for this result
+    return count, errors, failed
+
+
+def _result_of_line(
+    line: bytes, number: int, strategy: list[str] | None, config: Mapping[str, object]
+) -> dict[str, Any]:
+    """Return the JSON object for one line: a plan, or the error."""
+    from partage.errors import PartageError
+
+    try:
+        found = answer(object_of(line, f"line {number}"), strategy, config)
+    except PartageError as e:
+        return {"error": str(e), "line": number}
+    except Exception as e:  # noqa: BLE001 - the other lines go on
+        return {"error": f"it failed ({type(e).__name__}: {e})", "line": number}
+    given = found.to_json()
+    if found.warnings:
+        given["warnings"] = list(found.warnings)
+    if found.breaches:
+        given["breaches"] = [str(breach) for breach in found.breaches]
+    return given
 
 
 def _judged(found: JudgedPlan) -> None:

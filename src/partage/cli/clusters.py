@@ -100,10 +100,10 @@ def _last_object(path: Path) -> str:
 
 
 def _parsed(text: str, path: Path) -> Any:
-    from partage.model.reading import from_json
+    from partage.model.json_values import parse_json
 
     try:
-        return from_json(text)
+        return parse_json(text)
     except (json.JSONDecodeError, RecursionError) as e:
         raise InvalidCaptureError(f"{path}: is no JSON ({e})") from None
     except InvalidProblemError as e:

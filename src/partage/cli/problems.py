@@ -43,10 +43,10 @@ def object_of(text: bytes, where: str) -> Mapping[str, Any]:
     Raises:
         InvalidProblemError: it is not one.
     """
-    from partage.model.reading import from_json
+    from partage.model.json_values import parse_json
 
     try:
-        found = from_json(text)
+        found = parse_json(text)
     except (ValueError, RecursionError) as e:
         what = f"is not JSON in UTF-8 ({e})"
         raise InvalidProblemError(what, path=where, value=text[:60]) from None

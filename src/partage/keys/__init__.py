@@ -7,7 +7,8 @@ Kafka's make of a key, `agreement` finds out who agrees with whom.
 
 from __future__ import annotations
 
-from partage.keys.placing import Partitioned, partition_for, start, with_leaders
+from partage.keys.placing import partition_for, start
+from partage.keys.record_placement import Partitioned, with_leaders
 from partage.keys.registry import by_key, describe, partitioners
 
 __all__ = [

@@ -16,7 +16,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from partage.errors import InvalidConfigError, UnknownPartitionerError
-from partage.keys.registry import ENTRY_POINTS, find_named, loaded, plugged_in
+from partage.keys.client_partitioners import (
+    ENTRY_POINTS,
+    find_named,
+    load_plug_in,
+    plugged_in,
+)
+from partage.keys.clients.java_sticky_cache import StickyCache, next_cached
+from partage.keys.partitioner import Partitioner, State, started
+from partage.keys.record_placement import place_keys, with_leaders
 from partage.model import Cluster
 
 if TYPE_CHECKING:
@@ -27,6 +35,8 @@ __all__ = ["CLASS_SETTING", "CustomPartitioner", "RecordPartitioner", "chosen", 
 CLASS_SETTING = "partitioner.class"
 #: Names whose class is written against the contract.
 _WORKED_EXAMPLES = {"java:0.9": "partage.keys.default_09:DefaultPartitioner"}
+#: Clients with one counter for all topics.
+_ONE_COUNTER = {"java:0.8", "java:0.9"}
 
 
 @runtime_checkable
@@ -90,14 +100,12 @@ def chosen(configs: Mapping[str, object]) -> CustomPartitioner:
 def _loaded(name: str) -> object:
     home = _WORKED_EXAMPLES.get(name, name)
     if home in plugged_in():
-        return loaded(plugged_in()[home])
+        return load_plug_in(plugged_in()[home])
     try:
         named = find_named(home)
     except UnknownPartitionerError as e:
         unknown = e
     else:
-        from partage.keys.custom import NamedPartitioner
-
         return NamedPartitioner(named)
     module, colon, attribute = home.partition(":")
     if not colon:
@@ -122,6 +130,90 @@ def led_partitions(topic: str, cluster: Cluster) -> tuple[int, tuple[int, ...] |
         raise InvalidConfigError("topic", "the cluster has no such topic", topic)
     led = tuple(i for i, p in enumerate(partitions.tolist()) if cluster.leader[p] >= 0)
     return len(partitions), None if len(led) == len(partitions) else led
+
+
+class NamedPartitioner:
+    """A partitioner of `partitioners` behind the interface of the custom contract.
+
+    Settings: ``partage.seed`` (0), the seed of its random numbers, and ``partage.counter``, where
+    a round robin starts. Each topic has a state of its own, as in the client.
+
+    >>> cluster = Cluster.from_topics({"orders": 10})
+    >>> one = NamedPartitioner(find_named("java:3.9"))
+    >>> one.configure({})
+    >>> one.partition("orders", None, b"foobar", None, None, cluster)
+    6
+    """
+
+    def __init__(self, partitioner: Partitioner) -> None:
+        self.partitioner = partitioner
+        self._settings: dict[str, object] = {}
+        self._seed = 0
+        self._states: dict[str, State] = {}
+
+    def configure(self, configs: Mapping[str, object]) -> None:
+        """Take seed and counter.
+
+        Raises:
+            InvalidConfigError: one is no int, or the partitioner has no counter.
+        """
+        for name in ("partage.seed", "partage.counter"):
+            value = configs.get(name, 0)
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise InvalidConfigError(name, "must be an int", value)
+        self._seed = int(str(configs.get("partage.seed", 0)))
+        if "partage.counter" in configs:
+            self._settings = {"counter": configs["partage.counter"]}
+
+    def partition(  # noqa: PLR0917 - Kafka's own signature
+        self,
+        topic: str,
+        key: object,  # noqa: ARG002 - the contract hands it over
+        key_bytes: bytes | None,
+        value: object,  # noqa: ARG002 - the same
+        value_bytes: bytes | None,
+        cluster: Cluster,
+    ) -> int:
+        """Return the partition of a record.
+
+        Raises:
+            InvalidConfigError: the cluster has no such topic.
+        """
+        count, led = led_partitions(topic, cluster)
+        one = self.partitioner
+        if one.state is None:
+            found = int(place_keys(one, [key_bytes], count)[0])
+            if found < 0:
+                what = f"{one.name} leaves records without a key to the producer"
+                raise InvalidConfigError(CLASS_SETTING, what, one.name)
+            return found
+        state = self._state(topic, led)
+        # A sticky cache is told of new batches; the others count bytes.
+        size = (
+            0 if isinstance(state, StickyCache) else len(key_bytes or b"") + len(value_bytes or b"")
+        )
+        placed, after = place_keys(one, [key_bytes], count, state, sizes=[size])
+        self._states[self._shared(topic)] = after
+        return int(placed[0])
+
+    def on_new_batch(self, topic: str, cluster: Cluster, previous: int) -> None:
+        """Choose another partition for records without a key (KIP-480)."""
+        count, led = led_partitions(topic, cluster)
+        state = self._state(topic, led) if self.partitioner.state is not None else None
+        if isinstance(state, StickyCache):
+            self._states[topic] = next_cached(state, count, previous)[1]
+
+    def close(self) -> None:
+        """Hold nothing."""
+
+    def _shared(self, topic: str) -> str:
+        return "" if self.partitioner.name in _ONE_COUNTER else topic
+
+    def _state(self, topic: str, led: tuple[int, ...] | None) -> State:
+        known = self._states.get(self._shared(topic))
+        if known is None:
+            known = started(self.partitioner, self._seed, **self._settings)
+        return with_leaders(known, led)
 
 
 class RecordPartitioner:

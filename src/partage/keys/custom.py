@@ -1,9 +1,4 @@
-"""Adapters between the two kinds of partitioners: named ones and classes of the custom contract.
-
-`CustomKeys` lets a class of the contract place the keys of `partition_for` and `partage keys`;
-`NamedPartitioner` lets a name of `partitioners` serve as ``partitioner.class`` of a
-`RecordPartitioner`.
-"""
+"""Classes of the custom contract as partitioners of `partition_for` and `partage keys`."""
 
 from __future__ import annotations
 
@@ -16,16 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import InvalidConfigError, PartageError
-from partage.keys.clients.java_sticky_cache import StickyCache, next_cached
 from partage.keys.columns import KeyColumn
-from partage.keys.contract import CLASS_SETTING, RecordPartitioner, led_partitions
-from partage.keys.partitioner import Partitioner, State, started
+from partage.keys.contract import CLASS_SETTING, RecordPartitioner
+from partage.keys.partitioner import Partitioner
 from partage.model import Cluster
 
-__all__ = ["CustomKeys", "CustomRule", "NamedPartitioner"]
-
-#: Clients with one counter for all topics.
-_ONE_COUNTER = {"java:0.8", "java:0.9"}
+__all__ = ["CustomKeys", "CustomRule"]
 
 
 @dataclass(frozen=True)
@@ -108,94 +99,3 @@ class CustomKeys(Partitioner):
             f"Invalid partition given with record: {partition} is not in the range "
             f"[0...{partitions}]."
         )
-
-
-class NamedPartitioner:
-    """A partitioner of `partitioners` behind the interface of the custom contract.
-
-    Settings: ``partage.seed`` (0), the seed of its random numbers, and ``partage.counter``, where
-    a round robin starts. Each topic has a state of its own, as in the client.
-
-    >>> cluster = Cluster.from_topics({"orders": 10})
-    >>> from partage.keys.registry import find
-    >>> one = NamedPartitioner(find("java:3.9"))
-    >>> one.configure({})
-    >>> one.partition("orders", None, b"foobar", None, None, cluster)
-    6
-    """
-
-    def __init__(self, partitioner: Partitioner) -> None:
-        self.partitioner = partitioner
-        self._settings: dict[str, object] = {}
-        self._seed = 0
-        self._states: dict[str, State] = {}
-
-    def configure(self, configs: Mapping[str, object]) -> None:
-        """Take seed and counter.
-
-        Raises:
-            InvalidConfigError: one is no int, or the partitioner has no counter.
-        """
-        for name in ("partage.seed", "partage.counter"):
-            value = configs.get(name, 0)
-            if not isinstance(value, int) or isinstance(value, bool):
-                raise InvalidConfigError(name, "must be an int", value)
-        self._seed = int(str(configs.get("partage.seed", 0)))
-        if "partage.counter" in configs:
-            self._settings = {"counter": configs["partage.counter"]}
-
-    def partition(  # noqa: PLR0917 - Kafka's own signature
-        self,
-        topic: str,
-        key: object,  # noqa: ARG002 - the contract hands it over
-        key_bytes: bytes | None,
-        value: object,  # noqa: ARG002 - the same
-        value_bytes: bytes | None,
-        cluster: Cluster,
-    ) -> int:
-        """Return the partition of a record.
-
-        Raises:
-            InvalidConfigError: the cluster has no such topic.
-        """
-        from partage.keys.placing import partition_for
-
-        count, led = led_partitions(topic, cluster)
-        one = self.partitioner
-        if one.state is None:
-            found = int(partition_for([key_bytes], partitions=count, partitioner=one.name)[0])
-            if found < 0:
-                what = f"{one.name} leaves records without a key to the producer"
-                raise InvalidConfigError(CLASS_SETTING, what, one.name)
-            return found
-        state = self._state(topic, led)
-        # A sticky cache is told of new batches; the others count bytes.
-        size = (
-            0 if isinstance(state, StickyCache) else len(key_bytes or b"") + len(value_bytes or b"")
-        )
-        placed, after = partition_for(
-            [key_bytes], partitions=count, partitioner=one.name, state=state, sizes=[size]
-        )
-        self._states[self._shared(topic)] = after
-        return int(placed[0])
-
-    def on_new_batch(self, topic: str, cluster: Cluster, previous: int) -> None:
-        """Choose another partition for records without a key (KIP-480)."""
-        count, led = led_partitions(topic, cluster)
-        state = self._state(topic, led) if self.partitioner.state is not None else None
-        if isinstance(state, StickyCache):
-            self._states[topic] = next_cached(state, count, previous)[1]
-
-    def close(self) -> None:
-        """Hold nothing."""
-
-    def _shared(self, topic: str) -> str:
-        return "" if self.partitioner.name in _ONE_COUNTER else topic
-
-    def _state(self, topic: str, led: tuple[int, ...] | None) -> State:
-        from partage.keys.placing import with_leaders
-
-        known = self._states.get(self._shared(topic))
-        if known is None:
-            known = started(self.partitioner, self._seed, **self._settings)
-        return with_leaders(known, led)

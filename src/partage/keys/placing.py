@@ -4,41 +4,26 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.errors import InvalidConfigError, InvalidKeysError
-from partage.keys import arrow
-from partage.keys.columns import LONGEST_KEY, KeyColumn, column_of
+from partage.errors import InvalidConfigError
+from partage.keys.columns import LONGEST_KEY
 from partage.keys.contract import CustomPartitioner
 from partage.keys.custom import CustomKeys
-from partage.keys.partitioner import Partitioner, State, started
+from partage.keys.partitioner import State, started
+from partage.keys.record_placement import place_keys
 from partage.keys.registry import find
 
-__all__ = ["MOST_PARTITIONS", "Partitioned", "partition_for", "start"]
+__all__ = ["MOST_PARTITIONS", "partition_for", "start"]
 
 MOST_PARTITIONS = (1 << 31) - 1
-_NONE = -(1 << 62)  # no partition named
-Int32Array = NDArray[np.int32]
-
-
-class Partitioned(NamedTuple):
-    """Partitions, and the state that the next records are to be given.
-
-    Attributes:
-        partition: int32[n], NumPy's or Arrow's as the keys were.
-        state: of the partitioner, after these records.
-    """
-
-    partition: Any
-    state: State
 
 
 def start(partitioner: str, *, seed: int | Sequence[int] = 0, **settings: object) -> State:
-    """A partitioner's state before its first record, with settings of your own.
+    """Return a partitioner's state before its first record.
 
     Args:
         partitioner: a name of `partitioners`.
@@ -112,18 +97,7 @@ def partition_for(
     n = _count(partitions)
     if state is None and seed is not None:
         state = started(one, seed)
-    _check_state(one, state)
-    call = _Call(one, n, state, sizes=sizes, explicit=explicit, longest=longest_key)
-    if arrow.is_arrow(keys):
-        placed = arrow.placed(keys, call.place)
-    else:
-        placed, null = call.place(column_of(keys))
-        if null is not None:
-            placed[null] = -1
-    call.finish()
-    if call.state is None:
-        return placed
-    return Partitioned(placed, call.state)
+    return place_keys(one, keys, n, state, sizes=sizes, explicit=explicit, longest=longest_key)
 
 
 def _count(partitions: object) -> int:
@@ -140,132 +114,3 @@ def _count(partitions: object) -> int:
     if n > MOST_PARTITIONS:
         raise InvalidConfigError("partitions", f"can be at most {MOST_PARTITIONS} (2**31 - 1)", n)
     return n
-
-
-def _longest(longest: object) -> int:
-    """In bytes; a bool or a text would be compared with lengths, and say nothing of use."""
-    if isinstance(longest, bool) or not isinstance(longest, int | np.integer) or longest < 0:
-        raise InvalidConfigError("longest_key", "must be a number of bytes, 0 or more", longest)
-    return int(longest)
-
-
-def _check_state(one: Partitioner, state: State | None) -> None:
-    if state is None:
-        if one.rule is None and one.explicit != "only":
-            raise InvalidConfigError(
-                "partitioner", "goes by turns or chance, not by key: pass state= or seed=", one.name
-            )
-        return
-    if one.state is None:
-        raise InvalidConfigError(
-            "state", f"is of no use: {one.name} has none", type(state).__name__
-        )
-    if not isinstance(state, one.state):
-        raise InvalidConfigError("state", f"is not one of {one.name}", type(state).__name__)
-
-
-class _Call:
-    """One call: what goes on from chunk to chunk of a chunked array."""
-
-    def __init__(
-        self,
-        one: Partitioner,
-        partitions: int,
-        state: State | None,
-        *,
-        sizes: Any,
-        explicit: Any,
-        longest: int,
-    ) -> None:
-        self.one, self.partitions, self.state = one, partitions, state
-        self.longest = _longest(longest)
-        self.sizes, self.explicit = _sizes(sizes), _explicit(explicit)
-        self.done = 0
-
-    def place(self, keys: KeyColumn) -> tuple[Int32Array, NDArray[np.bool_] | None]:
-        """Partitions of a column, and where there is none."""
-        count = len(keys)
-        named = self._named(count)
-        first = self.done
-        self.done += count
-        one = self.one
-        if one.explicit == "only":
-            # A message of Go has the number 0 where nobody set another.
-            placed = np.zeros(count, np.int32) if named is None else np.maximum(named, 0)
-            return placed, None
-        placed, open_ = self._by_rule(keys, count)
-        if named is not None and one.explicit == "first":
-            placed = np.where(named >= 0, named, placed)
-            open_ = (named < 0) if open_ is None and one.rule is None else open_
-            open_ = None if open_ is None else open_ & (named < 0)
-        if open_ is not None and self.state is not None:
-            sizes = self._sizes_of(first, count)[open_]
-            chosen, self.state = one.choose(self.state, sizes, self.partitions)
-            placed[open_] = chosen
-            open_ = None
-        return placed, open_
-
-    def _by_rule(self, keys: KeyColumn, count: int) -> tuple[Int32Array, NDArray[np.bool_] | None]:
-        if self.one.rule is None:
-            return np.zeros(count, np.int32), np.ones(count, np.bool_)
-        part = self.one.key_part(keys.checked(self.longest))
-        left_over = self.one.rule.left_over(part)
-        return self.one.rule.of_all(part, self.partitions), left_over
-
-    def _sizes_of(self, first: int, count: int) -> NDArray[np.int64]:
-        if isinstance(self.sizes, int):
-            return np.full(count, self.sizes, np.int64)
-        return self.sizes[first : first + count]
-
-    def _named(self, count: int) -> Int32Array | None:
-        if self.explicit is None:
-            return None
-        named = self.explicit[self.done : self.done + count]
-        outside = ((named < 0) & (named != _NONE)) | (named >= self.partitions)
-        if outside.any() and self.one.explicit != "ignored":
-            i = int(np.argmax(outside))
-            raise InvalidConfigError(
-                f"explicit[{self.done + i}]",
-                self.one.refusal(int(named[i]), self.partitions),
-                int(named[i]),
-            )
-        return np.where(named == _NONE, -1, named).astype(np.int32)
-
-    def finish(self) -> None:
-        """All sizes and named partitions went with a key."""
-        for name, values in (("sizes", self.sizes), ("explicit", self.explicit)):
-            if isinstance(values, np.ndarray) and len(values) != self.done:
-                raise InvalidKeysError(f"has {len(values)} values for {self.done} keys", where=name)
-
-
-def _sizes(sizes: Any) -> int | NDArray[np.int64]:
-    if sizes is None:
-        return 1
-    values = np.asarray(sizes)
-    if values.dtype.kind not in "iu" or (values.size and values.min() < 0):
-        raise InvalidConfigError("sizes", "must be ints >= 0", sizes)
-    return int(values) if values.ndim == 0 else values.astype(np.int64)
-
-
-def _explicit(explicit: Any) -> NDArray[np.int64] | None:
-    if explicit is None:
-        return None
-    if isinstance(explicit, np.ndarray):
-        named = explicit
-    else:
-        named = np.array([_NONE if one is None else one for one in explicit])
-    if named.dtype.kind not in "iu" and len(named):
-        raise InvalidConfigError("explicit", "must be ints, or None for none", str(named.dtype))
-    if isinstance(explicit, np.ndarray):
-        named = np.where(named == -1, _NONE, named)
-    wide: NDArray[np.int64] = named.astype(np.int64)
-    return wide
-
-
-def with_leaders(state: State, available: Sequence[int] | None) -> State:
-    """The state with other partitions that have a leader.
-
-    >>> with_leaders(start("java:0.8"), [2, 0]).available
-    (2, 0)
-    """
-    return replace(state, available=None if available is None else tuple(available))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.model.index import Index, Int32Array
+from partage.errors import InvalidProblemError
+from partage.model.index import MOST_PARTITIONS, Index, Int32Array
+from partage.model.json_values import expect_list, parse_problem, required_field
+from partage.model.names import expect_text
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -78,9 +82,7 @@ class Cluster:
         >>> Cluster.from_topics({"t": [["a", "b"], ["b", None]]}).racks_of(1)
         ('b',)
         """
-        from partage.model.reading import cluster_from_topics
-
-        return cluster_from_topics(topics)
+        return _cluster_from_topics(topics)
 
     @classmethod
     def from_json(cls, problem: Mapping[str, Any] | str | bytes | PathLike[str]) -> Cluster:
@@ -89,9 +91,7 @@ class Cluster:
         Raises:
             InvalidProblemError: a field is wrong; the error has its path and value.
         """
-        from partage.model.reading import cluster_from_topics, field, parsed
-
-        return cluster_from_topics(field(parsed(problem), "topics"))
+        return _cluster_from_topics(required_field(parse_problem(problem), "topics"))
 
     @classmethod
     def from_metadata(
@@ -108,9 +108,7 @@ class Cluster:
         Raises:
             InvalidProblemError: a field is wrong; the error has its path and value.
         """
-        from partage.model.metadata import cluster_from_metadata
-
-        return cluster_from_metadata(topics, brokers, index)
+        return _cluster_from_metadata(topics, brokers, index)
 
     @cached_property
     def _live(self) -> dict[str, int]:
@@ -179,3 +177,193 @@ class Cluster:
         """Return the names of the distinct racks that hold a replica of a partition."""
         start, rack = self.partition_racks
         return tuple(self.rack_names[r] for r in rack[start[partition] : start[partition + 1]])
+
+
+def _cluster_from_topics(topics: object) -> Cluster:
+    """Return a cluster; see `Cluster.from_topics`."""
+    if not isinstance(topics, Mapping):
+        what = "must be an object: name -> partition count or replica racks"
+        raise InvalidProblemError(what, path="topics", value=topics)
+    rows, placed = [], []
+    for name, value in topics.items():
+        if not isinstance(name, str):
+            raise InvalidProblemError("topic name must be text", path="topics", value=name)
+        racks = _replica_racks(name, value)
+        rows.append((name, None, len(racks) if racks is not None else int(value)))
+        placed.append(racks)
+    index = Index.of(rows)
+    return _with_racks(index, placed)
+
+
+def _replica_racks(name: str, value: object) -> list[list[str | None]] | None:
+    """Return the replica racks of each partition, or None for a valid count of partitions."""
+    path = f"topics.{name}"
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        if not 0 <= value <= MOST_PARTITIONS:
+            what = f"must be a count from 0 to {MOST_PARTITIONS}"
+            raise InvalidProblemError(what, path=path, value=value)
+        return None
+    out: list[list[str | None]] = []
+    for p, racks in enumerate(expect_list(value, path, "a partition count or a list")):
+        inner = f"{path}[{p}]"
+        out.append(list(expect_list(racks, inner, "a list of racks")))
+        for r, rack in enumerate(out[-1]):
+            if rack is not None and not isinstance(rack, str):
+                raise InvalidProblemError(
+                    "rack must be text or null", path=f"{inner}[{r}]", value=rack
+                )
+    return out
+
+
+def _with_racks(index: Index, placed: Sequence[list[list[str | None]] | None]) -> Cluster:
+    """Return a cluster with one broker per rack and replica position, and one without rack."""
+    brokers: dict[tuple[str | None, int], int] = {}
+    sizes: list[Int32Array] = []
+    replicas: list[Int32Array] = []
+    # Topics given by count are mostly consecutive: their columns are built at once.
+    for plain, run in groupby(
+        zip(index.counts.tolist(), placed, strict=True), lambda row: row[1] is None
+    ):
+        if plain:
+            count = sum(one for one, _ in run)
+            rackless = brokers.setdefault((None, 0), len(brokers)) if count else 0
+            sizes.append(np.ones(count, np.int32))
+            replicas.append(np.full(count, rackless, np.int32))
+            continue
+        for _, racks in run:
+            sizes.append(np.array([len(row) for row in racks or ()], np.int32))
+            flat = [b for row in racks or () for b in _stand_ins(row, brokers)]
+            replicas.append(np.array(flat, np.int32))
+    start = np.zeros(index.partitions + 1, np.int32)
+    replica = np.zeros(0, np.int32)
+    if sizes:
+        np.cumsum(np.concatenate(sizes), out=start[1:])
+        replica = np.concatenate(replicas)
+    leader = np.full(index.partitions, -1, np.int32)
+    has = np.diff(start) > 0
+    leader[has] = replica[start[:-1][has]]
+    return Cluster(
+        index,
+        np.ones(len(index.topics), bool),
+        np.ones(index.partitions, bool),
+        leader,
+        start,
+        replica,
+        tuple(Broker(i, rack) for i, (rack, _) in enumerate(brokers)),
+    )
+
+
+def _stand_ins(
+    row: Sequence[str | None], brokers: dict[tuple[str | None, int], int]
+) -> Iterator[int]:
+    used: dict[str | None, int] = {}
+    for rack in row:
+        k = used[rack] = used.get(rack, -1) + 1
+        yield brokers.setdefault((rack, k), len(brokers))
+
+
+def _cluster_from_metadata(
+    topics: Mapping[str, Mapping[str, Any]],
+    brokers: Sequence[Mapping[str, Any]],
+    index: Index | None,
+) -> Cluster:
+    """Return a cluster; see `Cluster.from_metadata`."""
+    known = tuple(
+        _broker(b, f"brokers[{i}]") for i, b in enumerate(expect_list(brokers, "brokers", "a list"))
+    )
+    rows: list[tuple[str, str | None, int]] = []
+    placed: list[tuple[int, list[int], int]] = []
+    if not isinstance(topics, Mapping):
+        raise InvalidProblemError("must be an object", path="topics", value=topics)
+    topic_rows = {name: _partitions(name, value) for name, value in topics.items()}
+    for name, (topic_id, parts) in topic_rows.items():
+        rows.append((name, topic_id, max((p for p, _, _ in parts), default=-1) + 1))
+    index = index if index is not None else Index.of(rows)
+    exists = np.zeros(len(index.topics), bool)
+    for name, (topic_id, parts) in topic_rows.items():
+        t = index.topic_by_id(topic_id) if topic_id else index.topic(name)
+        if t < 0:
+            raise InvalidProblemError(
+                "topic is not in the index", path=f"topics.{name}", value=topic_id
+            )
+        exists[t] = True
+        for p, leader, replicas in parts:
+            dense = index.locate(t, p)
+            if dense < 0:
+                raise InvalidProblemError(
+                    "partition is not in the index", path=f"topics.{name}", value=p
+                )
+            placed.append((dense, replicas, leader))
+    return _placed(index, exists, placed, known)
+
+
+def _broker(value: object, path: str) -> Broker:
+    if not isinstance(value, Mapping):
+        raise InvalidProblemError("must be an object with an int id", path=path, value=value)
+    number, rack = value.get("id"), value.get("rack")
+    if not isinstance(number, int) or isinstance(number, bool):  # JSON's true is an int in Python
+        raise InvalidProblemError("must be an int", path=f"{path}.id", value=number)
+    return Broker(number, None if rack is None else expect_text(rack, f"{path}.rack"))
+
+
+def _partitions(name: str, value: object) -> tuple[str | None, list[tuple[int, int, list[int]]]]:
+    path = f"topics.{name}"
+    if not isinstance(value, Mapping):
+        raise InvalidProblemError("must be an object", path=path, value=value)
+    topic_id = value.get("id")
+    if topic_id is not None:
+        expect_text(topic_id, f"{path}.id")
+    out = []
+    for i, row in enumerate(expect_list(value.get("partitions"), f"{path}.partitions", "a list")):
+        where = f"{path}.partitions[{i}]"
+        if not isinstance(row, Mapping):
+            raise InvalidProblemError("must be an object", path=where, value=row)
+        p, leader = row.get("p"), row.get("leader", -1)
+        replicas = expect_list(row.get("replicas", []), f"{where}.replicas", "a list of broker ids")
+        for number in (p, leader, *replicas):
+            if isinstance(number, bool) or not isinstance(number, int):
+                raise InvalidProblemError(
+                    "p, leader and replicas must be ints", path=where, value=row
+                )
+        if not 0 <= row["p"] <= MOST_PARTITIONS:
+            raise InvalidProblemError("no such partition number", path=f"{where}.p", value=p)
+        out.append((row["p"], leader, list(replicas)))
+    return topic_id, out
+
+
+def _placed(
+    index: Index,
+    topic_exists: NDArray[np.bool_],
+    placed: list[tuple[int, list[int], int]],
+    known: tuple[Broker, ...],
+) -> Cluster:
+    """Return the cluster; a broker that is down is not in the metadata, so its rack is unknown."""
+    brokers = list(known)
+    position = {b.id: i for i, b in enumerate(known)}
+
+    def at(broker: int) -> int:
+        if broker not in position:
+            position[broker] = len(brokers)
+            brokers.append(Broker(broker))
+        return position[broker]
+
+    partition_exists = np.zeros(index.partitions, bool)
+    leader = np.full(index.partitions, -1, np.int32)
+    by_partition: dict[int, list[int]] = {}
+    for dense, replicas, lead in placed:
+        partition_exists[dense] = True
+        by_partition[dense] = [at(b) for b in replicas]
+        leader[dense] = at(lead) if lead >= 0 else -1
+    sizes = np.zeros(index.partitions + 1, np.int32)
+    for dense, replicas in by_partition.items():
+        sizes[dense + 1] = len(replicas)
+    flat = [b for dense in sorted(by_partition) for b in by_partition[dense]]
+    return Cluster(
+        index,
+        topic_exists,
+        partition_exists,
+        leader,
+        np.cumsum(sizes).astype(np.int32),
+        np.array(flat, np.int32),
+        tuple(brokers),
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -13,12 +15,18 @@ from partage.errors import InvalidProblemError
 from partage.java.hash_order import names_in_map_order
 from partage.model.claims import ClaimRows, Claims, is_int32
 from partage.model.index import Int32Array, java_rank
+from partage.model.json_values import expect_list, parse_problem, required_field
 from partage.model.names import expect_text, name_list, subscription
 
 if TYPE_CHECKING:
     from os import PathLike
 
 __all__ = ["NO_GENERATION", "Claims", "Group", "Member"]
+
+_MEMBER_FIELDS = (
+    "id", "topics", "instance", "rack", "owned", "generation", "userData", "weight", "capacity",
+    "strategies", "config",
+)  # fmt: skip
 
 #: The generation of a member that sent none (Kafka's DEFAULT_GENERATION).
 NO_GENERATION = -1
@@ -259,9 +267,7 @@ class Group:
         Raises:
             InvalidProblemError: a field is wrong; the error has its path and value.
         """
-        from partage.model.reading import field, group_from_members, parsed
-
-        return group_from_members(field(parsed(problem), "members"))
+        return _group_from_members(required_field(parse_problem(problem), "members"))
 
     def __iter__(self) -> Iterator[Member]:
         return iter(self.members)
@@ -315,3 +321,63 @@ def _refuse_twice(ids: tuple[str, ...]) -> None:
             what = "member id is used twice"
             raise InvalidProblemError(what, path=f"members[{i}].id", value=member_id)
         known.add(member_id)
+
+
+def _group_from_members(members: object) -> Group:
+    """Return a group; see `Group.from_json`."""
+    return Group(
+        _member(value, f"members[{i}]")
+        for i, value in enumerate(expect_list(members, "members", "a list of members"))
+    )
+
+
+def _member(value: object, path: str) -> Member:
+    if not isinstance(value, Mapping):
+        raise InvalidProblemError("must be an object", path=path, value=value)
+    for name in value:
+        if name not in _MEMBER_FIELDS:
+            what = f"unknown field; known: {', '.join(_MEMBER_FIELDS)}"
+            raise InvalidProblemError(what, path=f"{path}.{name}", value=value[name])
+    if "id" not in value:
+        raise InvalidProblemError("is missing", path=f"{path}.id", value=None)
+    expect_text(value["id"], f"{path}.id")
+    topics = expect_list(value.get("topics", []), f"{path}.topics", "a list of names")
+    for i, topic in enumerate(topics):
+        expect_text(topic, f"{path}.topics[{i}]")
+    generation = value.get("generation", -1)
+    if generation is not None and (isinstance(generation, bool) or not isinstance(generation, int)):
+        raise InvalidProblemError("must be an int32", path=f"{path}.generation", value=generation)
+    try:
+        return Member(
+            value["id"],
+            topics,
+            rack=value.get("rack"),
+            instance_id=value.get("instance"),
+            owned=value.get("owned") or _owned_default(value, path),
+            generation=-1 if generation is None else generation,
+            user_data=_bytes(value.get("userData"), f"{path}.userData"),
+            weight=value.get("weight", 1.0),
+            capacity=value.get("capacity"),
+            strategies=() if value.get("strategies") is None else value["strategies"],
+            config={} if value.get("config") is None else value["config"],
+        )
+    except InvalidProblemError as e:
+        # Errors of Member have the member id; in a file the position is easier to find.
+        inside = e.path.removeprefix(f"members.{value['id']}").removeprefix(path)
+        raise InvalidProblemError(e.what, path=f"{path}{inside}", value=e.value) from None
+
+
+def _owned_default(value: Mapping[str, Any], path: str) -> object:
+    owned = value.get("owned", [])
+    if owned is not None and not isinstance(owned, (list, Mapping)):
+        raise InvalidProblemError("must be a list of pairs", path=f"{path}.owned", value=owned)
+    return ()
+
+
+def _bytes(value: object, path: str) -> bytes | None:
+    if value is None:
+        return None
+    try:
+        return base64.b64decode(expect_text(value, path), validate=True)
+    except (binascii.Error, ValueError) as e:
+        raise InvalidProblemError(f"must be base64 ({e})", path=path, value=value) from None

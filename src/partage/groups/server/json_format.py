@@ -19,7 +19,8 @@ from partage.groups.server.targets import Targets
 from partage.groups.server.topic_ids import TopicIds, canonical
 from partage.model import Cluster, Group, Index, Member, Problem
 from partage.model.index import MOST_PARTITIONS
-from partage.model.reading import field, listed, parsed, text
+from partage.model.json_values import expect_list, parse_problem, required_field
+from partage.model.names import expect_text
 
 __all__ = ["assignment_to_json", "spec_from_json"]
 
@@ -42,10 +43,10 @@ def spec_from_json(problem: Mapping[str, Any] | str | bytes | PathLike[str]) -> 
     >>> spec.problem.cluster.partitions_of("t").tolist()
     [0, 1]
     """
-    whole = parsed(problem)
-    rows = listed(field(whole, "topics"), "topics", "a list of {name, id, n}")
+    whole = parse_problem(problem)
+    rows = expect_list(required_field(whole, "topics"), "topics", "a list of {name, id, n}")
     topics = [_Topic.of(row, f"topics[{i}]") for i, row in enumerate(rows)]
-    entries = listed(field(whole, "members"), "members", "a list of members")
+    entries = expect_list(required_field(whole, "members"), "members", "a list of members")
     targets = [_target(entry, f"members[{i}].target") for i, entry in enumerate(entries)]
     allowed = _pairs(whole["assignable"], "assignable") if "assignable" in whole else None
     cluster = _cluster(topics, targets)
@@ -99,7 +100,7 @@ class _Topic:
     def of(cls, row: object, path: str) -> _Topic:
         if not isinstance(row, Mapping):
             raise InvalidProblemError("must be {name, id, n}", path=path, value=row)
-        name = text(row.get("name"), f"{path}.name")
+        name = expect_text(row.get("name"), f"{path}.name")
         topic_id = _id(row.get("id"), f"{path}.id")
         count = _number(row.get("n"), f"{path}.n", least=-1)
         return cls(name, topic_id, count, named=not row.get("noname"))
@@ -115,7 +116,7 @@ def _number(value: object, path: str, least: int = 0) -> int:
 
 
 def _id(value: object, path: str) -> str:
-    made = canonical(text(value, path))
+    made = canonical(expect_text(value, path))
     if made is None:
         raise InvalidProblemError(
             "must be a Kafka topic id (16 bytes, URL-safe base64)", path=path, value=value
@@ -126,12 +127,12 @@ def _id(value: object, path: str) -> str:
 def _pairs(value: object, path: str) -> Pairs:
     """Read a map from topic id to partitions; a later entry replaces an earlier one in place."""
     out: dict[str, list[int]] = {}
-    for i, pair in enumerate(listed(value, path, "a list of [topic id, [partitions]]")):
+    for i, pair in enumerate(expect_list(value, path, "a list of [topic id, [partitions]]")):
         where = f"{path}[{i}]"
-        if len(listed(pair, where, "[topic id, [partitions]]")) != 2:
+        if len(expect_list(pair, where, "[topic id, [partitions]]")) != 2:
             what = "must be [topic id, [partitions]]"
             raise InvalidProblemError(what, path=where, value=pair)
-        numbers = listed(pair[1], where, "[topic id, [partitions]]")
+        numbers = expect_list(pair[1], where, "[topic id, [partitions]]")
         checked = [_number(p, f"{where}[1][{j}]") for j, p in enumerate(numbers)]
         out[_id(pair[0], f"{where}[0]")] = list(dict.fromkeys(checked))
     return list(out.items())
@@ -144,9 +145,9 @@ def _target(entry: object, path: str) -> Pairs:
 def _member(entry: object, path: str) -> Member:
     if not isinstance(entry, Mapping):
         raise InvalidProblemError("must be an object", path=path, value=entry)
-    topics = listed(entry.get("topics", []), f"{path}.topics", "a list of names")
+    topics = expect_list(entry.get("topics", []), f"{path}.topics", "a list of names")
     return Member(
-        text(entry.get("id"), f"{path}.id"),
+        expect_text(entry.get("id"), f"{path}.id"),
         topics,
         instance_id=entry.get("instance"),
         rack=entry.get("rack"),

@@ -76,15 +76,20 @@ class Hash:
     lane_kernel: Callable[[int], Kernel | None] | None
     each: Each
 
+    def __post_init__(self) -> None:
+        _HASHES[self.name] = self
+
     def __reduce__(self) -> str | tuple[object, ...]:
         return _by_name, (self.name,)
 
 
-def _by_name(name: str) -> Hash:
-    import partage.keys.hashing as all_of_them
+#: Hashes by name. Unpickling finds them here: importing this module imports the package first.
+_HASHES: dict[str, Hash] = {}
 
-    found: Hash = getattr(all_of_them, name.upper().replace("-", "_"))
-    return found
+
+def _by_name(name: str) -> Hash:
+    """Return the hash of a name, for unpickling."""
+    return _HASHES[name]
 
 
 def hash_all(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from partage.errors import InvalidProblemError
-from partage.model.reading import parsed
+from partage.model.json_values import parse_problem
 from partage.simulation.streams.application import SimulatedApplication
 from partage.simulation.streams.reading import read
 from partage.simulation.streams.values import names, record, whole
@@ -116,7 +116,7 @@ def read_state(problem: object) -> GivenState:
     >>> {str(task): lag for task, lag in state.lags["b"].items()}
     {'0_0': 50000, '0_1': 20}
     """
-    given = dict(parsed(problem))
+    given = dict(parse_problem(problem))
     for field in _OVER_TIME:
         given.pop(field, None)
     said = {

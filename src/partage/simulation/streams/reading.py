@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from partage.errors import InvalidConfigError, InvalidProblemError
-from partage.model.reading import parsed
+from partage.model.json_values import parse_problem
 from partage.simulation.streams.application import (
     ApplicationInstance,
     Runtime,
@@ -66,7 +66,7 @@ def read(problem: object) -> SimulatedApplication:
     >>> len(app.layout.partitions_of), app.length_ms
     (4, 3600000)
     """
-    given = parsed(problem)
+    given = parse_problem(problem)
     only(given, "problem", _FIELDS)
     name = text(given.get("name", "application"), "name")
     length = millis(given.get("seconds", 3600), "seconds", 1, _LONGEST)

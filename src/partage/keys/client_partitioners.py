@@ -1,0 +1,109 @@
+"""The partitioners of clients by name and by Java class name, and announced plug-ins.
+
+`partage.keys.registry` puts them together with classes of the custom contract.
+"""
+
+from __future__ import annotations
+
+import difflib
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+
+from partage.errors import InvalidConfigError, UnknownPartitionerError
+from partage.keys.partitioner import Partitioner
+
+__all__ = ["ENTRY_POINTS", "client_partitioners", "find_named", "load_plug_in", "plugged_in"]
+
+#: The group of entry points by which another package adds a partitioner (`partage.keys.contract`).
+ENTRY_POINTS = "partage.partitioners"
+
+_CLIENTS = "partage.keys.clients"
+_CLASSES = tuple(
+    f"{_CLIENTS}.{one}"
+    for one in (
+        "plain:PlainMurmur2",
+        "java_08:Java08",
+        "java_09:Java09",
+        "java_23:Java23",
+        "java_39:Java39",
+        "java_uniform_sticky:JavaUniformSticky",
+        "java_roundrobin:JavaRoundRobin",
+        "java_builtin:JavaBuiltIn",
+        "java_builtin:JavaBuiltInIgnoringKeys",
+        "scala_08:Scala081",
+        "scala_08:Scala082",
+        "scala_08:Scala081Bytes",
+        "scala_08:Scala082Bytes",
+        "streams_windowed:StreamsWindowed",
+        "librdkafka:Consistent",
+        "librdkafka:ConsistentRandom",
+        "librdkafka:Murmur2",
+        "librdkafka:Murmur2Random",
+        "librdkafka:Fnv1a",
+        "librdkafka:Fnv1aRandom",
+        "sarama:SaramaHash",
+        "sarama:SaramaReferenceHash",
+        "sarama:SaramaCrc",
+        "sarama:SaramaMurmur2",
+        "sarama:SaramaRandom",
+        "sarama:SaramaRoundRobin",
+        "sarama:SaramaManual",
+        "franz_go:FranzGo",
+        "franz_go:FranzGoStickyKey",
+        "franz_go:FranzGoSaramaHasher",
+        "franz_go:FranzGoSticky",
+        "franz_go:FranzGoRoundRobin",
+        "franz_go:FranzGoManual",
+        "kafka_python:KafkaPython",
+        "kafka_python:KafkaPythonStickyPartitioner",
+        "aiokafka:Aiokafka",
+    )
+)
+
+
+@cache
+def client_partitioners() -> dict[str, Partitioner]:
+    """Return the partitioners of clients by name, in the order of the documentation."""
+    made = {}
+    for home in _CLASSES:
+        module, _, attribute = home.partition(":")
+        one: Partitioner = getattr(import_module(module), attribute)()
+        made[one.name] = one
+    return made
+
+
+def find_named(name: str) -> Partitioner:
+    """Return the client's partitioner of a name or of a Java class name.
+
+    Raises:
+        UnknownPartitionerError: there is none; the error lists close names.
+    """
+    ours = client_partitioners()
+    if name in ours:
+        return ours[name]
+    for one in ours.values():
+        if name in one.aliases:
+            return one
+    names = [*ours, *(alias for one in ours.values() for alias in one.aliases)]
+    close = difflib.get_close_matches(str(name), names, n=3)
+    raise UnknownPartitionerError(str(name), known=tuple(ours), close=close)
+
+
+@cache
+def plugged_in() -> dict[str, EntryPoint]:
+    """Plug-ins by name: classes of the custom contract that other packages announce."""
+    return {one.name: one for one in entry_points(group=ENTRY_POINTS)}
+
+
+def load_plug_in(point: EntryPoint) -> object:
+    """Return the object that a plug-in's entry point names.
+
+    Raises:
+        InvalidConfigError: it cannot be loaded; the error has the reason.
+    """
+    try:
+        return point.load()
+    except Exception as e:
+        what = f"the plug-in cannot be loaded ({type(e).__name__}: {e})"
+        raise InvalidConfigError(f"{ENTRY_POINTS}.{point.name}", what, point.value) from e
