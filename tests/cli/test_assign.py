@@ -88,7 +88,16 @@ def test_every_vector_as_a_stream(kind) -> None:
     done = run("assign", "--jsonl", stdin="\n".join(lines).encode())
     assert done.exit_code == 0, done.stderr
     answers = [json.loads(line) for line in done.stdout.splitlines()]
-    assert answers == [json.loads(line)["out"] for line in lines]
+    plans = [{k: v for k, v in one.items() if k != "warnings"} for one in answers]
+    assert plans == [json.loads(line)["out"] for line in lines]
+
+
+def test_a_stream_warns_of_missing_topics_as_a_single_problem_does() -> None:
+    """`--jsonl` has the warnings that `pg.assign` and a single problem have, topics included."""
+    text = '{"topics": {"t": 1}, "members": [{"id": "c", "topics": ["t", "gone"]}]}'
+    expected = "c subscribes to 'gone', which is not among the topics"
+    assert json.loads(run("assign", "--jsonl", stdin=text).stdout)["warnings"] == [expected]
+    assert expected in run("assign", "-", stdin=text).stderr
 
 
 def test_a_damaged_line_costs_its_own_answer_only() -> None:
