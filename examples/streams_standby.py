@@ -5,7 +5,7 @@ Run: python examples/streams_standby.py
 
 from __future__ import annotations
 
-from partage.simulation.streams import Cell, played_cell, read
+from partage.simulation.streams import SweepCell, simulate_cell, read_application
 
 APPLICATION = {
     "name": "counts",
@@ -21,10 +21,10 @@ APPLICATION = {
 
 def main() -> None:
     """The same crash twice."""
-    application = read(APPLICATION)
+    application = read_application(APPLICATION)
     for standbys in ("0", "1"):
-        cell = Cell("high-availability", (("num.standby.replicas", standbys),))
-        _, measures = played_cell(application, cell)
+        cell = SweepCell("high-availability", (("num.standby.replicas", standbys),))
+        _, measures = simulate_cell(application, cell)
         print(
             f"{standbys} standbys: the worst task is away for {measures.worst_unavailable:g} s, "
             f"{measures.standby_bytes / 1e9:.1f} GB kept beside the actives"

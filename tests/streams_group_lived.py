@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.streams_recording import subtopologies
 
-from partage.simulation.streams import ScenarioEvent, SimulatedApplication, read
+from partage.simulation.streams import SimulatedApplication, TraceEvent, read_application
 from partage.wire.group_log import decode_record
 
 #: Of each thread of each client: active tasks, then standbys.
@@ -93,7 +93,7 @@ def application(recording: dict[str, Any]) -> SimulatedApplication:
         if key != "num.standby.replicas"
     }
     first, *events = sorted([*joins, *recording["killed"]], key=lambda one: one["at"])
-    made = read(
+    made = read_application(
         {
             "name": name,
             "seconds": recording["seconds"],
@@ -117,7 +117,7 @@ def application(recording: dict[str, Any]) -> SimulatedApplication:
         )
         for client, one in made.clients.items()
     }
-    comes = ScenarioEvent(round(first["at"] * 1000), "join", (first["client"],))
+    comes = TraceEvent(round(first["at"] * 1000), "join", (first["client"],))
     return replace(made, clients=clients, events=(comes, *made.events))
 
 

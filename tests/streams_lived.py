@@ -8,7 +8,12 @@ from typing import Any
 
 from tests.streams_recording import subtopologies
 
-from partage.simulation.streams import ScenarioEvent, SimulatedApplication, Told, read
+from partage.simulation.streams import (
+    ObservedState,
+    SimulatedApplication,
+    TraceEvent,
+    read_application,
+)
 from partage.streams import HighAvailability, ProcessId, TaskId, TaskPlan, TaskProblem
 from partage.wire.streams.assignment_bytes import decode_assignment_info
 from partage.wire.streams.subscription_bytes import decode_subscription_info
@@ -40,7 +45,7 @@ def application(recording: dict[str, Any]) -> SimulatedApplication:
     processes = {client: process for process, client in _clients(recording).items()}
     first, *events = recording["events"]
     assert (first["at"], first["do"]) == (0.0, "join")
-    made = read(
+    made = read_application(
         {
             "name": name,
             "seconds": recording["seconds"],
@@ -55,11 +60,11 @@ def application(recording: dict[str, Any]) -> SimulatedApplication:
     )
     # A description has to have somebody from the beginning; a recording begins with nobody.
     clients = {key: replace(one, starts=False) for key, one in made.clients.items()}
-    comes = ScenarioEvent(0, "join", (first["client"],))
+    comes = TraceEvent(0, "join", (first["client"],))
     return replace(made, clients=clients, events=(comes, *made.events))
 
 
-def told(recording: dict[str, Any]) -> list[Told]:
+def told(recording: dict[str, Any]) -> list[ObservedState]:
     """Lags as the leader had them at each rebalance, and what follows of the ends."""
     names = _clients(recording)
     found = []
@@ -81,7 +86,7 @@ def told(recording: dict[str, Any]) -> list[Told]:
                 lags[names[process], task] = lag
                 if lag >= 0:
                     ends[task] = lag + sums[process].get(task, 0)
-        found.append(Told(ends, lags, line.get("leader"), tellers))
+        found.append(ObservedState(ends, lags, line.get("leader"), tellers))
     return found
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from partage.cli.app import app
 from partage.errors import InvalidConfigError, InvalidProblemError
-from partage.simulation.streams import read
+from partage.simulation.streams import read_application
 
 APP: dict[str, Any] = {
     "name": "counts",
@@ -101,7 +101,7 @@ def test_the_page_shows_warm_ups_and_needs_no_network(file: Path, tmp_path: Path
 def test_what_is_malformed_is_named_with_its_path(change: dict[str, Any], path: str) -> None:
     """Every field of the description says where it is wrong."""
     with pytest.raises(InvalidProblemError) as error:
-        read({**APP, **({"events": []} if "clients" in change else {}), **change})
+        read_application({**APP, **({"events": []} if "clients" in change else {}), **change})
     assert error.value.path == path
 
 
@@ -131,7 +131,7 @@ def test_a_topology_that_makes_no_tasks_is_named_by_its_topics(
 def test_settings_that_kafka_refuses_are_refused(file: Path) -> None:
     """A value out of bounds is one line and exit code 1; a sweep without values is wrong usage."""
     with pytest.raises(InvalidConfigError):
-        read({**APP, "settings": {"max.warmup.replicas": 0}})
+        read_application({**APP, "settings": {"max.warmup.replicas": 0}})
     _run(file, "-s", "max.warmup.replicas=0", code=1)
     _run(file, "-s", "max.warmup.replicas=", code=2)
     _run(file, "-a", "no-such", code=1)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import partage as pg
 from partage.cli.app import app
 from partage.errors import InvalidProblemError
-from partage.simulation.streams import decide, read_state
+from partage.simulation.streams import decide, read_client_states
 from partage.streams import ProcessId, StreamsApplication, StreamsMember, find_assignor, rebalance
 
 STATE: dict[str, Any] = {
@@ -66,7 +66,7 @@ def test_json_has_the_same(file: Path) -> None:
 
 def test_the_decision_is_that_of_the_whole_leader() -> None:
     """The leader's rebalance from the same offsets, bytes and threads included, has the same tasks."""
-    state = read_state(STATE)
+    state = read_client_states(STATE)
     found = decide(state, find_assignor("high-availability"))
     given = state.application
     end = 3_000_000
@@ -110,7 +110,7 @@ def test_the_balance_factor_of_the_document_can_be_swept(file: Path) -> None:
 
 def test_a_document_that_would_rebalance_for_ever_is_reported() -> None:
     """One task on the second client stays there: no probing, and a warning names the move."""
-    state = read_state({
+    state = read_client_states({
         "subtopologies": [{"sources": {"in": 1}, "stores": {"s": {"records": 90_000}}}],
         "clients": {"a": {"lags": {"0_0": 0}}, "b": {"active": ["0_0"]}},
     })  # fmt: skip
@@ -170,7 +170,7 @@ def test_a_malformed_state_is_named_by_its_path(client: dict[str, Any], path: st
     """Unknown tasks, tasks named twice, wrong lags and misspelt fields."""
     problem = {**STATE, "clients": {**STATE["clients"], "c1": client}}
     with pytest.raises(InvalidProblemError) as error:
-        decide(read_state(problem), find_assignor("high-availability"))
+        decide(read_client_states(problem), find_assignor("high-availability"))
     assert error.value.path == path
 
 

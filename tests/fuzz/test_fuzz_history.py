@@ -9,6 +9,7 @@ import pytest
 from captured import SAMPLE
 from partage.errors import WireFormatError
 from partage.wire.group_log import decode_record
+from simulated_histories import SimulatedHistory
 
 if TYPE_CHECKING:
     from partage.history.events import Generation
@@ -81,13 +82,10 @@ def test_fuzz_damaged_values_that_still_decode_are_replayed(fuzz_n: int) -> None
     from partage.history.group_history import GroupHistory
     from partage.history.records import GroupRecord, Place
     from partage.jobs.replay.group_rows import GroupRows
-    from partage.simulation.living import live
-    from partage.simulation.policies import Policy
 
     rng = random.Random(11)
     text = (SAMPLE / "cluster.jsonl").read_text(encoding="utf-8")
     clusters = ClusterHistory([json.loads(line) for line in text.splitlines()])
-    policies = [Policy.parse(name) for name in ("eager/range", "consumer/uniform")]
     groups = group_rows()
     tried = 0
     while tried < fuzz_n // 50:
@@ -112,5 +110,8 @@ def test_fuzz_damaged_values_that_still_decode_are_replayed(fuzz_n: int) -> None
         json.dumps(group.finish())
         for found in heard.generations[:4]:
             verdict(found, clusters)
-        list(live(heard.generations[:4], policies, clusters))
+        simulated = SimulatedHistory(heard.generations[:4], clusters)
+        for policy in ("eager/range", "consumer/uniform"):
+            simulated.per_rebalance(policy)
+            simulated.cumulative(policy)
         writers.check()

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from partage.cli.app import app
 from partage.errors import InvalidConfigError
 from partage.jobs.sweep import sweep
-from partage.simulation.streams import Cell, cells, played_cell, read
+from partage.simulation.streams import SweepCell, cells, read_application, simulate_cell
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,13 +29,13 @@ SWEEPS = {"num.standby.replicas": ["0", "1", "2"], "max.warmup.replicas": ["1", 
 
 def test_spark_finds_what_one_after_the_other_finds(spark: SparkSession) -> None:
     """Figures, rebalances and spans of every combination, in their order; progress comes to an end."""
-    application = read(APP)
+    application = read_application(APP)
     every = cells(["high-availability", "server-sticky"], SWEEPS)
     told: list[tuple[str, int, int]] = []
     found = sweep(
         application, every, keep=True, spark=spark, progress=lambda *step: told.append(step)
     )
-    here = [played_cell(application, cell) for cell in every]
+    here = [simulate_cell(application, cell) for cell in every]
     assert [measures for measures, _ in found] == [measures for _, measures in here]
     # As JSON has it: pairs are lists there.
     assert [kept for _, kept in found] == [
@@ -46,7 +46,7 @@ def test_spark_finds_what_one_after_the_other_finds(spark: SparkSession) -> None
 
 def test_nothing_is_kept_that_nobody_asked_for(spark: SparkSession) -> None:
     """Without `keep` only figures come back."""
-    (found,) = sweep(read(APP), [Cell("high-availability")], spark=spark)
+    (found,) = sweep(read_application(APP), [SweepCell("high-availability")], spark=spark)
     assert found[1] == {}
 
 
@@ -54,7 +54,7 @@ def test_what_a_worker_refuses_is_told_in_its_words(spark: SparkSession) -> None
     """A value that Kafka refuses fails with the setting's name, not with Spark's traceback."""
     every = cells(["high-availability"], {"max.warmup.replicas": ["1", "0"]})
     with pytest.raises(InvalidConfigError, match=r"max\.warmup\.replicas"):
-        sweep(read(APP), every, spark=spark)
+        sweep(read_application(APP), every, spark=spark)
 
 
 def test_the_command_prints_the_same_table_with_and_without_spark(

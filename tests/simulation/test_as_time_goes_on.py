@@ -8,11 +8,11 @@ from captured import clusters
 from partage.history.pauses import Pause
 from partage.jobs.replay.telling import Telling
 from partage.simulation import cumulative as module
-from partage.simulation.evidence import Evidence
-from partage.simulation.living import by_own
+from partage.simulation.commit_evidence import CommitEvidence
+from partage.simulation.context import SimulationContext
+from partage.simulation.cumulative import simulate_cumulative
 from partage.simulation.policies import Policy
-from partage.simulation.scenes import SceneMaker, scenes
-from partage.simulation.world import World
+from partage.simulation.recorded_rebalances import RecordedRebalanceBuilder, recorded_rebalances
 from rebuilt import rebalances, rebuilt
 
 #: Bounces, kills and second phases; a migrated group; static members.
@@ -26,33 +26,35 @@ POLICIES = [
 
 def _world(group, found):
     pauses = [one for one in rebuilt(group)[1] if isinstance(one, Pause)]
-    return World.of(clusters(), found, Evidence.of(pauses))
+    return SimulationContext.of(clusters(), found, CommitEvidence.of(pauses))
 
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_a_life_that_is_forgotten_as_it_goes_is_the_same(group, monkeypatch) -> None:
     """Rows held for a few rebalances only, scenes from an iterator: row by row what it was."""
-    found = tuple(scenes(rebalances(group), clusters()))
+    found = tuple(recorded_rebalances(rebalances(group), clusters()))
     world = _world(group, found)
     for name in POLICIES:
-        whole = list(by_own(found, Policy.parse(name), world))
+        whole = list(simulate_cumulative(found, Policy.parse(name), world))
         with monkeypatch.context() as patched:
-            patched.setattr(module, "_MOST_HELD", 12)
-            some = list(by_own(iter(found), Policy.parse(name), world))
+            patched.setattr(module, "_MOST_KEPT", 12)
+            some = list(simulate_cumulative(iter(found), Policy.parse(name), world))
         assert some == whole
 
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_scenes_come_out_behind_their_rebalances(group) -> None:
     """A few rebalances later each scene is what it is when all is known, late returns aside."""
-    whole = list(scenes(rebalances(group), clusters()))
-    maker = SceneMaker(clusters(), behind=12)
+    whole = list(recorded_rebalances(rebalances(group), clusters()))
+    maker = RecordedRebalanceBuilder(clusters(), behind=12)
     some = [scene for found in rebalances(group) for scene in maker.feed(found)]
     assert len(some) == max(0, len(whole) - 12)
     some += maker.finish()
     assert [s.generation for s in some] == [s.generation for s in whole]
-    assert [s.ids for s in some] == [s.ids for s in whole]
-    assert [[a.member for a in s.gone] for s in some] == [[a.member for a in s.gone] for s in whole]
+    assert [s.ids_before for s in some] == [s.ids_before for s in whole]
+    assert [[a.member for a in s.departures] for s in some] == [
+        [a.member for a in s.departures] for s in whole
+    ]
 
 
 class _Kept:
@@ -74,7 +76,7 @@ def test_telling_holds_what_it_needs(group, monkeypatch) -> None:
     """Scenes with their own pauses and rows, in order, and the group's usual length."""
     found = list(rebalances(group))
     pauses = [one for one in rebuilt(group)[1] if isinstance(one, Pause)]
-    whole = list(scenes(found, clusters()))
+    whole = list(recorded_rebalances(found, clusters()))
     kept = _Kept()
     telling = Telling(clusters(), None, kept)
     for one in found:
@@ -85,10 +87,10 @@ def test_telling_holds_what_it_needs(group, monkeypatch) -> None:
         telling.row({"number": number})
     telling.finish(group, {})
     assert [row["number"] for _, row in kept.told] == list(range(len(found)))
-    evidence = Evidence.of(pauses)
+    evidence = CommitEvidence.of(pauses)
     for (scene, _), wanted in zip(kept.told, whole, strict=True):
         at = wanted.generation
         assert scene.generation == at
         assert scene.pauses == evidence.of_rebalance(at.incarnation, at.number)
-    assert kept.world[1] == World.of(clusters(), whole, evidence).usual_ms
+    assert kept.world[1] == SimulationContext.of(clusters(), whole, evidence).usual_ms
     assert dict(kept.world[0].intervals) == dict(evidence.intervals)

@@ -11,15 +11,20 @@ from dataclasses import replace
 
 import pytest
 
-from lives import Told, cause, history, member, metadata, pauses, topics
 from partage.history.clusters import ClusterHistory
-from partage.simulation.absences import absences
-from partage.simulation.evidence import Evidence
-from partage.simulation.lived import Bounds
+from partage.simulation.commit_evidence import CommitEvidence
+from partage.simulation.metrics import Bounds
+from partage.simulation.recorded_rebalances import recorded_rebalances
 from partage.tables.statuses import NOT_YET
+from simulated_histories import SimulatedHistory, cause, history, member, metadata, pauses, topics
 
 JOIN = cause("join", "b")
 LEAVE = cause("leave", "b")
+
+
+def _departures(generations, session_timeout_ms=None):
+    found = recorded_rebalances(generations, topics(t=4), session_timeout_ms)
+    return [absence for one in found for absence in one.departures]
 
 
 def joined_and_left():
@@ -35,7 +40,7 @@ def told():
     # Nothing is known of the third rebalance: it takes as long as is usual, 2 to 4 s.
     seen = pauses(2, 8_000, 12_000, {0: 0, 1: 0, 2: 0, 3: 5})
     rates = {("t", p): 10.0 for p in range(4)}
-    return Told(joined_and_left(), topics(t=4), Evidence.of(seen, rates))
+    return SimulatedHistory(joined_and_left(), topics(t=4), CommitEvidence.of(seen, rates))
 
 
 def figures(rows):
@@ -103,7 +108,7 @@ def bounced():
 
 def test_a_static_member_that_is_back_in_time_causes_nothing() -> None:
     """Both rebalances fall away; b's 2 partitions stand still for the 4 s of its absence."""
-    told = Told(bounced(), topics(t=4))
+    told = SimulatedHistory(bounced(), topics(t=4))
     rows = told.cumulative("eager/range+static")
     assert [(r.generation, r.caused, r.measured.moved) for r in rows] == [
         (1, True, 0), (2, False, 0), (3, False, 0),
@@ -116,7 +121,7 @@ def test_a_static_member_that_is_back_in_time_causes_nothing() -> None:
 
 def test_a_static_member_that_is_back_too_late_was_missed() -> None:
     """With 3 s b expires at 13 s, where nobody recorded anything, and joins anew at 14 s."""
-    rows = Told(bounced(), topics(t=4)).cumulative("eager/range+static+timeout=3s")
+    rows = SimulatedHistory(bounced(), topics(t=4)).cumulative("eager/range+static+timeout=3s")
     assert [(r.generation, r.step, r.caused, r.time_ms) for r in rows] == [
         (1, 0, True, 1_000), (2, 0, False, 10_000), (2, 1, True, 13_000), (3, 0, True, 14_000),
     ]  # fmt: skip
@@ -150,8 +155,8 @@ def test_an_expiry_happens_a_session_timeout_after_its_cause(policy, times, dead
     """A shorter timeout misses b sooner, a longer one later; so long its 2 partitions stand."""
     # b's pause of 7 s is its death of 4 to 6 s, and the rebalance: 0 to 3 s. a's says 0 to 2 s.
     dying = pauses(2, 14_000, 21_000, {2: 0, 3: 0})
-    seen = Evidence.of(pauses(2, 19_000, 21_000, {0: 0, 1: 0}) + dying)
-    rows = Told(expired(), topics(t=4), seen).cumulative(policy)
+    seen = CommitEvidence.of(pauses(2, 19_000, 21_000, {0: 0, 1: 0}) + dying)
+    rows = SimulatedHistory(expired(), topics(t=4), seen).cumulative(policy)
     assert [r.time_ms for r in rows] == times
     caused = [r for r in rows if r.caused]
     assert len(caused) == 3
@@ -162,8 +167,8 @@ def test_an_expiry_happens_a_session_timeout_after_its_cause(policy, times, dead
 
 def test_a_rebalance_waits_for_who_does_not_answer() -> None:
     """With 20 s b is missed at 34 s: the rebalance of c's joining at 30 s waits for that."""
-    seen = Evidence.of(pauses(2, 19_000, 21_000, {0: 0, 1: 0}))
-    told = Told(expired(), topics(t=4), seen)
+    seen = CommitEvidence.of(pauses(2, 19_000, 21_000, {0: 0, 1: 0}))
+    told = SimulatedHistory(expired(), topics(t=4), seen)
     rows = told.cumulative("eager/range+timeout=20s")
     # The expiry comes while the rebalance waits and is part of it.
     assert [(r.generation, r.caused, r.time_ms) for r in rows] == [
@@ -187,7 +192,7 @@ def test_recorded_follow_ups_are_dropped_and_own_ones_made() -> None:
         (12_000, [member("a", (0, 1), claims=(0, 1)), member("b", (2, 3))], cause("follow-up")),
         strategy="cooperative-sticky",
     )
-    told = Told(made, topics(t=4))
+    told = SimulatedHistory(made, topics(t=4))
     assert [r.measured.moved for r in told.recorded()] == [0, 0, 2]
     for policy in ("own", "cooperative/cooperative-sticky"):
         for rows in (told.cumulative(policy), told.per_rebalance(policy)):
@@ -201,7 +206,7 @@ def test_recorded_follow_ups_are_dropped_and_own_ones_made() -> None:
 def test_nobody_knows_why_only_in_classic_groups() -> None:
     """Members that join again for a reason of their own rebalance; a coordinator does not mind."""
     both = [member("a", (0, 1)), member("b", (2, 3))]
-    told = Told(
+    told = SimulatedHistory(
         history((1_000, both, cause("first")), (5_000, both, cause("unknown"))), topics(t=4)
     )
     assert [r.caused for r in told.cumulative("eager/range")] == [True, True]
@@ -213,8 +218,8 @@ def test_a_topic_that_grows_is_a_cause_for_all() -> None:
     clusters = ClusterHistory([metadata(0, t=4), metadata(9_000, t=6)])
     both = [member("a", (0, 1)), member("b", (2, 3))]
     grown = [member("a", (0, 1, 2)), member("b", (3, 4, 5))]
-    seen = Evidence.of(pauses(2, 9_000, 11_000, {0: 0, 1: 0, 2: 0, 3: 0}))
-    told = Told(
+    seen = CommitEvidence.of(pauses(2, 9_000, 11_000, {0: 0, 1: 0, 2: 0, 3: 0}))
+    told = SimulatedHistory(
         history((1_000, both, cause("first")), (10_000, grown, cause("topics"))), clusters, seen
     )
     stopped = {
@@ -232,7 +237,7 @@ def test_a_topic_that_grows_is_a_cause_for_all() -> None:
 def test_a_strategy_that_nobody_has_is_told_and_the_others_go_on() -> None:
     """A group with another library's strategy has no life of its own here, but others'."""
     made = history((1_000, [member("a", range(4))], cause("first")), strategy="their-own")
-    told = Told(made, topics(t=4))
+    told = SimulatedHistory(made, topics(t=4))
     assert [r.status for r in told.cumulative("own")] == [NOT_YET]
     assert [r.status for r in told.per_rebalance("own")] == [NOT_YET]
     assert [r.changed for r in told.cumulative("eager/range")] == [0]
@@ -245,7 +250,7 @@ def test_a_group_that_emptied_begins_with_nothing() -> None:
         (5_000, [], cause("leave", "a")),
         (9_000, [member("c", range(4))], cause("join", "c")),
     )
-    rows = Told(made, topics(t=4)).cumulative("eager/range")
+    rows = SimulatedHistory(made, topics(t=4)).cumulative("eager/range")
     assert [(r.generation, r.caused, r.measured.moved) for r in rows] == [
         (1, True, 0),
         (3, True, 0),
@@ -255,7 +260,7 @@ def test_a_group_that_emptied_begins_with_nothing() -> None:
 
 def test_without_commits_costs_are_not_known() -> None:
     """No pause, no length: nothing is made up; where nothing stops it is known to be nothing."""
-    told = Told(joined_and_left(), topics(t=4))
+    told = SimulatedHistory(joined_and_left(), topics(t=4))
     assert [r.stopped for r in told.cumulative("eager/range")] == [Bounds(0, 0), None, None]
     coop = told.cumulative("cooperative/cooperative-sticky")
     assert [r.stopped for r in coop] == [Bounds(0, 0), Bounds(0, 0), None, None]
@@ -270,7 +275,7 @@ def test_the_brokers_session_timeout_counts_for_members_that_send_none() -> None
         (20_000, [member("a", range(4))], cause("expiry", "b")),
     )
     for known, gone_ms in ((6_000, 14_000), (None, 20_000 - 45_000)):
-        (away,) = absences(made, known)
+        (away,) = _departures(made, known)
         assert (away.gone_ms, away.expired) == (gone_ms, True)
-    (own,) = absences(expired(), 9_000)
+    (own,) = _departures(expired(), 9_000)
     assert own.gone_ms == 14_000  # what a member sends goes before

@@ -12,21 +12,21 @@ from captured import clusters, group_records
 from partage.history.clients import JAVA, client_of
 from partage.history.pauses import Pause
 from partage.history.records import assigned_pairs
-from partage.simulation.evidence import Evidence
-from partage.simulation.living import by_own, by_record
-from partage.simulation.loads import commit_rates
+from partage.simulation.commit_evidence import CommitEvidence, commit_rates
+from partage.simulation.context import SimulationContext
+from partage.simulation.cumulative import simulate_cumulative
+from partage.simulation.per_rebalance import simulate_rebalance
 from partage.simulation.policies import Policy
-from partage.simulation.scenes import Scene, scenes
-from partage.simulation.world import World
+from partage.simulation.recorded_rebalances import RecordedRebalance, recorded_rebalances
 from rebuilt import commit_runs, rebalances, rebuilt
 
 
 @cache
-def lived(group: str) -> tuple[tuple[Scene, ...], World]:
-    all_scenes = tuple(scenes(rebalances(group), clusters()))
+def lived(group: str) -> tuple[tuple[RecordedRebalance, ...], SimulationContext]:
+    all_scenes = tuple(recorded_rebalances(rebalances(group), clusters()))
     pauses = [found for found in rebuilt(group)[1] if isinstance(found, Pause)]
-    evidence = Evidence.of(pauses, commit_rates(commit_runs().get(group, [])))
-    return all_scenes, World.of(clusters(), all_scenes, evidence)
+    evidence = CommitEvidence.of(pauses, commit_rates(commit_runs().get(group, [])))
+    return all_scenes, SimulationContext.of(clusters(), all_scenes, evidence)
 
 
 def groups() -> list[str]:
@@ -38,7 +38,7 @@ def named(plan) -> dict:
     return {m: {(t, p) for t, ps in mine.items() for p in ps} for m, mine in plan.items() if mine}
 
 
-def recorded(scene: Scene) -> dict:
+def recorded(scene: RecordedRebalance) -> dict:
     members = scene.generation.first.members
     return {m.id: set(assigned_pairs(m)) for m in members if m.assigned}
 
@@ -50,16 +50,21 @@ def compared() -> Counter:
     own = Policy.parse("own")
     for group in groups():
         all_scenes, world = lived(group)
-        rows = {(r.incarnation, r.generation, r.step): r for r in by_own(all_scenes, own, world)}
+        rows = {
+            (r.incarnation, r.generation, r.step): r
+            for r in simulate_cumulative(all_scenes, own, world)
+        }
         counts["rebalances"] += sum(r.caused for r in rows.values())
         at = None
         for scene in all_scenes:
-            if not scene.replayable or scene.written_over:
+            if not scene.replayable or scene.is_migration:
                 continue
             found = scene.generation
             counts["recorded"] += 1
             # A recorded second phase is the next step of the rebalance that it completes.
-            at = (*at[:2], at[2] + 1) if scene.follow_up else (found.incarnation, found.number, 0)
+            at = (
+                (*at[:2], at[2] + 1) if scene.is_follow_up else (found.incarnation, found.number, 0)
+            )
             row = rows.get(at)
             same = row is not None and row.plan is not None
             same = same and named(json.loads(row.plan)) == recorded(scene)
@@ -103,7 +108,7 @@ def test_range_decides_for_range_groups_what_was_recorded() -> None:
                 continue
             if any(client_of(m).name != JAVA for m in members):
                 continue
-            rows = by_record(scene, (Policy.parse("eager/range"),), world)
+            rows = simulate_rebalance(scene, (Policy.parse("eager/range"),), world)
             first = next(r for r in rows if r.reading == "per_rebalance")
             if first.agrees:
                 checked += 1
@@ -134,7 +139,7 @@ def test_recorded_moves_are_those_of_the_record() -> None:
             there = {p for p in now if p[0] >= 0}
             moves = sum(1 for p in there if last.get(p, now[p]) not in {now[p], None}
                         and last[p] in names)  # fmt: skip
-            row = next(by_record(scene, (), world))
+            row = next(simulate_rebalance(scene, (), world))
             if row.measured.breaches == 0:
                 assert row.measured.moved == moves, (group, found.number)
             kept = {p: was for p, was in last.items() if p not in now and was in names}

@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import pytest
 
-from lives import cause, history, member, topics
 from partage.history.classic_groups import ClassicGroup, ClassicRecord
 from partage.history.events import Generation
 from partage.history.ownership import OwnershipIntervals
@@ -15,20 +14,22 @@ from partage.history.pauses import Pause
 from partage.history.records import ClassicState, Place
 from partage.jobs.replay.group_rows import GroupRows
 from partage.jobs.replay.surroundings import Surroundings
-from partage.simulation.evidence import Evidence
-from partage.simulation.living import by_own, by_record
+from partage.simulation.commit_evidence import CommitEvidence
+from partage.simulation.context import SimulationContext
+from partage.simulation.cumulative import simulate_cumulative
+from partage.simulation.per_rebalance import simulate_rebalance
 from partage.simulation.policies import Policy
-from partage.simulation.scenes import scenes
-from partage.simulation.world import World
+from partage.simulation.recorded_rebalances import recorded_rebalances
+from simulated_histories import cause, history, member, topics
 
 POLICIES = [Policy.parse(p) for p in ("eager/range", "cooperative/cooperative-sticky+static")]
 
 
 def _rows(found, clusters) -> list:
-    told = list(scenes(found, clusters))
-    world = World.of(clusters, told, Evidence())
-    rows = [row for scene in told for row in by_record(scene, POLICIES, world)]
-    return rows + [row for policy in POLICIES for row in by_own(told, policy, world)]
+    told = list(recorded_rebalances(found, clusters))
+    world = SimulationContext.of(clusters, told, CommitEvidence())
+    rows = [row for scene in told for row in simulate_rebalance(scene, POLICIES, world)]
+    return rows + [row for policy in POLICIES for row in simulate_cumulative(told, policy, world)]
 
 
 @pytest.mark.parametrize("two", [

@@ -8,12 +8,13 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lives import Told, cause, history, member, topics, travelled
 from partage.history.pauses import Pause
-from partage.simulation.evidence import Evidence
-from partage.simulation.lived import Bounds
-from partage.simulation.living import by_own, by_record
+from partage.simulation.commit_evidence import CommitEvidence
+from partage.simulation.cumulative import simulate_cumulative
+from partage.simulation.metrics import Bounds
+from partage.simulation.per_rebalance import simulate_rebalance
 from partage.simulation.policies import DEFAULT_POLICIES, Policy
+from simulated_histories import SimulatedHistory, cause, history, member, pickled, topics
 
 PARTITIONS = 7
 #: Commits so often that a pause of 2 s is a stop of exactly 2 s.
@@ -31,7 +32,7 @@ policies = st.sampled_from(
 )
 
 
-def lived(made, *, static: bool = False) -> Told:
+def lived(made, *, static: bool = False) -> SimulatedHistory:
     """A history in which round robin by hand gave the partitions out; all rebalances take 2 s."""
     rows, time_ms, before, births = [], 1_000, {}, Counter()
     seen = []
@@ -55,8 +56,8 @@ def lived(made, *, static: bool = False) -> Told:
             last = first - 2_000 - (6_000 if p in held else 0)
             seen.append(Pause(0, number, "t", p, last, first, p, 0))
         before = there
-    evidence = Evidence.of(seen, {("t", p): 3.0 for p in range(PARTITIONS)})
-    return Told(history(*rows), topics(t=PARTITIONS), evidence)
+    evidence = CommitEvidence.of(seen, {("t", p): 3.0 for p in range(PARTITIONS)})
+    return SimulatedHistory(history(*rows), topics(t=PARTITIONS), evidence)
 
 
 def _of(who, gone, died):
@@ -86,7 +87,7 @@ def test_eager_stops_everything_that_was_read(made, policy) -> None:
     told = lived(_alive(made))
     rows = {r.generation: r for r in told.cumulative(policy)}
     read = 0
-    for scene in told.scenes:
+    for scene in told.rebalances:
         row = rows.get(scene.generation.number)  # none where nobody is left
         if row is not None:
             assert row.caused
@@ -106,7 +107,7 @@ def test_what_stops_is_what_moves(made, policy) -> None:
     told = lived(_alive(made))
     rows = told.cumulative(policy)
     before: dict[int, str] = {}
-    empty = {s.generation.number for s in told.scenes if not s.replayable}
+    empty = {s.generation.number for s in told.rebalances if not s.replayable}
     for row in rows:
         if row.step == 0 and row.generation - 1 in empty:
             before = {}  # nobody was left: nothing was read any more
@@ -140,9 +141,9 @@ def test_the_recorded_rows_are_the_record(made) -> None:
     told = lived(_alive(made))
     rows = told.recorded()
     last: dict[int, str] = {}
-    scenes = [s for s in told.scenes if s.replayable]
-    assert len(rows) == len(scenes)
-    for scene in told.scenes:
+    recorded_rebalances = [s for s in told.rebalances if s.replayable]
+    assert len(rows) == len(recorded_rebalances)
+    for scene in told.rebalances:
         if not scene.replayable:
             last = {}
             continue
@@ -164,16 +165,16 @@ def test_jobs_may_be_spread(made, names) -> None:
     """Scenes, policies and evidence travel as pickles; same rows, in any order, from any worker."""
     told = lived(made)
     chosen = [Policy.parse(name) for name in names]
-    here = [r for s in told.scenes for r in by_record(s, chosen, told.world)]
-    moved = travelled((told.scenes, chosen, told.world.evidence))
-    again = Told([], told.world.clusters)
-    again.world = type(told.world).of(told.world.clusters, moved[0], moved[2])
-    there = [r for s in reversed(moved[0]) for r in by_record(s, moved[1], again.world)]
+    here = [r for s in told.rebalances for r in simulate_rebalance(s, chosen, told.context)]
+    moved = pickled((told.rebalances, chosen, told.context.evidence))
+    again = SimulatedHistory([], told.context.clusters)
+    again.world = type(told.context).of(told.context.clusters, moved[0], moved[2])
+    there = [r for s in reversed(moved[0]) for r in simulate_rebalance(s, moved[1], again.world)]
     assert sorted(there, key=_key) == sorted(here, key=_key)
     for policy in chosen:
-        mine = list(by_own(told.scenes, policy, told.world))
-        assert list(by_own(moved[0], Policy.parse(policy.name), again.world)) == mine
-        assert travelled(mine) == mine
+        mine = list(simulate_cumulative(told.rebalances, policy, told.context))
+        assert list(simulate_cumulative(moved[0], Policy.parse(policy.name), again.world)) == mine
+        assert pickled(mine) == mine
 
 
 @settings(max_examples=25, deadline=None)
@@ -182,7 +183,7 @@ def test_every_rebalance_has_its_row(made, policy) -> None:
     """Steps count from 0 without a gap, times never go back, what does not happen moves nothing."""
     told = lived(made)
     rows = told.cumulative(policy)
-    numbers = {s.generation.number for s in told.scenes if s.replayable}
+    numbers = {s.generation.number for s in told.rebalances if s.replayable}
     assert {r.generation for r in rows} == numbers
     for number in numbers:
         mine = [r for r in rows if r.generation == number]

@@ -9,7 +9,7 @@ import numpy as np
 
 from partage.judge import check
 from partage.model import Assignment, Cluster, Group, Member
-from partage.simulation.judging import Judge
+from partage.simulation.metrics import CachedJudge
 
 
 def _drawn(rng: random.Random) -> tuple[Assignment, Group, Cluster]:
@@ -43,5 +43,5 @@ def test_every_breach_that_the_rules_find_is_counted() -> None:
         plan, group, cluster = _drawn(rng)
         breaches = len(check(plan, group, cluster))
         wrong += breaches > 0
-        assert Judge()(plan, group, cluster).breaches == breaches
+        assert CachedJudge()(plan, group, cluster).breaches == breaches
     assert 100 < wrong < 500

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from lives import travelled
 from partage.errors import InvalidConfigError, UnknownStrategyError
 from partage.groups import registry
 from partage.simulation.policies import DEFAULT_POLICIES, Policy, default_policies
+from simulated_histories import pickled
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_the_default_policies_are_canonical_and_travel() -> None:
     made = default_policies()
     assert [p.name for p in made] == list(DEFAULT_POLICIES)
     assert len(set(DEFAULT_POLICIES)) == len(DEFAULT_POLICIES)
-    assert [p.name for p in travelled(made)] == list(DEFAULT_POLICIES)
+    assert [p.name for p in pickled(made)] == list(DEFAULT_POLICIES)
 
 
 def test_a_strategy_is_a_policy_by_its_preferred_protocol() -> None:

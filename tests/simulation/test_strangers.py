@@ -6,12 +6,12 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from lives import Told, cause, history, member, topics
 from partage.groups import registry
 from partage.groups.base import PlainStrategy
 from partage.model import Plan, Problem
-from partage.simulation.lived import Measured
+from partage.simulation.metrics import PlanMetrics
 from partage.tables.statuses import DONE, FAILED, REFUSED
+from simulated_histories import SimulatedHistory, cause, history, member, topics
 
 
 class Breaks(PlainStrategy):
@@ -90,14 +90,14 @@ def plugged_in(monkeypatch):
     return register
 
 
-def thrice() -> Told:
+def thrice() -> SimulatedHistory:
     """The same two members, three times; nobody knows why."""
     both = [member("a", (0, 1)), member("b", (2, 3))]
     made = history(
         (1_000, both, cause("first")), (2_000, both, cause("unknown")),
         (3_000, both, cause("unknown")),
     )  # fmt: skip
-    return Told(made, topics(t=4))
+    return SimulatedHistory(made, topics(t=4))
 
 
 @pytest.mark.parametrize("reading", ["per_rebalance", "cumulative"])
@@ -120,7 +120,7 @@ def test_a_plug_in_that_raises_fails_alone(plugged_in, reading, error, told) -> 
     assert [r.status for r in rows] == [DONE, FAILED, DONE]
     assert rows[1].detail.startswith(told)
     assert len(rows[1].detail) <= 501
-    assert (rows[1].plan, rows[1].measured) == (None, Measured())
+    assert (rows[1].plan, rows[1].measured) == (None, PlanMetrics())
     assert [r.status for r in getattr(lived, reading)("eager/range")] == [DONE] * 3
 
 
@@ -157,6 +157,6 @@ def test_a_strategy_that_refuses_is_told(reading) -> None:
     """roundrobin:0.8 refuses unequal subscriptions: a row that says so, and a past without it."""
     unequal = [member("a", (0, 1)), member("b", (2, 3), wants=("t", "u"))]
     made = history((1_000, unequal, cause("first")))
-    rows = getattr(Told(made, topics(t=4)), reading)("roundrobin:0.8")
+    rows = getattr(SimulatedHistory(made, topics(t=4)), reading)("roundrobin:0.8")
     assert [r.status for r in rows] == [REFUSED]
     assert "unequal subscriptions" in rows[0].detail

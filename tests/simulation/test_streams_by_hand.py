@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 from tests.streams_lived import Listener
 
-from partage.simulation.streams import Cell, Played, StreamsMeasures, play, played_cell, read
+from partage.simulation.streams import (
+    SimulationResult,
+    StreamsMetrics,
+    SweepCell,
+    read_application,
+    simulate,
+    simulate_cell,
+)
 from partage.streams import rebalance
 
 MB = 1_000_000
@@ -29,12 +36,12 @@ def _app(**changes: Any) -> dict[str, Any]:
 
 def _play(
     app: dict[str, Any], assignor: str = "high-availability", **config: str
-) -> tuple[Played, StreamsMeasures]:
+) -> tuple[SimulationResult, StreamsMetrics]:
     named = tuple((key.replace("_", "."), value) for key, value in config.items())
-    return played_cell(read(app), Cell(assignor, named))
+    return simulate_cell(read_application(app), SweepCell(assignor, named))
 
 
-def _life(played: Played, task: str) -> list[tuple[str, str, int, int]]:
+def _life(played: SimulationResult, task: str) -> list[tuple[str, str, int, int]]:
     spans = [one for one in played.spans if str(one.task) == task]
     spans.sort(key=lambda one: (one.from_ms, one.client))
     return [(one.client, one.kind, one.from_ms, one.to_ms) for one in spans]
@@ -239,7 +246,7 @@ def test_an_empty_start_restores_everything() -> None:
 
 def test_who_joins_when_and_with_what() -> None:
     """A task goes from a to b: a joins again before it opened what it got, b after, c with a heartbeat."""
-    app = read(
+    app = read_application(
         _app(
             subtopologies=[{"sources": {"lines": 5}, "stores": {"words": {"records": 1000}}}],
             clients={"a": {}, "b": {}, "c": {}, "d": {}},
@@ -248,7 +255,7 @@ def test_who_joins_when_and_with_what() -> None:
         )
     )
     listener = Listener()
-    _, left, after = play(app, listener).rebalances
+    _, left, after = simulate(app, listener).rebalances
     assert [str(task) for task in left.withheld] == ["0_4"]
     standby = {name: [str(task) for task in tasks] for name, tasks in left.standby.items()}
     assert standby == {"a": ["0_1", "0_4"], "b": ["0_2"], "c": ["0_0", "0_3"]}
@@ -336,7 +343,7 @@ def test_of_what_no_thread_has_the_first_to_join_tells(monkeypatch: pytest.Monke
         said.append(members)
         return rebalance(seen, members, **how)
 
-    monkeypatch.setattr("partage.simulation.streams.led.rebalance", listening)
+    monkeypatch.setattr("partage.simulation.streams.classic_group.rebalance", listening)
     app = _app(
         clients={"a": {"threads": 2}, "b": {"threads": 2}},
         events=[*CRASH, {"at": 1500, "do": "rebalance", "client": "b"}],

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from partage.errors import InvalidProblemError, UnknownStrategyError
-from partage.simulation.streams import Cell, Played, StreamsMeasures, cells, played_cell, read
+from partage.simulation.streams import (
+    SimulationResult,
+    StreamsMetrics,
+    SweepCell,
+    cells,
+    read_application,
+    simulate_cell,
+)
 
 MB = 1_000_000
 
@@ -28,12 +35,12 @@ def _app(**changes: Any) -> dict[str, Any]:
     }
 
 
-def _play(app: dict[str, Any], **config: str) -> tuple[Played, StreamsMeasures]:
+def _play(app: dict[str, Any], **config: str) -> tuple[SimulationResult, StreamsMetrics]:
     named = tuple((key.replace("_", "."), value) for key, value in config.items())
-    return played_cell(read(app), Cell("server-sticky", named))
+    return simulate_cell(read_application(app), SweepCell("server-sticky", named))
 
 
-def _life(played: Played, task: str) -> list[tuple[str, str, int, int]]:
+def _life(played: SimulationResult, task: str) -> list[tuple[str, str, int, int]]:
     spans = [one for one in played.spans if str(one.task) == task]
     spans.sort(key=lambda one: (one.from_ms, one.client))
     return [(one.client, one.kind, one.from_ms, one.to_ms) for one in spans]
@@ -170,18 +177,18 @@ def test_it_stands_beside_the_others_by_any_of_its_names() -> None:
         "streams:server-sticky",
         "org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor",
     ]
-    assert cells(names, {}) == [Cell("streams:server-sticky")]
+    assert cells(names, {}) == [SweepCell("streams:server-sticky")]
     with pytest.raises(UnknownStrategyError, match="did you mean streams:server-sticky"):
         cells(["streams:server-stiky"], {})
 
 
 def test_its_times_are_read_and_checked() -> None:
     """The group's own settings by Kafka's names; a delay may be 0, an interval of heartbeats not."""
-    assert read(_app(settings={"streams.initial.rebalance.delay.ms": 0})).runtime == read(
+    assert read_application(_app(settings={"streams.initial.rebalance.delay.ms": 0})).runtime == read_application(
         _app(settings={"streams.initial.rebalance.delay.ms": "0"})
     ).runtime  # fmt: skip
     with pytest.raises(InvalidProblemError) as told:
-        read(_app(settings={"streams.heartbeat.interval.ms": 0}))
+        read_application(_app(settings={"streams.heartbeat.interval.ms": 0}))
     assert told.value.path == "settings.streams.heartbeat.interval.ms"
 
 

@@ -8,15 +8,14 @@ import pytest
 
 from partage.errors import InvalidConfigError
 from partage.simulation.streams import (
-    Played,
     SimulatedApplication,
-    StreamsMeasures,
-    measured,
-    play,
-    read,
+    SimulationResult,
+    StreamsMetrics,
+    measure,
+    read_application,
+    simulate,
 )
-from partage.simulation.streams.restoring import Copy
-from partage.simulation.streams.world import Instance
+from partage.simulation.streams.client_state import RunningClient, StateCopy
 from partage.streams import ProcessId, TaskId, find_assignor
 
 MB = 1_000_000
@@ -25,7 +24,7 @@ EXACTLY_ONCE = {"processing.guarantee": "exactly_once_v2"}
 
 def _app(event: dict[str, Any], settings: dict[str, Any]) -> SimulatedApplication:
     """Two clients, four tasks of 6,000,000 records of 100 bytes, 10 MB a second to restore."""
-    return read({
+    return read_application({
         "name": "counts",
         "seconds": 3600,
         "subtopologies": [{"sources": {"lines": 4}, "stores": {"words": {"records": 6_000_000}}}],
@@ -40,12 +39,12 @@ def _app(event: dict[str, Any], settings: dict[str, Any]) -> SimulatedApplicatio
 
 def _play(
     event: dict[str, Any], settings: dict[str, Any], assignor: str = "high-availability"
-) -> tuple[Played, StreamsMeasures]:
+) -> tuple[SimulationResult, StreamsMetrics]:
     from partage.streams.kip1071_sticky import ServerSticky
 
     chosen = ServerSticky() if assignor == "server-sticky" else find_assignor(assignor)
-    played = play(_app(event, settings), chosen)
-    return played, measured(played)
+    played = simulate(_app(event, settings), chosen)
+    return played, measure(played)
 
 
 @pytest.mark.parametrize("assignor", ["high-availability", "server-sticky"])
@@ -83,12 +82,12 @@ def test_a_clean_close_costs_no_state(event: dict[str, Any]) -> None:
         given = {"at": 600, **event}
         if event["do"] == "leave":
             given |= {"client": "b", "backSeconds": 120}
-        app = read({
+        app = read_application({
             "name": "counts", "seconds": 3600,
             "subtopologies": [{"sources": {"in": 4}, "stores": {"s": {"records": 6_000_000}}}],
             "clients": {"a": {}, "b": {}}, "settings": settings, "events": [given],
         })  # fmt: skip
-        played.append(measured(play(app, find_assignor("high-availability"))).to_dict())
+        played.append(measure(simulate(app, find_assignor("high-availability"))).to_dict())
     assert played[0] == played[1]
 
 
@@ -96,8 +95,8 @@ def test_tasks_that_were_given_up_before_the_crash_keep_their_state() -> None:
     """Only stores that were open are lost: actives and standbys, no directory closed before."""
     tasks = [TaskId(0, n) for n in range(3)]
     app = _app({"do": "crash"}, {})
-    one = Instance(app.clients["b"], ProcessId(0, 2), ("b-1",))
-    one.disk = {task: Copy(10.0, 100) for task in tasks}
+    one = RunningClient(app.clients["b"], ProcessId(0, 2), ("b-1",))
+    one.disk = {task: StateCopy(10.0, 100) for task in tasks}
     one.active, one.standby = {tasks[0]: "b-1"}, {tasks[1]: "b-1"}
     assert list(one.closed_cleanly()) == [tasks[2]]
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.streams_group_lived import Record, application, wrote
 
-from partage.simulation.streams import Played, play
+from partage.simulation.streams import SimulationResult, simulate
 from partage.streams.kip1071_sticky import ServerSticky
 
 RECORDINGS = sorted(
@@ -30,7 +30,7 @@ def _recording(file: Path) -> dict[str, Any]:
     return json.loads(lzma.decompress(file.read_bytes()))
 
 
-def _targets(played: Played) -> list[dict[str, list[list[str]]]]:
+def _targets(played: SimulationResult) -> list[dict[str, list[list[str]]]]:
     return [
         {
             client: [sorted(map(str, tasks)) for both in threads for tasks in both]
@@ -40,7 +40,7 @@ def _targets(played: Played) -> list[dict[str, list[list[str]]]]:
     ]
 
 
-def _moves(played: Played) -> dict[str, list[tuple[float, str]]]:
+def _moves(played: SimulationResult) -> dict[str, list[tuple[float, str]]]:
     found: dict[str, list[tuple[float, str]]] = {}
     for span in sorted(played.spans, key=lambda one: one.from_ms):
         moves = found.setdefault(str(span.task), [])
@@ -50,7 +50,7 @@ def _moves(played: Played) -> dict[str, list[tuple[float, str]]]:
 
 
 def _compare(recording: dict[str, Any], record: Record) -> None:
-    played = play(application(recording), ServerSticky())
+    played = simulate(application(recording), ServerSticky())
     assert _targets(played) == [target for _, target in record.targets]
     beat = recording["settings"]["heartbeat.interval.ms"] / 1000
     for ours, (theirs, _) in zip(played.rebalances, record.targets, strict=True):

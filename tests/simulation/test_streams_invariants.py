@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partage.simulation.streams import Played, measured, play, read
+from partage.simulation.streams import SimulationResult, measure, read_application, simulate
 from partage.streams import assignors, find_assignor
 
 #: After the last event there is time for everything to be restored and moved.
@@ -71,7 +71,7 @@ def apps(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-def _check_plans(app: dict[str, Any], played: Played, *, warmups: bool) -> None:
+def _check_plans(app: dict[str, Any], played: SimulationResult, *, warmups: bool) -> None:
     extra, standbys = (
         app["settings"][key] for key in ("max.warmup.replicas", "num.standby.replicas")
     )
@@ -88,7 +88,7 @@ def _check_plans(app: dict[str, Any], played: Played, *, warmups: bool) -> None:
             assert copies <= standbys * stateful + extra
 
 
-def _check_lives(played: Played) -> None:
+def _check_lives(played: SimulationResult) -> None:
     last: dict[object, int] = {}
     at: dict[tuple[object, str], int] = {}
     for span in sorted(played.spans, key=lambda one: one.from_ms):
@@ -108,9 +108,9 @@ def _check_lives(played: Played) -> None:
 @given(apps())
 def test_high_availability_keeps_its_promises_over_time(app: dict[str, Any]) -> None:
     """Each task active once, standbys apart, few extra copies; after a calm all run, none moves."""
-    application = read(app)
-    played = play(application, find_assignor("high-availability"))
-    assert play(application, find_assignor("high-availability")) == played
+    application = read_application(app)
+    played = simulate(application, find_assignor("high-availability"))
+    assert simulate(application, find_assignor("high-availability")) == played
     _check_plans(app, played, warmups=True)
     _check_lives(played)
     up = [name for name, times in played.present.items() if times[-1][1] == played.length_ms]
@@ -120,7 +120,7 @@ def test_high_availability_keeps_its_promises_over_time(app: dict[str, Any]) -> 
     quiet = played.length_ms - 3_600_000
     assert all(one.at_ms < quiet for one in played.rebalances)
     assert not any(s.kind == "warm-up" and s.to_ms > quiet for s in played.spans)
-    figures = measured(played)
+    figures = measure(played)
     assert all(
         0 <= away <= played.length_ms / 1000 for away in figures.unavailable_seconds.values()
     )
@@ -137,7 +137,9 @@ def test_every_assignor_can_be_played(name: str) -> None:
     @given(apps())
     def holds(app: dict[str, Any]) -> None:
         # Some never stop asking for another rebalance: that is theirs, and takes its time here.
-        played = play(read({**app, "seconds": app["seconds"] - CALM + 900}), find_assignor(name))
+        played = simulate(
+            read_application({**app, "seconds": app["seconds"] - CALM + 900}), find_assignor(name)
+        )
         _check_plans(app, played, warmups=False)
         _check_lives(played)
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from tests.streams_lived import Decided, Listener, Rows, application, decided, told
 
-from partage.simulation.streams import Played, SimulatedApplication, play
+from partage.simulation.streams import SimulatedApplication, SimulationResult, simulate
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "streams"
 RECORDINGS = sorted(file.name.removesuffix(".json.xz") for file in FOLDER.glob("*.json.xz"))
@@ -28,7 +28,7 @@ _QUIET, _BUSY = {"lived": 1.1}, 3.5
 _EARLY = 0.3
 
 
-def _decided(played: Played, listener: Listener) -> list[Decided]:
+def _decided(played: SimulationResult, listener: Listener) -> list[Decided]:
     found = []
     for one, problem in zip(played.rebalances, listener.problems, strict=True):
         names = dict(zip((client.process for client in problem.clients), one.active, strict=True))
@@ -61,7 +61,7 @@ def _rows(given: Any) -> Rows:
 
 def _compare(recording: dict[str, Any], app: SimulatedApplication, slow: float = _BUSY) -> None:
     lived, listener = decided(recording), Listener()
-    played = play(app, listener, told(recording))
+    played = simulate(app, listener, told(recording))
     simulated = _decided(played, listener)
     for number, (ours, theirs) in enumerate(zip(simulated, lived, strict=False)):
         assert ours == theirs, f"rebalance {number}"
@@ -69,7 +69,7 @@ def _compare(recording: dict[str, Any], app: SimulatedApplication, slow: float =
     _compare_times(played, recording, slow)
 
 
-def _compare_times(played: Played, recording: dict[str, Any], slow: float) -> None:
+def _compare_times(played: SimulationResult, recording: dict[str, Any], slow: float) -> None:
     """A rebalance comes as long after the one before, or after the event since, as in reality.
 
     Whether a heartbeat is just before or just after a deadline or an event is a race, and a

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from partage.simulation.streams import Cell, SimulatedApplication, StreamsMeasures
+    from partage.simulation.streams import SimulatedApplication, StreamsMetrics, SweepCell
 
     #: A combination, its figures, and its rebalances and spans if they are wanted.
-    _Found = tuple[Cell, StreamsMeasures, dict[str, Any]]
+    _Found = tuple[SweepCell, StreamsMetrics, dict[str, Any]]
 
 __all__ = ["streams"]
 
@@ -100,7 +100,7 @@ def streams(  # noqa: PLR0917 - options are given by name on a command line
     minus fewest active tasks per thread.
     """
     from partage.cli.problems import read_problem
-    from partage.simulation.streams import cells, read
+    from partage.simulation.streams import cells, read_application
 
     combinations = cells(assignor or ["streams:high-availability"], _sweeps(sweep or ()))
     if decide:
@@ -109,7 +109,7 @@ def streams(  # noqa: PLR0917 - options are given by name on a command line
             raise typer.BadParameter(what, param_hint="--decide")
         show_decisions(read_problem(application), combinations, as_json=as_json)
         return
-    app = read(read_problem(application))
+    app = read_application(read_problem(application))
     if to is not None and len(combinations) > _MOST_ON_PAGE:
         what = f"a page shows at most {_MOST_ON_PAGE} combinations, these are {len(combinations)}"
         raise typer.BadParameter(what, param_hint="--out")
@@ -136,14 +136,14 @@ def streams(  # noqa: PLR0917 - options are given by name on a command line
 
 def _played(
     app: SimulatedApplication,
-    combinations: Sequence[Cell],
+    combinations: Sequence[SweepCell],
     *,
     keep: bool,
     master: str | None,
     quiet: bool,
 ) -> list[_Found]:
     from partage.cli.working import working
-    from partage.simulation.streams import played_cell
+    from partage.simulation.streams import simulate_cell
 
     if master is not None:
         from partage.jobs.sweep import sweep
@@ -155,7 +155,7 @@ def _played(
     with working(_STAGES, quiet=quiet or len(combinations) < _WORTH_TELLING) as progress:
         for cell in combinations:
             progress("play", len(found), len(combinations))
-            played, measures = played_cell(app, cell)
+            played, measures = simulate_cell(app, cell)
             # Ten thousand timelines are kept only if somebody looks at them.
             found.append((cell, measures, played.to_dict() if keep else {}))
         progress("play", len(found), len(combinations))
@@ -209,7 +209,7 @@ def _sweeps(given: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _plain(
-    app: SimulatedApplication, cell: Cell, measures: StreamsMeasures, played: Mapping[str, Any]
+    app: SimulatedApplication, cell: SweepCell, measures: StreamsMetrics, played: Mapping[str, Any]
 ) -> dict[str, Any]:
     return {
         "assignor": cell.assignor,
@@ -250,7 +250,7 @@ def _table(found: Sequence[_Found], prefix: str) -> Table:
     return table
 
 
-def _cells(its: StreamsMeasures, prefix: str = "") -> list[str]:
+def _cells(its: StreamsMetrics, prefix: str = "") -> list[str]:
     across = "-" if prefix == "-" else f"{prefix} {amount(its.cross_rack_bytes)}".strip()
     return [
         f"{its.total_unavailable:,.1f}",
@@ -276,7 +276,7 @@ def amount(count: float) -> str:
     return f"{count:.1f} {_UNITS[unit]}" if unit else f"{count:.0f} B"
 
 
-def _tell_worst(app: SimulatedApplication, its: StreamsMeasures) -> None:
+def _tell_worst(app: SimulatedApplication, its: StreamsMetrics) -> None:
     away: Mapping[str, float] = its.unavailable_seconds
     worst = sorted((task for task in away if away[task] > 0), key=lambda t: (-away[t], t))
     for line in first_of([f"task {task} was away for {away[task]:,.1f} s" for task in worst]):

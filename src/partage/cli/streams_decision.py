@@ -10,31 +10,33 @@ from partage.cli.consoles import name, show, tell, write_json
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from partage.simulation.streams import Cell
-    from partage.simulation.streams.decision import StreamsDecision
+    from partage.simulation.streams import SweepCell
+    from partage.simulation.streams.decision import LeaderDecision
 
 __all__ = ["show_decisions"]
 
 
-def show_decisions(problem: Mapping[str, Any], cells: Sequence[Cell], *, as_json: bool) -> None:
+def show_decisions(
+    problem: Mapping[str, Any], cells: Sequence[SweepCell], *, as_json: bool
+) -> None:
     """Print what each assignor decides on a given state, for each combination of settings.
 
     Raises:
         PartageError: the problem, a setting or an assignor is refused.
     """
     from partage.errors import InvalidConfigError
-    from partage.simulation.streams.decision import GivenState, decide, read_state
-    from partage.simulation.streams.sweeping import prepared
+    from partage.simulation.streams.decision import GivenClientStates, decide, read_client_states
+    from partage.simulation.streams.sweep import prepared
     from partage.streams.kip1071_sticky import ServerSticky
 
-    state = read_state(problem)
-    found: list[tuple[Cell, StreamsDecision]] = []
+    state = read_client_states(problem)
+    found: list[tuple[SweepCell, LeaderDecision]] = []
     for cell in cells:
         application, assignor = prepared(state.application, cell)
         if isinstance(assignor, ServerSticky):
             what = "assigns without lags (KIP-1071): there is no decision from lags"
             raise InvalidConfigError("--assignor", what, assignor.name)
-        given = GivenState(application, state.active, state.standby, state.lags)
+        given = GivenClientStates(application, state.active, state.standby, state.lags)
         found.append((cell, decide(given, assignor)))
     if as_json:
         rows = [{**one.to_dict(), "settings": dict(cell.config)} for cell, one in found]
@@ -51,7 +53,7 @@ def show_decisions(problem: Mapping[str, Any], cells: Sequence[Cell], *, as_json
             show(name(line))
 
 
-def _table(one: StreamsDecision) -> Table:
+def _table(one: LeaderDecision) -> Table:
     from rich.table import Table
 
     table = Table(box=None, header_style="bold", pad_edge=False, collapse_padding=True)
@@ -64,7 +66,7 @@ def _table(one: StreamsDecision) -> Table:
     return table
 
 
-def _next(one: StreamsDecision) -> list[str]:
+def _next(one: LeaderDecision) -> list[str]:
     """Return what follows the rebalance: the follow-up, then the probing rebalance."""
     lines = []
     if one.revoked:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from partage.simulation.streams import ScenarioEvent, SimulatedApplication
+    from partage.simulation.streams import SimulatedApplication, TraceEvent
 
 __all__ = ["crossing", "events_told", "rack_note", "standby_notes", "subtopologies_told"]
 
@@ -87,7 +87,7 @@ def events_told(app: SimulatedApplication) -> list[dict[str, Any]]:
     return [{"at": one.at_ms / 1000, "label": _event(one)} for one in app.events]
 
 
-def _event(one: ScenarioEvent) -> str:
+def _event(one: TraceEvent) -> str:
     words = [one.kind, *one.clients[:_MOST_NAMED]]
     if one.kind == "brokerLag":
         words.append(f"for {one.for_ms / 1000:,.0f} s, {one.factor:.0%} of the rate")

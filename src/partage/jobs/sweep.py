@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from partage.jobs.spark.failures import jvm_watched, worker_errors
 from partage.jobs.spark.progress import Progress, Stages
-from partage.simulation.streams import Cell, SimulatedApplication, StreamsMeasures, played_cell
+from partage.simulation.streams import (
+    SimulatedApplication,
+    StreamsMetrics,
+    SweepCell,
+    simulate_cell,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,19 +30,19 @@ _TASKS_A_CORE = 4
 
 def sweep(
     application: SimulatedApplication,
-    cells: Sequence[Cell],
+    cells: Sequence[SweepCell],
     *,
     keep: bool = False,
     spark: SparkSession | None = None,
     master: str | None = None,
     progress: Progress | None = None,
-) -> list[tuple[StreamsMeasures, dict[str, Any]]]:
+) -> list[tuple[StreamsMetrics, dict[str, Any]]]:
     """Play every combination, each by itself; the same figures as one after the other.
 
     Args:
         application: what is played.
         cells: the combinations.
-        keep: whether rebalances and spans come back too (as `Played.to_dict`), else nothing.
+        keep: whether `SimulationResult.to_dict` (rebalances and intervals) is returned as well.
         spark: a session of yours.
         master: Spark's master where one is started.
         progress: called with (stage, done, total).
@@ -46,7 +51,7 @@ def sweep(
         Of each cell, in their order, the figures and what was kept.
 
     Raises:
-        PartageError: what `partage.simulation.streams.played_cell` raises, by its sentence.
+        PartageError: what `partage.simulation.streams.simulate_cell` raises, by its sentence.
         MissingExtraError, MissingJavaError: Spark cannot be started.
         InvalidConfigError: Spark does not start with this master.
         SparkFailedError: a worker, or Spark's own process, ended in the middle.
@@ -66,12 +71,12 @@ def sweep(
         with stages.stage("play", running):
             rows = running.range(0, count, 1, tasks).mapInArrow(work, _DDL).collect()
     rows.sort(key=lambda row: row.cell)
-    return [(StreamsMeasures(**json.loads(row.measures)), json.loads(row.played)) for row in rows]
+    return [(StreamsMetrics(**json.loads(row.measures)), json.loads(row.played)) for row in rows]
 
 
 def _play(
     application: SimulatedApplication,
-    cells: Sequence[Cell],
+    cells: Sequence[SweepCell],
     keep: bool,  # noqa: FBT001 - by position, through functools.partial
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
@@ -79,7 +84,7 @@ def _play(
 
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            played, measures = played_cell(application, cells[number])
+            played, measures = simulate_cell(application, cells[number])
             kept = played.to_dict() if keep else {}
             yield pa.RecordBatch.from_pydict(
                 {

@@ -1,13 +1,28 @@
-"""Living it again: what a group's recorded causes would have led to under another policy.
+"""Simulation of a group's recorded membership and topic changes under other policies.
 
-Pure: no files, no clock, no chance. Which file answers what: `policies` is how a group could be
-run, by name; `living` the two questions that a job asks, and what it needs to ask them
-anywhere. `scenes` says where each recorded rebalance begins, `absences` who was away and came
-back. `per_rebalance` lives each rebalance by itself, `cumulative` all of them in a row, by the
-clock of `loop`; `rounds` is one rebalance of either, `consumers` what members hold, remember and
-send, `reading` who reads what in between. `stopped`, `rereads` and `loads` are the costs, from
-the `evidence` of commits; `costs` and `rows` put them together, `lived` is what comes out, and
-`judging` measures plans, each question solved once for all policies.
+Pure: no files, no wall clock, no randomness. Equal input gives equal rows, in any process.
+
+    policies             how a group can be run, by name: ``cooperative/sticky+static+timeout=30s``
+    recorded_rebalances  each recorded rebalance with the ownership and the absences around it
+    per_rebalance        simulates each rebalance by itself, from the recorded previous owners
+    cumulative           simulates all rebalances in sequence and carries the policy's state forward
+    clock                simulated time
+    members              what members own, remember and send, and what each consumes at a moment
+    rounds               one rebalance: members join, the strategy assigns, members get their part
+    commit_evidence      what offset commits say about rates and pauses
+    costs                stopped partition-seconds and records read twice
+    context              what all simulations of one group share
+    metrics              the metric record of a simulated rebalance, and the judge that fills it
+    rows                 assembles the metric records
+
+The two entry points work on plain values that can be pickled, so that a job can spread them:
+
+    rebalances = tuple(recorded_rebalances(generations, clusters))   # one cheap pass, in order
+    context = SimulationContext.of(clusters, rebalances, evidence)
+    for rebalance in rebalances:                                     # independent of each other
+        rows += simulate_rebalance(rebalance, policies, context)
+    for policy in policies:                                          # independent of each other
+        rows += simulate_cumulative(rebalances, policy, context)
 """
 
 from __future__ import annotations

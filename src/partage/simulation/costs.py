@@ -1,144 +1,307 @@
-"""What a rebalance of a policy costs: seconds stopped and records read twice, from the evidence."""
+"""Costs of a rebalance, as bounds: partition-seconds without a consumer, and records read twice.
+
+No log measures when a member stops consuming. Offset commits show when a partition's position
+was last written before a rebalance and first written after it. The member may have consumed for
+up to one usual commit interval after the last commit, and may have resumed up to one interval
+before the first. A pause of 5 s with commits every second is therefore a stop of 3 to 5 s.
+
+A new owner resumes at the last commit. It reads again what its predecessor processed after it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from partage.history.clusters import ClusterHistory
 from partage.history.pauses import Pause
 from partage.history.problems import given_by_member
 from partage.model import Assignment, Cluster
-from partage.model.index import Int32Array
-from partage.simulation.absences import session_timeout_ms
-from partage.simulation.consumers import EMPTY, owners
-from partage.simulation.lived import NOTHING, Bounds
-from partage.simulation.loads import FloatArray
-from partage.simulation.rereads import reread, reread_recorded
-from partage.simulation.scenes import Scene
-from partage.simulation.stopped import length, silence, stopped, stopping
+from partage.model.index import Index, Int32Array
+from partage.simulation.commit_evidence import CommitEvidence, FloatArray, values_by_partition
+from partage.simulation.members import EMPTY, owner_view
+from partage.simulation.metrics import NOTHING, Bounds
+from partage.simulation.recorded_rebalances import RecordedRebalance, session_timeout_ms
 
-__all__ = ["Costs", "costs_of"]
+__all__ = [
+    "RebalanceCosts",
+    "costs_of",
+    "detection_delay",
+    "most_reread",
+    "reread",
+    "stop_length",
+    "stopped_partitions",
+    "stopped_seconds",
+    "usual_length",
+]
+
+#: Heartbeats in a session timeout: Kafka's documentation asks for at least three.
+_HEARTBEATS = 3
+
+
+# -- partition-seconds without a consumer ------------------------------------------------------
+
+
+def stop_length(pauses: Iterable[tuple[Pause, Bounds]]) -> Bounds | None:
+    """Return how long partitions were stopped in a recorded rebalance, in milliseconds.
+
+    The lower bound is the least that any pause proves; a partition without new records proves
+    nothing. The upper bound is the median of the pauses.
+
+    Args:
+        pauses: of the partitions that stopped, each with the milliseconds for which its dead
+            owner had not been detected yet.
+
+    Returns:
+        None if no partition has commits on both sides.
+
+    >>> stop_length([(Pause(0, 1, "t", 0, 1_000, 6_000, 0, 1_000), NOTHING)])
+    Bounds(low=3000, high=5000)
+    """
+    low: list[float] = []
+    high: list[float] = []
+    for pause, undetected in pauses:
+        if pause.pause_ms is not None:
+            is_idle = pause.advance == 0 and not pause.rewind
+            is_proof = pause.resolution_ms is not None and not is_idle
+            proven = pause.pause_ms - 2 * (pause.resolution_ms or 0) if is_proof else 0
+            low.append(max(0, proven - undetected.high))
+            high.append(max(0, pause.pause_ms - undetected.low))
+    return Bounds(min(*low, _median(high)), _median(high)) if high else None
+
+
+def usual_length(lengths: Iterable[Bounds | None]) -> Bounds | None:
+    """Return the medians of the known lower and upper bounds; None if none is known.
+
+    >>> usual_length([Bounds(1, 2), None, Bounds(3, 8), Bounds(2, 9)])
+    Bounds(low=2, high=8)
+    """
+    known = [length for length in lengths if length is not None]
+    if not known:
+        return None
+    return Bounds(_median([one.low for one in known]), _median([one.high for one in known]))
+
+
+def _median(values: Sequence[float]) -> float:
+    """Return the lower median, which is always one of the values."""
+    return sorted(values)[(len(values) - 1) // 2]
+
+
+def stopped_partitions(
+    before: Int32Array, after: Int32Array, exists: NDArray[np.bool_], *, eager: bool
+) -> Int32Array:
+    """Return the partitions that stop in one rebalance, int32 of dense numbers.
+
+    A partition that a cooperative rebalance withholds for its second phase is counted there.
+
+    Args:
+        before: int32[P], position of each partition's last owner; -1 none, -2 a member that left.
+        after: int32[P], position of the new owner; -1 none (yet).
+        exists: bool[P], whether the partition exists.
+        eager: whether members revoke everything first, so that all owned partitions stop and not
+            only those that change owner.
+
+    >>> was, now = np.array([0, 0, -2, -1], np.int32), np.array([0, 1, 1, 1], np.int32)
+    >>> [stopped_partitions(was, now, was < 9, eager=eager).tolist() for eager in (True, False)]
+    [[0, 1, 2], [1, 2]]
+    """
+    consumed = (before != -1) & exists
+    stops = consumed if eager else consumed & (after >= 0) & (after != before)
+    return np.flatnonzero(stops).astype(np.int32)
+
+
+def stopped_seconds(partitions: int, length_ms: Bounds | None) -> Bounds | None:
+    """Return partition-seconds; None where partitions stop for an unknown time.
+
+    >>> stopped_seconds(4, Bounds(500, 2_000)), stopped_seconds(0, None), stopped_seconds(1, None)
+    (Bounds(low=2.0, high=8.0), Bounds(low=0, high=0), None)
+    """
+    if not partitions:
+        return NOTHING
+    return None if length_ms is None else length_ms.times(partitions / 1_000)
+
+
+def detection_delay(timeout_ms: int) -> Bounds:
+    """Return how long a dead member stays undetected, in milliseconds.
+
+    The coordinator evicts it one session timeout after its last heartbeat. It died between that
+    heartbeat and the next one, which was due up to a third of the timeout later.
+
+    >>> detection_delay(6_000)
+    Bounds(low=4000.0, high=6000)
+    """
+    return Bounds(timeout_ms - timeout_ms / _HEARTBEATS, timeout_ms)
+
+
+# -- records read twice ------------------------------------------------------------------------
+
+
+def most_reread(evidence: CommitEvidence, index: Index) -> FloatArray:
+    """Return float64[P], the records that arrive in a usual commit interval; NaN if unknown.
+
+    >>> evidence = CommitEvidence(rates={("t", 0): 2.5}, intervals={("t", 0): 3_000})
+    >>> most_reread(evidence, Index.of({"t": 2})).tolist()
+    [8.0, nan]
+    """
+    rates = values_by_partition(evidence.rates, index)
+    intervals = values_by_partition(evidence.intervals, index)
+    most: FloatArray = np.ceil(rates * intervals / 1_000)
+    return most
+
+
+def reread(stops: Int32Array, known: Mapping[int, int], most: FloatArray) -> Bounds | None:
+    """Return how many records a policy's rebalance makes members read twice.
+
+    Args:
+        stops: int32, dense numbers of the partitions that stop under the policy.
+        known: dense number -> records read twice, of partitions that stopped in the record too.
+            Any other partition counts from 0 (its owner committed at revocation) to ``most``.
+        most: float64[P], see `most_reread`.
+
+    Returns:
+        None if nothing is known of any of the partitions; those that are unknown count 0.
+
+    >>> reread(np.array([0, 1], np.int32), {0: 7}, np.array([99.0, 10.0]))
+    Bounds(low=7, high=17.0)
+    """
+    if not len(stops):
+        return Bounds(0, 0)
+    recorded = [known[p] for p in stops.tolist() if p in known]
+    others = most[[p for p in stops.tolist() if p not in known]] if known else most[stops]
+    if not recorded and bool(np.isnan(others).all()):
+        return None
+    low = sum(recorded)
+    return Bounds(low, low + float(np.nansum(others)))
+
+
+# -- costs of one rebalance --------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Costs:
-    """What one recorded rebalance cost, and would have cost under any policy.
+class RebalanceCosts:
+    """Costs of one recorded rebalance, and the basis of its costs under any policy.
 
     Attributes:
         cluster: the metadata at that time.
-        given: what the record assigned.
-        stopping: dense numbers of the partitions that stopped in the record.
-        length_ms: how long they did; None if no commit tells.
-        rewinds: dense number -> records read twice, of all partitions that tell.
-        most: float64[P], most that another partition may read twice, see `most_reread`.
+        given: the recorded assignment.
+        stopped: int32, dense numbers of the partitions that stopped in the record.
+        length_ms: how long they were stopped; None if no commit tells.
+        rewinds: dense number -> records read twice, of all partitions with commits.
+        most: float64[P], see `most_reread`.
+        known: the part of ``rewinds`` that is about ``stopped``.
     """
 
     cluster: Cluster
     given: Assignment
-    stopping: Int32Array
+    stopped: Int32Array
     length_ms: Bounds | None
     rewinds: Mapping[int, int]
     most: FloatArray
     known: Mapping[int, int] = field(init=False)
 
     def __post_init__(self) -> None:
-        stopped_here = set(self.stopping.tolist())
-        known = {p: rewind for p, rewind in self.rewinds.items() if p in stopped_here}
+        stopped = set(self.stopped.tolist())
+        known = {p: rewind for p, rewind in self.rewinds.items() if p in stopped}
         object.__setattr__(self, "known", known)
 
-    def stopped(
+    def stopped_seconds(
         self, stops: Int32Array, usual_ms: Bounds | None, *, longer_ms: Bounds | None = None
     ) -> Bounds | None:
-        """Partition-seconds of a policy's rebalance.
+        """Return the partition-seconds of a policy's rebalance.
 
         Args:
-            stops: dense numbers of the partitions that stop in it.
-            usual_ms: how long it takes, where the record does not tell.
-            longer_ms: what it waited for members beyond that.
+            stops: int32, dense numbers of the partitions that stop in it.
+            usual_ms: its length where the record does not tell.
+            longer_ms: how much longer it waited for members that did not respond.
         """
         length_ms = self.length_ms or usual_ms
         if length_ms is not None and longer_ms is not None:
             length_ms = length_ms + longer_ms
-        return stopped(len(stops), length_ms)
+        return stopped_seconds(len(stops), length_ms)
 
     def reread(self, stops: Int32Array) -> Bounds | None:
-        """Records read twice in a policy's rebalance."""
+        """Return the records read twice in a policy's rebalance."""
         return reread(stops, self.known, self.most)
 
     def reread_as_recorded(self) -> Bounds | None:
-        """The record's own sum."""
-        return reread_recorded(self.rewinds)
+        """Return the records read twice in the record; None if no commit tells."""
+        total = sum(self.rewinds.values())
+        return Bounds(total, total) if self.rewinds else None
 
 
 def costs_of(
-    scene: Scene,
+    rebalance: RecordedRebalance,
     given: Assignment,
     clusters: ClusterHistory,
     pauses: Iterable[Pause],
     most: FloatArray,
     *,
     eager: bool,
-) -> Costs:
-    """Read off the record: which partitions stopped, for how long, and what they read twice.
+) -> RebalanceCosts:
+    """Return what the record says of a rebalance: its stops, their length, records read twice.
 
     Args:
-        scene: the rebalance.
-        given: what the record assigned.
+        rebalance: the rebalance.
+        given: the recorded assignment.
         clusters: the metadata over time.
         pauses: of this rebalance.
-        most: see `Costs`.
-        eager: whether its members gave everything up.
+        most: float64[P], see `most_reread`.
+        eager: whether its members revoked everything.
     """
-    found = scene.generation
-    cluster = clusters.at(found.timestamp_ms)
-    members = found.first.members
-    there = {m.owner for m in members}
-    last = [scene.last.get(m.owner, EMPTY) for m in members]
-    gone = [mine for owner, mine in scene.held.items() if owner not in there]
+    generation = rebalance.generation
+    cluster = clusters.at(generation.timestamp_ms)
+    members = generation.first.members
+    owned = given_by_member(given)
     size = cluster.index.partitions
-    mine = given_by_member(given)
-    now = [mine.get(m.id, EMPTY) for m in members]
-    stops = stopping(
-        owners(size, last, gone), owners(size, now), cluster.partition_exists, eager=eager
+    before = owner_view(
+        size,
+        [rebalance.last_owned.get(m.owner, EMPTY) for m in members],
+        rebalance.owned_by_departed(),
     )
-    numbered = list(_numbered(pauses, clusters, cluster))
-    mask = np.zeros(size, bool)
-    mask[stops] = True
-    rewinds = {p: one.rewind for p, one in numbered if one.rewind is not None}
-    dead = _dead(scene)
-    length_ms = length((one, dead.get(p, NOTHING)) for p, one in numbered if mask[p])
-    return Costs(cluster, given, stops, length_ms, rewinds, most)
+    after = owner_view(size, [owned.get(m.id, EMPTY) for m in members])
+    stops = stopped_partitions(before, after, cluster.partition_exists, eager=eager)
+    located = list(_located(pauses, clusters, cluster))
+    is_stopped = np.zeros(size, bool)
+    is_stopped[stops] = True
+    rewinds = {p: pause.rewind for p, pause in located if pause.rewind is not None}
+    delays = _detection_delays(rebalance)
+    length_ms = stop_length(
+        (pause, delays.get(p, NOTHING)) for p, pause in located if is_stopped[p]
+    )
+    return RebalanceCosts(cluster, given, stops, length_ms, rewinds, most)
 
 
-def _dead(scene: Scene) -> dict[int, Bounds]:
-    """Dense number -> how long its owner had been dead, in ms; of the recorded timeouts."""
+def _detection_delays(rebalance: RecordedRebalance) -> dict[int, Bounds]:
+    """Return dense number -> how long its dead owner stayed undetected, in milliseconds."""
     out: dict[int, Bounds] = {}
-    for one in scene.gone:
-        if one.expired:
-            silent = silence(session_timeout_ms(one.member))
-            out |= dict.fromkeys(scene.held.get(one.member.owner, EMPTY).tolist(), silent)
+    for absence in rebalance.departures:
+        if absence.expired:
+            delay = detection_delay(session_timeout_ms(absence.member))
+            owned = rebalance.owned.get(absence.member.owner, EMPTY)
+            out |= dict.fromkeys(owned.tolist(), delay)
     return out
 
 
-def _numbered(
+def _located(
     pauses: Iterable[Pause], clusters: ClusterHistory, cluster: Cluster
 ) -> Iterator[tuple[int, Pause]]:
-    """Pauses by dense number; without those between two topics of one name.
+    """Yield pauses with their partition's dense number.
 
-    A topic that is deleted and made anew begins at offset 0: nobody reads anything twice.
+    A pause between a deleted topic and a new one of the same name is left out: the new topic
+    begins at offset 0, so that the comparison of offsets means nothing.
     """
     kept: list[Pause] = []
     topics: list[int] = []
-    for one in pauses:
-        topic = cluster.topic(one.topic)
-        times = [t for t in (one.last_ms, one.first_ms) if t is not None]
-        if topic < 0 or any(clusters.at(t).topic(one.topic) not in (topic, -1) for t in times):
+    for pause in pauses:
+        topic = cluster.topic(pause.topic)
+        times = [t for t in (pause.last_ms, pause.first_ms) if t is not None]
+        if topic < 0 or any(clusters.at(t).topic(pause.topic) not in (topic, -1) for t in times):
             continue
-        kept.append(one)
+        kept.append(pause)
         topics.append(topic)
-    numbers = np.array([one.partition for one in kept], np.int32)
+    numbers = np.array([pause.partition for pause in kept], np.int32)
     dense = cluster.index.locate_all(np.array(topics, np.int32), numbers)
-    yield from ((p, one) for p, one in zip(dense.tolist(), kept, strict=True) if p >= 0)
+    yield from ((p, pause) for p, pause in zip(dense.tolist(), kept, strict=True) if p >= 0)

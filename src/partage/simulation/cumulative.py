@@ -1,399 +1,466 @@
-"""The recorded causes, lived through by a policy that has its own past.
+"""Simulation of a group's recorded membership changes under a policy with its own state.
 
-What the group did is not asked: only who came and went, who subscribed to what, and which
-topics there were. The policy makes its own plans, and its own follow-ups. A life is sequential,
-but lives are independent of each other: of every (group, policy) there is one.
+The group's recorded assignments are ignored. Only the causes drive the simulation: which members
+joined and left, what they subscribed to, which topics existed. The policy makes its own plans and
+its own follow-ups, and carries its state forward. A simulation is sequential, but those of
+different groups or policies are independent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 
 from partage.history.records import MemberState
 from partage.model.index import Int32Array
-from partage.simulation.absences import Absence, session_timeout_ms
-from partage.simulation.consumers import SimulatedConsumer
-from partage.simulation.lived import NOTHING, Bounds, Lived
-from partage.simulation.loop import Loop
-from partage.simulation.per_rebalance import decider_at
-from partage.simulation.policies import CONSUMER, OWN, Policy
-from partage.simulation.reading import Reading, Watch
-from partage.simulation.recorded import protocol_of
-from partage.simulation.rounds import MOST_FOLLOW_UPS, Decider
-from partage.simulation.rows import Rows
-from partage.simulation.scenes import Scene
-from partage.simulation.stopped import silence
-from partage.simulation.world import World
+from partage.simulation.clock import Clock
+from partage.simulation.context import SimulationContext
+from partage.simulation.costs import detection_delay
+from partage.simulation.members import ConsumptionListener, ConsumptionTracker, SimulatedMember
+from partage.simulation.metrics import NOTHING, Bounds, SimulatedRebalance
+from partage.simulation.policies import CONSUMER, OWN, Policy, recorded_protocol
+from partage.simulation.recorded_rebalances import (
+    Absence,
+    RecordedRebalance,
+    session_timeout_ms,
+)
+from partage.simulation.rounds import MOST_FOLLOW_UPS, ResolvedPolicy
+from partage.simulation.rows import RowBuilder
 from partage.tables.statuses import CUMULATIVE
 
-__all__ = ["cumulative"]
+__all__ = ["PolicyState", "simulate_cumulative"]
 
-#: A consumer's heartbeat.interval.ms, if its session timeout leaves room for three of them.
+#: heartbeat.interval.ms of a consumer, if its session timeout leaves room for three of them.
 _HEARTBEAT_MS = 3_000
 
-#: Rebalances are planned so long before they are due: the longest session timeout that brokers
-#: allow if nothing else is said (group.max.session.timeout.ms). Who is missed sooner than recorded
-#: is missed at most that much sooner.
-_AHEAD_MS = 1_800_000
-#: Rows, and rebalances that more rows may come of, that are held on to.
-_MOST_HELD = 4_096
+#: Recorded rebalances are scheduled so long before they are due: the broker's default of
+#: group.max.session.timeout.ms. A shorter session timeout evicts at most that much earlier.
+_LOOKAHEAD_MS = 1_800_000
+#: Rows, and rebalances that may still get rows, that are kept in memory.
+_MOST_KEPT = 4_096
 
 _FOLLOWS = "only completed the rebalance before it in the record"
 _AWAY = "static members are expected back: nothing happens before their session times out"
 _BACK = "a static member was back in time: it has what it had"
 _SILENT = "nobody knows yet: a dead member is missed after its session timeout"
 _MERGED = "part of a rebalance that waits for members that do not answer"
-_NOTHING = "nothing that this protocol would rebalance for"
+_NO_CAUSE = "nothing that this protocol would rebalance for"
 _EMPTY = "nobody is there"
 
 
-def cumulative(
-    scenes: Iterable[Scene], policy: Policy, world: World, watch: Watch | None = None
-) -> Iterator[Lived]:
-    """The rows of one group's life under one policy, in order of generation and step.
+def simulate_cumulative(
+    rebalances: Iterable[RecordedRebalance],
+    policy: Policy,
+    context: SimulationContext,
+    listener: ConsumptionListener | None = None,
+) -> Iterator[SimulatedRebalance]:
+    """Yield the rows of one group under one policy, in order of generation and step.
 
-    Scenes are taken as time goes on, and rows are given out some thousand rebalances later: what
-    is in memory does not grow with the life.
-
-    Every recorded rebalance that can be replayed has at least one row: what its causes lead
-    to, or why they lead to nothing. A cause may take effect at another time than recorded
-    (an expiry under another session timeout): its row stays with the recorded rebalance.
+    Every recorded rebalance that can be replayed has at least one row: what its causes lead to,
+    or why they lead to nothing. A cause may take effect at another time than recorded (an
+    eviction under another session timeout); its row stays with the recorded rebalance. Memory
+    does not grow with the history: input is consumed as simulated time passes, and rows come out
+    some thousand rebalances later.
 
     Args:
-        scenes: all of the group, in order.
+        rebalances: all of the group, in order.
         policy: how the group is run.
-        world: metadata, judge and evidence.
-        watch: called with (time in ms, member -> what it reads) whenever that changes.
+        context: metadata, judge and evidence.
+        listener: called with (time in ms, member -> what it consumes) at each change.
     """
-    for _, life in groupby(scenes, lambda scene: scene.generation.incarnation):
-        yield from _Life(policy, world, watch).lived(life)
+    for _, incarnation in groupby(rebalances, lambda one: one.generation.incarnation):
+        yield from _Simulation(policy, context, listener).run(incarnation)
 
 
 @dataclass(slots=True)
-class _Away:
-    """A member that does not answer.
+class _AbsentMember:
+    """A member that does not respond, and that the coordinator has not evicted yet.
 
     Attributes:
-        scene: the recorded rebalance by which it was gone.
-        gone_ms: since when.
-        expires_ms: when the coordinator gives it up.
+        rebalance: the recorded rebalance without it.
+        gone_ms: when it left.
         timeout_ms: its session timeout.
     """
 
-    scene: Scene
+    rebalance: RecordedRebalance
     gone_ms: int
-    expires_ms: int
     timeout_ms: int
 
 
 @dataclass(slots=True)
-class _Waiting:
-    """A rebalance that waits for members that do not answer."""
+class PolicyState:
+    """What a policy carries from one rebalance of a group to the next.
 
-    scene: Scene
+    Attributes:
+        members: by key, in join order.
+        absent: the members among them that do not respond.
+        released: what members owned that left since the last rebalance.
+        key_of: member id -> key of `SimulatedMember`; a static member keeps its key.
+        evicted_early: member ids that this policy has evicted and the record has not yet.
+        generation: number of rebalances so far.
+        resolved: the policy with the strategy of the last rebalance.
+    """
+
+    members: dict[str, SimulatedMember] = field(default_factory=dict)
+    absent: dict[str, _AbsentMember] = field(default_factory=dict)
+    released: list[Int32Array] = field(default_factory=list)
+    key_of: dict[str, str] = field(default_factory=dict)
+    evicted_early: dict[str, None] = field(default_factory=dict)
+    generation: int = 0
+    resolved: ResolvedPolicy | None = None
+
+    def key(self, member: MemberState) -> str:
+        """Return the key of a recorded member."""
+        return self.key_of.get(member.id, member.owner)
+
+    def is_responding(self, key: str) -> bool:
+        """Return whether a member is in the group and not absent."""
+        return key in self.members and key not in self.absent
+
+    def order_as_recorded(self, recorded: Iterable[MemberState]) -> None:
+        """Put members in the recorded order, then those that only this policy still has."""
+        keys = [self.key(m) for m in recorded]
+        order = [key for key in keys if key in self.members]
+        order += [key for key in self.members if key not in set(order)]
+        self.members = {key: self.members[key] for key in order}
+
+    def forget_old(self) -> None:
+        """Bound what is remembered of members that left long ago."""
+        self.evicted_early = dict.fromkeys(list(self.evicted_early)[-_MOST_KEPT:])
+        if len(self.key_of) > _MOST_KEPT:
+            alive = self.members.keys() | self.absent.keys()
+            self.key_of = {name: key for name, key in self.key_of.items() if key in alive}
+
+
+@dataclass(slots=True)
+class _PendingRebalance:
+    """A classic rebalance that waits until every member has joined or is evicted."""
+
+    rebalance: RecordedRebalance
     since_ms: int
     extra: Bounds
 
 
 @dataclass(slots=True)
-class _Told:
-    """What has been told of a recorded rebalance.
+class _RowCount:
+    """Row builder of a recorded rebalance, and how many rows it has made.
 
     Attributes:
-        scene: held on to, so that its id means it.
-        rows: makes its rows.
-        steps: how many there are.
+        rebalance: held, so that its id, the key of this entry, stays its own.
+        rows: the builder.
+        steps: rows so far.
     """
 
-    scene: Scene
-    rows: Rows
+    rebalance: RecordedRebalance
+    rows: RowBuilder
     steps: int = 0
 
 
-class _Life:
-    """One incarnation of a group under one policy; used once."""
+class _Simulation:
+    """Simulation of one incarnation of a group under one policy; used once."""
 
-    def __init__(self, policy: Policy, world: World, watch: Watch | None) -> None:
-        self.policy, self.world = policy, world
-        self.loop = Loop()
-        self.reading = Reading(self.loop, watch)
-        self.rows: list[Lived] = []
-        self.told: dict[int, _Told] = {}
-        self.consumers: dict[str, SimulatedConsumer] = {}
-        self.away: dict[str, _Away] = {}
-        self.waiting: _Waiting | None = None
-        self.left: list[Int32Array] = []
-        self.keys: dict[str, str] = {}
-        self.early: dict[str, None] = {}
-        self.number = 0
-        self.decider: Decider | None = None
-        self.cluster = world.clusters.at(0)
+    def __init__(
+        self, policy: Policy, context: SimulationContext, listener: ConsumptionListener | None
+    ) -> None:
+        self.policy, self.context = policy, context
+        self.clock = Clock()
+        self.consumption = ConsumptionTracker(self.clock, listener)
+        self.state = PolicyState()
+        self.pending: _PendingRebalance | None = None
+        self.cluster = context.clusters.at(0)
+        self.rows: list[SimulatedRebalance] = []
+        self.counts: dict[int, _RowCount] = {}
 
-    def lived(self, scenes: Iterable[Scene]) -> Iterator[Lived]:
-        """Plan what the record brings some time before it is due, and let time pass."""
+    def run(self, rebalances: Iterable[RecordedRebalance]) -> Iterator[SimulatedRebalance]:
+        """Yield all rows; each recorded rebalance is scheduled ahead of its time."""
         time_ms = None
-        for scene in scenes:  # a clock that went back does not change the order
-            at = scene.generation.timestamp_ms
-            time_ms = at if time_ms is None else max(time_ms, at)
-            self._plan(scene, time_ms)
-            self.loop.run(before_ms=time_ms - _AHEAD_MS)
-            if len(self.rows) >= 2 * _MOST_HELD:
-                yield from self._complete(_MOST_HELD)
-        self.loop.run()
-        yield from self._complete(len(self.rows))
+        for rebalance in rebalances:
+            recorded_ms = rebalance.generation.timestamp_ms
+            # The order holds where a broker's clock went back.
+            time_ms = recorded_ms if time_ms is None else max(time_ms, recorded_ms)
+            self._schedule(rebalance, time_ms)
+            self.clock.run(before_ms=time_ms - _LOOKAHEAD_MS)
+            if len(self.rows) >= 2 * _MOST_KEPT:
+                yield from self._take_rows(_MOST_KEPT)
+        self.clock.run()
+        yield from self._take_rows(len(self.rows))
 
-    def _plan(self, scene: Scene, time_ms: int) -> None:
-        for absence in scene.gone:
+    def _schedule(self, rebalance: RecordedRebalance, time_ms: int) -> None:
+        """Schedule a recorded rebalance, and evictions that this policy makes before it."""
+        for absence in rebalance.departures:
             early = absence.gone_ms + self._timeout(absence.member)
-            if absence.expired and early < scene.generation.timestamp_ms:
-                self.loop.at(early, partial(self._expires_early, scene, absence))
-        self.loop.at(time_ms, partial(self._arrives, scene), rank=1)
+            if absence.expired and early < rebalance.generation.timestamp_ms:
+                self.clock.at(early, partial(self._evict_early, rebalance, absence))
+        self.clock.at(time_ms, partial(self._apply, rebalance), rank=1)
 
-    def _complete(self, count: int) -> list[Lived]:
-        """So many rows, in order; and what is kept for the sake of them is forgotten."""
+    def _take_rows(self, count: int) -> list[SimulatedRebalance]:
+        """Return the first rows in order, and forget what only older rebalances need."""
         self.rows.sort(key=lambda r: (r.incarnation, r.generation, r.step))
         done, self.rows = self.rows[:count], self.rows[count:]
-        self.told = dict(list(self.told.items())[-_MOST_HELD:])
-        self.early = dict.fromkeys(list(self.early)[-_MOST_HELD:])
-        alive = self.consumers.keys() | self.away.keys()
-        if len(self.keys) > _MOST_HELD:
-            self.keys = {name: key for name, key in self.keys.items() if key in alive}
+        self.counts = dict(list(self.counts.items())[-_MOST_KEPT:])
+        self.state.forget_old()
         return done
 
-    # --- what the record brings --------------------------------------------------------------
+    # -- causes in the record ------------------------------------------------------------------
 
-    def _arrives(self, scene: Scene) -> None:
-        """Whatever a recorded rebalance was about happens now."""
-        self.cluster = self.world.clusters.at(scene.generation.timestamp_ms)
-        if not scene.replayable and scene.generation.first.members:
-            self._forget()
+    def _apply(self, rebalance: RecordedRebalance) -> None:
+        """Apply the causes of a recorded rebalance, and rebalance if the policy would."""
+        generation = rebalance.generation
+        self.cluster = self.context.clusters.at(generation.timestamp_ms)
+        if not rebalance.replayable and generation.first.members:
+            self._forget_members()
             return
-        extra, why = NOTHING, _NOTHING
-        causes = False
-        for absence in scene.gone:
-            told, silent = self._departs(scene, absence)
-            causes, extra = causes or told, extra + silent
+        extra, why, is_caused = NOTHING, _NO_CAUSE, False
+        for absence in rebalance.departures:
+            is_known, undetected = self._depart(rebalance, absence)
+            is_caused, extra = is_caused or is_known, extra + undetected
             why = _AWAY if self.policy.static else _SILENT
-        for absence in scene.back:
-            self._recognised(absence)
-        for member in scene.generation.first.members:
-            joined, gap = self._is_there(member)
-            causes, extra = causes or joined, extra + gap
-            why = _BACK if gap != NOTHING else why
-        self._in_order(scene)
-        causes = causes or self._otherwise(scene)
-        if scene.follow_up and not causes:
+        for absence in rebalance.returns:
+            self._recognise(absence)
+        for member in generation.first.members:
+            is_change, absent = self._join(member)
+            is_caused, extra = is_caused or is_change, extra + absent
+            why = _BACK if absent != NOTHING else why
+        self.state.order_as_recorded(generation.first.members)
+        is_caused = is_caused or self._has_other_cause(rebalance)
+        if rebalance.is_follow_up and not is_caused:
             why = _FOLLOWS
-        if causes:
-            self._rebalances(scene, extra)
+        if is_caused:
+            self._begin(rebalance, extra)
         else:
-            self._nothing(scene, why, extra)
-        self._may_go_on()
+            self._add_no_rebalance(rebalance, why, extra)
+        self._resume_pending()
 
-    def _otherwise(self, scene: Scene) -> bool:
-        """Causes that are not somebody's coming or going."""
-        kinds = set(scene.kinds)
+    def _has_other_cause(self, rebalance: RecordedRebalance) -> bool:
+        """Return whether a rebalance has a cause other than members that join or leave."""
+        kinds = rebalance.cause_kinds
         if "topics" in kinds:
             return True
-        if scene.written_over:
+        if rebalance.is_migration:
             return False
         if self.policy.protocol == OWN and "strategy" in kinds:
             return True
-        # Somebody joined once more for a reason of its own: only classic members do.
-        protocol = (
-            protocol_of(scene.generation) if self.policy.protocol == OWN else (self.policy.protocol)
-        )
-        return scene.kinds[:1] == ("unknown",) and protocol != CONSUMER
+        # A member that rejoins for a reason of its own: only classic members do.
+        return kinds[:1] == ("unknown",) and self._protocol(rebalance) != CONSUMER
 
-    def _departs(self, scene: Scene, absence: Absence) -> tuple[bool, Bounds]:
-        """Whether the coordinator knows at once, and for how long nobody read till it knew."""
+    def _depart(self, rebalance: RecordedRebalance, absence: Absence) -> tuple[bool, Bounds]:
+        """Let a member leave.
+
+        Returns:
+            Whether the coordinator knows it already, and the partition-seconds until it knew.
+        """
         member = absence.member
-        key = self.keys.get(member.id, member.owner)
-        if key not in self.consumers or key in self.away:
+        key = self.state.key(member)
+        if not self.state.is_responding(key):
             return False, NOTHING
         timeout = self._timeout(member)
         if not absence.expired and (member.instance is not None or not self.policy.static):
-            self._removed(key)
+            self._remove(key)
             return True, NOTHING
-        expires = absence.gone_ms + timeout
-        if expires <= self.loop.now_ms:
-            return True, self._missed(key, timeout)
-        away = _Away(scene, absence.gone_ms, expires, timeout)
-        self.away[key] = away
-        self.loop.at(expires, partial(self._expires, key, away), rank=-1)
+        evicted_ms = absence.gone_ms + timeout
+        if evicted_ms <= self.clock.now_ms:
+            return True, self._evict(key, timeout)
+        absent = _AbsentMember(rebalance, absence.gone_ms, timeout)
+        self.state.absent[key] = absent
+        self.clock.at(evicted_ms, partial(self._time_out, key, absent), rank=-1)
         return False, NOTHING
 
-    def _recognised(self, absence: Absence) -> None:
-        """A member that comes back: with an instance id the coordinator knows it again."""
+    def _recognise(self, absence: Absence) -> None:
+        """Let a returning member keep its key, if the policy gives members an instance id."""
         if self.policy.static and absence.as_member is not None:
-            member = absence.member
-            self.keys[absence.as_member.id] = self.keys.get(member.id, member.owner)
+            self.state.key_of[absence.as_member.id] = self.state.key(absence.member)
 
-    def _is_there(self, member: MemberState) -> tuple[bool, Bounds]:
-        """A member is in the group: whether that is new, and how long it was away if it was."""
-        if member.id in self.early:  # the record still has it, but this policy has missed it
+    def _join(self, member: MemberState) -> tuple[bool, Bounds]:
+        """Add a member of a recorded rebalance, or update it.
+
+        Returns:
+            Whether it is new or has another subscription, and the partition-seconds of its
+            absence.
+        """
+        state = self.state
+        if member.id in state.evicted_early:
             return False, NOTHING
-        key = self.keys.setdefault(member.id, member.owner)
-        known = self.consumers.get(key)
+        key = state.key_of.setdefault(member.id, member.owner)
+        known = state.members.get(key)
         if known is None:
-            self.consumers[key] = SimulatedConsumer(key, member)
+            state.members[key] = SimulatedMember(key, member)
             return True, NOTHING
-        gap = NOTHING
-        away = self.away.pop(key, None)
-        if away is not None:
-            seconds = max(0, self.loop.now_ms - away.gone_ms) / 1_000
-            gap = Bounds(seconds, seconds).times(len(known.held))
-        wants_else = _topics(known.state) != _topics(member)
-        if known.state.id != member.id:  # started again: it gets what it had, and remembers that
-            known.state = member
-            self._remembers(known)
+        seconds = NOTHING
+        absent = state.absent.pop(key, None)
+        if absent is not None:
+            away = max(0, self.clock.now_ms - absent.gone_ms) / 1_000
+            seconds = Bounds(away, away).times(len(known.owned))
+        is_new_subscription = _topics(known.state) != _topics(member)
+        is_restarted = known.state.id != member.id
         known.state = member
-        return wants_else, gap
+        if is_restarted:  # the coordinator returns its assignment, and that is all it remembers
+            self._restore_memory(known)
+        return is_new_subscription, seconds
 
-    def _in_order(self, scene: Scene) -> None:
-        """Members in the recorded order, then those that only this policy still has."""
-        keys = [self.keys.get(m.id, m.owner) for m in scene.generation.first.members]
-        order = [key for key in keys if key in self.consumers]
-        order += [key for key in self.consumers if key not in set(order)]
-        self.consumers = {key: self.consumers[key] for key in order}
+    # -- evictions -----------------------------------------------------------------------------
 
-    # --- what time brings --------------------------------------------------------------------
+    def _time_out(self, key: str, absent: _AbsentMember) -> None:
+        """Evict an absent member whose session times out now, unless it has returned."""
+        if self.state.absent.get(key) is absent:
+            extra = self._evict(key, absent.timeout_ms)
+            self._begin(absent.rebalance, extra)
+            self._resume_pending()
 
-    def _expires(self, key: str, away: _Away) -> None:
-        if self.away.get(key) is away:
-            extra = self._missed(key, away.timeout_ms)
-            self._rebalances(away.scene, extra)
-            self._may_go_on()
+    def _evict_early(self, rebalance: RecordedRebalance, absence: Absence) -> None:
+        """Evict a dead member before the record does: this policy has a shorter timeout."""
+        key = self.state.key(absence.member)
+        if self.state.is_responding(key):
+            self.state.evicted_early[absence.member.id] = None
+            self._begin(rebalance, self._evict(key, self._timeout(absence.member)))
 
-    def _expires_early(self, scene: Scene, absence: Absence) -> None:
-        """Missed sooner than recorded, since the policy's session timeout is shorter."""
-        key = self.keys.get(absence.member.id, absence.member.owner)
-        if key in self.consumers and key not in self.away:
-            self.early[absence.member.id] = None
-            self._rebalances(scene, self._missed(key, self._timeout(absence.member)))
+    def _evict(self, key: str, timeout_ms: int) -> Bounds:
+        """Remove a dead member; return the partition-seconds until this was detected."""
+        partitions = len(self.state.members[key].owned)
+        self._remove(key)
+        return detection_delay(timeout_ms).times(partitions / 1_000)
 
-    def _missed(self, key: str, timeout_ms: int) -> Bounds:
-        """A dead member is put out; for how long nobody read its partitions."""
-        held = self.consumers[key].held
-        self._removed(key)
-        return silence(timeout_ms).times(len(held) / 1_000)
+    def _remove(self, key: str) -> None:
+        """Remove a member from the group."""
+        self.state.released.append(self.state.members.pop(key).last_owned)
+        self.state.absent.pop(key, None)
+        self.consumption.remove(key)
 
-    def _removed(self, key: str) -> None:
-        self.left.append(self.consumers.pop(key).last)
-        self.away.pop(key, None)
-        self.reading.ends(key)
-
-    def _forget(self) -> None:
-        """Nothing can be said of the group here: it begins anew with the next rebalance."""
-        for key in list(self.consumers):
-            self._removed(key)
-        self.left, self.waiting = [], None
+    def _forget_members(self) -> None:
+        """Remove all members, because the record cannot be replayed here."""
+        for key in list(self.state.members):
+            self._remove(key)
+        self.state.released, self.pending = [], None
 
     def _timeout(self, member: MemberState) -> int:
+        """Return a member's session timeout under this policy."""
         return self.policy.timeout_ms or session_timeout_ms(member)
 
-    # --- rebalances --------------------------------------------------------------------------
+    # -- rebalances ----------------------------------------------------------------------------
 
-    def _rebalances(self, scene: Scene, extra: Bounds) -> None:
-        """Begin a rebalance; a classic one waits until every member has joined or is given up."""
-        if len(self.away) == len(self.consumers):
-            if not self.consumers:  # what nobody reads any more does not stop with the next join
-                self.left = []
-            self._nothing(scene, _EMPTY if not self.consumers else _AWAY, extra)
-        elif self.waiting is not None:
-            self._nothing(scene, _MERGED, extra)
-        elif self.away and self._protocol(scene) != CONSUMER:
-            self.waiting = _Waiting(scene, self.loop.now_ms, extra)
+    def _begin(self, rebalance: RecordedRebalance, extra: Bounds) -> None:
+        """Begin a rebalance; a classic one waits until every member has joined or is evicted.
+
+        Args:
+            rebalance: the recorded rebalance that caused it.
+            extra: partition-seconds that its causes cost, on top of the stop.
+        """
+        state = self.state
+        if len(state.absent) == len(state.members):
+            if not state.members:  # without a consumer they cannot stop at the next join
+                state.released = []
+            self._add_no_rebalance(rebalance, _EMPTY if not state.members else _AWAY, extra)
+        elif self.pending is not None:
+            self._add_no_rebalance(rebalance, _MERGED, extra)
+        elif state.absent and self._protocol(rebalance) != CONSUMER:
+            self.pending = _PendingRebalance(rebalance, self.clock.now_ms, extra)
         else:
-            self._goes_through(scene, extra, None)
+            self._complete(rebalance, extra, None)
 
-    def _may_go_on(self) -> None:
-        """The members that a rebalance waited for have answered, or were given up."""
-        waiting = self.waiting
-        if waiting is not None and not self.away and self.consumers:
-            self.waiting = None
-            waited = self.loop.now_ms - waiting.since_ms
+    def _resume_pending(self) -> None:
+        """Complete the pending rebalance once no member is absent any more."""
+        pending = self.pending
+        if pending is not None and not self.state.absent and self.state.members:
+            self.pending = None
+            waited = self.clock.now_ms - pending.since_ms
             longer = Bounds(waited, waited) if waited else None
-            self._goes_through(waiting.scene, waiting.extra, longer)
+            self._complete(pending.rebalance, pending.extra, longer)
 
-    def _goes_through(self, scene: Scene, extra: Bounds, longer_ms: Bounds | None) -> None:
-        decider = decider_at(self.policy, scene)
-        rows = self._rows(scene)
-        if decider is None:
-            self._add(scene, None if rows is None else rows.missing(self.policy))
+    def _complete(
+        self, rebalance: RecordedRebalance, extra: Bounds, longer_ms: Bounds | None
+    ) -> None:
+        """Run a rebalance, add its row, and schedule its follow-up."""
+        state = self.state
+        resolved = ResolvedPolicy.at(self.policy, rebalance)
+        rows = self._row_builder(rebalance)
+        if resolved is None:
+            self._add(rebalance, None if rows is None else rows.unknown_strategy(self.policy))
             return
-        self._decides(decider)
-        self.number += 1
-        consumers = list(self.consumers.values())
-        leader = scene.generation.first.leader
-        before = self.reading.before(consumers)
-        done = decider.round(consumers, self.cluster, self.number, leader=leader, gone=self.left)
-        self.left = []
-        self.reading.after(consumers, before, decider.policy)
+        self._resolve(resolved)
+        state.generation += 1
+        members = list(state.members.values())
+        leader = rebalance.generation.first.leader
+        before = self.consumption.owned(members)
+        result = resolved.rebalance(
+            members, self.cluster, state.generation, leader=leader, departed=state.released
+        )
+        state.released = []
+        self.consumption.rebalance(members, before, resolved.policy)
         if rows is not None:
-            row = rows.lived(
-                self.policy, decider, done, cluster=self.cluster, extra=extra, longer_ms=longer_ms
+            row = rows.simulated(
+                self.policy,
+                resolved,
+                result,
+                cluster=self.cluster,
+                extra=extra,
+                longer_ms=longer_ms,
             )
-            self._add(scene, row)
-        if done.lets_go and self._steps(scene) <= MOST_FOLLOW_UPS:
-            wait = min((self._timeout(c.state) // 3 for c in consumers), default=0)
-            again = partial(self._follows, scene, self.number)
-            self.loop.after(min(wait, _HEARTBEAT_MS), again, rank=-1)
+            self._add(rebalance, row)
+        if result.needs_follow_up and self._steps(rebalance) <= MOST_FOLLOW_UPS:
+            wait = min((self._timeout(m.state) // 3 for m in members), default=0)
+            follow_up = partial(self._follow_up, rebalance, state.generation)
+            self.clock.after(min(wait, _HEARTBEAT_MS), follow_up, rank=-1)
 
-    def _follows(self, scene: Scene, number: int) -> None:
-        """The second phase; where another rebalance came in between, that was it."""
-        if number == self.number and self.waiting is None:
-            self._rebalances(scene, NOTHING)
+    def _follow_up(self, rebalance: RecordedRebalance, generation: int) -> None:
+        """Begin the second phase, unless another rebalance came in between and completed it."""
+        if generation == self.state.generation and self.pending is None:
+            self._begin(rebalance, NOTHING)
 
-    def _decides(self, decider: Decider) -> None:
-        """A strategy that was not there before does not know what another one remembered."""
-        if self.decider is not None and self.decider.strategy is not decider.strategy:
-            self.decider = decider
-            for one in self.consumers.values():
-                self._remembers(one)
-        self.decider = decider
+    def _resolve(self, resolved: ResolvedPolicy) -> None:
+        """Make a strategy current; a new one does not know what another one remembered."""
+        before, self.state.resolved = self.state.resolved, resolved
+        if before is not None and before.strategy is not resolved.strategy:
+            for member in self.state.members.values():
+                self._restore_memory(member)
 
-    def _remembers(self, one: SimulatedConsumer) -> None:
-        """What a member knows that has just got what it holds."""
-        if self.decider is None or not len(one.held):
-            one.memory = None
+    def _restore_memory(self, member: SimulatedMember) -> None:
+        """Set a member's memory to what follows from its assignment alone."""
+        resolved = self.state.resolved
+        if resolved is None or not len(member.owned):
+            member.memory = None
         else:
-            one.memory = self.decider.recalls(one, self.cluster.index)
+            member.memory = resolved.restored_memory(member, self.cluster.index)
 
-    def _protocol(self, scene: Scene) -> str:
-        own = self.policy.protocol == OWN
-        return protocol_of(scene.generation) if own else self.policy.protocol
+    def _protocol(self, rebalance: RecordedRebalance) -> str:
+        """Return the protocol of a rebalance; for `own` that of the record."""
+        is_own = self.policy.protocol == OWN
+        return recorded_protocol(rebalance.generation) if is_own else self.policy.protocol
 
-    # --- rows --------------------------------------------------------------------------------
+    # -- rows ----------------------------------------------------------------------------------
 
-    def _rows(self, scene: Scene) -> Rows | None:
-        if not scene.replayable:
+    def _row_builder(self, rebalance: RecordedRebalance) -> RowBuilder | None:
+        """Return the row builder of a recorded rebalance; None if it cannot be replayed."""
+        if not rebalance.replayable:
             return None
-        if id(scene) not in self.told:
-            self.told[id(scene)] = _Told(scene, Rows.of(scene, self.world, CUMULATIVE))
-        return self.told[id(scene)].rows
+        count = self.counts.get(id(rebalance))
+        if count is None:
+            rows = RowBuilder.of(rebalance, self.context, CUMULATIVE)
+            count = self.counts[id(rebalance)] = _RowCount(rebalance, rows)
+        return count.rows
 
-    def _steps(self, scene: Scene) -> int:
-        told = self.told.get(id(scene))
-        return 0 if told is None else told.steps
+    def _steps(self, rebalance: RecordedRebalance) -> int:
+        """Return how many rows a recorded rebalance has."""
+        count = self.counts.get(id(rebalance))
+        return 0 if count is None else count.steps
 
-    def _nothing(self, scene: Scene, why: str, extra: Bounds) -> None:
-        rows = self._rows(scene)
-        decider = decider_at(self.policy, scene)
-        if rows is not None and decider is not None:
-            self._add(scene, rows.none(self.policy, decider, why, extra))
+    def _add_no_rebalance(self, rebalance: RecordedRebalance, why: str, extra: Bounds) -> None:
+        """Add the row of a recorded rebalance that does not happen under this policy."""
+        rows = self._row_builder(rebalance)
+        resolved = ResolvedPolicy.at(self.policy, rebalance)
+        if rows is not None and resolved is not None:
+            self._add(rebalance, rows.no_rebalance(self.policy, resolved, why, extra))
         elif rows is not None:
-            self._add(scene, rows.missing(self.policy))
+            self._add(rebalance, rows.unknown_strategy(self.policy))
 
-    def _add(self, scene: Scene, row: Lived | None) -> None:
+    def _add(self, rebalance: RecordedRebalance, row: SimulatedRebalance | None) -> None:
+        """Add a row with its step and the simulated time."""
         if row is not None:
-            told = self.told[id(scene)]
-            self.rows.append(replace(row, step=told.steps, time_ms=self.loop.now_ms))
-            told.steps += 1
+            count = self.counts[id(rebalance)]
+            self.rows.append(replace(row, step=count.steps, time_ms=self.clock.now_ms))
+            count.steps += 1
 
 
 def _topics(state: MemberState) -> frozenset[str]:
+    """Return the topics of a member's subscription."""
     return frozenset(state.subscription.topics if state.subscription else ())

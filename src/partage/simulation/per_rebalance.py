@@ -1,6 +1,6 @@
-"""What would this strategy have done here? Each rebalance by itself, from the recorded past.
+"""Simulation of each recorded rebalance by itself, from the recorded previous owners.
 
-Rebalances are independent of each other: they may be lived through anywhere, in any order.
+Rebalances are independent of each other: they may be simulated in any order and in any process.
 """
 
 from __future__ import annotations
@@ -8,149 +8,192 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from partage.history.agreement import Verdict, verdict
 from partage.history.problems import group_as_sent
 from partage.history.records import MemberState
 from partage.model import NO_GENERATION, Group
 from partage.model.index import Index
-from partage.simulation.absences import Absence, session_timeout_ms
-from partage.simulation.consumers import EMPTY, SimulatedConsumer
-from partage.simulation.lived import NOTHING, Lived
-from partage.simulation.policies import CONSUMER, Policy
-from partage.simulation.recorded import own_strategy, protocol_of
-from partage.simulation.rounds import MOST_FOLLOW_UPS, Decider
-from partage.simulation.rows import Rows
-from partage.simulation.scenes import Scene
-from partage.simulation.world import World
+from partage.simulation.context import SimulationContext
+from partage.simulation.members import EMPTY, SimulatedMember
+from partage.simulation.metrics import NOTHING, SimulatedRebalance
+from partage.simulation.policies import CONSUMER, Policy, recorded_protocol
+from partage.simulation.recorded_rebalances import (
+    Absence,
+    RecordedRebalance,
+    session_timeout_ms,
+)
+from partage.simulation.rounds import MOST_FOLLOW_UPS, ResolvedPolicy
+from partage.simulation.rows import RowBuilder, recorded_row
 from partage.tables.statuses import PER_REBALANCE
 
-__all__ = ["decider_at", "per_rebalance"]
+__all__ = ["simulate_rebalance"]
 
 _FOLLOWS = "completes the rebalance before: counted there"
-_WRITTEN = "the assignment before, written in another form when the group was migrated"
+_MIGRATED = "the assignment before, written in another form when the group was migrated"
 _AWAY = "a static member that is back in time causes nothing"
 
+#: Causes that do not exist for a static member that returns within its session timeout.
+_MEMBERSHIP_CAUSES = ("bounce", "leave", "expiry", "join")
 
-def per_rebalance(scene: Scene, policies: Sequence[Policy], world: World) -> Iterator[Lived]:
-    """The rows of one recorded rebalance, for each policy: the rebalance, and its follow-ups.
 
-    Members are those of the record. They hold, and send, what they would if the policy had
-    given them what they owned by the record; where the group did choose the policy's
-    strategy, they send what they did send.
+def simulate_rebalance(
+    rebalance: RecordedRebalance,
+    policies: Sequence[Policy],
+    context: SimulationContext,
+    *,
+    judged: Verdict | None = None,
+) -> Iterator[SimulatedRebalance]:
+    """Yield the rows of one recorded rebalance: the record's own, then those of each policy.
+
+    Members are those of the record. They own, and send, what they would under the policy if it
+    had given them what they owned by the record. Where the group ran the policy's strategy, they
+    send what they did send. A cooperative policy adds rows for its follow-up rebalances. There
+    are no rows if the rebalance cannot be replayed.
 
     Args:
-        scene: the rebalance, and what was before it.
-        policies: whose rows are wanted; there are none if the rebalance cannot be replayed.
-        world: metadata, judge and evidence.
+        rebalance: the rebalance, with the ownership before it.
+        policies: the policies.
+        context: metadata, judge and evidence.
+        judged: whether the record is what its own strategy decides, if that is known already.
+            The first row of that strategy without options reports it.
     """
-    if not scene.replayable:
+    if not rebalance.replayable:
         return
-    rows = Rows.of(scene, world, PER_REBALANCE)
-    same: dict[tuple[object, ...], list[Lived]] = {}
+    yield recorded_row(rebalance, context)
+    is_reported = False
+    for row in _rows(rebalance, policies, context):
+        if not is_reported and row.claimed and "+" not in row.policy:
+            is_reported, found = True, judged or verdict(rebalance.generation, context.clusters)
+            yield replace(
+                row,
+                agrees=found.agrees,
+                judged_by=found.judged_by,
+                counts=found.counts,
+                detail=row.detail if found.why is None else found.why,
+            )
+        else:
+            yield row
+
+
+def _rows(
+    rebalance: RecordedRebalance, policies: Sequence[Policy], context: SimulationContext
+) -> Iterator[SimulatedRebalance]:
+    """Yield the rows of each policy; policies that resolve to the same one are simulated once."""
+    rows = RowBuilder.of(rebalance, context, PER_REBALANCE)
+    simulated: dict[tuple[object, ...], list[SimulatedRebalance]] = {}
     for policy in policies:
-        decider = decider_at(policy, scene)
-        if decider is None:
-            yield rows.missing(policy)
+        resolved = ResolvedPolicy.at(policy, rebalance)
+        if resolved is None:
+            yield rows.unknown_strategy(policy)
             continue
-        # The group's own policy is one that has a name of its own, too: it is lived once.
-        how = decider.policy
-        key = (id(decider.strategy), how.protocol, how.static, how.timeout_ms)
-        if key not in same:
-            same[key] = list(_of_policy(scene, policy, decider, rows))
-        named = rows.blank(policy, decider)
-        for row in same[key]:
+        # `own` resolves to a policy that may also be in the list under its own name.
+        how = resolved.policy
+        key = (id(resolved.strategy), how.protocol, how.static, how.timeout_ms)
+        if key not in simulated:
+            simulated[key] = list(_rows_of_policy(rebalance, policy, resolved, rows))
+        named = rows.key_only(policy, resolved)
+        for row in simulated[key]:
             yield replace(row, policy=named.policy, strategy=named.strategy, claimed=named.claimed)
 
 
-def _of_policy(scene: Scene, policy: Policy, decider: Decider, rows: Rows) -> Iterator[Lived]:
-    """The rows of one policy, whoever decides."""
-    if scene.written_over:
-        yield rows.none(policy, decider, _WRITTEN)
-    elif policy.static and _only_away(scene, policy):
-        yield rows.none(policy, decider, _AWAY)
+def _rows_of_policy(
+    rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy, rows: RowBuilder
+) -> Iterator[SimulatedRebalance]:
+    """Yield the rows of one policy: a rebalance with its follow-ups, or why there is none."""
+    if rebalance.is_migration:
+        yield rows.no_rebalance(policy, resolved, _MIGRATED)
+    elif policy.static and _is_static_return(rebalance, policy):
+        yield rows.no_rebalance(policy, resolved, _AWAY)
     else:
-        yield from _lived(scene, policy, decider, rows)
+        yield from _simulated_rows(rebalance, policy, resolved, rows)
 
 
-def decider_at(policy: Policy, scene: Scene) -> Decider | None:
-    """Who decides under a policy; None if the group chose what Partage does not have."""
-    if policy.strategy is not None:
-        return Decider(policy, policy.strategy)
-    strategy = own_strategy(scene.generation)
-    if strategy is None:
-        return None
-    return Decider(policy.as_strategy(protocol_of(scene.generation), strategy), strategy)
-
-
-def _lived(scene: Scene, policy: Policy, decider: Decider, rows: Rows) -> Iterator[Lived]:
-    found = scene.generation
-    state = found.first
-    consumers = [_consumer(m, scene, decider, rows.cluster.index) for m in state.members]
-    there = {m.owner for m in state.members}
-    gone = [mine for owner, mine in scene.held.items() if owner not in there]
-    group = _as_they_did(scene, policy, decider)
-    if scene.follow_up and group is None:
-        yield rows.none(policy, decider, _FOLLOWS)
+def _simulated_rows(
+    rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy, rows: RowBuilder
+) -> Iterator[SimulatedRebalance]:
+    """Yield the row of a rebalance that happens, then those of its follow-ups."""
+    generation = rebalance.generation
+    state = generation.first
+    members = [_member(m, rebalance, resolved, rows.cluster.index) for m in state.members]
+    departed = rebalance.owned_by_departed()
+    group = _group_as_sent(rebalance, policy, resolved)
+    if rebalance.is_follow_up and group is None:
+        yield rows.no_rebalance(policy, resolved, _FOLLOWS)
         return
     for step in range(MOST_FOLLOW_UPS + 1):
-        done = decider.round(
-            consumers, rows.cluster, found.number + step, leader=state.leader, group=group,
-            gone=gone,
-        )  # fmt: skip
-        row = rows.lived(policy, decider, done, extra=NOTHING if step else rows.dead(policy))
-        if scene.follow_up:  # its plan is wanted beside the record's; its costs are told before
-            quiet = rows.none(policy, decider, _FOLLOWS)
-            same = {name: getattr(row, name) for name in ("status", "partitions", "members")}
-            yield replace(quiet, changed=row.changed, plan=row.plan, **same)
+        result = resolved.rebalance(
+            members,
+            rows.cluster,
+            generation.number + step,
+            leader=state.leader,
+            group=group,
+            departed=departed,
+        )
+        extra = NOTHING if step else rows.undetected_seconds(policy)
+        row = rows.simulated(policy, resolved, result, extra=extra)
+        if rebalance.is_follow_up:  # its plan is compared; its costs are counted before
+            quiet = rows.no_rebalance(policy, resolved, _FOLLOWS)
+            yield replace(
+                quiet,
+                changed=row.changed,
+                plan=row.plan,
+                status=row.status,
+                partitions=row.partitions,
+                members=row.members,
+            )
             return
         yield replace(row, step=step)
-        if not done.lets_go:
+        if not result.needs_follow_up:
             return
-        gone, group = [], None
+        departed, group = [], None
 
 
-def _as_they_did(scene: Scene, policy: Policy, decider: Decider) -> Group | None:
-    """What members really sent, where the policy's strategy made them send it."""
-    found = scene.generation
-    claimed = decider.strategy.name == found.first.strategy or policy.strategy is None
-    if policy.static or not claimed or decider.policy.protocol != protocol_of(found):
+def _group_as_sent(
+    rebalance: RecordedRebalance, policy: Policy, resolved: ResolvedPolicy
+) -> Group | None:
+    """Return what members sent, if they ran the policy's strategy; otherwise None."""
+    generation = rebalance.generation
+    is_claimed = resolved.strategy.name == generation.first.strategy or policy.strategy is None
+    is_same_protocol = resolved.policy.protocol == recorded_protocol(generation)
+    if policy.static or not is_claimed or not is_same_protocol or generation.protocol != "classic":
         return None
-    return group_as_sent(found.first) if found.protocol == "classic" else None
+    return group_as_sent(generation.first)
 
 
-def _consumer(
-    member: MemberState, scene: Scene, decider: Decider, index: Index
-) -> SimulatedConsumer:
-    """A member as the policy would have left it: with what it owned by the record."""
-    held = scene.held.get(member.owner, EMPTY)
-    last = scene.last.get(member.owner, EMPTY)
-    started = member.id not in scene.ids
-    if started and decider.policy.protocol != CONSUMER:
-        # A process that has just started claims nothing; only the coordinator knows it again.
-        return SimulatedConsumer(member.owner, member, last=last)
-    before = max(scene.generation.number - 1, NO_GENERATION)
-    made = SimulatedConsumer(member.owner, member, held, last, NO_GENERATION if started else before)
-    if not started:
-        made.memory = decider.recalls(made, index)
-    return made
+def _member(
+    state: MemberState, rebalance: RecordedRebalance, resolved: ResolvedPolicy, index: Index
+) -> SimulatedMember:
+    """Return a member as the policy would have left it, with what it owned by the record."""
+    owned = rebalance.owned.get(state.owner, EMPTY)
+    last = rebalance.last_owned.get(state.owner, EMPTY)
+    is_new = state.id not in rebalance.ids_before
+    if is_new and resolved.policy.protocol != CONSUMER:
+        # A process that has just started claims nothing; only a coordinator recognises it.
+        return SimulatedMember(state.owner, state, last_owned=last)
+    before = max(rebalance.generation.number - 1, NO_GENERATION)
+    member = SimulatedMember(state.owner, state, owned, last, NO_GENERATION if is_new else before)
+    if not is_new:
+        member.memory = resolved.restored_memory(member, index)
+    return member
 
 
-def _only_away(scene: Scene, policy: Policy) -> bool:
-    """Whether all that happened is that members went for less than a session timeout, or came
-    back from that: with an instance id the coordinator waits for them.
+def _is_static_return(rebalance: RecordedRebalance, policy: Policy) -> bool:
+    """Return whether a rebalance only consists of absences shorter than the session timeout.
+
+    The coordinator waits for a static member (KIP-345), so that such a rebalance does not happen.
     """
-    away = scene.gone + scene.back
-    changes = [kind for kind in scene.kinds if kind not in _GOING]
-    went = {c.member for c in scene.generation.causes if c.kind in _GOING}
-    told = {m.id for a in away for m in (a.member, a.as_member) if m is not None}
-    return bool(away) and not changes and went <= told and all(_in_time(a, policy) for a in away)
+    absences = rebalance.departures + rebalance.returns
+    causes = rebalance.generation.causes
+    others = [cause.kind for cause in causes if cause.kind not in _MEMBERSHIP_CAUSES]
+    changed = {cause.member for cause in causes if cause.kind in _MEMBERSHIP_CAUSES}
+    absent = {m.id for a in absences for m in (a.member, a.as_member) if m is not None}
+    in_time = all(_returns_in_time(absence, policy) for absence in absences)
+    return bool(absences) and not others and changed <= absent and in_time
 
 
-#: Causes that a static member's coming and going would not have been.
-_GOING = ("bounce", "leave", "expiry", "join")
-
-
-def _in_time(away: Absence, policy: Policy) -> bool:
-    if away.back_ms is None:
+def _returns_in_time(absence: Absence, policy: Policy) -> bool:
+    """Return whether a member returns within the policy's session timeout."""
+    if absence.back_ms is None:
         return False
-    timeout = policy.timeout_ms or session_timeout_ms(away.member)
-    return away.back_ms - away.gone_ms <= timeout
+    timeout = policy.timeout_ms or session_timeout_ms(absence.member)
+    return absence.back_ms - absence.gone_ms <= timeout

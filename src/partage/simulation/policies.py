@@ -1,4 +1,7 @@
-"""A policy: how a group could have been run, by a name as one types it on a command line."""
+"""Policies: how a group can be run, by names such as ``cooperative/sticky+static+timeout=30s``.
+
+A policy is a protocol, a strategy, and options for static membership and the session timeout.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from dataclasses import dataclass, replace
 from partage.errors import InvalidConfigError, UnknownStrategyError
 from partage.groups import registry
 from partage.groups.api import RebalanceProtocol, Strategy
+from partage.history.clients import judges
+from partage.history.events import Generation
 
 __all__ = [
     "CONSUMER",
@@ -18,13 +23,16 @@ __all__ = [
     "OWN",
     "Policy",
     "default_policies",
+    "is_recorded_strategy",
+    "recorded_protocol",
+    "recorded_strategy",
 ]
 
 EAGER, COOPERATIVE, CONSUMER = "eager", "cooperative", "consumer"
-#: As the group was run: the strategy of each rebalance, by the dialect of its leader.
+#: The policy of the record: the strategy of each rebalance, in the dialect of its leader's client.
 OWN = "own"
 
-#: What `partage replay` lives through when nobody asks for anything else.
+#: What `partage replay` simulates by default.
 DEFAULT_POLICIES: tuple[str, ...] = (
     "own",
     "eager/range",
@@ -41,26 +49,28 @@ DEFAULT_POLICIES: tuple[str, ...] = (
 
 _PROTOCOLS = (EAGER, COOPERATIVE, CONSUMER)
 _SERVER = "server:"
-#: Only for share groups, whose partitions may have several owners.
-_SHARING = "server:simple"
+#: group.consumer.assignors, the first of Kafka's default.
+_SERVER_DEFAULT = "server:uniform"
+#: For share groups only, whose partitions may have several owners.
+_SHARE = "server:simple"
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000}
 #: Kafka keeps timeouts as int32 milliseconds.
 _LONGEST_MS = (1 << 31) - 1
-_WHAT_TO_SAY = "say [protocol/]strategy[+static][+timeout=30s], e.g. cooperative/cooperative-sticky"
+_SYNTAX = "say [protocol/]strategy[+static][+timeout=30s], e.g. cooperative/cooperative-sticky"
 
 
 @dataclass(frozen=True)
 class Policy:
-    """A strategy, the protocol by which members hand over, and how members are known.
+    """A strategy, a rebalance protocol, and options for all members.
 
     Attributes:
-        protocol: eager (everything is given up before a rebalance), cooperative (KIP-429: only
-            what moves, in two phases), consumer (KIP-848: the coordinator decides, members
-            follow one by one), or own (whatever the group did).
-        strategy: who decides; None for own.
-        static: all members are static (``group.instance.id``, KIP-345). Without it members
-            are as recorded: static ones stay static.
-        timeout_ms: ``session.timeout.ms`` of all members; None leaves it as recorded.
+        protocol: eager (members revoke everything before a rebalance), cooperative (KIP-429: only
+            what moves, in two phases), consumer (KIP-848: the coordinator assigns, members
+            reconcile one by one), or own (as recorded).
+        strategy: the strategy; None for own.
+        static: whether all members have a ``group.instance.id`` (KIP-345); otherwise only those
+            that have one in the record.
+        timeout_ms: ``session.timeout.ms`` of all members; None keeps the recorded ones.
 
     >>> Policy.parse("cooperative-sticky+timeout=30s+static").name
     'cooperative/cooperative-sticky+static+timeout=30s'
@@ -75,25 +85,25 @@ class Policy:
 
     @classmethod
     def parse(cls, text: str) -> Policy:
-        """The policy of a name, canonical or not.
+        """Return the policy of a name, canonical or not.
 
         Raises:
-            UnknownStrategyError: there is no such strategy; says which names come close.
-            InvalidConfigError: protocol, option or duration are no such, or the strategy
-                cannot work by that protocol; says what can.
+            UnknownStrategyError: no strategy has this name; the message lists similar names.
+            InvalidConfigError: the protocol, an option or a duration is invalid, or the strategy
+                does not support the protocol.
         """
         name, *options = text.strip().split("+")
-        policy = _plain(name.strip(), text)
+        policy = _without_options(name.strip(), text)
         for option in options:
-            policy = _with(policy, option.strip(), text)
+            policy = _with_option(policy, option.strip(), text)
         return policy
 
     @classmethod
     def of(cls, policy: str | Strategy | Policy) -> Policy:
-        """A policy as it is, of a name, or of a strategy by its preferred protocol.
+        """Return the policy of a name, or of a strategy with its preferred protocol.
 
         Raises:
-            UnknownStrategyError, InvalidConfigError: as `parse` does.
+            UnknownStrategyError, InvalidConfigError: as in `parse`.
         """
         if isinstance(policy, Policy):
             return policy
@@ -103,7 +113,7 @@ class Policy:
 
     @property
     def name(self) -> str:
-        """The canonical name; `parse` reads it."""
+        """Canonical name, which `parse` accepts."""
         words = [self.protocol if self.strategy is None else f"{self.protocol}/{self.short}"]
         words += ["static"] if self.static else []
         if self.timeout_ms is not None:
@@ -113,7 +123,7 @@ class Policy:
 
     @property
     def short(self) -> str:
-        """The strategy's name without what the protocol says already."""
+        """Name of the strategy without the prefix that the protocol implies."""
         if self.strategy is None:
             return OWN
         name = self.strategy.name
@@ -121,21 +131,21 @@ class Policy:
 
     @property
     def cooperative(self) -> bool:
-        """Whether there are second phases."""
+        """Whether rebalances have a second phase."""
         return self.protocol == COOPERATIVE
 
     @property
     def eager(self) -> bool:
-        """Whether everybody gives everything up first."""
+        """Whether members revoke everything before a rebalance."""
         return self.protocol == EAGER
 
     def as_strategy(self, protocol: str, strategy: Strategy) -> Policy:
-        """The same options for another strategy: what `own` is at one moment."""
+        """Return this policy's options with another protocol and strategy."""
         return replace(self, protocol=protocol, strategy=strategy)
 
 
 def default_policies() -> tuple[Policy, ...]:
-    """`DEFAULT_POLICIES`, made.
+    """Return the policies of `DEFAULT_POLICIES`.
 
     >>> len(default_policies()) == len(DEFAULT_POLICIES)
     True
@@ -143,11 +153,11 @@ def default_policies() -> tuple[Policy, ...]:
     return tuple(Policy.parse(name) for name in DEFAULT_POLICIES)
 
 
-def _plain(name: str, text: str) -> Policy:
-    """Without options: ``protocol/strategy``, ``strategy`` or ``own``."""
+def _without_options(name: str, text: str) -> Policy:
+    """Return the policy of ``protocol/strategy``, ``strategy`` or ``own``."""
     if name == OWN:
         return Policy(OWN, None)
-    # A plug-in's name may have a slash in it, a protocol never.
+    # The name of a plug-in may contain a slash.
     if "/" not in name or name in registry.strategies():
         strategy = _strategy(name, name)
         return _checked(_preferred(strategy), strategy, text)
@@ -158,24 +168,24 @@ def _plain(name: str, text: str) -> Policy:
         what = f"no protocol {protocol!r}; {hint}known: {', '.join(_PROTOCOLS)}"
         raise InvalidConfigError("policy", what, text)
     known = registry.strategies()
-    served = f"{_SERVER}{short}"
-    wanted = served if protocol == CONSUMER and served in known else short
+    server_name = f"{_SERVER}{short}"
+    wanted = server_name if protocol == CONSUMER and server_name in known else short
     return _checked(protocol, _strategy(wanted, name), text)
 
 
-def _strategy(wanted: str, asked: str) -> Strategy:
-    """By its name; an unknown one is told with the policies that come close."""
+def _strategy(wanted: str, given: str) -> Strategy:
+    """Return the strategy of a name; an error lists the default policies that are similar."""
     try:
         return registry.find(wanted)
     except UnknownStrategyError as e:
         names = {p.partition("+")[0] for p in DEFAULT_POLICIES}
-        of = asked if "/" in asked else wanted
+        of = given if "/" in given else wanted
         close = difflib.get_close_matches(of, sorted(names), n=3, cutoff=0.7) or e.close
-        raise UnknownStrategyError(asked, known=e.known, close=close) from None
+        raise UnknownStrategyError(given, known=e.known, close=close) from None
 
 
 def _preferred(strategy: Strategy) -> str:
-    """The protocol by which a strategy works when nobody says which."""
+    """Return the protocol that a strategy uses by default."""
     if strategy.name.startswith(_SERVER):
         return CONSUMER
     first = strategy.protocols[0] if strategy.protocols else RebalanceProtocol.EAGER
@@ -183,12 +193,12 @@ def _preferred(strategy: Strategy) -> str:
 
 
 def _checked(protocol: str, strategy: Strategy, text: str) -> Policy:
-    """What cannot work in Kafka is no policy."""
-    name, served = strategy.name, strategy.name.startswith(_SERVER)
-    if name == _SHARING:
+    """Return the policy; raise if Kafka cannot run the strategy by this protocol."""
+    name, is_server_side = strategy.name, strategy.name.startswith(_SERVER)
+    if name == _SHARE:
         what = f"{name} is for share groups, in which partitions have several owners"
         raise InvalidConfigError("policy", what, text)
-    if served and protocol != CONSUMER:
+    if is_server_side and protocol != CONSUMER:
         what = f"{name} decides in the coordinator: say consumer/{name.removeprefix(_SERVER)}"
         raise InvalidConfigError("policy", what, text)
     if protocol == COOPERATIVE and RebalanceProtocol.COOPERATIVE not in strategy.protocols:
@@ -198,32 +208,79 @@ def _checked(protocol: str, strategy: Strategy, text: str) -> Policy:
         raise InvalidConfigError("policy", f"{name} does not work eagerly", text)
     if (
         protocol == CONSUMER
-        and not served
+        and not is_server_side
         and RebalanceProtocol.COOPERATIVE not in (strategy.protocols)
     ):
-        # A coordinator knows nothing but previous targets: no user data, no consumer's memory.
+        # A coordinator knows previous targets only: no user data, no memory of a consumer.
         what = f"{name} cannot decide in the coordinator: say consumer/uniform or consumer/range"
         raise InvalidConfigError("policy", what, text)
     return Policy(protocol, strategy)
 
 
-def _with(policy: Policy, option: str, text: str) -> Policy:
+def _with_option(policy: Policy, option: str, text: str) -> Policy:
+    """Return the policy with ``static`` or ``timeout=...`` applied."""
     if option == "static":
         return replace(policy, static=True)
     key, _, value = option.partition("=")
     if key != "timeout":
         close = difflib.get_close_matches(key, ["static", "timeout"], n=1)
         hint = f"did you mean {close[0]}? " if close else ""
-        what = f"no option {option!r}; {hint}{_WHAT_TO_SAY}"
+        what = f"no option {option!r}; {hint}{_SYNTAX}"
         raise InvalidConfigError("policy", what, text)
     return replace(policy, timeout_ms=_duration(value, text))
 
 
 def _duration(value: str, text: str) -> int:
-    """Milliseconds of ``30s``, ``500ms`` or ``2m``."""
+    """Return the milliseconds of ``30s``, ``500ms`` or ``2m``."""
     found = re.fullmatch(r"([0-9]{1,10})(ms|s|m)", value)
     length = int(found[1]) * _UNITS[found[2]] if found else 0
     if not 0 < length <= _LONGEST_MS:
         what = f"timeout={value} is no duration: say timeout=500ms, timeout=30s or timeout=2m"
         raise InvalidConfigError("policy", what, text)
     return length
+
+
+# -- policies of the record --------------------------------------------------------------------
+
+
+def recorded_protocol(generation: Generation) -> str:
+    """Return eager, cooperative or consumer, the protocol of a recorded rebalance.
+
+    A classic group's log does not name it; a member uses the cooperative protocol if its
+    strategy supports that.
+    """
+    if generation.protocol != "classic":
+        return CONSUMER
+    strategy = _named_strategy(generation)
+    if strategy is None:
+        return EAGER
+    return COOPERATIVE if RebalanceProtocol.COOPERATIVE in strategy.protocols else EAGER
+
+
+def recorded_strategy(generation: Generation) -> Strategy | None:
+    """Return the strategy of a recorded rebalance, in the dialect of the leader's client.
+
+    Returns:
+        None if Partage does not have the strategy.
+    """
+    strategy = _named_strategy(generation)
+    if strategy is None or generation.protocol != "classic":
+        return strategy
+    return judges(generation.first, strategy)[0]
+
+
+def is_recorded_strategy(policy: Policy, generation: Generation) -> bool:
+    """Return whether a recorded rebalance ran the policy's strategy."""
+    if policy.strategy is None:
+        return True
+    return policy.strategy.name == generation.first.strategy
+
+
+def _named_strategy(generation: Generation) -> Strategy | None:
+    """Return the strategy that the record names; None if the registry does not have it.
+
+    A log may contain any name. One of the form ``module:Class`` must not be imported.
+    """
+    is_classic = generation.protocol == "classic"
+    name = generation.first.strategy or (None if is_classic else _SERVER_DEFAULT)
+    return registry.find(name) if name in registry.strategies() else None

@@ -1,4 +1,4 @@
-"""One rebalance of a policy: what is sent, what is decided, and whether it has to go on."""
+"""One rebalance under a policy: members join, the strategy assigns, members take their part."""
 
 from __future__ import annotations
 
@@ -11,178 +11,197 @@ from partage.errors import PartageError
 from partage.groups.api import Strategy
 from partage.model import Assignment, Cluster, Group, Plan, Problem
 from partage.model.index import Index, Int32Array
-from partage.simulation.consumers import (
+from partage.simulation.members import (
     EMPTY,
-    SimulatedConsumer,
-    as_owned,
-    last_owners,
-    owners,
-    sent,
+    SimulatedMember,
+    joined_group,
+    last_owned,
+    owner_view,
+    with_last_owned,
 )
-from partage.simulation.policies import CONSUMER, Policy
+from partage.simulation.policies import CONSUMER, Policy, recorded_protocol, recorded_strategy
+from partage.simulation.recorded_rebalances import RecordedRebalance
 from partage.tables.statuses import DONE, FAILED, REFUSED
 
-__all__ = ["MOST_FOLLOW_UPS", "Decider", "SimulatedRound"]
+__all__ = ["MOST_FOLLOW_UPS", "ResolvedPolicy", "RoundResult"]
 
-#: A cooperative group settles in one follow-up; more are tried in case a strategy needs them.
+#: A cooperative group settles in one follow-up; more are allowed for strategies that need them.
 MOST_FOLLOW_UPS = 3
-#: Characters of a foreign error that a row keeps.
-_LONGEST_FAILURE = 500
+#: Characters of a foreign exception's text in a row.
+_LONGEST_ERROR = 500
 
 
 @dataclass(frozen=True, slots=True)
-class SimulatedRound:
-    """What came of one rebalance.
+class RoundResult:
+    """The outcome of one rebalance.
 
     Attributes:
         status: done, refused or failed.
         group: the members as they joined.
-        before: the same members, owning what they read last: what moves are counted against.
-        was: int32[P], position of who read each partition last, see `consumers.owners`.
-        plan: None unless done.
-        detail: why there is none.
-        lets_go: whether somebody lost something that it had said it owns: it joins once more.
+        before: the same members with what they owned last, which moves are counted against.
+        last_owner: int32[P], position of each partition's last owner, see `owner_view`.
+        plan: the plan; None unless done.
+        detail: why there is no plan.
+        needs_follow_up: whether a cooperative member lost a partition that it claimed, so that
+            it joins again.
     """
 
     status: str
     group: Group | None = None
     before: Group | None = None
-    was: Int32Array | None = None
+    last_owner: Int32Array | None = None
     plan: Plan | None = None
     detail: str | None = None
-    lets_go: bool = False
+    needs_follow_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Decider:
-    """Who decides a group's rebalances, and by which protocol.
+class ResolvedPolicy:
+    """A policy with the strategy that decides, which for `own` is the strategy of the moment.
 
     Attributes:
-        policy: whose protocol, and whether members are static.
-        strategy: who decides; of `own`, the strategy of the moment.
+        policy: gives the protocol, and whether members are static.
+        strategy: decides.
     """
 
     policy: Policy
     strategy: Strategy
 
-    def recalls(self, one: SimulatedConsumer, index: Index) -> object:
-        """What a member remembers that has just got what it holds; by its contract.
+    @classmethod
+    def at(cls, policy: Policy, rebalance: RecordedRebalance) -> ResolvedPolicy | None:
+        """Return a policy resolved at a recorded rebalance.
 
-        What a strategy raises here stands in place of a memory: `round` then fails with it.
+        Returns:
+            None if the policy is `own` and Partage does not have the group's strategy.
         """
-        part: Assignment = Assignment.from_lists(index, (one.state.id,), [one.held])
+        if policy.strategy is not None:
+            return cls(policy, policy.strategy)
+        generation = rebalance.generation
+        strategy = recorded_strategy(generation)
+        if strategy is None:
+            return None
+        return cls(policy.as_strategy(recorded_protocol(generation), strategy), strategy)
+
+    def restored_memory(self, member: SimulatedMember, index: Index) -> object:
+        """Return what the strategy would remember for a member that owns what it owns now.
+
+        An exception of the strategy is returned in place of the memory; `rebalance` then fails.
+        """
+        part: Assignment = Assignment.from_lists(index, (member.state.id,), [member.owned])
         try:
-            return self.strategy.on_assignment(part, None, one.generation, None)
+            return self.strategy.on_assignment(part, None, member.generation, None)
         except MemoryError:
             raise
         except Exception as e:  # noqa: BLE001 - foreign code may raise anything
-            return _Broken(_failure(e))
+            return _FailedMemory(_error_text(e))
 
-    def round(
+    def rebalance(
         self,
-        consumers: Sequence[SimulatedConsumer],
+        members: Sequence[SimulatedMember],
         cluster: Cluster,
-        number: int,
+        generation: int,
         *,
         leader: str | None = None,
         group: Group | None = None,
-        gone: Iterable[Int32Array] = (),
-    ) -> SimulatedRound:
-        """One rebalance: all join, the strategy decides, and all get their part.
+        departed: Iterable[Int32Array] = (),
+    ) -> RoundResult:
+        """Run one rebalance and update its members.
 
-        A strategy may be somebody's plug-in: what it raises is its own failure, and must not
-        cost the run. What is not ours to explain passes: a machine without memory, and
-        whatever ends a process.
+        A strategy may be a plug-in: its exceptions are failures of this rebalance and do not end
+        the run. A MemoryError passes, because it is no statement about the strategy.
 
         Args:
-            consumers: who takes part, in join order; they hold and remember the outcome.
+            members: the members in join order; they own and remember the outcome.
             cluster: the metadata at that time.
-            number: generation or epoch that begins.
-            leader: member id of the leader, whose memory the strategy is asked with.
-            group: what members sent, where that is known; None makes it up.
-            gone: dense numbers of what those read who have left since the last rebalance.
+            generation: number of the generation or epoch that begins.
+            leader: member id of the leader, whose memory the strategy receives.
+            group: what members sent, where the record tells; None derives it from ``members``.
+            departed: what members owned that have left since the last rebalance.
         """
         policy, strategy = self.policy, self.strategy
-        leads = next((one for one in consumers if one.state.id == leader), None)
-        broken = next((c.memory for c in consumers if isinstance(c.memory, _Broken)), None)
-        if broken is not None:
-            return _nothing(consumers, SimulatedRound(FAILED, detail=broken.why))
+        leading = next((member for member in members if member.state.id == leader), None)
+        failure = next((m.memory for m in members if isinstance(m.memory, _FailedMemory)), None)
+        if failure is not None:
+            return _without_plan(members, RoundResult(FAILED, detail=failure.why))
         try:
-            told = sent(consumers, policy, strategy, cluster) if group is None else group
-            memory = None if leads is None else leads.memory
-            plan = strategy.assign(Problem(told, cluster), memory)
+            joined = joined_group(members, policy, strategy, cluster) if group is None else group
+            memory = None if leading is None else leading.memory
+            plan = strategy.assign(Problem(joined, cluster), memory)
             plan = plan.settled() if policy.protocol == CONSUMER else plan
-            before = as_owned(told, consumers, cluster)
-            was = owners(plan.index.partitions, [one.last for one in consumers], gone)
-            again = policy.cooperative and _lets_go(told, plan, cluster)
-            _handed_out(strategy, consumers, plan, number, leads)
-        except PartageError as e:  # most often UnsupportedProblemError: its class refuses too
-            found = SimulatedRound(REFUSED, detail=str(e))
+            before = with_last_owned(joined, members, cluster)
+            lists = [member.last_owned for member in members]
+            last_owner = owner_view(plan.index.partitions, lists, departed)
+            needs_follow_up = policy.cooperative and _loses_claim(joined, plan, cluster)
+            _take_plan(strategy, members, plan, generation, leading)
+        except PartageError as e:  # mostly UnsupportedProblemError: Kafka's class throws as well
+            result = RoundResult(REFUSED, detail=str(e))
         except MemoryError:
             raise
         except Exception as e:  # noqa: BLE001 - foreign code may raise anything
-            found = SimulatedRound(FAILED, detail=_failure(e))
+            result = RoundResult(FAILED, detail=_error_text(e))
         else:
-            return SimulatedRound(DONE, told, before, was, plan, lets_go=again)
-        return _nothing(consumers, found)
+            return RoundResult(
+                DONE, joined, before, last_owner, plan, needs_follow_up=needs_follow_up
+            )
+        return _without_plan(members, result)
 
 
 @dataclass(frozen=True, slots=True)
-class _Broken:
-    """In place of what a member remembers: why its strategy could not tell."""
+class _FailedMemory:
+    """Placeholder for a memory that the strategy failed to make, with its error."""
 
     why: str
 
 
-def _nothing(consumers: Sequence[SimulatedConsumer], found: SimulatedRound) -> SimulatedRound:
-    """Nobody has anything, and nothing is remembered of it."""
-    for one in consumers:
-        one.held, one.last, one.memory = EMPTY, EMPTY, None
-    return found
+def _without_plan(members: Sequence[SimulatedMember], result: RoundResult) -> RoundResult:
+    """Return the result after members have lost their assignments and memories."""
+    for member in members:
+        member.owned, member.last_owned, member.memory = EMPTY, EMPTY, None
+    return result
 
 
-def _lets_go(group: Group, plan: Plan, cluster: Cluster) -> bool:
-    """Whether some member does not get back all that it said it owns."""
+def _loses_claim(group: Group, plan: Plan, cluster: Cluster) -> bool:
+    """Return whether a member does not get back a partition that it claimed."""
     start, claimed = Problem(group, cluster).claims
     claimant = np.repeat(np.arange(len(group)), np.diff(start))
     known = claimed >= 0
     return bool((plan.owner[claimed[known]] != claimant[known]).any())
 
 
-def _handed_out(
+def _take_plan(
     strategy: Strategy,
-    consumers: Sequence[SimulatedConsumer],
+    members: Sequence[SimulatedMember],
     plan: Plan,
-    number: int,
-    leader: SimulatedConsumer | None,
+    generation: int,
+    leader: SimulatedMember | None,
 ) -> None:
-    """Every member gets its part of the plan, and keeps what the strategy tells it to.
+    """Give every member its part of the plan, and the leader the plan's memory.
 
     Args:
-        strategy: whose plan it is.
-        consumers: in the order of the plan's members.
+        strategy: the strategy of the plan.
+        members: in the order of the plan's members.
         plan: the plan.
-        number: generation of it.
-        leader: who keeps what the plan says that the leader remembers.
+        generation: its number.
+        leader: the leader, if the group has one.
     """
     if leader is not None and plan.memory is not None:
         leader.memory = plan.memory
-    before = {one.key: one.last for one in consumers}
-    for i, one in enumerate(consumers):
-        mine = plan.partitions_of(i)
-        part: Assignment = Assignment.from_lists(plan.index, (one.state.id,), [mine])
-        one.gets(strategy, part, plan.user_data.get(one.state.id), number)
-    last = last_owners(before, {one.key: one.held for one in consumers})
-    for one in consumers:
-        one.last = last[one.key]
+    before = {member.key: member.last_owned for member in members}
+    for i, member in enumerate(members):
+        name, dense = member.state.id, plan.partitions_of(i)
+        part: Assignment = Assignment.from_lists(plan.index, (name,), [dense])
+        member.take(strategy, part, plan.user_data.get(name), generation)
+    last = last_owned(before, {member.key: member.owned for member in members})
+    for member in members:
+        member.last_owned = last[member.key]
 
 
-def _failure(error: Exception) -> str:
-    """Type and message of a foreign error, in a line of bounded length."""
+def _error_text(error: Exception) -> str:
+    """Return type and message of a foreign exception as one line of bounded length."""
     try:
-        said = " ".join(str(error).split())
+        message = " ".join(str(error).split())
     except Exception:  # noqa: BLE001 - its own __str__ is foreign code too
-        said = "no message: its __str__ raises"
-    text = f"{type(error).__name__}: {said}"
-    text = text.encode("utf-8", "backslashreplace").decode()  # tables take no half surrogate pairs
-    return text if len(text) <= _LONGEST_FAILURE else f"{text[:_LONGEST_FAILURE]}…"
+        message = "no message: its __str__ raises"
+    text = f"{type(error).__name__}: {message}"
+    text = text.encode("utf-8", "backslashreplace").decode()  # tables accept no lone surrogates
+    return text if len(text) <= _LONGEST_ERROR else f"{text[:_LONGEST_ERROR]}…"

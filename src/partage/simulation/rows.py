@@ -1,4 +1,4 @@
-"""Rows of what was lived: one place that fills in every column."""
+"""Assembly of metric records: the one place that fills in every column of table ``replays``."""
 
 from __future__ import annotations
 
@@ -11,191 +11,217 @@ import numpy as np
 from partage.history.problems import group_as_sent, surviving
 from partage.history.records import assigned_pairs
 from partage.model import Assignment, Cluster, Group
-from partage.model.index import Int32Array
-from partage.simulation.absences import session_timeout_ms
-from partage.simulation.consumers import EMPTY
-from partage.simulation.costs import Costs
-from partage.simulation.lived import NOTHING, Bounds, Lived, Measured
-from partage.simulation.policies import Policy
-from partage.simulation.recorded import claimed_by, protocol_of
-from partage.simulation.rounds import Decider, SimulatedRound
-from partage.simulation.scenes import Scene
-from partage.simulation.stopped import silence, stopping
-from partage.simulation.world import World
+from partage.simulation.context import SimulationContext
+from partage.simulation.costs import RebalanceCosts, detection_delay, stopped_partitions
+from partage.simulation.members import EMPTY
+from partage.simulation.metrics import NOTHING, Bounds, PlanMetrics, SimulatedRebalance
+from partage.simulation.policies import Policy, is_recorded_strategy, recorded_protocol
+from partage.simulation.recorded_rebalances import RecordedRebalance, session_timeout_ms
+from partage.simulation.rounds import ResolvedPolicy, RoundResult
 from partage.tables.statuses import DONE, NOT_YET, RECORDED
 
-__all__ = ["Rows", "quiet", "recorded_row"]
+__all__ = ["RowBuilder", "recorded_row"]
 
-#: What a rebalance has that does not happen: nothing moved, nothing to judge.
-quiet = Measured(moved=0, avoidable=0)
+#: Metrics of a rebalance that does not happen.
+_NO_REBALANCE = PlanMetrics(moved=0, avoidable=0)
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Makes the rows of one recorded rebalance in one reading.
+class RowBuilder:
+    """Builder of the rows of one recorded rebalance.
 
     Attributes:
-        scene: the rebalance.
-        world: its surroundings.
-        costs: what it costs.
+        rebalance: the rebalance.
+        context: its surroundings.
+        costs: its costs.
         cluster: the metadata at its time.
-        recorded: what the record gave.
-        reading: per_rebalance or cumulative.
+        recorded: its recorded assignment.
+        reading: recorded, per_rebalance or cumulative.
     """
 
-    scene: Scene
-    world: World
-    costs: Costs
+    rebalance: RecordedRebalance
+    context: SimulationContext
+    costs: RebalanceCosts
     cluster: Cluster
     recorded: Assignment
     reading: str
 
     @classmethod
-    def of(cls, scene: Scene, world: World, reading: str) -> Rows:
-        """Everything that the rows of one rebalance share, looked up once."""
-        costs = world.costs(scene)
-        return cls(scene, world, costs, costs.cluster, costs.given, reading)
+    def of(
+        cls, rebalance: RecordedRebalance, context: SimulationContext, reading: str
+    ) -> RowBuilder:
+        """Return a builder with everything that the rows of one rebalance share."""
+        costs = context.costs(rebalance)
+        return cls(rebalance, context, costs, costs.cluster, costs.given, reading)
 
-    def blank(self, policy: Policy, decider: Decider | None, status: str = DONE) -> Lived:
-        """A row with nothing but its key."""
-        found = self.scene.generation
-        strategy = policy.strategy.name if policy.strategy else found.first.strategy or ""
-        protocol = decider.policy.protocol if decider else protocol_of(found)
-        return Lived(
-            found.incarnation, found.number, policy.name, strategy, protocol, self.reading,
-            found.timestamp_ms, status, claimed=claimed_by(policy, found),
-        )  # fmt: skip
-
-    def missing(self, policy: Policy) -> Lived:
-        """The group chose a strategy that Partage does not have."""
-        return self.blank(policy, None, NOT_YET)
-
-    def none(
-        self, policy: Policy, decider: Decider, why: str, stopped: Bounds | None = NOTHING
-    ) -> Lived:
-        """A rebalance that does not happen under a policy."""
-        blank = self.blank(policy, decider)
-        return replace(
-            blank, caused=False, detail=why, measured=quiet, stopped=stopped, reread=NOTHING
+    def key_only(
+        self, policy: Policy, resolved: ResolvedPolicy | None, status: str = DONE
+    ) -> SimulatedRebalance:
+        """Return a row with the key columns only."""
+        generation = self.rebalance.generation
+        strategy = policy.strategy.name if policy.strategy else generation.first.strategy or ""
+        return SimulatedRebalance(
+            generation.incarnation,
+            generation.number,
+            policy.name,
+            strategy,
+            resolved.policy.protocol if resolved else recorded_protocol(generation),
+            self.reading,
+            generation.timestamp_ms,
+            status,
+            claimed=is_recorded_strategy(policy, generation),
         )
 
-    def lived(
+    def unknown_strategy(self, policy: Policy) -> SimulatedRebalance:
+        """Return the row of a rebalance whose strategy Partage does not have."""
+        return self.key_only(policy, None, NOT_YET)
+
+    def no_rebalance(
+        self, policy: Policy, resolved: ResolvedPolicy, why: str, stopped: Bounds | None = NOTHING
+    ) -> SimulatedRebalance:
+        """Return the row of a rebalance that does not happen under a policy."""
+        return replace(
+            self.key_only(policy, resolved),
+            caused=False,
+            detail=why,
+            measured=_NO_REBALANCE,
+            stopped=stopped,
+            reread=NOTHING,
+        )
+
+    def simulated(
         self,
         policy: Policy,
-        decider: Decider,
-        done: SimulatedRound,
+        resolved: ResolvedPolicy,
+        result: RoundResult,
         *,
         cluster: Cluster | None = None,
         extra: Bounds | None = NOTHING,
         longer_ms: Bounds | None = None,
-    ) -> Lived:
-        """A rebalance that happened.
+    ) -> SimulatedRebalance:
+        """Return the row of a rebalance that was simulated.
 
         Args:
-            policy: whose row it is.
-            decider: who decided.
-            done: what came of it.
-            cluster: the metadata that was decided on; None for that of the record.
-            extra: partition-seconds besides the rebalance's own: of members that were dead
-                or away.
-            longer_ms: how long it waited for members that did not answer.
+            policy: the policy of the row.
+            resolved: the policy with its strategy.
+            result: the outcome.
+            cluster: the metadata that the strategy saw; None for that of the record.
+            extra: partition-seconds of members that were dead or away, on top of the stop.
+            longer_ms: how much longer it waited for members that did not respond.
         """
-        blank = self.blank(policy, decider, done.status)
-        if done.plan is None or done.before is None or done.was is None:
-            return replace(blank, detail=done.detail)
+        blank = self.key_only(policy, resolved, result.status)
+        if result.plan is None or result.before is None or result.last_owner is None:
+            return replace(blank, detail=result.detail)
         on = cluster or self.cluster
-        plan = done.plan
-        # In between two phases loads are not what anybody wants: only the end is judged.
-        found = self.ruled(self.world.measure(plan, done.before, on, self.world.weights))
-        if done.lets_go:
-            found = replace(
-                found, spread=None, best_spread=None, idle=None, load_spread=None, colocation=None
+        plan = result.plan
+        context = self.context
+        metrics = self.with_known_breaches(
+            context.measure(plan, result.before, on, context.weights)
+        )
+        if result.needs_follow_up:  # loads between two phases are no result: only the end counts
+            metrics = replace(
+                metrics, spread=None, best_spread=None, idle=None, load_spread=None, colocation=None
             )
-        eager = decider.policy.eager
-        stops = stopping(done.was, plan.owner, on.partition_exists, eager=eager)
-        own = self.costs.stopped(stops, self.world.usual_ms, longer_ms=longer_ms)
+        stops = stopped_partitions(
+            result.last_owner, plan.owner, on.partition_exists, eager=resolved.policy.eager
+        )
+        stopped = self.costs.stopped_seconds(stops, context.usual_ms, longer_ms=longer_ms)
         return replace(
             blank,
             partitions=len(plan.partition),
             members=len(plan.members),
-            measured=found,
-            stopped=None if own is None or extra is None else own + extra,
+            measured=metrics,
+            stopped=None if stopped is None or extra is None else stopped + extra,
             reread=self.costs.reread(stops),
-            changed=_changed(plan, self.recorded),
-            plan=as_json(plan.to_dict()),
-            detail=None if plan.loop is None else plan.loop.warning(decider.strategy.name),
+            changed=_changed_owners(plan, self.recorded),
+            plan=_to_json(plan.to_dict()),
+            detail=None if plan.loop is None else plan.loop.warning(resolved.strategy.name),
         )
 
-    def ruled(self, found: Measured) -> Measured:
-        """Remove the count of breaches where the partition counts are not known for certain."""
-        assumed = self.world.clusters.assumed_at(self.scene.generation.timestamp_ms)
-        unknown = assumed or bool(self.recorded.unresolved)
-        return replace(found, breaches=None) if unknown else found
+    def with_known_breaches(self, metrics: PlanMetrics) -> PlanMetrics:
+        """Return metrics without breaches where partition counts are assumed, not recorded."""
+        assumed = self.context.clusters.assumed_at(self.rebalance.generation.timestamp_ms)
+        is_unknown = assumed or bool(self.recorded.unresolved)
+        return replace(metrics, breaches=None) if is_unknown else metrics
 
-    def dead(self, policy: Policy) -> Bounds:
-        """Partition-seconds of members that died: until they are missed, nobody reads for them."""
+    def undetected_seconds(self, policy: Policy) -> Bounds:
+        """Return the partition-seconds of dead members until the coordinator evicts them."""
         total = NOTHING
-        for one in self.scene.gone:
-            if one.expired:
-                timeout = policy.timeout_ms or session_timeout_ms(one.member)
-                had = self.scene.held.get(one.member.owner, EMPTY)
-                total = total + silence(timeout).times(_alive(had, self.cluster) / 1_000)
+        for absence in self.rebalance.departures:
+            if absence.expired:
+                timeout = policy.timeout_ms or session_timeout_ms(absence.member)
+                owned = self.rebalance.owned.get(absence.member.owner, EMPTY)
+                existing = int(np.count_nonzero(self.cluster.partition_exists[owned]))
+                total = total + detection_delay(timeout).times(existing / 1_000)
         return total
 
 
-def recorded_row(scene: Scene, world: World) -> Lived:
-    """The record itself as a row: measured like everybody else's plans."""
-    rows = Rows.of(scene, world, RECORDED)
-    found, given = scene.generation, rows.recorded
-    group = _as_recorded(scene, rows.cluster)
-    protocol = protocol_of(found)
-    own = rows.costs.stopped(rows.costs.stopping, world.usual_ms)
-    return Lived(
-        found.incarnation, found.number, RECORDED, RECORDED, protocol, RECORDED,
-        found.timestamp_ms, DONE, caused=not scene.written_over,
-        partitions=len(given.partition), members=len(given.members),
-        measured=rows.ruled(world.measure(given, group, rows.cluster, world.weights)),
-        stopped=None if own is None else own + rows.dead(Policy(protocol, None)),
-        reread=rows.costs.reread_as_recorded(), changed=0, plan=as_json(_named(scene)),
-    )  # fmt: skip
-
-
-def _as_recorded(scene: Scene, cluster: Cluster) -> Group:
-    """The recorded members, owning what they read last."""
-    found = scene.generation
-    number = max(found.number - 1, 0)
-    return Group(
-        sent.replaced(
-            owned=surviving(cluster.index, scene.last.get(m.owner, EMPTY), cluster),
-            generation=number,
-        )
-        for sent, m in zip(group_as_sent(found.first), found.first.members, strict=True)
+def recorded_row(rebalance: RecordedRebalance, context: SimulationContext) -> SimulatedRebalance:
+    """Return the row of the record itself, measured like the plan of a policy."""
+    rows = RowBuilder.of(rebalance, context, RECORDED)
+    generation, given = rebalance.generation, rows.recorded
+    group = _recorded_group(rebalance, rows.cluster)
+    protocol = recorded_protocol(generation)
+    stopped = rows.costs.stopped_seconds(rows.costs.stopped, context.usual_ms)
+    return SimulatedRebalance(
+        generation.incarnation,
+        generation.number,
+        RECORDED,
+        RECORDED,
+        protocol,
+        RECORDED,
+        generation.timestamp_ms,
+        DONE,
+        caused=not rebalance.is_migration,
+        partitions=len(given.partition),
+        members=len(given.members),
+        measured=rows.with_known_breaches(
+            context.measure(given, group, rows.cluster, context.weights)
+        ),
+        stopped=None
+        if stopped is None
+        else stopped + rows.undetected_seconds(Policy(protocol, None)),
+        reread=rows.costs.reread_as_recorded(),
+        changed=0,
+        plan=_to_json(_recorded_plan(rebalance)),
     )
 
 
-def _named(scene: Scene) -> dict[str, dict[str, list[int]]]:
+def _recorded_group(rebalance: RecordedRebalance, cluster: Cluster) -> Group:
+    """Return the recorded members with what they owned last."""
+    state = rebalance.generation.first
+    number = max(rebalance.generation.number - 1, 0)
+    return Group(
+        sent.replaced(
+            owned=surviving(cluster.index, rebalance.last_owned.get(m.owner, EMPTY), cluster),
+            generation=number,
+        )
+        for sent, m in zip(group_as_sent(state), state.members, strict=True)
+    )
+
+
+def _recorded_plan(rebalance: RecordedRebalance) -> dict[str, dict[str, list[int]]]:
+    """Return member id -> topic -> partitions of the recorded assignment."""
     out: dict[str, dict[str, list[int]]] = {}
-    for member in scene.generation.first.members:
-        mine = out.setdefault(member.id, {})
+    for member in rebalance.generation.first.members:
+        topics = out.setdefault(member.id, {})
         for topic, p in assigned_pairs(member):
-            mine.setdefault(topic, []).append(p)
+            topics.setdefault(topic, []).append(p)
     return out
 
 
-def _alive(dense: Int32Array, cluster: Cluster) -> int:
-    return int(np.count_nonzero(cluster.partition_exists[dense]))
-
-
-def _changed(plan: Assignment, recorded: Assignment) -> int:
-    """Partitions whose owner differs from the record; members are matched by their ids."""
+def _changed_owners(plan: Assignment, recorded: Assignment) -> int:
+    """Return how many partitions have another owner than in the record, by member id."""
     number = {member: i for i, member in enumerate(recorded.members)}
-    mine = np.array([number.get(m, len(number) + i) for i, m in enumerate(plan.members)], np.int32)
+    numbers = np.array(
+        [number.get(m, len(number) + i) for i, m in enumerate(plan.members)], np.int32
+    )
     owner = [np.full(plan.index.partitions, -1, np.int32) for _ in range(2)]
-    owner[0][plan.partition] = mine[plan.member_of] if len(mine) else EMPTY
+    owner[0][plan.partition] = numbers[plan.member_of] if len(numbers) else EMPTY
     owner[1][recorded.partition] = recorded.member_of
     return int(np.count_nonzero(owner[0] != owner[1]))
 
 
-def as_json(plan: Mapping[str, Mapping[str, list[int]]]) -> str:
-    """Compact JSON, as table ``replays`` has it."""
+def _to_json(plan: Mapping[str, Mapping[str, list[int]]]) -> str:
+    """Return a plan as compact JSON, the form of column ``plan``."""
     return json.dumps(plan, ensure_ascii=False, separators=(",", ":"))

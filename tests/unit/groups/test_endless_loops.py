@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import partage as pg
-from lives import topics
 from partage.clients.plugged import Plugged
 from partage.clients.shared import Consumer, Joined, configured
 from partage.groups.registry import find
@@ -23,6 +22,7 @@ from partage.model import Problem
 from partage.model.repeated_state import RepeatedState
 from partage.wire.consumer_protocol import encode_subscription
 from partage.wire.sticky_userdata import encode_sticky_user_data
+from simulated_histories import topics
 from skewed_problems import near_loop, skewed_group
 from unit.clients.groups_of_ours import view
 from wire_samples import ROOT

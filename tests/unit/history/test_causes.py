@@ -7,15 +7,15 @@ from collections import Counter
 
 import pytest
 
-from captured import group_records, lines
-from lives import history, member, topics
+from captured import clusters, group_records, lines
 from partage.history.causes import Reasons
 from partage.history.commits import CommitRun
 from partage.history.events import Cause, Generation
 from partage.history.pauses import PauseTracker
-from partage.simulation.absences import absences
+from partage.simulation.recorded_rebalances import recorded_rebalances
 from partage.tables.statuses import CAUSE_KINDS
 from rebuilt import rebalances
+from simulated_histories import history, member, topics
 
 #: A member is put out at most this long after it was killed or frozen, stalled or left.
 _WITHIN_MS = 40_000
@@ -107,7 +107,8 @@ def test_who_came_back_is_told_once() -> None:
     for group in group_records():
         found = rebalances(group)
         told = {(f.number, c.member): c.was for f in found for c in f.causes if c.was is not None}
-        for away in absences(found):
+        absences = [a for r in recorded_rebalances(found, clusters()) for a in r.departures]
+        for away in absences:
             if away.as_member is not None:
                 assert told[away.back[1], away.as_member.id] == away.member.id
 

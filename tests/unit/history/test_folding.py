@@ -11,7 +11,7 @@ from partage.history.commit_kernels import MINUTE
 from partage.history.commits import MINUTE_MS, CommitRun, Folding, RunColumns, _joined, _waited
 from partage.history.pauses import PauseTracker
 from partage.history.records import Place
-from partage.simulation.loads import Traffic
+from partage.simulation.commit_evidence import CommitRate
 
 FORMS = ["interpreted", "compiled"]
 
@@ -117,14 +117,14 @@ def test_a_stretch_tells_what_its_runs_told(form):
                 if run.first_offset is not None:
                     near = [max(-(1 << 61) + 1, min(o, (1 << 61) - 1))
                             for o in (run.first_offset, run.last_offset)]  # fmt: skip
-                    traffic = rates.setdefault((run.topic, run.partition), Traffic())
+                    traffic = rates.setdefault((run.topic, run.partition), CommitRate())
                     traffic.add(run.first_ms, run.last_ms, *near)
             with kernels.form(form):
                 stretches, _ = folding.feed(RunColumns.of(some))
             got = []
             for _, stretch in stretches:
                 got += other.stretch(stretch)
-                folded.setdefault((stretch.topic, stretch.partition), Traffic()).stretch(stretch)
+                folded.setdefault((stretch.topic, stretch.partition), CommitRate()).stretch(stretch)
             assert sorted(map(repr, got)) == sorted(map(repr, wanted))
             assert {k: v for k, v in other.partitions.items() if v.last_ms is not None} == {
                 k: v for k, v in one.partitions.items() if v.last_ms is not None

@@ -13,8 +13,8 @@ from partage.history.commits import CommitRun
 from partage.history.pauses import Pause, PauseTracker
 from partage.history.records import assigned_pairs
 from partage.history.transactions import Outcome, Transactions
-from partage.simulation.lived import NOTHING, Bounds
-from partage.simulation.stopped import length
+from partage.simulation.costs import stop_length
+from partage.simulation.metrics import NOTHING, Bounds
 from partage.wire.group_log import decode_record
 from rebuilt import rebalances, rebuilt
 
@@ -128,11 +128,11 @@ def test_a_partition_that_had_nothing_to_read_tells_nothing_of_a_rebalances_leng
     (idle,) = tracker.commits(CommitRun.of("g", "t", 0, 163_000, 7))
     (busy,) = tracker.commits(CommitRun.of("g", "t", 1, 4_000, 9))
     assert (idle.advance, idle.rewind, busy.advance) == (0, 0, 2)
-    assert length([(busy, NOTHING)]) == Bounds(1_500, 2_500)
+    assert stop_length([(busy, NOTHING)]) == Bounds(1_500, 2_500)
     # At least nothing, then; at most what it shows, as ever.
-    assert length([(idle, NOTHING)]) == Bounds(0, 161_500)
-    assert length([(idle, NOTHING), (busy, NOTHING)]) == Bounds(0, 2_500)
+    assert stop_length([(idle, NOTHING)]) == Bounds(0, 161_500)
+    assert stop_length([(idle, NOTHING), (busy, NOTHING)]) == Bounds(0, 2_500)
     tracker.rebalance(0, 5, [("t", 1)])
     (back,) = tracker.commits(CommitRun.of("g", "t", 1, 6_000, 3))
     assert (back.advance, back.rewind) == (0, 6)
-    assert length([(back, NOTHING)]).low > 0
+    assert stop_length([(back, NOTHING)]).low > 0

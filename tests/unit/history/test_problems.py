@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from lives import Told, cause, generation, history, member, topics
 from partage.history.agreement import UNEXPLAINED, verdict
 from partage.history.events import Generation
 from partage.history.problems import why_not
 from partage.history.records import ClassicState, MemberState, Place
+from simulated_histories import SimulatedHistory, cause, generation, history, member, topics
 
 
 def test_members_that_cannot_be_replayed_are_named() -> None:
@@ -22,7 +22,9 @@ def test_members_that_cannot_be_replayed_are_named() -> None:
     ]
     for state, words in states:
         assert words in str(why_not(state))
-        told = Told([Generation(0, Place(0, 1), 1, state, state, 1, 0, None)], topics(t=1))
+        told = SimulatedHistory(
+            [Generation(0, Place(0, 1), 1, state, state, 1, 0, None)], topics(t=1)
+        )
         assert (
             told.recorded() == told.cumulative("eager/range") == told.per_rebalance("range") == []
         )
@@ -33,7 +35,7 @@ def test_a_wrong_record_is_not_explained_away() -> None:
     found = generation(1, 100, [member("a", (0, 3)), member("b", (1, 2))], cause("first"))
     asked = verdict(found, topics(t=4))
     assert (asked.agrees, asked.why) == (False, UNEXPLAINED)
-    rows = Told([found], topics(t=4)).per_rebalance("eager/range")
+    rows = SimulatedHistory([found], topics(t=4)).per_rebalance("eager/range")
     assert [(r.agrees, r.detail, r.changed) for r in rows] == [(False, UNEXPLAINED, 2)]
 
 
@@ -41,7 +43,7 @@ def test_each_policy_lives_with_its_own_past() -> None:
     """Moves are counted against the policy's own plan before, not against the record's."""
     steps = [[member("a", (0, 3)), member("b", (1, 2))], [member("a", (3, 0)), member("b", (2, 1))]]
     made = history((1_000, steps[0], cause("first")), (2_000, steps[1], cause("unknown")))
-    told = Told(made, topics(t=4))
+    told = SimulatedHistory(made, topics(t=4))
     for policy in ("eager/range", "eager/roundrobin"):
         assert [r.measured.moved for r in told.cumulative(policy)] == [0, 0]
         # From the record both would move: range 1 and 3, roundrobin 0 and 3 stay where they are.

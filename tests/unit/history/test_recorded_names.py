@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from lives import generation, history, member, topics
 from partage.history.agreement import verdict
 from partage.history.clients import judges
-from partage.simulation.recorded import own_strategy
+from partage.simulation.policies import recorded_strategy
+from simulated_histories import generation, history, member, topics
 
 NAMES = ["this:that", "antigravity:fly", "os:system", "range,sticky", "java:range", "acme"]
 
@@ -20,7 +20,7 @@ def test_a_name_in_a_log_is_never_imported(name) -> None:
     before = set(sys.modules)
     (found,) = history((1_000, [member("a", [0, 1])]), strategy=name)
     assert verdict(found, topics(t=2)).agrees is None
-    assert own_strategy(found) is None
+    assert recorded_strategy(found) is None
     assert not (set(sys.modules) - before) & {"this", "antigravity"}
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from captured import group_records, history
-from lives import generation, member
 from partage.history.events import OWNER, Generation, Held
 from partage.history.ownership import Interval, OwnershipIntervals
 from partage.history.records import Place
+from simulated_histories import generation, member
 
 
 def _intervals(*found) -> list[Interval]:

@@ -7,11 +7,11 @@ from dataclasses import replace
 from functools import cache
 
 from captured import clusters, group_records
-from lives import history, member, metadata, topics
 from partage.history.agreement import UNEXPLAINED, Verdict, verdict
 from partage.history.clusters import ClusterHistory
 from partage.history.events import Generation
 from rebuilt import rebalances
+from simulated_histories import history, member, metadata, topics
 
 
 @cache

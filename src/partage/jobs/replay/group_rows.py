@@ -28,7 +28,7 @@ from partage.jobs.replay.rows import (
 )
 from partage.jobs.replay.surroundings import Surroundings
 from partage.jobs.replay.totals import GroupTotals
-from partage.simulation.loads import Traffic
+from partage.simulation.commit_evidence import CommitRate
 
 if TYPE_CHECKING:
     from partage.jobs.replay.write import RowWriter
@@ -79,7 +79,7 @@ class GroupRows:
         self._ownership = OwnershipIntervals(self._history.book.id_of, known.span)
         self._rebalances = RebalanceRows()
         self._folding = Folding()
-        self._traffic: dict[tuple[str, int], Traffic] = {}
+        self._traffic: dict[tuple[str, int], CommitRate] = {}
         self._totals = GroupTotals(name)
         self._positions: tuple[Place, int] = (Place(-1, -1), 0)
 
@@ -131,7 +131,7 @@ class GroupRows:
                 for place in ends.get(number, ()):
                     self._all(self._history.moved(place))
             self._all(self._history.stretch(stretch))
-            traffic = self._traffic.setdefault((stretch.topic, stretch.partition), Traffic())
+            traffic = self._traffic.setdefault((stretch.topic, stretch.partition), CommitRate())
             traffic.stretch(stretch)
         self._write_commits(minutes)
 

@@ -22,13 +22,10 @@ from uuid import uuid4
 
 from partage.history.clusters import ClusterHistory
 from partage.history.state_store import packed, unpacked
-from partage.simulation.absences import Absence
-from partage.simulation.evidence import Evidence
-from partage.simulation.judging import Judge
-from partage.simulation.lived import Bounds
-from partage.simulation.loads import weights_of
-from partage.simulation.scenes import Scene
-from partage.simulation.world import World
+from partage.simulation.commit_evidence import CommitEvidence, weights_of
+from partage.simulation.context import SimulationContext
+from partage.simulation.metrics import Bounds, CachedJudge
+from partage.simulation.recorded_rebalances import Absence, RecordedRebalance
 
 __all__ = ["Keeper", "Kept", "forget", "scratch"]
 
@@ -36,10 +33,10 @@ __all__ = ["Keeper", "Kept", "forget", "scratch"]
 _CHUNK = 64
 
 #: What a scene has in it besides a history's own values.
-_CLASSES = (Absence, Bounds, Evidence, Scene)
+_CLASSES = (Absence, Bounds, CommitEvidence, RecordedRebalance)
 
 #: A scene, and its row of table ``rebalances`` as far as the history knows it.
-Told = tuple[Scene, dict[str, Any]]
+Told = tuple[RecordedRebalance, dict[str, Any]]
 
 
 def scratch(out: str | Path, run_id: str) -> Path:
@@ -78,11 +75,11 @@ class Kept:
         for i in range(len(self.chunks)) if chunks is None else chunks:
             yield from _read(self.path, self.chunks[i][0], self.chunks[i][1])
 
-    def surroundings(self, clusters: ClusterHistory) -> World:
+    def surroundings(self, clusters: ClusterHistory) -> SimulationContext:
         """What all of its scenes share."""
         evidence, usual_ms = _read(self.path, *self.world)
         weights = weights_of(evidence.rates, clusters.index)
-        return World(clusters, Judge(), evidence, usual_ms, weights)
+        return SimulationContext(clusters, CachedJudge(), evidence, usual_ms, weights)
 
 
 def _read(path: str, first: int, length: int) -> Any:
@@ -119,7 +116,7 @@ class Keeper:
         if len(self._told) >= _CHUNK:
             self._chunk()
 
-    def keep(self, group: str, evidence: Evidence, usual_ms: Bounds | None) -> Kept:
+    def keep(self, group: str, evidence: CommitEvidence, usual_ms: Bounds | None) -> Kept:
         """The group is complete: where its history is.
 
         Args:

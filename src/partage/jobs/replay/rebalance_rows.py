@@ -9,8 +9,8 @@ from typing import Any
 from partage.history.events import Generation
 from partage.history.pauses import Pause, stopped_pairs
 from partage.history.storms import StormTracker
-from partage.simulation.lived import NOTHING
-from partage.simulation.stopped import length
+from partage.simulation.costs import stop_length
+from partage.simulation.metrics import NOTHING
 
 __all__ = ["RebalanceRows"]
 
@@ -54,7 +54,7 @@ class RebalanceRows:
     def _complete(self) -> dict[str, Any]:
         (key, row, stopped), storm = self._held.popleft()
         mine = (p for p in self._pauses.get(key, []) if (p.topic, p.partition) in stopped)
-        bounds = length((pause, NOTHING) for pause in mine)
+        bounds = stop_length((pause, NOTHING) for pause in mine)
         return row | {
             "storm": storm,
             "stopped_low_ms": None if bounds is None else int(bounds.low),

@@ -9,7 +9,7 @@ from partage.groups import registry
 from partage.history.agreement import Verdict
 from partage.history.events import Generation
 from partage.history.streams_application import STREAM
-from partage.simulation.lived import Lived
+from partage.simulation.metrics import SimulatedRebalance
 from partage.tables.statuses import FAILED, NOT_YET, PER_REBALANCE
 
 __all__ = ["LivesTotals"]
@@ -49,7 +49,7 @@ class LivesTotals:
         self.strategies: dict[str, list[str]] = {}
         self.not_yet: dict[str, int] = {}
 
-    def add(self, group: str, row: Lived) -> None:
+    def add(self, group: str, row: SimulatedRebalance) -> None:
         """A row of table ``replays``."""
         key = f"{row.policy}|{row.reading}"
         if key not in self.strategies:

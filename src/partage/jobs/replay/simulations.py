@@ -18,11 +18,12 @@ from partage.jobs.replay.selection import Selection
 from partage.jobs.replay.simulation_totals import LivesTotals
 from partage.jobs.replay.units import Unit
 from partage.jobs.replay.write import TableWriters, task_name
-from partage.simulation.lived import Lived
-from partage.simulation.living import by_own, by_record
+from partage.simulation.context import SimulationContext
+from partage.simulation.cumulative import simulate_cumulative
+from partage.simulation.metrics import SimulatedRebalance
+from partage.simulation.per_rebalance import simulate_rebalance
 from partage.simulation.policies import Policy
-from partage.simulation.scenes import Scene
-from partage.simulation.world import World
+from partage.simulation.recorded_rebalances import RecordedRebalance
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,7 +98,9 @@ def _live(
     group = unit.kept.group
     world = unit.kept.surroundings(clusters)
 
-    def write(rows: Iterable[Lived], wanted: Container[tuple[int, int]] | None = None) -> None:
+    def write(
+        rows: Iterable[SimulatedRebalance], wanted: Container[tuple[int, int]] | None = None
+    ) -> None:
         for row in rows:
             if wanted is None or (row.incarnation, row.generation) in wanted:
                 writers.add("replays", {"group": group, **row.row()})
@@ -113,11 +116,14 @@ def _live(
         found = verdict(scene.generation, clusters)
         writers.add("rebalances", rebalance | _said(scene, found, world))
         totals.judged(group, scene.generation, found)
-        write(by_record(scene, policies, world, judged=found))
+        write(simulate_rebalance(scene, policies, world, judged=found))
     for number in unit.policies:
         life = unit.kept.scenes() if everything is None else everything
         wanted = _Wanted(selection)
-        write(by_own(wanted.those(scene for scene, _ in life), policies[number], world), wanted)
+        write(
+            simulate_cumulative(wanted.those(scene for scene, _ in life), policies[number], world),
+            wanted,
+        )
 
 
 class _Wanted:
@@ -127,7 +133,7 @@ class _Wanted:
         self._selection = selection
         self._not: dict[tuple[int, int], None] = {}
 
-    def those(self, scenes: Iterable[Scene]) -> Iterator[Scene]:
+    def those(self, scenes: Iterable[RecordedRebalance]) -> Iterator[RecordedRebalance]:
         """All of them; those before the span are noted, the newest of them."""
         for scene in scenes:
             if not self._selection.started(scene.generation.timestamp_ms):
@@ -140,7 +146,7 @@ class _Wanted:
         return key not in self._not
 
 
-def _said(scene: Scene, found: Verdict, world: World) -> dict[str, Any]:
+def _said(scene: RecordedRebalance, found: Verdict, world: SimulationContext) -> dict[str, Any]:
     """Columns of ``rebalances`` that strategies and costs fill in.
 
     How long a rebalance took is what the simulation takes for it. Of those that it cannot live

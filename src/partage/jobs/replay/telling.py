@@ -17,12 +17,11 @@ from partage.history.clusters import ClusterHistory
 from partage.history.events import Generation
 from partage.history.pauses import Pause
 from partage.jobs.replay.kept import Keeper, Kept
-from partage.simulation.evidence import Evidence
-from partage.simulation.lived import Bounds
-from partage.simulation.loads import Rates
-from partage.simulation.scenes import Scene, SceneMaker
-from partage.simulation.stopped import usual
-from partage.simulation.world import World
+from partage.simulation.commit_evidence import CommitEvidence, Rates
+from partage.simulation.context import SimulationContext
+from partage.simulation.costs import usual_length
+from partage.simulation.metrics import Bounds
+from partage.simulation.recorded_rebalances import RecordedRebalance, RecordedRebalanceBuilder
 
 __all__ = ["Telling"]
 
@@ -42,9 +41,9 @@ class Telling:
 
     def __init__(self, clusters: ClusterHistory, timeout_ms: int | None, keeper: Keeper) -> None:
         self._keeper = keeper
-        self._maker = SceneMaker(clusters, timeout_ms, behind=_BEHIND)
-        self._bare = World(clusters)
-        self._scenes: deque[Scene] = deque()
+        self._maker = RecordedRebalanceBuilder(clusters, timeout_ms, behind=_BEHIND)
+        self._bare = SimulationContext(clusters)
+        self._scenes: deque[RecordedRebalance] = deque()
         self._rows: deque[dict[str, Any]] = deque()
         self._pauses: dict[_Key, list[Pause]] = {}
         self._told: _Key = (-1, -1)
@@ -74,7 +73,9 @@ class Telling:
         self._scenes.extend(self._maker.finish())
         self._tell()
         lengths = (Bounds(*one) for one in zip(self._low, self._high, strict=True))
-        return self._keeper.keep(group, Evidence({}, rates, self._intervals), usual(lengths))
+        return self._keeper.keep(
+            group, CommitEvidence({}, rates, self._intervals), usual_length(lengths)
+        )
 
     def _tell(self) -> None:
         for scene, row in self._whole():
@@ -84,7 +85,7 @@ class Telling:
                 self._high.append(length.high)
             self._keeper.add((scene, row))
 
-    def _whole(self) -> Iterator[tuple[Scene, dict[str, Any]]]:
+    def _whole(self) -> Iterator[tuple[RecordedRebalance, dict[str, Any]]]:
         while self._scenes and self._rows:
             scene, row = self._scenes.popleft(), self._rows.popleft()
             key = (scene.generation.incarnation, scene.generation.number)

@@ -1,50 +1,63 @@
-"""A Streams application over time: what standbys, warm-ups and settings buy.
+"""Simulation of a Kafka Streams application over time: what standbys and warm-ups buy.
 
-Pure: no files, no clock, no chance. `application` is what one gives, `reading` reads it from
-JSON; `playing` plays it on the clock of `partage.simulation.loop`: `stage` has what all protocols
-share, `gathering` who joins a classic group when, `led` what its leader decides, `coordinated` a
-streams group (KIP-1071). `world` holds the clients and their copies of state, which come closer by
-the rules of `restoring`; `told` are lags that a real leader saw, in their place. `played` is what
-comes out, `measures` puts figures on it, and `sweeping` plays many assignors and settings.
-`decision` is one rebalance alone, from given lags.
+Pure: no files, no wall clock, no randomness.
+
+    application          what is simulated: sub-topologies, clients, a trace of events, settings
+    application_parser   reads it from JSON and names each malformed field by its path
+    sweep                entry points: `simulate` one application, `cells` and `simulate_cell` many
+    base                 clock, and clients that start, stop and crash, whatever the protocol
+    classic_group        a classic group: join phase, and the leader that assigns tasks
+    streams_group        a streams group (KIP-1071): the coordinator assigns tasks
+    client_state         running clients and their copies of state, which restore at a bounded rate
+    result               intervals, rebalances and metrics of a finished simulation
+    decision             one rebalance of a leader alone, from given lags
 """
 
 from __future__ import annotations
 
 from partage.simulation.streams.application import (
-    ApplicationInstance,
-    Runtime,
-    ScenarioEvent,
+    RuntimeSettings,
     SimulatedApplication,
+    SimulatedClient,
     TaskState,
+    TraceEvent,
 )
-from partage.simulation.streams.decision import GivenState, StreamsDecision, decide, read_state
-from partage.simulation.streams.measures import StreamsMeasures, measured
-from partage.simulation.streams.played import Played, Rebalanced, Span
-from partage.simulation.streams.playing import play
-from partage.simulation.streams.reading import read
-from partage.simulation.streams.sweeping import Cell, cells, played_cell
-from partage.simulation.streams.told import Told
+from partage.simulation.streams.application_parser import read_application
+from partage.simulation.streams.client_state import ObservedState
+from partage.simulation.streams.decision import (
+    GivenClientStates,
+    LeaderDecision,
+    decide,
+    read_client_states,
+)
+from partage.simulation.streams.result import (
+    SimulationResult,
+    StreamsMetrics,
+    StreamsRebalance,
+    TaskInterval,
+    measure,
+)
+from partage.simulation.streams.sweep import SweepCell, cells, simulate, simulate_cell
 
 __all__ = [
-    "ApplicationInstance",
-    "Cell",
-    "GivenState",
-    "Played",
-    "Rebalanced",
-    "Runtime",
-    "ScenarioEvent",
+    "GivenClientStates",
+    "LeaderDecision",
+    "ObservedState",
+    "RuntimeSettings",
     "SimulatedApplication",
-    "Span",
-    "StreamsDecision",
-    "StreamsMeasures",
+    "SimulatedClient",
+    "SimulationResult",
+    "StreamsMetrics",
+    "StreamsRebalance",
+    "SweepCell",
+    "TaskInterval",
     "TaskState",
-    "Told",
+    "TraceEvent",
     "cells",
     "decide",
-    "measured",
-    "play",
-    "played_cell",
-    "read",
-    "read_state",
+    "measure",
+    "read_application",
+    "read_client_states",
+    "simulate",
+    "simulate_cell",
 ]

@@ -11,11 +11,11 @@ from partage.streams import AssignmentConfigs, ProcessId, TaskId, Topology, Topo
 
 __all__ = [
     "EVENTS",
-    "ApplicationInstance",
-    "Runtime",
-    "ScenarioEvent",
+    "RuntimeSettings",
     "SimulatedApplication",
+    "SimulatedClient",
     "TaskState",
+    "TraceEvent",
 ]
 
 EventKind = Literal[
@@ -44,7 +44,7 @@ class TaskState:
 
 
 @dataclass(frozen=True)
-class ApplicationInstance:
+class SimulatedClient:
     """One instance of the application.
 
     Attributes:
@@ -70,7 +70,7 @@ class ApplicationInstance:
 
 
 @dataclass(frozen=True)
-class ScenarioEvent:
+class TraceEvent:
     """Something that happens.
 
     Attributes:
@@ -98,8 +98,8 @@ class ScenarioEvent:
 
 
 @dataclass(frozen=True)
-class Runtime:
-    """AssignmentConfigs that no assignor reads, but that time depends on; all in milliseconds.
+class RuntimeSettings:
+    """Settings that no assignor reads, but that time depends on; all in milliseconds.
 
     Attributes:
         session_timeout_ms: from a client's last word until the group misses it.
@@ -127,7 +127,7 @@ class Runtime:
 
 @dataclass(frozen=True)
 class SimulatedApplication:
-    """All that a simulation is given; `partage.simulation.streams.reading` makes it from JSON.
+    """Everything that a simulation is given; `read_application` reads it from JSON.
 
     Attributes:
         name: of the application.
@@ -150,10 +150,10 @@ class SimulatedApplication:
     topology: Topology
     counts: Mapping[str, int]
     states: Mapping[int, TaskState]
-    clients: Mapping[str, ApplicationInstance]
-    events: tuple[ScenarioEvent, ...] = ()
+    clients: Mapping[str, SimulatedClient]
+    events: tuple[TraceEvent, ...] = ()
     settings: AssignmentConfigs = field(default_factory=AssignmentConfigs)
-    runtime: Runtime = field(default_factory=Runtime)
+    runtime: RuntimeSettings = field(default_factory=RuntimeSettings)
     racks: Mapping[str, tuple[frozenset[str], ...]] = field(default_factory=dict)
     caught_up: bool = True
     exactly_once: bool = False

@@ -13,8 +13,7 @@ from typing import Any
 from partage.errors import InvalidProblemError
 from partage.model.json_values import parse_problem
 from partage.simulation.streams.application import SimulatedApplication
-from partage.simulation.streams.reading import read
-from partage.simulation.streams.values import names, record, whole
+from partage.simulation.streams.application_parser import names, read_application, record, whole
 from partage.streams import (
     LATEST_OFFSET,
     UNKNOWN_OFFSET_SUM,
@@ -28,7 +27,7 @@ from partage.streams import (
 from partage.streams.assignment_configs import LONG_MAX
 from partage.streams.standbys import standby_shortage
 
-__all__ = ["GivenState", "StreamsDecision", "decide", "read_state"]
+__all__ = ["GivenClientStates", "LeaderDecision", "decide", "read_client_states"]
 
 _HELD = ("active", "standby", "lags")
 #: Fields of the file that only matter over time.
@@ -39,7 +38,7 @@ _LAG_WORDS = {"running": LATEST_OFFSET, "unknown": UNKNOWN_OFFSET_SUM}
 
 
 @dataclass(frozen=True)
-class GivenState:
+class GivenClientStates:
     """An application with the state of its clients before the rebalance.
 
     Attributes:
@@ -56,7 +55,7 @@ class GivenState:
 
 
 @dataclass(frozen=True)
-class StreamsDecision:
+class LeaderDecision:
     """What the leader decides in this rebalance.
 
     Attributes:
@@ -99,7 +98,7 @@ class StreamsDecision:
         }
 
 
-def read_state(problem: object) -> GivenState:
+def read_client_states(problem: object) -> GivenClientStates:
     """Return the state in JSON text, in a file at a path, or in a mapping.
 
     A client's field ``lags`` maps stateful tasks to offsets, ``"running"`` or ``"unknown"``. A task
@@ -110,7 +109,7 @@ def read_state(problem: object) -> GivenState:
         InvalidProblemError: a field is missing or malformed; ``path`` says which.
         InvalidConfigError: a setting is refused, as Kafka does.
 
-    >>> state = read_state({
+    >>> state = read_client_states({
     ...     "subtopologies": [{"sources": {"in": 2}, "stores": {"s": {"records": 50000}}}],
     ...     "clients": {"a": {"active": ["0_0", "0_1"]}, "b": {"lags": {"0_1": 20}}}})
     >>> {str(task): lag for task, lag in state.lags["b"].items()}
@@ -127,21 +126,21 @@ def read_state(problem: object) -> GivenState:
         name: {key: value for key, value in one.items() if key not in _HELD}
         for name, one in said.items()
     }
-    application = read(given)
+    application = read_application(given)
     active = {name: _tasks(application, one, name, "active") for name, one in said.items()}
     standby = {name: _tasks(application, one, name, "standby") for name, one in said.items()}
     lags = {name: _lags(application, one, name, active[name]) for name, one in said.items()}
-    return GivenState(application, active, standby, lags)
+    return GivenClientStates(application, active, standby, lags)
 
 
-def decide(state: GivenState, assignor: TaskAssignor) -> StreamsDecision:
+def decide(state: GivenClientStates, assignor: TaskAssignor) -> LeaderDecision:
     """Return what an assignor decides on a given state.
 
     Raises:
         InvalidProblemError: a task is both active and standby on one client.
 
     >>> from partage.streams import find_assignor
-    >>> state = read_state({
+    >>> state = read_client_states({
     ...     "subtopologies": [{"sources": {"in": 2}, "stores": {"s": {"records": 50000}}}],
     ...     "clients": {"a": {"active": ["0_0", "0_1"]}, "b": {}}})
     >>> found = decide(state, find_assignor("high-availability"))
@@ -170,7 +169,7 @@ def decide(state: GivenState, assignor: TaskAssignor) -> StreamsDecision:
     }
     shortage = standby_shortage(application.settings.num_standby_replicas, len(clients))
     interval = application.settings.probing_rebalance_interval_ms
-    return StreamsDecision(
+    return LeaderDecision(
         assignor.name,
         plan,
         clients,
@@ -240,7 +239,7 @@ def _lag(value: object, where: str) -> int:
     return whole(value, where, 0, LONG_MAX)
 
 
-def _problem(state: GivenState) -> TaskProblem:
+def _problem(state: GivenClientStates) -> TaskProblem:
     application = state.application
     layout = application.layout
     tasks = layout.task_arrival

@@ -1,32 +1,216 @@
-"""An application for the simulation from JSON; whatever is wrong is named with its path."""
+"""Values of a description in JSON, each checked where it stands."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from partage.errors import InvalidConfigError, InvalidProblemError
 from partage.model.json_values import parse_problem
 from partage.simulation.streams.application import (
-    ApplicationInstance,
-    Runtime,
+    EVENTS,
+    RuntimeSettings,
     SimulatedApplication,
+    SimulatedClient,
     TaskState,
-)
-from partage.simulation.streams.trace import DAY, read_events
-from partage.simulation.streams.values import (
-    millis,
-    names,
-    number,
-    only,
-    record,
-    text,
-    whole,
+    TraceEvent,
 )
 from partage.streams import AssignmentConfigs, ProcessId, Subtopology, Topology
 
-__all__ = ["configured", "read"]
+__all__ = [
+    "DAY",
+    "configured",
+    "millis",
+    "names",
+    "number",
+    "only",
+    "read_application",
+    "read_events",
+    "record",
+    "switch",
+    "text",
+    "whole",
+]
+
+_LONGEST_NAME = 200
+
+
+def record(value: object, path: str) -> Mapping[str, Any]:
+    """A JSON object."""
+    if not isinstance(value, Mapping) or not all(isinstance(one, str) for one in value):
+        raise InvalidProblemError("must be an object", path=path, value=value)
+    return value
+
+
+def only(value: Mapping[str, Any], path: str, known: Collection[str]) -> None:
+    """No field but these: a misspelt one would be a default in silence."""
+    for name in value:
+        if name not in known:
+            what = f"is not known here; there are {', '.join(known)}"
+            raise InvalidProblemError(what, path=f"{path}.{name}", value=value[name])
+
+
+def whole(value: object, path: str, least: int, most: int) -> int:
+    """An int within bounds."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        what = f"must be a whole number from {least} to {most}"
+        raise InvalidProblemError(what, path=path, value=value)
+    return value
+
+
+def number(value: object, path: str, least: float, most: float) -> float:
+    """A finite number within bounds."""
+    real = isinstance(value, int | float) and not isinstance(value, bool)
+    # Compared as it is: an int of hundreds of digits is no float, and a NaN is within no bounds.
+    if not real or not least <= value <= most:  # type: ignore[operator]  # real says so
+        what = f"must be a number from {least:g} to {most:g}"
+        raise InvalidProblemError(what, path=path, value=value)
+    return float(value)  # type: ignore[arg-type]  # real says so
+
+
+def millis(value: object, path: str, least: float, most: float) -> int:
+    """Seconds as JSON has them, in milliseconds."""
+    return round(number(value, path, least, most) * 1000)
+
+
+def text(value: object, path: str) -> str:
+    """A name."""
+    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_NAME:
+        what = f"must be text of 1 to {_LONGEST_NAME} characters"
+        raise InvalidProblemError(what, path=path, value=value)
+    return value
+
+
+def names(value: object, path: str) -> tuple[str, ...]:
+    """A list of names."""
+    if not isinstance(value, list | tuple):
+        raise InvalidProblemError("must be a list", path=path, value=value)
+    return tuple(text(one, f"{path}.{place}") for place, one in enumerate(value))
+
+
+def switch(value: object, path: str) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise InvalidProblemError("must be true or false", path=path, value=value)
+    return value
+
+
+DAY = 86_400
+_MOST_EVENTS = 10_000
+_MOST_NEW = 1_000
+_EVENT_FIELDS: dict[str, tuple[str, ...]] = {
+    "join": ("client",),
+    "leave": ("client", "backSeconds"),
+    "crash": ("client", "disk", "backSeconds"),
+    "rollingRestart": ("downSeconds", "everySeconds", "leaves"),
+    "scaleOut": ("like", "count"),
+    "brokerLag": ("seconds", "factor"),
+    "rebalance": ("client",),
+}
+
+
+def read_events(
+    given: object, clients: Mapping[str, SimulatedClient], length_ms: int
+) -> tuple[tuple[TraceEvent, ...], dict[str, SimulatedClient]]:
+    """The events in time's order, and all clients, those of a scale-out too.
+
+    A client whose first event is to join is not there before.
+
+    Raises:
+        InvalidProblemError: an event is malformed, or beyond the end.
+    """
+    if not isinstance(given, list) or len(given) > _MOST_EVENTS:
+        what = f"must be a list of at most {_MOST_EVENTS} events"
+        raise InvalidProblemError(what, path="events", value=given)
+    every = dict(clients)
+    made = []
+    for place, one in enumerate(given):
+        where = f"events.{place}"
+        made.append(_event(record(one, where), where, every, length_ms))
+    made.sort(key=lambda one: one.at_ms)
+    first: dict[str, TraceEvent] = {}
+    for event in made:
+        for name in event.clients:
+            if event.kind != "rollingRestart":
+                first.setdefault(name, event)
+    for name, event in first.items():
+        if event.kind in {"join", "scaleOut"}:
+            every[name] = replace(every[name], starts=False)
+    if not any(one.starts for one in every.values()):
+        what = "must leave a client that is there from the beginning"
+        raise InvalidProblemError(what, path="events", value=[one.kind for one in made])
+    return tuple(made), every
+
+
+def _event(
+    one: Mapping[str, Any], where: str, every: dict[str, SimulatedClient], length_ms: int
+) -> TraceEvent:
+    kind = one.get("do")
+    if kind not in EVENTS:
+        what = f"must be one of {', '.join(EVENTS)}"
+        raise InvalidProblemError(what, path=f"{where}.do", value=kind)
+    only(one, where, ("at", "do", *_EVENT_FIELDS[kind]))
+    if "at" not in one:
+        raise InvalidProblemError("is missing", path=f"{where}.at")
+    at = millis(one["at"], f"{where}.at", 0, length_ms / 1000)
+    back = one.get("backSeconds")
+    event = TraceEvent(
+        at,
+        kind,
+        disk=switch(one.get("disk", True), f"{where}.disk"),
+        back_ms=None if back is None else millis(back, f"{where}.backSeconds", 0.001, 366 * DAY),
+        leaves=switch(one.get("leaves", False), f"{where}.leaves"),
+    )
+    if kind == "brokerLag":
+        return replace(
+            event,
+            for_ms=millis(one.get("seconds", 60), f"{where}.seconds", 0.001, 366 * DAY),
+            factor=number(one.get("factor", 0), f"{where}.factor", 0, 1),
+        )
+    if kind == "scaleOut":
+        return replace(event, clients=_copies(one, where, every))
+    if kind == "rollingRestart":
+        return replace(
+            event,
+            back_ms=millis(one.get("downSeconds", 30), f"{where}.downSeconds", 0.001, DAY),
+            every_ms=millis(one.get("everySeconds", 300), f"{where}.everySeconds", 0, DAY),
+        )
+    return replace(event, clients=(_known(one, "client", where, every),))
+
+
+def _known(
+    one: Mapping[str, Any], name: str, where: str, every: Mapping[str, SimulatedClient]
+) -> str:
+    if name not in one:
+        raise InvalidProblemError("is missing", path=f"{where}.{name}")
+    client = text(one[name], f"{where}.{name}")
+    if client not in every:
+        known = ", ".join(list(every)[:20])
+        what = f"is no client; there are {known}"
+        raise InvalidProblemError(what, path=f"{where}.{name}", value=client)
+    return client
+
+
+def _copies(
+    one: Mapping[str, Any], where: str, every: dict[str, SimulatedClient]
+) -> tuple[str, ...]:
+    """New clients like one that there is, with names and process ids that nobody has."""
+    like = every[_known(one, "like", where, every)]
+    count = whole(one.get("count", 1), f"{where}.count", 1, _MOST_NEW)
+    made: list[str] = []
+    number_of = 1
+    taken = {its.process for its in every.values()}
+    while len(made) < count:
+        number_of += 1
+        name = f"{like.name}-{number_of}"
+        process = ProcessId(0, len(every) + number_of)
+        if name not in every and process not in taken:
+            every[name] = replace(like, name=name, process=process)
+            taken.add(process)
+            made.append(name)
+    return tuple(made)
+
 
 _MOST_TASKS, _MOST_CLIENTS, _MOST_THREADS = 100_000, 2_000, 1_000
 _MOST_RECORDS = 10**15
@@ -41,7 +225,7 @@ _KAFKA_NAMES = {
 _OF_ASSIGNORS = tuple(
     _KAFKA_NAMES.get(one.name, one.name.replace("_", ".")) for one in fields(AssignmentConfigs)
 )
-#: AssignmentConfigs of time that may be 0.
+#: Settings of time that may be 0.
 _MAY_BE_NONE = {
     "group.initial.rebalance.delay.ms",
     "streams.initial.rebalance.delay.ms",
@@ -50,10 +234,10 @@ _MAY_BE_NONE = {
 _GUARANTEE, _EXACTLY_ONCE = "processing.guarantee", "exactly_once_v2"
 #: What Kafka 4 accepts, its default first.
 _GUARANTEES = ("at_least_once", _EXACTLY_ONCE)
-_OF_TIME = {one.name.replace("_", "."): one for one in fields(Runtime)}
+_OF_TIME = {one.name.replace("_", "."): one for one in fields(RuntimeSettings)}
 
 
-def read(problem: object) -> SimulatedApplication:
+def read_application(problem: object) -> SimulatedApplication:
     """The application of JSON text, of a path to it, or of a mapping.
 
     Raises:
@@ -61,7 +245,7 @@ def read(problem: object) -> SimulatedApplication:
         InvalidConfigError: a setting is refused, as Kafka would.
         InvalidTopologyError: the sub-topologies cannot become tasks.
 
-    >>> app = read('{"subtopologies": [{"sources": {"in": 4}, "stores": {"s": {}}}],'
+    >>> app = read_application('{"subtopologies": [{"sources": {"in": 4}, "stores": {"s": {}}}],'
     ...            ' "clients": {"a": {"threads": 2}}}')
     >>> len(app.layout.partitions_of), app.length_ms
     (4, 3600000)
@@ -106,7 +290,7 @@ def configured(
         InvalidProblemError: no setting of that name is known here, or a time is refused.
         InvalidConfigError: as `partage.streams.AssignmentConfigs`.
 
-    >>> app = read({"subtopologies": [{"sources": {"in": 1}}], "clients": {"a": {}}})
+    >>> app = read_application({"subtopologies": [{"sources": {"in": 1}}], "clients": {"a": {}}})
     >>> configured(app, {"num.standby.replicas": "1"}).settings.num_standby_replicas
     1
     """
@@ -126,7 +310,7 @@ def configured(
     return replace(
         application,
         settings=AssignmentConfigs.from_config(merged),
-        runtime=Runtime(**times),
+        runtime=RuntimeSettings(**times),
         exactly_once=guarantee == _EXACTLY_ONCE,
         config=merged,
     )
@@ -199,7 +383,7 @@ def _subtopology(one: Mapping[str, Any], place: int, name: str, found: _Found) -
 # -- clients and racks -------------------------------------------------------------------------
 
 
-def _clients(given: Mapping[str, Any]) -> dict[str, ApplicationInstance]:
+def _clients(given: Mapping[str, Any]) -> dict[str, SimulatedClient]:
     if "clients" not in given:
         raise InvalidProblemError("is missing", path="clients")
     named = record(given["clients"], "clients")
@@ -217,7 +401,7 @@ def _clients(given: Mapping[str, Any]) -> dict[str, ApplicationInstance]:
     return made
 
 
-def _client(name: str, place: int, one: Mapping[str, Any]) -> ApplicationInstance:
+def _client(name: str, place: int, one: Mapping[str, Any]) -> SimulatedClient:
     where = f"clients.{name}"
     only(one, where, ("threads", "rack", "tags", "restoreBytesPerSecond", "process"))
     tags = record(one.get("tags", {}), f"{where}.tags")
@@ -231,7 +415,7 @@ def _client(name: str, place: int, one: Mapping[str, Any]) -> ApplicationInstanc
             raise InvalidProblemError(
                 "must be a UUID", path=f"{where}.process", value=told
             ) from None
-    return ApplicationInstance(
+    return SimulatedClient(
         name,
         process,
         whole(one.get("threads", 1), f"{where}.threads", 1, _MOST_THREADS),

@@ -11,12 +11,13 @@ from partage.history.departures import Departures
 from partage.history.events import Cause, Generation
 from partage.history.pauses import Pause
 from partage.history.records import ClassicState, MemberState, Place, Subscription
-from partage.simulation.evidence import Evidence
-from partage.simulation.lived import Lived
-from partage.simulation.living import by_own, by_record
+from partage.simulation.commit_evidence import CommitEvidence
+from partage.simulation.context import SimulationContext
+from partage.simulation.cumulative import simulate_cumulative
+from partage.simulation.metrics import SimulatedRebalance
+from partage.simulation.per_rebalance import simulate_rebalance
 from partage.simulation.policies import Policy
-from partage.simulation.scenes import Scene, scenes
-from partage.simulation.world import World
+from partage.simulation.recorded_rebalances import RecordedRebalance, recorded_rebalances
 from partage.tables.statuses import CAUSE_KINDS
 
 TIMEOUT_MS = 6_000
@@ -108,29 +109,32 @@ def pauses(number: int, last_ms: int, first_ms: int, rewinds: dict[int, int]) ->
     return [Pause(0, number, "t", p, last_ms, first_ms, n, 1_000) for p, n in rewinds.items()]
 
 
-def travelled(value):
-    """The same, as it comes out of another process."""
+def pickled(value):
+    """Return a value as another process receives it."""
     return pickle.loads(pickle.dumps(value))  # noqa: S301 - our own
 
 
-class Told:
-    """One history under policies: rows by policy, in both readings."""
+class SimulatedHistory:
+    """One history under policies, simulated in both ways."""
 
     def __init__(self, generations, clusters, evidence=None) -> None:
-        self.scenes: tuple[Scene, ...] = tuple(scenes(generations, clusters))
-        self.world = World.of(clusters, self.scenes, evidence or Evidence())
+        self.rebalances: tuple[RecordedRebalance, ...] = tuple(
+            recorded_rebalances(generations, clusters)
+        )
+        self.context = SimulationContext.of(clusters, self.rebalances, evidence or CommitEvidence())
 
-    def recorded(self) -> list[Lived]:
-        return [row for s in self.scenes for row in by_record(s, (), self.world)]
+    def recorded(self) -> list[SimulatedRebalance]:
+        return [row for one in self.rebalances for row in simulate_rebalance(one, (), self.context)]
 
-    def per_rebalance(self, policy: str) -> list[Lived]:
-        mine = (Policy.parse(policy),)
-        rows = [row for s in self.scenes for row in by_record(s, mine, self.world)]
+    def per_rebalance(self, policy: str) -> list[SimulatedRebalance]:
+        policies = (Policy.parse(policy),)
+        rows = [
+            row
+            for one in self.rebalances
+            for row in simulate_rebalance(one, policies, self.context)
+        ]
         return [row for row in rows if row.reading == "per_rebalance"]
 
-    def cumulative(self, policy: str, watch=None) -> list[Lived]:
-        if watch is None:
-            return list(by_own(self.scenes, Policy.parse(policy), self.world))
-        from partage.simulation.cumulative import cumulative
-
-        return list(cumulative(self.scenes, Policy.parse(policy), self.world, watch))
+    def cumulative(self, policy: str, listener=None) -> list[SimulatedRebalance]:
+        chosen = Policy.parse(policy)
+        return list(simulate_cumulative(self.rebalances, chosen, self.context, listener))

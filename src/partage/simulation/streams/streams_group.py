@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from partage.java.hash_order import timeline_order, timeline_slots
 from partage.java.strings import string_hash
 from partage.simulation.streams.application import SimulatedApplication
-from partage.simulation.streams.played import Rebalanced
-from partage.simulation.streams.stage import Stage
-from partage.simulation.streams.world import Instance
+from partage.simulation.streams.base import StreamsSimulation
+from partage.simulation.streams.client_state import RunningClient
+from partage.simulation.streams.result import StreamsRebalance
 from partage.streams import TaskId
 from partage.streams.kip1071_sticky import ServerMember, ServerSticky, ServerSubtopology
 
-__all__ = ["Coordinated"]
+__all__ = ["StreamsGroupSimulation"]
 
 
 @dataclass
@@ -33,7 +33,7 @@ class _Member:
     """
 
     id: str
-    instance: Instance
+    instance: RunningClient
     process: str
     since_ms: int
     target: set[TaskId] = field(default_factory=set)
@@ -49,7 +49,7 @@ class _Member:
         return (self.active, self.standby) == (self.target, self.target_standby)
 
 
-class Coordinated(Stage):
+class StreamsGroupSimulation(StreamsSimulation):
     """A streams group: nobody looks at lags, nobody probes, nothing is warmed up.
 
     The coordinator does something when it gets a heartbeat. Who comes or goes makes a new target
@@ -98,7 +98,7 @@ class Coordinated(Stage):
         for member in self._members.values():
             self._reconcile(member)
 
-    def came(self, instance: Instance) -> None:
+    def came(self, instance: RunningClient) -> None:
         """Its threads join as new members one after the other, whatever it was before."""
         for one in instance.consumers:
             if not self._members and not self._held:
@@ -127,7 +127,7 @@ class Coordinated(Stage):
         interval = self._runtime.streams_heartbeat_interval_ms
         return since + (self.loop.now_ms - since) // interval * interval
 
-    def _enlist(self, instance: Instance, consumer: str) -> None:
+    def _enlist(self, instance: RunningClient, consumer: str) -> None:
         self._members[consumer] = _Member(
             consumer, instance, str(instance.process), self.loop.now_ms
         )
@@ -204,7 +204,7 @@ class Coordinated(Stage):
                 if any(task in other.active for other in self._members.values())
             ]
         self.played.rebalances.append(
-            Rebalanced(
+            StreamsRebalance(
                 self._asked,
                 self.loop.now_ms,
                 causes,
@@ -281,7 +281,7 @@ class Coordinated(Stage):
         }
         return active, standby
 
-    def _give(self, instance: Instance) -> None:
+    def _give(self, instance: RunningClient) -> None:
         mine = [self._members[one] for one in instance.consumers if one in self._members]
         active = {task: one.id for one in mine for task in sorted(one.active - one.leaving)}
         standby = {task: one.id for one in mine for task in sorted(one.standby - one.leaving)}

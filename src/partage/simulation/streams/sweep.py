@@ -1,4 +1,4 @@
-"""Assignors and settings side by side: each combination is a cell, played by itself."""
+"""The application played on a clock, under the protocol that its assignor belongs to."""
 
 from __future__ import annotations
 
@@ -9,22 +9,58 @@ from itertools import product
 
 from partage.errors import InvalidConfigError, UnknownStrategyError
 from partage.simulation.streams.application import SimulatedApplication
-from partage.simulation.streams.measures import StreamsMeasures, measured
-from partage.simulation.streams.played import Played
-from partage.simulation.streams.playing import play
-from partage.simulation.streams.reading import configured
+from partage.simulation.streams.application_parser import configured
+from partage.simulation.streams.classic_group import ClassicGroupSimulation
+from partage.simulation.streams.client_state import ObservedState
+from partage.simulation.streams.result import SimulationResult, StreamsMetrics, measure
+from partage.simulation.streams.streams_group import StreamsGroupSimulation
 from partage.streams import TaskAssignor, find_assignor
 from partage.streams.kip1071_sticky import ServerSticky
 from partage.streams.registry import KIP_441_DOCUMENT, Kip441Proposal
 
-__all__ = ["Cell", "cells", "played_cell", "prepared"]
+__all__ = ["SweepCell", "cells", "prepared", "simulate", "simulate_cell"]
+
+
+def simulate(
+    application: SimulatedApplication,
+    assignor: TaskAssignor | ServerSticky,
+    told: Sequence[ObservedState] = (),
+) -> SimulationResult:
+    """Play an application under an assignor.
+
+    In a classic group a member that is gone without a word is missed one session timeout later,
+    and a rebalance that begins before that waits for it; members keep what they have meanwhile.
+    A task that moves is given up in one rebalance and taken over in the next. In a streams group
+    (`ServerSticky`, KIP-1071) tasks change hands one by one with the members' heartbeats.
+
+    Args:
+        application: with its trace of events.
+        assignor: of the group's leader, or of its coordinator.
+        told: state as a real leader saw it at its first rebalance, its second and so on; the
+            model's own counts after the last one. A coordinator looks at no state.
+
+    Raises:
+        InvalidTopologyError: as `partage.streams.rebalance`.
+        InvalidConfigError, UnsupportedProblemError: the assignor refuses the application.
+
+    >>> from partage.simulation.streams.application_parser import read_application
+    >>> app = read_application({"seconds": 60, "subtopologies": [{"sources": {"in": 2}}],
+    ...             "clients": {"a": {}, "b": {}}})
+    >>> from partage.streams import HighAvailability
+    >>> [(one.client, str(one.task), one.to_ms) for one in simulate(app, HighAvailability()).spans]
+    [('a', '0_0', 60000), ('b', '0_1', 60000)]
+    """
+    if isinstance(assignor, ServerSticky):
+        return StreamsGroupSimulation(application, assignor).run()
+    return ClassicGroupSimulation(application, assignor, told).run()
+
 
 _MOST_CELLS = 10_000
 _BALANCE_FACTOR = "balance_factor"
 
 
 @dataclass(frozen=True)
-class Cell:
+class SweepCell:
     """One combination.
 
     Attributes:
@@ -36,7 +72,7 @@ class Cell:
     config: tuple[tuple[str, str], ...] = ()
 
 
-def cells(assignors: Sequence[str], sweeps: Mapping[str, Sequence[str]]) -> list[Cell]:
+def cells(assignors: Sequence[str], sweeps: Mapping[str, Sequence[str]]) -> list[SweepCell]:
     """Every assignor with every combination of settings, the last setting changing fastest.
 
     Raises:
@@ -53,25 +89,27 @@ def cells(assignors: Sequence[str], sweeps: Mapping[str, Sequence[str]]) -> list
     if count > _MOST_CELLS:
         raise InvalidConfigError("--sweep", f"must make at most {_MOST_CELLS} combinations", count)
     return [
-        Cell(name, tuple(zip(sweeps, values, strict=True)))
+        SweepCell(name, tuple(zip(sweeps, values, strict=True)))
         for name in names
         for values in product(*sweeps.values())
     ]
 
 
-def played_cell(application: SimulatedApplication, cell: Cell) -> tuple[Played, StreamsMeasures]:
+def simulate_cell(
+    application: SimulatedApplication, cell: SweepCell
+) -> tuple[SimulationResult, StreamsMetrics]:
     """Play one combination.
 
     Raises:
-        PartageError: as `partage.simulation.streams.reading.configured` and `play`.
+        PartageError: as `partage.simulation.streams.application_parser.configured` and `simulate`.
     """
     settings, assignor = prepared(application, cell)
-    played = play(settings, assignor)
-    return played, measured(played)
+    played = simulate(settings, assignor)
+    return played, measure(played)
 
 
 def prepared(
-    application: SimulatedApplication, cell: Cell
+    application: SimulatedApplication, cell: SweepCell
 ) -> tuple[SimulatedApplication, TaskAssignor | ServerSticky]:
     """Return the application with the settings of a combination, and its assignor.
 

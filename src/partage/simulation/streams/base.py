@@ -5,20 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
-from partage.simulation.loop import Loop
-from partage.simulation.streams.application import (
-    ApplicationInstance,
-    ScenarioEvent,
-    SimulatedApplication,
-)
-from partage.simulation.streams.played import Played, Recorder
-from partage.simulation.streams.world import Instance, StreamsWorld
+from partage.simulation.clock import Clock
+from partage.simulation.streams.application import SimulatedApplication, SimulatedClient, TraceEvent
+from partage.simulation.streams.client_state import ApplicationState, RunningClient
+from partage.simulation.streams.result import IntervalRecorder, SimulationResult
 from partage.streams import ProcessId, TaskId
 
-__all__ = ["Stage"]
+__all__ = ["StreamsSimulation"]
 
 
-class Stage(ABC):
+class StreamsSimulation(ABC):
     """What every protocol shares: time passes, clients come and go.
 
     A protocol says what follows: `open` when it begins, `came` when a client is up, `lost` when
@@ -35,21 +31,21 @@ class Stage(ABC):
     def __init__(self, application: SimulatedApplication, session_timeout_ms: int) -> None:
         self.app = application
         self._session_timeout_ms = session_timeout_ms
-        self.loop = Loop()
+        self.loop = Clock()
         threads = {one.name: one.threads for one in application.clients.values()}
-        self.played = Played(
+        self.played = SimulationResult(
             application.length_ms, tuple(sorted(application.layout.partitions_of)), threads
         )
-        self.world = StreamsWorld(application, self.played)
-        self._recorder = Recorder(self.played)
-        self._down: dict[str, Instance] = {}
+        self.world = ApplicationState(application, self.played)
+        self._recorder = IntervalRecorder(self.played)
+        self._down: dict[str, RunningClient] = {}
         self.missing: dict[str, tuple[int, str]] = {}
         self._settled = 0
         self._started = dict.fromkeys(application.clients, 0)
         self._lost_disks = 0
         self._lagging: list[float] = []
 
-    def run(self) -> Played:
+    def run(self) -> SimulationResult:
         """Play all of it."""
         self.loop.at(0, self._begin)
         for event in self.app.events:
@@ -66,7 +62,7 @@ class Stage(ABC):
         """Everybody who is there at the beginning has joined."""
 
     @abstractmethod
-    def came(self, instance: Instance) -> None:
+    def came(self, instance: RunningClient) -> None:
         """A client is up."""
 
     @abstractmethod
@@ -126,7 +122,7 @@ class Stage(ABC):
             self.world.fill()
         self._settle()
 
-    def _happen(self, event: ScenarioEvent) -> None:
+    def _happen(self, event: TraceEvent) -> None:
         now = self.loop.now_ms
         if event.kind == "brokerLag":
             self._lagging.append(event.factor)
@@ -159,21 +155,21 @@ class Stage(ABC):
             self._enter(self.app.clients[name])
             self.came(self.world.up[name])
 
-    def _enter(self, client: ApplicationInstance) -> None:
+    def _enter(self, client: SimulatedClient) -> None:
         self._started[client.name] += 1
         times = self._started[client.name]
         numbered = tuple(f"{client.name}-{times}-{thread}" for thread in range(client.threads))
         consumers = (*client.consumers, *[numbered] * times)[times - 1]
         before = self._down.pop(client.name, None)
         process = before.process if before else client.process
-        made = Instance(client, process, consumers, self.loop.now_ms)
+        made = RunningClient(client, process, consumers, self.loop.now_ms)
         if before:
             made.disk = before.disk
             self.keep_for_a_while(made, list(made.disk))
         self.world.enter(made)
         self._recorder.up(self.loop.now_ms, client.name)
 
-    def _go(self, name: str, event: ScenarioEvent) -> None:
+    def _go(self, name: str, event: TraceEvent) -> None:
         gone = self.world.up.pop(name, None)
         if gone is None:
             return
@@ -208,7 +204,7 @@ class Stage(ABC):
         for name, consumers in over.items():
             self.lost(name, consumers, "was missed")
 
-    def keep_for_a_while(self, instance: Instance, tasks: list[TaskId]) -> None:
+    def keep_for_a_while(self, instance: RunningClient, tasks: list[TaskId]) -> None:
         """State of tasks that a client gave up goes when it cleans up, after the cleanup delay."""
         now = self.loop.now_ms
         instance.closed |= dict.fromkeys(tasks, now)

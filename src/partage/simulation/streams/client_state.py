@@ -1,27 +1,133 @@
-"""Clients and their copies of state, as time passes over them."""
+"""How fast a client's copies come closer to their tasks."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from partage.simulation.streams.application import ApplicationInstance, SimulatedApplication
-from partage.simulation.streams.played import Kind, Played
-from partage.simulation.streams.restoring import (
-    NOTHING,
-    Copy,
-    millis_until_caught_up,
-    shared_out,
-)
-from partage.simulation.streams.told import Told
+from partage.simulation.streams.application import SimulatedApplication, SimulatedClient
+from partage.simulation.streams.result import Kind, SimulationResult
 from partage.streams import LATEST_OFFSET, ProcessId, StreamsMember, TaskId
 
-__all__ = ["Instance", "StreamsWorld"]
+__all__ = [
+    "ApplicationState",
+    "ObservedState",
+    "RunningClient",
+    "StateCopy",
+    "fair_shares",
+    "millis_until_caught_up",
+    "share_bandwidth",
+]
+
+#: Records; less than that is a rounding of floating point numbers.
+NOTHING = 1e-6
 
 
 @dataclass
-class Instance:
+class StateCopy:
+    """State of a task on a client.
+
+    Attributes:
+        position: records of the changelog that it has.
+        record_bytes: of a record.
+        writes: records a second by which its changelog grows now; 0 while no active runs.
+        active: whether it is to run the task; such copies come before all standbys.
+        lag: records that it lacks now.
+        rate: bytes a second that it gets now.
+    """
+
+    position: float
+    record_bytes: int
+    writes: float = 0.0
+    active: bool = False
+    lag: float = 0.0
+    rate: float = 0.0
+
+    @property
+    def behind(self) -> bool:
+        """Whether it lacks anything."""
+        return self.lag > NOTHING
+
+
+def share_bandwidth(copies: Iterable[StateCopy], bandwidth: float) -> None:
+    """Set the rate of each copy on one client.
+
+    Actives that restore have all of the bandwidth, in equal parts; standbys pause meanwhile,
+    as in Kafka's state updater. Without any, standbys that are behind take what there is in
+    equal parts, those that have caught up no more than what is written.
+
+    Args:
+        copies: restoring actives and all standbys of a client.
+        bandwidth: bytes a second of the client.
+
+    >>> behind, even = StateCopy(0, 100, lag=50), StateCopy(0, 100, writes=2.0)
+    >>> share_bandwidth([behind, even], 1000.0)
+    >>> behind.rate, even.rate
+    (800.0, 200.0)
+    """
+    every = list(copies)
+    restoring = [one for one in every if one.active]
+    for one in every:
+        one.rate = 0.0
+    if restoring:
+        for one in restoring:
+            one.rate = bandwidth / len(restoring)
+        return
+    wanted = [bandwidth if one.behind else one.writes * one.record_bytes for one in every]
+    for one, share in zip(every, fair_shares(wanted, bandwidth), strict=True):
+        one.rate = share
+
+
+def fair_shares(wanted: Sequence[float], total: float) -> list[float]:
+    """Equal parts of a total, but for nobody more than it wants (max-min fairness).
+
+    >>> fair_shares([1.0, 8.0, 8.0], 10.0)
+    [1.0, 4.5, 4.5]
+    """
+    shares = [0.0] * len(wanted)
+    left = total
+    for done, place in enumerate(sorted(range(len(wanted)), key=wanted.__getitem__)):
+        shares[place] = min(wanted[place], left / (len(wanted) - done))
+        left -= shares[place]
+    return shares
+
+
+def millis_until_caught_up(copy: StateCopy) -> float | None:
+    """Milliseconds until a copy that is behind lacks nothing, None if it never will like this.
+
+    >>> millis_until_caught_up(StateCopy(0, 100, writes=10, lag=90, rate=2000))
+    9000.0
+    """
+    gain = copy.rate / copy.record_bytes - copy.writes
+    if not copy.behind or gain <= NOTHING:
+        return None
+    return copy.lag / gain * 1000
+
+
+@dataclass(frozen=True)
+class ObservedState:
+    """What was known of state when a rebalance was computed.
+
+    Attributes:
+        ends: records of each stateful task's changelogs.
+        lags: (client, task) -> records that a copy lacks; -2 of an active that runs. A copy
+            that is not named keeps the position that the model gives it.
+        leader: the client that led; without it the one that has been there longest. Kafka goes
+            by the hash of members' ids, which are drawn at random, when a leader is gone.
+        tellers: (client, task) -> number of the thread that told of a copy; heeded for copies
+            that no thread has open. The one that locks the directory first tells of those, a
+            race of milliseconds between threads of a process; without it the first to join.
+    """
+
+    ends: Mapping[TaskId, int] = field(default_factory=dict)
+    lags: Mapping[tuple[str, TaskId], int] = field(default_factory=dict)
+    leader: str | None = None
+    tellers: Mapping[tuple[str, TaskId], int] = field(default_factory=dict)
+
+
+@dataclass
+class RunningClient:
     """A client that is up.
 
     Attributes:
@@ -38,11 +144,11 @@ class Instance:
         teller: task that no thread has -> the consumer that told of its state last.
     """
 
-    client: ApplicationInstance
+    client: SimulatedClient
     process: ProcessId
     consumers: tuple[str, ...]
     since_ms: int = 0
-    disk: dict[TaskId, Copy] = field(default_factory=dict)
+    disk: dict[TaskId, StateCopy] = field(default_factory=dict)
     active: dict[TaskId, str] = field(default_factory=dict)
     standby: dict[TaskId, str] = field(default_factory=dict)
     warmups: set[TaskId] = field(default_factory=set)
@@ -55,7 +161,7 @@ class Instance:
         """Return the name of the client."""
         return self.client.name
 
-    def closed_cleanly(self) -> dict[TaskId, Copy]:
+    def closed_cleanly(self) -> dict[TaskId, StateCopy]:
         """Return the copies that survive a crash under ``exactly_once_v2``.
 
         A store that was open may hold uncommitted records. When it is opened again, Kafka Streams
@@ -71,7 +177,7 @@ class Instance:
         return {task: copy for task, copy in self.disk.items() if task not in opened}
 
 
-class StreamsWorld:
+class ApplicationState:
     """Everything that flows: changelogs grow while their tasks run, copies come closer.
 
     A changelog stands still while nobody runs its task; what could not be written meanwhile
@@ -84,9 +190,9 @@ class StreamsWorld:
         stopped: consumers that gave up everything for a rebalance.
     """
 
-    def __init__(self, application: SimulatedApplication, played: Played) -> None:
-        self.up: dict[str, Instance] = {}
-        self.running: dict[TaskId, Instance] = {}
+    def __init__(self, application: SimulatedApplication, played: SimulationResult) -> None:
+        self.up: dict[str, RunningClient] = {}
+        self.running: dict[TaskId, RunningClient] = {}
         self.factor = 1.0
         self.stopped: set[str] = set()
         self._application, self._played = application, played
@@ -117,7 +223,9 @@ class StreamsWorld:
         self._now = now_ms
         self._played.spare_byte_ms += (before + self._spare_bytes()) / 2 * elapsed
 
-    def _restore(self, task: TaskId, copy: Copy, instance: Instance, elapsed: int) -> None:
+    def _restore(
+        self, task: TaskId, copy: StateCopy, instance: RunningClient, elapsed: int
+    ) -> None:
         end = self._ends[task]
         if self.running.get(task) is instance:
             copy.position = end
@@ -132,7 +240,7 @@ class StreamsWorld:
             self._played.cross_rack_bytes += moved * self._crosses(task, instance)[1]
         self._measure(task, copy)
 
-    def _measure(self, task: TaskId, copy: Copy) -> None:
+    def _measure(self, task: TaskId, copy: StateCopy) -> None:
         copy.lag = self._ends[task] - copy.position
         if copy.lag <= NOTHING:
             copy.lag, copy.position = 0.0, self._ends[task]
@@ -151,7 +259,7 @@ class StreamsWorld:
 
     # -- what changes at a moment --------------------------------------------------------------
 
-    def enter(self, instance: Instance) -> None:
+    def enter(self, instance: RunningClient) -> None:
         """A client is up, with what it has on its disk."""
         self.up[instance.name] = instance
         for task, copy in instance.disk.items():
@@ -172,7 +280,7 @@ class StreamsWorld:
         # Never at once: what a rounding leaves is made up in the next millisecond.
         return self._now + max(1, math.ceil(min(waits) - NOTHING)) if waits else None
 
-    def _start(self, instance: Instance) -> None:
+    def _start(self, instance: RunningClient) -> None:
         for task, consumer in instance.active.items():
             copy = instance.disk.get(task)
             if self.running.get(task) is instance or (copy is not None and copy.behind):
@@ -186,7 +294,7 @@ class StreamsWorld:
                     if task in other.disk:
                         self._measure(task, other.disk[task])
 
-    def _waits(self, instance: Instance) -> Iterable[float]:
+    def _waits(self, instance: RunningClient) -> Iterable[float]:
         copies = []
         for task, copy in instance.disk.items():
             copy.rate, copy.active = 0.0, task in instance.active
@@ -198,13 +306,13 @@ class StreamsWorld:
                 and (copy.behind or not copy.active)
             ):
                 copies.append(copy)
-        shared_out(copies, instance.client.restore_bytes_per_second * self.factor)
+        share_bandwidth(copies, instance.client.restore_bytes_per_second * self.factor)
         found = (millis_until_caught_up(copy) for copy in copies)
         return [wait for wait in found if wait is not None]
 
     def give(
         self,
-        instance: Instance,
+        instance: RunningClient,
         active: dict[TaskId, str],
         standby: dict[TaskId, str],
         warmups: set[TaskId],
@@ -215,7 +323,7 @@ class StreamsWorld:
         for task in (*active, *standby):
             instance.closed.pop(task, None)
             if task in self._ends and task not in instance.disk:
-                copy = Copy(0.0, self._application.state_of(task).record_bytes)
+                copy = StateCopy(0.0, self._application.state_of(task).record_bytes)
                 instance.disk[task] = copy
                 instance.unopened.add(task)
                 self._measure(task, copy)
@@ -229,7 +337,7 @@ class StreamsWorld:
             for task, copy in instance.disk.items():
                 copy.position, copy.lag = self._ends[task], 0.0
 
-    def tell(self, told: Told) -> None:
+    def tell(self, told: ObservedState) -> None:
         """Take over ends and lags that were seen; what is said to restore does not run."""
         self._ends |= told.ends
         self._restoring = {one for one, lag in told.lags.items() if lag >= 0}
@@ -251,7 +359,9 @@ class StreamsWorld:
         found = {one: 0 for every in changelogs.values() for one in every}
         return found | {changelogs[task][0]: math.floor(end) for task, end in self._ends.items()}
 
-    def says(self, instance: Instance, consumer: str, tasks: Iterable[TaskId]) -> StreamsMember:
+    def says(
+        self, instance: RunningClient, consumer: str, tasks: Iterable[TaskId]
+    ) -> StreamsMember:
         """What a consumer says when it joins, of the state that it has of some tasks."""
         return StreamsMember(
             consumer,
@@ -267,7 +377,7 @@ class StreamsWorld:
             rack=instance.client.rack,
         )
 
-    def _sum(self, instance: Instance, task: TaskId) -> int:
+    def _sum(self, instance: RunningClient, task: TaskId) -> int:
         copy = instance.disk[task]
         restored = task in instance.active and not copy.behind
         restored = restored and (instance.name, task) not in self._restoring
@@ -285,7 +395,7 @@ class StreamsWorld:
                 found[name, task] = "warm-up" if task in instance.warmups else "standby"
         return found
 
-    def _crosses(self, task: TaskId, instance: Instance) -> tuple[float, float]:
+    def _crosses(self, task: TaskId, instance: RunningClient) -> tuple[float, float]:
         """Shares of a task's sources, and of its changelogs, without a replica in the rack."""
         rack = instance.client.rack
         if (task, rack) not in self._crossing:

@@ -1,0 +1,150 @@
+"""What a group's offset commits say: pauses around rebalances, and records per second."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.history.commits import CommitRun, Stretch
+from partage.history.pauses import Pause
+from partage.model.index import Index
+
+__all__ = [
+    "CommitEvidence",
+    "CommitRate",
+    "FloatArray",
+    "Rates",
+    "Weights",
+    "commit_rates",
+    "values_by_partition",
+    "weights_of",
+]
+
+FloatArray: TypeAlias = NDArray[np.float64]
+#: float64[P], records per second of each partition of an index; None where no rate is known.
+Weights: TypeAlias = FloatArray | None
+#: (topic, partition) -> records per second.
+Rates: TypeAlias = Mapping[tuple[str, int], float]
+
+#: (incarnation, generation).
+_RebalanceKey: TypeAlias = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class CommitEvidence:
+    """Pauses and rates of one group; a simulation without them leaves its costs unknown.
+
+    Attributes:
+        pauses: (incarnation, generation) -> pauses of that rebalance.
+        rates: (topic, partition) -> records per second.
+        intervals: (topic, partition) -> usual time between two commits in milliseconds.
+    """
+
+    pauses: Mapping[_RebalanceKey, tuple[Pause, ...]] = field(default_factory=dict)
+    rates: Rates = field(default_factory=dict)
+    intervals: Mapping[tuple[str, int], int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, pauses: Iterable[Pause] = (), rates: Rates | None = None) -> CommitEvidence:
+        """Return the evidence of one group's pauses, given in any order.
+
+        >>> found = CommitEvidence.of([Pause(0, 4, "t", 1, 1_000, 4_000, 0, 500)])
+        >>> list(found.pauses), dict(found.intervals)
+        ([(0, 4)], {('t', 1): 500})
+        """
+        by_rebalance: dict[_RebalanceKey, list[Pause]] = {}
+        intervals: dict[tuple[str, int], int] = {}
+        for pause in pauses:
+            by_rebalance.setdefault((pause.incarnation, pause.generation), []).append(pause)
+            if pause.resolution_ms is not None:
+                intervals[pause.topic, pause.partition] = pause.resolution_ms
+        return cls({key: tuple(of) for key, of in by_rebalance.items()}, rates or {}, intervals)
+
+    def of_rebalance(self, incarnation: int, generation: int) -> tuple[Pause, ...]:
+        """Return the pauses of one rebalance; empty if no commits surround it."""
+        return self.pauses.get((incarnation, generation), ())
+
+
+@dataclass(slots=True)
+class CommitRate:
+    """Records per second of one partition, accumulated from its commits in log order.
+
+    Only progress counts: an offset that goes back (a reset, a rewind) adds nothing.
+
+    >>> rate = CommitRate()
+    >>> for first_ms, last_ms, first, last in ((0, 4_000, 10, 30), (6_000, 10_000, 30, 60)):
+    ...     rate.add(first_ms, last_ms, first, last)
+    >>> rate.per_second
+    5.0
+    """
+
+    first_ms: int | None = None
+    last_ms: int = 0
+    last_offset: int = 0
+    records: int = 0
+
+    def add(self, first_ms: int, last_ms: int, first_offset: int, last_offset: int) -> None:
+        """Add a run of commits: times and offsets of its first and last commit."""
+        if self.first_ms is None:
+            self.first_ms = first_ms
+        else:
+            self.records += max(0, first_offset - self.last_offset)
+        self.records += max(0, last_offset - first_offset)
+        self.last_ms = max(self.last_ms, last_ms)
+        self.last_offset = last_offset
+
+    def stretch(self, found: Stretch) -> None:
+        """Add runs of commits that were folded into one `Stretch`."""
+        if found.commits:
+            self.add(found.first_ms, found.latest_ms, found.first_offset, found.first_offset)
+            self.records += found.progress
+            self.last_offset = found.last_offset
+
+    @property
+    def per_second(self) -> float | None:
+        """Records per second from the first to the last commit; None for fewer than two."""
+        if self.first_ms is None or self.last_ms <= self.first_ms:
+            return None
+        return self.records * 1_000 / (self.last_ms - self.first_ms)
+
+
+def commit_rates(runs: Iterable[CommitRun]) -> dict[tuple[str, int], float]:
+    """Return the records per second of each partition with at least two commits.
+
+    Args:
+        runs: of one group; those of a partition in log order.
+    """
+    by_partition: dict[tuple[str, int], CommitRate] = {}
+    for run in runs:
+        if run.first_offset is not None and run.last_offset is not None:
+            rate = by_partition.setdefault((run.topic, run.partition), CommitRate())
+            rate.add(run.first_ms, run.last_ms, run.first_offset, run.last_offset)
+    rates = {key: rate.per_second for key, rate in by_partition.items()}
+    return {key: rate for key, rate in rates.items() if rate is not None}
+
+
+def weights_of(rates: Rates, index: Index) -> Weights:
+    """Return rates as weights of an index's partitions; 0 for a partition without commits.
+
+    >>> weights_of({("t", 1): 2.5}, Index.of({"t": 2})).tolist()
+    [0.0, 2.5]
+    """
+    return np.nan_to_num(values_by_partition(rates, index)) if rates else None
+
+
+def values_by_partition(values: Mapping[tuple[str, int], float], index: Index) -> FloatArray:
+    """Return float64[P] with the value of each partition, NaN where there is none.
+
+    >>> values_by_partition({("t", 1): 2.5}, Index.of({"t": 2})).tolist()
+    [nan, 2.5]
+    """
+    out = np.full(index.partitions, np.nan)
+    if values:
+        numbers = index.number_of.tolist()
+        for dense, topic in enumerate(index.topic_of.tolist()):
+            out[dense] = values.get((index.topics[topic], numbers[dense]), np.nan)
+    return out

@@ -1,0 +1,89 @@
+"""What all simulations of one group share: metadata, judge, commit evidence, costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from partage.history.clusters import ClusterHistory
+from partage.history.problems import recorded_assignment
+from partage.simulation.commit_evidence import CommitEvidence, FloatArray, Weights, weights_of
+from partage.simulation.costs import RebalanceCosts, costs_of, most_reread, usual_length
+from partage.simulation.metrics import Bounds, CachedJudge, PlanJudge
+from partage.simulation.policies import EAGER, recorded_protocol
+from partage.simulation.recorded_rebalances import RecordedRebalance
+
+__all__ = ["SimulationContext"]
+
+#: Bounds of the cache of costs, in rebalances times partitions (about 100 MB) and in rebalances;
+#: a full cache is emptied.
+_MOST_CACHED_CELLS, _MOST_CACHED = 2_000_000, 4_096
+
+
+@dataclass(frozen=True)
+class SimulationContext:
+    """Surroundings of one group's simulations.
+
+    Attributes:
+        clusters: the metadata over time.
+        measure: the judge.
+        evidence: pauses and rates of the group.
+        usual_ms: length of a rebalance of which no commit tells.
+        weights: float64[P], records per second of each partition.
+    """
+
+    clusters: ClusterHistory
+    measure: PlanJudge = field(default_factory=CachedJudge)
+    evidence: CommitEvidence = field(default_factory=CommitEvidence)
+    usual_ms: Bounds | None = None
+    weights: Weights = None
+    _costs: dict[int, tuple[RecordedRebalance, RebalanceCosts]] = field(
+        default_factory=dict, repr=False
+    )
+
+    @classmethod
+    def of(
+        cls,
+        clusters: ClusterHistory,
+        rebalances: Iterable[RecordedRebalance],
+        evidence: CommitEvidence,
+        measure: PlanJudge | None = None,
+    ) -> SimulationContext:
+        """Return the context of a group from all of its recorded rebalances."""
+        bare = cls(clusters, measure or CachedJudge(), evidence)
+        known = [one for one in rebalances if one.replayable] if evidence.pauses else []
+        lengths = [bare.costs(one).length_ms for one in known]
+        weights = weights_of(evidence.rates, clusters.index)
+        return cls(clusters, bare.measure, evidence, usual_length(lengths), weights)
+
+    @cached_property
+    def most(self) -> FloatArray:
+        """float64[P], the most records that a partition reads twice when it changes owner."""
+        return most_reread(self.evidence, self.clusters.index)
+
+    def length(self, rebalance: RecordedRebalance) -> Bounds | None:
+        """Return how long a recorded rebalance took, in milliseconds; not cached."""
+        return self._costs_of(rebalance).length_ms if rebalance.replayable else None
+
+    def costs(self, rebalance: RecordedRebalance) -> RebalanceCosts:
+        """Return the costs of a recorded rebalance, computed once for all policies."""
+        cached = self._costs.get(id(rebalance))
+        if cached is None:
+            count = len(self._costs)
+            is_large = count * self.clusters.index.partitions >= _MOST_CACHED_CELLS
+            if is_large or count >= _MOST_CACHED:
+                self._costs.clear()
+            # The entry holds the rebalance, so that the id in the key stays its own.
+            cached = self._costs[id(rebalance)] = rebalance, self._costs_of(rebalance)
+        return cached[1]
+
+    def _costs_of(self, rebalance: RecordedRebalance) -> RebalanceCosts:
+        """Return the costs of a recorded rebalance."""
+        generation = rebalance.generation
+        given = recorded_assignment(generation.first, self.clusters.at(generation.timestamp_ms))
+        pauses = rebalance.pauses or self.evidence.of_rebalance(
+            generation.incarnation, generation.number
+        )
+        eager = recorded_protocol(generation) == EAGER
+        return costs_of(rebalance, given, self.clusters, pauses, self.most, eager=eager)

@@ -1,0 +1,231 @@
+"""Members of a simulated group: what they own, remember and send, and what they consume when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+
+from partage.groups.api import Strategy
+from partage.history.problems import surviving
+from partage.history.records import MemberState
+from partage.model import NO_GENERATION, Assignment, Claims, Cluster, Group, Member
+from partage.model.index import Int32Array
+from partage.simulation.clock import Clock
+from partage.simulation.policies import CONSUMER, Policy
+
+__all__ = [
+    "DEPARTED",
+    "EMPTY",
+    "UNOWNED",
+    "ConsumptionListener",
+    "ConsumptionTracker",
+    "SimulatedMember",
+    "joined_group",
+    "last_owned",
+    "owner_view",
+    "with_last_owned",
+]
+
+EMPTY: Int32Array = np.zeros(0, np.int32)
+#: Values of an owner view: no owner, and an owner that is no longer in the group.
+UNOWNED, DEPARTED = -1, -2
+
+
+# -- what members own and send -----------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class SimulatedMember:
+    """One member between two rebalances of a simulation.
+
+    Attributes:
+        key: stable identity: instance id or member id. A member that a policy makes static
+            keeps the first member id over its restarts.
+        state: its last recorded state.
+        owned: int32, dense numbers of its assignment; in the consumer protocol, of its target.
+        last_owned: int32, the same with partitions that it released and that have no new owner.
+        generation: of its last assignment.
+        memory: what the strategy keeps between rebalances.
+    """
+
+    key: str
+    state: MemberState
+    owned: Int32Array = field(default_factory=lambda: EMPTY)
+    last_owned: Int32Array = field(default_factory=lambda: EMPTY)
+    generation: int = NO_GENERATION
+    memory: object = None
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Topics of its subscription, in the order sent."""
+        subscription = self.state.subscription
+        return () if subscription is None else subscription.topics
+
+    def take(
+        self, strategy: Strategy, part: Assignment, user_data: bytes | None, generation: int
+    ) -> None:
+        """Take over its part of an assignment, and let the strategy update its memory."""
+        self.owned = part.partition
+        self.generation = generation
+        self.memory = strategy.on_assignment(part, user_data, generation, self.memory)
+
+
+def joined_group(
+    members: Sequence[SimulatedMember], policy: Policy, strategy: Strategy, cluster: Cluster
+) -> Group:
+    """Return the group as members join it, or as the coordinator knows it.
+
+    Eager members own nothing when they join. Cooperative members send what they own of the
+    topics that they still subscribe to. A coordinator (KIP-848) knows each member's target.
+
+    Raises:
+        InvalidProblemError: the record has values that no member can have sent.
+    """
+    made = []
+    for member in members:
+        topics, user_data, claims = member.topics, None, Claims.of(())
+        subscription = member.state.subscription
+        if not policy.eager and len(member.owned):
+            claims = surviving(cluster.index, _claimed(member, policy, cluster), cluster)
+        if policy.eager or policy.cooperative:
+            user_data = strategy.subscription_user_data(topics, member.memory)
+        made.append(
+            Member(
+                member.state.id,
+                topics,
+                rack=None if subscription is None else subscription.rack,
+                instance_id=member.state.instance or (member.key if policy.static else None),
+                owned=claims,
+                generation=member.generation,
+                user_data=user_data,
+            )
+        )
+    return Group(made)
+
+
+def _claimed(member: SimulatedMember, policy: Policy, cluster: Cluster) -> Int32Array:
+    """Return the owned partitions that a member claims; a coordinator keeps its whole target."""
+    if not policy.cooperative:
+        return member.owned
+    topics = [t for t in cluster.topic_all(list(member.topics)) if t >= 0]
+    claimed: Int32Array = member.owned[np.isin(cluster.index.topic_of[member.owned], topics)]
+    return claimed
+
+
+def with_last_owned(group: Group, members: Sequence[SimulatedMember], cluster: Cluster) -> Group:
+    """Return the group with what each member owned last, as the judge counts moves."""
+    return Group(
+        member.replaced(
+            owned=surviving(cluster.index, one.last_owned, cluster),
+            generation=max(one.generation, 0),
+        )
+        for member, one in zip(group, members, strict=True)
+    )
+
+
+def last_owned(
+    before: Mapping[str, Int32Array], now: Mapping[str, Int32Array]
+) -> dict[str, Int32Array]:
+    """Return what each present member owned last.
+
+    In the first phase of a cooperative rebalance (KIP-429) a partition is revoked and has no
+    owner. It stays with its last owner here until the second phase assigns it: only then did it
+    move.
+    """
+    assigned = np.concatenate([*now.values(), EMPTY])
+    owned = np.concatenate([*before.values(), EMPTY])
+    has_owner = np.zeros(max(assigned.max(initial=-1), owned.max(initial=-1)) + 1, bool)
+    has_owner[assigned] = True
+    out = {}
+    for owner, dense in now.items():
+        old = before.get(owner, EMPTY)
+        released = old[~has_owner[old]]
+        out[owner] = np.concatenate([dense, released]) if len(released) else dense
+    return out
+
+
+def owner_view(
+    size: int, lists: Iterable[Int32Array], departed: Iterable[Int32Array] = ()
+) -> Int32Array:
+    """Return int32[P], the position of each partition's owner, `DEPARTED` or `UNOWNED`."""
+    owner = np.full(size, UNOWNED, np.int32)
+    for dense in departed:
+        owner[dense] = DEPARTED
+    for i, dense in enumerate(lists):
+        owner[dense] = i
+    return owner
+
+
+# -- what members consume at a moment ----------------------------------------------------------
+
+#: Listener called with (time in ms, member -> dense numbers that it consumes) at each change.
+ConsumptionListener: TypeAlias = Callable[[int, Mapping[str, Int32Array]], None]
+
+#: group.consumer.heartbeat.interval.ms, the coordinator's default: a member learns of a new
+#: target with its next heartbeat.
+_HEARTBEAT_MS = 5_000
+
+
+class ConsumptionTracker:
+    """Follows what members consume while they move from one assignment to the next.
+
+    Eager members stop and resume together. Cooperative members stop what they lose, then take
+    what has no owner. In the consumer protocol each member reconciles at its own heartbeat: it
+    revokes what is not in its target and takes the part of it that no member consumes. Without
+    a listener nothing is tracked.
+    """
+
+    def __init__(self, clock: Clock, listener: ConsumptionListener | None) -> None:
+        self._clock, self._listener = clock, listener
+        self._consumed: dict[str, Int32Array] = {}
+        self._target: dict[str, Int32Array] = {}
+
+    def owned(self, members: Sequence[SimulatedMember]) -> Mapping[str, Int32Array]:
+        """Return what each member owns before a rebalance."""
+        return {} if self._listener is None else {one.key: one.owned for one in members}
+
+    def rebalance(
+        self, members: Sequence[SimulatedMember], before: Mapping[str, Int32Array], policy: Policy
+    ) -> None:
+        """Move all members from what they owned to what they own after a rebalance."""
+        if self._listener is None:
+            return
+        self._target = {one.key: one.owned for one in members}
+        if policy.protocol == CONSUMER:
+            for turn in (1, 2):  # the first heartbeat revokes, the second takes what is free
+                for i, key in enumerate(self._target, 1):
+                    wait = _HEARTBEAT_MS * (turn - 1) + _HEARTBEAT_MS * i // len(self._target)
+                    self._clock.after(wait, partial(self._reconcile, key), rank=-2)
+            return
+        between = {
+            key: EMPTY if policy.eager else before[key][np.isin(before[key], target)]
+            for key, target in self._target.items()
+        }
+        for consumed in (between, dict(self._target)):
+            self._consumed = consumed
+            self._notify()
+
+    def remove(self, key: str) -> None:
+        """Remove a member that is no longer in the group."""
+        if self._listener is not None:
+            self._target.pop(key, None)
+            if self._consumed.pop(key, None) is not None:
+                self._notify()
+
+    def _reconcile(self, key: str) -> None:
+        """Move a member to the part of its target that no other member consumes."""
+        target = self._target.get(key)
+        if target is None:
+            return
+        others = [dense for other, dense in self._consumed.items() if other != key]
+        self._consumed[key] = target[~np.isin(target, np.concatenate([*others, EMPTY]))]
+        self._notify()
+
+    def _notify(self) -> None:
+        """Call the listener with what each member consumes now."""
+        if self._listener is not None:
+            self._listener(self._clock.now_ms, dict(self._consumed))

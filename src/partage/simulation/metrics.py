@@ -1,0 +1,243 @@
+"""The metric record of a simulated rebalance, and the judge that measures its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from hashlib import blake2b
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.api.measures import Shared
+from partage.judge import Measures, check
+from partage.model import Assignment, Cluster, Group
+from partage.model.index import Int32Array
+from partage.simulation.commit_evidence import Weights
+
+__all__ = [
+    "NOTHING",
+    "Bounds",
+    "CachedJudge",
+    "PlanJudge",
+    "PlanMetrics",
+    "SimulatedRebalance",
+]
+
+
+class Bounds(NamedTuple):
+    """Lower and upper bound of a figure that the log does not measure directly.
+
+    >>> Bounds(1, 2) + Bounds(3, 4), Bounds(1, 2).times(3)
+    (Bounds(low=4, high=6), Bounds(low=3, high=6))
+    """
+
+    low: float
+    high: float
+
+    def __add__(self, other: object) -> Bounds:
+        if not isinstance(other, Bounds):
+            return NotImplemented
+        return Bounds(self.low + other.low, self.high + other.high)
+
+    def times(self, factor: float) -> Bounds:
+        """Return both bounds multiplied by a non-negative factor."""
+        return Bounds(self.low * factor, self.high * factor)
+
+
+NOTHING = Bounds(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanMetrics:
+    """Figures of a plan; the fields are columns of table ``replays``, None where unknown."""
+
+    spread: int | None = None
+    idle: int | None = None
+    moved: int | None = None
+    avoidable: int | None = None
+    best_spread: int | None = None
+    rack_mismatches: int | None = None
+    colocation: float | None = None
+    breaches: int | None = None
+    load_spread: float | None = None
+
+
+class PlanJudge(Protocol):
+    """A function that measures a plan; `CachedJudge` is the default one."""
+
+    def __call__(
+        self, plan: Assignment, group: Group, cluster: Cluster, weights: Weights = None
+    ) -> PlanMetrics:
+        """Return the metrics of a plan.
+
+        Args:
+            plan: the plan, or a recorded assignment.
+            group: its members, with the partitions that they owned before.
+            cluster: the cluster at that time.
+            weights: float64[P], records per second of each partition, or None.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedRebalance:
+    """One rebalance under one policy: a row of table ``replays``.
+
+    Fields are columns of the table, except for three that make several columns: ``measured`` one
+    for each metric, ``stopped`` and ``reread`` two bounds. docs/policies.md defines each figure.
+
+    Attributes:
+        stopped: partition-seconds without a consumer; None where no commit tells.
+        reread: records read twice; None where no commit tells.
+        plan: the plan as JSON.
+    """
+
+    incarnation: int
+    generation: int
+    policy: str
+    strategy: str
+    protocol: str
+    reading: str
+    time_ms: int
+    status: str
+    step: int = 0
+    caused: bool = True
+    claimed: bool = False
+    agrees: bool | None = None
+    counts: bool = False
+    judged_by: str | None = None
+    detail: str | None = None
+    partitions: int | None = None
+    members: int | None = None
+    measured: PlanMetrics = field(default_factory=PlanMetrics)
+    stopped: Bounds | None = None
+    reread: Bounds | None = None
+    changed: int | None = None
+    plan: str | None = None
+
+    def row(self) -> dict[str, Any]:
+        """Return the columns of table ``replays``, without run and group."""
+        row = {name: getattr(self, name) for name in _COLUMNS}
+        row |= {name: getattr(self.measured, name) for name in _METRICS}
+        row["stopped_low_ps"], row["stopped_high_ps"] = self.stopped or (None, None)
+        reread = None if self.reread is None else (int(self.reread.low), int(self.reread.high))
+        row["reread_low"], row["reread_high"] = reread or (None, None)
+        return row
+
+
+#: Fields of `SimulatedRebalance` that are a column each.
+_COLUMNS = tuple(
+    column.name
+    for column in fields(SimulatedRebalance)
+    if column.name not in {"measured", "stopped", "reread"}
+)
+_METRICS = tuple(column.name for column in fields(PlanMetrics))
+
+#: Plans and groups whose figures are cached; a full cache is emptied.
+_MOST_CACHED = 1_024
+_NO_PARTITIONS: Int32Array = np.zeros(0, np.int32)
+
+
+class CachedJudge:
+    """Judge that measures plans and caches what policies of one group have in common.
+
+    The cache holds exact results only, so one judge may serve all policies of a worker.
+
+    >>> from partage.model import Member, Plan
+    >>> cluster = Cluster.from_topics({"t": 2})
+    >>> group = Group([Member("a", ["t"], owned={"t": [0, 1]}), Member("b", ["t"])])
+    >>> plan = Plan.of(cluster.index, {"a": {"t": [0]}, "b": {"t": [1]}})
+    >>> found = CachedJudge()(plan, group, cluster)
+    >>> found.moved, found.avoidable, found.best_spread, found.breaches
+    (1, 0, 0, 0)
+    """
+
+    def __init__(self) -> None:
+        self._shared = Shared()
+        self._metrics: dict[object, tuple[Cluster, Weights, PlanMetrics]] = {}
+        self._groups: dict[bytes, Group] = {}
+
+    def __call__(
+        self, plan: Assignment, group: Group, cluster: Cluster, weights: Weights = None
+    ) -> PlanMetrics:
+        """Return the metrics of a plan, or of a recorded assignment, which may be invalid.
+
+        Similar policies often reach the same plan from the same ownership, hence the cache.
+
+        Args:
+            plan: the plan.
+            group: its members, with the partitions that they owned before.
+            cluster: the cluster at that time.
+            weights: float64[P], records per second of each partition, or None.
+        """
+        members = _group_digest(group)
+        key = (id(cluster), id(weights), members, _plan_digest(plan))
+        cached = self._metrics.get(key)
+        if cached is None or plan.unresolved:
+            if len(self._metrics) >= _MOST_CACHED:
+                self._metrics.clear()
+            metrics = self._measured(plan, self._equal_group(members, group), cluster, weights)
+            # The entry holds cluster and weights, so that their ids in the key stay theirs.
+            cached = self._metrics[key] = (cluster, weights, metrics)
+        return cached[2]
+
+    def _equal_group(self, digest: bytes, group: Group) -> Group:
+        """Return the first group with this digest: its lookups are cached on the object."""
+        if len(self._groups) >= _MOST_CACHED:
+            self._groups.clear()
+        return self._groups.setdefault(digest, group)
+
+    def _measured(
+        self, plan: Assignment, group: Group, cluster: Cluster, weights: Weights
+    ) -> PlanMetrics:
+        """Return the metrics of a plan that is not cached."""
+        found = self._shared.measure(plan, group, cluster, partition_weight=weights)
+        return PlanMetrics(
+            spread=found.spread,
+            idle=found.idle,
+            moved=found.moved,
+            # Without moves none is avoidable, even where an invalid plan leaves it undefined.
+            avoidable=found.avoidable if found.moved else 0,
+            best_spread=found.best_spread,
+            rack_mismatches=found.rack_mismatches,
+            colocation=found.colocation,
+            breaches=_breaches(plan, group, cluster, found),
+            load_spread=found.load_spread,
+        )
+
+
+def _group_digest(group: Group) -> bytes:
+    """Return a digest of everything in a group that metrics depend on."""
+    words = [(m.id, m.rack, m.generation, m.owned.topics) for m in group]
+    arrays = [group.subscription_of]
+    for member in group:
+        arrays += [member.owned.topic_ix, member.owned.partition]
+    return _digest((words, group.subscriptions), arrays)
+
+
+def _plan_digest(plan: Assignment) -> bytes:
+    """Return a digest of everything in a plan that metrics depend on."""
+    withheld = getattr(plan, "withheld", _NO_PARTITIONS)
+    return _digest(plan.members, [plan.start, plan.partition, plan.role, withheld])
+
+
+def _digest(words: object, arrays: Iterable[NDArray[Any]]) -> bytes:
+    """Return a 16-byte digest of a value's repr and of arrays."""
+    digest = blake2b(repr(words).encode(), digest_size=16)
+    for array in arrays:
+        digest.update(len(array).to_bytes(8, "little"))
+        digest.update(array.tobytes())
+    return digest.digest()
+
+
+def _breaches(plan: Assignment, group: Group, cluster: Cluster, found: Measures) -> int:
+    """Return the number of broken rules; `check` runs only where one can be broken."""
+    is_valid = (
+        found.avoidable is not None  # every open partition has one owner, who subscribes
+        and plan.members == group.ids
+        and not plan.unresolved
+        and len(plan.partition) == found.partitions
+    )
+    return 0 if is_valid else len(check(plan, group, cluster))

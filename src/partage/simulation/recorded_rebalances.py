@@ -1,0 +1,261 @@
+"""Each recorded rebalance with the ownership before it and the members that left or returned.
+
+One cheap pass over a group's generations makes values that stand by themselves: a
+`RecordedRebalance` can be pickled, and simulated in any order and in any process.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from partage.history.causes import SESSION_TIMEOUT_MS
+from partage.history.clusters import ClusterHistory
+from partage.history.events import Generation
+from partage.history.pauses import Pause
+from partage.history.problems import given_by_member, recorded_assignment, why_not
+from partage.history.records import MemberState
+from partage.model.index import Int32Array
+from partage.simulation.members import last_owned
+
+__all__ = [
+    "Absence",
+    "RecordedRebalance",
+    "RecordedRebalanceBuilder",
+    "recorded_rebalances",
+    "session_timeout_ms",
+]
+
+_EXPIRED, _LEFT, _FOLLOW_UP = "expiry", "leave", "follow-up"
+#: Departed members that may return; the history itself remembers fewer.
+_MOST_ABSENT = 4_096
+
+
+# -- members that left, and their return -------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """The absence of one member, from its departure to its return.
+
+    Attributes:
+        member: its last state before the departure.
+        left: (incarnation, generation) of the rebalance without it.
+        gone_ms: when it left; one session timeout before its eviction if it expired.
+        expired: whether its session timed out; otherwise it sent a LeaveGroup.
+        back: (incarnation, generation) of its return; None if it never returned.
+        back_ms: when it returned.
+        as_member: its state when it returned.
+    """
+
+    member: MemberState
+    left: tuple[int, int]
+    gone_ms: int
+    expired: bool
+    back: tuple[int, int] | None = None
+    back_ms: int | None = None
+    as_member: MemberState | None = None
+
+
+@dataclass(slots=True)
+class _Departure:
+    """A departure; its absence is replaced when the member returns."""
+
+    absence: Absence
+
+
+class _AbsenceTracker:
+    """Matches departures and returns of one group's members.
+
+    The history's causes decide which joining member is a departed one (`history.departures`),
+    so that a policy's members return exactly as the recorded ones did.
+    """
+
+    def __init__(self, session_timeout_ms: int | None) -> None:
+        self._timeout_ms = session_timeout_ms
+        self._departed: dict[str, _Departure] = {}
+        self._before: Generation | None = None
+
+    def feed(self, now: Generation) -> tuple[list[_Departure], list[Absence]]:
+        """Return the departures of a rebalance, and the absences that it ends.
+
+        Rebalances come in order, those without members included.
+        """
+        if self._before is not None and now.incarnation != self._before.incarnation:
+            self._before, self._departed = None, {}
+        old = {m.owner: m for m in self._before.last.members} if self._before else {}
+        new = {m.owner: m for m in now.first.members}
+        departures = []
+        for owner, member in old.items():
+            if owner not in new:
+                departure = _Departure(_absence(self._with_timeout(member), now))
+                departures.append(departure)
+                self._departed[member.id] = departure
+        former_id = {c.member: c.was for c in now.causes if c.was is not None}
+        returns = []
+        for owner, member in new.items():
+            departed = self._departed.pop(former_id.get(member.id, ""), None)
+            if owner not in old and departed is not None:
+                departed.absence = replace(
+                    departed.absence,
+                    back=(now.incarnation, now.number),
+                    back_ms=now.timestamp_ms,
+                    as_member=member,
+                )
+                returns.append(departed.absence)
+        while len(self._departed) > _MOST_ABSENT:
+            del self._departed[next(iter(self._departed))]
+        self._before = now
+        return departures, returns
+
+    def _with_timeout(self, member: MemberState) -> MemberState:
+        """Return the member with the broker's session timeout if it sent none."""
+        if self._timeout_ms is None or member.session_timeout_ms > 0:
+            return member
+        return replace(member, session_timeout_ms=self._timeout_ms)
+
+
+def _absence(member: MemberState, now: Generation) -> Absence:
+    """Return the absence of a member that is missing from a generation."""
+    kinds = {c.kind for c in now.causes if c.member == member.id}
+    # A static member sends no LeaveGroup on close; only an administrator removes it.
+    expired = _EXPIRED in kinds or (member.instance is not None and _LEFT not in kinds)
+    gone_ms = now.timestamp_ms - (session_timeout_ms(member) if expired else 0)
+    return Absence(member, (now.incarnation, now.number), gone_ms, expired)
+
+
+def session_timeout_ms(member: MemberState) -> int:
+    """Return a member's session timeout; the coordinator's default if the member sent none."""
+    sent = member.session_timeout_ms
+    return sent if sent > 0 else SESSION_TIMEOUT_MS
+
+
+# -- recorded rebalances -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRebalance:
+    """One recorded rebalance and the state before it.
+
+    Attributes:
+        generation: the rebalance.
+        replayable: whether strategies can run on it; not without members, for example.
+        owned: member (instance id or member id) -> int32, dense numbers of its last assignment.
+        last_owned: the same, with partitions that nobody owns now under their last owner.
+        ids_before: member ids of the previous generation; any other member has just started.
+        departures: members of the previous generation that are missing from this one.
+        returns: members that return with it, possibly under another member id.
+        pauses: its pauses, where they travel with it; otherwise `CommitEvidence` has them.
+    """
+
+    generation: Generation
+    replayable: bool = True
+    owned: Mapping[str, Int32Array] = field(default_factory=dict)
+    last_owned: Mapping[str, Int32Array] = field(default_factory=dict)
+    ids_before: frozenset[str] = frozenset()
+    departures: tuple[Absence, ...] = ()
+    returns: tuple[Absence, ...] = ()
+    pauses: tuple[Pause, ...] = ()
+
+    @property
+    def cause_kinds(self) -> tuple[str, ...]:
+        """Kinds of its causes, the main cause first."""
+        return tuple(cause.kind for cause in self.generation.causes)
+
+    @property
+    def is_migration(self) -> bool:
+        """Whether it only rewrites the assignment, because the group was migrated (KIP-848)."""
+        return self.generation.taken_over
+
+    @property
+    def is_follow_up(self) -> bool:
+        """Whether it only completes the rebalance before it."""
+        return self.cause_kinds[:1] == (_FOLLOW_UP,)
+
+    def owned_by_departed(self) -> list[Int32Array]:
+        """Return what each member owned that is no longer in the group."""
+        present = {m.owner for m in self.generation.first.members}
+        return [dense for owner, dense in self.owned.items() if owner not in present]
+
+
+class RecordedRebalanceBuilder:
+    """Builds the recorded rebalances of one group, in order.
+
+    Args:
+        clusters: the metadata over time; dense numbers are those of its index.
+        session_timeout_ms: the broker's, for members that send none; None if it is not known.
+        behind: how many rebalances later each one is complete, when returns of its members are
+            known; None for all of them at the end.
+    """
+
+    def __init__(
+        self,
+        clusters: ClusterHistory,
+        session_timeout_ms: int | None = None,
+        *,
+        behind: int | None = None,
+    ) -> None:
+        self._clusters, self._behind = clusters, behind
+        self._absences = _AbsenceTracker(session_timeout_ms)
+        self._queue: deque[tuple[Generation, list[_Departure], list[Absence]]] = deque()
+        self._before: Generation | None = None
+        self._owned: dict[str, Int32Array] = {}
+        self._last_owned: dict[str, Int32Array] = {}
+
+    def feed(self, generation: Generation) -> Iterator[RecordedRebalance]:
+        """Add a rebalance, also one without members; yield those that are complete."""
+        self._queue.append((generation, *self._absences.feed(generation)))
+        while self._behind is not None and len(self._queue) > self._behind:
+            yield self._next()
+
+    def finish(self) -> Iterator[RecordedRebalance]:
+        """Yield the remaining rebalances."""
+        while self._queue:
+            yield self._next()
+
+    def _next(self) -> RecordedRebalance:
+        """Return the oldest rebalance of the queue and update the ownership."""
+        generation, departures, returns = self._queue.popleft()
+        before = self._before
+        if before is not None and generation.incarnation != before.incarnation:
+            before, self._owned, self._last_owned = None, {}, {}
+        ids_before = frozenset(m.id for m in before.last.members) if before else frozenset()
+        replayable = why_not(generation.first) is None
+        made = RecordedRebalance(
+            generation,
+            replayable,
+            self._owned,
+            self._last_owned,
+            ids_before,
+            tuple(departure.absence for departure in departures),
+            tuple(returns),
+        )
+        if replayable:
+            cluster = self._clusters.at(generation.timestamp_ms)
+            given = given_by_member(recorded_assignment(generation.last, cluster))
+            # Of two members with one instance id the later one owns the name, as in the broker.
+            self._owned = {m.owner: given[m.id] for m in generation.last.members}
+            self._last_owned = last_owned(self._last_owned, self._owned)
+        else:
+            self._owned, self._last_owned = {}, {}
+        self._before = generation
+        return made
+
+
+def recorded_rebalances(
+    generations: Iterable[Generation],
+    clusters: ClusterHistory,
+    session_timeout_ms: int | None = None,
+) -> Iterator[RecordedRebalance]:
+    """Yield one group's recorded rebalances in order, those that cannot be replayed included.
+
+    Args:
+        generations: all of the group, in order, also those without members.
+        clusters: the metadata over time; dense numbers are those of its index.
+        session_timeout_ms: the broker's, for members that send none; None if it is not known.
+    """
+    builder = RecordedRebalanceBuilder(clusters, session_timeout_ms)
+    for generation in generations:
+        yield from builder.feed(generation)
+    yield from builder.finish()
