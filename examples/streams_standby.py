@@ -5,7 +5,7 @@ Run: python examples/streams_standby.py
 
 from __future__ import annotations
 
-from partage.simulation.streams import SweepCell, simulate_cell, read_application
+from partage.simulation.streams import SweepCell, read_application, simulate_cell
 
 APPLICATION = {
     "name": "counts",
