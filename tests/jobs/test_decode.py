@@ -16,7 +16,6 @@ from partage.jobs.replay import other_records as other_records_module
 from partage.jobs.replay.decode import Kind, decoded
 from partage.jobs.replay.tally import Tally
 from partage.wire.group_log import decode_record, encode_record
-from partage.wire.remembering import Remembering
 
 CLASSIC = b"\0\2"
 
@@ -118,12 +117,7 @@ def test_no_commit_becomes_an_object(monkeypatch: pytest.MonkeyPatch, form: kern
         asked.append(key)
         return decode_record(key, value)
 
-    class Seen(Remembering):
-        def record(self, key, value):
-            asked.append(key)
-            return super().record(key, value)
-
-    monkeypatch.setattr(other_records_module, "Remembering", Seen)
+    monkeypatch.setattr(other_records_module, "decode_record", seen)
     monkeypatch.setattr("partage.wire.commits.decode_record", seen)
     table = records().slice(0, 5_000)
     with kernels.form(form):

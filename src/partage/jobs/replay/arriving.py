@@ -23,7 +23,7 @@ from partage.jobs.replay.decoded_rows import Kind
 from partage.jobs.replay.packed_runs import unpacked_runs
 from partage.jobs.replay.placed import binary_column
 from partage.wire.classic_columns import classic_columns, pays
-from partage.wire.remembering import Remembering
+from partage.wire.group_log import decode_record
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -115,10 +115,9 @@ def _coded(cells: pa.Array) -> tuple[list[str], NDArray[np.int64]]:
 
 
 class _Reads:
-    """Makes group records of rows, and remembers from batch to batch what it has met."""
+    """Makes group records of rows; equal members are one object over all batches."""
 
     def __init__(self) -> None:
-        self._engine = Remembering()
         self._states = ClassicStates()
 
     def records(self, rows: pa.RecordBatch) -> _Records:
@@ -126,7 +125,7 @@ class _Reads:
         keys, values = rows.column("key").to_pylist(), rows.column("value")
         names = ("group", "log_partition", "log_offset", "timestamp_ms")
         cells = [rows.column(name).to_pylist() for name in names]
-        return _Records(self._engine, keys, values, cells, self._plain(keys, values))
+        return _Records(keys, values, cells, self._plain(keys, values))
 
     def _plain(
         self, keys: list[bytes | None], values: pa.Array
@@ -147,13 +146,12 @@ class _Records:
 
     def __init__(
         self,
-        engine: Remembering,
         keys: list[bytes | None],
         values: pa.Array,
         cells: list[list[Any]],
         plain: Iterator[tuple[int, ClassicState]],
     ) -> None:
-        self._engine, self._keys, self._values = engine, keys, values
+        self._keys, self._values = keys, values
         self._cells, self._plain = cells, plain
         self._ahead = next(plain, None)
 
@@ -166,5 +164,5 @@ class _Records:
         if self._ahead is not None and self._ahead[0] == row:
             key: dict[str, Any] = {"group": group}
             return GroupRecord(at, time_ms, "GROUP_METADATA", key, None, self._ahead[1])
-        read = self._engine.record(self._keys[row], self._values[row].as_py())
+        read = decode_record(self._keys[row], self._values[row].as_py())
         return GroupRecord(at, time_ms, read.type, read.key, read.value)

@@ -19,8 +19,7 @@ from partage.jobs.replay.selection import Selection
 from partage.jobs.replay.tally import Tally
 from partage.wire.classic_columns import classic_columns, pays
 from partage.wire.commits import OffsetCommits
-from partage.wire.group_log import RECORD_TYPES, decode_key
-from partage.wire.remembering import Remembering
+from partage.wire.group_log import RECORD_TYPES, decode_key, decode_record
 
 __all__ = ["Others", "bad_row", "other_records"]
 
@@ -82,7 +81,6 @@ class _Look:
     def __init__(self, placed: Placed, tally: Tally) -> None:
         self._placed, self._tally = placed, tally
         self._known: dict[bytes | None, _Named] = {}
-        self._reads = Remembering()
 
     def named(self, row: int) -> _Named:
         """What a row's key says."""
@@ -120,7 +118,7 @@ class _Look:
         damaged: dict[int, WireFormatError] = {}
         for row in rows:
             try:
-                record = self._reads.record(self._placed.key[row], self._placed.value[row])
+                record = decode_record(self._placed.key[row], self._placed.value[row])
             except WireFormatError as error:
                 damaged[row] = error
             else:
