@@ -15,8 +15,8 @@ from partage.simulation.streams import (
     read_application,
 )
 from partage.streams import HighAvailability, ProcessId, TaskId, TaskPlan, TaskProblem
-from partage.wire.streams.assignment_bytes import decode_assignment_info
-from partage.wire.streams.subscription_bytes import decode_subscription_info
+from partage.wire.streams.assignment_info import decode_assignment_info
+from partage.wire.streams.subscription_info import decode_subscription_info
 
 #: Of recordings that do not name it: the broker did not wait, and made one rebalance of what came
 #: within the milliseconds that requests took.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partage.wire.faults import LengthError, TruncatedError, UnsupportedVersionError
+from partage.wire.errors import LengthError, TruncatedError, UnsupportedVersionError
 from partage.wire.streams.assignment_info import NEVER_MS, AssignmentInfo
 from partage.wire.streams.subscription_info import SubscriptionInfo
 

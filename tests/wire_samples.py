@@ -10,12 +10,27 @@ from pathlib import Path
 
 import pyarrow.parquet
 
+from partage.wire.messages import load_message
 from partage.wire.schema import UNKNOWN_TAGS
 
 ROOT = Path(__file__).resolve().parents[1]
 CAPTURE = ROOT / "tests" / "data" / "capture"
 VECTORS = ROOT / "tests" / "data" / "vectors" / "consumer"
 SAMPLE = ROOT / "src" / "partage" / "sample"
+
+
+@functools.cache
+def layout_documents():
+    """Every layout document that ships with the package, by name."""
+    folder = ROOT / "src" / "partage" / "wire" / "messages"
+    return {
+        file.stem: json.loads(file.read_text("utf-8")) for file in sorted(folder.glob("*.json"))
+    }
+
+
+def messages():
+    """Every message that the package reads or writes."""
+    return [load_message(name) for name in layout_documents()]
 
 
 def vectors(name):
@@ -57,25 +72,25 @@ def decoded_lines():
             yield line
 
 
-def typed(message, fields, values):
+def typed(fields, values):
     """JSON values of a vector as `wire` has them: base64 where the layout says bytes."""
     made = {}
     for field in fields:
-        if field.key in values:
-            made[field.key] = _typed(message, field, field.type, values[field.key])
+        if field.name in values:
+            made[field.name] = _typed(field, field.type, values[field.name])
     assert made.keys() == values.keys()
     return made
 
 
-def _typed(message, field, name, value):
+def _typed(field, name, value):
     if value is None:
         return None
     if name.startswith("[]"):
-        return tuple(_typed(message, field, name[2:], one) for one in value)
+        return tuple(_typed(field, name[2:], one) for one in value)
     if name == "bytes":
         return unbase64(value)
     if isinstance(value, dict):
-        return typed(message, message.members_of(field, name), value)
+        return typed(field.fields, value)
     return value
 
 

@@ -13,9 +13,9 @@ from partage.legacy.kip441_messages import (
     decode_subscription_draft_5,
     encode_subscription_draft_5,
 )
-from partage.wire.streams.assignment_bytes import decode_assignment_info, encode_assignment_info
-from partage.wire.streams.info_json import assignment_json, subscription_json
-from partage.wire.streams.subscription_bytes import (
+from partage.wire.record_json import assignment_json, subscription_json
+from partage.wire.streams.assignment_info import decode_assignment_info, encode_assignment_info
+from partage.wire.streams.subscription_info import (
     decode_subscription_info,
     encode_subscription_info,
 )

@@ -10,8 +10,8 @@ import pytest
 
 from jvm import JvmOracle
 from partage.errors import WireFormatError
-from partage.wire.streams.assignment_bytes import decode_assignment_info, encode_assignment_info
-from partage.wire.streams.subscription_bytes import (
+from partage.wire.streams.assignment_info import decode_assignment_info, encode_assignment_info
+from partage.wire.streams.subscription_info import (
     decode_subscription_info,
     encode_subscription_info,
 )

@@ -10,7 +10,7 @@ import pytest
 from jvm import JvmOracle
 from partage.errors import WireFormatError
 from partage.wire import consumer_protocol, group_log
-from partage.wire.faults import (
+from partage.wire.errors import (
     EncodingError,
     LengthError,
     TruncatedError,
@@ -18,7 +18,7 @@ from partage.wire.faults import (
     UnknownRecordVersionError,
     UnsupportedVersionError,
 )
-from partage.wire.messages import KEYS
+from partage.wire.group_log import KEYS
 from partage.wire.record_json import plain_json
 from partage.wire.sticky_userdata import decode_sticky_user_data, encode_sticky_user_data
 from wire_damage import damaged, payloads_of, random_bytes

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 from partage.errors import WireFormatError
 from partage.wire.batches import PREFIX_BYTES, Batch, ChecksumError, OldMagicError, batch_at
-from partage.wire.faults import TruncatedError
+from partage.wire.errors import TruncatedError
 
 __all__ = ["batches_in"]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from partage.errors import MissingExtraError, WireFormatError
 from partage.wire.batches import Batch
-from partage.wire.faults import LengthError
+from partage.wire.errors import LengthError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -28,8 +28,8 @@ from partage.groups.ordering import topics_in_map_order
 from partage.model import Plan, Problem
 from partage.model.index import Int32Array
 from partage.wire.codec import decode, encode
+from partage.wire.messages import load_message
 from partage.wire.primitives import Reader
-from partage.wire.schema import Field, Message
 
 __all__ = [
     "DEFAULT_PRIORITY",
@@ -63,23 +63,7 @@ _OPTIONS = (
 
 _MARKER = 0x50464F31
 
-_USER_DATA = Message(
-    "FailoverUserData",
-    kind="data",
-    valid="0-1",
-    flexible="none",
-    fields=(
-        Field("priority", "int32", "0+"),
-        Field("marker", "int32", "1+", default=_MARKER, ignorable=True),
-        Field(
-            "topics",
-            "[]TopicPriority",
-            "1+",
-            ignorable=True,
-            fields=(Field("topic", "string", "0+"), Field("priority", "int32", "0+")),
-        ),
-    ),
-)
+_USER_DATA = load_message("FailoverUserData")
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,11 @@ from typing import Any, Generic, TypeVar, cast
 from partage.errors import WireFormatError
 from partage.java.strings import decode_utf8
 from partage.wire.classic_columns import ClassicColumns, Payloads
-from partage.wire.consumer_protocol import read_embedded, read_recorded_subscription
-from partage.wire.messages import CONSUMER_PROTOCOL_ASSIGNMENT
+from partage.wire.consumer_protocol import (
+    CONSUMER_PROTOCOL_ASSIGNMENT,
+    read_embedded,
+    read_recorded_subscription,
+)
 
 __all__ = [
     "CONSUMER",

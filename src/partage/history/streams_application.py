@@ -19,9 +19,8 @@ from partage.streams.member_protocol import member_of
 from partage.streams.members import StreamsMember
 from partage.streams.task_ids import ProcessId, TaskId
 from partage.streams.topology import Subtopology, TopicPartition, Topology
-from partage.wire.streams.assignment_bytes import decode_assignment_info
-from partage.wire.streams.assignment_info import AssignmentInfo
-from partage.wire.streams.subscription_bytes import decode_subscription_info
+from partage.wire.streams.assignment_info import AssignmentInfo, decode_assignment_info
+from partage.wire.streams.subscription_info import decode_subscription_info
 
 __all__ = [
     "STREAM",

@@ -29,16 +29,19 @@ from numpy.typing import NDArray
 
 from partage.errors import InvalidProblemError, WireFormatError
 from partage.java.strings import decode_utf8, encode_utf8
-from partage.wire.faults import EncodingError, UnsupportedVersionError
+from partage.wire.errors import EncodingError, UnsupportedVersionError
 from partage.wire.primitives import Reader, Writer
-from partage.wire.streams.assignment_bytes import decode_assignment_info, encode_assignment_info
-from partage.wire.streams.assignment_info import AssignmentInfo
-from partage.wire.streams.subscription_bytes import (
+from partage.wire.streams.arrays import NO_VALUES, Tasks, TaskValues
+from partage.wire.streams.assignment_info import (
+    AssignmentInfo,
+    decode_assignment_info,
+    encode_assignment_info,
+)
+from partage.wire.streams.subscription_info import (
+    SubscriptionInfo,
     decode_subscription_info,
     encode_subscription_info,
 )
-from partage.wire.streams.subscription_info import SubscriptionInfo
-from partage.wire.streams.tasks import NO_VALUES, Tasks, TaskValues
 
 __all__ = [
     "StoreId",
@@ -190,7 +193,7 @@ def encode_subscription_draft_5(info: SubscriptionDraft5) -> bytes:
         writer.int32(5)
         writer.int32(info.latest_version)
         if len(info.process) != 16:
-            writer.refuse(f"not 16 bytes: {info.process!r:.80}")
+            writer.fail(f"not 16 bytes: {info.process!r:.80}")
         writer.raw(info.process)
         field = "storeLags"
         writer.int32(len(info.store_lags))

@@ -12,7 +12,7 @@ from partage.streams.member_assignments import Hosts, StreamsMemberAssignment
 from partage.streams.members import FUTURE_PROCESS, LATEST_VERSION, StreamsMember
 from partage.streams.task_ids import ProcessId, TaskId
 from partage.streams.topology import TopicPartition
-from partage.wire.faults import UnsupportedVersionError
+from partage.wire.errors import UnsupportedVersionError
 from partage.wire.streams.assignment_info import AssignmentInfo
 from partage.wire.streams.subscription_info import SubscriptionInfo
 from partage.wire.streams.versions import next_version

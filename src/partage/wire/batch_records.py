@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from partage.errors import WireFormatError
 from partage.wire.batches import Batch
-from partage.wire.faults import LengthError, TruncatedError
+from partage.wire.errors import LengthError, TruncatedError
 
 __all__ = ["CONTROL_TYPES", "LogRecord", "Marker", "marker_of", "records_of"]
 

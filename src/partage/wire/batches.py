@@ -20,7 +20,7 @@ from struct import Struct
 from typing import Final
 
 from partage.errors import WireFormatError
-from partage.wire.faults import LengthError, UnsupportedVersionError
+from partage.wire.errors import LengthError, UnsupportedVersionError
 
 __all__ = [
     "COMPRESSIONS",

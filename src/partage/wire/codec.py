@@ -1,98 +1,511 @@
-"""Bodies of messages from bytes to plain values and back, by the data in `messages`.
+"""The schema engine: bytes of a message to plain values and back, by its layout in `messages`.
 
 Decoded values: a struct is a dict with Kafka's JSON names, an array a tuple, ``bytes`` is bytes, a
 uuid its 22 characters, null is None. A field that the version does not have is left out, and so is
 a tagged field with its default. Unknown tagged fields stay, under `schema.UNKNOWN_TAGS`.
+
+Each type of a layout becomes a `Codec`, two nested closures that are made once. An error drops its
+traceback at each level that adds to its path: the path says the same, and the frames of all levels
+would take more memory than a short payload may.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import struct
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from partage.errors import WireFormatError
-from partage.wire.faults import UnsupportedVersionError
+from partage.wire.errors import TruncatedError, UnsupportedVersionError
 from partage.wire.primitives import Reader, Writer
-from partage.wire.reading import ReadStruct, joined, reader_of
-from partage.wire.schema import Message
-from partage.wire.writing import WriteStruct, writer_of
+from partage.wire.schema import UNKNOWN_TAGS, Field, Message, default_of
 
-__all__ = ["decode", "encode", "place", "struct_reader", "struct_writer"]
+__all__ = ["Codec", "codec_of", "decode", "encode", "join_path", "message_codec", "set_location"]
 
-
-def _checked(message: Message, version: int) -> None:
-    if version not in message.valid_versions:
-        what = f"{message.name} has versions {message.valid}"
-        raise UnsupportedVersionError(what, offset=0, field="version", version=version)
+Read = Callable[[Reader], Any]
+Write = Callable[[Writer, Any], None]
 
 
-@lru_cache(maxsize=256)
-def struct_reader(message: Message, version: int) -> ReadStruct:
-    """The reader of ``message`` in ``version``, made once.
+class Codec(NamedTuple):
+    """The reader and the writer of one type.
 
-    Raises:
-        UnsupportedVersionError: the message has no such version.
+    Errors of both have the path within the type and no version.
     """
-    _checked(message, version)
-    return reader_of(message, version)
+
+    read: Read
+    write: Write
 
 
-@lru_cache(maxsize=256)
-def struct_writer(message: Message, version: int) -> WriteStruct:
-    """The writer of ``message`` in ``version``, made once.
+class _Layout(NamedTuple):
+    """One version of a message, and the types that it replaces by codecs of the caller."""
 
-    Raises:
-        UnsupportedVersionError: the message has no such version.
-    """
-    _checked(message, version)
-    return writer_of(message, version)
+    name: str
+    version: int
+    flexible: bool
+    replaced: Mapping[str, Codec]
 
 
-def place(error: WireFormatError, field: str, version: int) -> None:
-    """Give ``error`` its whole path and the version; the caller raises it again.
-
-    The same object, so that a bad record costs one error and one traceback, not two.
-    """
-    error.field, error.version = joined(field, error.field), version
+_SCALARS = {
+    "bool": Codec(lambda reader: reader.int8() != 0, Writer.int8),
+    "int8": Codec(Reader.int8, Writer.int8),
+    "int16": Codec(Reader.int16, Writer.int16),
+    "uint16": Codec(Reader.uint16, Writer.uint16),
+    "int32": Codec(Reader.int32, Writer.int32),
+    "int64": Codec(Reader.int64, Writer.int64),
+    "uuid": Codec(Reader.uuid, Writer.uuid),
+    "modifiedUtf8": Codec(Reader.modified_utf8, Writer.modified_utf8),
+    "utf16": Codec(Reader.utf16, Writer.utf16),
+}
+#: Types whose arrays are unpacked at once: code of the struct module and bytes.
+_BULK = {"int8": ("b", 1), "int16": ("h", 2), "int32": ("i", 4)}
 
 
 def decode(message: Message, reader: Reader, *, version: int, path: str = "") -> dict[str, Any]:
-    r"""Read one body at ``reader``'s place; what follows it stays unread.
+    r"""Read one body at the reader's position; bytes after it stay unread.
 
-    ``path`` stands before the field's name in errors.
+    ``path`` precedes the field's name in errors.
 
     Raises:
-        WireFormatError: the bytes are not this message; or it has no such version.
+        WireFormatError: the bytes are not this message, or it has no such version.
 
-    >>> from partage.wire.messages import CONSUMER_GROUP_METADATA_VALUE
-    >>> decode(CONSUMER_GROUP_METADATA_VALUE, Reader(b"\0\0\0\x0a\0"), version=0)
+    >>> from partage.wire.messages import load_message
+    >>> decode(load_message("ConsumerGroupMetadataValue"), Reader(b"\0\0\0\x0a\0"), version=0)
     {'epoch': 10}
     """
-    read = struct_reader(message, version)
+    read = message_codec(message, version).read
     try:
-        return read(reader)
+        values: dict[str, Any] = read(reader)
     except WireFormatError as error:
-        place(error, path, version)
-        raise error.with_traceback(None) from None  # see `reading`
+        set_location(error, path, version)
+        raise error.with_traceback(None) from None  # see the module's docstring
+    return values
 
 
 def encode(message: Message, values: Mapping[str, Any], *, version: int, path: str = "") -> bytes:
-    r"""The bytes of one body, without header.
+    r"""Return the bytes of one body, without header.
+
+    A field that the values lack gets its default. A name that the layout lacks is an error, and so
+    is a value other than the default for a field that this version lacks, unless it is ignorable.
 
     Raises:
         EncodingError: a value does not fit the layout (path and version say where).
         UnsupportedVersionError: the message has no such version.
 
-    >>> from partage.wire.messages import CONSUMER_GROUP_METADATA_VALUE
-    >>> encode(CONSUMER_GROUP_METADATA_VALUE, {"epoch": 10, "metadataHash": 0}, version=0)
+    >>> from partage.wire.messages import load_message
+    >>> encode(load_message("ConsumerGroupMetadataValue"), {"epoch": 10}, version=0)
     b'\x00\x00\x00\n\x00'
     """
-    write = struct_writer(message, version)
+    write = message_codec(message, version).write
     writer = Writer()
     try:
         write(writer, values)
     except WireFormatError as error:
-        place(error, path, version)
+        set_location(error, path, version)
         raise
     return bytes(writer.buffer)
+
+
+@lru_cache(maxsize=256)
+def message_codec(message: Message, version: int) -> Codec:
+    """Return the codec of ``message`` in ``version`` (a body without header), made once.
+
+    Raises:
+        UnsupportedVersionError: the message has no such version.
+    """
+    if version not in message.versions:
+        what = f"{message.name} has versions {message.versions}"
+        raise UnsupportedVersionError(what, offset=0, field="version", version=version)
+    return codec_of(message, version, {})
+
+
+def codec_of(message: Message, version: int, replaced: Mapping[str, Codec]) -> Codec:
+    """Return a codec of ``message`` that uses the caller's codecs for types such as ``[]TaskId``.
+
+    Large arrays of structs are decoded to NumPy arrays this way.
+    """
+    layout = _Layout(message.name, version, version in message.flexible, replaced)
+    return _struct_codec(message.fields, layout)
+
+
+def set_location(error: WireFormatError, field: str, version: int) -> None:
+    """Set the whole path and the version of ``error``; the caller raises it again.
+
+    It stays the same object, so that a bad record costs one error and one traceback.
+    """
+    error.field, error.version = join_path(field, error.field), version
+
+
+def join_path(outer: str, inner: str) -> str:
+    """Join two parts of a dotted path; either may be empty, and an index needs no dot.
+
+    >>> join_path("members", "[2].clientId"), join_path("value", ""), join_path("a", "b")
+    ('members[2].clientId', 'value', 'a.b')
+    """
+    dot = "." if outer and inner and not inner.startswith("[") else ""
+    return f"{outer}{dot}{inner}"
+
+
+def _codec(field: Field, layout: _Layout, *, tagged: bool = False) -> Codec:
+    """Return the codec of a field's type; a tagged struct marks null in another way."""
+    name, nullable = field.type, layout.version in field.nullable
+    if name in layout.replaced:
+        return layout.replaced[name]
+    if name in _SCALARS:
+        return _SCALARS[name]
+    if name == "string":
+        return _string_codec(flexible=layout.flexible, nullable=nullable)
+    if name == "bytes":
+        return _bytes_codec(flexible=layout.flexible, nullable=nullable)
+    if name.startswith("[]"):
+        return _array_codec(field, layout, nullable=nullable)
+    codec = _struct_codec(field.fields, layout)
+    return _nullable_codec(codec, tagged=tagged) if nullable else codec
+
+
+# --- structs ---------------------------------------------------------------------------------
+
+
+def _struct_codec(fields: tuple[Field, ...], layout: _Layout) -> Codec:
+    version = layout.version
+    present = [f for f in fields if version in f.versions]
+    plain = [f for f in present if version not in f.tagged]
+    codecs = [(f, _codec(f, layout)) for f in plain]
+    read = _struct_reader([(f.name, codec.read) for f, codec in codecs])
+    write = _struct_writer(
+        [(f.name, codec.write, default_of(f, version)) for f, codec in codecs],
+        _names_checker(fields, layout),
+    )
+    if not layout.flexible:
+        return Codec(read, write)
+    tagged = [f for f in present if version in f.tagged]
+    known = {
+        f.tag: (f.name, _codec(f, layout, tagged=True), default_of(f, version))
+        for f in tagged
+        if f.tag is not None
+    }
+    return _flexible_codec(Codec(read, write), _tags_reader(known), _tags_writer(known))
+
+
+def _struct_reader(plain: list[tuple[str, Read]]) -> Read:
+    def read(reader: Reader) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        name = ""
+        try:
+            for name, read_value in plain:
+                values[name] = read_value(reader)
+        except WireFormatError as error:
+            error.field = join_path(name, error.field)
+            raise error.with_traceback(None) from None
+        return values
+
+    return read
+
+
+def _struct_writer(
+    plain: list[tuple[str, Write, Any]], check: Callable[[Writer, Mapping[str, Any]], None]
+) -> Write:
+    def write(writer: Writer, values: Any) -> None:
+        if not isinstance(values, Mapping):
+            writer.fail(f"not a struct: {values!r:.80}")
+        check(writer, values)
+        name = ""
+        try:
+            for name, write_value, default in plain:
+                write_value(writer, values.get(name, default))
+        except WireFormatError as error:
+            error.field = join_path(name, error.field)
+            raise
+
+    return write
+
+
+def _names_checker(
+    fields: tuple[Field, ...], layout: _Layout
+) -> Callable[[Writer, Mapping[str, Any]], None]:
+    """Return a check of names that the layout lacks and values that the version cannot carry."""
+    known = {f.name for f in fields} | {UNKNOWN_TAGS}
+    absent = [
+        (f.name, default_of(f, layout.version))
+        for f in fields
+        if layout.version not in f.versions and not f.ignorable
+    ]
+
+    def check(writer: Writer, values: Mapping[str, Any]) -> None:
+        for name in values:
+            if name not in known:
+                writer.fail(f"{layout.name} has no field {name!r}")
+        for name, default in absent:
+            if values.get(name, default) != default:
+                writer.fail(f"version {layout.version} of {layout.name} has no field {name!r}")
+        if not layout.flexible and values.get(UNKNOWN_TAGS):
+            writer.fail(f"version {layout.version} of {layout.name} has no tagged fields")
+
+    return check
+
+
+def _nullable_codec(codec: Codec, *, tagged: bool) -> Codec:
+    """Return the codec of a struct with a null marker before it.
+
+    The marker is an int8, below 0 for null; of a tagged field it is a varint, 0 for null.
+    """
+    if tagged:
+        return Codec(
+            lambda reader: None if reader.varint() <= 0 else codec.read(reader),
+            _marked_writer(codec.write, lambda writer, there: writer.varint(int(there))),
+        )
+    return Codec(
+        lambda reader: None if reader.int8() < 0 else codec.read(reader),
+        _marked_writer(codec.write, lambda writer, there: writer.int8(1 if there else -1)),
+    )
+
+
+def _marked_writer(write_struct: Write, write_marker: Callable[[Writer, bool], None]) -> Write:
+    def write(writer: Writer, value: Any) -> None:
+        write_marker(writer, value is not None)
+        if value is not None:
+            write_struct(writer, value)
+
+    return write
+
+
+# --- tagged fields ---------------------------------------------------------------------------
+
+_Tagged = dict[int, tuple[str, Codec, Any]]  # tag -> name, codec and default
+
+
+def _flexible_codec(
+    plain: Codec,
+    read_tags: Callable[[Reader, dict[str, Any]], None],
+    write_tags: Callable[[Writer, Mapping[str, Any]], None],
+) -> Codec:
+    def read(reader: Reader) -> dict[str, Any]:
+        values: dict[str, Any] = plain.read(reader)
+        position = reader.position
+        if position < reader.end and reader.data[position] == 0:  # no tags: nearly always
+            reader.position = position + 1
+        else:
+            read_tags(reader, values)
+        return values
+
+    def write(writer: Writer, values: Any) -> None:
+        plain.write(writer, values)
+        write_tags(writer, values)
+
+    return Codec(read, write)
+
+
+def _tags_reader(known: _Tagged) -> Callable[[Reader, dict[str, Any]], None]:
+    """Return a reader of a tag section.
+
+    Known tags are read by their type, whatever size they claim, as in Kafka. A known field with
+    its default is left out, like one that was not written.
+    """
+
+    def read_one(reader: Reader, values: dict[str, Any], unknown: list[tuple[int, bytes]]) -> None:
+        tag = reader.varint()
+        size = reader.varint()
+        entry = known.get(tag)
+        if entry is None:
+            unknown.append((tag, reader.raw(size)))
+            return
+        name, codec, default = entry
+        try:
+            value = codec.read(reader)
+        except WireFormatError as error:
+            error.field = join_path(name, error.field)
+            raise error.with_traceback(None) from None
+        if value == default:
+            values.pop(name, None)
+        else:
+            values[name] = value
+
+    def read(reader: Reader, values: dict[str, Any]) -> None:
+        unknown: list[tuple[int, bytes]] = []
+        try:
+            for _ in range(reader.varint()):
+                read_one(reader, values, unknown)
+        except WireFormatError as error:
+            error.field = error.field or UNKNOWN_TAGS
+            raise error.with_traceback(None) from None
+        if unknown:
+            values[UNKNOWN_TAGS] = tuple(unknown)
+
+    return read
+
+
+def _tags_writer(known: _Tagged) -> Callable[[Writer, Mapping[str, Any]], None]:
+    def write(writer: Writer, values: Mapping[str, Any]) -> None:
+        payloads: list[tuple[int, bytes]] = []
+        for tag, (name, codec, default) in known.items():
+            value = values.get(name, default)
+            if not _is_default(value, default):
+                payload = Writer()
+                try:
+                    codec.write(payload, value)
+                except WireFormatError as error:
+                    error.field = join_path(name, error.field)
+                    raise
+                payloads.append((tag, bytes(payload.buffer)))
+        unknown = values.get(UNKNOWN_TAGS, ())
+        _check_unknown(writer, unknown, known)
+        writer.varint(len(payloads) + len(unknown))
+        for tag, data in sorted([*payloads, *unknown]):
+            writer.varint(tag)
+            writer.varint(len(data))
+            writer.raw(data)
+
+    return write
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    """Return whether a tagged value is its default; lists and partial structs are allowed."""
+    if isinstance(value, list):
+        return not value and default == ()
+    if isinstance(value, Mapping) and isinstance(default, Mapping):
+        return value.keys() <= default.keys() and all(
+            _is_default(value[name], default[name]) for name in value
+        )
+    return bool(value == default)
+
+
+def _check_unknown(writer: Writer, unknown: Any, known: _Tagged) -> None:
+    """Raise unless unknown tags ascend: Kafka writes them in the given order and requires that."""
+    before = -1
+    for tag, data in unknown:
+        if tag in known or not isinstance(data, bytes):
+            writer.fail(f"tag {tag} is not an unknown tag with bytes")
+        if tag <= before:
+            writer.fail(f"unknown tag {tag} comes after tag {before}")
+        before = tag
+
+
+# --- strings, bytes and arrays ---------------------------------------------------------------
+
+
+def _length_writer(
+    fixed: Write, *, flexible: bool, nullable: bool
+) -> Callable[[Writer, int | None], None]:
+    """Return a writer of lengths: compact in flexible versions, else as ``fixed``; None is null."""
+
+    def write(writer: Writer, length: int | None) -> None:
+        if length is None and not nullable:
+            writer.fail("null for a field that is not nullable")
+        if flexible:
+            writer.varint(0 if length is None else length + 1)
+        else:
+            fixed(writer, -1 if length is None else length)
+
+    return write
+
+
+def _string_codec(*, flexible: bool, nullable: bool) -> Codec:
+    write_length = _length_writer(Writer.int16, flexible=flexible, nullable=nullable)
+
+    def read_compact(reader: Reader) -> str | None:
+        length = reader.compact_length()
+        if length < 0 and nullable:
+            return None
+        return reader.text(reader.not_null(length))
+
+    def write(writer: Writer, value: Any) -> None:
+        data = None if value is None else writer.utf8(value)
+        write_length(writer, None if data is None else len(data))
+        writer.raw(data or b"")
+
+    if flexible:
+        return Codec(read_compact, write)
+    return Codec(Reader.nullable_string if nullable else Reader.string, write)
+
+
+def _bytes_codec(*, flexible: bool, nullable: bool) -> Codec:
+    read_length = Reader.compact_length if flexible else Reader.int32
+    write_length = _length_writer(Writer.int32, flexible=flexible, nullable=nullable)
+
+    def read(reader: Reader) -> bytes | None:
+        length = read_length(reader)
+        if length < 0 and nullable:
+            return None
+        return reader.raw(reader.not_null(length))
+
+    def write(writer: Writer, value: Any) -> None:
+        if not isinstance(value, bytes | bytearray | memoryview | None):
+            writer.fail(f"not bytes: {value!r:.80}")
+        write_length(writer, None if value is None else len(value))
+        writer.raw(bytes(value or b""))
+
+    return Codec(read, write)
+
+
+def _array_codec(field: Field, layout: _Layout, *, nullable: bool) -> Codec:
+    """Return the codec of an array.
+
+    Its value is a tuple: an empty one costs no memory, which the memory bound relies on.
+    """
+    read_length = Reader.compact_length if layout.flexible else Reader.int32
+    write_length = _length_writer(Writer.int32, flexible=layout.flexible, nullable=nullable)
+    element = field.type.removeprefix("[]")
+    codec = _SCALARS.get(element) or _element_codec(element, field, layout)
+    read_elements = (
+        _numbers_reader(*_BULK[element]) if element in _BULK else _elements_reader(codec.read)
+    )
+
+    def read(reader: Reader) -> tuple[Any, ...] | None:
+        length = read_length(reader)
+        if length < 0 and nullable:
+            return None
+        return read_elements(reader, reader.count(reader.not_null(length)))
+
+    def write(writer: Writer, value: Any) -> None:
+        if not isinstance(value, list | tuple | None):
+            writer.fail(f"not a list: {value!r:.80}")
+        write_length(writer, None if value is None else len(value))
+        index = 0
+        try:
+            for index, one in enumerate(value or ()):  # noqa: B007 - the error names the index
+                codec.write(writer, one)
+        except WireFormatError as error:
+            error.field = join_path(f"[{index}]", error.field)
+            raise
+
+    return Codec(read, write)
+
+
+def _element_codec(element: str, field: Field, layout: _Layout) -> Codec:
+    """Return the codec of an array's elements, of which none may be null."""
+    if element == "string":
+        return _string_codec(flexible=layout.flexible, nullable=False)
+    if element == "bytes":
+        return _bytes_codec(flexible=layout.flexible, nullable=False)
+    return _struct_codec(field.fields, layout)
+
+
+def _elements_reader(read_element: Read) -> Callable[[Reader, int], tuple[Any, ...]]:
+    def read(reader: Reader, count: int) -> tuple[Any, ...]:
+        elements: list[Any] = []
+        try:
+            while len(elements) < count:
+                elements.append(read_element(reader))
+        except WireFormatError as error:
+            error.field = join_path(f"[{len(elements)}]", error.field)
+            raise error.with_traceback(None) from None
+        return tuple(elements)
+
+    return read
+
+
+def _numbers_reader(code: str, width: int) -> Callable[[Reader, int], tuple[Any, ...]]:
+    """Return a reader of numbers of one width, unpacked at once if their bytes are all there."""
+
+    def read(reader: Reader, count: int) -> tuple[Any, ...]:
+        start = reader.position
+        stop = start + count * width
+        if stop > reader.end:
+            whole = reader.left // width
+            offset = start + whole * width
+            what = f"{width} bytes needed, {reader.end - offset} left"
+            raise TruncatedError(what, offset=offset, field=f"[{whole}]")
+        reader.position = stop
+        return struct.unpack_from(f">{count}{code}", reader.data, start)
+
+    return read

@@ -1,8 +1,8 @@
-"""The consumer protocol inside the classic one: subscriptions and assignments.
+"""The consumer protocol of classic groups: a member's subscription and its assignment.
 
-Exact to ``ConsumerProtocol`` of Kafka 4.3.1: an int16 version and a body; versions above 3 are read
-and written as 3, those below 0 refused; what follows the body is never an error. A subscription's
-topics and owned partitions are sorted when written, an assignment's partitions are not (Q21).
+Exact to ``ConsumerProtocol`` of Kafka 4.3.1: an int16 version and a body. Versions above 3 are read
+and written as 3, those below 0 are errors; bytes after the body never are. A subscription's topics
+and owned partitions are sorted when written, an assignment's partitions are not (Q21).
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ from typing import Any, NamedTuple
 
 from partage.errors import WireFormatError
 from partage.java.strings import string_order_key
-from partage.wire.codec import encode, place, struct_reader
-from partage.wire.faults import EncodingError, TruncatedError, UnsupportedVersionError
-from partage.wire.messages import CONSUMER_PROTOCOL_ASSIGNMENT, CONSUMER_PROTOCOL_SUBSCRIPTION
+from partage.wire.codec import encode, message_codec, set_location
+from partage.wire.errors import EncodingError, TruncatedError, UnsupportedVersionError
+from partage.wire.messages import load_message
 from partage.wire.primitives import Reader
 from partage.wire.schema import Message
 
 __all__ = [
+    "CONSUMER_PROTOCOL_ASSIGNMENT",
+    "CONSUMER_PROTOCOL_SUBSCRIPTION",
     "HIGHEST_VERSION",
     "ConsumerAssignment",
     "ConsumerSubscription",
@@ -33,6 +35,8 @@ __all__ = [
     "read_recorded_subscription",
 ]
 
+CONSUMER_PROTOCOL_ASSIGNMENT = load_message("ConsumerProtocolAssignment")
+CONSUMER_PROTOCOL_SUBSCRIPTION = load_message("ConsumerProtocolSubscription")
 HIGHEST_VERSION = 3
 _FAUST_VERSION = 4
 _FAUST_HEADER = _FAUST_VERSION.to_bytes(2, "big")
@@ -42,9 +46,15 @@ TopicPartition = tuple[str, int]
 
 @dataclass(frozen=True)
 class ConsumerSubscription:
-    """A member's subscription; None for ``generation`` and ``rack`` where it has none.
+    """The subscription of a member.
 
-    ``owned`` keeps order and duplicates as sent; ``version`` is the one in the header.
+    Attributes:
+        topics: the topics that it subscribes to.
+        user_data: the strategy's own bytes.
+        owned: (topic, partition) pairs, with order and duplicates as sent.
+        generation: the generation of ``owned``; None if it sends none.
+        rack: None if it sends none.
+        version: the version in the header.
     """
 
     topics: tuple[str, ...]
@@ -57,7 +67,7 @@ class ConsumerSubscription:
 
 @dataclass(frozen=True)
 class ConsumerAssignment:
-    """What the leader gave a member, order and duplicates as sent."""
+    """The assignment of a member, with order and duplicates as sent."""
 
     partitions: tuple[TopicPartition, ...]
     user_data: bytes | None = None
@@ -65,7 +75,7 @@ class ConsumerAssignment:
 
 
 class Embedded(NamedTuple):
-    """A message as it stands in the bytes: header version, raw fields, bytes left over."""
+    """A decoded message: version in its header, raw fields, number of bytes after it."""
 
     version: int
     data: dict[str, Any]
@@ -73,7 +83,6 @@ class Embedded(NamedTuple):
 
 
 def _unsupported(message: Message, version: int) -> UnsupportedVersionError:
-    """Kafka reads and writes the newer as the highest that it knows, and refuses the negative."""
     what, field = "versions below 0 are not supported", f"{message.name}.version"
     return UnsupportedVersionError(what, offset=0, field=field, version=version)
 
@@ -84,7 +93,7 @@ def _no_version(message: Message, left: int) -> TruncatedError:
 
 
 def read_embedded(message: Message, data: bytes, *, version: int | None = None) -> Embedded:
-    r"""Read a message as raw fields; with ``version``, bytes without header in that version.
+    r"""Decode a message to raw fields; with ``version``, bytes of that version without header.
 
     Raises:
         WireFormatError: the bytes are not this message.
@@ -101,19 +110,19 @@ def read_embedded(message: Message, data: bytes, *, version: int | None = None) 
         raise _unsupported(message, version)
     layout = min(version, HIGHEST_VERSION)
     try:
-        fields = struct_reader(message, layout)(reader)
+        fields = message_codec(message, layout).read(reader)
     except WireFormatError as error:
-        place(error, message.name, layout)
-        raise error.with_traceback(None) from None  # see `reading`
+        set_location(error, message.name, layout)
+        raise error.with_traceback(None) from None  # see `codec`
     return Embedded(version, fields, reader.left)
 
 
 def read_recorded_subscription(data: bytes) -> Embedded:
-    r"""Read the raw fields of a subscription that a group's record has, Faust's included.
+    r"""Decode the raw fields of a subscription in a group's record, Faust's included.
 
-    Faust writes version 4 into the header and the fields of version 0 after it. Such bytes end
-    with the user data, where any later version of Kafka's goes on with the owned partitions.
-    `decode_subscription` raises on them, as Kafka's class does.
+    Faust writes version 4 into the header, and after it the fields of version 0. Such bytes end
+    with the user data; later versions of Kafka's layout have the owned partitions after it.
+    `decode_subscription` raises an error for them, as Kafka's class does.
 
     Raises:
         WireFormatError: the bytes are no subscription.
@@ -137,9 +146,9 @@ def read_recorded_subscription(data: bytes) -> Embedded:
 
 
 def decode_subscription(data: bytes, *, version: int | None = None) -> ConsumerSubscription:
-    r"""Decode a subscription; with ``version``, bytes without header in that version.
+    r"""Decode a subscription; with ``version``, bytes of that version without header.
 
-    A negative generation and an empty rack count as absent, as in Kafka.
+    A negative generation and an empty rack mean none, as in Kafka.
 
     Raises:
         WireFormatError: the bytes are no subscription.
@@ -147,11 +156,7 @@ def decode_subscription(data: bytes, *, version: int | None = None) -> ConsumerS
     >>> decode_subscription(b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff").topics
     ('t',)
     """
-    return _subscription(read_embedded(CONSUMER_PROTOCOL_SUBSCRIPTION, data, version=version))
-
-
-def _subscription(read: Embedded) -> ConsumerSubscription:
-    header, fields, _ = read
+    header, fields, _ = read_embedded(CONSUMER_PROTOCOL_SUBSCRIPTION, data, version=version)
     generation = fields.get("generationId", -1)
     return ConsumerSubscription(
         topics=fields["topics"],
@@ -164,7 +169,7 @@ def _subscription(read: Embedded) -> ConsumerSubscription:
 
 
 def decode_assignment(data: bytes, *, version: int | None = None) -> ConsumerAssignment:
-    r"""Decode an assignment; with ``version``, bytes without header in that version.
+    r"""Decode an assignment; with ``version``, bytes of that version without header.
 
     Raises:
         WireFormatError: the bytes are no assignment.
@@ -185,9 +190,10 @@ def encode_subscription(
     rack: str | None = None,
     version: int = HIGHEST_VERSION,
 ) -> bytes:
-    r"""The bytes that Kafka's consumer sends: topics sorted, ``owned`` sorted and grouped by topic.
+    r"""Return the bytes that Kafka's consumer sends.
 
-    Fields that ``version`` does not have are dropped.
+    Topics are sorted, owned partitions sorted and grouped by topic. Fields that ``version`` does
+    not have are dropped.
 
     Raises:
         UnsupportedVersionError: ``version`` below 0.
@@ -218,7 +224,7 @@ def encode_assignment(
     user_data: bytes | None = None,
     version: int = HIGHEST_VERSION,
 ) -> bytes:
-    r"""The bytes that a leader sends: topics by first appearance, partitions in the given order.
+    r"""Return the bytes that a leader sends: topics by first use, partitions in the given order.
 
     Raises:
         UnsupportedVersionError: ``version`` below 0.

@@ -1,29 +1,30 @@
-"""One record of ``__consumer_offsets``: key and value bytes to plain values, and back.
+"""Records of ``__consumer_offsets``: key and value bytes to plain values, and back.
 
-Exact to ``GroupCoordinatorRecordSerde`` of Kafka 4.3.1, for every record type that it can read. A
-key is an int16 record type and a body, a value an int16 version and a body; null is a tombstone.
-Trailing bytes are ignored, as in Kafka; value versions that Kafka does not know are refused.
+Exact to ``GroupCoordinatorRecordSerde`` of Kafka 4.3.1, for every record type that it reads. A key
+is an int16 record type and a body, a value an int16 version and a body; null is a tombstone.
+Trailing bytes are ignored, as in Kafka. A value version that Kafka does not know is an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from partage.errors import WireFormatError
-from partage.wire.codec import encode, place, struct_reader
-from partage.wire.faults import (
+from partage.wire.codec import encode, message_codec, set_location
+from partage.wire.errors import (
     EncodingError,
     TruncatedError,
     UnknownRecordTypeError,
     UnknownRecordVersionError,
 )
-from partage.wire.messages import KEYS, VALUES
+from partage.wire.messages import load_message
 from partage.wire.primitives import Reader
-from partage.wire.reading import ReadStruct
 
 __all__ = [
+    "KEYS",
     "RECORD_TYPES",
+    "VALUES",
     "DecodedRecord",
     "decode_key",
     "decode_record",
@@ -60,11 +61,36 @@ RECORD_TYPES: dict[int, str] = {
 """Names of the record types (Kafka's ``CoordinatorRecordType``) by key version."""
 
 
-class DecodedRecord(NamedTuple):
-    """A record as plain values; see `codec` for their forms.
+def _class_name(record_type: str) -> str:
+    return record_type.title().replace("_", "")
 
-    ``key_version`` is the record type's number, ``value_version`` and ``value`` are None for a
-    tombstone.
+
+KEYS = {number: load_message(f"{_class_name(n)}Key") for number, n in RECORD_TYPES.items()}
+"""Layouts of keys by record type."""
+
+VALUES = {number: load_message(f"{_class_name(n)}Value") for number, n in RECORD_TYPES.items()}
+"""Layouts of values by record type."""
+
+# Looked up once a record: by type, and by type and version.
+_KEY_READERS: dict[int, Callable[[Reader], dict[str, Any]]] = {
+    number: message_codec(message, 0).read for number, message in KEYS.items()
+}
+_VALUE_READERS: dict[tuple[int, int], Callable[[Reader], dict[str, Any]]] = {
+    (number, version): message_codec(message, version).read
+    for number, message in VALUES.items()
+    for version in range(message.versions.lowest, message.versions.highest + 1)
+}
+
+
+class DecodedRecord(NamedTuple):
+    """A record as plain values; `codec` describes their forms.
+
+    Attributes:
+        type: the name of the record type.
+        key_version: its number.
+        key: the values of the key.
+        value_version: None for a tombstone.
+        value: None for a tombstone.
     """
 
     type: str
@@ -74,36 +100,27 @@ class DecodedRecord(NamedTuple):
     value: dict[str, Any] | None
 
 
-# Looked up once a record: by type, and by type and version.
-_KEY_READERS: dict[int, ReadStruct] = {t: struct_reader(m, 0) for t, m in KEYS.items()}
-_VALUE_READERS: dict[tuple[int, int], ReadStruct] = {
-    (t, v): struct_reader(m, v)
-    for t, m in VALUES.items()
-    for v in range(m.valid_versions.lowest, m.valid_versions.highest + 1)
-}
-
-
 def record_type(key: bytes | None) -> int:
-    r"""The record type that a key says, known or not, without reading the rest.
+    r"""Return the number of the record type in a key, known or not.
 
     Raises:
-        TruncatedError: no key, or fewer than two bytes.
+        TruncatedError: the key is null, or has fewer than two bytes.
 
     >>> record_type(b"\x00\x03\x00\x01g")
     3
     """
     if key is None or len(key) < 2:
-        raise _no_type(key)
+        raise _missing_type(key)
     return int.from_bytes(key[:2], "big", signed=True)
 
 
-def _no_type(key: bytes | None) -> TruncatedError:
+def _missing_type(key: bytes | None) -> TruncatedError:
     what = "the key is null" if key is None else f"2 bytes needed, {len(key)} left"
     return TruncatedError(what, offset=0, field="key.type")
 
 
 def decode_key(key: bytes | None) -> tuple[int, dict[str, Any]]:
-    r"""Record type and key values.
+    r"""Return the record type and the values of a key.
 
     Raises:
         UnknownRecordTypeError: Kafka 4.3.1 knows no such type.
@@ -113,7 +130,7 @@ def decode_key(key: bytes | None) -> tuple[int, dict[str, Any]]:
     (3, {'groupId': 'g'})
     """
     if key is None or len(key) < 2:
-        raise _no_type(key)  # not by `record_type`: a frame less in the traceback
+        raise _missing_type(key)  # not by `record_type`: one frame less in the traceback
     number = int.from_bytes(key[:2], "big", signed=True)
     read = _KEY_READERS.get(number)
     if read is None:
@@ -121,12 +138,12 @@ def decode_key(key: bytes | None) -> tuple[int, dict[str, Any]]:
     try:
         return number, read(Reader(key, 2))
     except WireFormatError as error:
-        place(error, "key", number)
+        set_location(error, "key", number)
         raise error.with_traceback(None) from None
 
 
 def decode_value(number: int, value: bytes) -> tuple[int, dict[str, Any]]:
-    r"""Version and values of a value whose key is of record type ``number``.
+    r"""Return the version and the values of a value whose key has record type ``number``.
 
     Raises:
         UnknownRecordVersionError: Kafka 4.3.1 knows no such version of it.
@@ -145,7 +162,7 @@ def decode_value(number: int, value: bytes) -> tuple[int, dict[str, Any]]:
     try:
         return version, read(Reader(value, 2))
     except WireFormatError as error:
-        place(error, "value", version)
+        set_location(error, "value", version)
         raise error.with_traceback(None) from None
 
 
@@ -155,7 +172,7 @@ def decode_record(key: bytes | None, value: bytes | None) -> DecodedRecord:
     Raises:
         UnknownRecordTypeError: Kafka's loader skips such a record.
         UnknownRecordVersionError: Kafka's loader fails on it.
-        WireFormatError: the bytes are not what they claim to be.
+        WireFormatError: the bytes are damaged.
 
     >>> decode_record(b"\x00\x03\x00\x01g", None)[:4]
     ('CONSUMER_GROUP_METADATA', 3, {'groupId': 'g'}, None)
@@ -174,12 +191,12 @@ def encode_record(
     version: int | None = None,
     value: Mapping[str, Any] | None = None,
 ) -> tuple[bytes, bytes | None]:
-    r"""Key and value bytes of a record of type ``number``; no ``value`` makes a tombstone.
+    r"""Return key and value bytes of a record of type ``number``; without ``value``, a tombstone.
 
     Raises:
-        UnknownRecordTypeError: no such record type.
+        UnknownRecordTypeError: Kafka 4.3.1 knows no such type.
         EncodingError: a value without version, or one that does not fit the layout.
-        UnsupportedVersionError: no such version.
+        UnsupportedVersionError: the value has no such version.
 
     >>> encode_record(3, {"groupId": "g"}, version=0, value={"epoch": 10})
     (b'\x00\x03\x00\x01g', b'\x00\x00\x00\x00\x00\n\x00')
@@ -196,11 +213,11 @@ def encode_record(
 
 
 def is_canonical(key: bytes, value: bytes | None) -> bool:
-    r"""Whether decoding and encoding again gives these bytes.
+    r"""Return whether decoding and encoding again gives the same bytes.
 
-    Kafka's own records do. Not canonical are bytes that say more than their values: trailing
-    bytes, malformed UTF-8, padded varints, tagged fields written with their default, with a false
-    size, twice or out of order, a nullable struct marked other than -1 or 1.
+    Kafka's own records are canonical. Other bytes hold more than their values: trailing bytes,
+    malformed UTF-8, padded varints, a nullable struct marked other than -1 or 1; or tagged fields
+    with their default, with a false size, repeated or out of order.
 
     Raises:
         WireFormatError: the record cannot be decoded.

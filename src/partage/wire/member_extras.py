@@ -1,82 +1,50 @@
-r"""What members of ours tell each other behind a strategy's own user data.
+r"""A trailer behind a strategy's own user data: claims and loads that Partage's members exchange.
 
-A client that gives everything up before it joins (EAGER) has no owned partitions to send, and no
-client sends loads. Strategies that nobody but us has (`optimal`, `failover` that does not take
-over, ``server:``) get both as a trailer, so that a reader who looks at the beginning of the user
-data, as the documented fail-over assignor does, sees what it would see without:
+A member that revokes everything before it joins (EAGER) has no owned partitions to send, and no
+client sends loads. The strategies that only Partage has (`optimal`, `failover` without takeover,
+``server:``) append both as a trailer. A reader of the beginning of the user data, such as the
+documented fail-over assignor, is not affected:
 
     the strategy's own user data
-    body of `EXTRAS`              claims with their generation; loads by partition
+    body of ``PartageExtras``     claims with their generation; loads by partition
     int32  length of the body
-    int32  marker                 0x50544731, "PTG1": format and its version in one
+    int32  marker                 0x50544731, "PTG1": format and version in one
 
-Loads are int64, in thousandths of whatever they measure; -1 stands for "none".
+Loads are int64, in thousandths of the unit in which they were measured; -1 means none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from partage.errors import WireFormatError
 from partage.wire.codec import decode, encode
+from partage.wire.messages import load_message
 from partage.wire.primitives import Reader
-from partage.wire.schema import Field, Message
 
 __all__ = ["EXTRAS", "Extras", "split", "with_extras"]
 
+EXTRAS = load_message("PartageExtras")
+
 _MARKER = b"PTG1"
-_TAIL = 8
-_NONE = -1
+_TAIL_BYTES = 8  # length of the body, marker
+_NO_LOAD = -1
 _THOUSANDTHS = 1000
 
 Partition = tuple[str, int]
 
-EXTRAS = Message(
-    "PartageExtras",
-    kind="data",
-    valid="0",
-    flexible="none",
-    fields=(
-        Field(
-            "claims",
-            "[]TopicClaims",
-            "0+",
-            fields=(Field("topic", "string", "0+"), Field("partitions", "[]int32", "0+")),
-        ),
-        Field("generation", "int32", "0+", default=-1),
-        Field(
-            "loads",
-            "[]TopicLoads",
-            "0+",
-            fields=(
-                Field("topic", "string", "0+"),
-                Field(
-                    "partitions",
-                    "[]PartitionLoad",
-                    "0+",
-                    fields=(
-                        Field("partition", "int32", "0+"),
-                        Field("measured", "int64", "0+", default=-1),
-                        Field("held", "int64", "0+", default=-1),
-                    ),
-                ),
-            ),
-        ),
-    ),
-)
-
 
 @dataclass(frozen=True)
 class Extras:
-    """The trailer's content.
+    """The content of the trailer.
 
     Attributes:
-        claims: what the member had before it gave everything up.
-        generation: of the claims; -1 for none.
+        claims: the partitions that the member owned before it revoked everything.
+        generation: the generation of the claims; -1 for none.
         measured: load of partitions, as the member measured it.
-        held: the load that the last plan counted with (see `partage.weights`).
+        held: load of partitions in the last plan (see `partage.weights`).
     """
 
     claims: tuple[Partition, ...] = ()
@@ -86,7 +54,7 @@ class Extras:
 
 
 def with_extras(data: bytes | None, extras: Extras) -> bytes:
-    """The strategy's own user data with the trailer behind it.
+    """Return the strategy's own user data with the trailer after it.
 
     Raises:
         EncodingError: a name or a number does not fit.
@@ -94,13 +62,19 @@ def with_extras(data: bytes | None, extras: Extras) -> bytes:
     >>> split(with_extras(b"own", Extras((("t", 1),), 4)))
     (b'own', Extras(claims=(('t', 1),), generation=4, measured={}, held={}))
     """
-    loads: dict[str, list[dict[str, Any]]] = {}
-    for topic, number in sorted({*extras.measured, *extras.held}):
-        one = (topic, number)
-        row = {"measured": _sent(extras.measured, one), "held": _sent(extras.held, one)}
-        loads.setdefault(topic, []).append({"partition": number, **row})
+    claims: dict[str, list[int]] = {}
+    for topic, number in extras.claims:
+        claims.setdefault(topic, []).append(number)
+    loads: dict[str, list[dict[str, int]]] = {}
+    for partition in sorted({*extras.measured, *extras.held}):
+        topic, number = partition
+        loads.setdefault(topic, []).append({
+            "partition": number,
+            "measured": _in_thousandths(extras.measured.get(partition)),
+            "held": _in_thousandths(extras.held.get(partition)),
+        })  # fmt: skip
     values = {
-        "claims": [{"topic": t, "partitions": n} for t, n in _by_topic(extras.claims).items()],
+        "claims": [{"topic": t, "partitions": numbers} for t, numbers in claims.items()],
         "generation": extras.generation,
         "loads": [{"topic": t, "partitions": rows} for t, rows in loads.items()],
     }
@@ -109,17 +83,17 @@ def with_extras(data: bytes | None, extras: Extras) -> bytes:
 
 
 def split(data: bytes | None) -> tuple[bytes | None, Extras | None]:
-    """The strategy's own user data, and the trailer; None where there is none that can be read.
+    """Return the strategy's own user data and the trailer; None where there is no valid trailer.
 
     >>> split(b"no trailer"), split(b"PTG1"), split(None)
     ((b'no trailer', None), (b'PTG1', None), (None, None))
     """
-    if data is None or len(data) < _TAIL or data[-4:] != _MARKER:
+    if data is None or len(data) < _TAIL_BYTES or data[-4:] != _MARKER:
         return data, None
-    start = len(data) - _TAIL - int.from_bytes(data[-_TAIL:-4], "big")
+    start = len(data) - _TAIL_BYTES - int.from_bytes(data[-_TAIL_BYTES:-4], "big")
     if start < 0:
         return data, None
-    reader = Reader(data[start:-_TAIL])
+    reader = Reader(data[start:-_TAIL_BYTES])
     try:
         values = decode(EXTRAS, reader, version=0)
     except WireFormatError:
@@ -130,24 +104,15 @@ def split(data: bytes | None) -> tuple[bytes | None, Extras | None]:
 
 
 def _extras(values: Mapping[str, Any]) -> Extras:
-    measured: dict[Partition, float] = {}
-    held: dict[Partition, float] = {}
+    loads: dict[str, dict[Partition, float]] = {"measured": {}, "held": {}}
     for row in values["loads"]:
-        for one in row["partitions"]:
-            for name, into in (("measured", measured), ("held", held)):
-                if one[name] >= 0:
-                    into[row["topic"], one["partition"]] = one[name] / _THOUSANDTHS
+        for entry in row["partitions"]:
+            for name, by_partition in loads.items():
+                if entry[name] >= 0:
+                    by_partition[row["topic"], entry["partition"]] = entry[name] / _THOUSANDTHS
     claims = tuple((row["topic"], p) for row in values["claims"] for p in row["partitions"])
-    return Extras(claims, values["generation"], measured, held)
+    return Extras(claims, values["generation"], loads["measured"], loads["held"])
 
 
-def _sent(loads: Mapping[Partition, float], one: Partition) -> int:
-    value = loads.get(one)
-    return _NONE if value is None else min(round(max(value, 0.0) * _THOUSANDTHS), 2**63 - 1)
-
-
-def _by_topic(claims: Iterable[Partition]) -> dict[str, list[int]]:
-    out: dict[str, list[int]] = {}
-    for topic, number in claims:
-        out.setdefault(topic, []).append(number)
-    return out
+def _in_thousandths(load: float | None) -> int:
+    return _NO_LOAD if load is None else min(round(max(load, 0.0) * _THOUSANDTHS), 2**63 - 1)

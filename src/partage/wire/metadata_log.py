@@ -1,7 +1,8 @@
-"""One record of ``__cluster_metadata``: value bytes to plain values. Keys are null there.
+"""Records of the metadata log ``__cluster_metadata``: value bytes to plain values; keys are null.
 
 A value is: varint frame version (1) | varint API key | varint version | body. Kafka 4.3.1:
-``AbstractApiMessageSerde``. Records that a capture does not need are named by their number only.
+``AbstractApiMessageSerde``. Only records of brokers, topics and partitions are decoded; of all
+others only the API key is read.
 """
 
 from __future__ import annotations
@@ -9,19 +10,33 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from partage.wire.codec import decode
-from partage.wire.faults import TruncatedError, UnsupportedVersionError
-from partage.wire.messages.cluster_metadata import METADATA_RECORDS
+from partage.wire.errors import TruncatedError, UnsupportedVersionError
+from partage.wire.messages import load_message
 from partage.wire.primitives import Reader
 
-__all__ = ["MetadataRecord", "decode_metadata_record"]
+__all__ = ["METADATA_RECORDS", "MetadataRecord", "decode_metadata_record"]
 
 _FRAME_VERSION = 1
 
+METADATA_RECORDS = {
+    message.api_key: message
+    for message in map(
+        load_message,
+        (
+            "RegisterBrokerRecord", "UnregisterBrokerRecord", "TopicRecord", "PartitionRecord",
+            "PartitionChangeRecord", "FenceBrokerRecord", "UnfenceBrokerRecord",
+            "RemoveTopicRecord", "BrokerRegistrationChangeRecord", "BeginTransactionRecord",
+            "EndTransactionRecord", "AbortTransactionRecord",
+        ),
+    )
+}  # fmt: skip
+"""Layouts of the decoded records by API key. The other records change nothing in a capture."""
+
 
 class MetadataRecord(NamedTuple):
-    """A record as plain values; see `codec` for their forms.
+    """A record of the metadata log as plain values; `codec` describes their forms.
 
-    ``type`` is "" and ``value`` empty for a record that says nothing about brokers and topics.
+    ``type`` is "" and ``value`` empty for a record that is not decoded.
     """
 
     type: str
@@ -31,11 +46,11 @@ class MetadataRecord(NamedTuple):
 
 
 def decode_metadata_record(value: bytes | None) -> MetadataRecord:
-    r"""A record of the metadata log.
+    r"""Decode the value of one record.
 
     Raises:
         UnsupportedVersionError: Kafka 4.3.1 knows no such frame, or no such version of the record.
-        WireFormatError: the bytes are no such record.
+        WireFormatError: the bytes are damaged.
 
     >>> decode_metadata_record(b"\x01\x07\x00\x00\x00\x00\x02" + bytes(8) + b"\x00").value
     {'id': 2, 'epoch': 0}
@@ -57,5 +72,5 @@ def decode_metadata_record(value: bytes | None) -> MetadataRecord:
     message = METADATA_RECORDS.get(api_key)
     if message is None:
         return MetadataRecord("", api_key, version, {})
-    read = decode(message, reader, version=version, path="value")
-    return MetadataRecord(message.name, api_key, version, read)
+    values = decode(message, reader, version=version, path="value")
+    return MetadataRecord(message.name, api_key, version, values)

@@ -1,8 +1,9 @@
-"""Reading and writing Kafka's primitive types, every length checked before it is believed.
+"""Bounds-checked reading and writing of Kafka's primitive types.
 
 The layouts are those of Kafka's generated code (4.3.1): big-endian integers; unsigned varints of
-at most five bytes; strings, bytes and arrays with a fixed length (-1 = null) or, in flexible
-versions, a compact one (varint of length + 1, 0 = null).
+at most five bytes; strings, bytes and arrays with a length of fixed width (-1 = null) or, in
+flexible versions, a compact length (varint of length + 1, 0 = null). Every length is compared with
+the remaining bytes before memory is allocated for it.
 """
 
 from __future__ import annotations
@@ -11,14 +12,22 @@ from struct import Struct
 from struct import error as struct_error
 from typing import NoReturn
 
-from partage.java.strings import decode_utf8, encode_utf8
+from partage.java.strings import (
+    decode_modified_utf8,
+    decode_utf8,
+    encode_modified_utf8,
+    encode_utf8,
+)
 from partage.java.uuids import uuid_bytes, uuid_text
-from partage.wire.faults import EncodingError, LengthError, TruncatedError
+from partage.wire.errors import EncodingError, LengthError, TruncatedError
 
-__all__ = ["LONGEST_STRING", "Reader", "Writer"]
+__all__ = ["LONGEST_STRING", "LONGEST_UTF", "Reader", "Writer"]
 
 LONGEST_STRING = 0x7FFF
 """UTF-8 bytes of the longest string in any layout, compact ones included."""
+
+LONGEST_UTF = 0xFFFF
+"""Bytes of the longest string that Java's ``writeUTF`` takes."""
 
 _INT8 = Struct(">b")
 _INT16 = Struct(">h")
@@ -28,11 +37,11 @@ _INT64 = Struct(">q")
 
 
 class Reader:
-    r"""A place in a payload: each method reads one value there and moves on.
+    r"""A position in a payload; each method reads one value there and advances.
 
     ``position`` and ``end`` are byte offsets in ``data``. Methods raise `TruncatedError` or
-    `LengthError`, with the offset at which the value began and an empty ``field``, which the
-    schema engine fills in.
+    `LengthError` with the offset at which the value begins and an empty ``field``, which the
+    schema engine sets.
 
     >>> reader = Reader(b"\x00\x02hi\x07")
     >>> reader.string(), reader.int8(), reader.left
@@ -48,19 +57,21 @@ class Reader:
 
     @property
     def left(self) -> int:
-        """Bytes not yet read."""
+        """The number of bytes not yet read."""
         return self.end - self.position
 
-    # Errors are made here and raised by the caller: one frame less in each traceback.
+    # The caller raises the errors that these two return: one frame less in each traceback.
     def _short(self, needed: int) -> TruncatedError:
+        """Return the error of a payload that ends before ``needed`` more bytes."""
         left = self.end - self.position
         return TruncatedError(f"{needed} bytes needed, {left} left", offset=self.position, field="")
 
     def _bad_length(self, what: str) -> LengthError:
+        """Return a `LengthError` at the current position."""
         return LengthError(what, offset=self.position, field="")
 
     def int8(self) -> int:
-        """A signed byte."""
+        """Read a signed byte."""
         start = self.position
         if start >= self.end:
             raise self._short(1)
@@ -69,7 +80,7 @@ class Reader:
         return value
 
     def int16(self) -> int:
-        """A signed 16-bit integer."""
+        """Read a signed 16-bit integer."""
         start = self.position
         if start + 2 > self.end:
             raise self._short(2)
@@ -78,7 +89,7 @@ class Reader:
         return value
 
     def uint16(self) -> int:
-        """An unsigned 16-bit integer."""
+        """Read an unsigned 16-bit integer."""
         start = self.position
         if start + 2 > self.end:
             raise self._short(2)
@@ -87,7 +98,7 @@ class Reader:
         return value
 
     def int32(self) -> int:
-        """A signed 32-bit integer."""
+        """Read a signed 32-bit integer."""
         start = self.position
         if start + 4 > self.end:
             raise self._short(4)
@@ -96,7 +107,7 @@ class Reader:
         return value
 
     def int64(self) -> int:
-        """A signed 64-bit integer."""
+        """Read a signed 64-bit integer."""
         start = self.position
         if start + 8 > self.end:
             raise self._short(8)
@@ -105,7 +116,7 @@ class Reader:
         return value
 
     def uuid(self) -> str:
-        """16 bytes, as Kafka prints them (22 characters)."""
+        """Read 16 bytes; return the 22 characters that Kafka prints for them."""
         start = self.position
         if start + 16 > self.end:
             raise self._short(16)
@@ -113,7 +124,7 @@ class Reader:
         return uuid_text(self.data[start : start + 16])
 
     def varint(self) -> int:
-        """An unsigned varint; like Java's it wraps to a signed 32-bit integer."""
+        """Read an unsigned varint; like Java's it wraps to a signed 32-bit integer."""
         start = place = self.position
         value = shift = 0
         while True:
@@ -131,12 +142,12 @@ class Reader:
         return value if shift < 28 else (value & 0xFFFFFFFF ^ 0x80000000) - 0x80000000
 
     def compact_length(self) -> int:
-        """Length of a compact string, bytes or array; negative = null."""
+        """Read the length of a compact string, bytes or array; a negative one means null."""
         value = self.varint() - 1
         return value if value >= -0x80000000 else 0x7FFFFFFF
 
     def raw(self, length: int) -> bytes:
-        """The next ``length`` bytes, copied only when they are there."""
+        """Read ``length`` bytes; they are copied only if all of them exist."""
         start = self.position
         stop = start + length
         if length < 0 or stop > self.end:
@@ -145,7 +156,7 @@ class Reader:
         return self.data[start:stop]
 
     def text(self, length: int) -> str:
-        """A string of ``length`` UTF-8 bytes; malformed ones become U+FFFD as in Java."""
+        """Read a string of ``length`` UTF-8 bytes; malformed ones become U+FFFD as in Java."""
         start = self.position
         stop = start + length
         if stop > self.end:
@@ -156,36 +167,66 @@ class Reader:
         return decode_utf8(self.data[start:stop])
 
     def not_null(self, length: int) -> int:
-        """``length``, if it is one.
+        """Return ``length``.
 
         Raises:
-            LengthError: it is negative, which says null.
+            LengthError: it is negative, which means null.
         """
         if length < 0:
             raise self._bad_length("null for a field that is not nullable")
         return length
 
     def count(self, length: int) -> int:
-        """``length`` as the number of an array's elements, each of at least one byte.
+        """Return ``length`` as the number of an array's elements, each of at least one byte.
 
-        Kafka compares the count with the bytes left, not with what the elements take.
+        Kafka compares the count with the remaining bytes, not with the size of the elements.
+
+        Raises:
+            LengthError: fewer bytes are left.
         """
         if length > self.end - self.position:
             raise self._bad_length(f"count {length}, but {self.end - self.position} bytes left")
         return length
 
     def string(self) -> str:
-        """A string with an int16 length, not null."""
+        """Read a string with an int16 length, not null."""
         return self.text(self.not_null(self.int16()))
 
     def nullable_string(self) -> str | None:
-        """A string with an int16 length, null if that is negative."""
+        """Read a string with an int16 length; a negative one means null."""
         length = self.int16()
         return None if length < 0 else self.text(length)
 
+    def modified_utf8(self) -> str:
+        r"""Read a string as Java's ``DataInputStream.readUTF`` does.
+
+        Raises:
+            LengthError: the bytes are malformed (``UTFDataFormatException``).
+
+        >>> Reader(b"\0\3a\xc0\x80").modified_utf8()
+        'a\x00'
+        """
+        start = self.position
+        data = self.raw(self.uint16())
+        try:
+            return decode_modified_utf8(data)
+        except ValueError as error:
+            raise LengthError(str(error), offset=start, field="") from None
+
+    def utf16(self) -> str | None:
+        r"""Read an int32 count of UTF-16 units and the units; a count of 0 or less means None.
+
+        >>> Reader(b"\0\0\0\1\0a").utf16(), Reader(bytes(4)).utf16()
+        ('a', None)
+        """
+        units = self.int32()
+        if units <= 0:
+            return None
+        return self.raw(2 * units).decode("utf-16-be", "surrogatepass")
+
 
 class Writer:
-    r"""Bytes being made: each method appends one value.
+    r"""A growing payload; each method appends one value.
 
     Methods raise `EncodingError` with an empty ``field`` for a value that does not fit.
 
@@ -199,45 +240,46 @@ class Writer:
     def __init__(self) -> None:
         self.buffer = bytearray()
 
-    def refuse(self, what: str) -> NoReturn:
-        """Raise `EncodingError` at this place."""
+    def fail(self, what: str) -> NoReturn:
+        """Raise `EncodingError` at the current offset."""
         raise EncodingError(what, offset=len(self.buffer), field="")
 
     def _pack(self, layout: Struct, value: object, name: str) -> None:
+        """Append a number, or raise the error that names its type."""
         try:
             self.buffer += layout.pack(value)
         except struct_error:
-            self.refuse(f"not an {name}: {value!r:.80}")
+            self.fail(f"not an {name}: {value!r:.80}")
 
     def int8(self, value: object) -> None:
-        """A signed byte."""
+        """Append a signed byte."""
         self._pack(_INT8, value, "int8")
 
     def int16(self, value: object) -> None:
-        """A signed 16-bit integer."""
+        """Append a signed 16-bit integer."""
         self._pack(_INT16, value, "int16")
 
     def uint16(self, value: object) -> None:
-        """An unsigned 16-bit integer."""
+        """Append an unsigned 16-bit integer."""
         self._pack(_UINT16, value, "uint16")
 
     def int32(self, value: object) -> None:
-        """A signed 32-bit integer."""
+        """Append a signed 32-bit integer."""
         self._pack(_INT32, value, "int32")
 
     def int64(self, value: object) -> None:
-        """A signed 64-bit integer."""
+        """Append a signed 64-bit integer."""
         self._pack(_INT64, value, "int64")
 
     def uuid(self, value: object) -> None:
-        """16 bytes, given as Kafka prints them."""
+        """Append 16 bytes, given as Kafka prints them."""
         try:
             self.buffer += uuid_bytes(value if isinstance(value, str) else "")
         except ValueError:
-            self.refuse(f"not a uuid in Kafka's base64: {value!r:.80}")
+            self.fail(f"not a uuid in Kafka's base64: {value!r:.80}")
 
     def varint(self, value: int) -> None:
-        """An unsigned varint of a 32-bit integer; a negative one takes five bytes as in Java."""
+        """Append a 32-bit integer as an unsigned varint; a negative one takes five bytes."""
         value &= 0xFFFFFFFF
         while value >= 0x80:
             self.buffer.append(value & 0x7F | 0x80)
@@ -245,20 +287,50 @@ class Writer:
         self.buffer.append(value)
 
     def raw(self, data: bytes) -> None:
-        """Bytes as they are."""
+        """Append bytes unchanged."""
         self.buffer += data
 
     def utf8(self, value: object) -> bytes:
-        """The UTF-8 bytes of a string, if there are not too many for Kafka."""
+        """Return the UTF-8 bytes of a string.
+
+        Raises:
+            EncodingError: the value is no string, or longer than Kafka allows.
+        """
         if not isinstance(value, str):
-            self.refuse(f"not a string: {value!r:.80}")
+            self.fail(f"not a string: {value!r:.80}")
         data = encode_utf8(value)
         if len(data) > LONGEST_STRING:
-            self.refuse(f"string of {len(data)} bytes, largest is {LONGEST_STRING}")
+            self.fail(f"string of {len(data)} bytes, largest is {LONGEST_STRING}")
         return data
 
     def string(self, value: object) -> None:
-        """A string with an int16 length, not null."""
+        """Append a string with an int16 length, not null."""
         data = self.utf8(value)
         self.int16(len(data))
         self.buffer += data
+
+    def modified_utf8(self, value: object) -> None:
+        r"""Append a string as Java's ``DataOutputStream.writeUTF`` does.
+
+        >>> writer = Writer()
+        >>> writer.modified_utf8("é\0"); bytes(writer.buffer)
+        b'\x00\x04\xc3\xa9\xc0\x80'
+        """
+        if not isinstance(value, str):
+            self.fail(f"not a string: {value!r:.80}")
+        data = encode_modified_utf8(value)
+        if len(data) > LONGEST_UTF:
+            self.fail(f"string of {len(data)} bytes, largest is {LONGEST_UTF}")
+        self.uint16(len(data))
+        self.buffer += data
+
+    def utf16(self, value: str | None) -> None:
+        r"""Append an int32 count of UTF-16 units and the units; None and "" are the same.
+
+        >>> writer = Writer()
+        >>> writer.utf16("a"); bytes(writer.buffer)
+        b'\x00\x00\x00\x01\x00a'
+        """
+        units = (value or "").encode("utf-16-be", "surrogatepass")
+        self.int32(len(units) // 2)
+        self.buffer += units

@@ -1,31 +1,49 @@
-"""A decoded record in the shape of `partage decode`, which is that of the recorded cluster's
-``decoded.jsonl.xz``: Kafka's generated JSON, bytes as base64, topic ids as Kafka prints them.
+"""Decoded records as JSON, one line of `partage decode` each.
+
+The form is that of the recorded cluster's ``decoded.jsonl.xz``: Kafka's generated JSON, bytes as
+base64, topic ids as Kafka prints them. User data of Kafka Streams has the field names of the
+layouts in `messages`, and only the fields of its version. Tasks are written as Kafka writes them
+(``0_1``, ``topology__0_1``), lists are in the order of the bytes.
 """
 
 from __future__ import annotations
 
 from binascii import b2a_base64
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from partage.errors import WireFormatError
-from partage.wire.consumer_protocol import read_embedded
+from partage.java.strings import decode_utf8
+from partage.java.uuids import uuid_text
+from partage.wire.consumer_protocol import (
+    CONSUMER_PROTOCOL_ASSIGNMENT,
+    CONSUMER_PROTOCOL_SUBSCRIPTION,
+    read_embedded,
+)
 from partage.wire.group_log import DecodedRecord
-from partage.wire.messages import CONSUMER_PROTOCOL_ASSIGNMENT, CONSUMER_PROTOCOL_SUBSCRIPTION
 from partage.wire.schema import UNKNOWN_TAGS, Message
-from partage.wire.streams.info_json import (
-    STREAMS_PROTOCOL,
-    assignment_json,
-    subscription_json,
+from partage.wire.streams.arrays import Hosts, TaskKey, TopicPartition
+from partage.wire.streams.assignment_info import (
+    ASSIGNMENT_INFO,
+    AssignmentInfo,
+    decode_assignment_info,
+)
+from partage.wire.streams.subscription_info import (
+    SUBSCRIPTION_INFO_DATA,
+    SubscriptionInfo,
+    decode_subscription_info,
 )
 
-__all__ = ["plain_json", "to_json"]
+__all__ = ["STREAMS_PROTOCOL", "assignment_json", "plain_json", "subscription_json", "to_json"]
+
+STREAMS_PROTOCOL = "stream"
+"""Protocol name of Streams' members in classic groups."""
 
 CONSUMER = "consumer"
 
 
 def plain_json(value: Any) -> Any:
-    r"""Decoded values as JSON can hold them: base64 for bytes, lists; unknown tags left out.
+    r"""Return decoded values in JSON's types: base64 for bytes, lists; unknown tags are left out.
 
     >>> plain_json({"userData": b"\x01", "topics": ("a",)})
     {'userData': 'AQ==', 'topics': ['a']}
@@ -42,13 +60,13 @@ def plain_json(value: Any) -> Any:
 def to_json(
     record: DecodedRecord, *, partition: int, offset: int, timestamp_ms: int
 ) -> dict[str, Any]:
-    r"""One line of `partage decode`; a tombstone has ``value`` null and no ``value_version``.
+    r"""Return the JSON object of a record; a tombstone has ``value`` null and no ``value_version``.
 
     For a classic group with protocol type ``consumer``, ``members_decoded`` has each member's
-    subscription and assignment; for a member of a consumer group that speaks the classic protocol
-    there is ``classic_protocols_decoded``. User data stays base64; that of Streams is decoded too,
-    as ``streamsSubscription`` and ``streamsAssignment`` beside the member's others. Embedded bytes
-    that cannot be decoded give ``error`` with the reason instead of ``data``.
+    subscription and assignment; a member of a consumer group that uses the classic protocol has
+    ``classic_protocols_decoded``. User data is base64; that of Streams is decoded too, as
+    ``streamsSubscription`` and ``streamsAssignment`` of the member. Embedded bytes that cannot be
+    decoded have ``error`` with the reason instead of ``data``.
 
     >>> from partage.wire.group_log import decode_record
     >>> record = decode_record(b"\x00\x03\x00\x01g", None)
@@ -81,7 +99,7 @@ def to_json(
 
 
 def _members(group: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Members of a classic group; of another protocol type than consumer only their ids."""
+    """Return the members of a classic group; only their ids if it is no consumer group."""
     if group["protocolType"] != CONSUMER:
         return [{"memberId": member["memberId"]} for member in group["members"]]
     members = [
@@ -94,25 +112,25 @@ def _members(group: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
     if group["protocol"] == STREAMS_PROTOCOL:
         return [
-            shown | _streams(member)
+            shown | _streams_user_data(member)
             for shown, member in zip(members, group["members"], strict=True)
         ]
     return members
 
 
-def _streams(member: Mapping[str, Any]) -> dict[str, Any]:
-    """What a member of a Streams application said, and was told; what is not there is left out."""
-    said = _user_data(CONSUMER_PROTOCOL_SUBSCRIPTION, member["subscription"])
-    told = _user_data(CONSUMER_PROTOCOL_ASSIGNMENT, member["assignment"])
+def _streams_user_data(member: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the decoded user data of a Streams member; absent user data is left out."""
+    sent = _user_data(CONSUMER_PROTOCOL_SUBSCRIPTION, member["subscription"])
+    assigned = _user_data(CONSUMER_PROTOCOL_ASSIGNMENT, member["assignment"])
     shown = {
-        "streamsSubscription": subscription_json(said),
-        "streamsAssignment": assignment_json(told),
+        "streamsSubscription": subscription_json(sent),
+        "streamsAssignment": assignment_json(assigned),
     }
     return {name: value for name, value in shown.items() if value is not None}
 
 
 def _user_data(message: Message, data: bytes) -> bytes | None:
-    """User data of a message that can be read; whether it can is said in its own place."""
+    """Return the user data of an embedded message, or None; `_embedded` reports damaged bytes."""
     try:
         found: bytes | None = read_embedded(message, data).data["userData"] if data else None
     except WireFormatError:
@@ -121,6 +139,7 @@ def _user_data(message: Message, data: bytes) -> bytes | None:
 
 
 def _embedded(message: Message, data: bytes) -> dict[str, Any]:
+    """Return a subscription or an assignment as JSON."""
     if not data:
         return {"empty": True}
     try:
@@ -131,3 +150,109 @@ def _embedded(message: Message, data: bytes) -> dict[str, Any]:
     if message is CONSUMER_PROTOCOL_SUBSCRIPTION and fields["userData"]:
         shown["userDataLen"] = len(fields["userData"])
     return shown
+
+
+# --- user data of Streams --------------------------------------------------------------------
+
+
+def subscription_json(data: bytes | None) -> dict[str, Any] | None:
+    r"""Return the fields of a ``SubscriptionInfo``; ``error`` for damaged bytes, None for null.
+
+    Of a version above 11 only the two versions are known.
+
+    >>> subscription_json(b"\0\0\0\x0c\0\0\0\x0d")
+    {'version': 12, 'latestSupportedVersion': 13}
+    """
+    return _info_json(data, decode_subscription_info, SUBSCRIPTION_INFO_DATA, _SUBSCRIPTION_FIELDS)
+
+
+def assignment_json(data: bytes | None) -> dict[str, Any] | None:
+    r"""Return the fields of an ``AssignmentInfo``; ``error`` for damaged bytes, None for null.
+
+    >>> assignment_json(b"\0\0\0\1\0\0\0\1\0\0\0\0\0\0\0\2\0\0\0\0")
+    {'version': 1, 'activeTasks': ['0_2'], 'standbyTasks': []}
+    """
+    return _info_json(data, decode_assignment_info, ASSIGNMENT_INFO, _ASSIGNMENT_FIELDS)
+
+
+def _info_json(
+    data: bytes | None,
+    decode: Callable[[bytes], Any],
+    message: Message,
+    value_of: Mapping[str, Callable[[Any], Any]],
+) -> dict[str, Any] | None:
+    """Return the fields that the version has, in the order of ``value_of``."""
+    if data is None:
+        return None
+    try:
+        info = decode(data)
+    except WireFormatError as error:
+        return {"error": str(error)}
+    versions = {field.name: field.versions for field in message.fields}
+    shown = {name: get(info) for name, get in value_of.items() if info.version in versions[name]}
+    if isinstance(info, SubscriptionInfo) and info.is_future():
+        return {name: shown[name] for name in ("version", "latestSupportedVersion")}
+    if info.trailing:
+        shown["trailing"] = info.trailing
+    return shown
+
+
+def _printable(name: str) -> str:
+    """Replace lone surrogates, which JSON parsers reject, by U+FFFD."""
+    if name.isascii():
+        return name
+    return name.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _task(task: TaskKey) -> str:
+    name = f"{task[0]}_{task[1]}"
+    return name if task[2] is None else f"{_printable(task[2])}__{name}"
+
+
+def _partitions(partitions: Iterable[TopicPartition]) -> list[list[Any]]:
+    return [[_printable(topic), number] for topic, number in partitions]
+
+
+def _hosts(hosts: Hosts) -> list[dict[str, Any]]:
+    return [
+        {"host": _printable(host), "port": port, "partitions": _partitions(partitions)}
+        for (host, port), partitions in zip(hosts.names, hosts.partitions, strict=True)
+    ]
+
+
+def _standby(info: AssignmentInfo) -> list[dict[str, Any]]:
+    return [
+        {"task": _task(task), "partitions": _partitions(partitions)}
+        for task, partitions in zip(info.standby, info.standby_partitions, strict=True)
+    ]
+
+
+def _tags(info: SubscriptionInfo) -> list[dict[str, str]]:
+    pairs = info.client_tags
+    return [{"key": decode_utf8(key), "value": decode_utf8(value)} for key, value in pairs]
+
+
+_SUBSCRIPTION_FIELDS: dict[str, Callable[[SubscriptionInfo], Any]] = {
+    "version": lambda info: info.version,
+    "latestSupportedVersion": lambda info: info.latest_version,
+    "processId": lambda info: uuid_text(info.process),
+    "prevTasks": lambda info: [_task(task) for task in info.previous],
+    "standbyTasks": lambda info: [_task(task) for task in info.standby],
+    "userEndPoint": lambda info: info.endpoint,
+    "taskOffsetSums": lambda info: [
+        {"task": _task(task), "offsetSum": value} for task, value in info.offset_sums
+    ],
+    "uniqueField": lambda info: info.unique,
+    "errorCode": lambda info: info.error_code,
+    "clientTags": _tags,
+}
+_ASSIGNMENT_FIELDS: dict[str, Callable[[AssignmentInfo], Any]] = {
+    "version": lambda info: info.version,
+    "commonlySupportedVersion": lambda info: info.common_version,
+    "activeTasks": lambda info: [_task(task) for task in info.active],
+    "standbyTasks": _standby,
+    "partitionsByHost": lambda info: _hosts(info.hosts),
+    "standbyPartitionsByHost": lambda info: _hosts(info.standby_hosts),
+    "errCode": lambda info: info.error_code,
+    "nextRebalanceMs": lambda info: info.next_rebalance_ms,
+}

@@ -1,35 +1,31 @@
-"""Message layouts as data, in the terms of Kafka's own schema language.
+"""Message layouts in the terms of Kafka's schema language.
 
-A `Message` says what its JSON definition in Kafka's jars says (``common/message/*.json``): name,
-valid and flexible versions, fields with type, versions, nullability, tag and default. The words
-mean what they mean there; ``tests/unit/wire/test_schema_drift.py`` compares the two. `codec`
-turns one version of a message into a reader and a writer.
+`Message` and `Field` hold what a JSON message definition of Kafka says (``common/message/*.json``
+in its jars). `parse_message` makes them of such a document, `messages` has the documents, and
+`codec` turns one version of a message into functions that read and write it.
 
 Types: ``bool int8 int16 uint16 int32 int64 uuid string bytes``, the name of a struct, and ``[]``
-before any of them.
+before any of them. Kafka's schema language has no name for the two strings that a Java
+``DataOutputStream`` writes: here they are ``modifiedUtf8`` (``writeUTF``) and ``utf16``
+(``writeChars``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-__all__ = ["NOT_GIVEN", "UNKNOWN_TAGS", "Field", "Message", "Versions", "default_of", "versions"]
+__all__ = [
+    "UNKNOWN_TAGS", "Field", "Message", "Versions", "default_of", "parse_message", "parse_versions",
+]  # fmt: skip
 
 UNKNOWN_TAGS: Final = "_unknownTaggedFields"
-"""Key under which a decoded struct keeps tagged fields that its layout does not know, as pairs
-``(tag, bytes)`` in the order of arrival; absent when there are none."""
+"""Key of the tagged fields that a layout does not know, in a decoded struct: pairs ``(tag, bytes)``
+in the order of arrival. The key is absent if there are none."""
 
-
-class _NotGiven:
-    def __repr__(self) -> str:
-        return "NOT_GIVEN"
-
-
-NOT_GIVEN: Final = _NotGiven()
-"""A field's ``default`` that its definition does not give: zero, empty, or an empty struct."""
-
+_HIGHEST_VERSION: Final = 0x7FFF
 _ZERO: Final[dict[str, Any]] = {
     "bool": False,
     "int8": 0,
@@ -40,12 +36,14 @@ _ZERO: Final[dict[str, Any]] = {
     "uuid": "A" * 22,
     "string": "",
     "bytes": b"",
+    "modifiedUtf8": "",
+    "utf16": None,
 }
 
 
 @dataclass(frozen=True)
 class Versions:
-    """A closed range of versions, empty when ``lowest > highest``."""
+    """A closed range of versions, empty if ``lowest > highest``."""
 
     lowest: int
     highest: int
@@ -53,18 +51,21 @@ class Versions:
     def __contains__(self, version: int) -> bool:
         return self.lowest <= version <= self.highest
 
+    def __str__(self) -> str:
+        return f"{self.lowest}-{self.highest}" if self.lowest != self.highest else f"{self.lowest}"
+
 
 @lru_cache(maxsize=64)
-def versions(text: str) -> Versions:
-    """Parse Kafka's notation of versions.
+def parse_versions(text: str) -> Versions:
+    """Parse Kafka's notation of a range of versions.
 
-    >>> versions("2+").lowest, 3 in versions("0-4"), 1 in versions("none"), 1 in versions("1")
-    (2, True, False, True)
+    >>> parse_versions("2+").lowest, 3 in parse_versions("0-4"), 1 in parse_versions("none")
+    (2, True, False)
     """
     if text == "none":
         return Versions(0, -1)
     if text.endswith("+"):
-        return Versions(int(text[:-1]), 0x7FFF)
+        return Versions(int(text[:-1]), _HIGHEST_VERSION)
     lowest, _, highest = text.partition("-")
     return Versions(int(lowest), int(highest or lowest))
 
@@ -73,64 +74,99 @@ def versions(text: str) -> Versions:
 class Field:
     """One field of a struct.
 
-    ``default`` is what the definition says: a number, ``"null"`` (null), or None for a JSON null
-    literal. The last is a trap: Kafka's generator takes it for "not given", so that the default is
-    an empty struct or array and not null (quirk Q14).
+    Attributes:
+        name: the name in decoded values and in Kafka's JSON; its first letter is lower case.
+        type: see the module's docstring.
+        versions: versions of the message that have the field.
+        nullable: versions in which its value may be null.
+        tagged: versions in which it is a tagged field, with number ``tag``.
+        default: the value where the bytes do not have the field. The JSON literal null is a trap:
+            Kafka's generator takes it for "not given", so that the default is an empty struct or
+            array and not null (quirk Q14). Null is the text ``"null"``.
+        ignorable: whether a value may be dropped in a version that does not have the field.
+        fields: the fields of its struct, or of each element of its array.
     """
 
     name: str
     type: str
-    versions: str
-    nullable: str = "none"
-    tag: int | None = None
-    tagged: str = "none"
-    default: object = NOT_GIVEN
-    ignorable: bool = False
-    zero_copy: bool = False
-    fields: tuple[Field, ...] = ()
-
-    @property
-    def key(self) -> str:
-        """The name in decoded values and in Kafka's JSON: the first letter is small."""
-        return self.name[0].lower() + self.name[1:]
+    versions: Versions
+    nullable: Versions
+    tagged: Versions
+    tag: int | None
+    default: object
+    ignorable: bool
+    fields: tuple[Field, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Message:
     """The layout of a message in all its versions.
 
-    ``kind`` is ``coordinator-key``, ``coordinator-value`` (then ``api_key`` is the record type) or
-    ``data``, or ``metadata`` (a record of the metadata log, by its ``api_key``); ``structs`` are
-    those that fields refer to by name.
+    Attributes:
+        name: Kafka's name.
+        kind: ``coordinator-key`` or ``coordinator-value`` (a record of a group),
+            ``metadata`` (a record of the metadata log) or ``data``.
+        api_key: the number of the record type; None for ``data``.
+        versions: versions that can be read and written.
+        flexible: versions with compact lengths and tagged fields.
+        fields: the fields in the order of the bytes.
     """
 
     name: str
     kind: str
-    valid: str
-    flexible: str
+    api_key: int | None
+    versions: Versions
+    flexible: Versions
     fields: tuple[Field, ...]
-    api_key: int | None = None
-    structs: tuple[Field, ...] = ()
-
-    @property
-    def valid_versions(self) -> Versions:
-        """The versions that can be read and written."""
-        return versions(self.valid)
-
-    def members_of(self, field: Field, type_name: str) -> tuple[Field, ...]:
-        """Fields of the struct ``type_name``: those declared in ``field``, or the common ones."""
-        if field.fields:
-            return field.fields
-        for struct in self.structs:
-            if struct.name == type_name:
-                return struct.fields
-        raise LookupError(f"{self.name}.{field.name}: no struct {type_name}")
 
 
-def default_of(message: Message, field: Field, version: int) -> Any:
-    """The value that Kafka gives ``field`` where the bytes do not have it.
+def parse_message(document: Mapping[str, Any]) -> Message:
+    """Return the layout that a JSON message definition describes.
 
-    >>> default_of(Message("M", "data", "0", "none", ()), Field("x", "int32", "0+", default=-1), 0)
+    Raises:
+        LookupError: a field's type is neither known nor declared.
+    """
+    structs = {struct["name"]: struct["fields"] for struct in document.get("commonStructs", ())}
+    return Message(
+        name=document["name"],
+        kind=document["type"],
+        api_key=document.get("apiKey"),
+        versions=parse_versions(document["validVersions"]),
+        flexible=parse_versions(document["flexibleVersions"]),
+        fields=_parse_fields(document["fields"], structs),
+    )
+
+
+def _parse_fields(
+    documents: Sequence[Mapping[str, Any]], structs: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> tuple[Field, ...]:
+    """Return fields with those of their structs, declared in place or by name in ``structs``."""
+    fields = []
+    for document in documents:
+        name, element = document["name"], document["type"].removeprefix("[]")
+        inner = document.get("fields") or (() if element in _ZERO else structs[element])
+        fields.append(
+            Field(
+                name=name[0].lower() + name[1:],
+                type=document["type"],
+                # LastAssignmentConfigs of StreamsGroupMetadataValue has no versions: all have it.
+                versions=parse_versions(document.get("versions", "0+")),
+                nullable=parse_versions(document.get("nullableVersions", "none")),
+                tagged=parse_versions(document.get("taggedVersions", "none")),
+                tag=document.get("tag"),
+                default=document.get("default"),
+                ignorable=document.get("ignorable", False),
+                fields=_parse_fields(inner, structs),
+            )
+        )
+    return tuple(fields)
+
+
+def default_of(field: Field, version: int) -> Any:
+    """Return the value that Kafka gives ``field`` where the bytes do not have it.
+
+    >>> document = {"name": "x", "type": "int32", "default": "-1"}
+    >>> default_of(_parse_fields([document], {})[0], version=0)
     -1
     """
     if field.default == "null":
@@ -138,15 +174,14 @@ def default_of(message: Message, field: Field, version: int) -> Any:
     if field.type.startswith("[]"):
         return ()
     if field.type not in _ZERO:
-        members = message.members_of(field, field.type)
         return {
-            member.key: default_of(message, member, version)
-            for member in members
-            if version in versions(member.versions) and version not in versions(member.tagged)
+            member.name: default_of(member, version)
+            for member in field.fields
+            if version in member.versions and version not in member.tagged
         }
-    if field.default is NOT_GIVEN or field.default is None:
-        return _ZERO[field.type]
     zero = _ZERO[field.type]
+    if field.default is None:
+        return zero
     if isinstance(zero, bool):
         return str(field.default) == "true"
     return int(str(field.default)) if isinstance(zero, int) else field.default

@@ -1,32 +1,36 @@
-"""The claims that Kafka's ``StickyAssignor`` sends as user data (4.3.1), in both its versions.
+"""User data of Kafka's ``StickyAssignor`` (4.3.1): the partitions that a member claims.
 
-The bytes carry no version: version 1 ends with the generation, version 0 lacks it, and a reader
-tries the newer first. Topics stand in the order of the Java map that grouped them.
+The bytes carry no version: version 1 ends with the generation, version 0 has none, and a reader
+tries the newer first. Topics are in the order of the Java map that grouped them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from partage.errors import WireFormatError
 from partage.java.hash_order import hash_set_order
 from partage.java.strings import string_hash
-from partage.wire.codec import encode, struct_reader
-from partage.wire.messages import STICKY_ASSIGNOR_USER_DATA
+from partage.wire.codec import encode, message_codec
+from partage.wire.messages import load_message
 from partage.wire.primitives import Reader
 
-__all__ = ["StickyClaims", "decode_sticky_user_data", "encode_sticky_user_data"]
+__all__ = [
+    "STICKY_ASSIGNOR_USER_DATA", "StickyClaims", "decode_sticky_user_data",
+    "encode_sticky_user_data",
+]  # fmt: skip
 
 NO_GENERATION = -1
+STICKY_ASSIGNOR_USER_DATA = load_message("StickyAssignorUserData")
 
-_SHORTEST = 4  # a count of no topics, version 0
+_MIN_BYTES = 4  # version 0 with an empty list of topics
 
 
 class StickyClaims(NamedTuple):
-    """What a member says it owned; ``generation`` is None where the bytes have none.
+    """The partitions that a member owned, and the generation of that assignment.
 
-    Bytes that are no user data at all claim nothing, with generation -1, as in Kafka.
+    ``generation`` is None where the bytes have none, and -1 where they are no user data at all.
     """
 
     partitions: tuple[tuple[str, int], ...]
@@ -36,7 +40,7 @@ class StickyClaims(NamedTuple):
 def encode_sticky_user_data(
     partitions: Iterable[tuple[str, int]], generation: int = NO_GENERATION, *, version: int = 1
 ) -> bytes:
-    r"""The bytes of a member's claims; version 0 drops the generation.
+    r"""Return the user data of a member's claims; version 0 drops the generation.
 
     Raises:
         EncodingError: a value does not fit.
@@ -57,28 +61,29 @@ def encode_sticky_user_data(
 
 
 def decode_sticky_user_data(data: bytes | None) -> StickyClaims:
-    r"""The claims in ``data``, by Kafka's rules: never an error.
+    r"""Return the claims in ``data``; like Kafka's class, it never raises an error.
 
-    Null or empty: no claims, no generation. Neither version fits: no claims, generation -1.
+    Null and empty data mean no claims and no generation. Data that fits neither version means no
+    claims, of generation -1.
 
     >>> decode_sticky_user_data(b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\2\0\0\0\5")
     StickyClaims(partitions=(('t', 2),), generation=5)
     """
     if not data:
         return StickyClaims((), None)
-    if len(data) < _SHORTEST:
+    if len(data) < _MIN_BYTES:
         return StickyClaims((), NO_GENERATION)
-    return _claims(data, 1) or _claims(data, 0) or StickyClaims((), NO_GENERATION)
+    return _decode_version(data, 1) or _decode_version(data, 0) or StickyClaims((), NO_GENERATION)
 
 
-def _claims(data: bytes, version: int) -> StickyClaims | None:
+def _decode_version(data: bytes, version: int) -> StickyClaims | None:
     try:
-        values = struct_reader(STICKY_ASSIGNOR_USER_DATA, version)(Reader(data))
+        values = message_codec(STICKY_ASSIGNOR_USER_DATA, version).read(Reader(data))
     except WireFormatError:
         return None
-    return StickyClaims(_flat(values), values.get("generation"))
-
-
-def _flat(values: dict[str, Any]) -> tuple[tuple[str, int], ...]:
-    groups = values["previousAssignment"]
-    return tuple((group["topic"], number) for group in groups for number in group["partitions"])
+    partitions = tuple(
+        (group["topic"], number)
+        for group in values["previousAssignment"]
+        for number in group["partitions"]
+    )
+    return StickyClaims(partitions, values.get("generation"))

@@ -14,12 +14,12 @@ from partage.history.records import ClassicState, MemberState, Place, Subscripti
 from partage.history.streams_agreement import stream_verdict
 from partage.streams import AssignmentConfigs, StreamsApplication, Subtopology, Topology, rebalance
 from partage.streams.member_protocol import assignment_info, member_of
-from partage.wire.streams.assignment_bytes import encode_assignment_info
-from partage.wire.streams.subscription_bytes import (
+from partage.wire.streams.assignment_info import encode_assignment_info
+from partage.wire.streams.subscription_info import (
+    SubscriptionInfo,
     decode_subscription_info,
     encode_subscription_info,
 )
-from partage.wire.streams.subscription_info import SubscriptionInfo
 
 RACKS = ("r1", "r2", "r3")
 #: Two sub-topologies with as many tasks: whose changelog is whose is in no record.

@@ -25,12 +25,12 @@ from partage.streams import (
 )
 from partage.streams.member_protocol import assignment_info, member_of
 from partage.streams.sticky import LegacySticky
-from partage.wire.streams.assignment_bytes import decode_assignment_info, encode_assignment_info
-from partage.wire.streams.subscription_bytes import (
+from partage.wire.streams.assignment_info import decode_assignment_info, encode_assignment_info
+from partage.wire.streams.subscription_info import (
+    SubscriptionInfo,
     decode_subscription_info,
     encode_subscription_info,
 )
-from partage.wire.streams.subscription_info import SubscriptionInfo
 from rebuilt import rebalances
 
 

@@ -14,12 +14,12 @@ from partage.streams import (
 )
 from partage.streams.member_assignments import StreamsMemberAssignment
 from partage.streams.member_protocol import NextRebalance, assignment_info, member_of, on_assignment
-from partage.wire.streams.assignment_bytes import decode_assignment_info, encode_assignment_info
-from partage.wire.streams.subscription_bytes import (
+from partage.wire.streams.assignment_info import decode_assignment_info, encode_assignment_info
+from partage.wire.streams.subscription_info import (
+    SubscriptionInfo,
     decode_subscription_info,
     encode_subscription_info,
 )
-from partage.wire.streams.subscription_info import SubscriptionInfo
 
 APP = StreamsApplication(Topology([Subtopology(0, ("lines",))]), {"lines": 4}, AssignmentConfigs())
 

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import gzip
-import json
 import random
 import struct
-import zipfile
 import zlib
 from types import SimpleNamespace
 
 import google_crc32c
 import pytest
 
-import jvm
 from partage.capture.unpacking import unpacked
 from partage.errors import WireFormatError
 from partage.wire.batch_records import marker_of, records_of
 from partage.wire.batches import Batch, ChecksumError, OldMagicError, batch_at, batches_of
-from partage.wire.faults import LengthError, TruncatedError, UnsupportedVersionError
-from partage.wire.messages.cluster_metadata import METADATA_RECORDS
+from partage.wire.errors import LengthError, TruncatedError, UnsupportedVersionError
 from partage.wire.metadata_log import decode_metadata_record
-from partage.wire.schema import NOT_GIVEN
 from wire_damage import peak_of
 from wire_samples import ROOT
 
@@ -238,35 +233,3 @@ def _starts(data):
     for one in batches_of(data):
         yield at
         at += one.size
-
-
-def test_layouts_of_the_metadata_log_are_kafka_s():
-    """Fields, types, versions, tags and defaults, against the JSON in Kafka's own jar."""
-    jvm.jvm_classpath()
-    jar = jvm.TARGET / "lib" / "kafka-metadata-4.3.1.jar"
-    with zipfile.ZipFile(jar) as packed:
-        for number, ours in METADATA_RECORDS.items():
-            text = packed.read(f"common/metadata/{ours.name}.json").decode()
-            lines = [one for one in text.splitlines() if not one.lstrip().startswith("//")]
-            theirs = json.loads("\n".join(lines))
-            assert theirs["apiKey"] == number
-            assert theirs["validVersions"] == ours.valid
-            assert theirs["flexibleVersions"] == ours.flexible
-            assert [_theirs(one) for one in theirs["fields"]] == [_ours(one) for one in ours.fields]
-
-
-def _theirs(field):
-    default = field.get("default", NOT_GIVEN)
-    return (
-        field["name"], field["type"], field["versions"], field.get("nullableVersions", "none"),
-        field.get("tag"), default if default is NOT_GIVEN else str(default),
-        [_theirs(one) for one in field.get("fields", ())],
-    )  # fmt: skip
-
-
-def _ours(field):
-    default = field.default if field.default is NOT_GIVEN else str(field.default)
-    return (
-        field.name, field.type, field.versions, field.nullable, field.tag, default,
-        [_ours(one) for one in field.fields],
-    )  # fmt: skip

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from partage.errors import WireFormatError
 from partage.wire import consumer_protocol as protocol
-from partage.wire.faults import EncodingError, LengthError, TruncatedError, UnsupportedVersionError
+from partage.wire.errors import EncodingError, LengthError, TruncatedError, UnsupportedVersionError
 from partage.wire.sticky_userdata import (
     StickyClaims,
     decode_sticky_user_data,

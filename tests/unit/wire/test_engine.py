@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from partage.errors import WireFormatError
 from partage.java import strings, uuids
 from partage.wire.codec import decode, encode
-from partage.wire.faults import EncodingError, LengthError, TruncatedError, UnsupportedVersionError
-from partage.wire.group_log import decode_record, encode_record
-from partage.wire.messages import KEYS, MESSAGES, VALUES
+from partage.wire.errors import EncodingError, LengthError, TruncatedError, UnsupportedVersionError
+from partage.wire.group_log import KEYS, VALUES, decode_record, encode_record
 from partage.wire.primitives import LONGEST_STRING, Reader, Writer
-from partage.wire.schema import UNKNOWN_TAGS, Field, Message, default_of, versions
+from partage.wire.schema import UNKNOWN_TAGS, default_of, parse_message
+from wire_samples import messages
 
 LAYOUTS = [
-    (m, v) for m in MESSAGES for v in range(m.valid_versions.lowest, m.valid_versions.highest + 1)
+    (m, v) for m in messages() for v in range(m.versions.lowest, m.versions.highest + 1)
 ]
 NAMES = [f"{m.name}-v{v}" for m, v in LAYOUTS]
 
@@ -39,6 +39,9 @@ SCALARS = {
     "uuid": st.binary(min_size=16, max_size=16).map(uuids.uuid_text),
     "string": st.text(st.characters(exclude_categories=["Cs"]), max_size=6),
     "bytes": st.binary(max_size=6),
+    "bool": st.booleans(),
+    "modifiedUtf8": st.text(max_size=6),
+    "utf16": st.none() | st.text(min_size=1, max_size=6),
 }
 
 
@@ -46,45 +49,40 @@ def _values(message, fields, version):
     """Values of a struct: fields of this version, tagged ones sometimes left out, unknown tags."""
     made, optional = {}, {}
     for field in fields:
-        if version in versions(field.versions):
-            tagged = version in versions(field.tagged)
-            (optional if tagged else made)[field.key] = _value(message, field, field.type, version)
-    if version in versions(message.flexible):
+        if version in field.versions:
+            tagged = version in field.tagged
+            (optional if tagged else made)[field.name] = _value(message, field, version)
+    if version in message.flexible:
         pairs = st.dictionaries(st.integers(10, 300), st.binary(max_size=4), min_size=1, max_size=2)
         optional[UNKNOWN_TAGS] = pairs.map(lambda tags: tuple(sorted(tags.items())))
     return st.fixed_dictionaries(made, optional=optional)
 
 
-def _value(message, field, name, version):
-    if name.startswith("[]"):
-        value = st.lists(
-            _value(message, Field("e", name[2:], "0+", fields=field.fields), name[2:], version),
-            max_size=3,
-        ).map(tuple)
-    elif name in SCALARS:
-        value = SCALARS[name]
-    else:
-        value = _values(message, message.members_of(field, name), version)
-    return st.none() | value if version in versions(field.nullable) else value
+def _value(message, field, version):
+    element = field.type.removeprefix("[]")
+    value = SCALARS[element] if element in SCALARS else _values(message, field.fields, version)
+    if field.type != element:
+        value = st.lists(value, max_size=3).map(tuple)
+    return st.none() | value if version in field.nullable else value
 
 
-def _without_defaults(message, fields, version, values):
+def _without_defaults(fields, version, values):
     """What a decoder must give: tagged fields with their default left out, at every depth."""
     made = {}
     for field in fields:
-        if field.key not in values:
+        if field.name not in values:
             continue
-        value = _inner(message, field, field.type, version, values[field.key])
-        if version not in versions(field.tagged) or value != default_of(message, field, version):
-            made[field.key] = value
+        value = _inner(field, version, values[field.name])
+        if version not in field.tagged or value != default_of(field, version):
+            made[field.name] = value
     return made | ({UNKNOWN_TAGS: values[UNKNOWN_TAGS]} if UNKNOWN_TAGS in values else {})
 
 
-def _inner(message, field, name, version, value):
+def _inner(field, version, value):
     if isinstance(value, tuple):
-        return tuple(_inner(message, field, name[2:], version, one) for one in value)
+        return tuple(_inner(field, version, one) for one in value)
     if isinstance(value, dict):
-        return _without_defaults(message, message.members_of(field, name), version, value)
+        return _without_defaults(field.fields, version, value)
     return value
 
 
@@ -97,7 +95,7 @@ def test_every_layout_comes_back(message, version, data):
     reader = Reader(wire)
     decoded = decode(message, reader, version=version)
     assert reader.left == 0
-    assert decoded == _without_defaults(message, message.fields, version, values)
+    assert decoded == _without_defaults(message.fields, version, values)
     assert encode(message, decoded, version=version) == wire
 
 
@@ -106,9 +104,9 @@ def test_left_out_fields_are_written_as_their_defaults(message, version):
     """An empty dict is a message of defaults; reading it gives those that are not tagged."""
     decoded = decode(message, Reader(encode(message, {}, version=version)), version=version)
     expected = {
-        f.key: default_of(message, f, version)
+        f.name: default_of(f, version)
         for f in message.fields
-        if version in versions(f.versions) and version not in versions(f.tagged)
+        if version in f.versions and version not in f.tagged
     }
     assert decoded == expected
 
@@ -126,7 +124,10 @@ def test_versions_outside_the_range_are_refused():
 def test_a_value_that_an_older_version_cannot_carry():
     """Dropped where the definition calls the field ignorable, refused where it does not."""
     assert encode(VALUES[1], {"leaderEpoch": 7}, version=0) == encode(VALUES[1], {}, version=0)
-    strict = Message("Strict", "data", "0-1", "none", (Field("new", "int32", "1+"),))
+    strict = parse_message({
+        "name": "Strict", "type": "data", "validVersions": "0-1", "flexibleVersions": "none",
+        "fields": [{"name": "new", "type": "int32", "versions": "1+"}],
+    })  # fmt: skip
     assert encode(strict, {"new": 0}, version=0) == b""
     with pytest.raises(EncodingError, match="version 0 of Strict has no field 'new'"):
         encode(strict, {"new": 1}, version=0)
@@ -287,7 +288,7 @@ def test_memory_is_bounded_for_well_formed_but_mean_payloads(name):
     """At most 1 KiB + 100 times the payload, whether it decodes or not."""
     number, value = HOSTILE[name]
     decode_record(
-        *encode_record(number, {}, version=VALUES[number].valid_versions.highest, value={})
+        *encode_record(number, {}, version=VALUES[number].versions.highest, value={})
     )
     peak, size, made, error = _peak(number, value)
     assert peak <= KILO + TIMES * size, (peak / size, error)
@@ -297,7 +298,7 @@ def test_memory_is_bounded_for_well_formed_but_mean_payloads(name):
 def _hostile_counts():
     """Every compact length of every type replaced by a huge one: the head of a lying payload."""
     for number, message in VALUES.items():
-        version = message.valid_versions.highest
+        version = message.versions.highest
         _, value = encode_record(number, {}, version=version, value={})
         for place, huge in itertools.product(
             range(2, len(value)), [*HUGE, b"\x7f\xff\xff\xff", b"\x7f\xff"]

@@ -10,7 +10,7 @@ import pytest
 
 from partage.errors import WireFormatError
 from partage.wire import group_log
-from partage.wire.faults import (
+from partage.wire.errors import (
     EncodingError,
     LengthError,
     TruncatedError,
@@ -18,7 +18,7 @@ from partage.wire.faults import (
     UnknownRecordVersionError,
     UnsupportedVersionError,
 )
-from partage.wire.messages import KEYS, VALUES
+from partage.wire.group_log import KEYS, VALUES
 from partage.wire.record_json import plain_json, to_json
 from partage.wire.schema import UNKNOWN_TAGS
 from wire_samples import (
@@ -82,8 +82,8 @@ def test_vectors_of_every_type_and_version(line):
     assert list(unknown) == kafkas
     if line.get("unknownTags"):
         return
-    key = typed(KEYS[number], KEYS[number].fields, line["key"])
-    value = line["value"] and typed(VALUES[number], VALUES[number].fields, line["value"])
+    key = typed(KEYS[number].fields, line["key"])
+    value = line["value"] and typed(VALUES[number].fields, line["value"])
     assert group_log.encode_record(number, key, version=line.get("version"), value=value) == (
         key_bytes,
         value_bytes,
@@ -96,7 +96,7 @@ def test_vectors_cover_every_record_type_and_value_version():
     assert seen == {
         (number, version)
         for number, message in VALUES.items()
-        for version in range(message.valid_versions.highest + 1)
+        for version in range(message.versions.highest + 1)
     }
 
 

@@ -1,4 +1,4 @@
-"""Our layouts against the message definitions that Kafka's own jars carry as JSON."""
+"""Partage's layout documents against the message definitions in Kafka's own jars."""
 
 from __future__ import annotations
 
@@ -9,30 +9,31 @@ import zipfile
 import pytest
 
 import jvm
-from partage.wire.messages import MESSAGES
-from partage.wire.schema import NOT_GIVEN
+from wire_samples import layout_documents
 
-PLACE = "common/message/"
-JARS = (
-    "kafka-group-coordinator-4.3.1.jar",
-    "kafka-clients-4.3.1.jar",
-    "kafka-streams-4.3.1.jar",
-)
-# The sticky assignor builds its layout in code; its vectors are the test of that.
-WITHOUT_JSON = {"StickyAssignorUserData"}
+FOLDERS = {
+    "kafka-group-coordinator-4.3.1.jar": "common/message/",
+    "kafka-clients-4.3.1.jar": "common/message/",
+    "kafka-streams-4.3.1.jar": "common/message/",
+    "kafka-metadata-4.3.1.jar": "common/metadata/",
+}
+# Kafka builds these layouts in code, or they are Partage's own. Vectors and parity test them.
+WITHOUT_JSON = {"AssignmentInfo", "FailoverUserData", "PartageExtras", "StickyAssignorUserData"}
+# Texts for readers, and hints for Kafka's own generators: no part of the bytes.
+NO_LAYOUT = {"about", "entityType", "mapKey"}
 
 
 @pytest.fixture(scope="module")
 def definitions():
-    """Kafka's definitions by file name; builds the class path if it is not there yet."""
+    """Kafka's definitions by name; builds the class path if it does not exist yet."""
     jvm.jvm_classpath()
     found = {}
-    for jar in JARS:
+    for jar, folder in FOLDERS.items():
         with zipfile.ZipFile(jvm.TARGET / "lib" / jar) as packed:
             for name in packed.namelist():
-                if name.startswith(PLACE) and name.endswith(".json"):
-                    text = packed.read(name).decode("utf-8")
-                    found[name.removeprefix(PLACE).removesuffix(".json")] = _parsed(text)
+                if name.startswith(folder) and name.endswith(".json"):
+                    definition = _parsed(packed.read(name).decode("utf-8"))
+                    found[definition["name"]] = definition
     return found
 
 
@@ -42,94 +43,41 @@ def _parsed(text):
     return json.loads("\n".join(re.sub(r"\s// .*", "", line) for line in lines))
 
 
-def _kafkas_field(field):
-    return {
-        "name": field["name"],
-        "type": field["type"],
-        "versions": field["versions"],
-        "nullable": field.get("nullableVersions", "none"),
-        "tag": field.get("tag"),
-        "tagged": field.get("taggedVersions", "none"),
-        "default": _number(field.get("default", NOT_GIVEN)),
-        # SubscriptionInfoData.json has the word as a string.
-        "ignorable": field.get("ignorable", False) in (True, "true"),
-        "zero_copy": field.get("zeroCopy", False),
-        "fields": [_kafkas_field(one) for one in field.get("fields", ())],
-    }
-
-
-def _our_field(field):
-    return {
-        "name": field.name,
-        "type": field.type,
-        "versions": field.versions,
-        "nullable": field.nullable,
-        "tag": field.tag,
-        "tagged": field.tagged,
-        "default": _number(field.default),
-        "ignorable": field.ignorable,
-        "zero_copy": field.zero_copy,
-        "fields": [_our_field(one) for one in field.fields],
-    }
-
-
-def _number(default):
-    """Kafka writes -1 as a number or as text; both are the same default."""
-    try:
-        return int(default)
-    except (TypeError, ValueError):
-        return default
-
-
-def _filled(field):
-    """LastAssignmentConfigs alone gives its versions; where none stand, all are meant."""
-    return {"versions": "0+", **field, "fields": [_filled(one) for one in field.get("fields", ())]}
-
-
-def _kafkas(definition):
-    """The parts of a definition that make the layout; texts are left out."""
-    return {
-        "kind": definition["type"],
-        "api_key": definition.get("apiKey"),
-        "valid": definition["validVersions"],
-        "flexible": definition["flexibleVersions"],
-        "fields": [_kafkas_field(_filled(field)) for field in definition["fields"]],
-        "structs": {
-            struct["name"]: (
-                struct["versions"],
-                [_kafkas_field(_filled(f)) for f in struct["fields"]],
-            )
-            for struct in definition.get("commonStructs", ())
-        },
-    }
-
-
-def _ours(message):
-    return {
-        "kind": message.kind,
-        "api_key": message.api_key,
-        "valid": message.valid,
-        "flexible": message.flexible,
-        "fields": [_our_field(field) for field in message.fields],
-        "structs": {
-            s.name: (s.versions, [_our_field(f) for f in s.fields]) for s in message.structs
-        },
-    }
+def _layout(document):
+    """What makes the layout, in one spelling: -1 and "-1" are equal, and so are false and none."""
+    if isinstance(document, list):
+        return [_layout(one) for one in document]
+    if not isinstance(document, dict):
+        return document
+    kept = {name: _layout(value) for name, value in document.items() if name not in NO_LAYOUT}
+    if kept.get("ignorable") in (False, "false"):
+        del kept["ignorable"]
+    if isinstance(kept.get("default"), int | str):
+        kept["default"] = str(kept["default"])
+    if "type" in kept and "validVersions" not in kept:
+        # LastAssignmentConfigs has no versions: all versions of the message have the field.
+        kept.setdefault("versions", "0+")
+    return kept
 
 
 @pytest.mark.jvm
-def test_layouts_are_those_of_kafkas_definitions(definitions):
-    """Every message of ours that has a definition says the same, field by field."""
-    compared = 0
-    for message in MESSAGES:
-        if message.name not in WITHOUT_JSON:
-            assert _ours(message) == _kafkas(definitions[message.name]), message.name
-            compared += 1
-    assert compared == len(MESSAGES) - len(WITHOUT_JSON)
+@pytest.mark.parametrize("name", sorted(layout_documents().keys() - WITHOUT_JSON))
+def test_a_layout_is_that_of_kafkas_definition(definitions, name):
+    """Each document has the types, versions, tags and defaults of Kafka's, field by field."""
+    assert _layout(layout_documents()[name]) == _layout(definitions[name])
+
+
+@pytest.mark.jvm
+def test_documents_without_a_definition_in_kafka_say_so(definitions):
+    """Exactly the documents that no jar has tell where their layout comes from."""
+    documents = layout_documents()
+    assert documents.keys() - definitions.keys() == WITHOUT_JSON
+    assert {name for name, one in documents.items() if "about" in one} == WITHOUT_JSON
 
 
 @pytest.mark.jvm
 def test_no_record_of_the_group_coordinator_is_missing(definitions):
     """A record type that a release adds is noticed here."""
     theirs = {name for name, d in definitions.items() if d["type"].startswith("coordinator-")}
-    assert theirs == {m.name for m in MESSAGES if m.kind.startswith("coordinator-")}
+    documents = layout_documents().values()
+    assert theirs == {d["name"] for d in documents if d["type"].startswith("coordinator-")}

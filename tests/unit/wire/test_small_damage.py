@@ -10,8 +10,7 @@ import pytest
 
 from partage.errors import WireFormatError
 from partage.wire.consumer_protocol import decode_assignment, decode_subscription
-from partage.wire.group_log import decode_record, encode_record
-from partage.wire.messages import VALUES
+from partage.wire.group_log import VALUES, decode_record, encode_record
 from partage.wire.sticky_userdata import decode_sticky_user_data
 from wire_damage import payloads_of, peak_of
 
@@ -43,7 +42,7 @@ def _bounded(read, arguments):
 @pytest.mark.parametrize("number", sorted(VALUES))
 def test_records_cut_anywhere(number):
     """Key and value of every type and version, cut after every byte."""
-    versions = VALUES[number].valid_versions
+    versions = VALUES[number].versions
     for version in range(versions.lowest, versions.highest + 1):
         key, value = encode_record(number, {}, version=version, value={})
         for cut in range(len(value)):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from partage.errors import WireFormatError
-from partage.wire.faults import EncodingError, LengthError, TruncatedError, UnsupportedVersionError
-from partage.wire.streams.assignment_bytes import decode_assignment_info, encode_assignment_info
-from partage.wire.streams.subscription_bytes import (
+from partage.wire.errors import EncodingError, LengthError, TruncatedError, UnsupportedVersionError
+from partage.wire.streams.assignment_info import decode_assignment_info, encode_assignment_info
+from partage.wire.streams.subscription_info import (
     decode_subscription_info,
     encode_subscription_info,
 )

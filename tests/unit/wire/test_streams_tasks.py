@@ -20,18 +20,20 @@ from partage.legacy.kip441_messages import (
     task_lags_of_stores,
 )
 from partage.wire.codec import decode, encode
-from partage.wire.faults import EncodingError
-from partage.wire.messages import SUBSCRIPTION_INFO_DATA
-from partage.wire.primitives import Reader
-from partage.wire.streams.assignment_bytes import decode_assignment_info, encode_assignment_info
-from partage.wire.streams.assignment_info import AssignmentInfo
-from partage.wire.streams.data_output import read_utf, write_utf
-from partage.wire.streams.subscription_bytes import (
+from partage.wire.errors import EncodingError
+from partage.wire.primitives import Reader, Writer
+from partage.wire.streams.arrays import Tasks, TaskValues
+from partage.wire.streams.assignment_info import (
+    AssignmentInfo,
+    decode_assignment_info,
+    encode_assignment_info,
+)
+from partage.wire.streams.subscription_info import (
+    SUBSCRIPTION_INFO_DATA,
+    SubscriptionInfo,
     decode_subscription_info,
     encode_subscription_info,
 )
-from partage.wire.streams.subscription_info import SubscriptionInfo
-from partage.wire.streams.tasks import Tasks, TaskValues
 from streams_made import made_subscription
 from streams_samples import subscription_of
 from wire_damage import damaged
@@ -201,11 +203,9 @@ def test_tags_that_are_there_twice_are_an_error_when_asked_for():
 @pytest.mark.parametrize("text", ["", "a", "\0", "é", "日本", "😀", "\ud83d", "x" * 65_535])
 def test_javas_strings_come_back(text):
     """Modified UTF-8, lone surrogates and the longest string included."""
-    from partage.wire.primitives import Writer
-
     writer = Writer()
-    write_utf(writer, text)
-    assert read_utf(Reader(bytes(writer.buffer))) == text
+    writer.modified_utf8(text)
+    assert Reader(bytes(writer.buffer)).modified_utf8() == text
 
 
 def test_values_that_do_not_fit_are_named():

@@ -8,13 +8,17 @@ from dataclasses import dataclass
 import pytest
 
 from partage.errors import InvalidConfigError, WireFormatError
-from partage.wire.streams.assignment_bytes import decode_assignment_info, encode_assignment_info
-from partage.wire.streams.assignment_info import AssignmentInfo, error_assignment
-from partage.wire.streams.subscription_bytes import (
+from partage.wire.streams.assignment_info import (
+    AssignmentInfo,
+    decode_assignment_info,
+    encode_assignment_info,
+    error_assignment,
+)
+from partage.wire.streams.subscription_info import (
+    SubscriptionInfo,
     decode_subscription_info,
     encode_subscription_info,
 )
-from partage.wire.streams.subscription_info import SubscriptionInfo
 from partage.wire.streams.versions import (
     first_version,
     group_versions,

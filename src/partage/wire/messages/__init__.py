@@ -1,63 +1,32 @@
-"""The layouts themselves, as data: one module for each kind of group.
+"""Kafka's message layouts as JSON documents, in the form of Kafka's own message definitions.
 
->>> sorted(KEYS) == [*range(9), *range(10, 18), *range(19, 24)]
-True
+Each document has the name that it has in Kafka's jars. Documents with an ``about`` are Partage's
+own: Kafka has no JSON of them. ``tests/unit/wire/test_schema_drift.py`` compares all others with
+the jars, so that a new Kafka release shows as a difference.
 """
 
 from __future__ import annotations
 
-from partage.wire.messages import (
-    classic_group,
-    consumer_group,
-    consumer_protocol,
-    offset_commit,
-    share_group,
-    sticky,
-    streams_group,
-    streams_info,
-)
-from partage.wire.messages.consumer_group import CONSUMER_GROUP_METADATA_VALUE
-from partage.wire.messages.consumer_protocol import (
-    CONSUMER_PROTOCOL_ASSIGNMENT,
-    CONSUMER_PROTOCOL_SUBSCRIPTION,
-)
-from partage.wire.messages.sticky import STICKY_ASSIGNOR_USER_DATA
-from partage.wire.messages.streams_info import SUBSCRIPTION_INFO_DATA
-from partage.wire.schema import Message
+import json
+from functools import lru_cache
+from pkgutil import get_data
 
-__all__ = [
-    "CONSUMER_GROUP_METADATA_VALUE",
-    "CONSUMER_PROTOCOL_ASSIGNMENT",
-    "CONSUMER_PROTOCOL_SUBSCRIPTION",
-    "KEYS",
-    "MESSAGES",
-    "STICKY_ASSIGNOR_USER_DATA",
-    "SUBSCRIPTION_INFO_DATA",
-    "VALUES",
-]
+from partage.wire.schema import Message, parse_message
 
-_MODULES = (
-    consumer_protocol,
-    sticky,
-    offset_commit,
-    classic_group,
-    consumer_group,
-    share_group,
-    streams_group,
-    streams_info,
-)
+__all__ = ["load_message"]
 
-MESSAGES: tuple[Message, ...] = tuple(
-    getattr(module, name) for module in _MODULES for name in module.__all__
-)
-"""Every message that Partage reads and writes."""
 
-KEYS: dict[int, Message] = {
-    m.api_key: m for m in MESSAGES if m.kind == "coordinator-key" and m.api_key is not None
-}
-"""Keys of ``__consumer_offsets`` by record type."""
+@lru_cache(maxsize=128)
+def load_message(name: str) -> Message:
+    """Return the layout of a message by its name in Kafka.
 
-VALUES: dict[int, Message] = {
-    m.api_key: m for m in MESSAGES if m.kind == "coordinator-value" and m.api_key is not None
-}
-"""Values of ``__consumer_offsets`` by record type."""
+    Raises:
+        FileNotFoundError: there is no document of that name.
+
+    >>> load_message("OffsetCommitValue").versions
+    Versions(lowest=0, highest=4)
+    """
+    document = get_data(__name__, f"{name}.json")
+    if document is None:
+        raise FileNotFoundError(f"the loader of {__name__} cannot read {name}.json")
+    return parse_message(json.loads(document))

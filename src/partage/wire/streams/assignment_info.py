@@ -1,48 +1,68 @@
-"""What the leader of a Streams application answers each member: ``AssignmentInfo``, 1 to 11.
+"""``AssignmentInfo``, versions 1 to 11: the user data that a Streams leader sends each member.
 
-Kafka has no schema for it: the class writes field after field with ``DataOutputStream``. What
-came with which version:
+Kafka has no schema of it: the class writes field after field with ``DataOutputStream``. The layout
+here is ``messages/AssignmentInfo.json``, and the engine decodes it with lists as arrays. Versions
+added:
 
-    1  active tasks, one for each partition assigned; standby tasks with their partitions
+    1  active tasks, one for each assigned partition; standby tasks with their partitions
     2  partitions by host (interactive queries)
-    3  the version that all members support, right after the version
+    3  the latest version that all members support, after the version
     4  an error code at the end
-    5  topics of hosts' partitions by a dictionary
-    6  partitions of standbys by host; the dictionary is theirs too
-    7  when to rebalance next
-   10  names of topologies in the ids of tasks
+    5  a dictionary for the topics of the hosts' partitions
+    6  partitions of standby tasks by host, by the same dictionary
+    7  the time of the next rebalance
+   10  names of topologies in task ids
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import lru_cache, partial
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from partage.errors import WireFormatError
-from partage.wire.faults import UnsupportedVersionError
-from partage.wire.streams.partitions import (
+from partage.java.hash_order import hash_set_order, topic_partition_hash
+from partage.java.strings import string_hash
+from partage.wire.codec import Codec, codec_of, set_location
+from partage.wire.errors import LengthError, UnsupportedVersionError
+from partage.wire.messages import load_message
+from partage.wire.primitives import Reader, Writer
+from partage.wire.streams.arrays import (
     NO_HOSTS,
     NO_LISTS,
+    NO_TASKS,
     Host,
     Hosts,
     PartitionLists,
+    PartitionListsBuilder,
+    TaskKey,
+    Tasks,
+    TasksBuilder,
     TopicPartition,
+    merge_unnamed,
     partition_order_key,
 )
-from partage.wire.streams.subscription_info import LATEST_VERSION
-from partage.wire.streams.tasks import NO_TASKS, TaskKey, Tasks, merged
+from partage.wire.streams.subscription_info import LATEST_VERSION, UNKNOWN_VERSION
+from partage.wire.streams.task_codecs import FIRST_NAMED_VERSION, check_names, tasks_codec
 
 __all__ = [
+    "ASSIGNMENT_INFO",
     "ERRORS",
     "NEVER_MS",
     "AssignmentInfo",
-    "check_version",
+    "decode_assignment_info",
+    "encode_assignment_info",
     "error_assignment",
 ]
 
+ASSIGNMENT_INFO = load_message("AssignmentInfo")
+
 NEVER_MS: Final = 2**63 - 1
-"""``next_rebalance_ms`` of a member that shall not rebalance by itself."""
+"""``next_rebalance_ms`` of a member that must not trigger a rebalance."""
 
 ERRORS: Final = {
     0: "NONE",
@@ -51,27 +71,30 @@ ERRORS: Final = {
     3: "ASSIGNMENT_ERROR",
     4: "SHUTDOWN_REQUESTED",
 }
-"""Names of the error codes. What a member does: 1 a source topic is missing, it fails; 2 nothing;
-3 and any unknown code, it fails; 4 it shuts the whole client down."""
+"""Names of the error codes. On 1 (a source topic is missing), 3 and unknown codes a member fails;
+on 2 it does nothing; on 4 it shuts down the whole client."""
+
+Dictionary = tuple[tuple[int, str], ...]
 
 
 @dataclass(frozen=True)
 class AssignmentInfo:
-    """The message, field for field as it stands in the bytes, every list in its own order.
+    """The message, field for field as in the bytes, every list in its own order.
 
     Attributes:
-        version: of these bytes, the lowest that any member of the group sent.
-        common_version: the latest that all members support; -1 in versions 1 and 2.
-        active: a task for each assigned partition, those sorted; a task may repeat.
-        standby: standby tasks.
-        standby_partitions: the source partitions of each of them.
+        version: the version of the bytes, the lowest that any member of the group sent.
+        common_version: the latest version that all members support; -1 in versions 1 and 2.
+        active: the task of each assigned partition, in the order of the sorted partitions.
+        standby: the standby tasks.
+        standby_partitions: the source partitions of each standby task.
         hosts: end points with the source partitions of their active tasks (from 2 on).
-        standby_hosts: the same for standby tasks (from 6 on).
-        error_code: see `ERRORS` (from 4 on).
-        next_rebalance_ms: 0: at once, `NEVER_MS`: never (also before 7), else a time since 1970.
-        dictionary: pairs (index, topic) as sent (from 5 on), so that the bytes come out again;
-            None: made as Kafka makes it.
-        trailing: bytes that follow, which Kafka does not look at.
+        standby_hosts: end points with the source partitions of their standby tasks (from 6 on).
+        error_code: a key of `ERRORS` (from 4 on).
+        next_rebalance_ms: milliseconds since 1970; 0 for at once, `NEVER_MS` for never (also
+            before 7).
+        dictionary: pairs (index, topic) as sent (from 5 on), needed to encode the same bytes;
+            None for the dictionary that Kafka makes.
+        trailing: number of bytes after the message, which Kafka ignores.
 
     Source: ``AssignmentInfo`` of kafka-streams 4.3.1.
     """
@@ -85,7 +108,7 @@ class AssignmentInfo:
     standby_hosts: Hosts = NO_HOSTS
     error_code: int = 0
     next_rebalance_ms: int = NEVER_MS
-    dictionary: tuple[tuple[int, str], ...] | None = None
+    dictionary: Dictionary | None = None
     trailing: int = 0
 
     @classmethod
@@ -103,23 +126,23 @@ class AssignmentInfo:
         error_code: int = 0,
         next_rebalance_ms: int = NEVER_MS,
     ) -> AssignmentInfo:
-        """The message of plain values, in the order of the mappings.
+        """Return the message of plain values, in the order of the mappings.
 
         Raises:
             UnsupportedVersionError: no version from 1 to 11 (IllegalArgumentException).
-            EncodingError: a task or partition is none.
+            EncodingError: an element is no task or no partition.
 
         >>> AssignmentInfo.of(active=[(0, 2)], standby={(1, 0): [("t", 0)]}).standby_of((1, 0))
         (('t', 0),)
         """
-        check_version(version)
-        waiting = merged(standby or {})
+        _check_version(version)
+        by_standby = merge_unnamed(standby or {})
         return cls(
             version,
             common_version,
             Tasks.of(active),
-            Tasks.of(waiting),
-            PartitionLists.of(waiting.values()),
+            Tasks.of(by_standby),
+            PartitionLists.of(by_standby.values()),
             Hosts.of((hosts or {}).items()),
             Hosts.of((standby_hosts or {}).items()),
             error_code,
@@ -128,7 +151,7 @@ class AssignmentInfo:
 
     @property
     def error(self) -> str:
-        """Name of the error code, ``UNKNOWN`` for one that Kafka does not know.
+        """The name of the error code, ``UNKNOWN`` for one that Kafka does not know.
 
         >>> AssignmentInfo(error_code=3).error
         'ASSIGNMENT_ERROR'
@@ -136,23 +159,23 @@ class AssignmentInfo:
         return ERRORS.get(self.error_code, "UNKNOWN")
 
     def standby_of(self, task: TaskKey | tuple[int, int]) -> tuple[TopicPartition, ...] | None:
-        """Partitions of a standby task, None if it is not one."""
-        place = self.standby.last_place_of(task)
-        return None if place is None else self.standby_partitions[place]
+        """Return the partitions of a standby task, or None if it is no standby task."""
+        index = self.standby.last_index(task)
+        return None if index is None else self.standby_partitions[index]
 
     def standby_tasks(self) -> dict[TaskKey, tuple[TopicPartition, ...]]:
-        """One entry a standby task, the last of each, as Kafka's map of them."""
+        """Return the partitions of each standby task; of duplicates the last, as in Kafka's map."""
         return dict(zip(self.standby, self.standby_partitions, strict=True))
 
     def task_of(self, partitions: Sequence[TopicPartition]) -> list[tuple[TopicPartition, TaskKey]]:
-        """Which task each assigned partition belongs to.
+        """Return each assigned partition with its task.
 
         Args:
-            partitions: of the assignment that carries this message, in any order.
+            partitions: the partitions of the assignment with this user data, in any order.
 
         Raises:
-            WireFormatError: there are not as many tasks as partitions; to Kafka's member
-                a TaskAssignmentException.
+            WireFormatError: the numbers of tasks and partitions differ (TaskAssignmentException
+                in Kafka's member).
         """
         if len(partitions) != len(self.active):
             what = f"{len(self.active)} tasks for {len(partitions)} assigned partitions"
@@ -161,12 +184,8 @@ class AssignmentInfo:
         return list(zip(sorted(partitions, key=partition_order_key), self.active, strict=True))
 
 
-def check_version(version: int) -> None:
-    """Refuse a version that Kafka's constructor refuses.
-
-    Raises:
-        UnsupportedVersionError: not from 1 to 11.
-    """
+def _check_version(version: int) -> None:
+    """Raise for a version that is not from 1 to 11, as Kafka's constructor does."""
     if not 1 <= version <= LATEST_VERSION:
         what = f"versions 1 to {LATEST_VERSION} can be written"
         field = "AssignmentInfo.version"
@@ -174,11 +193,274 @@ def check_version(version: int) -> None:
 
 
 def error_assignment(code: int, *, latest: int = LATEST_VERSION) -> AssignmentInfo:
-    """What every member gets when the leader cannot assign: nothing but the code.
+    """Return the message for all members of a group whose leader cannot assign: the code alone.
 
-    Its version is the leader's latest, also where members speak older ones, as in Kafka 4.3.1.
+    Its version is the leader's latest even if members use older ones, as in Kafka 4.3.1.
 
     >>> error_assignment(1).error
     'INCOMPLETE_SOURCE_TOPIC_METADATA'
     """
     return AssignmentInfo(latest, latest, error_code=code)
+
+
+# --- bytes -----------------------------------------------------------------------------------
+
+_INDEXED = np.dtype([("topic", ">i4"), ("partition", ">i4")])
+_ATTRIBUTES = {
+    "version": "version",
+    "commonlySupportedVersion": "common_version",
+    "activeTasks": "active",
+    "topicDictionary": "dictionary",
+    "partitionsByHost": "hosts",
+    "standbyPartitionsByHost": "standby_hosts",
+    "errCode": "error_code",
+    "nextRebalanceMs": "next_rebalance_ms",
+}
+"""The attribute of each field of the layout; ``standbyTasks`` has two."""
+
+
+class _InfoReader(Reader):
+    """A reader that keeps the dictionary for the lists that refer to it."""
+
+    __slots__ = ("dictionary",)
+    dictionary: Dictionary
+
+
+@lru_cache(maxsize=LATEST_VERSION)
+def _codec(version: int) -> Codec:
+    columns = {
+        "[]TaskId": tasks_codec(version),
+        "[]StandbyTask": Codec(
+            partial(_read_standby, version=version), partial(_write_standby, version=version)
+        ),
+        "[]DictionaryEntry": Codec(_read_dictionary, _write_dictionary),
+        "[]HostPartitions": Codec(partial(_read_hosts, indexed=version >= 5), _write_hosts),
+    }
+    return codec_of(ASSIGNMENT_INFO, version, columns)
+
+
+def decode_assignment_info(data: bytes, *, latest: int = LATEST_VERSION) -> AssignmentInfo:
+    r"""Decode the user data of a member's assignment.
+
+    It differs from Kafka's reader in one point: an index that the dictionary lacks is an error
+    here, and a partition of topic null there.
+
+    Args:
+        data: the bytes; those after the message are counted in ``trailing``.
+        latest: the latest version that the reader supports.
+
+    Raises:
+        WireFormatError: the bytes are no such message (TaskAssignmentException).
+
+    >>> decode_assignment_info(b"\0\0\0\1\0\0\0\1\0\0\0\0\0\0\0\2\0\0\0\0").active
+    Tasks([(0, 2, None)])
+    """
+    reader = _InfoReader(data)
+    version = -1
+    try:
+        version = reader.int32()
+        if not 1 <= version <= min(latest, LATEST_VERSION):
+            what = f"versions 1 to {min(latest, LATEST_VERSION)} can be read"
+            raise UnsupportedVersionError(what, offset=0, field="", version=version)
+        reader.position = 0
+        values: dict[str, Any] = _codec(version).read(reader)
+    except WireFormatError as error:
+        error.field = error.field or "version"
+        set_location(error, ASSIGNMENT_INFO.name, version)
+        raise error.with_traceback(None) from None  # see `codec`
+    standby, lists = values.pop("standbyTasks")
+    values.setdefault("commonlySupportedVersion", UNKNOWN_VERSION)
+    known = {_ATTRIBUTES[name]: value for name, value in values.items()}
+    return AssignmentInfo(**known, standby=standby, standby_partitions=lists, trailing=reader.left)
+
+
+def encode_assignment_info(info: AssignmentInfo) -> bytes:
+    """Return the bytes of the message, every list in its own order; ``trailing`` is not written.
+
+    Without a ``dictionary`` topics are numbered as in Kafka: in the order of a hash set of all
+    partitions. The entries are in the order of a hash map.
+
+    Raises:
+        UnsupportedVersionError: no version from 1 to 11.
+        EncodingError: a value does not fit, a named topology before version 10, or a topic that
+            the given dictionary lacks.
+
+    >>> encode_assignment_info(AssignmentInfo(1)).hex()
+    '000000010000000000000000'
+    """
+    version = info.version
+    _check_version(version)
+    dictionary: Dictionary | None = None
+    if version >= 5:
+        dictionary = _kafka_dictionary(info) if info.dictionary is None else info.dictionary
+    values = {name: getattr(info, attribute) for name, attribute in _ATTRIBUTES.items()}
+    values["standbyTasks"] = (info.standby, info.standby_partitions)
+    values["topicDictionary"] = dictionary
+    values["partitionsByHost"] = (info.hosts, dictionary)
+    values["standbyPartitionsByHost"] = (info.standby_hosts, dictionary)
+    # The engine raises for values that the version cannot carry; they are not written here.
+    present = {f.name: values[f.name] for f in ASSIGNMENT_INFO.fields if version in f.versions}
+    writer = Writer()
+    try:
+        _codec(version).write(writer, present)
+    except WireFormatError as error:
+        set_location(error, ASSIGNMENT_INFO.name, version)
+        raise
+    return bytes(writer.buffer)
+
+
+def _read_count(reader: Reader) -> int:
+    """Read a count of entries, each of which takes at least four bytes.
+
+    Kafka compares it with the payload's length; a larger count fails where the bytes end.
+    """
+    start = reader.position
+    count = reader.int32()
+    if not 0 <= count <= reader.left // 4:
+        what = f"count {count}, but {reader.left} bytes left"
+        raise LengthError(what, offset=start, field="")
+    return count
+
+
+def _read_partitions(reader: Reader, builder: PartitionListsBuilder) -> None:
+    """Read one list of partitions with names of topics."""
+    for _ in range(_read_count(reader)):
+        builder.add(reader.modified_utf8(), reader.int32())
+    builder.end_list()
+
+
+def _write_partitions(writer: Writer, partitions: tuple[TopicPartition, ...]) -> None:
+    writer.int32(len(partitions))
+    for topic, number in partitions:
+        writer.modified_utf8(topic)
+        writer.int32(number)
+
+
+def _read_standby(reader: Reader, *, version: int) -> tuple[Tasks, PartitionLists]:
+    tasks, lists = TasksBuilder(), PartitionListsBuilder()
+    for _ in range(_read_count(reader)):
+        subtopology, partition = reader.int32(), reader.int32()
+        tasks.add(
+            subtopology, partition, reader.utf16() if version >= FIRST_NAMED_VERSION else None
+        )
+        _read_partitions(reader, lists)
+    return tasks.tasks(), lists.lists()
+
+
+def _write_standby(writer: Writer, standby: tuple[Tasks, PartitionLists], *, version: int) -> None:
+    tasks, lists = standby
+    check_names(writer, tasks, version)
+    writer.int32(len(tasks))
+    for (subtopology, partition, name), partitions in zip(tasks, lists, strict=True):
+        writer.int32(subtopology)
+        writer.int32(partition)
+        if version >= FIRST_NAMED_VERSION:
+            writer.utf16(name)
+        _write_partitions(writer, partitions)
+
+
+def _read_dictionary(reader: Reader) -> Dictionary:
+    dictionary = tuple((reader.int32(), reader.modified_utf8()) for _ in range(_read_count(reader)))
+    if isinstance(reader, _InfoReader):
+        reader.dictionary = dictionary
+    return dictionary
+
+
+def _write_dictionary(writer: Writer, dictionary: Dictionary) -> None:
+    writer.int32(len(dictionary))
+    for index, topic in dictionary:
+        writer.int32(index)
+        writer.modified_utf8(topic)
+
+
+def _read_hosts(reader: _InfoReader, *, indexed: bool) -> Hosts:
+    """Read hosts with their partitions, by the dictionary just read if ``indexed``."""
+    names: list[Host] = []
+    lists = PartitionListsBuilder()
+    topics = _TopicIndex(reader.dictionary) if indexed else None
+    for _ in range(_read_count(reader)):
+        names.append((reader.modified_utf8(), reader.int32()))
+        if topics is None:
+            _read_partitions(reader, lists)
+        else:
+            topics.read_partitions(reader, lists)
+    return Hosts(tuple(names), lists.lists(None if topics is None else topics.names))
+
+
+class _TopicIndex:
+    """The topics of a dictionary, found by their indexes in whole lists of partitions."""
+
+    def __init__(self, dictionary: Dictionary) -> None:
+        self.names = tuple(topic for _, topic in dictionary)
+        # Of duplicate indexes the last entry counts.
+        entry_of = {index: entry for entry, (index, _) in enumerate(dictionary)}
+        self._indexes = np.array(sorted(entry_of), np.int32)
+        self._entries = np.array([entry_of[one] for one in self._indexes.tolist()], np.int32)
+
+    def read_partitions(self, reader: Reader, lists: PartitionListsBuilder) -> None:
+        """Read one list of partitions with indexes of topics."""
+        count = _read_count(reader)
+        if count * _INDEXED.itemsize > reader.left:
+            reader.position = reader.end
+            reader.int32()
+        rows = np.frombuffer(reader.data, _INDEXED, count, reader.position)
+        at = np.searchsorted(self._indexes, rows["topic"])
+        known = at < len(self._indexes)
+        known[known] = self._indexes[at[known]] == rows["topic"][known]
+        if not known.all():
+            first = int(np.argmin(known))
+            offset = reader.position + first * _INDEXED.itemsize
+            what = f"the dictionary has no topic {int(rows['topic'][first])}"
+            raise LengthError(what, offset=offset, field="")
+        lists.add_rows(self._entries[at], rows["partition"])
+        lists.end_list()
+        reader.position += rows.nbytes
+
+
+def _write_hosts(writer: Writer, value: tuple[Hosts, Dictionary | None]) -> None:
+    hosts, dictionary = value
+    lists = hosts.partitions
+    writer.int32(len(hosts))
+    rows = np.empty(0, _INDEXED) if dictionary is None else _indexed_rows(writer, lists, dictionary)
+    for index, (host, port) in enumerate(hosts.names):
+        writer.modified_utf8(host)
+        writer.int32(port)
+        if dictionary is None:
+            _write_partitions(writer, lists[index])
+            continue
+        start, stop = lists.start[index : index + 2].tolist()
+        writer.int32(stop - start)
+        writer.raw(rows[start:stop].tobytes())
+
+
+def _indexed_rows(
+    writer: Writer, lists: PartitionLists, dictionary: Dictionary
+) -> NDArray[np.void]:
+    """Return all partitions of the lists as they are written, topics by index."""
+    if lists.topics == tuple(topic for _, topic in dictionary):
+        # Decoded lists: a topic may have two indexes, and each partition keeps its own.
+        indexes = [index for index, _ in dictionary]
+    else:
+        index_of = {topic: index for index, topic in dictionary}
+        for topic in (lists.topics[one] for one in sorted(set(lists.topic.tolist()))):
+            if topic not in index_of:
+                writer.fail(f"topic {topic!r:.80} is not in the dictionary")
+        indexes = [index_of.get(topic, -1) for topic in lists.topics]
+    rows = np.empty(len(lists.topic), _INDEXED)
+    rows["partition"] = lists.partition
+    if len(rows):
+        rows["topic"] = np.array(indexes, np.int32)[lists.topic]
+    return rows
+
+
+def _kafka_dictionary(info: AssignmentInfo) -> Dictionary:
+    """Return the dictionary that Kafka makes, in the order of its Java maps."""
+    lists = [*info.hosts.partitions]
+    if info.version >= 6:
+        lists += [*info.standby_hosts.partitions]
+    partitions = [partition for one in lists for partition in one]
+    ordered = hash_set_order(partitions, lambda one: topic_partition_hash(*one))
+    index_of: dict[str, int] = {}
+    for topic, _ in ordered:
+        index_of.setdefault(topic, len(index_of))
+    return tuple((index_of[topic], topic) for topic in hash_set_order(index_of, string_hash))

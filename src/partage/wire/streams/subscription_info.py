@@ -1,26 +1,26 @@
-"""What a member of a Streams application says of itself: ``SubscriptionInfo``, versions 1 to 11.
+"""``SubscriptionInfo``, versions 1 to 11: the user data that a Streams member sends on joining.
 
-The layout is data (`messages.streams_info`, compared with the definition in Kafka's jar); only its
-lists of tasks are read as columns. The first two numbers, version and latest supported version,
-never move: a leader that does not know the version reads no more than those (version probing).
+The engine decodes it by Kafka's layout (``messages/SubscriptionInfoData.json``), with lists of
+tasks as arrays. All versions begin with the version and the latest supported version: a leader
+that does not know the version reads no more than those (version probing).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
 
 from partage.errors import WireFormatError
 from partage.java.hash_order import hash_order
 from partage.java.strings import decode_utf8, encode_utf8
-from partage.wire.faults import EncodingError, UnsupportedVersionError
-from partage.wire.messages import SUBSCRIPTION_INFO_DATA
-from partage.wire.reading import joined
-from partage.wire.streams.task_bytes import (
-    FIRST_NAMED_VERSION,
-    Groups,
-)
-from partage.wire.streams.tasks import (
+from partage.java.uuids import uuid_bytes, uuid_text
+from partage.wire.codec import Codec, codec_of, join_path
+from partage.wire.errors import EncodingError, UnsupportedVersionError
+from partage.wire.messages import load_message
+from partage.wire.primitives import Reader, Writer
+from partage.wire.streams.arrays import (
     NO_TASKS,
     NO_VALUES,
     TaskKey,
@@ -28,48 +28,58 @@ from partage.wire.streams.tasks import (
     TaskValues,
     task_set_order,
 )
+from partage.wire.streams.task_codecs import (
+    FIRST_NAMED_VERSION,
+    Groups,
+    offset_sums_codec,
+    tasks_codec,
+)
 
 __all__ = [
     "LATEST_OFFSET",
     "LATEST_VERSION",
+    "SUBSCRIPTION_INFO_DATA",
     "UNKNOWN_OFFSET_SUM",
     "UNKNOWN_VERSION",
     "SubscriptionInfo",
-    "check_versions",
-    "subscription_path",
+    "decode_subscription_info",
+    "encode_subscription_info",
 ]
+
+SUBSCRIPTION_INFO_DATA = load_message("SubscriptionInfoData")
 
 LATEST_VERSION = 11
 UNKNOWN_VERSION = -1
-"""The latest supported version of who does not send one (versions 1 and 2)."""
+"""The latest supported version of a member that sends none (versions 1 and 2)."""
 LATEST_OFFSET = -2
 """Offset sum of a task that the member runs, fully restored."""
 UNKNOWN_OFFSET_SUM = -3
-"""Offset sum of a task that the member has some state of: versions 1 to 6 say no more."""
+"""Offset sum of a task of which the member has some state; versions 1 to 6 have no other number."""
 _FIRST_WITH_SUMS = 7
 
 
 @dataclass(frozen=True)
 class SubscriptionInfo:
-    """The message, field for field as it stands in the bytes.
+    """The message, field for field as in the bytes.
 
-    What a version does not have keeps its default here. Null and empty differ where the bytes can
-    tell them apart: in the names of topologies; there is no end point and an empty one alike.
+    A field that the version does not have keeps its default. Null and empty differ only in names
+    of topologies, where the bytes differ too.
 
     Attributes:
-        version: of these bytes; above what the reader supports nothing follows ``latest_version``.
-        latest_version: that the member supports; -1 in versions 1 and 2, which do not say.
+        version: the version of the bytes; of one above the reader's latest, only the two versions
+            are decoded.
+        latest_version: the latest version that the member supports; -1 in versions 1 and 2.
         process: the client's id, 16 bytes, most significant first.
-        previous: tasks that it ran (versions 1 to 6).
-        standby: tasks that it has state of (versions 1 to 6).
+        previous: the tasks that it ran (versions 1 to 6).
+        standby: the tasks of which it has state (versions 1 to 6).
         user_endpoint: ``host:port`` for interactive queries, as sent; empty for none (from 2 on).
-        offset_sums: per task (from 7 on); see `task_offset_sums` for all versions.
-        unique: int8 that changes from join to join, so that the group does rebalance (from 8 on).
+        offset_sums: offset sum of each task (from 7 on); `task_offset_sums` is for all versions.
+        unique: an int8 that changes with each join, so that the group does rebalance (from 8 on).
         error_code: 4 asks the whole application to shut down (from 9 on).
         client_tags: pairs as sent (from 11 on); `tags` is the map of them.
-        groups: how ``offset_sums`` stand by sub-topology (7 to 9), where not neighbour by
-            neighbour, so that the bytes come out again; else None.
-        trailing: bytes that follow, which Kafka does not look at.
+        groups: the groups of ``offset_sums`` by sub-topology (7 to 9), needed to encode the same
+            bytes; None if each run of one sub-topology is a group.
+        trailing: number of bytes after the message, which Kafka ignores.
 
     Source: ``SubscriptionInfo`` and ``SubscriptionInfoData`` of kafka-streams 4.3.1.
     """
@@ -100,11 +110,11 @@ class SubscriptionInfo:
         error_code: int = 0,
         tags: Mapping[str, str] | None = None,
     ) -> SubscriptionInfo:
-        """The message as Kafka's constructor makes it: what ``version`` lacks is dropped.
+        """Return the message that Kafka's constructor makes; ``version`` decides what it keeps.
 
-        Up to version 6 a task whose sum is -2 is one that ran, any other one with state; the sums
-        are lost, and both lists stand in the order of Kafka's hash sets. From 7 to 9 sub-topologies
-        stand in the order of its hash map; otherwise all keep the order of the mapping.
+        Up to version 6 a task with sum -2 is a previous task, any other one a standby task; the
+        sums are lost, and both lists are in the order of Kafka's hash sets. From 7 to 9
+        sub-topologies are in the order of its hash map. Later versions keep the mapping's order.
 
         Raises:
             UnsupportedVersionError: the versions contradict each other (IllegalArgumentException).
@@ -114,13 +124,11 @@ class SubscriptionInfo:
         >>> list(info.previous), info.offset_sums
         ([(0, 2, None)], TaskValues([]))
         """
-        check_versions(version, latest_version)
+        _check_versions(version, latest_version)
         sums = TaskValues.of(offset_sums)
         if sums.tasks.topology is not None and version < FIRST_NAMED_VERSION:
             what = f"topologies have names only from version {FIRST_NAMED_VERSION} on"
-            raise EncodingError(
-                what, offset=0, field=subscription_path("taskOffsetSums"), version=version
-            )
+            raise EncodingError(what, offset=0, field=_path("taskOffsetSums"), version=version)
         previous, standby = _as_lists(sums) if version < _FIRST_WITH_SUMS else (NO_TASKS, NO_TASKS)
         if version < _FIRST_WITH_SUMS:
             sums = NO_VALUES
@@ -141,12 +149,12 @@ class SubscriptionInfo:
         )
 
     def is_future(self, latest: int = LATEST_VERSION) -> bool:
-        """Whether a reader that supports versions up to ``latest`` knows only the two versions."""
+        """Return whether a reader of versions up to ``latest`` can decode only the two versions."""
         return self.version > latest
 
     @property
     def endpoint(self) -> str | None:
-        """The end point as text, None if there is none."""
+        """The end point as text, or None."""
         return decode_utf8(self.user_endpoint) if self.user_endpoint else None
 
     @property
@@ -154,54 +162,53 @@ class SubscriptionInfo:
         """The client's tags.
 
         Raises:
-            WireFormatError: a key is there twice; to Kafka's leader an IllegalStateException.
+            WireFormatError: a key repeats (IllegalStateException in Kafka's leader).
         """
         pairs = [(decode_utf8(key), decode_utf8(value)) for key, value in self.client_tags]
         if len(dict(pairs)) < len(pairs):
-            path = subscription_path("clientTags")
+            path = _path("clientTags")
             raise WireFormatError("a tag is there twice", offset=0, field=path, version=11)
         return dict(pairs)
 
     @property
     def task_offset_sums(self) -> TaskValues:
-        """Sums as the leader reads them: -2 and -3 for the lists of versions 1 to 6.
+        """The offset sums that the leader reads: -2 and -3 for the lists of versions 1 to 6.
 
-        A task in both lists counts as one with state: its last row. A topology's name that is
-        empty is none.
+        A task in both lists is a standby task. An empty name of a topology is no name.
         """
         if self.version >= _FIRST_WITH_SUMS:
-            return TaskValues(self.offset_sums.tasks.as_kafka_names(), self.offset_sums.value)
+            return TaskValues(self.offset_sums.tasks.without_empty_names(), self.offset_sums.value)
         sums: dict[TaskKey, int] = dict.fromkeys(self.previous, LATEST_OFFSET)
         return TaskValues.of(sums | dict.fromkeys(self.standby, UNKNOWN_OFFSET_SUM))
 
     def previous_tasks(self) -> set[TaskKey]:
-        """Tasks that it ran: those of the list, or whose sum is -2."""
+        """Return the tasks that the member ran: those of the list, or with offset sum -2."""
         if self.version < _FIRST_WITH_SUMS:
             return set(self.previous)
-        return {task for task, value in self.task_offset_sums.to_dict().items() if _ran(value)}
+        return {
+            task
+            for task, value in self.task_offset_sums.to_dict().items()
+            if value == LATEST_OFFSET
+        }
 
     def standby_tasks(self) -> set[TaskKey]:
-        """Tasks that it has state of and did not run."""
+        """Return the tasks of which the member has state without running them."""
         if self.version < _FIRST_WITH_SUMS:
             return set(self.standby)
-        return {task for task, value in self.task_offset_sums.to_dict().items() if not _ran(value)}
+        return {
+            task
+            for task, value in self.task_offset_sums.to_dict().items()
+            if value != LATEST_OFFSET
+        }
 
 
-def _ran(value: int) -> bool:
-    return value == LATEST_OFFSET
+def _path(field: str) -> str:
+    """Return the path of a field in errors."""
+    return join_path(SUBSCRIPTION_INFO_DATA.name, field)
 
 
-def subscription_path(field: str) -> str:
-    """A field's name in errors."""
-    return joined(SUBSCRIPTION_INFO_DATA.name, field)
-
-
-def check_versions(version: int, latest: int) -> None:
-    """Without a latest version only 1 and 2, else from 1 to that.
-
-    Raises:
-        UnsupportedVersionError: neither.
-    """
+def _check_versions(version: int, latest: int) -> None:
+    """Raise unless the version is 1 or 2 without a latest version, or from 1 to ``latest``."""
     if latest == UNKNOWN_VERSION:
         if 1 <= version <= 2:
             return
@@ -210,20 +217,19 @@ def check_versions(version: int, latest: int) -> None:
         return
     else:
         what = f"version {version} is not from 1 to the latest supported one, {latest}"
-    raise UnsupportedVersionError(
-        what, offset=0, field=subscription_path("version"), version=version
-    )
+    raise UnsupportedVersionError(what, offset=0, field=_path("version"), version=version)
 
 
 def _as_lists(sums: TaskValues) -> tuple[Tasks, Tasks]:
+    """Return previous and standby tasks in the order of Kafka's hash sets."""
     values = sums.to_dict()
-    ran = task_set_order(task for task, value in values.items() if _ran(value))
-    rest = task_set_order(task for task, value in values.items() if not _ran(value))
-    return Tasks.of(ran), Tasks.of(rest)
+    previous = task_set_order(task for task, value in values.items() if value == LATEST_OFFSET)
+    standby = task_set_order(task for task, value in values.items() if value != LATEST_OFFSET)
+    return Tasks.of(previous), Tasks.of(standby)
 
 
 def _by_subtopology(sums: TaskValues) -> TaskValues:
-    """Sub-topologies as ``computeIfAbsent`` puts them into a map, tasks of each as they came."""
+    """Sort sub-topologies by Java's hash-map order; tasks of each keep their order."""
     groups: dict[int, dict[TaskKey, int]] = {}
     calls = 0
     for task, value in sums.to_dict().items():
@@ -234,11 +240,118 @@ def _by_subtopology(sums: TaskValues) -> TaskValues:
         numbers, rank=lambda: _ranks(numbers), compute_if_absent=True, looked_up_after=calls > 0
     )
     ordered: dict[TaskKey, int] = {}
-    for place in order:
-        ordered |= groups[numbers[place]]
+    for index in order:
+        ordered |= groups[numbers[index]]
     return TaskValues.of(ordered)
 
 
 def _ranks(numbers: list[int]) -> list[int]:
+    """Return each number's rank in ascending order."""
     rank = dict(zip(sorted(numbers), range(len(numbers)), strict=True))
     return [rank[number] for number in numbers]
+
+
+# --- bytes -----------------------------------------------------------------------------------
+
+_ATTRIBUTES = {
+    "version": "version",
+    "latestSupportedVersion": "latest_version",
+    "processId": "process",
+    "prevTasks": "previous",
+    "standbyTasks": "standby",
+    "userEndPoint": "user_endpoint",
+    "taskOffsetSums": "offset_sums",
+    "uniqueField": "unique",
+    "errorCode": "error_code",
+    "clientTags": "client_tags",
+}
+"""The attribute of each field of the layout."""
+
+
+@lru_cache(maxsize=LATEST_VERSION)
+def _codec(version: int) -> Codec:
+    columns = {"[]TaskId": tasks_codec(version), "[]TaskOffsetSum": offset_sums_codec(version)}
+    return codec_of(SUBSCRIPTION_INFO_DATA, version, columns)
+
+
+def decode_subscription_info(data: bytes, *, latest: int = LATEST_VERSION) -> SubscriptionInfo:
+    r"""Decode the user data of a member's subscription.
+
+    Args:
+        data: the bytes; those after the message are counted in ``trailing``.
+        latest: the latest version that the reader supports; of a later one only the two versions
+            are decoded.
+
+    Raises:
+        WireFormatError: the bytes are no such message.
+
+    >>> decode_subscription_info(b"\0\0\0\x0c\0\0\0\x0e whatever").latest_version
+    14
+    """
+    reader = Reader(data)
+    field, version = "version", -1
+    try:
+        version = reader.int32()
+        if version > latest:
+            field = "latestSupportedVersion"
+            supported = reader.int32()
+            _check_versions(version, supported)
+            return SubscriptionInfo(version, supported)
+        field, reader.position = "", 0
+        return _decode(reader, version)
+    except WireFormatError as error:
+        if "." not in error.field:
+            error.field = _path(join_path(field, error.field))
+        error.version = version
+        raise error.with_traceback(None) from None  # see `codec`
+
+
+def _decode(reader: Reader, version: int) -> SubscriptionInfo:
+    """Decode a message whose version is known to be at most `LATEST_VERSION`."""
+    if not 1 <= version <= LATEST_VERSION:
+        _check_versions(version, UNKNOWN_VERSION)
+    values: dict[str, Any] = _codec(version).read(reader)
+    _check_versions(version, values.get("latestSupportedVersion", UNKNOWN_VERSION))
+    values["processId"] = uuid_bytes(values["processId"])
+    tags = values.get("clientTags", ())
+    values["clientTags"] = tuple((tag["key"], tag["value"]) for tag in tags)
+    sums, groups = values.get("taskOffsetSums", (NO_VALUES, None))
+    values["taskOffsetSums"] = sums
+    known = {_ATTRIBUTES[name]: value for name, value in values.items()}
+    return SubscriptionInfo(**known, groups=groups, trailing=reader.left)
+
+
+def encode_subscription_info(info: SubscriptionInfo) -> bytes:
+    r"""Return the bytes of the message, every list in its own order; ``trailing`` is not written.
+
+    Raises:
+        UnsupportedVersionError: a version above 11, or versions that contradict each other.
+        EncodingError: a value does not fit.
+
+    >>> info = SubscriptionInfo.of(process=bytes(16), version=2, offset_sums={(0, 2): -2})
+    >>> encode_subscription_info(info)[20:].hex()
+    '0000000100000000000000020000000000000000'
+    """
+    version = info.version
+    _check_versions(version, info.latest_version)
+    if version > LATEST_VERSION:
+        what = f"the latest version that can be written is {LATEST_VERSION}"
+        raise UnsupportedVersionError(what, offset=0, field=_path("version"), version=version)
+    if len(info.process) != 16:
+        what = f"not 16 bytes: {info.process!r:.80}"
+        raise EncodingError(what, offset=0, field=_path("processId"), version=version)
+    values = {name: getattr(info, attribute) for name, attribute in _ATTRIBUTES.items()}
+    values["processId"] = uuid_text(info.process)
+    values["clientTags"] = [{"key": key, "value": value} for key, value in info.client_tags]
+    values["taskOffsetSums"] = (info.offset_sums, info.groups)
+    # The engine raises for values that the version cannot carry; they are not written here.
+    present = {
+        f.name: values[f.name] for f in SUBSCRIPTION_INFO_DATA.fields if version in f.versions
+    }
+    writer = Writer()
+    try:
+        _codec(version).write(writer, present)
+    except WireFormatError as error:
+        error.field, error.version = _path(error.field), version
+        raise
+    return bytes(writer.buffer)

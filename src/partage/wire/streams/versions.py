@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from partage.errors import InvalidConfigError
-from partage.wire.faults import UnsupportedVersionError
+from partage.wire.errors import UnsupportedVersionError
 from partage.wire.streams.assignment_info import AssignmentInfo, error_assignment
 from partage.wire.streams.subscription_info import (
     LATEST_VERSION,

@@ -1,0 +1,75 @@
+"""The classes of `WireFormatError`: one for each way in which Kafka rejects bytes.
+
+Readers of a log need to catch `WireFormatError` only. The finer classes match Kafka's exceptions:
+
+    here                        Kafka 4.3.1
+    TruncatedError              BufferUnderflowException (SchemaException in the consumer protocol)
+    LengthError                 RuntimeException, for user data IllegalArgumentException
+    UnsupportedVersionError     SchemaException
+    UnknownRecordTypeError      UnknownRecordTypeException: the loader skips such a record
+    UnknownRecordVersionError   UnknownRecordVersionException: the loader fails
+    EncodingError               exceptions of the generated writers
+"""
+
+from __future__ import annotations
+
+from partage.errors import WireFormatError
+
+__all__ = [
+    "EncodingError",
+    "LengthError",
+    "TruncatedError",
+    "UnknownRecordTypeError",
+    "UnknownRecordVersionError",
+    "UnsupportedVersionError",
+]
+
+
+class TruncatedError(WireFormatError):
+    """The payload ends inside a number of fixed width or inside a varint."""
+
+
+class LengthError(WireFormatError):
+    """An impossible length, count or varint.
+
+    A length or count exceeds the remaining bytes or the limit of its type, or is negative (null)
+    where null is not allowed; or a varint has more than five bytes.
+    """
+
+
+class UnsupportedVersionError(WireFormatError):
+    """A version that the message does not have."""
+
+
+class EncodingError(WireFormatError):
+    """A value that the layout cannot hold; ``offset`` counts the bytes written before it."""
+
+
+class UnknownRecordTypeError(WireFormatError):
+    """A record type in a key that Kafka 4.3.1 does not have.
+
+    >>> UnknownRecordTypeError(9).type
+    9
+    """
+
+    def __init__(self, record_type: int) -> None:
+        super().__init__(f"unknown record type {record_type}", offset=0, field="key.type")
+        self.type = record_type
+
+
+class UnknownRecordVersionError(WireFormatError):
+    """A value version that Kafka 4.3.1 does not have for the record type.
+
+    >>> error = UnknownRecordVersionError(3, 1)
+    >>> error.type, error.version
+    (3, 1)
+    """
+
+    def __init__(self, record_type: int, version: int) -> None:
+        super().__init__(
+            f"unknown value version {version} of record type {record_type}",
+            offset=0,
+            field="value.version",
+            version=version,
+        )
+        self.type = record_type
