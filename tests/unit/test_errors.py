@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from partage import errors
-from partage.wire import faults
+from partage.wire import errors as wire_errors
 
 ERRORS = [
     errors.PartageError("x"),
@@ -18,9 +18,9 @@ ERRORS = [
     errors.PlanInvariantError(["one", "two"]),
     errors.MissingExtraError("pyspark", extra="spark"),
     errors.InvalidCaptureError("no such folder"),
-    faults.TruncatedError("2 bytes needed", offset=4, field="value.x"),
-    faults.UnknownRecordTypeError(99),
-    faults.UnknownRecordVersionError(3, 7),
+    wire_errors.TruncatedError("2 bytes needed", offset=4, field="value.x"),
+    wire_errors.UnknownRecordTypeError(99),
+    wire_errors.UnknownRecordVersionError(3, 7),
 ]
 
 
