@@ -19,9 +19,7 @@ from partage.wire.primitives import LONGEST_STRING, Reader, Writer
 from partage.wire.schema import UNKNOWN_TAGS, default_of, parse_message
 from wire_samples import messages
 
-LAYOUTS = [
-    (m, v) for m in messages() for v in range(m.versions.lowest, m.versions.highest + 1)
-]
+LAYOUTS = [(m, v) for m in messages() for v in range(m.versions.lowest, m.versions.highest + 1)]
 NAMES = [f"{m.name}-v{v}" for m, v in LAYOUTS]
 
 
@@ -287,9 +285,7 @@ HOSTILE = {
 def test_memory_is_bounded_for_well_formed_but_mean_payloads(name):
     """At most 1 KiB + 100 times the payload, whether it decodes or not."""
     number, value = HOSTILE[name]
-    decode_record(
-        *encode_record(number, {}, version=VALUES[number].versions.highest, value={})
-    )
+    decode_record(*encode_record(number, {}, version=VALUES[number].versions.highest, value={}))
     peak, size, made, error = _peak(number, value)
     assert peak <= KILO + TIMES * size, (peak / size, error)
     assert made is not None or error.offset > len(value) // 2, error
