@@ -10,8 +10,8 @@ from pathlib import Path
 
 from partage.history.classic_groups import ClassicGroup, ClassicRecord
 from partage.history.clusters import ClusterHistory
-from partage.history.events import Generation, Life
-from partage.history.records import Place, classic_state
+from partage.history.events import Generation, LifecycleEvent
+from partage.history.records import LogPosition, parse_classic_state
 
 DATA = Path(__file__).parent / "data" / "capture"
 SAMPLE = Path(str(resources.files("partage"))) / "sample"
@@ -43,18 +43,18 @@ def group_records() -> dict[str, list[dict]]:
 
 def classic_record(record: dict) -> ClassicRecord:
     place, when, value = (
-        Place(record["partition"], record["offset"]),
+        LogPosition(record["partition"], record["offset"]),
         record["timestamp_ms"],
         record["value"],
     )
     if record["type"] == "GROUP_METADATA":
-        return ClassicRecord(place, when, None if value is None else classic_state(value))
+        return ClassicRecord(place, when, None if value is None else parse_classic_state(value))
     epoch = value["epoch"] if record["type"] == "CONSUMER_GROUP_METADATA" and value else None
     return ClassicRecord(place, when, None, epoch, other=True)
 
 
 @cache
-def history(group: str) -> tuple[ClassicGroup, list[Generation | Life]]:
+def history(group: str) -> tuple[ClassicGroup, list[Generation | LifecycleEvent]]:
     rebuilt = ClassicGroup()
     found = [f for r in group_records()[group] for f in rebuilt.feed(classic_record(r))]
     return rebuilt, [*found, *rebuilt.finish()]

@@ -48,7 +48,7 @@ def expanded(rows: list[dict]) -> list[dict]:
         for i in range(len(runs)):
             cells = dict(zip(RUN, runs.table[:, i].tolist(), strict=True))
             place = dict(
-                zip(("log_partition", "log_offset"), runs.place[:, i].tolist(), strict=True)
+                zip(("log_partition", "log_offset"), runs.positions[:, i].tolist(), strict=True)
             )
             out.append(row | cells | place | {
                 "topic": runs.topics[runs.topic[i]], "topic_partition": int(runs.partition[i]),

@@ -8,11 +8,17 @@ import numpy as np
 from pyarrow import parquet
 
 from captured import SAMPLE, clusters, group_records
-from partage.history.commits import CommitRun, Commits, Standing, runs, stretches
-from partage.history.coordinator_moves import Move, moves_of
+from partage.history.commits import (
+    CommitRun,
+    Commits,
+    RecordPositions,
+    number_stretches,
+    reduce_to_runs,
+)
+from partage.history.coordinator_moves import CoordinatorMove, find_moves
 from partage.history.events import Generation
-from partage.history.group_history import Found, GroupHistory
-from partage.history.records import GroupRecord, Place
+from partage.history.group_history import GroupHistory, HistoryItem
+from partage.history.records import GroupRecord, LogPosition
 from partage.history.transactions import Outcome, Transactions
 from partage.wire.columns import BinaryColumn
 from partage.wire.commits import TOMBSTONE, decode_offset_commits
@@ -22,7 +28,7 @@ SESSION_MS = 6_000
 
 
 def record(row: dict) -> GroupRecord:
-    place = Place(row["partition"], row["offset"])
+    place = LogPosition(row["partition"], row["offset"])
     return GroupRecord(place, row["timestamp_ms"], row["type"], row["key"], row["value"])
 
 
@@ -56,11 +62,11 @@ def commit_runs() -> dict[str, list[CommitRun]]:
         for name, records in group_records().items()
         for r in records
     ]
-    stretch = stretches(
-        Standing(group, columns[0][row], offset[row]),
-        Standing(*(np.array(column, np.int64) for column in zip(*others, strict=True))),
+    stretch = number_stretches(
+        RecordPositions(group, columns[0][row], offset[row]),
+        RecordPositions(*(np.array(column, np.int64) for column in zip(*others, strict=True))),
     )
-    made = runs(Commits(
+    made = reduce_to_runs(Commits(
         found.pair[kept], found.partition[kept], columns[0][row], offset[row], time_ms[row],
         found.offset[kept], found.value_version[kept] != TOMBSTONE,
         fate[row] == Outcome.COMMITTED, stretch,
@@ -71,8 +77,8 @@ def commit_runs() -> dict[str, list[CommitRun]]:
         commits = int(made.commits[i])
         out.setdefault(group_name, []).append(CommitRun(
             group_name, topic, int(made.partition[i]), int(made.minute_ms[i]),
-            Place(int(made.log_partition[i]), int(made.log_offset[i])),
-            Place(int(made.last_partition[i]), int(made.last_log_offset[i])),
+            LogPosition(int(made.log_partition[i]), int(made.log_offset[i])),
+            LogPosition(int(made.last_partition[i]), int(made.last_log_offset[i])),
             int(made.first_ms[i]), int(made.last_ms[i]),
             int(made.first_offset[i]) if commits else None,
             int(made.last_offset[i]) if commits else None,
@@ -83,19 +89,19 @@ def commit_runs() -> dict[str, list[CommitRun]]:
 
 
 @cache
-def moves() -> dict[int, tuple[Move, ...]]:
+def moves() -> dict[int, tuple[CoordinatorMove, ...]]:
     names = ("partition", "base_offset", "leader_epoch", "max_timestamp_ms")
     table = parquet.read_table(SAMPLE / "batches.parquet", columns=list(names))
-    return moves_of(*(table[name].to_numpy() for name in names))
+    return find_moves(*(table[name].to_numpy() for name in names))
 
 
 @cache
-def rebuilt(group: str) -> tuple[GroupHistory, tuple[Found, ...]]:
+def rebuilt(group: str) -> tuple[GroupHistory, tuple[HistoryItem, ...]]:
     """A group's history, and everything that it gave, in order."""
     history = GroupHistory(clusters(), SESSION_MS, moves())
-    rows = [(Place(r["partition"], r["offset"]), 0, r) for r in group_records()[group]]
+    rows = [(LogPosition(r["partition"], r["offset"]), 0, r) for r in group_records()[group]]
     rows += [(run.first_place, 1, run) for run in commit_runs().get(group, [])]
-    out: list[Found] = []
+    out: list[HistoryItem] = []
     for _, kind, row in sorted(rows, key=lambda one: one[:2]):
         out.extend(history.commits(row) if kind else history.feed(record(row)))
     out.extend(history.finish())

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from partage.history.clusters import ClusterHistory
-from partage.history.departures import Departures
+from partage.history.departures import DepartedMembers
 from partage.history.events import Cause, Generation
 from partage.history.pauses import Pause
-from partage.history.records import ClassicState, MemberState, Place, Subscription
+from partage.history.records import ClassicState, LogPosition, MemberState, Subscription
 from partage.simulation.commit_evidence import CommitEvidence
 from partage.simulation.context import SimulationContext
 from partage.simulation.cumulative import simulate_cumulative
@@ -68,7 +68,17 @@ def generation(
     state = ClassicState("consumer", number, strategy if there else None, leader, time_ms, there)
     previous = None if before is None else replace(before, previous=None)
     return Generation(
-        0, Place(0, number), time_ms, state, state, 1, 0, previous, (), protocol, tuple(causes)
+        0,
+        LogPosition(0, number),
+        time_ms,
+        state,
+        state,
+        1,
+        0,
+        previous,
+        (),
+        protocol,
+        tuple(causes),
     )
 
 
@@ -87,7 +97,7 @@ def history(*steps: tuple, **how) -> list[Generation]:
 
 def _returns(found: list[Generation]) -> list[Generation]:
     """With causes that tell who of those that come was there before, as the history's do."""
-    gone, out = Departures(), []
+    gone, out = DepartedMembers(), []
     for before, now in zip([None, *found], found, strict=False):
         old = {m.owner: m for m in before.last.members} if before else {}
         new = {m.owner: m for m in now.first.members}

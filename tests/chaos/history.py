@@ -16,11 +16,11 @@ from tests.clients.records import generation_of
 from tests.processes import Closes
 
 from partage.errors import PartageError
-from partage.history.agreement import verdict
+from partage.history.agreement import check_agreement
 from partage.history.classic_groups import ClassicGroup, ClassicRecord
 from partage.history.clusters import ClusterHistory
 from partage.history.events import Generation
-from partage.history.records import Place, assigned_pairs, classic_state
+from partage.history.records import LogPosition, assigned_partitions, parse_classic_state
 from partage.jobs.replay.capture import files_of
 from partage.wire.group_log import decode_record
 
@@ -171,15 +171,17 @@ def judged_otherwise(party: Party, capture: Path, log: list[Written], first: int
             or (said := decode_record(key, value)).key["group"] != party.group
         ):
             continue
-        state = None if not said.value else classic_state(said.value)
-        found += lived.feed(ClassicRecord(Place(partition, offset), 0, state))
+        state = None if not said.value else parse_classic_state(said.value)
+        found += lived.feed(ClassicRecord(LogPosition(partition, offset), 0, state))
     found = [one for one in (*found, *lived.finish()) if isinstance(one, Generation)]
-    had = {(one.number, m.id): set(assigned_pairs(m)) for one in found for m in one.last.members}
+    had = {
+        (one.number, m.id): set(assigned_partitions(m)) for one in found for m in one.last.members
+    }
     wrong = [
         f"{party.group} generation {key[0]}: {key[1]} says {sorted(owns)}, history {had.get(key)}"
         for key, owns in party.reports().items() if had.get(key) != owns
     ]  # fmt: skip
-    judged = [(one, verdict(one, clusters)) for one in found if one.first.members]
+    judged = [(one, check_agreement(one, clusters)) for one in found if one.first.members]
     unsure = {one.number for one, verdict in judged if not verdict.agrees}
     return wrong + decided_otherwise(party, [one for one in log if one.generation in unsure], first)
 

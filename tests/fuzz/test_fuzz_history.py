@@ -77,10 +77,10 @@ def group_rows() -> dict[str, list[dict]]:
 
 def test_fuzz_damaged_values_that_still_decode_are_replayed(fuzz_n: int) -> None:
     """Records whose bytes were changed, but which are still records, never end a run."""
-    from partage.history.agreement import verdict
+    from partage.history.agreement import check_agreement
     from partage.history.clusters import ClusterHistory
     from partage.history.group_history import GroupHistory
-    from partage.history.records import GroupRecord, Place
+    from partage.history.records import GroupRecord, LogPosition
     from partage.jobs.replay.group_rows import GroupRows
 
     rng = random.Random(11)
@@ -102,14 +102,14 @@ def test_fuzz_damaged_values_that_still_decode_are_replayed(fuzz_n: int) -> None
                 made = decode_record(changed["key"], changed["value"])
             except WireFormatError:
                 continue  # the decode job has put it into bad_records
-            place = Place(row["log_partition"], row["log_offset"])
+            place = LogPosition(row["log_partition"], row["log_offset"])
             record = (place, row["timestamp_ms"], made.type, made.key, made.value)
             group.record(GroupRecord(*record))
-        state = group._history.stored()
-        GroupHistory.taken_up(state, clusters)
+        state = group._history.to_bytes()
+        GroupHistory.from_bytes(state, clusters)
         json.dumps(group.finish())
         for found in heard.generations[:4]:
-            verdict(found, clusters)
+            check_agreement(found, clusters)
         simulated = SimulatedHistory(heard.generations[:4], clusters)
         for policy in ("eager/range", "consumer/uniform"):
             simulated.per_rebalance(policy)

@@ -10,7 +10,7 @@ import pytest
 from captures import expanded, records
 from partage import kernels
 from partage.history.commit_kernels import RUN
-from partage.history.records import GroupRecord, Place, classic_state
+from partage.history.records import GroupRecord, LogPosition, parse_classic_state
 from partage.history.transactions import Transactions
 from partage.jobs.replay.arriving import arriving
 from partage.jobs.replay.decode import Kind, decoded
@@ -33,7 +33,7 @@ def record_of(row: dict) -> GroupRecord:
     made = decode_record(row["key"], row["value"])
     return record_with_state(
         GroupRecord(
-            Place(row["log_partition"], row["log_offset"]), row["timestamp_ms"], made.type,
+            LogPosition(row["log_partition"], row["log_offset"]), row["timestamp_ms"], made.type,
             made.key, made.value,
         )
     )  # fmt: skip
@@ -42,8 +42,8 @@ def record_of(row: dict) -> GroupRecord:
 def record_with_state(record: GroupRecord) -> GroupRecord:
     if record.kind != "classic" or record.value is None:
         return record
-    at = record.place, record.timestamp_ms, record.type, record.key
-    return GroupRecord(*at, None, classic_state(record.value))
+    at = record.position, record.timestamp_ms, record.type, record.key
+    return GroupRecord(*at, None, parse_classic_state(record.value))
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_columns_give_what_rows_give(size: int, form: kernels.Form) -> None:
             columns = some.runs
             runs = list(zip(
                 columns.column("stretch").tolist(), columns.topic.tolist(),
-                columns.partition.tolist(), columns.place.T.tolist(),
+                columns.partition.tolist(), columns.positions.T.tolist(),
                 columns.table[2:].T.tolist(), strict=True,
             ))  # fmt: skip
             for before in range(len(made) + 1):
@@ -94,4 +94,4 @@ def test_records_that_nobody_takes_are_not_the_next_groups() -> None:
     for i, some in enumerate(arriving(table.to_batches())):
         if i % 2:
             for one in some.records:
-                assert (groups[i], one.place.partition, one.place.offset) in wanted
+                assert (groups[i], one.position.partition, one.position.offset) in wanted

@@ -9,9 +9,9 @@ from functools import cache
 import pytest
 
 from captured import clusters, group_records
-from partage.history.clients import JAVA, client_of
+from partage.history.clients import JAVA, identify_client
 from partage.history.pauses import Pause
-from partage.history.records import assigned_pairs
+from partage.history.records import assigned_partitions
 from partage.simulation.commit_evidence import CommitEvidence, commit_rates
 from partage.simulation.context import SimulationContext
 from partage.simulation.cumulative import simulate_cumulative
@@ -40,7 +40,7 @@ def named(plan) -> dict:
 
 def recorded(scene: RecordedRebalance) -> dict:
     members = scene.generation.first.members
-    return {m.id: set(assigned_pairs(m)) for m in members if m.assigned}
+    return {m.id: set(assigned_partitions(m)) for m in members if m.assigned}
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def compared() -> Counter:
             row = rows.get(at)
             same = row is not None and row.plan is not None
             same = same and named(json.loads(row.plan)) == recorded(scene)
-            java = all(client_of(m).name == JAVA for m in found.first.members)
+            java = all(identify_client(m).name == JAVA for m in found.first.members)
             who = found.protocol if found.protocol != "classic" else "java" if java else "others"
             counts[who, same] += 1
     return counts
@@ -106,7 +106,7 @@ def test_range_decides_for_range_groups_what_was_recorded() -> None:
             members = scene.generation.first.members
             if scene.generation.first.strategy != "range" or not scene.replayable:
                 continue
-            if any(client_of(m).name != JAVA for m in members):
+            if any(identify_client(m).name != JAVA for m in members):
                 continue
             rows = simulate_rebalance(scene, (Policy.parse("eager/range"),), world)
             first = next(r for r in rows if r.reading == "per_rebalance")
@@ -134,7 +134,7 @@ def test_recorded_moves_are_those_of_the_record() -> None:
             now = {
                 (cluster.topic(topic), p): m.owner
                 for m in found.first.members
-                for topic, p in assigned_pairs(m)
+                for topic, p in assigned_partitions(m)
             }
             there = {p for p in now if p[0] >= 0}
             moves = sum(1 for p in there if last.get(p, now[p]) not in {now[p], None}

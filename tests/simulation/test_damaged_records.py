@@ -11,7 +11,7 @@ from partage.history.classic_groups import ClassicGroup, ClassicRecord
 from partage.history.events import Generation
 from partage.history.ownership import OwnershipIntervals
 from partage.history.pauses import Pause
-from partage.history.records import ClassicState, Place
+from partage.history.records import ClassicState, LogPosition
 from partage.jobs.replay.group_rows import GroupRows
 from partage.jobs.replay.surroundings import Surroundings
 from partage.simulation.commit_evidence import CommitEvidence
@@ -57,7 +57,7 @@ def _generations(*told: tuple[int, int]) -> list[Generation]:
         state = ClassicState(
             "consumer", number, "range", "a", time_ms, (member("a", (number % 3,)),)
         )
-        out += list(group.feed(ClassicRecord(Place(0, offset), time_ms, state)))
+        out += list(group.feed(ClassicRecord(LogPosition(0, offset), time_ms, state)))
     return [one for one in [*out, *group.finish()] if isinstance(one, Generation)]
 
 

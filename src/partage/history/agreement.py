@@ -27,14 +27,26 @@ from partage.groups.server.spec import GroupSpec
 from partage.groups.server.targets import Targets
 from partage.groups.server.topic_ids import TopicIds
 from partage.groups.server.uniform import ServerUniform
-from partage.history.clients import judges
-from partage.history.clusters import ClusterHistory, clusters_near, smaller
+from partage.history.clients import candidate_strategies
+from partage.history.clusters import ClusterHistory, alternative_clusters, smaller_clusters
 from partage.history.consumer_groups import source_counts
 from partage.history.events import ACTIVE, OWNER, STANDBY, WARMUP, Generation, Roles
-from partage.history.problems import all_java, given_up, group_as_sent, why_not, with_learnt_loads
-from partage.history.records import CONSUMER, ById, ClassicState, Subscription, assigned_pairs
-from partage.history.streams_agreement import stream_verdict
-from partage.history.streams_application import STREAM
+from partage.history.problems import (
+    is_all_java,
+    recorded_group,
+    released_partitions,
+    unsupported_reason,
+    with_learnt_loads,
+)
+from partage.history.records import (
+    CONSUMER,
+    ClassicState,
+    Subscription,
+    TopicPartitionNumbers,
+    assigned_partitions,
+)
+from partage.history.streams_agreement import check_streams_agreement
+from partage.history.streams_application import STREAMS_PROTOCOL
 from partage.java.hash_order import DEFAULT_TABLE
 from partage.model import Assignment, Cluster, Group, Index, Problem
 from partage.model.repeated_state import EndlessLoop
@@ -45,16 +57,16 @@ __all__ = [
     "UNEXPLAINED",
     "ByIds",
     "ByRole",
-    "Named",
+    "PartitionsByMember",
     "Verdict",
-    "decided",
-    "decided_tasks",
-    "explain",
-    "named",
-    "recorded_ids",
-    "recorded_named",
+    "check_agreement",
+    "decide_targets",
+    "decide_tasks",
+    "explain_difference",
+    "plan_by_name",
+    "recorded_by_name",
+    "recorded_targets",
     "recorded_tasks",
-    "verdict",
 ]
 
 #: In place of a cause that was looked for and not found.
@@ -88,7 +100,7 @@ class Verdict:
     terminates: bool = True
 
 
-def verdict(found: Generation, clusters: ClusterHistory) -> Verdict:
+def check_agreement(found: Generation, clusters: ClusterHistory) -> Verdict:
     """The verdict about one rebalance.
 
     Args:
@@ -102,18 +114,18 @@ def verdict(found: Generation, clusters: ClusterHistory) -> Verdict:
     if found.protocol != "classic":
         return _of_target(found, clusters)
     state = found.first
-    if state.protocol_type == CONSUMER and state.strategy == STREAM:
+    if state.protocol_type == CONSUMER and state.strategy == STREAMS_PROTOCOL:
         return _of_streams(found, clusters)
-    reason = why_not(state)
+    reason = unsupported_reason(state)
     if reason is not None:
         return Verdict(why=reason)
     if state.strategy not in registry.strategies():
         return Verdict(why=f"strategy {state.strategy} is not in Partage")
     strategy = registry.find(state.strategy)
-    tried = [_judged(found, one, clusters) for one in judges(state, strategy)]
+    tried = [_judged(found, one, clusters) for one in candidate_strategies(state, strategy)]
     fitting = [one for one in tried if one.agrees] or tried
     names = " or ".join(one.judged_by or "" for one in fitting)
-    counts = strategy.exact_to is not None and all_java(state)
+    counts = strategy.exact_to is not None and is_all_java(state)
     return replace(fitting[0], judged_by=names, counts=counts)
 
 
@@ -123,25 +135,25 @@ class _NeverReturnsError(PartageError):
 
 def _judged(found: Generation, strategy: Strategy, clusters: ClusterHistory) -> Verdict:
     """Return the verdict of one strategy or dialect on a classic generation."""
-    free = given_up(found.first)
+    free = released_partitions(found.first)
 
-    def decide(group: Group, cluster: Cluster) -> Named:
+    def decide(group: Group, cluster: Cluster) -> PartitionsByMember:
         asked = with_learnt_loads(strategy, found.first, cluster)
         plan = asked.assign(Problem(group, cluster))
         if plan.loop is not None:
             raise _NeverReturnsError(_never_returns(strategy, plan.loop))
-        return named(handed_over(plan, free))
+        return plan_by_name(handed_over(plan, free))
 
     at = found.timestamp_ms
     try:
-        if decide(group_as_sent(found.first), clusters.at(at)) == recorded_named(found.first):
+        if decide(recorded_group(found.first), clusters.at(at)) == recorded_by_name(found.first):
             return Verdict(agrees=True, judged_by=strategy.name)
     except _NeverReturnsError as e:
         return Verdict(why=str(e), judged_by=strategy.name, terminates=False)
     except PartageError as e:
         return Verdict(agrees=False, why=str(e), judged_by=strategy.name)
     before = found.previous.last if found.previous is not None else None
-    why = explain(found.first, clusters, at, decide, before)
+    why = explain_difference(found.first, clusters, at, decide, before)
     return Verdict(agrees=False, why=why or UNEXPLAINED, judged_by=strategy.name)
 
 
@@ -155,9 +167,9 @@ def _never_returns(strategy: Strategy, loop: EndlessLoop) -> str:
 
 def _of_streams(found: Generation, clusters: ClusterHistory) -> Verdict:
     """A plan of tasks by the leader of a Kafka Streams application."""
-    said = stream_verdict(found, clusters)
+    said = check_streams_agreement(found, clusters)
     why = said.why or (UNEXPLAINED if said.agrees is False else None)
-    counts = said.exact and all_java(found.first)
+    counts = said.exact and is_all_java(found.first)
     return Verdict(said.agrees, why, said.judged_by, counts, said.assumed)
 
 
@@ -167,7 +179,7 @@ def _taken_over(found: Generation) -> Verdict:
     if before is None:
         return Verdict(why="taken over from a group of which the log has nothing")
     old, new = (
-        {m.id: frozenset(assigned_pairs(m)) for m in state.members if m.assigned}
+        {m.id: frozenset(assigned_partitions(m)) for m in state.members if m.assigned}
         for state in (before.last, found.first)
     )
     name = "epoch" if before.protocol == "consumer" else "generation"
@@ -202,7 +214,7 @@ def _of_target(found: Generation, clusters: ClusterHistory) -> Verdict:
 
 
 def _recorded(found: Generation) -> ByIds | ByRole:
-    return recorded_tasks(found) if found.protocol == "streams" else recorded_ids(found)
+    return recorded_tasks(found) if found.protocol == "streams" else recorded_targets(found)
 
 
 def _decided(
@@ -210,8 +222,8 @@ def _decided(
 ) -> ByIds | ByRole | None:
     """What the coordinator decides on a cluster, with its members met in some order."""
     if found.protocol == "streams":
-        return decided_tasks(found, cluster, order)
-    return decided(found, cluster, order=order)
+        return decide_tasks(found, cluster, order)
+    return decide_targets(found, cluster, order=order)
 
 
 def _covering(found: Generation, cluster: Cluster) -> bool:
@@ -240,10 +252,12 @@ def _target_explained(
     given = {topic for m in found.first.members for topic, _ in m.assigned}
     unseen = sorted(set(topics) - given)
     highest: dict[str, int] = {}
-    for topic, p in (pair for m in found.first.members for pair in assigned_pairs(m)):
+    for topic, p in (pair for m in found.first.members for pair in assigned_partitions(m)):
         highest[topic] = max(highest.get(topic, -1), p)
-    near = clusters_near(clusters, at, topics, unseen, "coordinator")
-    less = smaller(clusters.at(at), highest, "coordinator") if clusters.assumed_at(at) else ()
+    near = alternative_clusters(clusters, at, topics, unseen, "coordinator")
+    less = (
+        smaller_clusters(clusters.at(at), highest, "coordinator") if clusters.assumed_at(at) else ()
+    )
     for words, cluster in chain(near, less):
         if _gives(found, cluster, record):
             return words
@@ -303,36 +317,36 @@ def _swapped(count: int, i: int, j: int) -> tuple[int, ...]:
 
 #: member -> topic -> partition numbers in the order given. The order of the topics is not
 #: compared: clients write their assignment by topic, in the order of their own hash maps.
-Named = dict[str, dict[str, list[int]]]
+PartitionsByMember = dict[str, dict[str, list[int]]]
 
 
 #: Members of which each alone is tried with other claims.
 _MOST_MEMBERS = 32
 
 
-def recorded_named(state: ClassicState) -> Named:
+def recorded_by_name(state: ClassicState) -> PartitionsByMember:
     """The recorded assignment by names; members without partitions have an empty entry."""
-    out: Named = {}
+    out: PartitionsByMember = {}
     for member in state.members:
         mine = out.setdefault(member.id, {})
-        for topic, p in assigned_pairs(member):
+        for topic, p in assigned_partitions(member):
             mine.setdefault(topic, []).append(p)
     return out
 
 
-def named(plan: Assignment) -> Named:
-    """A plan by names, comparable with `recorded_named`."""
+def plan_by_name(plan: Assignment) -> PartitionsByMember:
+    """A plan by names, comparable with `recorded_by_name`."""
     out = plan.to_dict()
     for lost in plan.unresolved:  # given all the same: the record has it too
         out[lost.member].setdefault(lost.topic, []).append(lost.partition)
     return out
 
 
-def explain(
+def explain_difference(
     state: ClassicState,
     clusters: ClusterHistory,
     time_ms: int,
-    decide: Callable[[Group, Cluster], Named],
+    decide: Callable[[Group, Cluster], PartitionsByMember],
     before: ClassicState | None = None,
 ) -> str | None:
     """Why the record is not the plan, where that can be found.
@@ -348,18 +362,18 @@ def explain(
         decide: the strategy: its plan by names for a group and a cluster.
         before: the generation before as it was last written; None if there was none.
     """
-    record = recorded_named(state)
+    record = recorded_by_name(state)
     topics = [t for m in state.members if m.subscription for t in m.subscription.topics]
     unseen = sorted(set(topics) - {topic for given in record.values() for topic in given})
-    sent, now = group_as_sent(state), clusters.at(time_ms)
-    near = list(clusters_near(clusters, time_ms, topics, unseen, "leader"))
+    sent, now = recorded_group(state), clusters.at(time_ms)
+    near = list(alternative_clusters(clusters, time_ms, topics, unseen, "leader"))
     highest = {t: max(p for mine in record.values() for p in mine.get(t, ())) for t in
                {t for mine in record.values() for t in mine}}  # fmt: skip
     if clusters.assumed_at(time_ms):
-        near += smaller(now, highest, "leader")
+        near += smaller_clusters(now, highest, "leader")
     tried = [
         *((words, sent, c) for words, c in near),
-        *((words, group_as_sent(other), now) for words, other in _remembered(state, before)),
+        *((words, recorded_group(other), now) for words, other in _remembered(state, before)),
     ]
     if any(m.instance for m in state.members):
         # A client from before KIP-345 (kafka-python 2.0) orders static members by their ids.
@@ -380,7 +394,7 @@ def explain(
 def _dynamic(state: ClassicState) -> Group:
     """The group as if none of its members were static."""
     members = tuple(replace(m, instance=None) for m in state.members)
-    return group_as_sent(replace(state, members=members))
+    return recorded_group(replace(state, members=members))
 
 
 def _remembered(
@@ -431,13 +445,13 @@ ASSIGNORS: Mapping[str, ServerUniform | ServerRange | ServerSimple] = {
 }
 
 
-def recorded_ids(found: Generation) -> ByIds:
+def recorded_targets(found: Generation) -> ByIds:
     """A recorded target assignment by topic ids, without topics of which nothing is left."""
     target = found.target.target if found.target is not None else {}
     return {member: _sets(_owned(roles)) for member, roles in target.items()}
 
 
-def decided(
+def decide_targets(
     found: Generation,
     cluster: Cluster,
     *,
@@ -459,7 +473,7 @@ def decided(
     assignor = ASSIGNORS.get(found.first.strategy or "")
     if assignor is None or found.target is None:
         return None
-    members = group_as_sent(found.first).members
+    members = recorded_group(found.first).members
     group = Group([members[i] for i in order]) if order is not None else Group(members)
     known = found.target.before if before is None else before
     index = cluster.index
@@ -478,15 +492,15 @@ def _by_ids(assignment: GroupAssignment, spec: GroupSpec) -> ByIds:
     return {m: _sets(rows.get(m, ())) for m in spec.problem.group.ids}
 
 
-def _sets(rows: ById) -> dict[str, frozenset[int]]:
+def _sets(rows: TopicPartitionNumbers) -> dict[str, frozenset[int]]:
     return {topic: frozenset(numbers) for topic, numbers in rows if len(numbers)}
 
 
-def _owned(roles: Roles) -> ById:
+def _owned(roles: Roles) -> TopicPartitionNumbers:
     return next((by_id for role, by_id in roles if role == OWNER), ())
 
 
-def _targets(index: Index, targets: list[ById]) -> Targets:
+def _targets(index: Index, targets: list[TopicPartitionNumbers]) -> Targets:
     """Previous targets over an index; of topics that it does not have nothing is kept."""
     number = {i: n for n, i in enumerate(index.ids) if i is not None}
     flat = [pair for target in targets for pair in target]
@@ -505,7 +519,9 @@ def _targets(index: Index, targets: list[ById]) -> Targets:
     return Targets(set_start, topic, TopicIds.of(ids, ids).hashes, start, partition)
 
 
-def _mask(index: Index, allowed: ById) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _mask(
+    index: Index, allowed: TopicPartitionNumbers
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     out = np.zeros(index.partitions, bool)
     number = {i: n for n, i in enumerate(index.ids) if i is not None}
     for topic_id, numbers in allowed:
@@ -528,7 +544,7 @@ def recorded_tasks(found: Generation) -> ByRole:
     }
 
 
-def decided_tasks(
+def decide_tasks(
     found: Generation, cluster: Cluster, order: tuple[int, ...] | None = None
 ) -> ByRole | None:
     """What Kafka's assignor decides on a cluster; None where the log lacks topology or processes.

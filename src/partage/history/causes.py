@@ -13,21 +13,27 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from partage.history.clusters import ClusterHistory
-from partage.history.departures import Departures
+from partage.history.departures import DepartedMembers
 from partage.history.events import (
     INFERRED,
     RECORDED,
     Cause,
-    Change,
     Generation,
-    change_of,
-    topics_of_member,
+    StateChange,
+    compare_states,
+    subscribed_topics,
 )
 from partage.history.pauses import PauseTracker
-from partage.history.records import MemberState, assigned_pairs
+from partage.history.records import MemberState, assigned_partitions
 from partage.tables.statuses import CAUSE_KINDS
 
-__all__ = ["SESSION_TIMEOUT_MS", "Reasons", "ReasonsState", "filled_in", "nothing_new"]
+__all__ = [
+    "SESSION_TIMEOUT_MS",
+    "CauseFinder",
+    "CauseState",
+    "cause_without_changes",
+    "is_follow_up",
+]
 
 #: The broker's default for members that send no session timeout of their own (KIP-848).
 SESSION_TIMEOUT_MS = 45_000
@@ -48,14 +54,14 @@ _RANK = {kind: i for i, kind in enumerate(CAUSE_KINDS)}
 
 
 @dataclass(slots=True)
-class ReasonsState:
+class CauseState:
     """What is remembered from rebalance to rebalance; plain values only."""
 
-    departures: Departures = field(default_factory=Departures)
+    departures: DepartedMembers = field(default_factory=DepartedMembers)
     topics_position: int = -1
 
 
-class Reasons:
+class CauseFinder:
     """Finds causes: feed each rebalance when its record comes, in log order.
 
     Args:
@@ -71,9 +77,9 @@ class Reasons:
         clusters: ClusterHistory,
         commits: PauseTracker,
         session_timeout_ms: int | None = None,
-        state: ReasonsState | None = None,
+        state: CauseState | None = None,
     ) -> None:
-        self.state = state or ReasonsState()
+        self.state = state or CauseState()
         self._clusters = clusters
         self._commits = commits
         self._timeout_ms = session_timeout_ms
@@ -97,11 +103,11 @@ class Reasons:
         else:
             causes = list(self._server(found, before)) + (topics if not _told(found) else [])
         if not causes:
-            causes = [nothing_new(found, before)]
+            causes = [cause_without_changes(found, before)]
         return tuple(sorted(causes, key=lambda c: _RANK[c.kind]))
 
     def _classic(self, found: Generation, before: Generation) -> Iterator[Cause]:
-        change = change_of(before.last, found.first)
+        change = compare_states(before.last, found.first)
         at = found.timestamp_ms
         for m in change.left:
             self.state.departures.add(m, at, self._timeout(m))
@@ -181,10 +187,10 @@ class Reasons:
         at, before = found.timestamp_ms, found.previous
         stayed = {m.id for m in found.first.members}
         others = [m for m in before.last.members if m.id in stayed] if before is not None else []
-        pairs = [pair for m in others for pair in assigned_pairs(m)]
+        pairs = [pair for m in others for pair in assigned_partitions(m)]
         times = [t for pair in pairs if (t := self._commits.last_ms(*pair)) is not None]
         waits = [w for pair in pairs if (w := self._commits.usual_ms(*pair)) is not None]
-        mine = [self._commits.last_ms(*pair) for pair in assigned_pairs(gone)]
+        mine = [self._commits.last_ms(*pair) for pair in assigned_partitions(gone)]
         newest, last = max(times, default=None), max((t for t in mine if t is not None), default=at)
         if newest is None or newest < last:
             return at
@@ -197,7 +203,7 @@ class Reasons:
         ``max.poll.interval.ms``; the others take at most that long to join again. A longer
         silence is that of an idle topic.
         """
-        pairs = assigned_pairs(m)
+        pairs = assigned_partitions(m)
         times = [self._commits.last_ms(topic, p) for topic, p in pairs]
         waits = [self._commits.usual_ms(topic, p) for topic, p in pairs]
         seen = max((t for t in times if t is not None), default=None)
@@ -214,7 +220,7 @@ class Reasons:
             return m.session_timeout_ms
         if self._timeout_ms is not None:
             return self._timeout_ms
-        waits = [self._commits.usual_ms(topic, p) for topic, p in assigned_pairs(m)]
+        waits = [self._commits.usual_ms(topic, p) for topic, p in assigned_partitions(m)]
         usual = max((w for w in waits if w is not None), default=SESSION_TIMEOUT_MS)
         return min(SESSION_TIMEOUT_MS, max(_TELLING_WAITS * usual, _LEAST_SILENCE_MS))
 
@@ -231,7 +237,7 @@ class Reasons:
         if before is None:
             return []
         start = max(start, self._clusters.position_at(before.timestamp_ms))
-        names = [t for m in found.first.members for t in topics_of_member(m)]
+        names = [t for m in found.first.members for t in subscribed_topics(m)]
         changed = self._clusters.topics_changed(names, start, position)
         return [Cause("topics", INFERRED, time_ms=at, detail=", ".join(changed))] if changed else []
 
@@ -240,9 +246,9 @@ def _told(found: Generation) -> bool:
     return any(c.kind == "topics" for c in found.causes)
 
 
-def _other_changes(change: Change, at: int) -> Iterable[Cause]:
+def _other_changes(change: StateChange, at: int) -> Iterable[Cause]:
     for a, b in change.resubscribed:
-        words = f"{', '.join(topics_of_member(a))} to {', '.join(topics_of_member(b))}"
+        words = f"{', '.join(subscribed_topics(a))} to {', '.join(subscribed_topics(b))}"
         yield Cause("resubscription", INFERRED, b.id, b.instance, at, words)
     if change.strategy is not None:
         yield Cause("strategy", INFERRED, time_ms=at, detail="{} to {}".format(*change.strategy))
@@ -251,7 +257,7 @@ def _other_changes(change: Change, at: int) -> Iterable[Cause]:
 _Pairs = set[tuple[str, int]]
 
 
-def filled_in(found: Generation, before: Generation | None) -> bool:
+def is_follow_up(found: Generation, before: Generation | None) -> bool:
     """Whether a cooperative group's members got partitions that were with nobody (KIP-429).
 
     Members that keep what they have while they join again say what that is; members of eager
@@ -263,7 +269,7 @@ def filled_in(found: Generation, before: Generation | None) -> bool:
     return len(_assigned(found.first.members)) > len(_assigned(before.last.members))
 
 
-def nothing_new(found: Generation, before: Generation | None) -> Cause:
+def cause_without_changes(found: Generation, before: Generation | None) -> Cause:
     """The cause of a rebalance in which nobody came, went, or asked for other topics.
 
     A topic of which nobody had anything before, or more partitions than there were, means that
@@ -287,7 +293,7 @@ def nothing_new(found: Generation, before: Generation | None) -> Cause:
     if others:
         words = f"given out otherwise than before: {', '.join(sorted(others))}"
         return Cause("topics", INFERRED, time_ms=at, detail=words)
-    if filled_in(found, before):
+    if is_follow_up(found, before):
         kind = before.causes[0].kind if before.causes else "unknown"
         words = f"second step of generation {before.number} ({kind})"
         return Cause("follow-up", INFERRED, time_ms=at, detail=words)
@@ -295,7 +301,7 @@ def nothing_new(found: Generation, before: Generation | None) -> Cause:
 
 
 def _assigned(members: Iterable[MemberState]) -> _Pairs:
-    return {pair for m in members for pair in assigned_pairs(m)}
+    return {pair for m in members for pair in assigned_partitions(m)}
 
 
 def _topics(pairs: _Pairs) -> set[str]:

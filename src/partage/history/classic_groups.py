@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from partage.history.events import Generation, Life
-from partage.history.records import ClassicState, Place
+from partage.history.events import Generation, LifecycleEvent
+from partage.history.records import ClassicState, LogPosition
 
 __all__ = ["ClassicGroup", "ClassicRecord"]
 
@@ -38,7 +38,7 @@ class ClassicRecord:
         other: whether it is a record of another kind of group (consumer, share, streams).
     """
 
-    place: Place
+    position: LogPosition
     timestamp_ms: int
     state: ClassicState | None
     epoch: int | None = None
@@ -60,7 +60,7 @@ class ClassicGroup:
 
     >>> group = ClassicGroup()
     >>> made = ClassicState("", 0, None, None, None, ())
-    >>> [e.what for e in group.feed(ClassicRecord(Place(0, 1), 5, made))]
+    >>> [e.what for e in group.feed(ClassicRecord(LogPosition(0, 1), 5, made))]
     ['created']
     """
 
@@ -70,16 +70,16 @@ class ClassicGroup:
     _open: Generation | None = None
     _last_number: int | None = None
     _tombstone: ClassicRecord | None = None
-    _at: Place | None = None
+    _at: LogPosition | None = None
     _epoch: int | None = field(default=None)
 
-    def feed(self, record: ClassicRecord) -> Iterator[Generation | Life]:
+    def feed(self, record: ClassicRecord) -> Iterator[Generation | LifecycleEvent]:
         """What the record completes: generations once the next one begins, and lives."""
-        if self._at is not None and record.place <= self._at:
-            if record.place == self._at:
+        if self._at is not None and record.position <= self._at:
+            if record.position == self._at:
                 return  # the capture has the record twice
-            raise ValueError(f"{record.place} comes after {self._at}")
-        self._at = record.place
+            raise ValueError(f"{record.position} comes after {self._at}")
+        self._at = record.position
         yield from self._judge_tombstone(record)
         if record.other:
             yield from self._close()  # even where its tombstone has been lost
@@ -100,23 +100,27 @@ class ClassicGroup:
         self.incarnation += 1
         self._last_number, self._epoch = None, None
 
-    def finish(self) -> Iterator[Generation | Life]:
+    def finish(self) -> Iterator[Generation | LifecycleEvent]:
         """What is still open when the log ends."""
         yield from self._close()
         yield from self._judge_tombstone(None)
 
-    def _state(self, record: ClassicRecord, state: ClassicState) -> Iterator[Generation | Life]:
+    def _state(
+        self, record: ClassicRecord, state: ClassicState
+    ) -> Iterator[Generation | LifecycleEvent]:
         now = self._open
         if now is not None and now.number == state.generation:
             rewrites = now.rewrites
             if len(rewrites) < _MOST_REWRITES:
-                rewrites = (*rewrites, (record.place, record.timestamp_ms, state))
+                rewrites = (*rewrites, (record.position, record.timestamp_ms, state))
             self._open = replace(now, last=state, records=now.records + 1, rewrites=rewrites)
             return
         yield from self._close()
         if state.generation == 0 and not state.members:
             self._last_number = 0
-            yield Life("created", self.incarnation, 0, record.place, record.timestamp_ms)
+            yield LifecycleEvent(
+                "created", self.incarnation, 0, record.position, record.timestamp_ms
+            )
             return
         gap = self._gap(state.generation)
         since_ms = 100 * _BELIEVED if now is None else record.timestamp_ms - now.timestamp_ms
@@ -127,7 +131,7 @@ class ClassicGroup:
         else:
             self.missing_within += gap
         self._open = Generation(
-            self.incarnation, record.place, record.timestamp_ms, state, state, 1, gap,
+            self.incarnation, record.position, record.timestamp_ms, state, state, 1, gap,
             replace(now, previous=None) if now is not None else None,
             taken_over=self._epoch is not None and self._epoch == state.generation,
         )  # fmt: skip
@@ -145,7 +149,7 @@ class ClassicGroup:
             yield self._open
             self._open = None
 
-    def _judge_tombstone(self, following: ClassicRecord | None) -> Iterator[Life]:
+    def _judge_tombstone(self, following: ClassicRecord | None) -> Iterator[LifecycleEvent]:
         """A tombstone means one of two things, and only the record after it tells which."""
         gone, self._tombstone = self._tombstone, None
         if gone is None:
@@ -153,7 +157,9 @@ class ClassicGroup:
         number = self._last_number if self._last_number is not None else -1
         moved = following is not None and following.other
         what, detail = ("migrated", "classic to consumer") if moved else ("deleted", None)
-        yield Life(what, self.incarnation, number, gone.place, gone.timestamp_ms, detail)
+        yield LifecycleEvent(
+            what, self.incarnation, number, gone.position, gone.timestamp_ms, detail
+        )
         if not moved:
             self.incarnation += 1
             self._last_number = None

@@ -39,8 +39,8 @@ __all__ = [
     "PYTHON",
     "UNKNOWN",
     "ClientLibrary",
-    "client_of",
-    "judges",
+    "candidate_strategies",
+    "identify_client",
     "leader_client",
 ]
 
@@ -78,13 +78,13 @@ class ClientLibrary:
     certainty: str
 
 
-def client_of(member: MemberState) -> ClientLibrary:
+def identify_client(member: MemberState) -> ClientLibrary:
     """The library of a member of a classic group of protocol type ``consumer``.
 
     >>> sent = Subscription(3, ("t",), user_data=None, rack=None)
     >>> member = MemberState("m", None, "app", "", 0, 0, sent, (), 3, None, None)
-    >>> client_of(member)
-    Client(name='java', certainty='likely')
+    >>> identify_client(member)
+    ClientLibrary(name='java', certainty='likely')
     """
     if member.subscription is None:
         return ClientLibrary(UNKNOWN, "unknown")
@@ -136,10 +136,10 @@ def leader_client(state: ClassicState) -> str | None:
     True
     """
     leader = next((m for m in state.members if m.id == state.leader), None)
-    return None if leader is None else client_of(leader).name
+    return None if leader is None else identify_client(leader).name
 
 
-def judges(state: ClassicState, strategy: Strategy) -> Sequence[Strategy]:
+def candidate_strategies(state: ClassicState, strategy: Strategy) -> Sequence[Strategy]:
     """Return the strategies that the recorded plan may be of: the leader's dialects, or Java's.
 
     kafka-python and aiokafka write the same bytes; where both have a dialect, both may be meant.

@@ -11,7 +11,7 @@ from typing import Any
 from partage.errors import InvalidCaptureError, InvalidProblemError
 from partage.model import Broker, Cluster, Index
 
-__all__ = ["ClusterHistory", "TopicBook", "clusters_near", "smaller"]
+__all__ = ["ClusterHistory", "TopicNames", "alternative_clusters", "smaller_clusters"]
 
 #: Clusters kept made: a group's history is read in time order, and groups live side by side.
 _STATES_KEPT = 256
@@ -141,13 +141,13 @@ def _expect_topic(topic: object, where: str) -> None:
             raise InvalidCaptureError(f"{where}.partitions[{i}] must be an object with an int p")
 
 
-class TopicBook:
+class TopicNames:
     """What records call by id, by name: from the cluster's metadata, else as learnt.
 
     A log without metadata still names some ids: offset commits of version 4 have both, and
     so has the share state of share groups. An id that nobody names is its own name.
 
-    >>> book = TopicBook(ClusterHistory([]))
+    >>> book = TopicNames(ClusterHistory([]))
     >>> book.learn("AAAAAAAAAAAAAAAAAAAABw", "orders")
     >>> book.name_of("AAAAAAAAAAAAAAAAAAAABw"), book.name_of("AAAAAAAAAAAAAAAAAAAACA")
     ('orders', 'AAAAAAAAAAAAAAAAAAAACA')
@@ -186,7 +186,7 @@ class TopicBook:
 _STEPS = 3
 
 
-def clusters_near(
+def alternative_clusters(
     clusters: ClusterHistory, time_ms: int, topics: Sequence[str], unseen: Sequence[str], who: str
 ) -> Iterator[tuple[str, Cluster]]:
     """Clusters that may have been seen, the likeliest first, with what is different in them.
@@ -219,7 +219,9 @@ def clusters_near(
             yield words, other
 
 
-def smaller(now: Cluster, given: Mapping[str, int], who: str) -> Iterator[tuple[str, Cluster]]:
+def smaller_clusters(
+    now: Cluster, given: Mapping[str, int], who: str
+) -> Iterator[tuple[str, Cluster]]:
     """The cluster with no more partitions of a topic than the record gave out.
 
     A capture that was taken late has the metadata of that time only; topics grow. To be asked only

@@ -1,7 +1,7 @@
 """Offset commits, reduced: they are 97 % of the records, and ride in no group's history.
 
 A `CommitRun` stands for commits of one group and partition within one minute, in log order.
-Workers make runs from slices of the log, by the column (`runs`); runs of the same key are
+Workers make runs from slices of the log, by the column (`reduce_to_runs`); runs of the same key are
 merged in log order (`merged`).
 """
 
@@ -27,21 +27,21 @@ from partage.history.commit_kernels import (
     reduce_commits,
     reduce_stretches,
 )
-from partage.history.records import Place
+from partage.history.records import LogPosition
 
 __all__ = [
     "MINUTE_MS",
+    "CommitFolder",
     "CommitRun",
     "Commits",
-    "Folding",
     "MinuteColumns",
+    "RecordPositions",
     "RunColumns",
     "Runs",
-    "Standing",
     "Stretch",
     "merged",
-    "runs",
-    "stretches",
+    "number_stretches",
+    "reduce_to_runs",
 ]
 
 MINUTE_MS = 60_000
@@ -81,7 +81,7 @@ class Commits:
         real: False for a tombstone (the offset is forgotten, and ``offset`` has no meaning).
         transactional: whether it was part of a transaction.
         stretch: a number that is another one behind each record of its group (see
-            `stretches`); None for no such records.
+            `number_stretches`); None for no such records.
         series: a small number that it shares with the commits of its pair and partition alone;
             None if nobody has numbered them.
     """
@@ -124,7 +124,7 @@ class Runs:
     stretch: Int64Array
 
 
-class Standing(NamedTuple):
+class RecordPositions(NamedTuple):
     """Records by their group's number and their place; int64[n] each, in any order."""
 
     group: Int64Array
@@ -132,7 +132,7 @@ class Standing(NamedTuple):
     log_offset: Int64Array
 
 
-def stretches(commits: Standing, records: Standing) -> Int64Array:
+def number_stretches(commits: RecordPositions, records: RecordPositions) -> Int64Array:
     """int64[n]: numbers of commits, equal where no record of their group stands between them.
 
     Runs that are cut by it can be put in order with the group's records: no run has commits on
@@ -143,8 +143,8 @@ def stretches(commits: Standing, records: Standing) -> Int64Array:
         records: those of group records.
 
     >>> at, zero = np.array([4, 6, 9]), np.zeros(3, np.int64)
-    >>> one = Standing(zero[:1], zero[:1], np.array([7]))
-    >>> stretches(Standing(zero, zero, at), one).tolist()
+    >>> one = RecordPositions(zero[:1], zero[:1], np.array([7]))
+    >>> number_stretches(RecordPositions(zero, zero, at), one).tolist()
     [0, 0, 1]
     """
     count = len(commits.group)
@@ -159,13 +159,13 @@ def stretches(commits: Standing, records: Standing) -> Int64Array:
     return out
 
 
-def _stretches_in_one_pass(commits: Standing, records: Standing) -> Int64Array:
+def _stretches_in_one_pass(commits: RecordPositions, records: RecordPositions) -> Int64Array:
     """The same of commits in log order, as those of a log are. (Else they are sorted first.)"""
     count, (group, partition, offset) = len(commits.group), commits
     later = partition[1:] > partition[:-1]
     if not np.all(later | ((partition[1:] == partition[:-1]) & (offset[1:] >= offset[:-1]))):
         order = np.lexsort((offset, partition))
-        sorted_ = _stretches_in_one_pass(Standing(*(c[order] for c in commits)), records)
+        sorted_ = _stretches_in_one_pass(RecordPositions(*(c[order] for c in commits)), records)
         out = np.empty(count, np.int64)
         out[order] = sorted_
         return out
@@ -179,7 +179,7 @@ def _stretches_in_one_pass(commits: Standing, records: Standing) -> Int64Array:
     return out
 
 
-def runs(of: Commits) -> Runs:
+def reduce_to_runs(of: Commits) -> Runs:
     """Commits in log order, reduced to one run for each group, topic, partition and minute.
 
     Where they have a ``stretch``, minutes are cut at it.
@@ -187,7 +187,7 @@ def runs(of: Commits) -> Runs:
     >>> few, many = np.zeros(2, np.int32), np.zeros(2, np.int64)
     >>> yes = np.ones(2, bool)
     >>> times, offsets = np.array([1_000, 4_000]), np.array([5, 9])
-    >>> run = runs(Commits(few, few, many, np.arange(2), times, offsets, yes, ~yes))
+    >>> run = reduce_to_runs(Commits(few, few, many, np.arange(2), times, offsets, yes, ~yes))
     >>> run.commits.tolist(), run.last_offset.tolist(), run.largest_gap_ms.tolist()
     ([2], [9], [3000])
     """
@@ -283,8 +283,8 @@ class CommitRun(NamedTuple):
     topic: str
     partition: int
     minute_ms: int
-    first_place: Place
-    last_place: Place
+    first_place: LogPosition
+    last_place: LogPosition
     first_ms: int
     last_ms: int
     first_offset: int | None
@@ -298,7 +298,8 @@ class CommitRun(NamedTuple):
     def of(cls, group: str, topic: str, partition: int, time_ms: int, offset: int) -> CommitRun:
         """One commit as a run of its own, at no particular place in the log."""
         return cls(
-            group, topic, partition, time_ms // MINUTE_MS * MINUTE_MS, Place(0, 0), Place(0, 0),
+            group, topic, partition, time_ms // MINUTE_MS * MINUTE_MS, LogPosition(0, 0),
+            LogPosition(0, 0),
             time_ms, time_ms, offset, offset, 1, 0, 0, None,
         )  # fmt: skip
 
@@ -374,7 +375,8 @@ def merged(ordered: Iterable[CommitRun]) -> Iterator[CommitRun]:
 
     The wait since the minute before belongs to the minute in which it ends.
 
-    >>> a = CommitRun("g", "t", 0, 0, Place(0, 1), Place(0, 1), 5, 5, 1, 1, 1, 0, 0, None)
+    >>> a = CommitRun(
+    ...     "g", "t", 0, 0, LogPosition(0, 1), LogPosition(0, 1), 5, 5, 1, 1, 1, 0, 0, None)
     >>> b = a._replace(minute_ms=60_000, first_ms=60_005, last_ms=60_005)
     >>> [r.largest_gap_ms for r in merged([a, a._replace(first_ms=9, last_ms=9), b])]
     [4, 59996]
@@ -417,14 +419,14 @@ class RunColumns:
         topics: names.
         topic: int64[n]: a place in ``topics``.
         partition: int64[n].
-        place: int64[2, n]: log partition and offset of the first commit of each.
+        positions: int64[2, n]: log partition and offset of the first commit of each.
         table: int64[len(`RUN`), n]: see there; ``series`` is not filled in yet.
     """
 
     topics: Sequence[str]
     topic: Int64Array
     partition: Int64Array
-    place: Int64Array
+    positions: Int64Array
     table: Int64Array
 
     def __len__(self) -> int:
@@ -473,10 +475,10 @@ class MinuteColumns:
         return column
 
 
-class Folding:
+class CommitFolder:
     """The commits of one group: feed its runs in log order, then `finish`.
 
-    >>> folding = Folding()
+    >>> folding = CommitFolder()
     >>> stretches, minutes = folding.feed(RunColumns.of([CommitRun.of("g", "t", 0, 59_000, 7)]))
     >>> [(s.topic, s.commits) for _, s in stretches], len(minutes), len(folding.finish())
     ([('t', 1)], 0, 1)

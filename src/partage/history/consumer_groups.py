@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
-from partage.history.clusters import TopicBook
+from partage.history.clusters import TopicNames
 from partage.history.events import (
     ACTIVE,
     OWNER,
@@ -28,35 +28,35 @@ from partage.history.events import (
     STANDBY,
     WARMUP,
     Cause,
+    CurrentAssignment,
     Event,
     Generation,
-    Held,
     Roles,
     StreamsInput,
     TargetInput,
 )
 from partage.history.records import (
-    ById,
     ClassicState,
     GroupRecord,
     MemberState,
     Pairs,
     Subscription,
-    ids_and_numbers,
+    TopicPartitionNumbers,
+    partition_numbers,
 )
 from partage.model import Cluster
 
 __all__ = [
     "SERVER_VERSION",
-    "ServerGroup",
-    "ServerState",
-    "member_state",
-    "pairs_of",
+    "EpochGroup",
+    "EpochGroupState",
+    "group_by_topic",
+    "resolve_topics",
     "source_counts",
     "source_topics",
     "speaks_classic",
+    "target_member",
     "task_partitions",
-    "topics_of",
 ]
 
 #: Epoch with which a group begins: the first heartbeat makes it 2 (4.3.1), or 1.
@@ -71,7 +71,7 @@ _ROLES = {"activeTasks": ACTIVE, "standbyTasks": STANDBY, "warmupTasks": WARMUP}
 
 
 @dataclass(slots=True)
-class ServerState:
+class EpochGroupState:
     """What the coordinator knows of one group, as far as the log tells; plain values only.
 
     Attributes:
@@ -98,7 +98,7 @@ class ServerState:
     resolved: dict[str, tuple[str, ...]] = field(default_factory=dict)
     departed: dict[str, Roles] = field(default_factory=dict)
     replaced: dict[str, tuple[str, int]] = field(default_factory=dict)
-    assignable: ById | None = None
+    assignable: TopicPartitionNumbers | None = None
     topology: Mapping[str, Any] | None = None
     settings: dict[str, str] = field(default_factory=dict)
     epochs_seen: int = 0
@@ -108,19 +108,19 @@ class ServerState:
     open: Generation | None = None
 
 
-class ServerGroup:
+class EpochGroup:
     """One life of a group of one protocol: feed its records in log order, then `finish`.
 
     Args:
-        state: where to go on; a new `ServerState` at the beginning.
+        state: where to go on; a new `EpochGroupState` at the beginning.
         book: names of topic ids.
     """
 
-    def __init__(self, state: ServerState, book: TopicBook) -> None:
+    def __init__(self, state: EpochGroupState, book: TopicNames) -> None:
         self.state = state
         self._book = book
 
-    def feed(self, record: GroupRecord) -> Iterator[Generation | Held | Event]:
+    def feed(self, record: GroupRecord) -> Iterator[Generation | CurrentAssignment | Event]:
         """What a record completes: a target assignment once the next one begins."""
         what = record.what
         if what == "GROUP_METADATA":
@@ -236,7 +236,7 @@ class ServerGroup:
         self._left_for_good()
         shown = self._shown(epoch, decision, record.timestamp_ms)
         state.open = Generation(
-            state.incarnation, record.place, record.timestamp_ms, shown, shown, 1, gap, None,
+            state.incarnation, record.position, record.timestamp_ms, shown, shown, 1, gap, None,
             protocol=state.kind, causes=state.happened, target=decision, taken_over=taken,
         )  # fmt: skip
         state.targets = {m: t for m, t in target.items() if t or m in state.members}
@@ -282,14 +282,14 @@ class ServerGroup:
         wanted = (
             source_topics(state.topology)
             if state.kind == "streams"
-            else topics_of(value or {}, state.resolved)
+            else resolve_topics(value or {}, state.resolved)
         )
         before, now = (
-            pairs_of((t, p) for role, _, t, p in self._parts(roles, time_ms) if role in _MAIN)
+            group_by_topic((t, p) for role, _, t, p in self._parts(roles, time_ms) if role in _MAIN)
             for roles in (decision.before.get(member, ()), decision.target[member])
         )
         since = state.target_epoch if member in decision.before else -1
-        return member_state(member, value, wanted, owned=before, assigned=now, epoch=since)
+        return target_member(member, value, wanted, owned=before, assigned=now, epoch=since)
 
     def _parts(self, roles: Roles, time_ms: int) -> Iterator[tuple[str, str | None, str, int]]:
         """(role, topic id, topic, partition) of what a member was given or has."""
@@ -320,7 +320,7 @@ class ServerGroup:
             return None
         return f"server:{max(votes, key=votes.__getitem__) if votes else 'uniform'}"
 
-    def _current(self, record: GroupRecord) -> Iterator[Held | Event]:
+    def _current(self, record: GroupRecord) -> Iterator[CurrentAssignment | Event]:
         state, member = self.state, record.key["memberId"]
         value = record.value
         instance = state.members.get(member, {}).get("instanceId")
@@ -328,8 +328,8 @@ class ServerGroup:
         if epoch == _AWAY:
             yield self._event("away", record, member, instance, "a static member, for a while")
         roles = _held_roles(value) if value is not None and epoch != _AWAY else ()
-        yield Held(
-            state.incarnation, record.place, record.timestamp_ms, max(state.target_epoch, 0),
+        yield CurrentAssignment(
+            state.incarnation, record.position, record.timestamp_ms, max(state.target_epoch, 0),
             member, instance, epoch, tuple(self._parts(roles, record.timestamp_ms)),
         )  # fmt: skip
 
@@ -354,7 +354,7 @@ class ServerGroup:
         for row in (*rows, *record.value["initializingTopics"]):
             self._book.learn(row["topicId"], row["topicName"])
         before = self.state.assignable
-        self.state.assignable = ids_and_numbers(rows)
+        self.state.assignable = partition_numbers(rows)
         if dict(self.state.assignable) != dict(before or ()):
             detail = "share state of partitions initialised or deleted"
             self._happen(Cause("topics", RECORDED, time_ms=record.timestamp_ms, detail=detail))
@@ -387,7 +387,7 @@ class ServerGroup:
         self, name: str, record: GroupRecord, member: str, instance: str | None, detail: str
     ) -> Event:
         epoch = max(self.state.target_epoch, 0)
-        at = (self.state.incarnation, epoch, record.place, record.timestamp_ms)
+        at = (self.state.incarnation, epoch, record.position, record.timestamp_ms)
         return Event(name, *at, RECORDED, member, instance, detail)
 
 
@@ -397,15 +397,15 @@ _MAIN = (OWNER, ACTIVE)
 
 def _roles(value: Mapping[str, Any]) -> Roles:
     if "topicPartitions" in value:
-        return ((OWNER, ids_and_numbers(value["topicPartitions"])),)
-    return tuple((r, ids_and_numbers(value[f], "subtopologyId")) for f, r in _ROLES.items())
+        return ((OWNER, partition_numbers(value["topicPartitions"])),)
+    return tuple((r, partition_numbers(value[f], "subtopologyId")) for f, r in _ROLES.items())
 
 
 def _held_roles(value: Mapping[str, Any]) -> Roles:
     if "assignedPartitions" in value:
-        pending = ids_and_numbers(value.get("partitionsPendingRevocation"))
-        return ((OWNER, ids_and_numbers(value["assignedPartitions"])), (RELEASING, pending))
-    pending = ids_and_numbers(value["activeTasksPendingRevocation"], "subtopologyId")
+        pending = partition_numbers(value.get("partitionsPendingRevocation"))
+        return ((OWNER, partition_numbers(value["assignedPartitions"])), (RELEASING, pending))
+    pending = partition_numbers(value["activeTasksPendingRevocation"], "subtopologyId")
     return (*_roles(value), (RELEASING, pending))
 
 
@@ -430,10 +430,12 @@ SERVER_VERSION = -1
 _UNKNOWN = "its member record is not in the log: it joined before the log begins"
 
 
-def topics_of(value: Mapping[str, Any], resolved: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+def resolve_topics(
+    value: Mapping[str, Any], resolved: Mapping[str, tuple[str, ...]]
+) -> tuple[str, ...]:
     """Subscribed topics: names as sent, then what the regular expression matches (KIP-848).
 
-    >>> topics_of({"subscribedTopicNames": ["a"], "subscribedTopicRegex": "b.*"},
+    >>> resolve_topics({"subscribedTopicNames": ["a"], "subscribedTopicRegex": "b.*"},
     ...           {"b.*": ("b1", "b2")})
     ('a', 'b1', 'b2')
     """
@@ -451,7 +453,7 @@ def speaks_classic(value: Mapping[str, Any]) -> bool:
     return classic is not None and bool(classic["supportedProtocols"])
 
 
-def member_state(
+def target_member(
     member: str,
     value: Mapping[str, Any] | None,
     topics: tuple[str, ...],
@@ -489,10 +491,10 @@ def member_state(
     )
 
 
-def pairs_of(flat: Iterable[tuple[str, int]]) -> Pairs:
+def group_by_topic(flat: Iterable[tuple[str, int]]) -> Pairs:
     """(topic, partition) in order, as runs of one topic.
 
-    >>> pairs_of([("a", 1), ("a", 0), ("b", 2)])
+    >>> group_by_topic([("a", 1), ("a", 0), ("b", 2)])
     (('a', (1, 0)), ('b', (2,)))
     """
     runs = groupby(flat, key=lambda pair: pair[0])
@@ -511,7 +513,11 @@ def source_topics(topology: Mapping[str, Any] | None) -> tuple[str, ...]:
 
 
 def task_partitions(
-    topology: Mapping[str, Any] | None, tasks: ById, role: str, book: TopicBook, time_ms: int
+    topology: Mapping[str, Any] | None,
+    tasks: TopicPartitionNumbers,
+    role: str,
+    book: TopicNames,
+    time_ms: int,
 ) -> tuple[tuple[str, int], ...]:
     """What the tasks of one role read: source topics where active, changelogs otherwise.
 

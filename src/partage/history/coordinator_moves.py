@@ -13,30 +13,30 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-from partage.history.records import Place
+from partage.history.records import LogPosition
 
-__all__ = ["CoordinatorMoves", "Move", "moves_of"]
+__all__ = ["CoordinatorMove", "CoordinatorMoves", "find_moves"]
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class CoordinatorMove:
     """The first batch of a new leader.
 
     Attributes:
-        place: of the batch.
+        position: of the batch.
         time_ms: of the batch.
         before, epoch: leader epochs.
     """
 
-    place: Place
+    position: LogPosition
     time_ms: int
     before: int
     epoch: int
 
 
-def moves_of(
+def find_moves(
     partition: ArrayLike, base_offset: ArrayLike, leader_epoch: ArrayLike, time_ms: ArrayLike
-) -> dict[int, tuple[Move, ...]]:
+) -> dict[int, tuple[CoordinatorMove, ...]]:
     """Moves by log partition, from the columns of a capture's ``batches.parquet``.
 
     Args:
@@ -45,7 +45,7 @@ def moves_of(
         leader_epoch: int[n]; -1 where it is not known.
         time_ms: int[n], ``max_timestamp_ms``.
 
-    >>> moves_of([0, 0, 0], [5, 0, 9], [3, 3, 4], [50, 10, 90])[0][0].epoch
+    >>> find_moves([0, 0, 0], [5, 0, 9], [3, 3, 4], [50, 10, 90])[0][0].epoch
     4
     """
     given = (partition, base_offset, leader_epoch, time_ms)
@@ -55,11 +55,11 @@ def moves_of(
     known = epoch >= 0
     part, offset, epoch, when = (c[known] for c in (part, offset, epoch, when))
     at = np.flatnonzero((part[1:] == part[:-1]) & (epoch[1:] > epoch[:-1])) + 1
-    out: dict[int, list[Move]] = {}
+    out: dict[int, list[CoordinatorMove]] = {}
     for i in at.tolist():
-        place = Place(int(part[i]), int(offset[i]))
-        move = Move(place, int(when[i]), int(epoch[i - 1]), int(epoch[i]))
-        out.setdefault(place.partition, []).append(move)
+        position = LogPosition(int(part[i]), int(offset[i]))
+        move = CoordinatorMove(position, int(when[i]), int(epoch[i - 1]), int(epoch[i]))
+        out.setdefault(position.partition, []).append(move)
     return {p: tuple(moves) for p, moves in out.items()}
 
 
@@ -67,19 +67,19 @@ def moves_of(
 class CoordinatorMoves:
     """The moves that one group lives through: those after its first record.
 
-    >>> moves = CoordinatorMoves(moves_of([0, 0], [0, 5], [1, 2], [10, 50]))
-    >>> [len(list(moves.until(Place(0, at)))) for at in (3, 7, 8)]
+    >>> moves = CoordinatorMoves(find_moves([0, 0], [0, 5], [1, 2], [10, 50]))
+    >>> [len(list(moves.until(LogPosition(0, at)))) for at in (3, 7, 8)]
     [0, 1, 0]
     """
 
-    by_partition: Mapping[int, Sequence[Move]] = field(default_factory=dict)
+    by_partition: Mapping[int, Sequence[CoordinatorMove]] = field(default_factory=dict)
     #: Up to where moves have been told; None before the group's first record.
-    place: Place | None = None
+    position: LogPosition | None = None
 
-    def until(self, place: Place) -> Iterator[Move]:
-        """Moves since the group's place before, up to this one."""
-        before, self.place = self.place, place
+    def until(self, position: LogPosition) -> Iterator[CoordinatorMove]:
+        """Moves since the group's position before, up to this one."""
+        before, self.position = self.position, position
         if before is not None:  # what was before the group concerns nobody
-            for move in self.by_partition.get(place.partition, ()):
-                if before < move.place <= place:
+            for move in self.by_partition.get(position.partition, ()):
+                if before < move.position <= position:
                     yield move

@@ -18,14 +18,14 @@ from dataclasses import dataclass, field, replace
 
 from partage.history.records import MemberState
 
-__all__ = ["Departure", "Departures"]
+__all__ = ["DepartedMember", "DepartedMembers"]
 
 #: How many are remembered: more than that do not come back within one session timeout.
 _MOST_KEPT = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Departure:
+class DepartedMember:
     """A member that went.
 
     Attributes:
@@ -49,10 +49,10 @@ class Departure:
 
 
 @dataclass(slots=True)
-class Departures:
+class DepartedMembers:
     """Members that went and have not come back; newest last.
 
-    >>> gone = Departures()
+    >>> gone = DepartedMembers()
     >>> for name, at in ("m", 1_000), ("n", 2_000), ("o", 90_000):
     ...     left = MemberState(name, None, "app", "/h", 0, 6_000, None, (), -1, None, None)
     ...     gone.add(left, at, 6_000)
@@ -60,12 +60,12 @@ class Departures:
     ['m', 'o', 'n']
     """
 
-    kept: list[Departure] = field(default_factory=list)
+    kept: list[DepartedMember] = field(default_factory=list)
 
     def add(self, member: MemberState, time_ms: int, timeout_ms: int) -> None:
         """A member went."""
         who = (member.id, member.instance, member.client_id, member.client_host)
-        self.kept.append(Departure(*who, time_ms, time_ms + timeout_ms))
+        self.kept.append(DepartedMember(*who, time_ms, time_ms + timeout_ms))
         del self.kept[:-_MOST_KEPT]
 
     def put_out(self, member: str) -> None:
@@ -76,7 +76,7 @@ class Departures:
 
     def returned(
         self, member: str, instance: str | None, client_id: str, host: str, time_ms: int
-    ) -> Departure | None:
+    ) -> DepartedMember | None:
         """Who of them somebody is that comes; None if nobody. It is then no longer away."""
         last = None
         for place, gone in enumerate(self.kept):

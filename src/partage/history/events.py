@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from partage.history.records import ById, ClassicState, MemberState, Place
+from partage.history.records import ClassicState, LogPosition, MemberState, TopicPartitionNumbers
 
 __all__ = [
     "ACTIVE",
@@ -17,17 +17,17 @@ __all__ = [
     "STANDBY",
     "WARMUP",
     "Cause",
-    "Change",
+    "CurrentAssignment",
     "Event",
     "Generation",
-    "Held",
-    "Life",
+    "LifecycleEvent",
     "Roles",
+    "StateChange",
     "StreamsInput",
     "TargetInput",
-    "change_of",
-    "events_of",
-    "topics_of_member",
+    "compare_states",
+    "derive_events",
+    "subscribed_topics",
 ]
 
 
@@ -59,7 +59,7 @@ class Cause:
 
 
 #: (role, (topic id or subtopology, numbers)) of one member; consumers and share: owner only.
-Roles = tuple[tuple[str, ById], ...]
+Roles = tuple[tuple[str, TopicPartitionNumbers], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class TargetInput:
     target: Mapping[str, Roles]
     before: Mapping[str, Roles]
     known: bool
-    assignable: ById | None
+    assignable: TopicPartitionNumbers | None
     decided_ms: int | None
     streams: StreamsInput | None = None
 
@@ -108,7 +108,7 @@ ACTIVE, STANDBY, WARMUP = "active", "standby", "warmup"
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class CurrentAssignment:
     """One CURRENT_MEMBER_ASSIGNMENT record: everything that a member has from now on.
 
     Attributes:
@@ -118,7 +118,7 @@ class Held:
     """
 
     incarnation: int
-    place: Place
+    position: LogPosition
     time_ms: int
     epoch: int
     member: str
@@ -152,14 +152,14 @@ class Generation:
     """
 
     incarnation: int
-    place: Place
+    position: LogPosition
     timestamp_ms: int
     first: ClassicState
     last: ClassicState
     records: int
     gap_before: int
     previous: Generation | None
-    rewrites: tuple[tuple[Place, int, ClassicState], ...] = ()
+    rewrites: tuple[tuple[LogPosition, int, ClassicState], ...] = ()
     protocol: str = "classic"
     causes: tuple[Cause, ...] = ()
     target: TargetInput | None = None
@@ -172,13 +172,13 @@ class Generation:
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class LifecycleEvent:
     """The beginning or the end of a group's life: created, deleted or migrated."""
 
     what: str
     incarnation: int
     generation: int
-    place: Place
+    position: LogPosition
     timestamp_ms: int
     detail: str | None = None
 
@@ -194,7 +194,7 @@ _HAPPENINGS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StateChange:
     """What differs between a generation and the one before it.
 
     Attributes:
@@ -235,31 +235,31 @@ class Change:
         return not (self.joined or self.left or self.restarted or self.resubscribed)
 
 
-def change_of(before: ClassicState | None, after: ClassicState) -> Change:
+def compare_states(before: ClassicState | None, after: ClassicState) -> StateChange:
     """The difference of two states of a group.
 
-    >>> change_of(None, ClassicState("", 1, None, None, None, ())).cause
+    >>> compare_states(None, ClassicState("", 1, None, None, None, ())).cause
     'same members'
     """
     if before is None:
-        return Change(joined=after.members)
+        return StateChange(joined=after.members)
     old = {m.owner: m for m in before.members}
     new = {m.owner: m for m in after.members}
     both = [(old[k], m) for k, m in new.items() if k in old]
     strategies = (before.strategy, after.strategy)
     leaders = (before.leader, after.leader)
     stayed = {m.id for m in after.members}
-    return Change(
+    return StateChange(
         tuple(m for k, m in new.items() if k not in old),
         tuple(m for k, m in old.items() if k not in new),
         tuple((a, b) for a, b in both if a.id != b.id),
-        tuple((a, b) for a, b in both if topics_of_member(a) != topics_of_member(b)),
+        tuple((a, b) for a, b in both if subscribed_topics(a) != subscribed_topics(b)),
         strategies if all(strategies) and len(set(strategies)) == 2 else None,  # type: ignore[arg-type]  # all() has looked
         leaders if all(leaders) and len(set(leaders)) == 2 and leaders[0] in stayed else None,  # type: ignore[arg-type]  # all() has looked
     )
 
 
-def topics_of_member(member: MemberState) -> tuple[str, ...]:
+def subscribed_topics(member: MemberState) -> tuple[str, ...]:
     """Its subscribed topics, sorted, each once."""
     return () if member.subscription is None else tuple(sorted(set(member.subscription.topics)))
 
@@ -271,7 +271,7 @@ class Event:
     event: str
     incarnation: int
     generation: int
-    place: Place
+    position: LogPosition
     time_ms: int
     source: str
     member: str | None = None
@@ -279,19 +279,19 @@ class Event:
     detail: str | None = None
 
 
-def events_of(found: Generation | Life) -> Iterator[Event]:
+def derive_events(found: Generation | LifecycleEvent) -> Iterator[Event]:
     """The events that a generation, or the beginning or end of a group's life, stands for.
 
     Each cause of a rebalance is an event of its own, at the time at which it happened.
     """
-    if isinstance(found, Life):
+    if isinstance(found, LifecycleEvent):
         yield Event(
-            found.what, found.incarnation, found.generation, found.place, found.timestamp_ms,
+            found.what, found.incarnation, found.generation, found.position, found.timestamp_ms,
             RECORDED if found.what != "migrated" else INFERRED, detail=found.detail,
         )  # fmt: skip
         return
-    at = (found.incarnation, found.number, found.place, found.timestamp_ms)
-    change = change_of(found.previous.last if found.previous else None, found.first)
+    at = (found.incarnation, found.number, found.position, found.timestamp_ms)
+    change = compare_states(found.previous.last if found.previous else None, found.first)
     yield Event(_name(found), *at, RECORDED, detail=f"{found.first.strategy}: {change.cause}")
     if found.gap_before:
         yield Event("gap", *at, INFERRED, detail=f"{found.gap_before} generations not in the log")
@@ -302,7 +302,7 @@ def events_of(found: Generation | Life) -> Iterator[Event]:
         if cause.kind in _HAPPENINGS and (found.previous is not None or cause.kind != "join"):
             when = cause.time_ms if cause.time_ms is not None else found.timestamp_ms
             words = (cause.source, cause.member, cause.instance, cause.detail)
-            yield Event(cause.kind, found.incarnation, found.number, found.place, when, *words)
+            yield Event(cause.kind, found.incarnation, found.number, found.position, when, *words)
     if change.leader is not None:
         yield Event("leader", *at, INFERRED, change.leader[1], detail=f"was {change.leader[0]}")
     yield from _rewrites(found)
@@ -319,7 +319,7 @@ def _rewrites(found: Generation) -> Iterator[Event]:
     before = found.first
     for place, time_ms, state in found.rewrites:
         at = (found.incarnation, found.number, place, time_ms)
-        change = change_of(before, state)
+        change = compare_states(before, state)
         yield Event("rewritten", *at, RECORDED, detail=change.cause)
         for old, new in change.restarted:
             yield Event("restart", *at, INFERRED, new.id, new.instance, f"was {old.id}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from partage.history.events import OWNER, Generation, Held, Life
-from partage.history.records import assigned_pairs
+from partage.history.events import OWNER, CurrentAssignment, Generation, LifecycleEvent
+from partage.history.records import assigned_partitions
 
 __all__ = ["Interval", "OwnershipIntervals"]
 
@@ -59,15 +59,17 @@ class OwnershipIntervals:
         #: The latest end that was told: nobody has had anything of it since, whatever clocks say.
         self._told: int | None = None
 
-    def feed(self, found: Generation | Life | Held) -> Iterator[Interval]:
+    def feed(self, found: Generation | LifecycleEvent | CurrentAssignment) -> Iterator[Interval]:
         """Yield the intervals that can no longer change."""
         if isinstance(found, Generation) and found.protocol != "classic":
             return  # a target is nobody's yet: members tell what they have by and by
-        time_ms = self._since(found.time_ms if isinstance(found, Held) else found.timestamp_ms)
+        time_ms = self._since(
+            found.time_ms if isinstance(found, CurrentAssignment) else found.timestamp_ms
+        )
         yield from self._settled(time_ms)
-        if isinstance(found, Held):
+        if isinstance(found, CurrentAssignment):
             self._become(found.epoch, time_ms, self._held(found), found.owner)
-        elif isinstance(found, Life):
+        elif isinstance(found, LifecycleEvent):
             if found.what in ("deleted", "migrated"):
                 self._become(found.generation, time_ms, {}, None)
         else:
@@ -115,12 +117,12 @@ class OwnershipIntervals:
         self._newest = time_ms
         return time_ms
 
-    def state(self) -> tuple[dict[_Key, Interval], dict[_Key, Interval]]:
+    def open_intervals(self) -> tuple[dict[_Key, Interval], dict[_Key, Interval]]:
         """What lasts and what has just ended: plain values, for `partage.history.state_store`."""
         return self._open, self._ended
 
-    def take_up(self, state: tuple[dict[_Key, Interval], dict[_Key, Interval]]) -> None:
-        """Go on from a state as `state` gave it."""
+    def restore(self, state: tuple[dict[_Key, Interval], dict[_Key, Interval]]) -> None:
+        """Go on from a state as `open_intervals` gave it."""
         self._open, self._ended = state
         known = [one.from_ms for one in self._open.values()]
         known += [one.to_ms for one in self._ended.values() if one.to_ms is not None]
@@ -144,7 +146,7 @@ class OwnershipIntervals:
     def _assigned(self, found: Generation) -> dict[_Key, Interval]:
         now: dict[_Key, Interval] = {}
         for member in found.first.members:
-            for topic, p in assigned_pairs(member):
+            for topic, p in assigned_partitions(member):
                 topic_id = self._topic_id(topic, found.timestamp_ms)
                 now[topic, topic_id, p, member.owner, OWNER] = Interval(
                     found.incarnation, topic_id, topic, p, member.id, member.instance,
@@ -152,7 +154,7 @@ class OwnershipIntervals:
                 )  # fmt: skip
         return now
 
-    def _held(self, found: Held) -> dict[_Key, Interval]:
+    def _held(self, found: CurrentAssignment) -> dict[_Key, Interval]:
         return {
             (topic, topic_id, p, found.owner, role): Interval(
                 found.incarnation, topic_id, topic, p, found.member, found.instance,

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from partage.history.commits import CommitRun, Stretch
 from partage.history.events import Generation
-from partage.history.records import ClassicState, assigned_pairs
+from partage.history.records import ClassicState, assigned_partitions
 
-__all__ = ["Pause", "PauseTracker", "Waits", "stopped_pairs"]
+__all__ = ["PartitionCommits", "Pause", "PauseTracker", "stopped_partitions"]
 
 #: Rebalances that may wait for a partition's next commit; of older ones it is not known.
 _MOST_WAITING = 64
@@ -62,7 +62,7 @@ class Pause(NamedTuple):
 
 
 @dataclass(slots=True)
-class Waits:
+class PartitionCommits:
     """What one partition's commits have told so far.
 
     Attributes:
@@ -100,7 +100,7 @@ class PauseTracker:
     [(3000, 2)]
     """
 
-    def __init__(self, partitions: dict[tuple[str, int], Waits] | None = None) -> None:
+    def __init__(self, partitions: dict[tuple[str, int], PartitionCommits] | None = None) -> None:
         self.partitions = {} if partitions is None else partitions
 
     def rebalance(
@@ -118,7 +118,7 @@ class PauseTracker:
         """
         given_up = []
         for topic, number in partitions:
-            state = self.partitions.setdefault((topic, number), Waits())
+            state = self.partitions.setdefault((topic, number), PartitionCommits())
             pause = Pause(
                 incarnation, generation, topic, number, state.last_ms, None, None, state.usual_ms
             )
@@ -134,7 +134,7 @@ class PauseTracker:
 
     def stretch(self, found: Stretch) -> list[Pause]:
         """Commits of one partition that stand here; the pauses that end with them."""
-        state = self.partitions.setdefault((found.topic, found.partition), Waits())
+        state = self.partitions.setdefault((found.topic, found.partition), PartitionCommits())
         if found.forgotten or not found.commits:  # tombstones: what was before is forgotten
             state.last_offset = None
         if not found.commits:
@@ -151,7 +151,7 @@ class PauseTracker:
         state.fresh = True
         return ended
 
-    def _ended(self, pause: Pause, found: Stretch, state: Waits) -> Pause:
+    def _ended(self, pause: Pause, found: Stretch, state: PartitionCommits) -> Pause:
         rewind = advance = None
         if state.last_offset is not None:
             ahead = found.first_offset - state.last_offset
@@ -176,7 +176,7 @@ class PauseTracker:
             state.waiting = []
 
 
-def stopped_pairs(found: Generation) -> frozenset[tuple[str, int]]:
+def stopped_partitions(found: Generation) -> frozenset[tuple[str, int]]:
     """(topic, partition) pairs that stopped: all that were read before in an eager rebalance,
     otherwise those that changed hands.
 
@@ -192,4 +192,4 @@ def stopped_pairs(found: Generation) -> frozenset[tuple[str, int]]:
 
 
 def _owners(state: ClassicState) -> dict[tuple[str, int], str]:
-    return {pair: m.owner for m in state.members for pair in assigned_pairs(m)}
+    return {pair: m.owner for m in state.members for pair in assigned_partitions(m)}

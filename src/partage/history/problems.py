@@ -8,19 +8,19 @@ import numpy as np
 
 from partage.groups.api import Strategy
 from partage.groups.optimal.settings import LEARNT_TOLERANCE, configured_by_loads
-from partage.history.clients import JAVA, client_of
-from partage.history.records import CONSUMER, ClassicState, MemberState, assigned_pairs
+from partage.history.clients import JAVA, identify_client
+from partage.history.records import CONSUMER, ClassicState, MemberState, assigned_partitions
 from partage.model import Assignment, Claims, Cluster, Group, Index, Member
 from partage.model.index import Int32Array
 from partage.wire.member_extras import split
 
 __all__ = [
-    "all_java",
-    "given_up",
-    "group_as_sent",
+    "is_all_java",
     "recorded_assignment",
-    "surviving",
-    "why_not",
+    "recorded_group",
+    "released_partitions",
+    "surviving_claims",
+    "unsupported_reason",
     "with_learnt_loads",
 ]
 
@@ -29,10 +29,10 @@ _STREAMS = "stream"
 _TASKS = "Kafka Streams assigns tasks, not partitions: no strategy of consumers can be run"
 
 
-def why_not(state: ClassicState) -> str | None:
+def unsupported_reason(state: ClassicState) -> str | None:
     """Why no strategy of consumers can be run on a generation; None if it can.
 
-    >>> why_not(ClassicState("connect", 1, "sessioned", None, None, ()))
+    >>> unsupported_reason(ClassicState("connect", 1, "sessioned", None, None, ()))
     'protocol type connect: members are no consumers'
     """
     if state.protocol_type == "share":
@@ -55,12 +55,12 @@ def why_not(state: ClassicState) -> str | None:
     return None
 
 
-def all_java(state: ClassicState) -> bool:
+def is_all_java(state: ClassicState) -> bool:
     """Whether every member is told to be a Java client (see `partage.history.clients`)."""
-    return bool(state.members) and all(client_of(m).name == JAVA for m in state.members)
+    return bool(state.members) and all(identify_client(m).name == JAVA for m in state.members)
 
 
-def group_as_sent(state: ClassicState) -> Group:
+def recorded_group(state: ClassicState) -> Group:
     """The members in stored order, with the subscriptions and claims that they sent.
 
     Raises:
@@ -71,7 +71,7 @@ def group_as_sent(state: ClassicState) -> Group:
 
 def _member(m: MemberState) -> Member:
     sent = m.subscription
-    if sent is None:  # `why_not` has said so before
+    if sent is None:  # `unsupported_reason` has said so before
         return Member(m.id, instance_id=m.instance)
     pairs = [(topic, p) for topic, numbers in sent.owned for p in numbers]
     generation, (data, extras) = sent.generation, split(sent.user_data)
@@ -88,7 +88,7 @@ def _member(m: MemberState) -> Member:
     )
 
 
-def given_up(state: ClassicState) -> frozenset[tuple[str, int]]:
+def released_partitions(state: ClassicState) -> frozenset[tuple[str, int]]:
     """What members of ours had and gave up before they joined; see `partage.wire.member_extras`."""
     sent = [split(m.subscription.user_data)[1] for m in state.members if m.subscription is not None]
     return frozenset(one for extras in sent if extras is not None for one in extras.claims)
@@ -115,17 +115,17 @@ def recorded_assignment(state: ClassicState, cluster: Cluster) -> Assignment:
     """
     names = [cluster.index.topics[t] for t in np.flatnonzero(cluster.topic_exists)]
     number: Mapping[str, int] = {name: cluster.topic(name) for name in names}
-    owned = {m.id: assigned_pairs(m) for m in state.members}
+    owned = {m.id: assigned_partitions(m) for m in state.members}
     made: Assignment = Assignment.of(cluster.index, owned, number)
     return made
 
 
-def given_by_member(given: Assignment) -> dict[str, Int32Array]:
+def partitions_by_member(given: Assignment) -> dict[str, Int32Array]:
     """Member id -> dense numbers; in a damaged record an id may stand twice, and is here once."""
     return {member: given.partitions_of(i) for i, member in enumerate(given.members)}
 
 
-def surviving(index: Index, dense: Int32Array, cluster: Cluster) -> Claims:
+def surviving_claims(index: Index, dense: Int32Array, cluster: Cluster) -> Claims:
     """Claims for partitions owned before, without those that the cluster no longer has.
 
     By number, not by name: a topic made anew under its old name is another one.

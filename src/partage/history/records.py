@@ -20,19 +20,19 @@ from partage.wire.consumer_protocol import (
 
 __all__ = [
     "CONSUMER",
-    "KINDS",
-    "ById",
+    "PROTOCOLS",
     "ClassicState",
     "ClassicStates",
     "GroupRecord",
+    "LogPosition",
     "MemberState",
     "Pairs",
-    "Place",
     "Subscription",
-    "assigned_pairs",
-    "classic_state",
-    "ids_and_numbers",
-    "payloads_of",
+    "TopicPartitionNumbers",
+    "assigned_partitions",
+    "parse_classic_state",
+    "parse_payloads",
+    "partition_numbers",
     "subscription_hash",
 ]
 
@@ -52,10 +52,10 @@ Pairs = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class LogPosition:
     """Where a record stands in `__consumer_offsets`; the only order there is.
 
-    >>> Place(0, 9) < Place(0, 10)
+    >>> LogPosition(0, 9) < LogPosition(0, 10)
     True
     """
 
@@ -134,7 +134,7 @@ class ClassicState:
     members: tuple[MemberState, ...]
 
 
-def classic_state(value: Mapping[str, Any]) -> ClassicState:
+def parse_classic_state(value: Mapping[str, Any]) -> ClassicState:
     """From the decoded value of a GROUP_METADATA record.
 
     Binary fields may be bytes (as `partage.wire.group_log` gives them) or base64 text (as
@@ -155,7 +155,7 @@ def classic_state(value: Mapping[str, Any]) -> ClassicState:
 def _member(value: Mapping[str, Any], *, readable: bool) -> MemberState:
     said: Said = (None, (), -1, None, None)
     if readable:
-        said = payloads_of(_raw(value["subscription"]), _raw(value["assignment"]))
+        said = parse_payloads(_raw(value["subscription"]), _raw(value["assignment"]))
     session = value["sessionTimeout"]
     return MemberState(
         value["memberId"],
@@ -169,7 +169,7 @@ def _member(value: Mapping[str, Any], *, readable: bool) -> MemberState:
     )
 
 
-def payloads_of(sent: bytes, got: bytes) -> Said:
+def parse_payloads(sent: bytes, got: bytes) -> Said:
     """What a member's subscription and assignment say, as `MemberState` has it; never an error."""
     subscription: Subscription | None = None
     try:
@@ -232,7 +232,7 @@ def subscription_hash(topics: tuple[str, ...]) -> str:
 
 
 #: First word of a record type -> protocol of the group.
-KINDS: Mapping[str, str] = {
+PROTOCOLS: Mapping[str, str] = {
     "GROUP": "classic",
     "CONSUMER": "consumer",
     "SHARE": "share",
@@ -241,7 +241,7 @@ KINDS: Mapping[str, str] = {
 
 
 #: (topic id or subtopology, partition numbers) in the order stored.
-ById = tuple[tuple[str, tuple[int, ...]], ...]
+TopicPartitionNumbers = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,11 +254,11 @@ class GroupRecord:
             value is None for a tombstone.
         state: of a classic group, where it has been made of columns; then ``value`` is None.
 
-    >>> GroupRecord(Place(0, 1), 5, "SHARE_GROUP_METADATA", {"groupId": "g"}, None).kind
+    >>> GroupRecord(LogPosition(0, 1), 5, "SHARE_GROUP_METADATA", {"groupId": "g"}, None).kind
     'share'
     """
 
-    place: Place
+    position: LogPosition
     timestamp_ms: int
     type: str
     key: Mapping[str, Any]
@@ -268,7 +268,7 @@ class GroupRecord:
     @property
     def kind(self) -> str:
         """The protocol of the group: classic, consumer, share or streams."""
-        return KINDS[self.type.split("_", 1)[0]]
+        return PROTOCOLS[self.type.split("_", 1)[0]]
 
     @property
     def what(self) -> str:
@@ -276,16 +276,16 @@ class GroupRecord:
         return self.type if self.kind == "classic" else self.type.split("_", 1)[1]
 
 
-def ids_and_numbers(rows: Any, name: str = "topicId") -> ById:
+def partition_numbers(rows: Any, name: str = "topicId") -> TopicPartitionNumbers:
     """Rows of ``{topicId, partitions}`` (or ``subtopologyId``) as pairs.
 
-    >>> ids_and_numbers([{"topicId": "x", "partitions": [1, 0]}])
+    >>> partition_numbers([{"topicId": "x", "partitions": [1, 0]}])
     (('x', (1, 0)),)
     """
     return tuple((row[name], tuple(row["partitions"])) for row in rows or ())
 
 
-def assigned_pairs(member: MemberState) -> tuple[tuple[str, int], ...]:
+def assigned_partitions(member: MemberState) -> tuple[tuple[str, int], ...]:
     """A member's (topic, partition) pairs once each, in the order stored.
 
     librdkafka's cooperative-sticky may list a topic twice in one assignment.
@@ -392,7 +392,7 @@ class _Members:
         subscription, assigned = self._subscription(sent), self._assigned(got)
         if subscription is None or assigned is None:  # the engine says what is wrong with it
             raws = self._found.subscriptions.sent.raw(sent), self._found.assignments.sent.raw(got)
-            return self._made(code, payloads_of(*raws))
+            return self._made(code, parse_payloads(*raws))
         return self._made(code, (subscription, *assigned, None))
 
     def _stranger(self, code: int, _: bytes) -> MemberState:

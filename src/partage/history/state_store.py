@@ -23,17 +23,23 @@ from typing import Any
 import numpy as np
 
 from partage.errors import InvalidCaptureError
-from partage.history.causes import ReasonsState
+from partage.history.causes import CauseState
 from partage.history.classic_groups import ClassicGroup, ClassicRecord
 from partage.history.commits import CommitRun
-from partage.history.consumer_groups import ServerState
-from partage.history.departures import Departure, Departures
+from partage.history.consumer_groups import EpochGroupState
+from partage.history.departures import DepartedMember, DepartedMembers
 from partage.history.events import Cause, Generation, StreamsInput, TargetInput
 from partage.history.ownership import Interval
-from partage.history.pauses import Pause, Waits
-from partage.history.records import ClassicState, GroupRecord, MemberState, Place, Subscription
+from partage.history.pauses import PartitionCommits, Pause
+from partage.history.records import (
+    ClassicState,
+    GroupRecord,
+    LogPosition,
+    MemberState,
+    Subscription,
+)
 
-__all__ = ["VERSION", "packed", "unpacked"]
+__all__ = ["VERSION", "pack_state", "unpack_state"]
 
 VERSION = 4
 
@@ -46,17 +52,17 @@ _LARGEST = 1 << 30
 
 
 _RECORDS: tuple[type, ...] = (
-    Cause, ClassicGroup, ClassicRecord, ClassicState, Departure, Departures, Generation,
-    GroupRecord, Interval, MemberState, Place, ReasonsState, ServerState, StreamsInput,
+    Cause, ClassicGroup, ClassicRecord, ClassicState, DepartedMember, DepartedMembers, Generation,
+    GroupRecord, Interval, MemberState, LogPosition, CauseState, EpochGroupState, StreamsInput,
     Subscription, TargetInput,
-    Waits,
+    PartitionCommits,
 )  # fmt: skip
 
 
 _ROWS: tuple[type, ...] = (CommitRun, Pause)
 
 
-def packed(value: object, more: tuple[type, ...] = (), *, level: int = 6) -> bytes:
+def pack_state(value: object, more: tuple[type, ...] = (), *, level: int = 6) -> bytes:
     """A value as bytes.
 
     Args:
@@ -67,15 +73,15 @@ def packed(value: object, more: tuple[type, ...] = (), *, level: int = 6) -> byt
     Raises:
         TypeError: it has something that is not in the list of classes (a mistake of ours).
 
-    >>> unpacked(packed({("t", 1): Place(0, 5)}))
-    {('t', 1): Place(partition=0, offset=5)}
+    >>> unpack_state(pack_state({("t", 1): LogPosition(0, 5)}))
+    {('t', 1): LogPosition(partition=0, offset=5)}
     """
     plain = _Packing((*_RECORDS, *more)).plain(value)
     text = json.dumps(plain, separators=(",", ":"), ensure_ascii=True)
     return _MAGIC + bytes([VERSION]) + zlib.compress(text.encode("ascii"), level)
 
 
-def unpacked(blob: bytes, more: tuple[type, ...] = ()) -> Any:
+def unpack_state(blob: bytes, more: tuple[type, ...] = ()) -> Any:
     """What was packed.
 
     Raises:

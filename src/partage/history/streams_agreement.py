@@ -16,20 +16,20 @@ from itertools import combinations, islice
 from typing import NamedTuple
 
 from partage.errors import InvalidProblemError, PartageError, WireFormatError
-from partage.history.clusters import ClusterHistory, clusters_near
+from partage.history.clusters import ClusterHistory, alternative_clusters
 from partage.history.events import Generation
 from partage.history.streams_application import (
     Changelogs,
-    Shown,
-    StreamRound,
+    ObservedTopology,
+    StreamsRebalance,
     SubtopologyKey,
     changelog,
+    decode_streams_rebalance,
+    observe_topology,
     rack_strategies,
     racks_matter,
     racks_of,
     shared_changelogs,
-    shown,
-    stream_round,
 )
 from partage.model import Cluster
 from partage.streams import (
@@ -49,11 +49,11 @@ from partage.wire.streams.assignment_info import AssignmentInfo
 
 __all__ = [
     "Assumption",
-    "StreamVerdict",
+    "StreamsVerdict",
     "assumptions",
+    "check_streams_agreement",
     "counts_of",
     "stateful_tasks",
-    "stream_verdict",
 ]
 
 #: Far beyond any setting of ``acceptable.recovery.lag`` that lets a task move at all.
@@ -75,7 +75,7 @@ _FIRST_WITH_SUMS, _LAST_BEFORE_PROBING = 7, 2
 Sent = Mapping[str, tuple[tuple[TopicPartition, ...], AssignmentInfo]]
 
 
-class StreamVerdict(NamedTuple):
+class StreamsVerdict(NamedTuple):
     """What came of it.
 
     Attributes:
@@ -93,7 +93,7 @@ class StreamVerdict(NamedTuple):
     exact: bool = False
 
 
-def stream_verdict(found: Generation, clusters: ClusterHistory) -> StreamVerdict:
+def check_streams_agreement(found: Generation, clusters: ClusterHistory) -> StreamsVerdict:
     """Whether its record is what a task assignor decides.
 
     Args:
@@ -101,13 +101,13 @@ def stream_verdict(found: Generation, clusters: ClusterHistory) -> StreamVerdict
         clusters: the metadata over time.
     """
     try:
-        now = stream_round(found.first)
-        seen = shown([now, *_before(found)])
+        now = decode_streams_rebalance(found.first)
+        seen = observe_topology([now, *_before(found)])
     except (WireFormatError, InvalidProblemError) as e:
-        return StreamVerdict(None, str(e))
+        return StreamsVerdict(None, str(e))
     reason = _why_not(now, seen)
     if reason is not None:
-        return StreamVerdict(None, reason)
+        return StreamsVerdict(None, reason)
     at = found.timestamp_ms
     asked = _Question(now, seen, clusters.at(at), at)
     tried = list(assumptions(now, seen, asked.cluster))
@@ -115,9 +115,9 @@ def stream_verdict(found: Generation, clusters: ClusterHistory) -> StreamVerdict
         if asked.distance(one) == 0:
             return asked.agreed(one)
     if (refusal := _refusal(now)) is not None:
-        return StreamVerdict(None, refusal)
+        return StreamsVerdict(None, refusal)
     topics = sorted({topic for own in seen.sources.values() for topic in own})
-    for words, other in clusters_near(clusters, at, topics, (), "leader"):
+    for words, other in alternative_clusters(clusters, at, topics, (), "leader"):
         beside = replace(asked, cluster=other)
         for one in islice(assumptions(now, seen, other), _FEW):
             if beside.distance(one) == 0:
@@ -129,7 +129,7 @@ def stream_verdict(found: Generation, clusters: ClusterHistory) -> StreamVerdict
     return asked.told(tried[0], agrees=False)
 
 
-def _why_not(now: StreamRound, seen: Shown) -> str | None:
+def _why_not(now: StreamsRebalance, seen: ObservedTopology) -> str | None:
     if now.leader is None:
         return "its leader is not among its members"
     if not seen.sources:
@@ -140,7 +140,7 @@ def _why_not(now: StreamRound, seen: Shown) -> str | None:
     return None
 
 
-def _refusal(now: StreamRound) -> str | None:
+def _refusal(now: StreamsRebalance) -> str | None:
     """Why a leader that gave an error code is not asked: what it lacked is in no record."""
     for name, info in now.infos.items():
         if info.error_code:
@@ -149,12 +149,12 @@ def _refusal(now: StreamRound) -> str | None:
     return None
 
 
-def _before(found: Generation) -> list[StreamRound]:
+def _before(found: Generation) -> list[StreamsRebalance]:
     """The generation before, which may show topics of which this one has nothing."""
     if found.previous is None or found.previous.protocol != "classic":
         return []
     try:
-        before = stream_round(found.previous.last)
+        before = decode_streams_rebalance(found.previous.last)
         list(before.tasks_read())
     except (WireFormatError, InvalidProblemError):
         return []
@@ -165,8 +165,8 @@ def _before(found: Generation) -> list[StreamRound]:
 class _Question:
     """A recorded round, and the cluster that its leader may have seen."""
 
-    now: StreamRound
-    seen: Shown
+    now: StreamsRebalance
+    seen: ObservedTopology
     cluster: Cluster
     at_ms: int
 
@@ -180,7 +180,7 @@ class _Question:
             for name, (partitions, info) in sent.items()
         )
 
-    def agreed(self, one: Assumption) -> StreamVerdict:
+    def agreed(self, one: Assumption) -> StreamsVerdict:
         """The record came out; whether it would have with any lags is found by trying."""
         words = None
         tasks = frozenset(stateful_tasks(self.seen, one.stateful, self._counts))
@@ -192,11 +192,11 @@ class _Question:
 
     def told(
         self, one: Assumption, *, agrees: bool, why: str | None = None, more: str | None = None
-    ) -> StreamVerdict:
+    ) -> StreamsVerdict:
         """The verdict, with what was assumed."""
         words = "; ".join(filter(None, (one.words(self.now), more)))
         exact = one.is_exact(self.now)
-        return StreamVerdict(agrees, why, words or None, one.assignor.name, exact)
+        return StreamsVerdict(agrees, why, words or None, one.assignor.name, exact)
 
     def with_other_lags(self, one: Assumption) -> Assumption | None:
         """An assumption that gives the record, with some changelogs longer than is known.
@@ -362,13 +362,13 @@ class Assumption:
         """Whether the application is assumed to."""
         return self.settings.rack_aware_assignment_strategy != "none"
 
-    def is_exact(self, now: StreamRound) -> bool:
+    def is_exact(self, now: StreamsRebalance) -> bool:
         """Whether the assignor equals the class that such members run: not from 2.0 to 2.5."""
         highest = max(member.version for member in now.members)
         between = _LAST_BEFORE_PROBING < highest < _FIRST_WITH_SUMS
         return self.assignor.exact_to is not None and not between
 
-    def words(self, now: StreamRound) -> str:
+    def words(self, now: StreamsRebalance) -> str:
         """All of it that is no default of Kafka's, for people."""
         settings = self.settings
         clients = len({member.process for member in now.members})
@@ -408,7 +408,9 @@ def _some(names: Iterable[str]) -> str:
     return ", ".join(ordered[:_MOST_NAMED]) + more
 
 
-def assumptions(now: StreamRound, seen: Shown, cluster: Cluster) -> Iterator[Assumption]:
+def assumptions(
+    now: StreamsRebalance, seen: ObservedTopology, cluster: Cluster
+) -> Iterator[Assumption]:
     """What may have been, the likeliest first; with racks heeded last."""
     plain = list(islice(_every_assumption(now, seen, cluster), _MOST_TRIED))
     yield from plain
@@ -417,7 +419,7 @@ def assumptions(now: StreamRound, seen: Shown, cluster: Cluster) -> Iterator[Ass
 
 
 def _with_racks(
-    now: StreamRound, seen: Shown, cluster: Cluster, plain: Sequence[Assumption]
+    now: StreamsRebalance, seen: ObservedTopology, cluster: Cluster, plain: Sequence[Assumption]
 ) -> Iterator[Assumption]:
     """The same with each strategy, costs left to the assignor, and changelogs where they count."""
     shared = {
@@ -437,7 +439,9 @@ def _with_racks(
                 yield heeding
 
 
-def _every_assumption(now: StreamRound, seen: Shown, cluster: Cluster) -> Iterator[Assumption]:
+def _every_assumption(
+    now: StreamsRebalance, seen: ObservedTopology, cluster: Cluster
+) -> Iterator[Assumption]:
     counts = counts_of(seen, cluster)
     for assignor in _assignors(now):
         for stateful in _with_state(seen):
@@ -451,7 +455,7 @@ def _every_assumption(now: StreamRound, seen: Shown, cluster: Cluster) -> Iterat
                     yield replace(one, ends_known=False)
 
 
-def _with_state(seen: Shown) -> list[frozenset[SubtopologyKey]]:
+def _with_state(seen: ObservedTopology) -> list[frozenset[SubtopologyKey]]:
     """Sub-topologies with changelogs: those that show it, then with those that may have some.
 
     State shows only where somebody has reported offsets of it, or holds a standby.
@@ -474,7 +478,7 @@ def _lagging(one: Assumption, copies: Mapping[TaskId, int]) -> Iterator[Assumpti
             yield replace(one, behind=behind, settings=settings, everywhere=everywhere)
 
 
-def _assignors(now: StreamRound) -> Sequence[TaskAssignor]:
+def _assignors(now: StreamsRebalance) -> Sequence[TaskAssignor]:
     """Those that such members may run: a release is told by the version of its user data."""
     highest = max(member.version for member in now.members)
     if highest <= _LAST_BEFORE_PROBING:
@@ -484,7 +488,7 @@ def _assignors(now: StreamRound) -> Sequence[TaskAssignor]:
     return (HighAvailability(), LegacySticky(), PublicSticky(), PublicStickyPreserving())
 
 
-def _settings(now: StreamRound, copies: Mapping[TaskId, int]) -> Iterator[AssignmentConfigs]:
+def _settings(now: StreamsRebalance, copies: Mapping[TaskId, int]) -> Iterator[AssignmentConfigs]:
     """As many standbys as most tasks have, or as others have; with and without client tags."""
     keys = tuple(dict.fromkeys(key for member in now.members for key in member.tags))[:5]
     numbers = [n for n, _ in Counter(copies.values()).most_common(3)] or [0]
@@ -493,7 +497,7 @@ def _settings(now: StreamRound, copies: Mapping[TaskId, int]) -> Iterator[Assign
             yield AssignmentConfigs(num_standby_replicas=n, rack_aware_assignment_tags=tags)
 
 
-def counts_of(seen: Shown, cluster: Cluster) -> dict[str, int]:
+def counts_of(seen: ObservedTopology, cluster: Cluster) -> dict[str, int]:
     """Partitions of each source topic: the cluster's, or what the record shows.
 
     A repartition topic may be made in this very rebalance: no metadata has it yet.
@@ -505,7 +509,7 @@ def counts_of(seen: Shown, cluster: Cluster) -> dict[str, int]:
 
 
 def stateful_tasks(
-    seen: Shown, subtopologies: frozenset[SubtopologyKey], counts: Mapping[str, int]
+    seen: ObservedTopology, subtopologies: frozenset[SubtopologyKey], counts: Mapping[str, int]
 ) -> list[TaskId]:
     """The tasks of some sub-topologies."""
     return [

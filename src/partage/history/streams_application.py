@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice, product
 
 from partage.errors import WireFormatError
-from partage.history.records import ClassicState, MemberState, assigned_pairs
+from partage.history.records import ClassicState, MemberState, assigned_partitions
 from partage.model import Cluster
 from partage.streams.assignment_configs import RackAwareStrategy
 from partage.streams.member_protocol import member_of
@@ -23,20 +23,20 @@ from partage.wire.streams.assignment_info import AssignmentInfo, decode_assignme
 from partage.wire.streams.subscription_info import decode_subscription_info
 
 __all__ = [
-    "STREAM",
+    "STREAMS_PROTOCOL",
     "Changelogs",
-    "Shown",
-    "StreamRound",
+    "ObservedTopology",
+    "StreamsRebalance",
+    "decode_streams_rebalance",
+    "observe_topology",
     "rack_strategies",
     "racks_matter",
     "racks_of",
     "shared_changelogs",
-    "shown",
-    "stream_round",
 ]
 
 #: The protocol name of Kafka Streams' assignor (``StreamsPartitionAssignor.name``).
-STREAM = "stream"
+STREAMS_PROTOCOL = "stream"
 
 
 #: A sub-topology: its number, and its topology's name if it has one.
@@ -44,7 +44,7 @@ SubtopologyKey = tuple[int, "str | None"]
 
 
 @dataclass(frozen=True)
-class StreamRound:
+class StreamsRebalance:
     """One rebalance of a Streams application as its group's record has it.
 
     Attributes:
@@ -78,7 +78,7 @@ class StreamRound:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ObservedTopology:
     """What records show of a topology.
 
     Attributes:
@@ -132,8 +132,8 @@ def changelog(key: SubtopologyKey) -> str:
     return f"changelogs of {key[0]} {key[1] or ''}"
 
 
-def stream_round(state: ClassicState) -> StreamRound:
-    """Decode a generation whose strategy is `STREAM`.
+def decode_streams_rebalance(state: ClassicState) -> StreamsRebalance:
+    """Decode a generation whose strategy is `STREAMS_PROTOCOL`.
 
     Args:
         state: of protocol type ``consumer``.
@@ -146,10 +146,10 @@ def stream_round(state: ClassicState) -> StreamRound:
     leaders = [one.process for one in members if one.id == state.leader]
     partitions, infos = {}, {}
     for one in state.members:
-        partitions[one.id] = tuple(assigned_pairs(one))
+        partitions[one.id] = tuple(assigned_partitions(one))
         if one.assignment_user_data is not None:
             infos[one.id] = decode_assignment_info(one.assignment_user_data)
-    return StreamRound(members, leaders[0] if leaders else None, partitions, infos)
+    return StreamsRebalance(members, leaders[0] if leaders else None, partitions, infos)
 
 
 def _member(one: MemberState) -> StreamsMember:
@@ -166,7 +166,7 @@ def _member(one: MemberState) -> StreamsMember:
     )
 
 
-def shown(rounds: Iterable[StreamRound]) -> Shown:
+def observe_topology(rounds: Iterable[StreamsRebalance]) -> ObservedTopology:
     """What rounds show together, the newest first: an older one adds what it does not contradict.
 
     Raises:
@@ -197,7 +197,7 @@ def shown(rounds: Iterable[StreamRound]) -> Shown:
         sources.setdefault(key, set()).add(topic)
     known = {key: frozenset(topics) for key, topics in sources.items()}
     unread = frozenset(topic for topic, _ in owned if topic not in counts)
-    return Shown(known, frozenset(stateful & known.keys()), counts, ends, unread)
+    return ObservedTopology(known, frozenset(stateful & known.keys()), counts, ends, unread)
 
 
 #: Changelog topics of sub-topologies.
@@ -216,7 +216,7 @@ def rack_strategies() -> Sequence[RackAwareStrategy]:
     return ("min_traffic", "balance_subtopology")
 
 
-def racks_matter(now: StreamRound, seen: Shown, cluster: Cluster) -> bool:
+def racks_matter(now: StreamsRebalance, seen: ObservedTopology, cluster: Cluster) -> bool:
     """Whether Kafka could have looked at racks, and would have found some that differ."""
     racks = {member.rack for member in now.members}
     if None in racks or "" in racks or len(racks) < 2:
@@ -249,7 +249,10 @@ def racks_of(cluster: Cluster, topics: Mapping[str, int]) -> dict[TopicPartition
 
 
 def shared_changelogs(
-    now: StreamRound, seen: Shown, stateful: frozenset[SubtopologyKey], cluster: Cluster
+    now: StreamsRebalance,
+    seen: ObservedTopology,
+    stateful: frozenset[SubtopologyKey],
+    cluster: Cluster,
 ) -> Iterator[Changelogs]:
     """Ways in which the application's changelogs may belong to its sub-topologies.
 
@@ -271,7 +274,7 @@ def shared_changelogs(
             yield shared
 
 
-def _changelogs(now: StreamRound, seen: Shown, cluster: Cluster) -> list[str]:
+def _changelogs(now: StreamsRebalance, seen: ObservedTopology, cluster: Cluster) -> list[str]:
     """Topics named like changelogs of this application, by the first word of its other names."""
     hints = {member.id.partition("-")[0] for member in now.members}
     hints |= {topic.partition("-")[0] for topic in seen.counts if topic.endswith("-repartition")}

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from partage.history.clusters import ClusterHistory
 from partage.history.pauses import Pause
-from partage.history.problems import given_by_member
+from partage.history.problems import partitions_by_member
 from partage.model import Assignment, Cluster
 from partage.model.index import Index, Int32Array
 from partage.simulation.commit_evidence import CommitEvidence, FloatArray, values_by_partition
@@ -254,7 +254,7 @@ def costs_of(
     generation = rebalance.generation
     cluster = clusters.at(generation.timestamp_ms)
     members = generation.first.members
-    owned = given_by_member(given)
+    owned = partitions_by_member(given)
     size = cluster.index.partitions
     before = owner_view(
         size,

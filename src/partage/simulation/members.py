@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from partage.groups.api import Strategy
-from partage.history.problems import surviving
+from partage.history.problems import surviving_claims
 from partage.history.records import MemberState
 from partage.model import NO_GENERATION, Assignment, Claims, Cluster, Group, Member
 from partage.model.index import Int32Array
@@ -90,7 +90,7 @@ def joined_group(
         topics, user_data, claims = member.topics, None, Claims.of(())
         subscription = member.state.subscription
         if not policy.eager and len(member.owned):
-            claims = surviving(cluster.index, _claimed(member, policy, cluster), cluster)
+            claims = surviving_claims(cluster.index, _claimed(member, policy, cluster), cluster)
         if policy.eager or policy.cooperative:
             user_data = strategy.subscription_user_data(topics, member.memory)
         made.append(
@@ -120,7 +120,7 @@ def with_last_owned(group: Group, members: Sequence[SimulatedMember], cluster: C
     """Return the group with what each member owned last, as the judge counts moves."""
     return Group(
         member.replaced(
-            owned=surviving(cluster.index, one.last_owned, cluster),
+            owned=surviving_claims(cluster.index, one.last_owned, cluster),
             generation=max(one.generation, 0),
         )
         for member, one in zip(group, members, strict=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from partage.history.agreement import Verdict, verdict
-from partage.history.problems import group_as_sent
+from partage.history.agreement import Verdict, check_agreement
+from partage.history.problems import recorded_group
 from partage.history.records import MemberState
 from partage.model import NO_GENERATION, Group
 from partage.model.index import Index
@@ -63,7 +63,10 @@ def simulate_rebalance(
     is_reported = False
     for row in _rows(rebalance, policies, context):
         if not is_reported and row.claimed and "+" not in row.policy:
-            is_reported, found = True, judged or verdict(rebalance.generation, context.clusters)
+            is_reported, found = (
+                True,
+                judged or check_agreement(rebalance.generation, context.clusters),
+            )
             yield replace(
                 row,
                 agrees=found.agrees,
@@ -157,7 +160,7 @@ def _group_as_sent(
     is_same_protocol = resolved.policy.protocol == recorded_protocol(generation)
     if policy.static or not is_claimed or not is_same_protocol or generation.protocol != "classic":
         return None
-    return group_as_sent(generation.first)
+    return recorded_group(generation.first)
 
 
 def _member(

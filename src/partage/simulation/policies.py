@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from partage.errors import InvalidConfigError, UnknownStrategyError
 from partage.groups import registry
 from partage.groups.api import RebalanceProtocol, Strategy
-from partage.history.clients import judges
+from partage.history.clients import candidate_strategies
 from partage.history.events import Generation
 
 __all__ = [
@@ -266,7 +266,7 @@ def recorded_strategy(generation: Generation) -> Strategy | None:
     strategy = _named_strategy(generation)
     if strategy is None or generation.protocol != "classic":
         return strategy
-    return judges(generation.first, strategy)[0]
+    return candidate_strategies(generation.first, strategy)[0]
 
 
 def is_recorded_strategy(policy: Policy, generation: Generation) -> bool:

@@ -14,7 +14,7 @@ from partage.history.causes import SESSION_TIMEOUT_MS
 from partage.history.clusters import ClusterHistory
 from partage.history.events import Generation
 from partage.history.pauses import Pause
-from partage.history.problems import given_by_member, recorded_assignment, why_not
+from partage.history.problems import partitions_by_member, recorded_assignment, unsupported_reason
 from partage.history.records import MemberState
 from partage.model.index import Int32Array
 from partage.simulation.members import last_owned
@@ -221,7 +221,7 @@ class RecordedRebalanceBuilder:
         if before is not None and generation.incarnation != before.incarnation:
             before, self._owned, self._last_owned = None, {}, {}
         ids_before = frozenset(m.id for m in before.last.members) if before else frozenset()
-        replayable = why_not(generation.first) is None
+        replayable = unsupported_reason(generation.first) is None
         made = RecordedRebalance(
             generation,
             replayable,
@@ -233,7 +233,7 @@ class RecordedRebalanceBuilder:
         )
         if replayable:
             cluster = self._clusters.at(generation.timestamp_ms)
-            given = given_by_member(recorded_assignment(generation.last, cluster))
+            given = partitions_by_member(recorded_assignment(generation.last, cluster))
             # Of two members with one instance id the later one owns the name, as in the broker.
             self._owned = {m.owner: given[m.id] for m in generation.last.members}
             self._last_owned = last_owned(self._last_owned, self._owned)

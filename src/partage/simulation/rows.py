@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from partage.history.problems import group_as_sent, surviving
-from partage.history.records import assigned_pairs
+from partage.history.problems import recorded_group, surviving_claims
+from partage.history.records import assigned_partitions
 from partage.model import Assignment, Cluster, Group
 from partage.simulation.context import SimulationContext
 from partage.simulation.costs import RebalanceCosts, detection_delay, stopped_partitions
@@ -193,10 +193,12 @@ def _recorded_group(rebalance: RecordedRebalance, cluster: Cluster) -> Group:
     number = max(rebalance.generation.number - 1, 0)
     return Group(
         sent.replaced(
-            owned=surviving(cluster.index, rebalance.last_owned.get(m.owner, EMPTY), cluster),
+            owned=surviving_claims(
+                cluster.index, rebalance.last_owned.get(m.owner, EMPTY), cluster
+            ),
             generation=number,
         )
-        for sent, m in zip(group_as_sent(state), state.members, strict=True)
+        for sent, m in zip(recorded_group(state), state.members, strict=True)
     )
 
 
@@ -205,7 +207,7 @@ def _recorded_plan(rebalance: RecordedRebalance) -> dict[str, dict[str, list[int
     out: dict[str, dict[str, list[int]]] = {}
     for member in rebalance.generation.first.members:
         topics = out.setdefault(member.id, {})
-        for topic, p in assigned_pairs(member):
+        for topic, p in assigned_partitions(member):
             topics.setdefault(topic, []).append(p)
     return out
 

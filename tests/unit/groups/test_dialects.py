@@ -11,8 +11,8 @@ from captured import clusters, generations, group_records
 from partage.groups import registry
 from partage.groups.dialects import PeerAssignorError
 from partage.groups.dialects.user_data import decode_claims, encode_claims
-from partage.history.agreement import verdict
-from partage.history.clients import judges, leader_client
+from partage.history.agreement import check_agreement
+from partage.history.clients import candidate_strategies, leader_client
 from partage.model import Cluster, Group, Member, Problem
 
 DIALECTS = [name for name in registry.strategies() if registry.is_dialect(name)]
@@ -143,7 +143,7 @@ def test_recorded_plans_of_other_clients_are_reproduced() -> None:
     judged: Counter = Counter()
     for group in group_records():
         for found in generations(group):
-            asked = verdict(found, clusters())
+            asked = check_agreement(found, clusters())
             other = asked.judged_by not in (found.first.strategy, "streams:high-availability")
             if asked.agrees is not None and other:
                 judged[asked.judged_by, asked.agrees] += 1
@@ -162,7 +162,7 @@ def test_the_leaders_bytes_name_its_library() -> None:
     """The leader runs its own library's assignor, whatever clients the other members use."""
     state = next(f.first for f in generations("c-notify") if f.first.members)
     assert leader_client(state) == "librdkafka"
-    (judge,) = judges(state, registry.find("cooperative-sticky"))
+    (judge,) = candidate_strategies(state, registry.find("cooperative-sticky"))
     assert judge.name == "librdkafka:cooperative-sticky"
     java = next(f.first for f in generations("billing") if f.first.members)
-    assert [one.name for one in judges(java, registry.find("range"))] == ["range"]
+    assert [one.name for one in candidate_strategies(java, registry.find("range"))] == ["range"]

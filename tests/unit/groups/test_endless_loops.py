@@ -14,9 +14,9 @@ from partage.clients.shared import Consumer, Joined, configured
 from partage.groups.registry import find
 from partage.groups.sticky import general as general_module
 from partage.groups.sticky.quirks.member_lists import ListBalancer
-from partage.history.agreement import verdict
+from partage.history.agreement import check_agreement
 from partage.history.events import Generation
-from partage.history.records import ClassicState, MemberState, Place, Subscription
+from partage.history.records import ClassicState, LogPosition, MemberState, Subscription
 from partage.kernels import form
 from partage.model import Problem
 from partage.model.repeated_state import RepeatedState
@@ -213,7 +213,7 @@ def test_a_replay_cannot_compare_a_record_with_a_strategy_that_never_returns() -
         for m in group
     )  # fmt: skip
     state = ClassicState("consumer", 2, "cooperative-sticky", "c0", 1_000, members)
-    found = Generation(0, Place(0, 1), 1_000, state, state, 1, 0, None, (), "classic", ())
-    said = verdict(found, topics(t0=8, t1=9, t2=5))
+    found = Generation(0, LogPosition(0, 1), 1_000, state, state, 1, 0, None, (), "classic", ())
+    said = check_agreement(found, topics(t0=8, t1=9, t2=5))
     assert (said.agrees, said.terminates) == (None, False)
     assert "cooperative-sticky does not terminate on the recorded input" in (said.why or "")

@@ -8,12 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from captured import clusters, group_records
-from partage.history.agreement import UNEXPLAINED, verdict
+from partage.history.agreement import UNEXPLAINED, check_agreement
 from partage.history.clusters import ClusterHistory
-from partage.history.events import Generation, Held, Life, events_of
-from partage.history.group_history import Found, GroupHistory
+from partage.history.events import CurrentAssignment, Generation, LifecycleEvent, derive_events
+from partage.history.group_history import GroupHistory, HistoryItem
 from partage.history.ownership import Interval, OwnershipIntervals
-from partage.history.records import Place
+from partage.history.records import LogPosition
 from rebuilt import rebalances, record
 
 Rows = list[dict]
@@ -24,12 +24,12 @@ def live(
 ) -> tuple[GroupHistory, list[Generation], list[Interval]]:
     """A group's history from some rows, every part of it made."""
     history = GroupHistory(clusters() if known is None else known)
-    found: list[Found] = [f for row in rows for f in history.feed(record(row))]
+    found: list[HistoryItem] = [f for row in rows for f in history.feed(record(row))]
     found += history.finish()
     owned = OwnershipIntervals(history.book.id_of)
-    lives = [f for f in found if isinstance(f, Generation | Life | Held)]
+    lives = [f for f in found if isinstance(f, Generation | LifecycleEvent | CurrentAssignment)]
     intervals = [i for f in lives for i in owned.feed(f)] + list(owned.finish())
-    assert all(list(events_of(f)) for f in lives if not isinstance(f, Held))
+    assert all(list(derive_events(f)) for f in lives if not isinstance(f, CurrentAssignment))
     return history, [f for f in found if isinstance(f, Generation)], intervals
 
 
@@ -107,7 +107,7 @@ def test_from_the_middle_of_its_life_nothing_is_judged_by_guess() -> None:
     for rows in group_records().values():
         for found in live(rows[len(rows) // 2 :])[1]:
             if found.protocol in ("consumer", "share") and found.first.members:
-                told = verdict(found, clusters())
+                told = check_agreement(found, clusters())
                 asked += told.agrees is not None
                 wrong += told.why == UNEXPLAINED
     assert asked >= 20
@@ -156,4 +156,4 @@ def test_places_order_a_history_and_times_do_not() -> None:
     back = [{**r, "timestamp_ms": -r["timestamp_ms"]} for r in rows]
     once, other = (live(r)[1] for r in (rows, back))
     assert [f.number for f in once] == [f.number for f in other]
-    assert all(isinstance(f.place, Place) for f in other)
+    assert all(isinstance(f.position, LogPosition) for f in other)

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from captured import clusters, group_records, lines
-from partage.history.causes import Reasons
+from partage.history.causes import CauseFinder
 from partage.history.commits import CommitRun
 from partage.history.events import Cause, Generation
 from partage.history.pauses import PauseTracker
@@ -208,5 +208,5 @@ def test_a_rebalance_that_takes_long_is_no_silence(last_of_b, ended, kind) -> No
         for ms in range(0, last + 1, 1_000):
             commits.commits(CommitRun.of("g", "t", p, ms, ms))
     found = history((500, [member("a", (0,)), member("b", (1,))]), (ended, [member("b", (0, 1))]))
-    (cause,) = Reasons(topics(t=2), commits).of(found[1], found[0])
+    (cause,) = CauseFinder(topics(t=2), commits).of(found[1], found[0])
     assert cause.kind == kind

@@ -4,8 +4,8 @@ import pytest
 
 from captured import generations, group_records, history, lines, parsed
 from partage.history.classic_groups import ClassicGroup, ClassicRecord
-from partage.history.events import Generation, Life
-from partage.history.records import ClassicState, Place, assigned_pairs
+from partage.history.events import Generation, LifecycleEvent
+from partage.history.records import ClassicState, LogPosition, assigned_partitions
 
 
 def state(generation: int, strategy: str | None = "range") -> ClassicState:
@@ -13,10 +13,10 @@ def state(generation: int, strategy: str | None = "range") -> ClassicState:
 
 
 def record(offset: int, what: ClassicState | None = None, **more) -> ClassicRecord:
-    return ClassicRecord(Place(0, offset), offset, what, **more)
+    return ClassicRecord(LogPosition(0, offset), offset, what, **more)
 
 
-def fed(*records: ClassicRecord) -> list[Generation | Life]:
+def fed(*records: ClassicRecord) -> list[Generation | LifecycleEvent]:
     group = ClassicGroup()
     return [f for r in records for f in group.feed(r)] + list(group.finish())
 
@@ -47,7 +47,7 @@ def test_the_last_generation_is_what_the_admin_api_described() -> None:
             m["member"]: {(t, p) for t, ps in m["assignment"].items() for p in ps}
             for m in described["members"]
         }
-        assert {m.id: set(assigned_pairs(m)) for m in last.members} == wanted
+        assert {m.id: set(assigned_partitions(m)) for m in last.members} == wanted
         checked += bool(wanted)
     assert checked == 20
 
@@ -64,7 +64,7 @@ def test_a_group_that_was_deleted_begins_again() -> None:
         (1, 2),
         (1, 3),
     ]
-    assert [f.what for f in found if isinstance(f, Life)] == ["created", "deleted"] * 2
+    assert [f.what for f in found if isinstance(f, LifecycleEvent)] == ["created", "deleted"] * 2
     assert rebuilt.missing_before == rebuilt.missing_within == 0
 
 
@@ -73,7 +73,7 @@ def test_a_migrated_group_goes_on_where_its_epochs_ended() -> None:
     rebuilt, found = history("checkout-workers")
     numbers = [g.number for g in generations("checkout-workers")]
     assert numbers == [*range(1, 16), *range(31, 35)]
-    assert [f.what for f in found if isinstance(f, Life)] == ["created", "migrated"]
+    assert [f.what for f in found if isinstance(f, LifecycleEvent)] == ["created", "migrated"]
     assert {g.incarnation for g in generations("checkout-workers")} == {0}
     assert (rebuilt.missing_before, rebuilt.missing_within) == (0, 0)
 
@@ -121,8 +121,8 @@ def test_a_tombstone_is_judged_by_what_follows() -> None:
     """Followed by the new protocol it is a migration; by nothing or a new life, a deletion."""
     deleted = fed(record(1, state(3)), record(2))
     moved = fed(record(1, state(3)), record(2), record(3, epoch=4, other=True), record(9, state(6)))
-    assert [f.what for f in deleted if isinstance(f, Life)] == ["deleted"]
-    assert [f.what for f in moved if isinstance(f, Life)] == ["migrated"]
+    assert [f.what for f in deleted if isinstance(f, LifecycleEvent)] == ["deleted"]
+    assert [f.what for f in moved if isinstance(f, LifecycleEvent)] == ["migrated"]
     last = moved[-1]
     assert isinstance(last, Generation)
     assert (last.incarnation, last.gap_before) == (0, 1)

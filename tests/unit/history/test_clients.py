@@ -3,7 +3,14 @@ from __future__ import annotations
 import pytest
 
 from captured import generations, group_records, parsed
-from partage.history.clients import JAVA, LIBRDKAFKA, PYTHON, UNKNOWN, ClientLibrary, client_of
+from partage.history.clients import (
+    JAVA,
+    LIBRDKAFKA,
+    PYTHON,
+    UNKNOWN,
+    ClientLibrary,
+    identify_client,
+)
 from partage.history.records import MemberState, Subscription
 from rebuilt import rebalances
 
@@ -25,14 +32,14 @@ def test_every_member_of_the_recording_is_told_right() -> None:
             continue
         for generation in generations(group):
             for m in generation.first.members:
-                assert client_of(m).name == KIND[known["kind"]], (group, m)
+                assert identify_client(m).name == KIND[known["kind"]], (group, m)
                 checked += 1
     assert checked > 900
 
 
 def test_a_group_of_all_four_languages_is_told_apart() -> None:
     """In the group with four clients, Java and two Python clients' bytes are all found."""
-    found = {client_of(m).name for g in generations("polyglot") for m in g.first.members}
+    found = {identify_client(m).name for g in generations("polyglot") for m in g.first.members}
     assert found >= {JAVA, PYTHON}
 
 
@@ -58,12 +65,12 @@ def test_a_group_of_all_four_languages_is_told_apart() -> None:
 )
 def test_facts_decide(sent: Subscription, client_id: str, wanted: ClientLibrary) -> None:
     """Each row of the table of facts, and the default client ids that make it certain."""
-    assert client_of(member(sent, client_id)) == wanted
+    assert identify_client(member(sent, client_id)) == wanted
 
 
 def test_without_a_subscription_nothing_is_known() -> None:
     """Connect workers and damaged bytes have no library."""
-    assert client_of(member(None)) == ClientLibrary(UNKNOWN, "unknown")
+    assert identify_client(member(None)) == ClientLibrary(UNKNOWN, "unknown")
 
 
 def test_members_of_the_new_protocol_are_told_by_their_ids() -> None:
@@ -71,6 +78,6 @@ def test_members_of_the_new_protocol_are_told_by_their_ids() -> None:
     told: dict[str, set[str]] = {}
     for group in ("py-next", "clicks-v2", "near-readers", "pos-terminals", "work-queue"):
         members = (m for f in rebalances(group) for m in f.first.members)
-        told[group] = {client_of(m).name for m in members}
+        told[group] = {identify_client(m).name for m in members}
     assert told.pop("py-next") == {LIBRDKAFKA, UNKNOWN}
     assert all({JAVA} <= names <= {JAVA, UNKNOWN} for names in told.values())

@@ -9,8 +9,16 @@ import pytest
 
 from partage import kernels
 from partage.history.commit_kernels import reduce_commits, reduce_stretches
-from partage.history.commits import MINUTE_MS, CommitRun, Commits, Standing, merged, runs, stretches
-from partage.history.records import Place
+from partage.history.commits import (
+    MINUTE_MS,
+    CommitRun,
+    Commits,
+    RecordPositions,
+    merged,
+    number_stretches,
+    reduce_to_runs,
+)
+from partage.history.records import LogPosition
 
 # (log offset, time, committed offset or None, topic partition)
 Row = tuple[int, int, "int | None", int]
@@ -31,7 +39,7 @@ def reduced(rows: list[Row]) -> list[CommitRun]:
     offset, time_ms, committed, partition = (list(c) for c in zip(*rows, strict=True))
     real = np.array([c is not None for c in committed])
     log_partition = np.zeros(len(rows), np.int64)
-    made = runs(Commits(
+    made = reduce_to_runs(Commits(
         np.zeros(len(rows), np.int32), np.array(partition, np.int32), log_partition,
         np.array(offset), np.array(time_ms), np.array([c or 0 for c in committed]),
         real, np.array([o % 3 == 0 for o in offset]), None, np.array(partition, np.int32),
@@ -40,8 +48,8 @@ def reduced(rows: list[Row]) -> list[CommitRun]:
     return [
         CommitRun(
             "g", "t", r["partition"], r["minute_ms"],
-            Place(r["log_partition"], r["log_offset"]),
-            Place(r["last_partition"], r["last_log_offset"]),
+            LogPosition(r["log_partition"], r["log_offset"]),
+            LogPosition(r["last_partition"], r["last_log_offset"]),
             r["first_ms"], r["last_ms"],
             r["first_offset"] if r["commits"] else None,
             r["last_offset"] if r["commits"] else None,
@@ -62,7 +70,7 @@ def counted(rows: list[Row]) -> list[CommitRun]:
         real = [r for r in mine if r[2] is not None]
         ends = real or mine
         out.append(CommitRun(
-            "g", "t", partition, minute, Place(0, mine[0][0]), Place(0, mine[-1][0]),
+            "g", "t", partition, minute, LogPosition(0, mine[0][0]), LogPosition(0, mine[-1][0]),
             ends[0][1], ends[-1][1], ends[0][2], ends[-1][2], len(real),
             sum(r[0] % 3 == 0 for r in real), len(mine) - len(real),
             max((max(0, b[1] - a[1]) for a, b in pairwise(real)), default=None),
@@ -139,7 +147,9 @@ def test_any_64_bits_are_a_time() -> None:
 def test_nothing_is_no_run() -> None:
     """No commits, no runs."""
     none, few = np.zeros(0, np.int64), np.zeros(0, np.int32)
-    made = runs(Commits(few, few, none, none, none, none, none.astype(bool), none.astype(bool)))
+    made = reduce_to_runs(
+        Commits(few, few, none, none, none, none, none.astype(bool), none.astype(bool))
+    )
     assert {len(getattr(made, name)) for name in made.__dataclass_fields__} == {0}
 
 
@@ -163,10 +173,10 @@ def test_stretches_change_behind_each_record_of_the_group() -> None:
         records = [(*place, g) for place, g in zip(places[90:], groups[90:], strict=True)]
         rng.shuffle(records)
         standing = [
-            Standing(*(np.array([row[i] for row in rows], np.int64) for i in (2, 0, 1)))
+            RecordPositions(*(np.array([row[i] for row in rows], np.int64) for i in (2, 0, 1)))
             for rows in (commits, records)
         ]
-        got = stretches(*standing).tolist()
+        got = number_stretches(*standing).tolist()
         for (p, at, g), (q, to, h), a, b in zip(commits, commits[1:], got, got[1:], strict=False):
             if g == h:
                 between = any(k == g and (p, at) < (r, x) < (q, to) for r, x, k in records)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from partage.errors import WireFormatError
-from partage.history.problems import why_not
-from partage.history.records import ClassicState, ClassicStates, classic_state, payloads_of
+from partage.history.problems import unsupported_reason
+from partage.history.records import ClassicState, ClassicStates, parse_classic_state, parse_payloads
 from partage.wire.classic_columns import classic_columns
 from partage.wire.columns import BinaryColumn
 from partage.wire.consumer_protocol import (
@@ -40,7 +40,7 @@ def _by_columns(sent: bytes) -> ClassicState:
     return state
 
 
-@pytest.mark.parametrize("state_of", [lambda sent: classic_state(_value(sent)), _by_columns])
+@pytest.mark.parametrize("state_of", [lambda sent: parse_classic_state(_value(sent)), _by_columns])
 def test_a_faust_subscription_is_no_damage(state_of) -> None:
     """Topics, user data and assignment are there, and the group can be replayed."""
     state = state_of(SENT)
@@ -49,13 +49,13 @@ def test_a_faust_subscription_is_no_damage(state_of) -> None:
     assert member.subscription.version == 4
     assert (member.subscription.topics, member.subscription.user_data) == (("words",), SAID)
     assert member.assigned == (("words", (0,)),)
-    assert why_not(state) is None
+    assert unsupported_reason(state) is None
 
 
 @pytest.mark.parametrize("raw", [SENT[:-1], SENT + b"!", b"\0\5" + SENT[2:], b"\0\1" + SENT[2:]])
 def test_what_faust_does_not_send_is_damage(raw) -> None:
     """Bytes that end early or go on, and other versions, are damaged as before."""
-    assert payloads_of(raw, GOT)[-1] is not None
+    assert parse_payloads(raw, GOT)[-1] is not None
 
 
 def test_the_decoder_of_kafka_still_raises() -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from partage import kernels
 from partage.history.commit_kernels import MINUTE
-from partage.history.commits import MINUTE_MS, CommitRun, Folding, RunColumns, _joined, _waited
+from partage.history.commits import MINUTE_MS, CommitFolder, CommitRun, RunColumns, _joined, _waited
 from partage.history.pauses import PauseTracker
-from partage.history.records import Place
+from partage.history.records import LogPosition
 from partage.simulation.commit_evidence import CommitRate
 
 FORMS = ["interpreted", "compiled"]
@@ -54,8 +54,8 @@ def made_runs(rng: random.Random, count: int) -> list[CommitRun]:
         first = rng.choice([0, 50, at * 10, (1 << 63) - 1, -(1 << 63)])
         last = first if commits < 2 else rng.choice([first, at * 10 + 3, 1 << 62])
         out.append(CommitRun(
-            "g", rng.choice("tu"), rng.randrange(2), now // MINUTE_MS * MINUTE_MS, Place(3, at),
-            Place(3, at), first_ms, last_ms, first if commits else None, last if commits else None,
+            "g", rng.choice("tu"), rng.randrange(2), now // MINUTE_MS * MINUTE_MS, LogPosition(3, at),
+            LogPosition(3, at), first_ms, last_ms, first if commits else None, last if commits else None,
             commits, rng.randrange(commits + 1), rng.choice([0, 1]) if commits else 1,
             rng.randrange(500) if commits > 1 else None,
         ))  # fmt: skip
@@ -86,7 +86,7 @@ def test_minutes_are_those_of_the_model(form, step):
     """The same minutes in the same order, whatever pieces the runs come in."""
     for seed in range(12):
         runs = made_runs(random.Random(seed), 120)
-        model, folding, got = Minutes(), Folding(), []
+        model, folding, got = Minutes(), CommitFolder(), []
         for run in runs:
             model.feed(run)
         with kernels.form(form):
@@ -107,7 +107,7 @@ def test_a_stretch_tells_what_its_runs_told(form):
         runs = made_runs(rng, 60)
         pairs = [(t, p) for t in "tu" for p in range(2)]
         one, other = PauseTracker(), PauseTracker()
-        rates, folded, folding = {}, {}, Folding()
+        rates, folded, folding = {}, {}, CommitFolder()
         for generation in range(4):
             for tracker in (one, other):
                 tracker.rebalance(0, generation, pairs)

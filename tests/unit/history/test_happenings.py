@@ -2,14 +2,21 @@ from __future__ import annotations
 
 from captured import clusters, generations, group_records, history, lines
 from partage.history.clusters import ClusterHistory
-from partage.history.events import INFERRED, RECORDED, Event, Generation, Life, events_of
+from partage.history.events import (
+    INFERRED,
+    RECORDED,
+    Event,
+    Generation,
+    LifecycleEvent,
+    derive_events,
+)
 from partage.history.ownership import OwnershipIntervals
 from rebuilt import rebuilt
 
 
 def events(group: str):
-    lives = (f for f in rebuilt(group)[1] if isinstance(f, Generation | Life))
-    return [e for f in lives for e in events_of(f)]
+    lives = (f for f in rebuilt(group)[1] if isinstance(f, Generation | LifecycleEvent))
+    return [e for f in lives for e in derive_events(f)]
 
 
 def test_joins_and_leaves_add_up() -> None:
@@ -90,7 +97,7 @@ def test_coordinators_move_when_a_broker_stops_and_when_it_is_back() -> None:
     for group in group_records():
         for event in rebuilt(group)[1]:
             if isinstance(event, Event) and event.event == "coordinator":
-                moved.setdefault(event.place.partition, set()).add(group)
+                moved.setdefault(event.position.partition, set()).add(group)
                 assert event.source == RECORDED
                 if event.detail == "leader epoch 0 to 1":
                     assert 0 < event.time_ms - done["broker_stop"] < 10_000

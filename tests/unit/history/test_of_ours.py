@@ -6,11 +6,11 @@ import pytest
 
 from partage.clients.shared import Consumer, Joined, configured
 from partage.clients.shared.loads import Loads
-from partage.history.agreement import verdict
+from partage.history.agreement import check_agreement
 from partage.history.classic_groups import ClassicGroup, ClassicRecord
 from partage.history.clusters import ClusterHistory
 from partage.history.events import Generation
-from partage.history.records import Place, classic_state
+from partage.history.records import LogPosition, parse_classic_state
 from partage.wire.consumer_protocol import decode_assignment
 from unit.clients.groups_of_ours import view
 
@@ -57,11 +57,13 @@ def judged(records: list[dict]):
     group = ClassicGroup()
     found = [
         one for n, value in enumerate(records)
-        for one in group.feed(ClassicRecord(Place(0, n), 1000 + n, classic_state(value)))
+        for one in group.feed(ClassicRecord(LogPosition(0, n), 1000 + n, parse_classic_state(value)))
     ]  # fmt: skip
     clusters = ClusterHistory([STATE])
     return [
-        verdict(one, clusters) for one in (*found, *group.finish()) if isinstance(one, Generation)
+        check_agreement(one, clusters)
+        for one in (*found, *group.finish())
+        if isinstance(one, Generation)
     ]
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from partage.history.events import Generation
 from partage.history.ownership import OwnershipIntervals
-from partage.history.records import ClassicState, MemberState, Place
+from partage.history.records import ClassicState, LogPosition, MemberState
 
 
 def _generation(number: int, time_ms: int) -> Generation:
@@ -18,7 +18,7 @@ def _generation(number: int, time_ms: int) -> Generation:
         name, None, "app", "/h", 0, 6_000, None, (("t", (0,)),), 0, None, None
     )  # fmt: skip
     state = ClassicState("consumer", number, "range", name, None, (member,))
-    return Generation(1, Place(0, number), time_ms, state, state, 1, 0, None)
+    return Generation(1, LogPosition(0, number), time_ms, state, state, 1, 0, None)
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=12))

@@ -11,7 +11,7 @@ from pyarrow import parquet
 from captured import SAMPLE, group_records
 from partage.history.commits import CommitRun
 from partage.history.pauses import Pause, PauseTracker
-from partage.history.records import assigned_pairs
+from partage.history.records import assigned_partitions
 from partage.history.transactions import Outcome, Transactions
 from partage.simulation.costs import stop_length
 from partage.simulation.metrics import NOTHING, Bounds
@@ -48,7 +48,7 @@ def test_pauses_are_those_of_the_single_commits() -> None:
     for group in ("clicks-v2", "billing", "ledger-copy"):
         gens = {(f.incarnation, f.number): f for f in rebalances(group)}
         for pause in (f for f in rebuilt(group)[1] if isinstance(f, Pause)):
-            at = gens[pause.incarnation, pause.generation].place.offset
+            at = gens[pause.incarnation, pause.generation].position.offset
             rows = commits().get((group, pause.topic, pause.partition), [])
             before = [r for r in rows if r[0] < at]
             after = [r for r in rows if r[0] > at]
@@ -68,10 +68,10 @@ def test_each_assigned_partition_has_one_pause_a_rebalance() -> None:
         wanted: dict = defaultdict(int)
         for f in rebalances(group):
             before, life = (before if f.incarnation == life else set()), f.incarnation
-            now = {pair for m in f.first.members for pair in assigned_pairs(m)}
+            now = {pair for m in f.first.members for pair in assigned_partitions(m)}
             for pair in now | before:
                 wanted[(f.incarnation, f.number, *pair)] += 1
-            before = {pair for m in f.last.members for pair in assigned_pairs(m)}
+            before = {pair for m in f.last.members for pair in assigned_partitions(m)}
         found: dict = defaultdict(int)
         for p in (f for f in rebuilt(group)[1] if isinstance(f, Pause)):
             found[p.incarnation, p.generation, p.topic, p.partition] += 1

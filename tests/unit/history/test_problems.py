@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from partage.history.agreement import UNEXPLAINED, verdict
+from partage.history.agreement import UNEXPLAINED, check_agreement
 from partage.history.events import Generation
-from partage.history.problems import why_not
-from partage.history.records import ClassicState, MemberState, Place
+from partage.history.problems import unsupported_reason
+from partage.history.records import ClassicState, LogPosition, MemberState
 from simulated_histories import SimulatedHistory, cause, generation, history, member, topics
 
 
@@ -21,9 +21,9 @@ def test_members_that_cannot_be_replayed_are_named() -> None:
         (ClassicState("consumer", 1, "stream", "a", None, sound), "Kafka Streams assigns tasks"),
     ]
     for state, words in states:
-        assert words in str(why_not(state))
+        assert words in str(unsupported_reason(state))
         told = SimulatedHistory(
-            [Generation(0, Place(0, 1), 1, state, state, 1, 0, None)], topics(t=1)
+            [Generation(0, LogPosition(0, 1), 1, state, state, 1, 0, None)], topics(t=1)
         )
         assert (
             told.recorded() == told.cumulative("eager/range") == told.per_rebalance("range") == []
@@ -33,7 +33,7 @@ def test_members_that_cannot_be_replayed_are_named() -> None:
 def test_a_wrong_record_is_not_explained_away() -> None:
     """A plan that no cluster and no memory explains disagrees, without an invented reason."""
     found = generation(1, 100, [member("a", (0, 3)), member("b", (1, 2))], cause("first"))
-    asked = verdict(found, topics(t=4))
+    asked = check_agreement(found, topics(t=4))
     assert (asked.agrees, asked.why) == (False, UNEXPLAINED)
     rows = SimulatedHistory([found], topics(t=4)).per_rebalance("eager/range")
     assert [(r.agrees, r.detail, r.changed) for r in rows] == [(False, UNEXPLAINED, 2)]

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from partage.history.agreement import verdict
-from partage.history.clients import judges
+from partage.history.agreement import check_agreement
+from partage.history.clients import candidate_strategies
 from partage.simulation.policies import recorded_strategy
 from simulated_histories import generation, history, member, topics
 
@@ -19,7 +19,7 @@ def test_a_name_in_a_log_is_never_imported(name) -> None:
     """A protocol name of a client has no effect on this process, whatever it looks like."""
     before = set(sys.modules)
     (found,) = history((1_000, [member("a", [0, 1])]), strategy=name)
-    assert verdict(found, topics(t=2)).agrees is None
+    assert check_agreement(found, topics(t=2)).agrees is None
     assert recorded_strategy(found) is None
     assert not (set(sys.modules) - before) & {"this", "antigravity"}
 
@@ -29,4 +29,4 @@ def test_a_leader_in_java_is_judged_by_javas_own() -> None:
     from partage.groups.registry import find
 
     found = generation(1, 1_000, [member("a", [0, 1])])
-    assert judges(found.first, find("range")) == [find("range")]
+    assert candidate_strategies(found.first, find("range")) == [find("range")]

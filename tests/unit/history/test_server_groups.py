@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from captured import group_records, lines
-from partage.history.events import Generation, Held, Life
-from partage.history.records import assigned_pairs
+from partage.history.events import CurrentAssignment, Generation, LifecycleEvent
+from partage.history.records import assigned_partitions
 from rebuilt import rebalances, rebuilt
 
 
@@ -32,7 +32,7 @@ def test_the_last_target_is_what_the_admin_api_described() -> None:
             m["member"]: {(t, p) for t, ps in m.get("target", m["assignment"]).items() for p in ps}
             for m in described["members"]
         }
-        assert {m.id: set(assigned_pairs(m)) for m in last.last.members} == wanted
+        assert {m.id: set(assigned_partitions(m)) for m in last.last.members} == wanted
         assert last.number == described["target_epoch"]
         checked += len(wanted)
     assert checked == 24
@@ -44,7 +44,9 @@ def test_what_members_hold_at_the_end_is_what_was_described() -> None:
     for described in lines("describe.jsonl"):
         if described["type"] not in ("Consumer", "Share"):
             continue
-        held = {f.member: f for f in rebuilt(described["group"])[1] if isinstance(f, Held)}
+        held = {
+            f.member: f for f in rebuilt(described["group"])[1] if isinstance(f, CurrentAssignment)
+        }
         for m in described["members"]:
             wanted = {(t, p) for t, ps in m["assignment"].items() for p in ps}
             parts = held[m["member"]].parts
@@ -85,7 +87,7 @@ def test_a_migration_is_one_history() -> None:
     """Classic to consumer and back: numbers go on, members stay, nobody decided anything."""
     found = rebuilt("checkout-workers")[1]
     gens = [f for f in found if isinstance(f, Generation)]
-    lives = [f.detail for f in found if isinstance(f, Life) and f.what == "migrated"]
+    lives = [f.detail for f in found if isinstance(f, LifecycleEvent) and f.what == "migrated"]
     assert lives == ["classic to consumer", "consumer to classic"]
     taken = [(f.protocol, f.number) for f in gens if f.taken_over]
     assert taken == [("consumer", 15), ("classic", 31)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from captured import group_records, history
-from partage.history.events import OWNER, Generation, Held
+from partage.history.events import OWNER, CurrentAssignment, Generation
 from partage.history.ownership import Interval, OwnershipIntervals
-from partage.history.records import Place
+from partage.history.records import LogPosition
 from simulated_histories import generation, member
 
 
@@ -22,7 +22,7 @@ def _rewritten(number: int, time_ms: int, *ids: tuple[int, str]) -> Generation:
     made = generation(number, time_ms, [member("a-1", [0, 1], instance="a")])
     states = tuple(
         (
-            Place(0, number + i),
+            LogPosition(0, number + i),
             at,
             replace(made.first, members=(member(new, [0, 1], instance="a"),)),
         )
@@ -62,10 +62,10 @@ def test_two_restarts_at_one_time_leave_no_empty_interval() -> None:
 def test_a_static_member_of_a_consumer_group_owns_under_its_new_id() -> None:
     """KIP-848: the assignment moves to the new id in one batch of records."""
 
-    def held(offset: int, who: str, *numbers: int) -> Held:
+    def held(offset: int, who: str, *numbers: int) -> CurrentAssignment:
         parts = tuple((OWNER, None, "t", p) for p in numbers)
         at = 1_000 if offset == 1 else 4_000
-        return Held(0, Place(0, offset), at, 2, who, "a", 2, parts)
+        return CurrentAssignment(0, LogPosition(0, offset), at, 2, who, "a", 2, parts)
 
     found = _intervals(held(1, "old", 0), held(2, "old"), held(3, "new", 0))
     told = [(i.member, i.from_ms, i.to_ms) for i in found]

@@ -13,13 +13,13 @@ from partage.history.clusters import ClusterHistory
 from partage.history.events import Generation
 from partage.history.group_history import GroupHistory
 from partage.history.ownership import OwnershipIntervals
-from partage.history.records import Place
-from partage.history.state_store import VERSION, packed, unpacked
+from partage.history.records import LogPosition
+from partage.history.state_store import VERSION, pack_state, unpack_state
 from rebuilt import SESSION_MS, commit_runs, moves, rebuilt, record
 
 
 def in_order(group: str) -> list:
-    rows = [(Place(r["partition"], r["offset"]), 0, r) for r in group_records()[group]]
+    rows = [(LogPosition(r["partition"], r["offset"]), 0, r) for r in group_records()[group]]
     rows += [(run.first_place, 1, run) for run in commit_runs().get(group, [])]
     return sorted(rows, key=lambda one: one[:2])
 
@@ -36,7 +36,7 @@ def test_a_broken_history_is_the_whole_one(group: str) -> None:
     found = []
     for i, (_, kind, row) in enumerate(rows):
         if i in breaks:
-            history = GroupHistory.taken_up(history.stored(), clusters(), SESSION_MS, moves())
+            history = GroupHistory.from_bytes(history.to_bytes(), clusters(), SESSION_MS, moves())
         found.extend(history.commits(row) if kind else history.feed(record(row)))
     found.extend(history.finish())
     whole, wanted = rebuilt(group)
@@ -53,32 +53,32 @@ def test_intervals_go_on() -> None:
         if hasattr(found, "first") or hasattr(found, "what"):
             list(owned.feed(found))
     other = OwnershipIntervals(lambda *_: None)
-    other.take_up(unpacked(packed(owned.state())))
+    other.restore(unpack_state(pack_state(owned.open_intervals())))
     assert list(other.finish()) == list(owned.finish())
 
 
 def test_the_blob_of_another_version_is_refused() -> None:
     """Whoever meets a layout that it does not know says so, and reads nothing."""
-    blob = GroupHistory(ClusterHistory([])).stored()
+    blob = GroupHistory(ClusterHistory([])).to_bytes()
     assert blob[:4] == b"PGH" + bytes([VERSION])
     with pytest.raises(InvalidCaptureError, match=f"layout {VERSION + 1}"):
-        GroupHistory.taken_up(blob[:3] + bytes([VERSION + 1]) + blob[4:], ClusterHistory([]))
+        GroupHistory.from_bytes(blob[:3] + bytes([VERSION + 1]) + blob[4:], ClusterHistory([]))
 
 
 def test_damaged_blobs_are_refused() -> None:
     """Cut off, changed or foreign bytes are an error of ours, whatever they are."""
-    blob = rebuilt("one-off #1")[0].stored()
+    blob = rebuilt("one-off #1")[0].to_bytes()
     draw = random.Random(5)
-    foreign = [b"", b"PGH", b"PK\3\4", packed([1, 2]), packed({"classic": 1})]
+    foreign = [b"", b"PGH", b"PK\3\4", pack_state([1, 2]), pack_state({"classic": 1})]
     bombs = [
         b"PGH" + bytes([VERSION]) + zlib.compress(text)
         for text in (
             b"{",
             b'{"o":["Nobody",{}]}',
             b'{"x":1}',
-            b'{"o":["Place",{"a":1}]}',
-            b'{"o":["Place",[1]]}',
-            b'{"r":["Place",1,2]}',
+            b'{"o":["LogPosition",{"a":1}]}',
+            b'{"o":["LogPosition",[1]]}',
+            b'{"r":["LogPosition",1,2]}',
             b'{"s":0}',
             b'{"n":[99999999999]}',
             b"[" * 99_999,
@@ -87,15 +87,15 @@ def test_damaged_blobs_are_refused() -> None:
     cut = [blob[: draw.randrange(len(blob))] for _ in range(20)]
     for bad in (*foreign, *bombs, *cut):
         with pytest.raises(InvalidCaptureError, match="rebuild it from the log"):
-            GroupHistory.taken_up(bad, ClusterHistory([]))
+            GroupHistory.from_bytes(bad, ClusterHistory([]))
 
 
 def test_what_is_shared_is_written_once_and_comes_back_shared() -> None:
     """A value that stands at a hundred places takes the room of one, and is one afterwards."""
     one = next(found for found in rebuilt("billing")[1] if isinstance(found, Generation))
-    blob = packed([one] * 100)
-    assert len(blob) < len(packed(one)) + 200
-    back = unpacked(blob)
+    blob = pack_state([one] * 100)
+    assert len(blob) < len(pack_state(one)) + 200
+    back = unpack_state(blob)
     assert back == [one] * 100
     assert all(copy is back[0] for copy in back)
 
@@ -103,4 +103,4 @@ def test_what_is_shared_is_written_once_and_comes_back_shared() -> None:
 def test_only_listed_classes_are_stored() -> None:
     """A value of a class that is not in the list is a mistake of ours, told at once."""
     with pytest.raises(TypeError, match="cannot be stored"):
-        packed({"a": object()})
+        pack_state({"a": object()})

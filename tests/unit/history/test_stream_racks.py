@@ -10,8 +10,8 @@ import pytest
 
 from partage.history.clusters import ClusterHistory
 from partage.history.events import Generation
-from partage.history.records import ClassicState, MemberState, Place, Subscription
-from partage.history.streams_agreement import stream_verdict
+from partage.history.records import ClassicState, LogPosition, MemberState, Subscription
+from partage.history.streams_agreement import check_streams_agreement
 from partage.streams import AssignmentConfigs, StreamsApplication, Subtopology, Topology, rebalance
 from partage.streams.member_protocol import assignment_info, member_of
 from partage.wire.streams.assignment_info import encode_assignment_info
@@ -88,7 +88,7 @@ def generation(
         for one in members
     ]  # fmt: skip
     state = ClassicState("consumer", 2, "stream", names[0], 5_000, tuple(states))
-    return Generation(0, Place(0, 1), 5_000, state, state, 1, 0, None)
+    return Generation(0, LogPosition(0, 1), 5_000, state, state, 1, 0, None)
 
 
 @pytest.mark.parametrize(
@@ -112,12 +112,12 @@ def test_a_strategy_is_found_and_named(strategy: str, standbys: int) -> None:
     for _ in range(2):
         replicas = placed(rng)
         found = generation(rng, replicas, settings)
-        said = stream_verdict(found, world(replicas))
+        said = check_streams_agreement(found, world(replicas))
         assert said.agrees, said
         told["heeded"] += "rack.aware.assignment.strategy" in (said.assumed or "")
         told["changelogs"] += "-changelog of sub-topology" in (said.assumed or "")
         # The same record where brokers tell no racks: nothing is tried that could not have been.
-        blind = stream_verdict(found, world(replicas, racks=(None, None, None)))
+        blind = check_streams_agreement(found, world(replicas, racks=(None, None, None)))
         heeded = "rack.aware.assignment.strategy" in (said.assumed or "")
         assert blind.agrees is not heeded
     assert told["heeded"] >= 1
@@ -136,5 +136,5 @@ def test_what_racks_do_not_explain_stays_unexplained() -> None:
         for taker, giver in ((one, other), (other, one))
     ]
     spoilt = replace(found, first=replace(found.first, members=(*swapped, *rest)))
-    said = stream_verdict(spoilt, world(replicas))
+    said = check_streams_agreement(spoilt, world(replicas))
     assert (said.agrees, said.why) == (False, None)

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from captured import clusters
-from partage.history.agreement import UNEXPLAINED, verdict
+from partage.history.agreement import UNEXPLAINED, check_agreement
 from partage.history.clusters import ClusterHistory
 from partage.history.events import Generation
-from partage.history.records import ClassicState, MemberState, Place, Subscription
-from partage.history.streams_agreement import stream_verdict
+from partage.history.records import ClassicState, LogPosition, MemberState, Subscription
+from partage.history.streams_agreement import check_streams_agreement
 from partage.legacy.streams_0_11 import Release011
 from partage.streams import (
     AssignmentConfigs,
@@ -50,7 +50,7 @@ def answered(member, **changed):
 
 def test_all_generations_of_the_recorded_application_come_out() -> None:
     """17 of 17, threads, withheld tasks, follow-ups and hosts included; what is assumed is said."""
-    told = [verdict(one, clusters()) for one in recorded()]
+    told = [check_agreement(one, clusters()) for one in recorded()]
     assert [(v.agrees, v.why, v.counts) for v in told] == [(True, None, True)] * 17
     assert {v.judged_by for v in told} == {"streams:high-availability"}
     lags = [(v.assumed or "").rpartition("; ")[2] for v in told]
@@ -74,7 +74,7 @@ def test_swapped_consumers_are_unexplained() -> None:
                     assigned=giver.assigned,
                     assignment_user_data=giver.assignment_user_data,
                 )
-            told = verdict(with_members(found, spoilt), clusters())
+            told = check_agreement(with_members(found, spoilt), clusters())
             assert (told.agrees, told.why, told.counts) == (False, UNEXPLAINED, True)
             swapped += 1
     assert swapped == 3
@@ -103,9 +103,9 @@ def test_every_field_of_an_assignment_is_compared() -> None:
         answered(one, version=10),
     ]
     for member in spoilt:
-        told = verdict(with_members(found, [member, *rest]), clusters())
+        told = check_agreement(with_members(found, [member, *rest]), clusters())
         assert (told.agrees, told.why) == (False, UNEXPLAINED), member
-    same = verdict(with_members(found, [answered(one), *rest]), clusters())
+    same = check_agreement(with_members(found, [answered(one), *rest]), clusters())
     assert same.agrees
 
 
@@ -128,12 +128,12 @@ def test_what_cannot_be_asked_has_its_reason() -> None:
         ),
     ]
     for member, words in strange:
-        told = verdict(with_members(found, [member]), clusters())
+        told = check_agreement(with_members(found, [member]), clusters())
         assert told.agrees is None, words
         assert words in (told.why or ""), told.why
     first, *others = (m for m in recorded()[2].first.members)
     refused = [replace(answered(first, error_code=3), assigned=first.assigned), *others]
-    told = verdict(with_members(recorded()[2], refused), clusters())
+    told = check_agreement(with_members(recorded()[2], refused), clusters())
     assert told.agrees is None
     assert "error 3 (ASSIGNMENT_ERROR)" in (told.why or "")
 
@@ -182,7 +182,7 @@ def generation(infos, *, settings=None, ends=10_000_000, owned=None, assignor=No
             encode_assignment_info(given), None,
         ))  # fmt: skip
     state = ClassicState("consumer", 2, "stream", next(iter(infos)), 5_000, tuple(states))
-    return Generation(0, Place(0, 1), 5_000, state, state, 1, 0, None), plan
+    return Generation(0, LogPosition(0, 1), 5_000, state, state, 1, 0, None), plan
 
 
 RUNS = {(0, p): -2 for p in range(4)} | {(1, p): -2 for p in range(3)}
@@ -197,14 +197,14 @@ def test_warm_ups_tell_that_lags_were_beyond() -> None:
     """A new client far behind gets warm-ups: that much lag is assumed, and said of which tasks."""
     found, plan = generation({"a": info(P1, RUNS), "b": info(P2)}, owned={"a": OWNS})
     assert len(plan.plan.warmups) == 2
-    told = stream_verdict(found, world())
+    told = check_streams_agreement(found, world())
     assert told.agrees
     assert told.assumed == "num.standby.replicas 0; lags beyond acceptable.recovery.lag"
     more, _ = generation(
         {"a": info(P1, RUNS), "b": info(P2)}, owned={"a": OWNS},
         settings=AssignmentConfigs(max_warmup_replicas=3),
     )  # fmt: skip
-    assert "max.warmup.replicas 3" in stream_verdict(more, world()).assumed
+    assert "max.warmup.replicas 3" in check_streams_agreement(more, world()).assumed
 
 
 @pytest.mark.parametrize(("assignor", "version"), [(LegacySticky(), 11), (Release011(), 2)])
@@ -218,7 +218,7 @@ def test_other_assignors_are_recognized(assignor, version) -> None:
     found, _ = generation(
         infos, assignor=assignor, settings=AssignmentConfigs(num_standby_replicas=1)
     )
-    told = stream_verdict(found, world())
+    told = check_streams_agreement(found, world())
     assert (told.agrees, told.judged_by, told.exact) == (True, assignor.name, True)
 
 
@@ -239,7 +239,7 @@ def test_ends_that_could_not_be_read_are_recognized() -> None:
         )
         for m in found.first.members
     ]
-    told = stream_verdict(with_members(found, states), world())
+    told = check_streams_agreement(with_members(found, states), world())
     assert told.agrees
     assert "the ends of changelogs could not be read" in told.assumed
 
@@ -247,7 +247,7 @@ def test_ends_that_could_not_be_read_are_recognized() -> None:
 def test_a_topic_that_grew_unseen_is_the_named_cause() -> None:
     """The leader's metadata was behind: one partition of a source has no task in its plan."""
     found, _ = generation({"a": info(P1, RUNS), "b": info(P2)}, ends=5)
-    told = verdict(found, world((4_000, {"plain": 4})))
+    told = check_agreement(found, world((4_000, {"plain": 4})))
     assert told.agrees is False
     assert "topic plain with 3 partitions, not 4" in (told.why or "")
     assert "behind" in (told.why or "")
@@ -259,12 +259,12 @@ def test_shutdown_and_probing_rounds_come_out() -> None:
     stop = {"a": info(P1, RUNS), "b": info(P2, error_code=4)}
     found, plan = generation(stop)
     assert plan.error
-    told = stream_verdict(replace(found, previous=before), world())
+    told = check_streams_agreement(replace(found, previous=before), world())
     assert (told.agrees, told.why) == (True, None)
     members = {"a": info(P1, RUNS), "b": info(P2)}
     found, plan = generation(members, ends=5, future={"b": 12})
     assert not plan.stable
-    assert stream_verdict(found, world()).agrees
+    assert check_streams_agreement(found, world()).agrees
 
 
 def random_members(rng):
@@ -295,7 +295,7 @@ def test_random_applications_come_out_of_their_own_records() -> None:
         settings = AssignmentConfigs(num_standby_replicas=rng.randint(0, 2))
         ends = rng.choice([900, 10_000_000])
         found, _ = generation(infos, owned=owned, settings=settings, ends=ends)
-        said = stream_verdict(found, world())
+        said = check_streams_agreement(found, world())
         assert said.agrees is not False, (said, infos, owned, settings)
         if said.agrees is None:
             assert "no record tells which tasks read" in said.why

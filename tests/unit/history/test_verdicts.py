@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache
 
 from captured import clusters, group_records
-from partage.history.agreement import UNEXPLAINED, Verdict, verdict
+from partage.history.agreement import UNEXPLAINED, Verdict, check_agreement
 from partage.history.clusters import ClusterHistory
 from partage.history.events import Generation
 from rebuilt import rebalances
@@ -17,7 +17,7 @@ from simulated_histories import history, member, metadata, topics
 @cache
 def verdicts() -> tuple[tuple[str, Generation, Verdict], ...]:
     return tuple(
-        (group, found, verdict(found, clusters()))
+        (group, found, check_agreement(found, clusters()))
         for group in group_records()
         for found in rebalances(group)
         if found.first.members
@@ -87,7 +87,7 @@ def test_a_spoilt_target_is_unexplained() -> None:
     swapped = dict(found.target.target)
     swapped[ids[0]], swapped[ids[1]] = swapped[ids[1]], swapped[ids[0]]
     spoilt = replace(found, target=replace(found.target, target=swapped))
-    told = verdict(spoilt, clusters())
+    told = check_agreement(spoilt, clusters())
     assert (told.agrees, told.why) == (False, UNEXPLAINED)
 
 
@@ -99,7 +99,7 @@ def test_spoilt_tasks_are_unexplained() -> None:
     one, other, *_ = found.target.target
     swapped = {**found.target.target, one: found.target.target[other],
                other: found.target.target[one]}  # fmt: skip
-    told = verdict(replace(found, target=replace(found.target, target=swapped)), clusters())
+    told = check_agreement(replace(found, target=replace(found.target, target=swapped)), clusters())
     assert (told.agrees, told.counts) == (False, True)
 
 
@@ -107,11 +107,11 @@ def test_targets_before_that_the_log_lacks_are_not_guessed() -> None:
     """Where the log begins later than the group, a disagreement says nothing of the assignor."""
     found = next(f for f in rebalances("clicks-v2") if f.number == 3)
     assert found.target is not None
-    assert verdict(found, clusters()).agrees
+    assert check_agreement(found, clusters()).agrees
     # Neither is an agreement counted then, or all that are counted would agree.
     for before in ({}, dict(list(found.target.before.items())[:-1])):
         blind = replace(found, target=replace(found.target, before=before, known=False))
-        told = verdict(blind, clusters())
+        told = check_agreement(blind, clusters())
         assert (told.agrees, told.counts) == (None, False)
         assert "begins later than the group" in (told.why or "")
     lucky = next(
@@ -119,9 +119,11 @@ def test_targets_before_that_the_log_lacks_are_not_guessed() -> None:
         if f.target is not None and f.first.members and not f.target.before
     )  # fmt: skip
     assert lucky.target is not None
-    assert verdict(lucky, clusters()).agrees
+    assert check_agreement(lucky, clusters()).agrees
     assert (
-        verdict(replace(lucky, target=replace(lucky.target, known=False)), clusters()).agrees
+        check_agreement(
+            replace(lucky, target=replace(lucky.target, known=False)), clusters()
+        ).agrees
         is None
     )
 
@@ -129,12 +131,12 @@ def test_targets_before_that_the_log_lacks_are_not_guessed() -> None:
 def test_what_a_leader_remembered_is_found() -> None:
     """A leader that went by what it had decided, not by what members claim, is told of."""
     found = next(f for f in rebalances("clicks-sessionizer") if f.number == 20)
-    assert verdict(found, clusters()).agrees
+    assert check_agreement(found, clusters()).agrees
     spoilt = tuple(
         replace(m, subscription=replace(m.subscription, owned=(), generation=-1, user_data=None))
         for m in found.first.members
     )
-    told = verdict(replace(found, first=replace(found.first, members=spoilt)), clusters())
+    told = check_agreement(replace(found, first=replace(found.first, members=spoilt)), clusters())
     assert told.agrees is False
     assert told.why == "the leader went by its own assignment of generation 19"
 
@@ -143,8 +145,8 @@ def test_a_topic_that_has_grown_since_is_named() -> None:
     """A capture that was taken late has the metadata of its own time: the plan fits less of it."""
     found = history((1_000, [member("a", (0, 1, 2)), member("b", (3, 4, 5))]))[0]
     late = ClusterHistory([metadata(0, t=16) | {"assumed": True}, metadata(9_000, t=16)])
-    said = verdict(found, late)
+    said = check_agreement(found, late)
     assert said.agrees is False
-    assert verdict(found, topics(t=16)).why == UNEXPLAINED, "somebody had looked: it had 16"
+    assert check_agreement(found, topics(t=16)).why == UNEXPLAINED, "somebody had looked: it had 16"
     assert "topic t had 6 partitions, not 16" in (said.why or "")
-    assert verdict(found, topics(t=6)).agrees is True
+    assert check_agreement(found, topics(t=6)).agrees is True

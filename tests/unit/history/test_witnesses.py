@@ -7,7 +7,7 @@ from functools import cache
 from itertools import pairwise
 
 from captured import group_records, lines
-from partage.history.events import Generation, Held, Life
+from partage.history.events import CurrentAssignment, Generation, LifecycleEvent
 from partage.history.ownership import Interval, OwnershipIntervals
 from rebuilt import rebalances, rebuilt
 
@@ -19,7 +19,12 @@ _APART_MS = 2_500
 def intervals(group: str) -> tuple[Interval, ...]:
     history, found = rebuilt(group)
     owned = OwnershipIntervals(history.book.id_of)
-    rows = [i for f in found if isinstance(f, Generation | Life | Held) for i in owned.feed(f)]
+    rows = [
+        i
+        for f in found
+        if isinstance(f, Generation | LifecycleEvent | CurrentAssignment)
+        for i in owned.feed(f)
+    ]
     return (*rows, *owned.finish())
 
 

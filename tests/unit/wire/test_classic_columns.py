@@ -9,7 +9,7 @@ import pytest
 
 from partage import kernels
 from partage.errors import WireFormatError
-from partage.history.records import ClassicStates, classic_state
+from partage.history.records import ClassicStates, parse_classic_state
 from partage.wire import classic_columns as module
 from partage.wire.classic_columns import classic_columns
 from partage.wire.columns import BinaryColumn
@@ -28,7 +28,7 @@ def _by_engine(value):
         version, fields = decode_value(CLASSIC, value)
     except WireFormatError:
         return None
-    return version, classic_state(fields)
+    return version, parse_classic_state(fields)
 
 
 def _agree(values, form="compiled", *, most_odd=0.0):

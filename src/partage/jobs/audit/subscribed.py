@@ -109,10 +109,10 @@ def _sets(key: bytes | None, value: bytes | None) -> Iterator[tuple[str, tuple[s
 
 
 def _topics(version: int, value: Mapping[str, Any]) -> Iterator[Iterable[str]]:
-    from partage.history.records import classic_state
+    from partage.history.records import parse_classic_state
 
     if version == _CLASSIC:
-        for member in classic_state(value).members:
+        for member in parse_classic_state(value).members:
             if member.subscription is not None:
                 yield member.subscription.topics
     elif version == _CONSUMER:

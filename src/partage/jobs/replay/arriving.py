@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from partage.history.commit_kernels import RUN
 from partage.history.commits import MINUTE_MS, RunColumns
-from partage.history.records import ClassicState, ClassicStates, GroupRecord, Place
+from partage.history.records import ClassicState, ClassicStates, GroupRecord, LogPosition
 from partage.jobs.replay.clocks import Clocks
 from partage.jobs.replay.decoded_rows import Kind
 from partage.jobs.replay.packed_runs import unpacked_runs
@@ -76,7 +76,7 @@ def _put_right(runs: RunColumns, clocks: Clocks) -> None:
     first, last, minute, gap = (
         runs.table[RUN.index(name)] for name in ("first_ms", "last_ms", "minute_ms", "gap")
     )
-    changed = clocks.put_right(*runs.place, first, last, minute)
+    changed = clocks.put_right(*runs.positions, first, last, minute)
     minute[changed] = minute[changed] // MINUTE_MS * MINUTE_MS
     gap[changed] = np.minimum(gap[changed], 0)
 
@@ -100,7 +100,7 @@ def _some(rows: pa.RecordBatch, reads: _Reads, clocks: Clocks | None) -> Iterato
         a, b = runs_before[first], runs_before[end]
         before, after = records_before[first], records_before[end]
         mine = RunColumns(
-            runs.topics, runs.topic[a:b], runs.partition[a:b], runs.place[:, a:b],
+            runs.topics, runs.topic[a:b], runs.partition[a:b], runs.positions[:, a:b],
             runs.table[:, a:b].copy(),
         )  # fmt: skip
         mine.table[1] -= before
@@ -160,7 +160,7 @@ class _Records:
         while self._ahead is not None and self._ahead[0] < row:
             self._ahead = next(self._plain, None)
         group, log_partition, log_offset, time_ms = (column[row] for column in self._cells)
-        at = Place(log_partition, log_offset)
+        at = LogPosition(log_partition, log_offset)
         if self._ahead is not None and self._ahead[0] == row:
             key: dict[str, Any] = {"group": group}
             return GroupRecord(at, time_ms, "GROUP_METADATA", key, None, self._ahead[1])

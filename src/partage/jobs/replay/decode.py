@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.history.commits import Commits, Runs, Standing, runs, stretches
+from partage.history.commits import Commits, RecordPositions, Runs, number_stretches, reduce_to_runs
 from partage.history.transactions import Effects, Outcome, Transactions
 from partage.jobs.replay.all_records import in_log_order, record_rows
 from partage.jobs.replay.clocks import strands
@@ -167,7 +167,7 @@ def decoded(
         raw.add(found, number, commits)
     if len(others.rows):
         yield batch_of_records(good, others.rows, others.groups)
-    made = runs(commits)
+    made = reduce_to_runs(commits)
     if len(made.pair):
         tally.highest = _highest(made, found.pairs)
         yield batch_of_runs(made, found.pairs)
@@ -303,7 +303,9 @@ def _stretches(
     group_of = np.array([number.setdefault(g, len(number)) for g, _ in pairs], np.int64)
     mine = np.array([number.setdefault(g, len(number)) for g in others.groups], np.int64)
     at = placed.partition[others.rows], placed.offset[others.rows]
-    found = stretches(Standing(group_of[pair], partition, offset), Standing(mine, *at))
+    found = number_stretches(
+        RecordPositions(group_of[pair], partition, offset), RecordPositions(mine, *at)
+    )
     if later is None:
         return found
     return np.where(later > 0, int(found.max()) + later, found)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from partage.history.clusters import ClusterHistory
-from partage.history.commits import Folding, MinuteColumns, RunColumns
-from partage.history.events import Event, Generation, Life, events_of
-from partage.history.group_history import Found, GroupHistory
+from partage.history.commits import CommitFolder, MinuteColumns, RunColumns
+from partage.history.events import Event, Generation, LifecycleEvent, derive_events
+from partage.history.group_history import GroupHistory, HistoryItem
 from partage.history.ownership import OwnershipIntervals
 from partage.history.pauses import Pause
-from partage.history.problems import why_not
-from partage.history.records import GroupRecord, Place
+from partage.history.problems import unsupported_reason
+from partage.history.records import GroupRecord, LogPosition
 from partage.jobs.replay.arriving import Arrived
 from partage.jobs.replay.minute_rows import commit_columns
 from partage.jobs.replay.rebalance_rows import RebalanceRows
@@ -78,10 +78,10 @@ class GroupRows:
         self._history = GroupHistory(clusters, known.session_timeout_ms, known.moves)
         self._ownership = OwnershipIntervals(self._history.book.id_of, known.span)
         self._rebalances = RebalanceRows()
-        self._folding = Folding()
+        self._folding = CommitFolder()
         self._traffic: dict[tuple[str, int], CommitRate] = {}
         self._totals = GroupTotals(name)
-        self._positions: tuple[Place, int] = (Place(-1, -1), 0)
+        self._positions: tuple[LogPosition, int] = (LogPosition(-1, -1), 0)
 
     @property
     def rates(self) -> dict[tuple[str, int], float]:
@@ -119,7 +119,7 @@ class GroupRows:
 
     def _commits(self, runs: RunColumns, records: Iterator[GroupRecord]) -> None:
         """Runs, and the records that stand between them."""
-        self._totals.commit_place(Place(*runs.place[:, 0].tolist()))
+        self._totals.commit_place(LogPosition(*runs.positions[:, 0].tolist()))
         ends, before = self._ends(runs), 0
         stretches, minutes = self._folding.feed(runs)
         told = -1
@@ -136,15 +136,15 @@ class GroupRows:
         self._write_commits(minutes)
 
     @staticmethod
-    def _ends(runs: RunColumns) -> dict[int, list[Place]]:
+    def _ends(runs: RunColumns) -> dict[int, list[LogPosition]]:
         """The last places of each stretch, one a log partition."""
-        stretch, partition = runs.column("stretch"), runs.place[0]
+        stretch, partition = runs.column("stretch"), runs.positions[0]
         last = np.append((stretch[1:] != stretch[:-1]) | (partition[1:] != partition[:-1]), True)
-        out: dict[int, list[Place]] = {}
+        out: dict[int, list[LogPosition]] = {}
         for number, *place in zip(
-            stretch[last].tolist(), *runs.place[:, last].tolist(), strict=True
+            stretch[last].tolist(), *runs.positions[:, last].tolist(), strict=True
         ):
-            out.setdefault(number, []).append(Place(*place))
+            out.setdefault(number, []).append(LogPosition(*place))
         return out
 
     def _write_commits(self, minutes: MinuteColumns) -> None:
@@ -155,14 +155,14 @@ class GroupRows:
 
     def record(self, record: GroupRecord) -> None:
         """One group record."""
-        self._totals.record(record.kind, record.place, record.timestamp_ms)
+        self._totals.record(record.kind, record.position, record.timestamp_ms)
         self._all(self._history.feed(record))
 
-    def _all(self, found: Iterable[Found]) -> None:
+    def _all(self, found: Iterable[HistoryItem]) -> None:
         for one in found:
             self._found(one)
 
-    def _found(self, found: Found) -> None:
+    def _found(self, found: HistoryItem) -> None:
         if isinstance(found, Pause):
             found = self._believed(found)
             if self._listener is not None:
@@ -175,8 +175,8 @@ class GroupRows:
             return
         for interval in self._ownership.feed(found):
             self._write("ownership", interval_row(interval))
-        if isinstance(found, Generation | Life):
-            self._events(events_of(found))
+        if isinstance(found, Generation | LifecycleEvent):
+            self._events(derive_events(found))
         if isinstance(found, Generation):
             self._generation(found)
 
@@ -195,12 +195,12 @@ class GroupRows:
         """Rows of table ``events``, numbered by the record that they are of."""
         for event in events:
             place, position = self._positions
-            position = position + 1 if event.place == place else 0
-            self._positions = (event.place, position)
+            position = position + 1 if event.position == place else 0
+            self._positions = (event.position, position)
             self._write("events", event_row(event, position))
 
     def _generation(self, found: Generation) -> None:
-        row = rebalance_row(found, why_not(found.first))
+        row = rebalance_row(found, unsupported_reason(found.first))
         at_cluster = self._clusters.position_at(found.timestamp_ms)
         row["cluster_ms"] = self._clusters.times[at_cluster] if at_cluster >= 0 else None
         self._totals.rebalance(row)

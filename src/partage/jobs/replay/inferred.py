@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from partage.errors import WireFormatError
-from partage.history.records import classic_state
+from partage.history.records import parse_classic_state
 from partage.jobs.replay.decoded_rows import Kind
 from partage.jobs.replay.tally import MOST_PARTITIONS
 from partage.wire.group_log import decode_record
@@ -214,7 +214,7 @@ def seen_in(key: bytes | None, value: bytes | None) -> Iterator[tuple[str, int]]
         yield from assigned_counts(key, value)
         return
     highest: dict[str, int] = {}
-    members = classic_state(record.value or {}).members
+    members = parse_classic_state(record.value or {}).members
     # Before the leader has assigned anything, what nobody has says nothing of the topics.
     decided = any(member.assigned for member in members)
     for member in members:
@@ -243,7 +243,7 @@ def assigned_counts(key: bytes | None, value: bytes | None) -> Iterator[tuple[st
             if row["partitions"] and 0 <= max(row["partitions"]) < _MOST:
                 yield row["topicId"], max(row["partitions"])
         return
-    for member in classic_state(record.value or {}).members:
+    for member in parse_classic_state(record.value or {}).members:
         for topic, numbers in member.assigned:
             if numbers and 0 <= max(numbers) < _MOST:
                 yield topic, max(numbers)

@@ -21,7 +21,7 @@ from typing import Any
 from uuid import uuid4
 
 from partage.history.clusters import ClusterHistory
-from partage.history.state_store import packed, unpacked
+from partage.history.state_store import pack_state, unpack_state
 from partage.simulation.commit_evidence import CommitEvidence, weights_of
 from partage.simulation.context import SimulationContext
 from partage.simulation.metrics import Bounds, CachedJudge
@@ -85,7 +85,7 @@ class Kept:
 def _read(path: str, first: int, length: int) -> Any:
     with Path(path).open("rb") as file:
         file.seek(first)
-        return unpacked(file.read(length), _CLASSES)
+        return unpack_state(file.read(length), _CLASSES)
 
 
 class Keeper:
@@ -141,7 +141,7 @@ class Keeper:
 
     def _write(self, value: object) -> tuple[int, int]:
         first = self._file.tell()
-        return first, self._file.write(packed(value, _CLASSES, level=1))
+        return first, self._file.write(pack_state(value, _CLASSES, level=1))
 
 
 def forget(out: str | Path, run_id: str) -> None:

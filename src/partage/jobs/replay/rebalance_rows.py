@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from partage.history.events import Generation
-from partage.history.pauses import Pause, stopped_pairs
+from partage.history.pauses import Pause, stopped_partitions
 from partage.history.storms import StormTracker
 from partage.simulation.costs import stop_length
 from partage.simulation.metrics import NOTHING
@@ -33,7 +33,7 @@ class RebalanceRows:
         key = (found.incarnation, found.number)
         window = max((m.session_timeout_ms for m in found.first.members), default=0)
         counts = row["cause_kind"] not in ("follow-up", "migration")
-        held = (key, row, stopped_pairs(found))
+        held = (key, row, stopped_partitions(found))
         fed = self._storms.feed(held, found.timestamp_ms, max(window, 0), counts=counts)
         self._held.extend(fed)
         while len(self._held) > _MOST_HELD:

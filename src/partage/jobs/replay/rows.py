@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from partage.history.causes import filled_in
-from partage.history.clients import client_of, leader_client
-from partage.history.events import Event, Generation, change_of
+from partage.history.causes import is_follow_up
+from partage.history.clients import identify_client, leader_client
+from partage.history.events import Event, Generation, compare_states
 from partage.history.ownership import Interval
 from partage.history.pauses import Pause
 from partage.history.records import ClassicState, MemberState, Pairs, subscription_hash
@@ -24,7 +24,7 @@ def event_row(event: Event, position: int) -> dict[str, Any]:
     """A row of table ``events``: the ``position``-th of its record."""
     return {
         "incarnation": event.incarnation, "generation": event.generation,
-        "log_partition": event.place.partition, "log_offset": event.place.offset,
+        "log_partition": event.position.partition, "log_offset": event.position.offset,
         "position": position, "time_ms": event.time_ms, "event": event.event,
         "member": event.member, "instance": event.instance, "source": event.source,
         "detail": event.detail,
@@ -54,13 +54,13 @@ def rebalance_row(found: Generation, reason: str | None) -> dict[str, Any]:
         reason: why no strategies are run on it; None if they are.
     """
     state = found.first
-    change = change_of(found.previous.last if found.previous else None, state)
+    change = compare_states(found.previous.last if found.previous else None, state)
     topics = [c.detail or "" for c in found.causes if c.kind == "topics"]
     words = [change.cause] if not topics or not change.follow_up else []
     words += [f"topics changed: {'; '.join(topics)}"] if topics else []
     return {
         "incarnation": found.incarnation, "generation": found.number,
-        "log_partition": found.place.partition, "log_offset": found.place.offset,
+        "log_partition": found.position.partition, "log_offset": found.position.offset,
         "time_ms": found.timestamp_ms, "state_time_ms": state.state_time_ms,
         "protocol_type": state.protocol_type, "strategy": state.strategy, "leader": state.leader,
         "leader_client": leader_client(state),
@@ -68,10 +68,10 @@ def rebalance_row(found: Generation, reason: str | None) -> dict[str, Any]:
         "partitions": sum(len(n) for m in state.members for _, n in m.assigned),
         "records": found.records, "gap_before": found.gap_before,
         "cause": ", ".join(words),
-        "follow_up": change.follow_up and filled_in(found, found.previous),
+        "follow_up": change.follow_up and is_follow_up(found, found.previous),
         "joined": len(change.joined), "left": len(change.left),
         "restarted": len(change.restarted), "resubscribed": len(change.resubscribed),
-        "clients": sorted({client_of(m).name for m in state.members}),
+        "clients": sorted({identify_client(m).name for m in state.members}),
         "replayed": reason is None, "why_not": reason, "protocol": found.protocol,
         "cause_kind": found.causes[0].kind if found.causes else "unknown",
         "cause_source": found.causes[0].source if found.causes else "inferred",
@@ -80,7 +80,7 @@ def rebalance_row(found: Generation, reason: str | None) -> dict[str, Any]:
 
 def member_row(m: MemberState, state: ClassicState) -> dict[str, Any]:
     """A row of table ``members``."""
-    client = client_of(m)
+    client = identify_client(m)
     sent = m.subscription
     return {
         "member": m.id, "instance": m.instance, "client_id": m.client_id,

@@ -8,7 +8,7 @@ from typing import Any
 from partage.groups import registry
 from partage.history.agreement import Verdict
 from partage.history.events import Generation
-from partage.history.streams_application import STREAM
+from partage.history.streams_application import STREAMS_PROTOCOL
 from partage.simulation.metrics import SimulatedRebalance
 from partage.tables.statuses import FAILED, NOT_YET, PER_REBALANCE
 
@@ -78,7 +78,7 @@ class LivesTotals:
         if said.agrees is None:
             return
         claimed = found.first.strategy or found.protocol
-        if claimed == STREAM and said.judged_by is not None:
+        if claimed == STREAMS_PROTOCOL and said.judged_by is not None:
             claimed = said.judged_by  # the protocol of Streams' leaders names no assignor
         foreign = said.judged_by not in (None, claimed)
         name = str(said.judged_by) if foreign else claimed

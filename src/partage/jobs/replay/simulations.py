@@ -11,7 +11,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from partage.history.agreement import Verdict, verdict
+from partage.history.agreement import Verdict, check_agreement
 from partage.jobs.replay.failed_groups import WHOLE_RUN, GroupFailure
 from partage.jobs.replay.histories import RECEIPT_DDL, clusters_of, receipts_batch
 from partage.jobs.replay.selection import Selection
@@ -113,7 +113,7 @@ def _live(
     for scene, rebalance in everything if everything is not None and unit.whole else read:
         if not selection.started(scene.generation.timestamp_ms):
             continue
-        found = verdict(scene.generation, clusters)
+        found = check_agreement(scene.generation, clusters)
         writers.add("rebalances", rebalance | _said(scene, found, world))
         totals.judged(group, scene.generation, found)
         write(simulate_rebalance(scene, policies, world, judged=found))

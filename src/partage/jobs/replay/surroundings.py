@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from partage.errors import InvalidCaptureError
-from partage.history.coordinator_moves import Move, moves_of
+from partage.history.coordinator_moves import CoordinatorMove, find_moves
 from partage.jobs.replay.capture import files_of
 from partage.jobs.replay.clocks import Clocks
 
@@ -41,7 +41,7 @@ class Surroundings:
     """
 
     session_timeout_ms: int | None = None
-    moves: Mapping[int, tuple[Move, ...]] = field(default_factory=dict)
+    moves: Mapping[int, tuple[CoordinatorMove, ...]] = field(default_factory=dict)
     span: tuple[int, int] | None = None
     clocks: Clocks = field(default_factory=Clocks)
 
@@ -77,7 +77,7 @@ def _session_timeout(path: Path) -> int | None:
         raise InvalidCaptureError(f"{what}; record it again, or remove the file") from None
 
 
-def _moves(path: Path) -> dict[int, tuple[Move, ...]]:
+def _moves(path: Path) -> dict[int, tuple[CoordinatorMove, ...]]:
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -89,7 +89,7 @@ def _moves(path: Path) -> dict[int, tuple[Move, ...]]:
         if not tables:
             return {}
         table: pa.Table = pa.concat_tables(tables)
-        return moves_of(*(table[name].fill_null(-1).to_numpy() for name in _EPOCHS))
+        return find_moves(*(table[name].fill_null(-1).to_numpy() for name in _EPOCHS))
     except (pa.ArrowException, OSError, ValueError) as e:
         what = f"{path}: leader epochs cannot be read ({e})"
         raise InvalidCaptureError(f"{what}; record it again, or remove the file") from None

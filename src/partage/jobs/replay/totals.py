@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from partage.history.records import Place
+from partage.history.records import LogPosition
 from partage.tables.statuses import NOT_REPLAYED, OFFSETS_ONLY, REPLAYED
 
 __all__ = ["GroupTotals"]
@@ -18,7 +18,7 @@ class GroupTotals:
         self.commits = 0
         self.incarnations = 0
         self._kinds: list[str] = []
-        self._place: Place | None = None
+        self._place: LogPosition | None = None
         self._records = 0
         self._times: list[int] = []
         self._rebalances = 0
@@ -31,7 +31,7 @@ class GroupTotals:
         self._missing = (0, 0)
         self._causes: dict[str, dict[str, int]] = {}
 
-    def record(self, kind: str, place: Place, time_ms: int) -> None:
+    def record(self, kind: str, place: LogPosition, time_ms: int) -> None:
         """A record that is no commit."""
         if kind not in self._kinds:
             self._kinds.append(kind)
@@ -39,7 +39,7 @@ class GroupTotals:
         self._records += 1
         self._times = [min([*self._times, time_ms]), max([*self._times, time_ms])]
 
-    def commit_place(self, place: Place) -> None:
+    def commit_place(self, place: LogPosition) -> None:
         """Where a commit stands, for groups that have nothing else."""
         self._place = self._place or place
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from captured import clusters, generations, group_records
-from partage.history.agreement import verdict
+from partage.history.agreement import check_agreement
 
 
 def test_recorded_plans_come_out() -> None:
@@ -18,7 +18,7 @@ def test_recorded_plans_come_out() -> None:
     told = {}
     for group in group_records():
         for found in generations(group):
-            name, asked = found.first.strategy, verdict(found, clusters())
+            name, asked = found.first.strategy, check_agreement(found, clusters())
             if asked.counts and name in ("sticky", "cooperative-sticky"):
                 counts[name, asked.agrees] += 1
                 if not asked.agrees:
