@@ -23,11 +23,9 @@ from parity.partitioner_calls import (
     random_topic,
 )
 from partage.keys import serializers, start, with_leaders
-from partage.keys.clients.java_builtin import Adaptive, peeked, updated, with_queues
-from partage.keys.clients.java_sticky_cache import cached, next_cached
-from partage.keys.draws import Numbers
+from partage.keys.clients.java import Adaptive, cached, next_cached, peeked, updated, with_queues
 from partage.keys.hashing import java_string_hash
-from partage.keys.rule import folded
+from partage.keys.partitioner import Numbers, folded
 
 pytestmark = [pytest.mark.parity, pytest.mark.jvm]
 

@@ -16,7 +16,7 @@ from jvm import skip
 from parity.partitioner_calls import COUNTS, LENGTHS
 from partage.keys import start
 from partage.keys.clients.franz_go import repinned
-from partage.keys.clients.kafka_python import pinned_anew
+from partage.keys.clients.python import pinned_anew
 from peers.asking import python
 
 pytestmark = pytest.mark.parity

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from partage.cli.consoles import first_of
 from partage.cli.key_advice import shown
-from partage.keys.audit.clients import called, narrowed, remedy
+from partage.keys.audit.client_names import called, narrowed, remedy
 from partage.keys.audit.writers import FEWEST_KEYS
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from partage.errors import InvalidConfigError
 from partage.keys.columns import LONGEST_KEY
-from partage.keys.contract import CustomPartitioner
-from partage.keys.custom import CustomKeys
+from partage.keys.contract import CustomKeys, CustomPartitioner
 from partage.keys.partitioner import State, started
 from partage.keys.record_placement import place_keys
 from partage.keys.registry import find

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import InvalidConfigError, InvalidKeysError
-from partage.keys import arrow
-from partage.keys.columns import LONGEST_KEY, KeyColumn, column_of
+from partage.keys.columns import LONGEST_KEY, KeyColumn, column_of, is_arrow, place_arrow
 from partage.keys.partitioner import Partitioner, State
 
 __all__ = ["Partitioned", "place_keys", "with_leaders"]
@@ -53,8 +52,8 @@ def place_keys(
     """
     _check_state(one, state)
     call = _Call(one, partitions, state, sizes=sizes, explicit=explicit, longest=longest)
-    if arrow.is_arrow(keys):
-        placed = arrow.placed(keys, call.place)
+    if is_arrow(keys):
+        placed = place_arrow(keys, call.place)
     else:
         placed, null = call.place(column_of(keys))
         if null is not None:

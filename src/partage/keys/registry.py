@@ -11,7 +11,7 @@ from partage.keys.client_partitioners import (
     load_plug_in,
     plugged_in,
 )
-from partage.keys.custom import CustomKeys
+from partage.keys.contract import CustomKeys
 from partage.keys.partitioner import Partitioner
 
 __all__ = ["PartitionerRow", "by_key", "describe", "find", "partitioners"]

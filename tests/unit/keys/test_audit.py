@@ -23,10 +23,9 @@ from partage.keys.audit import (
     split_keys,
     who_wrote,
 )
-from partage.keys.audit.chance import log_chance
-from partage.keys.audit.clients import clients_of, hash_of, remedy
-from partage.keys.audit.families import KeyPart
-from partage.keys.audit.readings import canonical
+from partage.keys.audit.client_names import clients_of, hash_of, remedy
+from partage.keys.audit.evidence import KeyPart, log_chance
+from partage.keys.audit.joins import canonical
 
 
 def _adler(key: bytes) -> int:

@@ -21,7 +21,7 @@ from partage.keys.audit import (
     split_keys,
     who_wrote,
 )
-from partage.keys.audit.clients import clients_of, hash_of
+from partage.keys.audit.client_names import clients_of, hash_of
 from partage.keys.placing import MOST_PARTITIONS
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from partage.jobs.keys.blocks import RowKind, key_array, pack_keys, row_batch
 from partage.jobs.keys.columns import NO_TIME, as_hashed, serialize, times_of, value_sizes
 from partage.jobs.keys.loads import KeyJob, PartitionLoads, partitions_at
 from partage.jobs.keys.sources import InputPart, read_part
-from partage.keys import arrow
-from partage.keys.columns import LONGEST_KEY
+from partage.keys.columns import LONGEST_KEY, arrow_column
 from partage.keys.distinct import COUNT, Distinct
 
 if TYPE_CHECKING:
@@ -124,7 +123,7 @@ class KeyCounter:
         """Count keys, each once or with the number and the bytes of its records."""
         import pyarrow as pa
 
-        column = arrow.column(keys, pa)
+        column = arrow_column(keys, pa)
         try:
             column.checked(LONGEST_KEY)
         except InvalidKeysError:

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from partage.jobs.keys.blocks import RowKind, key_array, pack_keys, row_batch, unpack_keys
 from partage.kernels import form
 from partage.keys.distinct import Distinct
-from partage.keys.skew import Moves, moves_of
-from partage.keys.tallying import TALLIED, tallied
+from partage.keys.skew import TALLIED, Moves, moves_of, tallied
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,7 +83,7 @@ def partitions_at(keys: pa.Array, counts: Sequence[int], partitioner: str) -> di
 
 def _takes_remainder(partitioner: str) -> bool:
     """Return whether a partitioner takes a hash modulo the number of partitions."""
-    from partage.keys.custom import CustomRule
+    from partage.keys.contract import CustomRule
     from partage.keys.registry import find
 
     return not isinstance(find(partitioner).rule, CustomRule)

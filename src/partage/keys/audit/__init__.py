@@ -7,12 +7,10 @@ whether topics meant to be joined agree. Pure: reading the topics is the pipelin
 
 from __future__ import annotations
 
-from partage.keys.audit.families import Family, families
+from partage.keys.audit.evidence import Family, KeyPairs, families
 from partage.keys.audit.joins import Broken, Side, broken_joins
-from partage.keys.audit.nulls import NullKeys, null_keys
-from partage.keys.audit.pairs import KeyPairs
-from partage.keys.audit.split import SplitKeys, split_keys
-from partage.keys.audit.writers import TopicVerdict, WriterFamily, who_wrote
+from partage.keys.audit.null_keys import NullKeys, null_keys
+from partage.keys.audit.writers import SplitKeys, TopicVerdict, WriterFamily, split_keys, who_wrote
 
 __all__ = [
     "Broken",

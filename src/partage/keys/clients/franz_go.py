@@ -13,10 +13,17 @@ import numpy as np
 
 from partage.errors import InvalidConfigError
 from partage.keys.clients.sarama import SaramaRoundRobin
-from partage.keys.draws import below, fraction
 from partage.keys.hashing import FNV1A, MURMUR2
-from partage.keys.partitioner import Explicit, Int32Array, Int64Array, Partitioner, State
-from partage.keys.rule import KeyRule
+from partage.keys.partitioner import (
+    Explicit,
+    Int32Array,
+    Int64Array,
+    KeyRule,
+    Partitioner,
+    State,
+    below,
+    fraction,
+)
 
 __all__ = [
     "FranzGo",

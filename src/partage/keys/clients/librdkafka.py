@@ -16,8 +16,7 @@ import numpy as np
 
 from partage.errors import InvalidConfigError
 from partage.keys.hashing import CRC32, FNV1A, MURMUR2
-from partage.keys.partitioner import Int32Array, Int64Array, Partitioner, State, drawn_from
-from partage.keys.rule import KeyRule
+from partage.keys.partitioner import Int32Array, Int64Array, KeyRule, Partitioner, State, drawn_from
 
 __all__ = [
     "Consistent",

@@ -12,10 +12,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from partage.keys.draws import below
 from partage.keys.hashing import CRC32, FNV1A, MURMUR2
-from partage.keys.partitioner import Explicit, Int32Array, Int64Array, Partitioner, State
-from partage.keys.rule import KeyRule
+from partage.keys.partitioner import (
+    Explicit,
+    Int32Array,
+    Int64Array,
+    KeyRule,
+    Partitioner,
+    State,
+    below,
+)
 
 __all__ = [
     "SaramaCrc",

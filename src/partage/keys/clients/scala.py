@@ -9,17 +9,9 @@ import numpy as np
 
 from partage.errors import InvalidConfigError
 from partage.keys.hashing import JAVA_BYTES, JAVA_STRING
-from partage.keys.partitioner import Int32Array, Int64Array, Partitioner, State
-from partage.keys.rule import KeyRule
+from partage.keys.partitioner import Int32Array, Int64Array, KeyRule, Partitioner, State
 
-__all__ = [
-    "Scala081",
-    "Scala081Bytes",
-    "Scala082",
-    "Scala082Bytes",
-    "SendCache",
-    "forgotten",
-]
+__all__ = ["Scala081", "Scala081Bytes", "Scala082", "Scala082Bytes", "SendCache", "forgotten"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

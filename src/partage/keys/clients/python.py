@@ -1,4 +1,4 @@
-"""kafka-python's two partitioners: Java's hash, null keys by chance or sticky."""
+"""Null keys by chance, record by record; the shared part of several clients."""
 
 from __future__ import annotations
 
@@ -8,12 +8,35 @@ from typing import ClassVar
 import numpy as np
 
 from partage.errors import InvalidConfigError
-from partage.keys.clients.by_chance import ByChance
 from partage.keys.hashing import MURMUR2
-from partage.keys.partitioner import Int32Array, Int64Array, Partitioner, State, drawn_from
-from partage.keys.rule import KeyRule
+from partage.keys.partitioner import (
+    Int32Array,
+    Int64Array,
+    KeyRule,
+    Partitioner,
+    State,
+    drawn_each,
+    drawn_from,
+)
 
-__all__ = ["KafkaPython", "KafkaPythonStickyPartitioner", "Pinned", "pinned_anew"]
+__all__ = [
+    "Aiokafka",
+    "ByChance",
+    "KafkaPython",
+    "KafkaPythonStickyPartitioner",
+    "Pinned",
+    "pinned_anew",
+]
+
+
+class ByChance(Partitioner):
+    """Each record that the key does not decide goes to one of the pool, drawn anew."""
+
+    state: ClassVar[type[State] | None] = State
+
+    def choose(self, state: State, sizes: Int64Array, partitions: int) -> tuple[Int32Array, State]:
+        """One of those that have a leader, of all when none has."""
+        return drawn_each(state, len(sizes), partitions)
 
 
 class KafkaPython(ByChance):
@@ -95,3 +118,20 @@ class KafkaPythonStickyPartitioner(Partitioner):
             assert state.partition is not None  # noqa: S101 - pinned_anew has just set it
             out[i] = state.partition
         return out, state
+
+
+class Aiokafka(ByChance):
+    """As Java hashes keys; each null key by chance among those with a leader.
+
+    Places are looked up in the list of the metadata, which is not sorted: with holes or in another
+    order than 0, 1, 2, ... that is a partition of another number.
+    """
+
+    name = "aiokafka"
+    exact_to = "aiokafka.partitioner.DefaultPartitioner aiokafka 0.14.0"
+    aliases: ClassVar[tuple[str, ...]] = ("aiokafka.partitioner.DefaultPartitioner",)
+    rule: ClassVar[KeyRule | None] = KeyRule(MURMUR2, "masked")
+
+    def refusal(self, partition: int, partitions: int) -> str:
+        """The AssertionError of ``send``."""
+        return "Unrecognized partition"

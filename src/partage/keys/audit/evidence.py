@@ -1,19 +1,100 @@
-"""Families: partitioners that put every key into the same partition are one.
-
-From where a key lies nobody can tell Java's producer from kafka-python's: both use murmur2.
-Which partitioners agree is not written down here, but found by running them on probes.
-"""
+"""How surprising a count is, as an upper bound that holds for any size."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from math import inf, log
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Family", "KeyPart", "Place", "families"]
+from partage.errors import InvalidProblemError
+
+__all__ = ["Family", "KeyPairs", "KeyPart", "Place", "families", "log_chance"]
+
+
+def log_chance(hits: int, tries: int, chance: float) -> float:
+    """Natural logarithm of an upper bound of P(at least ``hits`` of ``tries``), each by ``chance``.
+
+    Chernoff's bound by relative entropy: never below the truth, so an alarm raised on it is
+    false no more often than it says.
+
+    >>> log_chance(5, 10, 0.5)
+    0.0
+    >>> round(log_chance(10, 10, 0.5), 3)  # exactly (1/2) ** 10
+    -6.931
+    """
+    if tries <= 0 or hits <= tries * chance:
+        return 0.0
+    share = hits / tries
+    if chance <= 0:
+        return -inf
+    bits = share * log(share / chance)
+    if share < 1:
+        bits += (1 - share) * log((1 - share) / (1 - chance))
+    return -tries * bits
+
+
+_Longs = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyPairs:
+    """Distinct pairs of a topic; a key that lives in two partitions is there twice.
+
+    Attributes:
+        keys: the serialized keys, none of them null.
+        partition: int32[n], where the key was seen.
+        records: int64[n], how often.
+        first_ms, last_ms: int64[n], when first and last, milliseconds UTC.
+
+    Raises:
+        InvalidProblemError: the columns differ in length, or a partition is negative.
+
+    >>> seen = KeyPairs.of([(b"a", 1), (b"b", 0), (b"a", 1)])
+    >>> seen.keys, seen.records.tolist()
+    ([b'a', b'b'], [2, 1])
+    """
+
+    keys: Sequence[bytes]
+    partition: NDArray[np.int32]
+    records: _Longs
+    first_ms: _Longs
+    last_ms: _Longs
+
+    def __post_init__(self) -> None:
+        sizes = {len(self.keys), *(len(c) for c in self._columns())}
+        if len(sizes) > 1:
+            told = f"columns differ in length: {sorted(sizes)}"
+            raise InvalidProblemError(told, path="key pairs")
+        if len(self.partition) and int(self.partition.min()) < 0:
+            told = f"partition {int(self.partition.min())} is negative"
+            raise InvalidProblemError(told, path="key pairs")
+
+    def _columns(self) -> tuple[NDArray[np.int32], _Longs, _Longs, _Longs]:
+        return self.partition, self.records, self.first_ms, self.last_ms
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @classmethod
+    def of(cls, seen: Sequence[tuple[bytes, int] | tuple[bytes, int, int]]) -> KeyPairs:
+        """From records as (key, partition) or (key, partition, time in ms), in any order."""
+        found: dict[tuple[bytes, int], list[int]] = {}
+        for key, partition, *rest in seen:
+            time_ms = rest[0] if rest else 0
+            mine = found.setdefault((key, partition), [0, time_ms, time_ms])
+            mine[0] += 1
+            mine[1], mine[2] = min(mine[1], time_ms), max(mine[2], time_ms)
+        columns = np.array(list(found.values()), np.int64).reshape(-1, 3)
+        return cls(
+            [key for key, _ in found],
+            np.array([p for _, p in found], np.int32),
+            columns[:, 0], columns[:, 1], columns[:, 2],
+        )  # fmt: skip
+
 
 #: (partitioner, keys, partitions) -> int32 array of partitions.
 Place = Callable[[str, Sequence[bytes], int], NDArray[np.int32]]

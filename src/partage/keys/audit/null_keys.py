@@ -12,7 +12,7 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.keys.audit.chance import log_chance
+from partage.keys.audit.evidence import log_chance
 
 __all__ = ["FEWEST_RECORDS", "NullKeys", "null_keys"]
 
