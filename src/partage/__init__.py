@@ -69,6 +69,7 @@ _HOME = {
     "UnknownPartitionerError": "partage.errors",
     "InvalidKeysError": "partage.errors",
     "UnsupportedProblemError": "partage.errors",
+    "PluginFailedError": "partage.errors",
     "InvalidPlacementError": "partage.errors",
     "NoFeasiblePlanError": "partage.errors",
     "InvalidConfigError": "partage.errors",

@@ -6,6 +6,7 @@
     ├── UnknownPartitionerError      no such partitioner in the registry
     ├── InvalidKeysError             keys that no partitioner accepts (where, value)
     ├── UnsupportedProblemError      a valid problem to which the strategy is not applicable
+    ├── PluginFailedError            a plug-in strategy raised, or returned no plan (reason)
     ├── InvalidPlacementError        replicas cannot be placed as requested (java_exception)
     ├── NoFeasiblePlanError          no plan satisfies all constraints (constraint)
     ├── InvalidTopologyError         a Streams topology that does not fit its topics (topics, code)
@@ -49,6 +50,7 @@ __all__ = [
     "NotAuthorizedError",
     "PartageError",
     "PlanInvariantError",
+    "PluginFailedError",
     "ProblemTooLargeError",
     "SparkFailedError",
     "UnknownPartitionerError",
@@ -160,6 +162,19 @@ class InvalidKeysError(PartageError):
 
 class UnsupportedProblemError(PartageError):
     """The problem is valid, but the strategy is not applicable; its Kafka class throws."""
+
+
+class PluginFailedError(PartageError):
+    """A plug-in strategy raised an exception or returned no assignment.
+
+    >>> str(PluginFailedError("acme:best", "ValueError: boom"))
+    'acme:best: the plug-in failed (ValueError: boom)'
+    """
+
+    def __init__(self, strategy: str, reason: str) -> None:
+        super().__init__(f"{strategy}: the plug-in failed ({reason})")
+        self.strategy = strategy
+        self.reason = reason
 
 
 class InvalidPlacementError(PartageError):

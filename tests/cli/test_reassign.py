@@ -231,3 +231,11 @@ def test_write_load_from_two_looks(file, tmp_path) -> None:
     assert "looked at twice" in run("reassign", "rebalance", file, "--write-load", 5, code=1)
     assert "more than 0" in run("reassign", "rebalance", file, "--write-load", 0, code=1)
     assert "goes with" in run("reassign", "rebalance", file, "--log-dirs-before", file, code=1)
+
+
+def test_place_bounds_the_number_of_partitions() -> None:
+    """Millions of partitions are an error with the reason, before any memory is taken."""
+    shown = run("place", "0,1,2", "-p", "99999999", code=1)
+    assert (
+        "--partitions: can be at most 200,000: a KRaft controller creates at most 10,000" in shown
+    )

@@ -156,4 +156,7 @@ def test_a_remote_output_is_refused(words, tmp_path, monkeypatch) -> None:
     assert done.exit_code == 1
     assert "--out: must be a local folder or file" in done.output
     assert "got 's3a://bucket/out'" in done.output
+    done = CliRunner().invoke(app, [*words, "--out", "file:///tmp/x"])
+    assert done.exit_code == 1
+    assert "give the path without file://, got 'file:///tmp/x'" in done.output
     assert not list(tmp_path.iterdir())

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, overload
 
-from partage.errors import InvalidConfigError, PartageError, UnknownStrategyError
+from partage.errors import InvalidConfigError, PartageError, PluginFailedError, UnknownStrategyError
 from partage.groups import registry
 from partage.groups.subscriptions import (
     check_config,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from partage.groups.api import Strategy
 
 __all__ = [
-    "Compared", "Comparison", "Decided", "assign", "compare", "decide", "is_foreign",
+    "Compared", "Comparison", "Decided", "assign", "compare", "decide",
     "several_owners",
 ]  # fmt: skip
 
@@ -78,6 +78,7 @@ def assign(
     Raises:
         UnknownStrategyError: the registry has no such name.
         UnsupportedProblemError: the strategy is not applicable to the problem.
+        PluginFailedError: a plug-in raised an exception, or returned no plan.
         InvalidConfigError: a setting is wrong or has no effect, or ``strategy`` is not a strategy.
         InvalidProblemError: ``group`` is not a `Group`, or ``cluster`` not a `Cluster`.
     """
@@ -88,7 +89,7 @@ class Decided(NamedTuple):
     """A plan with messages for the operator.
 
     Attributes:
-        plan: the plan, with these warnings if it is a `Plan`.
+        plan: the plan, with these warnings.
         warnings: warnings about the problem, then those of the strategy.
     """
 
@@ -126,12 +127,11 @@ def decide(
         if not compared:
             check_config([strategy], config)
         leading = leading.configure(config)
-    joined = subscribed(strategy, group, cluster, sender=sender, compared=compared)
-    plan: Assignment = leading.assign(Problem(joined.group, cluster), memory)
+    with registry.plug_in_errors(strategy):
+        joined = subscribed(strategy, group, cluster, sender=sender, compared=compared)
+    plan = registry.assign_with(leading, Problem(joined.group, cluster), memory)
     idle = () if compared else ineffective_config(strategy, group)
     warnings = (*missing_topics(group, cluster), *idle, *joined.warnings)
-    if not isinstance(plan, Plan):
-        return Decided(plan, warnings)
     plan = plan.with_warnings(warnings)
     return Decided(plan, plan.warnings)
 
@@ -273,7 +273,7 @@ def compare(
         working = [one for _, one in candidates if not isinstance(one, PartageError)]
         check_config(working, config)
         for strategy in working:
-            if not is_foreign(strategy):
+            if not registry.is_foreign(strategy):
                 strategy.configure(config)  # a malformed value is an error, no refused problem
     best = Alike(group, cluster, previous=previous)
     rows = []
@@ -286,13 +286,11 @@ def compare(
             continue
         try:
             made = decide(one, group, cluster, config=config, sender=sender, compared=True)
+        except PluginFailedError as e:
+            rows.append(Compared(name, refused=f"the plug-in failed ({e.reason})"))
+            continue
         except PartageError as e:
             rows.append(Compared(name, refused=str(e)))
-            continue
-        except Exception as e:
-            if not is_foreign(one):
-                raise
-            rows.append(Compared(name, refused=f"the plug-in failed ({type(e).__name__}: {e})"))
             continue
         # A cooperative plan is measured after its follow-up: the first plan is uneven by design.
         end = made.plan.settled() if isinstance(made.plan, Plan) else made.plan
@@ -320,7 +318,7 @@ def _candidates(
             strategy = registry.load(one)
             found.append((strategy.name, strategy))
             continue
-        for name in (part.strip() for part in one.split(",")):
+        for name in registry.split_names(one):
             try:
                 found.append((name, registry.load(name)))
             except UnknownStrategyError:
@@ -337,12 +335,3 @@ def several_owners(strategy: Strategy) -> bool:
     False
     """
     return bool(getattr(strategy, "several_owners", False))
-
-
-def is_foreign(strategy: Strategy) -> bool:
-    """Return whether the strategy is not part of Partage, so that it may raise anything.
-
-    >>> is_foreign(registry.find("range"))
-    False
-    """
-    return type(strategy).__module__.partition(".")[0] != "partage"

@@ -41,11 +41,15 @@ def expect_local(path: Path | str, setting: str) -> None:
     match = _SCHEME.match(str(path))
     if match is None:
         return
-    what = (
-        "must be a local folder or file: Partage writes with the file system of this machine and "
-        f"cannot write to {match[1]} addresses yet; write locally and copy it there"
+    is_file = match[1].lower() == "file"
+    what = "must be a local folder or file: " + (
+        "give the path without file://"
+        if is_file
+        else "Partage writes with the file system of this machine and cannot write to "
+        f"{match[1]} addresses yet; write locally and copy it there"
     )
-    shown = str(path) if "//" in str(path) else str(path).replace(":/", "://", 1)
+    slashes = ":///" if is_file else "://"
+    shown = str(path) if "//" in str(path) else str(path).replace(":/", slashes, 1)
     raise InvalidConfigError(setting, what, shown)
 
 

@@ -83,21 +83,12 @@ def answer(
         PartageError: the problem is malformed, its members have no strategy in common, there is
             no strategy of that name, it refuses, or a setting has no effect.
     """
-    from partage.api.decisions import decide, is_foreign, several_owners
-    from partage.errors import PartageError, UnsupportedProblemError
+    from partage.api.decisions import decide, several_owners
     from partage.judge import check
 
     group, cluster = problem_of(found)
     strategy, negotiated = _chosen(group, found, asked)
-    try:
-        made = decide(strategy, group, cluster, config=config or None)
-    except PartageError:
-        raise
-    except Exception as e:
-        if not is_foreign(strategy):
-            raise
-        what = f"{strategy.name}: the plug-in failed ({type(e).__name__}: {e})"
-        raise UnsupportedProblemError(what) from e
+    made = decide(strategy, group, cluster, config=config or None)
     breaches = check(made.plan, group, cluster, several_owners=several_owners(strategy))
     return JudgedPlan(strategy, group, cluster, made.plan, breaches, made.warnings, negotiated)
 

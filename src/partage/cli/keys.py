@@ -121,7 +121,7 @@ def keys(
     if who_agrees:
         _who_agrees(as_json)
     elif partitioners:
-        _list(as_json)
+        _list(partitioner, as_json=as_json)
     elif where is None and key is not None:
         from partage.cli.one_key import show_one_key
 
@@ -163,10 +163,11 @@ def _numbers(text: str) -> list[int]:
                                  param_hint="--partitions") from None  # fmt: skip
 
 
-def _list(as_json: bool) -> None:
+def _list(partitioner: str, *, as_json: bool) -> None:
+    """Print the partitioners, and a class that ``--partitioner`` names besides."""
     from partage.keys import describe
 
-    rows = describe()
+    rows = describe(partitioner)
     if as_json:
         write_json([row._asdict() for row in rows], indent=1)
         return

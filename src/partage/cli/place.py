@@ -20,6 +20,10 @@ __all__ = ["place"]
 _MOST_TYPED = 50
 
 
+#: Partitions that the command prints, a line each: 20 times what one CreateTopics request may have.
+_MOST_PARTITIONS = 200_000
+
+
 def place(  # noqa: PLR0917 - options have names
     brokers: Annotated[
         str,
@@ -81,6 +85,12 @@ def place(  # noqa: PLR0917 - options have names
             f"number of partitions {partitions} is not positive",
             java_exception="InvalidPartitionsException",
         )
+    if partitions > _MOST_PARTITIONS:
+        what = (
+            f"can be at most {_MOST_PARTITIONS:,}: a KRaft controller creates at most 10,000 "
+            "in one request; place larger numbers from Python with partage.place"
+        )
+        raise InvalidConfigError("--partitions", what, partitions)
     listed, existing = _brokers(brokers, topic, command_config, add=add)
     chosen: Any = strategy
     if add:

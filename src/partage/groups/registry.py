@@ -9,20 +9,38 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
-from partage.errors import InvalidConfigError, UnknownStrategyError
+from partage.errors import (
+    InvalidConfigError,
+    PartageError,
+    PluginFailedError,
+    UnknownStrategyError,
+)
 from partage.groups.api import Setting, Strategy
+from partage.model import Assignment, Problem
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 __all__ = [
-    "StrategyRow", "contestants", "describe", "find", "is_dialect", "load", "protocol_name",
-    "row_of", "settings_of", "strategies",
+    "StrategyRow",
+    "assign_with",
+    "contestants",
+    "describe",
+    "find",
+    "is_dialect",
+    "is_foreign",
+    "load",
+    "plug_in_errors",
+    "protocol_name",
+    "row_of",
+    "settings_of",
+    "split_names",
+    "strategies",
 ]  # fmt: skip
 
 ENTRY_POINTS = "partage.strategies"
@@ -149,7 +167,7 @@ def _chosen(
 ) -> Strategy:
     if isinstance(strategy, str):
         # All names are looked up: an unknown name is an error at any position.
-        found = [(name, look_up(name)) for name in _listed(strategy)]
+        found = [(name, look_up(name)) for name in split_names(strategy)]
         for name, one in found:
             if one is None:
                 raise _unknown(name)
@@ -169,9 +187,19 @@ def _chosen(
     raise _unknown(", ".join(names))
 
 
-def _listed(names: str) -> list[str]:
-    """Return the names in a text with commas, as Kafka's ConfigDef parses a list."""
-    return [name.strip() for name in names.split(",")] if "," in names else [names]
+def split_names(names: str) -> list[str]:
+    """Return the names in a text with commas, as Kafka's ConfigDef parses a list.
+
+    Raises:
+        InvalidConfigError: there is no name before, between or after the commas.
+    """
+    if "," not in names:
+        return [names]
+    listed = [name.strip() for name in names.split(",")]
+    if not all(listed):
+        what = "has a comma without a name beside it: remove the comma, or add the name"
+        raise InvalidConfigError("strategy", what, names)
+    return listed
 
 
 def _names_in(value: object) -> list[str]:
@@ -207,6 +235,47 @@ def protocol_name(name: str) -> str:
             found = _find(name)
             name = name if found is None else found.name
     return name.partition(":")[2] if is_dialect(name) else name
+
+
+def is_foreign(strategy: Strategy) -> bool:
+    """Return whether the strategy is not part of Partage, so that it may raise anything.
+
+    >>> is_foreign(find("range"))
+    False
+    """
+    return type(strategy).__module__.partition(".")[0] != "partage"
+
+
+@contextmanager
+def plug_in_errors(strategy: Strategy) -> Iterator[None]:
+    """Turn any exception of a plug-in into one that names it.
+
+    Raises:
+        PluginFailedError: the plug-in raised an exception that is not a `PartageError`.
+    """
+    try:
+        yield
+    except PartageError:
+        raise
+    except Exception as e:
+        if not is_foreign(strategy):
+            raise
+        raise PluginFailedError(strategy.name, f"{type(e).__name__}: {e}") from e
+
+
+def assign_with(strategy: Strategy, problem: Problem, memory: object = None) -> Assignment:
+    """Return the assignment of a strategy, which may be a plug-in with defects.
+
+    Raises:
+        PluginFailedError: a plug-in raised an exception, or returned no assignment.
+        PartageError: the strategy is not applicable to the problem.
+    """
+    with plug_in_errors(strategy):
+        plan: object = strategy.assign(problem, memory)
+    if not isinstance(plan, Assignment):
+        what = f"it returned {type(plan).__name__} and not a Plan"
+        raise PluginFailedError(strategy.name, what)
+    return plan
 
 
 def settings_of(strategy: Strategy) -> tuple[Setting, ...]:

@@ -111,7 +111,8 @@ class Round:
         change: the cause; None for the follow-up of a cooperative rebalance.
         group: the members as they joined, with their claims and user data.
         cluster: the leader's metadata.
-        plan: the leader's plan; without one, the partitions that members keep.
+        plan: the leader's `Plan`, in share groups an `Assignment`; without one, the partitions
+            that members keep.
         before: the previous owner of each partition, by (topic, partition).
         refused: the reason why the strategy has no plan; None if it has one.
     """
@@ -120,7 +121,7 @@ class Round:
     change: Change | None
     group: Group
     cluster: Cluster
-    plan: Plan
+    plan: Assignment
     before: dict[tuple[str, int], str]
     refused: str | None = None
 
@@ -159,6 +160,7 @@ def play(
 
     Raises:
         UnknownStrategyError: no strategy has that name.
+        PluginFailedError: a plug-in raised an exception, or returned no plan.
         InvalidProblemError: a member that leaves or subscribes is not in the group, one that
             joins is already in it, or an argument has another type.
 
@@ -286,12 +288,11 @@ class _Life:
         leader = next(iter(self.consumers.values()))
         deciding = led_by(self.strategy, group)
         try:
-            plan = deciding.assign(Problem(group, self.cluster), leader.memory)
+            plan = registry.assign_with(deciding, Problem(group, self.cluster), leader.memory)
         except UnsupportedProblemError as e:
             self._refused(generation, change, group, before, str(e))
             return False
-        if isinstance(plan, Plan):
-            plan = plan.with_warnings((*missing_topics(group, self.cluster), *self.completed))
+        plan = plan.with_warnings((*missing_topics(group, self.cluster), *self.completed))
         self.completed.clear()
         # A share group's result is an Assignment, without memory and user data.
         memory, sent = getattr(plan, "memory", None), getattr(plan, "user_data", {})
@@ -304,9 +305,10 @@ class _Life:
             own = tuple(given[member_id])
             revoking = revoking or not set(group[i].owned) <= set(own)
             part = Assignment.from_lists(plan.index, (member_id,), [plan.partitions_of(i)])
-            one.memory = self.strategy.on_assignment(
-                part, sent.get(member_id), generation, one.memory
-            )
+            with registry.plug_in_errors(self.strategy):
+                one.memory = self.strategy.on_assignment(
+                    part, sent.get(member_id), generation, one.memory
+                )
             one.owned, one.generation = own, generation
         return revoking
 
@@ -333,8 +335,9 @@ class _Life:
         data = one.member.user_data
         # A member's initial user data counts until its strategy remembers an assignment.
         if data is None or one.memory is not None:
-            own = configured(self.strategy, one.member)
-            data = own.subscription_user_data(one.member.topics, one.memory)
+            with registry.plug_in_errors(self.strategy):
+                own = configured(self.strategy, one.member)
+                data = own.subscription_user_data(one.member.topics, one.memory)
         if data is None:
             data = one.member.user_data
         return one.member.replaced(

@@ -81,7 +81,7 @@ def subscribed(
     foreign = _is_foreign(strategy, group, sender, compared=compared)
     own_strategies = [configured(strategy, member) for member in group]
     described = foreign or any(one is not strategy for one in own_strategies)
-    members, made = [], []
+    members, made, ignored = [], [], []
     for member, own in zip(group, own_strategies, strict=True):
         data = None if foreign else member.user_data
         if data is None:
@@ -90,13 +90,30 @@ def subscribed(
                 made.append(member.id)
             if memory is not None or described:
                 data = own.subscription_user_data(member.topics, memory)
+        elif own is not strategy and _sends_other(own, strategy, member):
+            ignored.append(_config_ignored(strategy, member))
         members.append(member if data == member.user_data else member.replaced(user_data=data))
     if all(new is old for new, old in zip(members, group, strict=True)):
-        return Subscribed(group)
+        return Subscribed(group, tuple(ignored))
     expected = sender is not None and _format_of(sender) != _FORMATS.get(strategy.name)
     reads_claims = RebalanceProtocol.COOPERATIVE in strategy.protocols
     warn = made and not expected and not reads_claims
-    return Subscribed(Group(members), (_made(strategy, made),) if warn else ())
+    return Subscribed(Group(members), (*ignored, *((_made(strategy, made),) if warn else ())))
+
+
+def _sends_other(own: Strategy, strategy: Strategy, member: Member) -> bool:
+    """Return whether a member's config would make it send other user data than it sent."""
+    configured_data = own.subscription_user_data(member.topics, None)
+    default = strategy.subscription_user_data(member.topics, None)
+    return configured_data not in {default, member.user_data}
+
+
+def _config_ignored(strategy: Strategy, member: Member) -> str:
+    keys = ", ".join(key for key in member.config if _settings(strategy, key)) or "config"
+    return (
+        f"{member.id} has both userData and {keys}: userData counts, {keys} has no effect; "
+        "leave one of the two out"
+    )
 
 
 def owned_memory(strategy: Strategy, member: Member, cluster: Cluster) -> object:

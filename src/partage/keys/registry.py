@@ -11,7 +11,7 @@ from partage.keys.client_partitioners import (
     load_plug_in,
     plugged_in,
 )
-from partage.keys.contract import CustomKeys
+from partage.keys.contract import CLASS_SETTING, CustomKeys, chosen
 from partage.keys.partitioner import Partitioner
 
 __all__ = ["PartitionerRow", "by_key", "describe", "find", "partitioners"]
@@ -81,8 +81,19 @@ def _is_class_path(name: str) -> bool:
     return bool(colon) and module not in prefixes and all(map(str.isidentifier, parts))
 
 
-def describe() -> tuple[PartitionerRow, ...]:
-    """Return one row a partitioner, for tables; a plug-in that cannot be loaded says why."""
+def describe(also: str | None = None) -> tuple[PartitionerRow, ...]:
+    """Return a row for each partitioner; the row of a plug-in that cannot be loaded says why.
+
+    Args:
+        also: the name of a partitioner; a class ``package.module:Class`` gets a row of its own.
+
+    Raises:
+        UnknownPartitionerError: no partitioner has the name ``also``.
+        InvalidConfigError: the class cannot be loaded, or is not a partitioner.
+
+    >>> describe("partage.keys.default_09:DefaultPartitioner")[-1].name
+    'partage.keys.default_09:DefaultPartitioner'
+    """
     rows = [
         PartitionerRow(
             name,
@@ -99,6 +110,9 @@ def describe() -> tuple[PartitionerRow, ...]:
         except InvalidConfigError as e:
             said = f"cannot be used: {e}"
         rows.append(PartitionerRow(name, said, None, by_key=True, stateful=False))
+    if also is not None and isinstance(find(also), CustomKeys) and also not in plugged_in():
+        made = chosen({CLASS_SETTING: also})
+        rows.append(PartitionerRow(also, _summary(type(made)), None, by_key=True, stateful=False))
     return tuple(rows)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from partage.model.group import Claims
 from partage.model.index import Index, Int32Array
 from partage.model.names import printable
 from partage.model.repeated_state import EndlessLoop
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["Assignment", "Plan", "Role", "Unresolved"]
 
@@ -61,6 +64,7 @@ class Assignment:
         partition: int32[n], dense numbers.
         role: int8[n], see `Role`.
         unresolved: assigned partitions that the index does not have.
+        warnings: messages for the operator.
 
     >>> index = Index.of({"t": 3})
     >>> got = Assignment.of(index, {"c1": [("t", 2), ("t", 0)], "c2": {}})
@@ -74,6 +78,7 @@ class Assignment:
     partition: Int32Array
     role: NDArray[np.int8]
     unresolved: tuple[Unresolved, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {', '.join(self._counts())}>"
@@ -91,14 +96,21 @@ class Assignment:
 
     def _counts(self) -> list[str]:
         """Return the sizes of this assignment, as text."""
-        return [_count(len(self.members), "member"), _count(len(self.partition), "partition")]
+        counts = [_count(len(self.members), "member"), _count(len(self.partition), "partition")]
+        return [*counts, _count(len(self.warnings), "warning")] if self.warnings else counts
 
     def _remarks(self) -> list[str]:
         """Return the lines that follow those of the members."""
-        return [
+        missing = [
             f"  not in the cluster: {one.topic}-{one.partition} of {one.member}"
             for one in self.unresolved[:_MOST_LINES]
         ]
+        return [*missing, *(f"  warning: {one}" for one in self.warnings)]
+
+    def with_warnings(self, warnings: Sequence[str]) -> Self:
+        """Return this assignment with more warnings in front of its own, each once."""
+        every = tuple(dict.fromkeys((*warnings, *self.warnings)))
+        return self if every == self.warnings else replace(self, warnings=every)
 
     def _head(self) -> Assignment:
         """Return the part of the first members."""
@@ -290,7 +302,6 @@ class Plan(Assignment):
     Attributes:
         memory: the strategy's state for the next round (opaque, may be None).
         user_data: bytes by member that the leader sends with the assignment.
-        warnings: messages for the operator.
         withheld: int32[k], partitions that their owner must revoke first (KIP-429): they have
             no owner in this plan, a follow-up rebalance assigns them.
         destined: int32[k], the member that gets each of these in the follow-up.
@@ -312,7 +323,6 @@ class Plan(Assignment):
 
     memory: object = None
     user_data: Mapping[str, bytes] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
     withheld: Int32Array = field(default_factory=_none)
     destined: Int32Array = field(default_factory=_none)
     certificate: object = None
@@ -327,8 +337,8 @@ class Plan(Assignment):
     def _counts(self) -> list[str]:
         counts = super()._counts()
         if len(self.withheld):
-            counts.append(f"{_count(len(self.withheld), 'partition')} withheld")
-        return [*counts, _count(len(self.warnings), "warning")] if self.warnings else counts
+            counts.insert(2, f"{_count(len(self.withheld), 'partition')} withheld")
+        return counts
 
     def _remarks(self) -> list[str]:
         names = [self.index.name(p) for p in self.withheld[:_MOST_LINES].tolist()]
@@ -336,12 +346,7 @@ class Plan(Assignment):
             f"  withheld until the next rebalance: {topic}-{number}, then to {self.members[to]}"
             for (topic, number), to in zip(names, self.destined.tolist(), strict=False)
         ]
-        return [*super()._remarks(), *withheld, *(f"  warning: {one}" for one in self.warnings)]
-
-    def with_warnings(self, warnings: Sequence[str]) -> Plan:
-        """Return this plan with more warnings in front of its own, each once."""
-        every = tuple(dict.fromkeys((*warnings, *self.warnings)))
-        return self if every == self.warnings else replace(self, warnings=every)
+        return [*withheld, *super()._remarks()]
 
     @cached_property
     def owner(self) -> Int32Array:

@@ -290,3 +290,37 @@ def test_plans_and_members_print_what_a_person_needs() -> None:
     ]
     many = pg.Group(pg.Member(f"m{i}", ["t"]) for i in range(500))
     assert str(pg.assign("range", many, ORDERS)).endswith("... and 460 more members")
+
+
+def test_user_data_beside_a_priority_in_the_config_warns() -> None:
+    """A member's userData counts before its configured priority, with a warning in every way."""
+    cluster = pg.Cluster.from_topics({"t": 1})
+    sent = write_priorities(Priorities(5))
+    group = pg.Group(
+        [
+            pg.Member("a", ["t"], user_data=sent, config={PRIORITY: 99}),
+            pg.Member("b", ["t"], config={PRIORITY: 10}),
+        ]
+    )
+    plan = pg.assign("failover", group, cluster)
+    assert plan.to_dict() == {"a": {}, "b": {"t": [0]}}
+    expected = (
+        f"a has both userData and {PRIORITY}: userData counts, {PRIORITY} has no effect; "
+        "leave one of the two out"
+    )
+    assert plan.warnings == (expected,)
+    (played,) = pg.play("failover", cluster, [pg.Join(*group)])
+    assert expected in played.plan.warnings
+    equal = pg.Group([pg.Member("a", ["t"], user_data=sent, config={PRIORITY: 5})])
+    assert not pg.assign("failover", equal, cluster).warnings
+
+
+def test_a_share_groups_assignment_has_its_warnings() -> None:
+    """`server:simple` returns an Assignment, whose ``warnings`` name missing topics as a Plan's do."""
+    group = pg.Group([pg.Member("a", ["t", "gone"])])
+    made = pg.assign("server:simple", group, pg.Cluster.from_topics({"t": 1}))
+    assert made.warnings == ("a subscribes to 'gone', which is not among the topics",)
+    assert "warning: a subscribes to 'gone'" in str(made)
+    assert repr(made) == "<Assignment: 1 member, 1 partition, 1 warning>"
+    (played,) = pg.play("server:simple", pg.Cluster.from_topics({"t": 1}), [pg.Join(*group)])
+    assert played.plan.warnings == made.warnings

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import partage as pg
+from partage.groups.base import PlainStrategy
 from partage.groups.negotiation import Negotiation
 from partage.groups.registry import find
 
@@ -98,3 +99,56 @@ def test_a_printed_member_hides_secrets_of_its_config() -> None:
     shown = repr(pg.Member("a", ["t"], config=config))
     assert "hunter2" not in shown
     assert "'assignment.consumer.priority': 7" in shown
+
+
+class _Defective(PlainStrategy):
+    """Balanced, except that it is not finished."""
+
+    name = "acme:defective"
+
+    def assign(self, problem, memory=None):
+        return None
+
+
+class _Raising(_Defective):
+    """It raises in ``assign``."""
+
+    def assign(self, problem, memory=None):
+        raise ValueError("boom")
+
+
+class _Forgetful(_Defective):
+    """It raises when its members send their subscriptions."""
+
+    def subscription_user_data(self, topics, memory=None):
+        raise KeyError("memory")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "reason"),
+    [
+        (_Defective(), "it returned NoneType and not a Plan"),
+        (_Raising(), "ValueError: boom"),
+        (_Forgetful(), "KeyError: 'memory'"),
+    ],
+)
+def test_a_defective_plug_in_is_named_by_our_error(strategy, reason) -> None:
+    """A plug-in that raises or returns no plan gives a `PluginFailedError` from assign and play."""
+    cluster = pg.Cluster.from_topics({"t": 2})
+    member = pg.Member("c1", ["t"])
+    with pytest.raises(pg.PluginFailedError, match="acme:defective: the plug-in failed") as failed:
+        pg.play(strategy, cluster, [pg.Join(member)])
+    assert failed.value.reason == reason
+    if not isinstance(strategy, _Forgetful):
+        with pytest.raises(pg.PluginFailedError) as failed:
+            pg.assign(strategy, pg.Group([member]), cluster)
+        assert failed.value.reason == reason
+
+
+@pytest.mark.parametrize("names", ["range,", ",range", "range,,sticky", ","])
+def test_a_comma_without_a_name_is_named(names) -> None:
+    """A list of strategies with an empty item says so, and not that a name is unknown."""
+    with pytest.raises(pg.InvalidConfigError, match="has a comma without a name beside it"):
+        find(names)
+    with pytest.raises(pg.InvalidConfigError, match="has a comma without a name beside it"):
+        pg.compare(pg.Group([]), pg.Cluster.from_topics({}), strategies=[names])

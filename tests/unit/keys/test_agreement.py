@@ -70,3 +70,13 @@ def test_the_list_says_what_each_equals() -> None:
     assert all(row["exact_to"] and row["summary"] for row in rows)
     assert "RoundRobinPartitioner 4.3.1" in run.invoke(app, ["keys", "--list"]).stdout
     assert run.invoke(app, ["keys"]).exit_code == 2
+
+
+def test_the_list_has_the_class_that_partitioner_names() -> None:
+    """`partage keys --list --partitioner pkg:Class` lists the class, or says why it cannot be used."""
+    run, path = CliRunner(), "partage.keys.default_09:DefaultPartitioner"
+    shown = json.loads(run.invoke(app, ["keys", "--list", "--partitioner", path, "--json"]).stdout)
+    assert shown[-1]["name"] == path
+    assert len(shown) == 1 + len(json.loads(run.invoke(app, ["keys", "--list", "--json"]).stdout))
+    missing = run.invoke(app, ["keys", "--list", "--partitioner", "partage.keys:Missing"])
+    assert (missing.exit_code, "cannot be loaded" in missing.output) == (1, True)
