@@ -16,7 +16,7 @@ from partage.streams import (
 )
 from partage.streams.high_availability import HighAvailability
 from partage.streams.kip1071_sticky import ServerMember, ServerSticky, ServerSubtopology
-from partage.streams.member_assignments import deal_to_threads
+from partage.streams.member_assignments import assign_to_threads
 from partage.streams.plan import DraftAssignment, TaskPlan
 from partage.streams.sticky import FallbackPrior, LegacySticky, PublicSticky, PublicStickyPreserving
 from partage.streams.task_assignment_utils import (
@@ -141,7 +141,7 @@ def threads(plan, its, client):
     reported = {f"c{place}": [] for place in range(its["cap"])}
     for place, task in enumerate(task for task in before if task in stateful):
         reported[f"c{7 * place % its['cap']}"].append(task)
-    dealt = deal_to_threads(plan, client, reported)
+    dealt = assign_to_threads(plan, client, reported)
     return [
         [
             [str(problem.tasks[task]) for task in sorted(role)]

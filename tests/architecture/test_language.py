@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "partage"
 #: Packages and modules whose names, docstrings and comments follow CONTRIBUTING's language rules.
 REWORDED = [
     "api", "errors.py", "groups", "java", "judge", "kernels.py", "legacy", "model", "runs", "solve",
-    "tables", "testing", "weights",
+    "streams", "tables", "testing", "weights",
 ]  # fmt: skip
 
 #: Words of the private vocabulary that CONTRIBUTING's rules replace, as parts of identifiers too.

@@ -50,7 +50,7 @@ class Release0102:
         """Return the plan.
 
         Raises:
-            UnsupportedProblemError: more tasks than Kafka's class can count pairs of.
+            UnsupportedProblemError: Kafka's class cannot count the pairs of so many tasks.
         """
         assignment = _Assignment(problem)
         assignment.assign_all(standbys=False)
@@ -106,7 +106,7 @@ class _Assignment:
         self.draft = DraftAssignment(problem)
         self.given: list[tuple[list[int], list[int]]] = [([], []) for _ in problem.clients]
         self._order = problem.client_map_order
-        self._was_activedom = JavaRandom.of(
+        self._random = JavaRandom.of(
             sum(process_hash(client.process) for client in problem.clients)
         )
         ids = tasks_in_hash_order(
@@ -138,7 +138,7 @@ class _Assignment:
 
     def assign_all(self, *, standbys: bool) -> None:
         """Assign all tasks once, as actives or as standbys."""
-        self._was_activedom = shuffle(self._tasks, self._was_activedom)
+        self._random = shuffle(self._tasks, self._random)
         for task in self._tasks:
             client = self._client_for(task)
             for others in (self.draft.active[client], self.draft.standby[client]):

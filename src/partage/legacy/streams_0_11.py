@@ -5,18 +5,18 @@ from __future__ import annotations
 from partage.legacy.streams_0_10_2 import tasks_in_turn
 from partage.streams.plan import TaskPlan
 from partage.streams.problem import TaskProblem
-from partage.streams.sticky import StickyCore, place_standbys
+from partage.streams.sticky import StickyCore
 from partage.streams.task_ids import TaskId, early_task_hash, tasks_in_hash_order
 
 __all__ = ["Release011"]
 
 
 class Release011:
-    """Tasks stay, or go where their state is; then to the least loaded client.
+    """Tasks stay on their clients, or move to clients with their state; the least loaded are next.
 
-    The predecessor of `partage.streams.sticky.LegacySticky`. Tasks without a previous
-    client are assigned in the order of a hash set, not sorted. Stateless tasks get standbys, too.
-    There are no racks, and task ids have another hash code.
+    The predecessor of `partage.streams.sticky.LegacySticky` differs in four points. Tasks
+    without a previous client are assigned in the order of a hash set. Stateless tasks get
+    standbys too. There are no racks. Task ids have another hash code.
 
     Exact to ``StickyTaskAssignor`` of kafka-streams 0.11.0.3 (its clients in a ``HashMap``,
     tasks in a hash set, previous tasks in a hash set filled in the order given).
@@ -37,7 +37,7 @@ class Release011:
         """Return the plan.
 
         Raises:
-            UnsupportedProblemError: more tasks than Kafka's class can count pairs of.
+            UnsupportedProblemError: Kafka's class cannot count the pairs of so many tasks.
         """
 
         def in_hash_order(tasks: list[TaskId], *, copied: bool = False) -> list[TaskId]:
@@ -47,13 +47,9 @@ class Release011:
             problem, hash_of=early_task_hash, in_order=lambda tasks: in_hash_order(list(tasks))
         )
         every = in_hash_order([problem.tasks[task] for task in problem.task_arrival])
-        core.keep_actives(whatever_the_load=False)
-        unassigned = [
-            problem.number_of[task]
-            for task in in_hash_order(every, copied=True)
-            if not any(problem.number_of[task] in tasks for tasks in core.draft.active)
-        ]
-        for task in core.revive_standbys(unassigned):
-            core.give_active(task, core.best(task, core.map_order))
-        place_standbys(core, [problem.number_of[task] for task in every])
+        number_of = problem.number_of
+        order = [number_of[task] for task in in_hash_order(every, copied=True)]
+        for task in core.assign_previous(order):
+            core.assign_active(task, core.best(task, core.map_order))
+        core.assign_standbys(number_of[task] for task in every)
         return TaskPlan.of(problem, core.draft, in_turn=tasks_in_turn(problem, core.given))

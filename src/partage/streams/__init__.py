@@ -1,7 +1,15 @@
-"""Kafka Streams: who runs which task, and what is kept warm for later.
+"""Kafka Streams: assignment of tasks to the clients and stream threads of an application.
 
-Start with `rebalance` (one rebalance of a whole application, as its leader computes it), or
-with `assignors` and a `TaskProblem` (tasks and clients alone).
+Start with `rebalance` (one rebalance as the group leader computes it), or with `assignors` and
+a `TaskProblem` (tasks and clients only). By module:
+
+* topology: `topology` (sub-topologies, tasks, changelog topics), `repartition_topics`;
+* one rebalance: `leader`, `members` (grouped by client), `member_assignments` (stream threads,
+  withheld tasks, hosts), `member_protocol` (user data, version probing);
+* task assignors: `high_availability` (the default), `sticky`, `kip1071_sticky` (of the group
+  coordinator), `registry`; those of old releases are in `partage.legacy`;
+* their input and output: `problem`, `assignment_configs`, `plan`, `task_ids`;
+* shared rules: `standbys`, `rack_aware`, `min_cost_flow`, `task_assignment_utils` (KIP-924).
 """
 
 from __future__ import annotations

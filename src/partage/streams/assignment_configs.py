@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from partage.errors import InvalidConfigError
@@ -18,37 +18,38 @@ __all__ = [
 ]
 
 LONG_MAX = 2**63 - 1
-#: A client's offset sum or lag of a task that it runs as a restored active.
+#: Offset sum or lag of a task that the client runs as a fully restored active task.
 LATEST_OFFSET = -2
-#: A lag or sum that nobody could tell.
+#: Offset sum or lag that is unknown.
 UNKNOWN_OFFSET_SUM = -3
 
 RackAwareStrategy = Literal["none", "min_traffic", "balance_subtopology"]
 _INT_MAX = 2**31 - 1
 _MOST_TAGS = 5
 _LONGEST_TAG = 20
-#: What Java parses; `int` takes underscores, and no text is longer than an int64.
+#: Integers that Java parses. Python's `int` also accepts underscores.
 _NUMBER = re.compile(r"[+-]?[0-9]{1,20}")
 _LEAST_PROBING_MS = 60_000
 
 
 @dataclass(frozen=True)
 class AssignmentConfigs:
-    """What ``AssignmentConfigs`` of Kafka Streams 4.3.1 holds, with its defaults.
+    """The settings in ``AssignmentConfigs`` of Kafka Streams 4.3.1, with Kafka's defaults.
 
     Attributes:
-        acceptable_recovery_lag: offsets behind the end up to which a client counts as caught up.
-        max_warmup_replicas: extra copies at one time that restore in the background.
-        num_standby_replicas: standbys of each stateful task.
-        probing_rebalance_interval_ms: milliseconds until the next look at lags.
+        acceptable_recovery_lag: largest lag, in offsets, at which a client is caught up.
+        max_warmup_replicas: most extra copies that restore in the background at one time.
+        num_standby_replicas: standby replicas of each stateful task.
+        probing_rebalance_interval_ms: time between probing rebalances, in milliseconds.
         rack_aware_assignment_strategy: ``none``, ``min_traffic`` or ``balance_subtopology``.
-        rack_aware_assignment_traffic_cost: of a partition read across racks; None: the
-            assignor's own.
-        rack_aware_assignment_non_overlap_cost: of a task that moves; None: the assignor's own.
-        rack_aware_assignment_tags: keys of client tags that standbys shall differ in.
+        rack_aware_assignment_traffic_cost: cost of a partition that is read across racks;
+            None: the assignor's default.
+        rack_aware_assignment_non_overlap_cost: cost of a task that moves to another client;
+            None: the assignor's default.
+        rack_aware_assignment_tags: keys of the client tags in which the copies of a task differ.
 
     Raises:
-        InvalidConfigError: a value that Kafka's own definition refuses.
+        InvalidConfigError: Kafka's configuration definition rejects a value.
 
     >>> AssignmentConfigs(num_standby_replicas=1).max_warmup_replicas
     2
@@ -66,15 +67,10 @@ class AssignmentConfigs:
     rack_aware_assignment_tags: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        _whole("acceptable.recovery.lag", self.acceptable_recovery_lag, 0, LONG_MAX)
-        _whole("max.warmup.replicas", self.max_warmup_replicas, 1, _INT_MAX)
-        _whole("num.standby.replicas", self.num_standby_replicas, 0, _INT_MAX)
-        _whole(
-            "probing.rebalance.interval.ms",
-            self.probing_rebalance_interval_ms,
-            _LEAST_PROBING_MS,
-            LONG_MAX,
-        )
+        for name, (field, least, most) in _INTEGERS.items():
+            value = getattr(self, field)
+            if value is not None or field not in _OPTIONAL:
+                _check_integer(name, value, least, most)
         known = get_args(RackAwareStrategy)
         if self.rack_aware_assignment_strategy not in known:
             raise InvalidConfigError(
@@ -82,36 +78,56 @@ class AssignmentConfigs:
                 f"must be one of {', '.join(known)}",
                 self.rack_aware_assignment_strategy,
             )
-        for name, cost in (
-            ("rack.aware.assignment.traffic_cost", self.rack_aware_assignment_traffic_cost),
-            ("rack.aware.assignment.non_overlap_cost", self.rack_aware_assignment_non_overlap_cost),
-        ):
-            if cost is not None:
-                _whole(name, cost, 0, _INT_MAX)
-        _tags(self.rack_aware_assignment_tags)
+        _check_tags(self.rack_aware_assignment_tags)
+
+    def costs(self, traffic: int, non_overlap: int) -> tuple[int, int]:
+        """Return the traffic cost and the non-overlap cost; the arguments are the defaults."""
+        configured = self.rack_aware_assignment_traffic_cost
+        overlap = self.rack_aware_assignment_non_overlap_cost
+        return (
+            traffic if configured is None else configured,
+            non_overlap if overlap is None else overlap,
+        )
 
     @classmethod
     def from_config(cls, config: Mapping[str, object]) -> AssignmentConfigs:
-        """From Kafka's names; numbers may be text, tags a comma-separated list. Others are ignored.
+        """Return the settings of a Streams configuration with Kafka's names; ignore other names.
+
+        Numbers may be given as text, and tags as a comma-separated list.
 
         Raises:
-            InvalidConfigError: as the class.
+            InvalidConfigError: Kafka's configuration definition rejects a value.
         """
-        given: dict[str, Any] = {}
-        for field in fields(cls):
-            name = _KAFKA_NAMES.get(field.name, field.name.replace("_", "."))
-            if name in config:
-                given[field.name] = _read(name, config[name])
+        names = {name: field for name, (field, _, _) in _INTEGERS.items()} | _OTHERS
+        given: dict[str, Any] = {
+            field: _parse(name, config[name]) for name, field in names.items() if name in config
+        }
         return replace(cls(), **given)
 
 
-_KAFKA_NAMES = {
-    "rack_aware_assignment_traffic_cost": "rack.aware.assignment.traffic_cost",
-    "rack_aware_assignment_non_overlap_cost": "rack.aware.assignment.non_overlap_cost",
+#: Kafka's name of each integer setting -> attribute, smallest and largest value.
+_INTEGERS = {
+    "acceptable.recovery.lag": ("acceptable_recovery_lag", 0, LONG_MAX),
+    "max.warmup.replicas": ("max_warmup_replicas", 1, _INT_MAX),
+    "num.standby.replicas": ("num_standby_replicas", 0, _INT_MAX),
+    "probing.rebalance.interval.ms": (
+        "probing_rebalance_interval_ms", _LEAST_PROBING_MS, LONG_MAX,
+    ),
+    "rack.aware.assignment.traffic_cost": ("rack_aware_assignment_traffic_cost", 0, _INT_MAX),
+    "rack.aware.assignment.non_overlap_cost": (
+        "rack_aware_assignment_non_overlap_cost", 0, _INT_MAX,
+    ),
+}  # fmt: skip
+_OPTIONAL = {"rack_aware_assignment_traffic_cost", "rack_aware_assignment_non_overlap_cost"}
+#: The other settings: Kafka's name -> attribute.
+_OTHERS = {
+    "rack.aware.assignment.strategy": "rack_aware_assignment_strategy",
+    "rack.aware.assignment.tags": "rack_aware_assignment_tags",
 }
 
 
-def _read(name: str, value: object) -> object:
+def _parse(name: str, value: object) -> object:
+    """Return the value of a setting that may be given as text."""
     if name == "rack.aware.assignment.tags":
         parts = value.split(",") if isinstance(value, str) else value
         if not isinstance(parts, list | tuple):
@@ -124,12 +140,12 @@ def _read(name: str, value: object) -> object:
     return value
 
 
-def _whole(name: str, value: object, least: int, most: int) -> None:
+def _check_integer(name: str, value: object, least: int, most: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise InvalidConfigError(name, f"must be a whole number from {least} to {most}", value)
 
 
-def _tags(tags: object) -> None:
+def _check_tags(tags: object) -> None:
     name = "rack.aware.assignment.tags"
     if not isinstance(tags, tuple) or not all(isinstance(tag, str) and tag for tag in tags):
         raise InvalidConfigError(name, "must be a tuple of tag keys", tags)

@@ -1,4 +1,8 @@
-"""The default task assignor of Kafka Streams since 2.6 (KIP-441)."""
+"""The default task assignor of Kafka Streams since 2.6 (KIP-441).
+
+`HighAvailability.assign` reads as the algorithm: balance tasks over threads, then move active
+tasks back to caught-up clients and leave warm-up replicas where the tasks belong.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +29,17 @@ MayMove = Callable[[int, int], bool]
 def balance_over_threads(
     draft: DraftAssignment, *, standbys: bool = False, may_move: MayMove = lambda _source, _to: True
 ) -> None:
-    """Move tasks of one role until no move makes two clients more even.
+    """Move tasks of one role between clients until no move reduces a difference in load.
 
-    Sweeps go over all pairs of clients in order. A pair's tasks are tried in order while the
-    source's load exceeds the destination's by enough for one task, both roles counted.
-    Kafka: ``HighAvailabilityTaskAssignor.balanceTasksOverThreads`` 4.3.1.
+    Each round visits all pairs of clients in order. Tasks move from source to destination, in
+    order, as long as the move reduces the difference of their loads over both roles.
+
+    Args:
+        draft: assignment, which is changed.
+        standbys: whether standby tasks move instead of active tasks.
+        may_move: whether standby tasks may move from a source to a destination client.
+
+    Source: ``HighAvailabilityTaskAssignor.balanceTasksOverThreads`` 4.3.1.
     """
     moved = True
     while moved:
@@ -40,9 +50,9 @@ def balance_over_threads(
 
 
 def _reachable(draft: DraftAssignment, source: int) -> list[int]:
-    """The only clients that may come out even better with one more task and the source one less.
+    """Return the clients to which a move from the source may reduce the difference in load.
 
-    A superset is enough: `_should_move` has the last word, and a source only shrinks.
+    A superset is sufficient: `_should_move` decides, and the load of a source only falls.
     """
     count = np.array(draft.count)
     capacity = np.array(draft.capacity)
@@ -55,41 +65,41 @@ def _reachable(draft: DraftAssignment, source: int) -> list[int]:
 def _move(
     draft: DraftAssignment, source: int, destination: int, *, standbys: bool, may_move: MayMove
 ) -> bool:
-    tasks = draft.standby[source] if standbys else draft.active[source]
+    """Move tasks from source to destination while that helps; return whether any task moved."""
+    tasks = draft.standby if standbys else draft.active
     moved = False
-    for task in sorted(tasks):
+    for task in sorted(tasks[source]):
         if not _should_move(draft, source, destination):
             break
         if draft.holds(destination, task) or not may_move(source, destination):
             continue
-        if standbys:
-            draft.unassign_standby(source, task)
-            draft.assign_standby(destination, task)
-        else:
-            draft.unassign_active(source, task)
-            draft.assign_active(destination, task)
+        draft.move(tasks, task, source, destination)
         moved = True
     return moved
 
 
 def _should_move(draft: DraftAssignment, source: int, destination: int) -> bool:
+    """Return whether moving one task reduces the difference in load without reversing it."""
     skew = draft.load[source] - draft.load[destination]
     if skew <= 0:
         return False
-    there = (draft.count[destination] + 1.0) / draft.capacity[destination]
-    here = (draft.count[source] - 1.0) / draft.capacity[source]
-    # Below 0 the move would only turn the imbalance round.
-    return 0 <= here - there < skew
+    destination_after = (draft.count[destination] + 1.0) / draft.capacity[destination]
+    source_after = (draft.count[source] - 1.0) / draft.capacity[source]
+    # A negative difference means that the move only reverses the imbalance.
+    return 0 <= source_after - destination_after < skew
 
 
 @dataclass
 class TaskMovements:
-    """Moves of stateful tasks to caught-up clients, with warm-ups where they shall be later.
+    """The moves of stateful tasks from clients that lag behind to caught-up clients.
+
+    A warm-up replica stays on the client from which the task moves.
 
     Attributes:
-        problem, draft: the question, and the balanced plan, which is changed.
-        budget: warm-up replicas left; may fall below 0.
-        warmups: (client, task) standbys that were left where an active is to be.
+        problem: input of the assignor.
+        draft: balanced assignment, which is changed.
+        budget: remaining warm-up replicas; may fall below 0.
+        warmups: (client, task) of each warm-up replica.
 
     Source: ``TaskMovement`` 4.3.1.
     """
@@ -100,7 +110,7 @@ class TaskMovements:
     warmups: list[tuple[int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        # Task by task: what a movement looks at lies together in memory.
+        # Transposed to [tasks, clients], because a movement reads all lags of one task.
         self.lags = np.ascontiguousarray(self.problem.lags.T)
         acceptable = self.problem.settings.acceptable_recovery_lag
         self.caught_up: NDArray[np.bool_] = (self.lags == LATEST_OFFSET) | (
@@ -109,14 +119,14 @@ class TaskMovements:
         if acceptable == LONG_MAX:
             self.caught_up[:] = True
         self.ready = self.caught_up.sum(axis=1).tolist()
-        # The first by (lag, client): argmin takes the lowest of equals.
+        # The client with the least (lag, number): argmin returns the first of equal values.
         self.first = self.lags.argmin(axis=1)
         best = np.take_along_axis(self.lags, self.first[:, None], axis=1)
         self.behind = ~self.caught_up & (best < self.lags)
         self.load = np.array(self.draft.load)
 
     def move_actives(self) -> int:
-        """Send every active that is behind to who is less so; how many there were."""
+        """Move every active task that lags to a client that lags less; return their number."""
         wanted = [
             (self.ready[task], task, client)
             for client, tasks in enumerate(self.draft.active)
@@ -132,6 +142,16 @@ class TaskMovements:
         return len(wanted)
 
     def _move_active(self, task: int, destination: int, copies: list[int]) -> None:
+        """Move an active task away from ``destination``, where it belongs when restored.
+
+        The task goes to a caught-up standby, else to a caught-up client, else to the client
+        with the least lag.
+
+        Args:
+            task: its number.
+            destination: client of the task in the balanced assignment.
+            copies: clients with a standby of the task.
+        """
         draft = self.draft
         standbys = [one for one in copies if self.caught_up[task, one]]
         if standbys:
@@ -140,23 +160,22 @@ class TaskMovements:
             )
             return
         if self.ready[task]:
-            able = self.caught_up[task].nonzero()[0]
-            source = int(able[self.load[able].argmin()])
+            candidates = self.caught_up[task].nonzero()[0]
+            source = int(candidates[self.load[candidates].argmin()])
         else:
             source = int(self.first[task])
             if source in copies:
                 draft.swap_roles(source, destination, task)
                 return
-        draft.assign_active(source, task)
-        draft.unassign_active(destination, task)
+        draft.move(draft.active, task, destination, source)
         if self.budget > 0:
             draft.assign_standby(destination, task)
             self.warmups.append((destination, task))
         self.budget -= 1
-        self._changed(source, destination)
+        self._update_loads(source, destination)
 
     def move_standbys(self) -> int:
-        """Send every standby that is behind to who is less so; how many could be sent."""
+        """Move standby tasks that lag to clients that lag less; return the number of moves."""
         warm = set(self.warmups)
         size = len(self.problem.tasks)
         keys, places = [], []
@@ -173,6 +192,7 @@ class TaskMovements:
         return moved
 
     def _holders(self, tasks: set[int]) -> dict[int, list[int]]:
+        """Return the clients with a copy of each task in either role."""
         holders: dict[int, list[int]] = {task: [] for task in tasks}
         for client in range(len(self.draft.count)):
             for held in (self.draft.active[client], self.draft.standby[client]):
@@ -181,6 +201,7 @@ class TaskMovements:
         return holders
 
     def _move_standby(self, task: int, destination: int, holders: list[int]) -> bool:
+        """Move a standby away from ``destination``; return False if no client lags less."""
         source = self._standby_source(task, destination, holders)
         if source is None:
             return False
@@ -193,59 +214,61 @@ class TaskMovements:
         else:
             self.warmups.append((destination, task))
         self.budget -= 1
-        self._changed(source, destination)
+        self._update_loads(source, destination)
         return True
 
     def _standby_source(self, task: int, destination: int, holders: list[int]) -> int | None:
-        """The least loaded caught-up client without a copy, else the least lagging one."""
+        """Return the least loaded caught-up client without a copy, else the one that lags least."""
         if self.ready[task]:
             caught_up = self.caught_up[task].copy()
             caught_up[holders] = False
-            able = caught_up.nonzero()[0]
-            if len(able):
-                return int(able[self.load[able].argmin()])
+            candidates = caught_up.nonzero()[0]
+            if len(candidates):
+                return int(candidates[self.load[candidates].argmin()])
         lags = self.lags[task]
-        earlier = lags < lags[destination]
-        earlier[:destination] |= lags[:destination] == lags[destination]
-        earlier[holders] = False
-        able = earlier.nonzero()[0]
-        return int(able[lags[able].argmin()]) if len(able) else None
+        better = lags < lags[destination]
+        better[:destination] |= lags[:destination] == lags[destination]
+        better[holders] = False
+        candidates = better.nonzero()[0]
+        return int(candidates[lags[candidates].argmin()]) if len(candidates) else None
 
-    def _changed(self, *clients: int) -> None:
+    def _update_loads(self, *clients: int) -> None:
         for client in clients:
             self.load[client] = self.draft.load[client]
 
 
 def _in_heap_order(keys: list[int]) -> list[int]:
-    """Entries as Java's priority queue gives them out; only equal keys need its mechanics."""
+    """Return the order in which Java's ``PriorityQueue`` polls entries with these keys.
+
+    Distinct keys need no emulation: any heap polls them in ascending order.
+    """
     if len(set(keys)) == len(keys):
-        heap = [(key, entry) for entry, key in enumerate(keys)]
-        heapq.heapify(heap)
-        return [heapq.heappop(heap)[1] for _ in range(len(heap))]
+        return sorted(range(len(keys)), key=keys.__getitem__)
     return poll_order(keys)
 
 
-_TRAFFIC_COST, _NON_OVERLAP_COST = 10, 1
+#: Default costs of a partition read across racks and of a task that moves. Traffic counts more.
+_COSTS = 10, 1
 
 
 class HighAvailability:
-    """Balanced plans, reached by way of whoever is caught up (KIP-441 as shipped).
+    """Balanced assignments that move tasks only to caught-up clients (KIP-441 as shipped).
 
-    Guarantees, the first before the next:
+    Guarantees, in order of priority:
 
-    1. every task is active on exactly one client, standbys never with their active;
-    2. a stateful task runs on a client whose lag is acceptable if there is one, else on the
-       least lagging one;
-    3. at most ``max.warmup.replicas`` copies beyond ``num.standby.replicas``; a promoted
-       standby costs none;
-    4. when all are caught up, loads per thread are as even as moves of single tasks make them.
+    1. Every task is active on exactly one client, and no standby is on its active's client.
+    2. A stateful task runs on a client with an acceptable lag if one exists, else on the client
+       with the least lag.
+    3. There are at most ``max.warmup.replicas`` copies beyond ``num.standby.replicas``. A
+       promoted standby does not count.
+    4. If all clients are caught up, no move of a single task makes loads per thread more equal.
 
-    Deterministic: process ids and lags decide, what clients ran before does not. Only
-    leftovers of tag-aware standbys meet Java's hash order. Cost: O(T log T + C T / 64 + M C)
-    for T tasks, C clients, M tasks that are not where they should be.
+    The result is deterministic: it depends on process ids and lags, not on what clients ran
+    before. Java's hash order matters only for the last tag-aware standbys. Cost:
+    O(T log T + C T / 64 + M C) for T tasks, C clients and M misplaced tasks.
 
-    Where it is not optimal: the balanced plan is fixed by process ids, so that a new client
-    with a low id moves nearly everything.
+    Where it is not optimal: process ids determine the balanced assignment, so a new client with
+    a low id moves nearly all tasks.
 
     Exact to ``HighAvailabilityTaskAssignor`` of kafka-streams 4.3.1.
 
@@ -264,10 +287,10 @@ class HighAvailability:
     )
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """The plan; ``probing`` is whether any task had to move.
+        """Return the plan; ``probing`` is true if any task still has to move.
 
         Raises:
-            InvalidProblemError: a client says nothing of a stateful task's lag.
+            InvalidProblemError: a client has no lag of a stateful task.
         """
         draft = DraftAssignment(problem)
         racks = RackOptimizer.for_legacy(problem)
@@ -287,7 +310,7 @@ class HighAvailability:
             draft.assign_active(place % len(problem.clients), task)
         balance_over_threads(draft)
         if racks:
-            racks.optimize_active(draft, problem.stateful, *_costs(problem))
+            racks.optimize_active(draft, problem.stateful, *problem.settings.costs(*_COSTS))
 
     @staticmethod
     def _place_standbys(
@@ -299,13 +322,13 @@ class HighAvailability:
         placement.assign(draft, problem.stateful)
         balance_over_threads(draft, standbys=True, may_move=placement.may_balance)
         if racks:
-            racks.optimize_standby(draft, *_costs(problem), placement.may_swap)
+            racks.optimize_standby(draft, *problem.settings.costs(*_COSTS), placement.may_swap)
 
     @staticmethod
     def _place_stateless(
         problem: TaskProblem, draft: DraftAssignment, racks: RackOptimizer | None
     ) -> None:
-        """By active tasks alone: standbys do not count here."""
+        """Assign each stateless task to the client with the fewest active tasks per thread."""
         capacity = problem.capacity
         heap = [(len(mine) / capacity[client], client) for client, mine in enumerate(draft.active)]
         heapq.heapify(heap)
@@ -315,12 +338,3 @@ class HighAvailability:
             heapq.heapreplace(heap, (len(draft.active[client]) / capacity[client], client))
         if racks:
             racks.optimize_active(draft, problem.stateless, 1, 0)
-
-
-def _costs(problem: TaskProblem) -> tuple[int, int]:
-    traffic = problem.settings.rack_aware_assignment_traffic_cost
-    non_overlap = problem.settings.rack_aware_assignment_non_overlap_cost
-    return (
-        _TRAFFIC_COST if traffic is None else traffic,
-        _NON_OVERLAP_COST if non_overlap is None else non_overlap,
-    )

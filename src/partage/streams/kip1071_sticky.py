@@ -1,4 +1,4 @@
-"""The coordinator's assignor of streams groups (KIP-1071)."""
+"""The task assignor of the group coordinator, for streams groups (KIP-1071)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ ServerTask = tuple[str, int]
 
 @dataclass(frozen=True)
 class ServerSubtopology:
-    """A sub-topology as the coordinator knows it.
+    """A sub-topology in the coordinator's metadata.
 
     Attributes:
-        id: any text.
-        tasks: its largest number of input partitions.
-        stateful: whether it has changelogs, and so standbys.
+        id: sub-topology id, any text.
+        tasks: number of tasks: the largest partition count of its source topics.
+        stateful: whether it has changelogs, and therefore standbys.
     """
 
     id: str
@@ -36,12 +36,13 @@ class ServerSubtopology:
 
 @dataclass(frozen=True)
 class ServerMember:
-    """A member of a streams group with its previous targets.
+    """A member of a streams group with its previous target assignment.
 
     Attributes:
-        id: of the member.
-        process: id of its process; members of one process share a disk.
-        active, standby: previous targets, sub-topology id -> partitions, in map order.
+        id: member id.
+        process: process id; the members of a process share its local state.
+        active: previous active tasks, sub-topology id -> partitions, in map order.
+        standby: previous standby tasks in the same form.
     """
 
     id: str
@@ -52,27 +53,27 @@ class ServerMember:
 
 @dataclass(frozen=True)
 class ServerPlan:
-    """Tasks of each member; the coordinator's assignor makes no warm-ups."""
+    """The tasks of each member; this assignor creates no warm-up tasks."""
 
     active: dict[str, list[ServerTask]]
     standby: dict[str, list[ServerTask]]
 
 
 class ServerSticky:
-    """Even and sticky in the broker (KIP-1071).
+    """The coordinator's sticky task assignor (KIP-1071).
 
-    Guarantees, the first before the next:
+    Guarantees, in order of priority:
 
-    1. every task is active on exactly one member; no process has two copies of a task;
-    2. a member keeps what it had, actives first, up to its quota;
-    3. a task that lost its member goes to one that has its standby, then to the least loaded
+    1. Every task is active on exactly one member, and no process has two copies of a task.
+    2. A member keeps its previous tasks, actives first, up to its quota.
+    3. A task without a member goes to a member with its standby, then to the least loaded
        process, and there to the least loaded member.
 
-    Racks, tags and static ids have no say. The order of Java's maps decides between equally
+    Racks, tags and static ids are ignored. The order of Java's maps decides between equally
     loaded processes. Cost: O(T (P + log P)) for T copies of tasks and P processes.
 
-    Where it is not optimal: quotas fall as members fill up, so that the last ones may get
-    fewer; a standby that nobody else can hold is dropped silently.
+    Where it is not optimal: quotas fall as members fill up, so the last members may get fewer
+    tasks. A standby that no process can take is dropped silently.
 
     Exact to ``org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor`` 4.3.1.
 
@@ -91,40 +92,42 @@ class ServerSticky:
         members: Sequence[ServerMember],
         configs: Mapping[str, str] | None = None,
     ) -> ServerPlan:
-        """The target assignment.
+        """Return the target assignment.
 
         Args:
-            subtopologies: in any order; they are walked by id.
-            members: in the order in which the coordinator put them into its map.
-            configs: the group's; without any there are no standbys.
+            subtopologies: sub-topologies in any order.
+            members: members in the order in which the coordinator inserts them into its map.
+            configs: configuration of the group; if it is empty, there are no standbys.
 
         Raises:
-            InvalidConfigError: ``num.standby.replicas`` is missing from configs that are not
-                empty, or is no int32 in digits: to Kafka a number format error; or negative.
-            InvalidProblemError: a member, or a sub-topology, is there twice; tasks for nobody
-                (to Kafka a TaskAssignorException), or fewer than none.
+            InvalidConfigError: ``num.standby.replicas`` is missing from a configuration that
+                is not empty, is not an int32 (Kafka throws a NumberFormatException), or is
+                negative.
+            InvalidProblemError: a member or a sub-topology occurs twice, there are tasks but no
+                members (Kafka throws a TaskAssignorException), or a task count is negative.
         """
         replicas = _replicas(configs or {})
-        _distinct("members", [member.id for member in members])
-        _distinct("subtopologies", [one.id for one in subtopologies])
+        _check_distinct("members", [member.id for member in members])
+        _check_distinct("subtopologies", [one.id for one in subtopologies])
         for one in subtopologies:
             if one.tasks < 0:
                 where = f"subtopologies.{one.id}.tasks"
                 raise InvalidProblemError("must not be negative", path=where, value=one.tasks)
         if not members and any(one.tasks for one in subtopologies):
             raise InvalidProblemError("must be at least one", path="members", value=[])
-        state = _State(subtopologies, _in_map_order(members), replicas)
-        state.place_actives()
+        draft = _TargetDraft(subtopologies, _in_map_order(members), replicas)
+        draft.assign_actives()
         if replicas > 0:
-            state.place_standbys(replicas)
-        return state.plan(members)
+            draft.assign_standbys(replicas)
+        return draft.plan(members)
 
 
 def _replicas(configs: Mapping[str, str]) -> int:
+    """Return ``num.standby.replicas`` of a group's configuration."""
     if not configs:
         return 0
     text = configs.get("num.standby.replicas")
-    # As Integer.parseInt: no spaces, no underscores.
+    # Integer.parseInt accepts neither spaces nor underscores.
     if not re.fullmatch(r"[+-]?[0-9]{1,20}", str(text)):
         raise InvalidConfigError("num.standby.replicas", "must be a number", text)
     if not 0 <= int(str(text)) < _MOST_REPLICAS:
@@ -132,27 +135,28 @@ def _replicas(configs: Mapping[str, str]) -> int:
     return int(str(text))
 
 
-def _distinct(path: str, names: Sequence[str]) -> None:
+def _check_distinct(path: str, names: Sequence[str]) -> None:
     if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidProblemError("is there twice", path=path, value=twice)
+        duplicate = next(name for name in names if names.count(name) > 1)
+        raise InvalidProblemError("is there twice", path=path, value=duplicate)
 
 
 def _in_map_order(members: Sequence[ServerMember]) -> list[ServerMember]:
+    """Return members in the iteration order of a Java ``HashMap`` by member id."""
     ids = [member.id for member in members]
     places = hash_order([string_hash(one) for one in ids], rank=lambda: string_ranks(ids))
     return [members[place] for place in places]
 
 
 class _Quota:
-    """Tasks that a member may have: ceil(what is left / members that are not full)."""
+    """The most tasks that a member may get: ceil(remaining tasks / members below the quota)."""
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks, self._members = tasks, members
         self.each = -(-tasks // members) if members else 0
 
     def reached(self, count: int) -> None:
-        """A member has got so many; when that is the quota, it leaves with them."""
+        """Remove a member and its tasks from the quota if its number of tasks has reached it."""
         if count != self.each:
             return
         self._members -= 1
@@ -161,7 +165,7 @@ class _Quota:
 
 
 class _Process:
-    """Members of one process, and the tasks that they hold together."""
+    """A process: its members, and the tasks that they have together (Kafka: ``ProcessState``)."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -176,7 +180,7 @@ class _Process:
         return self.given / len(self.members)
 
     def add(self, task: ServerTask, member: str) -> int:
-        """The member's number of tasks with this one more."""
+        """Assign a task to a member; return the member's new number of tasks."""
         self.tasks.add(task)
         self.given += 1
         self.count[member] += 1
@@ -184,7 +188,7 @@ class _Process:
         return self.count[member]
 
     def add_to_least_loaded(self, task: ServerTask) -> tuple[str, int]:
-        """The member that got it, and its number of tasks."""
+        """Assign a task to the least loaded member; return the member and its number of tasks."""
         if len(self.members) == 1:
             member = self.members[0].id
             return member, self.add(task, member)
@@ -200,7 +204,23 @@ class _Process:
         return member, count
 
 
-class _State:
+class _TargetDraft:
+    """A target assignment under construction.
+
+    Attributes:
+        order: sub-topology id -> rank in Java's string order.
+        tasks: all tasks.
+        stateful: tasks with standbys.
+        active: task -> member.
+        standby: member -> standby tasks.
+        active_quota: quota of active tasks.
+        all_quota: quota of tasks in both roles.
+        process_of: member -> process.
+        processes: processes in the iteration order of Kafka's map.
+        previous_active: task -> member that had it.
+        previous_standby: task -> members that had its standby.
+    """
+
     def __init__(
         self,
         subtopologies: Sequence[ServerSubtopology],
@@ -220,29 +240,30 @@ class _State:
         self.all_quota = _Quota(len(self.tasks) + replicas * len(self.stateful), len(members))
         self.process_of: dict[str, _Process] = {}
         self.processes = self._processes(members)
-        self.ran: dict[ServerTask, str] = {}
-        self.had: dict[ServerTask, list[str]] = {}
+        self.previous_active: dict[ServerTask, str] = {}
+        self.previous_standby: dict[ServerTask, list[str]] = {}
         for member in members:
             for name, numbers in member.active.items():
-                self.ran |= {(name, number): member.id for number in numbers}
+                self.previous_active |= {(name, number): member.id for number in numbers}
             for name, numbers in member.standby.items():
                 for number in dict.fromkeys(numbers):
-                    self.had.setdefault((name, number), []).append(member.id)
+                    self.previous_standby.setdefault((name, number), []).append(member.id)
 
     def _processes(self, members: Sequence[ServerMember]) -> list[_Process]:
-        made: dict[str, _Process] = {}
+        """Return the processes in the iteration order of Kafka's map."""
+        by_name: dict[str, _Process] = {}
         for member in members:
-            process = made.setdefault(member.process, _Process(member.process))
+            process = by_name.setdefault(member.process, _Process(member.process))
             process.members.append(member)
             process.count[member.id] = 0
             self.process_of[member.id] = process
-        names = list(made)
+        names = list(by_name)
         places = hash_order(
             [string_hash(name) for name in names],
             table=table_for_capacity(len(members)),
             rank=lambda: string_ranks(names),
         )
-        return [made[names[place]] for place in places]
+        return [by_name[names[place]] for place in places]
 
     def _by_partition(self, task: ServerTask) -> tuple[int, int]:
         return task[1], self.order[task[0]]
@@ -252,50 +273,57 @@ class _State:
 
     # -- actives ---------------------------------------------------------------------------------
 
-    def place_actives(self) -> None:
-        left = []
+    def assign_actives(self) -> None:
+        """Assign previous actives, then previous standbys, then the rest to the least loaded."""
+        moved = []
         for task in sorted(self.tasks, key=self._by_partition):
-            member = self.ran.get(task)
-            if member is None or not self._give_active(task, member):
-                left.append(task)
+            member = self.previous_active.get(task)
+            if member is None or not self._assign_active(task, member):
+                moved.append(task)
         rest = []
-        for task in left:
-            member = self._best(task, holds_matter=False)
-            if member is None or not self._give_active(task, member):
+        for task in moved:
+            member = self._best_previous_standby(task, without_copy=False)
+            if member is None or not self._assign_active(task, member):
                 rest.append(task)
         heap = self._process_heap()
         for task in sorted(rest, key=self._by_subtopology):
             process = heap.poll()[1]
             member, count = process.add_to_least_loaded(task)
-            self._is_active(task, member, count)
+            self._record_active(task, member, count)
             heap.add((process.load, process))
 
-    def _give_active(self, task: ServerTask, member: str) -> bool:
+    def _assign_active(self, task: ServerTask, member: str) -> bool:
+        """Assign an active task to a member; return False if the member has reached the quota."""
         process = self.process_of[member]
         if process.count[member] >= self.active_quota.each:
             return False
-        self._is_active(task, member, process.add(task, member))
+        self._record_active(task, member, process.add(task, member))
         return True
 
-    def _is_active(self, task: ServerTask, member: str, count: int) -> None:
+    def _record_active(self, task: ServerTask, member: str, count: int) -> None:
         self.active[task] = member
         self.active_quota.reached(count)
         self.all_quota.reached(count)
 
-    def _best(self, task: ServerTask, *, holds_matter: bool) -> str | None:
-        """Of those that had its standby: a later one must be better by process and by itself."""
-        known = self.had.get(task)
+    def _best_previous_standby(self, task: ServerTask, *, without_copy: bool) -> str | None:
+        """Return the least loaded member that had a standby of the task; None if none had.
+
+        Kafka replaces the first such member only by one that is less loaded both itself and by
+        its process. With ``without_copy``, processes with a copy of the task do not count; if
+        the first member's process has one, the result is None.
+        """
+        known = self.previous_standby.get(task)
         if not known:
             return None
         best = known[0]
-        if holds_matter and task in self.process_of[best].tasks:
+        if without_copy and task in self.process_of[best].tasks:
             return None
         for member in known[1:]:
             process, chosen = self.process_of[member], self.process_of[best]
             if (
                 process.load < chosen.load
                 and process.count[member] < chosen.count[best]
-                and not (holds_matter and task in process.tasks)
+                and not (without_copy and task in process.tasks)
             ):
                 best = member
         return best
@@ -308,55 +336,59 @@ class _State:
 
     # -- standbys --------------------------------------------------------------------------------
 
-    def place_standbys(self, replicas: int) -> None:
+    def assign_standbys(self, replicas: int) -> None:
+        """Assign standbys to previous members, then the rest to the least loaded processes."""
         missing: list[tuple[ServerTask, int]] = []
         for task in sorted(self.stateful, key=self._by_partition, reverse=True):
             for copy in range(replicas):
-                if not self._give_standby(task):
+                if not self._assign_standby(task):
                     missing.append((task, replicas - copy))
                     break
         heap = self._process_heap()
         missing.sort(key=lambda entry: self._by_subtopology(entry[0]), reverse=True)
         for task, copies in missing:
             for _ in range(copies):
-                if not self._give_to_least_loaded(task, heap):
+                if not self._assign_to_least_loaded(task, heap):
                     break
 
-    def _give_standby(self, task: ServerTask) -> bool:
-        member = self.ran.get(task)
+    def _assign_standby(self, task: ServerTask) -> bool:
+        """Assign a standby to a previous member; return False if none can take it."""
+        member = self.previous_active.get(task)
         if member is not None and self._may_be_standby(task, member):
-            self._is_standby(task, member, self.process_of[member].add(task, member))
+            self._record_standby(task, member, self.process_of[member].add(task, member))
             return True
-        member = self._best(task, holds_matter=True)
+        member = self._best_previous_standby(task, without_copy=True)
         if member is None or self.process_of[member].count[member] >= self.all_quota.each:
             return False
-        self._is_standby(task, member, self.process_of[member].add(task, member))
+        self._record_standby(task, member, self.process_of[member].add(task, member))
         return True
 
     def _may_be_standby(self, task: ServerTask, member: str) -> bool:
         process = self.process_of[member]
         return task not in process.tasks and process.count[member] < self.all_quota.each
 
-    def _is_standby(self, task: ServerTask, member: str, count: int) -> None:
+    def _record_standby(self, task: ServerTask, member: str, count: int) -> None:
         self.standby[member].append(task)
         self.all_quota.reached(count)
 
-    def _give_to_least_loaded(self, task: ServerTask, heap: PriorityQueue) -> bool:
-        taken: list[_Process] = []
-        given = False
-        while len(heap) and not given:
+    def _assign_to_least_loaded(self, task: ServerTask, heap: PriorityQueue) -> bool:
+        """Assign a standby to the least loaded process without a copy; return False if none."""
+        polled: list[_Process] = []
+        assigned = False
+        while len(heap) and not assigned:
             process = heap.poll()[1]
-            taken.append(process)
+            polled.append(process)
             if task not in process.tasks:
-                self._is_standby(task, *process.add_to_least_loaded(task))
-                given = True
-        for process in reversed(taken):
+                self._record_standby(task, *process.add_to_least_loaded(task))
+                assigned = True
+        for process in reversed(polled):
             heap.add((process.load, process))
-        return given
+        return assigned
 
-    # -- the answer ------------------------------------------------------------------------------
+    # -- the result ------------------------------------------------------------------------------
 
     def plan(self, members: Iterable[ServerMember]) -> ServerPlan:
+        """Return the tasks of each member, sorted by sub-topology and partition."""
         active: dict[str, list[ServerTask]] = {member.id: [] for member in members}
         for task, member in self.active.items():
             active[member].append(task)

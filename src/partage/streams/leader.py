@@ -51,19 +51,20 @@ def end_offset_sums(
     end_offsets: Mapping[TopicPartition, int] | None,
     committed: Mapping[TopicPartition, int | None] | None = None,
 ) -> dict[TaskId, int]:
-    """Sum of the ends of each stateful task's changelogs; -3 for all if they were not to be had.
+    """Return the sum of the changelogs' end offsets of each stateful task; -3 if unknown.
 
-    Changelogs that are only now created count 0; those that are sources end at the group's
-    committed offset, 0 where there is none. A sum beyond int64 becomes the largest one.
+    New changelogs count 0. A changelog that is a source topic ends at the group's committed
+    offset, or at 0 without one. Sums saturate at the largest int64.
 
     Args:
-        layout: of the application.
-        end_offsets: of the changelogs; None where the request failed.
-        committed: of the changelogs that are sources.
+        layout: tasks and internal topics of the application.
+        end_offsets: end offsets of changelog partitions; None if the request failed.
+        committed: committed offsets of changelogs that are source topics.
 
     Raises:
-        InvalidTopologyError: the answer lacks a partition; to Kafka an illegal state.
-        InvalidProblemError: an offset that no broker sends: negative, or beyond int64.
+        InvalidTopologyError: the end offset of a partition is missing (Kafka throws an
+            IllegalStateException).
+        InvalidProblemError: an offset is negative or not an int64.
 
     Source: ``StreamsPartitionAssignor.computeEndOffsetSumsByTask`` 4.3.1.
 
@@ -109,13 +110,19 @@ def task_lags(
     ends: Mapping[TaskId, int],
     offset_sums: Iterable[Mapping[TaskId, int]],
 ) -> NDArray[np.int64]:
-    """int64[clients, tasks]: end minus what the client has; 0 for tasks without an end.
+    """Return the lag of each client on each task, in offsets, as int64[clients, tasks].
 
-    -2 and -3 stay what they are; a client that is beyond the end counts as having nothing;
-    a task that it does not report starts from 0.
+    The lag is the task's end offset sum minus the client's offset sum. The sentinels -2 and -3
+    stay. A client beyond the end, or without an offset sum, has the whole end offset sum as
+    its lag. Tasks without an end offset sum have lag 0.
+
+    Args:
+        tasks: the columns.
+        ends: end offset sum of each stateful task.
+        offset_sums: offset sums that each client reported.
 
     Raises:
-        InvalidProblemError: an offset sum that is negative and no sentinel, or beyond int64.
+        InvalidProblemError: an offset sum is neither -2, -3 nor an int64 >= 0.
 
     Source: ``ClientState.computeTaskLags`` 4.3.1.
 
@@ -146,7 +153,7 @@ def task_lags(
     return np.stack(rows) if rows else np.zeros((0, len(tasks)), np.int64)
 
 
-#: Kafka's own assignors, whose plans the leader does not validate; `EARLY_RELEASES` as well.
+#: Kafka's internal assignors. The leader validates neither their plans nor `EARLY_RELEASES`'.
 _KAFKAS_OWN = (HighAvailability, LegacySticky, FallbackPrior)
 _NO_TASK = TaskId(-1, -1)
 #: Assignors that do not read lags; `EARLY_RELEASES` as well.
@@ -155,16 +162,15 @@ _IGNORE_LAGS = (LegacySticky, PublicSticky)
 
 @dataclass(frozen=True)
 class StreamsApplication:
-    """What the leader knows besides its members.
+    """The input of the leader apart from the members: the application and the cluster.
 
     Attributes:
-        topology: of the application.
-        counts: partition counts of all topics of the cluster, internal ones included.
-        settings: of the application.
-        end_offsets: of changelog partitions; None where they could not be had.
-        committed: offsets of the group in changelogs that are sources.
-        racks: racks of each partition's replicas; a partition whose racks are not all known
-            is missing.
+        topology: topology of the application.
+        counts: partition counts of all topics of the cluster, including internal ones.
+        settings: settings of the application.
+        end_offsets: end offsets of changelog partitions; None if they cannot be read.
+        committed: the group's committed offsets in changelogs that are source topics.
+        racks: racks of each partition's replicas; partitions with unknown racks are missing.
     """
 
     topology: Topology
@@ -177,16 +183,16 @@ class StreamsApplication:
 
 @dataclass(frozen=True)
 class StreamsGroupAssignment:
-    """The outcome of a rebalance.
+    """The result of a rebalance.
 
     Attributes:
-        consumers: assignment of each member.
-        plan: tasks of the clients, None where all members get an error.
-        layout: tasks and internal topics, likewise.
-        hosts: source partitions of actives by end point.
-        standby_hosts: those of standbys.
-        stable: whether no further rebalance is under way.
-        error: why everybody gets an error code.
+        consumers: assignment of each member, by member id.
+        plan: tasks of the clients; None if all members get an error code.
+        layout: tasks and internal topics; None if all members get an error code.
+        hosts: source partitions of active tasks by endpoint.
+        standby_hosts: source partitions of standby tasks by endpoint.
+        stable: whether no other rebalance follows by itself.
+        error: reason for the error code that all members get; None without an error.
     """
 
     consumers: dict[str, StreamsMemberAssignment]
@@ -206,24 +212,27 @@ def rebalance(
     now_ms: int,
     assignor: TaskAssignor | None = None,
 ) -> StreamsGroupAssignment:
-    """Compute the assignment of every member.
+    """Return the assignment of every member.
+
+    A missing source topic, or a repartition topic whose partition count cannot be derived,
+    gives every member an error code.
 
     Args:
-        application: see `StreamsApplication`.
-        members: in the order in which the group's coordinator names them.
-        leader: the client whose consumer leads; it is told when to probe again.
-        now_ms: the leader's clock.
-        assignor: high availability if None. Where ends of changelogs are unknown, any but
-            the sticky ones gives way to `FallbackPrior`.
+        application: topology, settings and state of the cluster.
+        members: members in the order in which the group's coordinator lists them.
+        leader: client of the group leader, which gets the time of the probing rebalance.
+        now_ms: clock of the leader, in milliseconds.
+        assignor: task assignor; high availability if None. If end offsets are unknown, all
+            but the sticky assignors are replaced by `FallbackPrior`.
 
     Raises:
-        InvalidTopologyError: what ends Kafka's leader too (its ``code`` is None); topologies
-            that lack a source topic, or whose counts cannot be told, give every member an
-            error code instead.
-        PlanInvariantError: the plan of an assignor that is none of Kafka's own is wrong, by the
-            rules of ``TaskAssignmentUtils.validateTaskAssignment``; to Kafka a StreamsException
-            (its callback ``onAssignmentComputed`` is left out).
-        InvalidProblemError: no members, an id twice, an offset sum out of range.
+        InvalidTopologyError: the topology has an error that stops Kafka's leader too; its
+            ``code`` is None.
+        PlanInvariantError: the plan of a custom assignor violates the rules of
+            ``TaskAssignmentUtils.validateTaskAssignment`` (Kafka throws a StreamsException).
+            The callback ``onAssignmentComputed`` is not supported.
+        InvalidProblemError: there are no members, an id occurs twice, or an offset sum is out
+            of range.
 
     Source: ``StreamsPartitionAssignor.assign`` 4.3.1.
 
@@ -232,23 +241,23 @@ def rebalance(
     >>> app = StreamsApplication(topology, {"lines": 2, "counts": 2},
     ...                   end_offsets={("counts", 0): 9, ("counts", 1): 9})
     >>> members = [StreamsMember("a", ProcessId(0, 1)), StreamsMember("b", ProcessId(0, 2))]
-    >>> answer = rebalance(app, members, leader=ProcessId(0, 1), now_ms=0)
-    >>> {name: one.partitions for name, one in answer.consumers.items()}
+    >>> result = rebalance(app, members, leader=ProcessId(0, 1), now_ms=0)
+    >>> {name: one.partitions for name, one in result.consumers.items()}
     {'a': (('lines', 0),), 'b': (('lines', 1),)}
     """
     clients = group_by_client(members)
     every = [member for one in clients for member in one.members]
     versions = versions_of((one.version, one.latest_version, one.shutdown) for one in every)
     if versions.error_code == SHUTDOWN_REQUESTED:
-        return _refused(clients, SHUTDOWN_REQUESTED, "a member asked for shutdown")
+        return _error(clients, SHUTDOWN_REQUESTED, "a member asked for shutdown")
     try:
         layout = TopologyLayout.of(application.topology, application.counts, check_changelogs=False)
     except InvalidTopologyError as error:
         if error.code is None:
             raise
-        return _refused(clients, error.code, str(error))
+        return _error(clients, error.code, str(error))
     if versions.error_code:
-        return _refused(
+        return _error(
             clients,
             versions.error_code,
             f"a member of a version above {LATEST_VERSION} and one of version {versions.used}: "
@@ -266,7 +275,8 @@ def rebalance(
     )
 
 
-def _refused(clients: Sequence[ClientGroup], code: int, why: str) -> StreamsGroupAssignment:
+def _error(clients: Sequence[ClientGroup], code: int, why: str) -> StreamsGroupAssignment:
+    """Return a result in which every member gets an error code."""
     return StreamsGroupAssignment(error_assignments(clients, code), error=why)
 
 
@@ -280,6 +290,17 @@ def _assigned(
     versions: tuple[int, int],
     probing_versions: bool,
 ) -> StreamsGroupAssignment:
+    """Run the assignor and split each client's tasks among its consumers.
+
+    Args:
+        application: see `rebalance`.
+        clients: members by client.
+        layout: tasks and internal topics.
+        assignor: task assignor.
+        deadline: client of the group leader, and the time of a probing rebalance.
+        versions: lowest version used, and latest version that all members support.
+        probing_versions: whether version probing continues.
+    """
     public = isinstance(assignor, PublicSticky)
     problem = _problem(application, clients, layout, public=public)
     is_early = assignor.name in EARLY_RELEASES
@@ -288,7 +309,7 @@ def _assigned(
         assignor = FallbackPrior()
     plan = assignor.assign(problem)
     if not is_early and not isinstance(assignor, _KAFKAS_OWN):
-        _check(plan, problem, assignor.name)
+        _validate(plan, problem, assignor.name)
     owned = {one for group in clients for one in group.owner}
     leader, later = deadline
     by_process = {group.process: group for group in clients}
@@ -314,13 +335,13 @@ def _assigned(
     return StreamsGroupAssignment(consumers, plan, layout, actives, standbys, stable=not waits)
 
 
-def _check(plan: TaskPlan, problem: TaskProblem, name: str) -> None:
-    """What Kafka's leader looks at in the answer of anybody's assignor (KIP-924)."""
+def _validate(plan: TaskPlan, problem: TaskProblem, name: str) -> None:
+    """Raise PlanInvariantError if a custom assignor's plan is invalid (KIP-924)."""
 
     def tasks(row: Sequence[int]) -> list[TaskId]:
-        there = range(len(problem.tasks))
-        # A number that is none becomes a task that is none, which is what is wrong with it.
-        return [problem.tasks[one] if one in there else _NO_TASK for one in row]
+        numbers = range(len(problem.tasks))
+        # An invalid number becomes an unknown task, which the validation reports.
+        return [problem.tasks[one] if one in numbers else _NO_TASK for one in row]
 
     rows = len(problem.clients), len(plan.active), len(plan.standby)
     if len(set(rows)) > 1:
@@ -332,11 +353,13 @@ def _check(plan: TaskPlan, problem: TaskProblem, name: str) -> None:
     ]
     error = validate_task_assignment(problem, entries)
     if error is not AssignmentError.NONE:
-        raise PlanInvariantError([f"{name}: {error.name}: {error.value}{_where(plan, error)}"])
+        raise PlanInvariantError(
+            [f"{name}: {error.name}: {error.value}{_first_place(plan, error)}"]
+        )
 
 
-def _where(plan: TaskPlan, error: AssignmentError) -> str:
-    """The first place of an error that has one, in words."""
+def _first_place(plan: TaskPlan, error: AssignmentError) -> str:
+    """Return the first task and client with the error as text; empty if the error names none."""
     problem = plan.problem
     seen: set[int] = set()
     for client, active, standby in zip(problem.clients, plan.active, plan.standby, strict=True):
@@ -362,12 +385,13 @@ def _problem(
     *,
     public: bool,
 ) -> TaskProblem:
+    """Return the input of the task assignor."""
     tasks = layout.task_arrival
     ends = end_offset_sums(layout, application.end_offsets, application.committed)
-    made = []
+    states = []
     for group in clients:
         active, standby = group.previous(layout)
-        made.append(
+        states.append(
             ClientState(
                 group.process,
                 len(group.members),
@@ -378,7 +402,7 @@ def _problem(
             )
         )
     return TaskProblem(
-        made,
+        states,
         tasks,
         [task for task in tasks if task in layout.changelogs_of],
         application.settings,

@@ -19,8 +19,8 @@ __all__ = [
     "Hosts",
     "StreamsMemberAssignment",
     "ThreadTasks",
-    "deal_in_turn",
-    "deal_to_threads",
+    "assign_in_turn",
+    "assign_to_threads",
     "error_assignments",
     "hosts",
     "member_assignments",
@@ -29,7 +29,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ThreadTasks:
-    """Task numbers of one consumer, each list in Kafka's order."""
+    """The task numbers of one consumer (stream thread), each list in Kafka's order."""
 
     stateful: list[int]
     standby: list[int]
@@ -41,27 +41,28 @@ class ThreadTasks:
         return self.stateful + self.stateless
 
 
-def deal_to_threads(
+def assign_to_threads(
     plan: TaskPlan, client: int, reported: Mapping[str, Collection[int]]
 ) -> dict[str, ThreadTasks]:
-    """Tasks of each consumer of a client.
+    """Return the tasks of each consumer of a client.
 
-    Three passes share one count of tasks: stateful actives, standbys, stateless actives. In
-    the first two a consumer gets first what it reported itself, least lag first; the rest
-    goes round. What is left of the larger shares is dealt in the raw order of a binary
-    heap's array, which differs for actives (from a hash set) and standbys (sorted).
+    Three passes share one count of tasks per consumer: stateful actives, standbys, stateless
+    actives. In the first two, a consumer first gets tasks that it reported, the least lag
+    first. The others are assigned in turn. Tasks beyond the equal share are assigned in the
+    raw array order of a binary heap, which differs for actives (filled from a hash set) and
+    standbys (filled in order).
 
     Args:
-        plan: of all clients.
-        client: its number.
-        reported: consumer -> numbers of the tasks whose offsets it reported.
+        plan: plan of all clients.
+        client: number of the client.
+        reported: consumer -> numbers of the tasks whose offset sums it reported.
 
     Source: ``StreamsPartitionAssignor.assignTasksToThreads`` 4.3.1.
 
     >>> from partage.streams import ClientState, HighAvailability, ProcessId, TaskId, TaskProblem
     >>> tasks = [TaskId(0, n) for n in range(3)]
     >>> plan = HighAvailability().assign(TaskProblem([ClientState(ProcessId(0, 1), 2)], tasks))
-    >>> {name: its.active for name, its in deal_to_threads(plan, 0, {"a": [], "b": []}).items()}
+    >>> {name: its.active for name, its in assign_to_threads(plan, 0, {"a": [], "b": []}).items()}
     {'a': [0, 2], 'b': [1]}
     """
     problem = plan.problem
@@ -76,26 +77,34 @@ def deal_to_threads(
     }
     load = dict.fromkeys(consumers, 0)
 
-    def dealt(tasks: Sequence[int], *, sticky: bool, hashed: bool) -> dict[str, list[int]]:
+    def assign(tasks: Sequence[int], *, sticky: bool, hashed: bool) -> dict[str, list[int]]:
         order = problem.task_hash_order(tasks) if hashed else tasks
-        given = _deal(order, consumers, known if sticky else {}, load)
-        for name, its in given.items():
-            load[name] += len(its)
-        return given
+        assigned = _assign_pass(order, consumers, known if sticky else {}, load)
+        for name, own in assigned.items():
+            load[name] += len(own)
+        return assigned
 
     actives = plan.active[client]
-    first = dealt([t for t in actives if t in stateful], sticky=True, hashed=True)
-    second = dealt(plan.standby[client], sticky=True, hashed=False)
-    third = dealt([t for t in actives if t not in stateful], sticky=False, hashed=True)
+    first = assign([t for t in actives if t in stateful], sticky=True, hashed=True)
+    second = assign(plan.standby[client], sticky=True, hashed=False)
+    third = assign([t for t in actives if t not in stateful], sticky=False, hashed=True)
     return {name: ThreadTasks(first[name], second[name], third[name]) for name in consumers}
 
 
-def _deal(
+def _assign_pass(
     tasks: Sequence[int],
     consumers: Sequence[str],
     known: Mapping[str, Sequence[int]],
     load: Mapping[str, int],
 ) -> dict[str, list[int]]:
+    """Assign tasks of one kind, up to an equal share of all tasks per consumer, then the rest.
+
+    Args:
+        tasks: numbers of the tasks, in the order in which Kafka inserts them into its heap.
+        consumers: consumers in Java's string order.
+        known: consumer -> tasks that it reported, in order of preference.
+        load: consumer -> number of tasks from earlier passes.
+    """
     given: dict[str, list[int]] = {name: [] for name in consumers}
     if not tasks:
         return given
@@ -122,21 +131,28 @@ def _deal(
         given[name].append(left.poll()[0])
         if len(given[name]) + load[name] < least:
             to_fill.append(name)
-    _deal_rest(left, [n for n in consumers if len(given[n]) + load[n] == least], too_many, given)
+    _assign_rest(left, [n for n in consumers if len(given[n]) + load[n] == least], too_many, given)
     return given
 
 
-def _deal_rest(
+def _assign_rest(
     left: PriorityQueue, ring: list[str], too_many: Mapping[int, str], given: dict[str, list[int]]
 ) -> None:
-    """One more for some: who had to leave a task comes first, then all in turn."""
+    """Assign the tasks beyond the equal share: first to consumers that reported them, then in turn.
+
+    Args:
+        left: tasks beyond the equal share.
+        ring: consumers with exactly the equal share.
+        too_many: task -> consumer that reported it and was full.
+        given: tasks of each consumer, which is changed.
+    """
     if not len(left):
         return
     waiting = dict.fromkeys(ring)
-    there = {task for (task,) in left.items}
+    remaining = {task for (task,) in left.items}
     for task in sorted(too_many):
         name = too_many[task]
-        if name in waiting and task in there:
+        if name in waiting and task in remaining:
             given[name].append(task)
             left.remove((task,))
             del waiting[name]
@@ -144,29 +160,29 @@ def _deal_rest(
         given[name].append(task)
 
 
-def deal_in_turn(plan: TaskPlan, client: int, consumers: Sequence[str]) -> dict[str, ThreadTasks]:
-    """Tasks of each consumer as Kafka Streams dealt them before 2.4: in turn, actives first.
+def assign_in_turn(plan: TaskPlan, client: int, consumers: Sequence[str]) -> dict[str, ThreadTasks]:
+    """Return the tasks of each consumer as before Kafka Streams 2.4: round-robin, actives first.
 
-    Nothing sticks to a thread. Consumers and tasks take turns in the order of Java's hash sets.
+    Threads keep nothing. Consumers and tasks are visited in the order of Java's hash sets.
 
     Args:
-        plan: of ``streams:0.10.2`` or ``streams:0.11``.
-        client: its number.
-        consumers: in the order in which the leader met them.
+        plan: plan of ``streams:0.10.2`` or ``streams:0.11``.
+        client: number of the client.
+        consumers: consumers in the order in which the leader reads them.
 
     Source: ``StreamPartitionAssignor.assign`` 0.10.2.1 and 0.11.0.3.
     """
     order = hash_set_order(consumers, string_hash)
     active = set(plan.active[client])
-    dealt = {}
+    assigned = {}
     for place, name in enumerate(order):
-        mine = plan.in_turn[client][place :: len(order)]
-        dealt[name] = ThreadTasks(
-            [task for task in mine if task in active],
-            [task for task in mine if task not in active],
+        own = plan.in_turn[client][place :: len(order)]
+        assigned[name] = ThreadTasks(
+            [task for task in own if task in active],
+            [task for task in own if task not in active],
             [],
         )
-    return dealt
+    return assigned
 
 
 Hosts = dict[tuple[str, int], tuple[TopicPartition, ...]]
@@ -174,17 +190,17 @@ Hosts = dict[tuple[str, int], tuple[TopicPartition, ...]]
 
 @dataclass(frozen=True)
 class StreamsMemberAssignment:
-    """The assignment of one consumer, as ``Assignment`` and ``AssignmentInfo`` carry it.
+    """The assignment of one consumer (Kafka: ``Assignment`` and ``AssignmentInfo``).
 
     Attributes:
-        partitions: that it shall own, sorted.
-        active: the task of each of them; a task repeats once per partition.
+        partitions: assigned partitions, sorted.
+        active: the task of each partition; a task repeats for each of its partitions.
         standby: standby tasks with the source partitions of each.
-        next_rebalance_ms: 0: at once, 2**63 - 1: never, else a time.
-        withheld: tasks that it will get when their partitions have been given up.
-        version: of the data, the lowest that any member used.
-        common_version: the latest that all members support; -1 where one does not say.
-        error_code: 0: none, 1: a source topic is missing, 3: any other, 4: shut down.
+        next_rebalance_ms: time of the next rebalance; 0: at once, 2**63 - 1: never.
+        withheld: tasks that the consumer gets after other consumers have revoked them.
+        version: version of the user data, the lowest that any member used.
+        common_version: latest version that all members support; -1 if a member's is unknown.
+        error_code: 0: none, 1: a source topic is missing, 3: other error, 4: shutdown.
     """
 
     partitions: tuple[TopicPartition, ...] = ()
@@ -200,7 +216,7 @@ class StreamsMemberAssignment:
 def error_assignments(
     clients: Iterable[ClientGroup], code: int
 ) -> dict[str, StreamsMemberAssignment]:
-    """Nothing for anybody but the code."""
+    """Return an assignment with nothing but the error code for every consumer."""
     return {
         name: StreamsMemberAssignment(error_code=code) for one in clients for name in one.consumers
     }
@@ -209,10 +225,10 @@ def error_assignments(
 def hosts(
     plan: TaskPlan, clients: Sequence[ClientGroup], layout: TopologyLayout
 ) -> tuple[Hosts, Hosts]:
-    """Source partitions of the active, and of the standby tasks of each end point.
+    """Return the source partitions of the active and of the standby tasks of each endpoint.
 
-    Of the target plan: tasks that are withheld for a round stand at their new place already.
-    Of two clients with one end point the later one in the leader's map counts.
+    The partitions are those of the target plan: a withheld task is listed at its new client.
+    If two clients have the same endpoint, the later one in the leader's map counts.
     """
     actives: Hosts = {}
     standbys: Hosts = {}
@@ -240,34 +256,34 @@ def member_assignments(
     deadline_ms: int | None,
     versions: tuple[int, int] = (LATEST_VERSION, LATEST_VERSION),
 ) -> dict[str, StreamsMemberAssignment]:
-    """Assignments of one client's consumers.
+    """Return the assignments of one client's consumers.
 
-    A task any of whose partitions another consumer still owns is withheld as a whole, and
-    its consumer rebalances at once; until then the client keeps it as a standby if it was
-    one and is stateful. The client's deadline goes to its first consumer (by id) that waits
-    for nothing, unless one before it does.
+    A task is withheld as a whole while another consumer owns one of its partitions, and its new
+    consumer rebalances at once. Until then the client keeps the task as a standby if it was a
+    standby and is stateful. The client's deadline goes to its first consumer by id, unless
+    that one rebalances at once anyway.
 
     Args:
-        plan: of all clients.
-        client: number of this one.
-        group: its consumers.
-        layout: of the application.
-        owned: every partition that anybody claims to own.
-        deadline_ms: when the client shall rebalance again, None: never.
-        versions: lowest used, and latest that all support.
+        plan: plan of all clients.
+        client: number of the client.
+        group: consumers of the client.
+        layout: tasks of the application.
+        owned: all partitions that any consumer owns.
+        deadline_ms: time of the client's next rebalance; None: never.
+        versions: lowest version used, and latest version that all members support.
 
     Source: ``StreamsPartitionAssignor.addClientAssignments`` 4.3.1.
     """
     consumers = [member.id for member in group.members]
     if plan.in_turn:
-        # Before 2.4 a group stopped as a whole: nothing is withheld, nothing is probed.
-        dealt, owned, deadline_ms = deal_in_turn(plan, client, consumers), (), None
+        # Before 2.4 all members revoked all tasks, so nothing is withheld or probed.
+        tasks_of, owned, deadline_ms = assign_in_turn(plan, client, consumers), (), None
     else:
-        dealt = deal_to_threads(plan, client, _reported(plan, group))
-    had = set(group.previous(layout)[1])
-    answer = {}
+        tasks_of = assign_to_threads(plan, client, _reported(plan, group))
+    previous_standby = set(group.previous(layout)[1])
+    assignments = {}
     for name in group.consumers:
-        names = [plan.problem.tasks[task] for task in dealt[name].active]
+        names = [plan.problem.tasks[task] for task in tasks_of[name].active]
         withheld = _withheld(names, name, group, layout, owned)
         pairs = _pairs(names, withheld, layout)
         if withheld:
@@ -276,9 +292,11 @@ def member_assignments(
             next_ms, deadline_ms = deadline_ms, None
         else:
             next_ms = LONG_MAX
-        standby = [plan.problem.tasks[task] for task in dealt[name].standby]
-        standby += [task for task in withheld if task in had and task in layout.changelogs_of]
-        answer[name] = StreamsMemberAssignment(
+        standby = [plan.problem.tasks[task] for task in tasks_of[name].standby]
+        standby += [
+            task for task in withheld if task in previous_standby and task in layout.changelogs_of
+        ]
+        assignments[name] = StreamsMemberAssignment(
             tuple(partition for partition, _ in pairs),
             tuple(task for _, task in pairs),
             {task: layout.partitions_of[task] for task in sorted(standby, key=task_order_key)},
@@ -286,10 +304,11 @@ def member_assignments(
             tuple(withheld),
             *versions,
         )
-    return answer
+    return assignments
 
 
 def _reported(plan: TaskPlan, group: ClientGroup) -> dict[str, list[int]]:
+    """Return the numbers of the tasks whose offset sums each consumer reported."""
     number_of = plan.problem.number_of
     return {
         member.id: [number_of[task] for task in member.offset_sums if task in number_of]
@@ -306,7 +325,7 @@ def _withheld(
     layout: TopologyLayout,
     owned: Collection[TopicPartition],
 ) -> list[TaskId]:
-    """Tasks of which a partition is owned by somebody, and not by this very consumer."""
+    """Return the tasks with a partition that another consumer owns, sorted."""
     return sorted(
         (
             task

@@ -32,19 +32,19 @@ def member_of(
     owned: Iterable[TopicPartition] = (),
     rack: str | None = None,
 ) -> StreamsMember:
-    """A member as the leader sees it.
+    """Return the member that a subscription describes.
 
     Args:
-        name: the consumer's id.
-        info: the user data of its subscription. Of a version that the leader does not know
-            nothing but the versions is read.
-        owned: partitions that its subscription claims.
-        rack: of its subscription.
+        name: member id of the consumer.
+        info: user data of the subscription. Only the versions are read if the leader does not
+            support the version.
+        owned: owned partitions in the subscription.
+        rack: rack in the subscription.
 
     Raises:
-        InvalidProblemError: an end point that is no ``host:port`` (to Kafka a ConfigException),
-            or a version below 1.
-        WireFormatError: a client tag is there twice.
+        InvalidProblemError: the endpoint is not ``host:port`` (Kafka throws a
+            ConfigException), or the version is below 1.
+        WireFormatError: a client tag occurs twice.
 
     Source: ``StreamsPartitionAssignor.assign``, step 0, 4.3.1.
 
@@ -83,12 +83,12 @@ def assignment_info(
     hosts: Hosts | None = None,
     standby_hosts: Hosts | None = None,
 ) -> AssignmentInfo:
-    """What the leader sends to a consumer beside its partitions.
+    """Return the user data that the leader sends to a consumer with its partitions.
 
     Args:
-        assignment: of the consumer; an error code goes alone.
-        hosts: source partitions of active tasks by end point, the same for every consumer.
-        standby_hosts: those of standbys.
+        assignment: assignment of the consumer; with an error code, all else is left out.
+        hosts: source partitions of active tasks by endpoint, the same for every consumer.
+        standby_hosts: source partitions of standby tasks by endpoint.
 
     Raises:
         UnsupportedVersionError: the version is not from 1 to 11.
@@ -123,12 +123,12 @@ def _endpoint(name: str, text: str | None) -> tuple[str, int] | None:
 
 @dataclass(frozen=True)
 class NextRebalance:
-    """The member's state after an assignment.
+    """The next rebalance that a member requests after an assignment.
 
     Attributes:
-        version: that its next subscription uses.
-        rebalance_ms: when it rebalances again by itself; 0: at once, 2**63 - 1: never. It
-            does when the clock has passed that time, not when it has just reached it.
+        version: version of its next subscription.
+        rebalance_ms: time after which it requests a rebalance; 0: at once, 2**63 - 1: never.
+            The clock must have passed this time; reaching it is not sufficient.
     """
 
     version: int
@@ -142,21 +142,21 @@ def on_assignment(
     endpoint: tuple[str, int] | None = None,
     hosts: Collection[tuple[str, int]] = (),
 ) -> NextRebalance:
-    """Take over an assignment.
+    """Return the version and the time of a member's next rebalance after an assignment.
 
-    The first that holds decides when to rebalance again: the version changed, or the
-    member's own end point is missing among the hosts (a static member with an old
-    assignment): at once; else what the assignment says.
+    The member rebalances at once if the version has changed, or if its own endpoint is missing
+    among the hosts (a static member with an old assignment). Otherwise the assignment contains
+    the time.
 
     Args:
-        assignment: without an error code.
-        version: of the subscription that the member sent.
-        endpoint: its own, if it has one.
-        hosts: end points that the assignment names.
+        assignment: assignment of the member, without an error code.
+        version: version of the subscription that the member sent.
+        endpoint: endpoint of the member, if it has one.
+        hosts: endpoints that the assignment names.
 
     Raises:
-        InvalidProblemError: the assignment is of a later version than the subscription, or
-            others support versions that this member does not; to Kafka a
+        InvalidProblemError: the assignment has a later version than the subscription, or
+            the common version is later than this member supports. Kafka throws a
             TaskAssignmentException.
 
     Source: ``StreamsPartitionAssignor.onAssignment`` 4.3.1.
@@ -166,12 +166,12 @@ def on_assignment(
     >>> on_assignment(StreamsMemberAssignment(version=9, common_version=9), version=11)
     NextRebalance(version=9, rebalance_ms=0)
     """
-    answer = AssignmentInfo(assignment.version, assignment.common_version)
+    info = AssignmentInfo(assignment.version, assignment.common_version)
     try:
-        after = next_version(answer, used=version)
-    except UnsupportedVersionError as refused:
+        after = next_version(info, used=version)
+    except UnsupportedVersionError as error:
         raise InvalidProblemError(
-            f"is refused: {refused}", path="assignment.version", value=assignment.version
+            f"is not supported: {error}", path="assignment.version", value=assignment.version
         ) from None
     if after.rejoin or (endpoint is not None and hosts and endpoint not in hosts):
         return NextRebalance(after.version, 0)

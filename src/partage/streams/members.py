@@ -1,4 +1,4 @@
-"""From the members of a consumer group to the clients of an application."""
+"""Members of a Streams group, and their clients (application instances)."""
 
 from __future__ import annotations
 
@@ -15,25 +15,28 @@ from partage.streams.topology import TopicPartition, TopologyLayout
 __all__ = ["FUTURE_PROCESS", "LATEST_VERSION", "ClientGroup", "StreamsMember", "group_by_client"]
 
 LATEST_VERSION = 11
-#: Members of a version that the leader cannot read count as one client. Kafka draws its id.
+#: Process id of the one client that stands for all members whose version is too new to read.
+#: Kafka draws a random id.
 FUTURE_PROCESS = ProcessId(-1, -1)
 
 
 @dataclass(frozen=True)
 class StreamsMember:
-    """One consumer with what it said when it joined.
+    """A consumer of a Streams group, with the contents of its subscription.
 
     Attributes:
-        id: of the consumer.
-        process: id of its client.
-        owned: partitions that it owns, in order.
-        offset_sums: of the tasks that it has state of; -2: it runs the restored active.
-        tags: client tags.
-        rack: of the consumer.
+        id: member id of the consumer.
+        process: process id of its client.
+        owned: owned partitions, in the order sent.
+        offset_sums: offset sum of each task with local state; -2: the consumer runs the fully
+            restored active task.
+        tags: client tags (KIP-708).
+        rack: rack of the consumer.
         endpoint: host and port of the client, for interactive queries.
-        version: of its subscription; above 11 nothing else can be read.
-        latest_version: that it supports; -1: it speaks version 1 or 2, which do not say.
-        shutdown: whether it asks the whole application to shut down.
+        version: version of the subscription; above 11 the other fields cannot be read.
+        latest_version: latest version that the member supports; -1: unknown, because
+            versions 1 and 2 do not contain it.
+        shutdown: whether the member requests a shutdown of the application.
     """
 
     id: str
@@ -56,13 +59,14 @@ class StreamsMember:
 
 @dataclass
 class ClientGroup:
-    """The consumers of one client, as the leader files them.
+    """The consumers of one client (Kafka: ``ClientMetadata``).
 
     Attributes:
-        process: its id.
-        members: in the order in which the leader met them; the first gives tags and endpoint.
-        owner: consumer of each owned partition, later claims overwriting.
-        offset_sums: of all consumers together, likewise.
+        process: process id of the client.
+        members: consumers in the order in which the leader reads them. The first one provides
+            tags and endpoint.
+        owner: consumer of each owned partition; the last claim wins.
+        offset_sums: offset sums of all consumers; the last one of a task wins.
         readable: False for members of a future version.
     """
 
@@ -73,11 +77,11 @@ class ClientGroup:
     offset_sums: dict[TaskId, int] = field(default_factory=dict)
 
     def add(self, member: StreamsMember) -> None:
-        """File one more consumer.
+        """Add a consumer.
 
         Raises:
-            InvalidProblemError: a client has tasks of named topologies and of none; to Kafka,
-                which compares them, an IllegalStateException.
+            InvalidProblemError: the client has tasks with and without a topology's name. Kafka
+                throws an IllegalStateException when it compares them.
         """
         self.members.append(member)
         self.owner |= dict.fromkeys(member.owned, member.id)
@@ -92,32 +96,32 @@ class ClientGroup:
 
     @property
     def consumers(self) -> list[str]:
-        """Ids of the consumers, sorted as Kafka does."""
+        """Member ids of the consumers in Java's string order."""
         return sorted((member.id for member in self.members), key=string_order_key)
 
     @property
     def tags(self) -> Mapping[str, str]:
-        """Of the consumer that came first."""
+        """Client tags of the first consumer."""
         return self.members[0].tags if self.readable else {}
 
     @property
     def endpoint(self) -> tuple[str, int] | None:
-        """Of the consumer that came first."""
+        """Endpoint of the first consumer."""
         return self.members[0].endpoint if self.readable else None
 
     def rack(self, *, of_first: bool) -> str | None:
-        """Its rack: of the first consumer (KIP-924), or the one that all consumers agree on."""
+        """Return the first consumer's rack (KIP-924), or the rack that all consumers share."""
         racks = {member.rack for member in self.members}
         return self.members[0].rack if of_first or len(racks) == 1 else None
 
     def previous(self, layout: TopologyLayout) -> tuple[list[TaskId], list[TaskId]]:
-        """Tasks that it ran, and tasks that it has state of.
+        """Return the client's previous active tasks and its previous standby tasks.
 
-        It ran the tasks of its owned partitions, and those whose sum is -2. Of named
-        topologies those that are unknown are dropped.
+        Previous active tasks are the tasks of owned partitions and those whose offset sum is
+        -2. If topologies are named, owned partitions of unknown topologies are ignored.
 
         Raises:
-            InvalidTopologyError: it owns partitions, and none is of any task.
+            InvalidTopologyError: the client owns partitions, but no task reads any of them.
         """
         task_of = layout.task_of
         owned = list(self.owner)
@@ -144,13 +148,14 @@ class ClientGroup:
 
 
 def group_by_client(members: Iterable[StreamsMember]) -> list[ClientGroup]:
-    """Clients in the order in which Kafka's leader meets them.
+    """Group the members by client, in the order in which Kafka's leader reads them.
 
-    It walks the members in the order of a hash map of their ids. All members of a version
-    above 11 count as one client of which nothing but owned partitions and racks is known.
+    The leader reads members in the iteration order of a hash map by member id. All members
+    with a version above 11 count as one client with owned partitions and racks only.
 
     Raises:
-        InvalidProblemError: no members, an id twice, or tasks with and without names.
+        InvalidProblemError: there are no members, an id occurs twice, or a client has tasks
+            with and without a topology's name.
 
     >>> members = [StreamsMember(name, ProcessId(0, 1)) for name in ("a-2", "a-1")]
     >>> [one.consumers for one in group_by_client(members)]

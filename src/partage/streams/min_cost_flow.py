@@ -1,44 +1,92 @@
-"""X"""
+"""Minimum-cost flow by cycle cancelling, with the tie-breaking of Kafka's ``Graph`` (KIP-925).
+
+Several flows may have the least cost. To return the same one as ``Graph`` of kafka-streams
+4.3.1, the steps are the same: start from a given flow, or from a maximum flow found by
+breadth-first search (Edmonds and Karp), and cancel negative cycles one by one (Klein). Each is
+the first cycle that the Bellman-Ford search meets in the order of node numbers.
+
+Three shortcuts do not change the result. The search skips a node whose distance has not
+changed since its edges were last relaxed. A round without a change ends the search. Edges
+without residual capacity are left out, and the others are compared in runs: edges of one node
+whose end nodes have consecutive numbers.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.kernels import kernel, piece
+from partage.kernels import Int64s, kernel, piece
 
 __all__ = ["FlowGraph"]
 
 Int64Array = NDArray[np.int64]
 
-#: Edges to neighbouring nodes that are worth a look at all of them together.
-_RUN = 8
+#: Fewest edges of a run that is compared as a whole before its edges are relaxed one by one.
+_LEAST_RUN = 8
+
+
+class Network(NamedTuple):
+    """The residual network: each given edge and its reverse edge, sorted by (origin, end).
+
+    Attributes:
+        start: int64[N + 1], index of each node's first edge (CSR).
+        origin: int64[E], node at which each edge begins.
+        end: int64[E], node at which each edge ends.
+        cost: int64[E], cost per unit of flow.
+        residual: int64[E], residual capacity; changes.
+        flow: int64[E], flow; changes.
+        forward: int64[E], 1 for given edges, 0 for reverse edges.
+        reverse: int64[E], index of the edge in the other direction.
+    """
+
+    start: Int64s
+    origin: Int64s
+    end: Int64s
+    cost: Int64s
+    residual: Int64s
+    flow: Int64s
+    forward: Int64s
+    reverse: Int64s
+
+
+class Search(NamedTuple):
+    """Buffers of the Bellman-Ford search.
+
+    Attributes:
+        distance: int64[N], least known cost of a path to each node.
+        parent: int64[N], last edge of that path; -1 for none.
+        stale: int64[N], 1 if the distance has changed since the node's edges were relaxed.
+        first: int64[N + 1], index of each node's first usable edge (CSR).
+        end: int64[E], end node of each usable edge.
+        cost: int64[E], cost of each usable edge.
+        edge: int64[E], index of each usable edge in the network.
+        run_end: int64[E], index after the last edge of the run that contains the edge.
+    """
+
+    distance: Int64s
+    parent: Int64s
+    stale: Int64s
+    first: Int64s
+    end: Int64s
+    cost: Int64s
+    edge: Int64s
+    run_end: Int64s
 
 
 @dataclass(frozen=True, eq=False)
 class FlowGraph:
-    """A network and its flow; every edge once forward and once back, by (from, to).
+    """A network with a flow.
 
     Attributes:
-        start: int64[N + 1], first edge of each node.
-        origin, end: nodes of each edge.
-        cost, residual, flow: of each edge; residual and flow change.
-        forward: 1 for edges of the network, 0 for their counterparts.
-        counter: the counterpart of each edge.
-        given: place of each given edge, in the order given.
+        network: residual network.
+        given: index in the network of each given edge, in the order given.
     """
 
-    start: Int64Array
-    origin: Int64Array
-    end: Int64Array
-    cost: Int64Array
-    residual: Int64Array
-    flow: Int64Array
-    forward: Int64Array
-    counter: Int64Array
+    network: Network
     given: Int64Array
 
     @classmethod
@@ -50,119 +98,77 @@ class FlowGraph:
         cost: Int64Array,
         flow: Int64Array,
     ) -> FlowGraph:
-        """The graph of these edges. Node numbers need not be dense, only in order.
+        """Return the graph of these edges.
 
-        No two edges join the same nodes, in either direction.
+        Node numbers need not be dense; only their order matters. At most one edge joins two
+        nodes, in either direction.
         """
         names, dense = np.unique(np.concatenate([origin, end]), return_inverse=True)
         edges = len(origin)
-        there, back = dense[:edges], dense[edges:]
-        froms = np.concatenate([there, back])
-        tos = np.concatenate([back, there])
-        order = np.lexsort((tos, froms))
-        place = np.empty_like(order)
-        place[order] = np.arange(len(order))
-        counter = np.empty_like(order)
-        counter[place[:edges]] = place[edges:]
-        counter[place[edges:]] = place[:edges]
+        origins = np.concatenate([dense[:edges], dense[edges:]])
+        ends = np.concatenate([dense[edges:], dense[:edges]])
+        order = np.lexsort((ends, origins))
+        index = np.empty_like(order)
+        index[order] = np.arange(len(order))
+        reverse = np.empty_like(order)
+        reverse[index[:edges]] = index[edges:]
+        reverse[index[edges:]] = index[:edges]
 
-        def laid_out(forth: Int64Array, back: Int64Array) -> Int64Array:
-            return np.ascontiguousarray(np.concatenate([forth, back])[order], np.int64)
+        def both(given: Int64Array, reversed_: Int64Array) -> Int64Array:
+            return np.ascontiguousarray(np.concatenate([given, reversed_])[order], np.int64)
 
-        return cls(
-            np.searchsorted(froms[order], np.arange(len(names) + 1)).astype(np.int64),
-            np.ascontiguousarray(froms[order], np.int64),
-            np.ascontiguousarray(tos[order], np.int64),
-            laid_out(cost, -cost),
-            laid_out(capacity - flow, flow),
-            laid_out(flow, np.zeros_like(flow)),
-            laid_out(np.ones_like(flow), np.zeros_like(flow)),
-            np.ascontiguousarray(counter, np.int64),
-            place[:edges].astype(np.int64),
+        network = Network(
+            np.searchsorted(origins[order], np.arange(len(names) + 1)).astype(np.int64),
+            np.ascontiguousarray(origins[order], np.int64),
+            np.ascontiguousarray(ends[order], np.int64),
+            both(cost, -cost),
+            both(capacity - flow, flow),
+            both(flow, np.zeros_like(flow)),
+            both(np.ones_like(flow), np.zeros_like(flow)),
+            np.ascontiguousarray(reverse, np.int64),
         )
+        return cls(network, index[:edges].astype(np.int64))
 
     def flows(self) -> Int64Array:
-        """Flow of each given edge."""
-        return self.flow[self.given]
+        """Return the flow of each given edge."""
+        return self.network.flow[self.given]
 
-    def fill(self) -> int:
-        """Make the flow a greatest one, from the first node to the last; its size."""
-        nodes = len(self.start) - 1
-        scratch = np.zeros((2, nodes), np.int64)
-        filled: int = _fill(
-            self.start,
-            self.origin,
-            self.end,
-            self.residual,
-            self.flow,
-            self.forward,
-            self.counter,
-            scratch[0],
-            scratch[1],
-            work=2 * nodes * nodes,
-        )
-        return filled
+    def maximize(self) -> int:
+        """Augment the flow to a maximum flow from the first to the last node; return its value."""
+        nodes = len(self.network.start) - 1
+        parent, queue = np.zeros((2, nodes), np.int64)
+        value: int = _maximize(self.network, parent, queue, work=2 * nodes * nodes)
+        return value
 
-    def cheapen(self) -> int:
-        """Cancel negative cycles until there is none; how many there were."""
-        nodes, edges = len(self.start) - 1, len(self.end)
-        scratch = np.zeros((3, nodes), np.int64)
-        usable = np.zeros((4, edges), np.int64)
-        # A search goes over the edges once a node, and there may be a cycle for every node.
+    def cancel_negative_cycles(self) -> int:
+        """Cancel negative cycles until none is left; return their number."""
+        nodes, edges = len(self.network.start) - 1, len(self.network.end)
+        sizes = [nodes] * 3 + [nodes + 1] + [edges] * 4
+        search = Search._make(np.zeros(size, np.int64) for size in sizes)
+        # A search relaxes all edges once per node, and there may be a cycle for every node.
         work = nodes * nodes * edges
-        cancelled: int = _cheapen(
-            self.start,
-            self.origin,
-            self.end,
-            self.cost,
-            self.residual,
-            self.flow,
-            self.forward,
-            self.counter,
-            scratch[0],
-            scratch[1],
-            scratch[2],
-            np.zeros(nodes + 1, np.int64),
-            usable[0],
-            usable[1],
-            usable[2],
-            usable[3],
-            # Looking at a run first pays where that is compiled to a few instructions.
-            _RUN if _cheapen.pays(work=work) else edges + 1,
-            work=work,
-        )
+        # Comparing a run first is faster only where it compiles to a few vector instructions.
+        least_run = _LEAST_RUN if _cancel_cycles.pays(work=work) else edges + 1
+        cancelled: int = _cancel_cycles(self.network, search, least_run, work=work)
         return cancelled
 
 
 @piece
-def _push(  # noqa: PLR0917 - a piece of kernels takes arrays by place
-    edge: Any, least: Any, residual: Any, flow: Any, forward: Any, counter: Any
-) -> None:
-    """Kafka's rule for one edge of a path; the counterpart gives back what it carried."""
-    back = counter[edge]
-    residual[edge] -= least
-    if forward[edge]:
-        flow[edge] += least
-    residual[back] += least
-    if forward[back] and flow[back] >= least:
-        flow[back] -= least
+def _push(edge: Any, amount: Any, network: Any) -> None:
+    """Push flow along an edge as Kafka does; a forward reverse edge loses flow if it can."""
+    reverse = network.reverse[edge]
+    network.residual[edge] -= amount
+    if network.forward[edge]:
+        network.flow[edge] += amount
+    network.residual[reverse] += amount
+    if network.forward[reverse] and network.flow[reverse] >= amount:
+        network.flow[reverse] -= amount
 
 
-@kernel(
-    "int64(int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1],"
-    " int64[::1], int64[::1])"
-)
-def _fill(  # noqa: PLR0917 - a kernel takes arrays by place
-    start: Any,
-    origin: Any,
-    end: Any,
-    residual: Any,
-    flow: Any,
-    forward: Any,
-    counter: Any,
-    parent: Any,
-    queue: Any,
-) -> int:
+@kernel("int64(Network, int64[::1], int64[::1])", Network)
+def _maximize(network: Any, parent: Any, queue: Any) -> int:
+    """Augment along shortest paths until the sink is out of reach; return the added flow."""
+    start, end, residual = network.start, network.end, network.residual
     nodes = len(start) - 1
     sink = nodes - 1
     total = 0
@@ -176,162 +182,124 @@ def _fill(  # noqa: PLR0917 - a kernel takes arrays by place
             node = queue[head]
             head += 1
             for edge in range(start[node], start[node + 1]):
-                there = end[edge]
-                if parent[there] != -1 or residual[edge] <= 0:
+                neighbour = end[edge]
+                if parent[neighbour] != -1 or residual[edge] <= 0:
                     continue
-                parent[there] = edge
-                if there == sink:
+                parent[neighbour] = edge
+                if neighbour == sink:
                     break
-                queue[tail] = there
+                queue[tail] = neighbour
                 tail += 1
         if parent[sink] == -1:
             return total
-        least = residual[parent[sink]]
+        amount = residual[parent[sink]]
         node = sink
         while node != 0:
-            least = min(least, residual[parent[node]])
-            node = origin[parent[node]]
+            amount = min(amount, residual[parent[node]])
+            node = network.origin[parent[node]]
         node = sink
         while node != 0:
             edge = parent[node]
-            _push(edge, least, residual, flow, forward, counter)
-            node = origin[edge]
-        total += least
+            _push(edge, amount, network)
+            node = network.origin[edge]
+        total += amount
 
 
 @piece
-def _list_usable(  # noqa: PLR0917 - a piece of kernels takes arrays by place
-    start: Any,
-    end: Any,
-    cost: Any,
-    residual: Any,
-    first: Any,
-    usable_end: Any,
-    usable_cost: Any,
-    usable_edge: Any,
-    run: Any,
-) -> None:
-    """List the edges with room, by node, and where the run of each one to neighbours ends."""
-    nodes = len(start) - 1
+def _list_usable_edges(network: Any, search: Any) -> None:
+    """List the edges with residual capacity by node, and where the run of each edge ends."""
+    first, end, run_end = search.first, search.end, search.run_end
+    nodes = len(network.start) - 1
     at = 0
     for node in range(nodes):
         first[node] = at
-        for edge in range(start[node], start[node + 1]):
-            if residual[edge] != 0:
-                usable_end[at] = end[edge]
-                usable_cost[at] = cost[edge]
-                usable_edge[at] = edge
+        for edge in range(network.start[node], network.start[node + 1]):
+            if network.residual[edge] != 0:
+                end[at] = network.end[edge]
+                search.cost[at] = network.cost[edge]
+                search.edge[at] = edge
                 at += 1
     first[nodes] = at
     for node in range(nodes):
         at = first[node + 1] - 1
         while at >= first[node]:
-            run[at] = at + 1
-            if at + 1 < first[node + 1] and usable_end[at + 1] == usable_end[at] + 1:
-                run[at] = run[at + 1]
+            run_end[at] = at + 1
+            if at + 1 < first[node + 1] and end[at + 1] == end[at] + 1:
+                run_end[at] = run_end[at + 1]
             at -= 1
 
 
 @piece
-def _search(  # noqa: PLR0917 - a piece of kernels takes arrays by place
-    distance: Any,
-    parent: Any,
-    stale: Any,
-    first: Any,
-    usable_end: Any,
-    usable_cost: Any,
-    usable_edge: Any,
-    run: Any,
-    least_run: Any,
-) -> int:
-    """The node that still came closer in the last round, -1 if there is no negative cycle."""
-    nodes = len(first) - 1
-    # Kafka's extra source comes first, reaches every node at no cost, and counts as a node.
+def _find_cycle(search: Any, least_run: Any) -> int:
+    """Return a node whose distance still falls in the last round; -1 without a negative cycle."""
+    distance, stale = search.distance, search.stale
+    end, cost = search.end, search.cost
+    nodes = len(search.first) - 1
+    # Kafka adds a source with free edges to all nodes, so there is one round more than nodes.
     for turn in range(nodes + 1):
         changed = 0
         for node in range(nodes):
             if stale[node] == 0:
                 continue
             stale[node] = 0
-            mine = distance[node]
-            at, last = first[node], first[node + 1]
+            base = distance[node]
+            at, last = search.first[node], search.first[node + 1]
             while at < last:
-                stop = run[at]
+                stop = search.run_end[at]
                 if stop - at >= least_run:
-                    there = usable_end[at]
+                    neighbour = end[at]
                     closer = 0
                     for step in range(stop - at):
-                        closer |= mine + usable_cost[at + step] < distance[there + step]
+                        closer |= base + cost[at + step] < distance[neighbour + step]
                     if closer == 0:
                         at = stop
                         continue
                 while at < stop:
-                    there = usable_end[at]
-                    if distance[there] > mine + usable_cost[at]:
-                        distance[there] = mine + usable_cost[at]
-                        parent[there] = usable_edge[at]
-                        stale[there] = 1
+                    neighbour = end[at]
+                    if distance[neighbour] > base + cost[at]:
+                        distance[neighbour] = base + cost[at]
+                        search.parent[neighbour] = search.edge[at]
+                        stale[neighbour] = 1
                         changed = 1
                         if turn == nodes:
-                            return int(there)
+                            return int(neighbour)
                     at += 1
         if changed == 0:
             return -1
     return -1
 
 
-@kernel(
-    "int64(int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1],"
-    " int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1],"
-    " int64[::1], int64[::1], int64)"
-)
-def _cheapen(  # noqa: PLR0917 - a kernel takes arrays by place
-    start: Any,
-    origin: Any,
-    end: Any,
-    cost: Any,
-    residual: Any,
-    flow: Any,
-    forward: Any,
-    counter: Any,
-    distance: Any,
-    parent: Any,
-    stale: Any,
-    first: Any,
-    usable_end: Any,
-    usable_cost: Any,
-    usable_edge: Any,
-    run: Any,
-    least_run: int,
-) -> int:
-    nodes = len(start) - 1
+@kernel("int64(Network, Search, int64)", Network, Search)
+def _cancel_cycles(network: Any, search: Any, least_run: int) -> int:
+    """Find and cancel negative cycles until none is left; return their number."""
+    parent, stale = search.parent, search.stale
+    nodes = len(network.start) - 1
     cancelled = 0
     while True:
-        _list_usable(start, end, cost, residual, first, usable_end, usable_cost, usable_edge, run)
+        _list_usable_edges(network, search)
         for node in range(nodes):
-            distance[node] = 0
+            search.distance[node] = 0
             parent[node] = -1
             stale[node] = 1
-        node = _search(
-            distance, parent, stale, first, usable_end, usable_cost, usable_edge, run, least_run
-        )
+        node = _find_cycle(search, least_run)
         if node < 0:
             return cancelled
+        # Follow the parents until a node repeats: that node is on the cycle.
         for other in range(nodes):
             stale[other] = 0
         while stale[node] == 0:
             stale[node] = 1
-            node = origin[parent[node]]
+            node = network.origin[parent[node]]
         last = node
-        least = residual[parent[node]]
-        node = origin[parent[node]]
+        amount = network.residual[parent[node]]
+        node = network.origin[parent[node]]
         while node != last:
-            least = min(least, residual[parent[node]])
-            node = origin[parent[node]]
+            amount = min(amount, network.residual[parent[node]])
+            node = network.origin[parent[node]]
         while True:
             edge = parent[node]
-            _push(edge, least, residual, flow, forward, counter)
-            node = origin[edge]
+            _push(edge, amount, network)
+            node = network.origin[edge]
             if node == last:
                 break
         cancelled += 1

@@ -1,4 +1,4 @@
-"""The result of a task assignor, and the assignment that it builds up."""
+"""The result of a task assignor, and the draft that it edits while it assigns."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["DraftAssignment", "TaskPlan"]
 
 
 class DraftAssignment:
-    """Sets of task numbers by client number, and the loads that on_assignment from them.
+    """An assignment under construction: task numbers by client number, and each client's load.
 
     Attributes:
         active: active tasks of each client.
         standby: standby tasks of each client.
-        count: tasks of each client, both roles.
-        load: ``count / capacity``, Kafka's ``assignedTaskLoad``.
+        count: number of tasks of each client in both roles.
+        load: ``count / capacity`` of each client, Kafka's ``assignedTaskLoad``.
     """
 
     def __init__(self, problem: TaskProblem) -> None:
@@ -30,56 +30,58 @@ class DraftAssignment:
         self.load = [0.0] * clients
 
     def holds(self, client: int, task: int) -> bool:
-        """Whether the client has the task in either role."""
+        """Return whether the client has the task in either role."""
         return task in self.active[client] or task in self.standby[client]
 
     def assign_active(self, client: int, task: int) -> None:
-        """Give an active task to a client that has no copy of it."""
+        """Assign an active task to a client without a copy of the task."""
         self.active[client].add(task)
-        self._counted(client, 1)
+        self._add_to_count(client, 1)
 
     def assign_standby(self, client: int, task: int) -> None:
-        """Give a standby task to a client that has no copy of it."""
+        """Assign a standby task to a client without a copy of the task."""
         self.standby[client].add(task)
-        self._counted(client, 1)
-
-    def unassign_active(self, client: int, task: int) -> None:
-        """Take an active task away from the client that has it."""
-        self.active[client].remove(task)
-        self._counted(client, -1)
+        self._add_to_count(client, 1)
 
     def unassign_standby(self, client: int, task: int) -> None:
-        """Take a standby task away from the client that has it."""
+        """Remove a standby task from its client."""
         self.standby[client].remove(task)
-        self._counted(client, -1)
+        self._add_to_count(client, -1)
+
+    def move(self, tasks: list[set[int]], task: int, source: int, destination: int) -> None:
+        """Move a task to a client without a copy; ``tasks`` is `active` or `standby`."""
+        tasks[source].remove(task)
+        tasks[destination].add(task)
+        self._add_to_count(source, -1)
+        self._add_to_count(destination, 1)
 
     def swap_roles(self, standby_at: int, active_at: int, task: int) -> None:
-        """The standby becomes the active, and the active the standby."""
+        """Make the standby of a task its active task, and the active task a standby."""
         self.standby[standby_at].remove(task)
         self.active[standby_at].add(task)
         self.active[active_at].remove(task)
         self.standby[active_at].add(task)
 
-    def _counted(self, client: int, more: int) -> None:
+    def _add_to_count(self, client: int, more: int) -> None:
         self.count[client] += more
         self.load[client] = self.count[client] / self.capacity[client]
 
 
 @dataclass(frozen=True)
 class TaskPlan:
-    """Tasks of each client.
+    """The tasks of each client, as numbers of a `TaskProblem`.
 
     Attributes:
-        problem: the question.
+        problem: the input of the assignor.
         active: numbers of the active tasks of each client, ascending.
         standby: numbers of its standby tasks (warm-ups among them), ascending.
-        probing: whether the leader shall look again after the probing interval.
-        warmups: (client, task) of the standbys beyond ``num.standby.replicas`` that were made
-            because an active task is to move there.
-        follow_up: clients that shall rebalance again at once (KIP-924 only).
-        in_turn: tasks of each client in the order in which its consumers take turns, actives
-            first; only before 2.4 (see `partage.streams.member_assignments.deal_in_turn`).
-        warnings: what the operator should know about this plan.
+        probing: whether a probing rebalance follows after the probing interval.
+        warmups: (client, task) of each warm-up replica: a standby beyond
+            ``num.standby.replicas`` on the client to which the task moves later.
+        follow_up: clients that rebalance again at once (KIP-924 only).
+        in_turn: tasks of each client in round-robin order over its consumers, actives first;
+            only before 2.4 (see `partage.streams.member_assignments.assign_in_turn`).
+        warnings: messages about this plan for the operator.
     """
 
     problem: TaskProblem
@@ -103,7 +105,7 @@ class TaskPlan:
         in_turn: Iterable[tuple[int, ...]] = (),
         warnings: Iterable[str] = (),
     ) -> TaskPlan:
-        """Return the plan that the draft holds."""
+        """Return the plan of a finished draft."""
         return cls(
             problem,
             tuple(tuple(sorted(tasks)) for tasks in draft.active),
@@ -116,11 +118,11 @@ class TaskPlan:
         )
 
     def active_of(self, process: ProcessId) -> list[TaskId]:
-        """Active tasks of one client, ascending."""
+        """Return the active tasks of one client, ascending."""
         return self._named(self.active, process)
 
     def standby_of(self, process: ProcessId) -> list[TaskId]:
-        """Standby tasks of one client, ascending."""
+        """Return the standby tasks of one client, ascending."""
         return self._named(self.standby, process)
 
     def _named(self, rows: tuple[tuple[int, ...], ...], process: ProcessId) -> list[TaskId]:

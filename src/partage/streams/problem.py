@@ -19,21 +19,21 @@ __all__ = ["ClientState", "PartitionRacks", "TaskProblem"]
 
 @dataclass(frozen=True)
 class ClientState:
-    """One client of an application, as ``ClientState`` of Kafka Streams.
+    """A client before the rebalance: one application instance (Kafka: ``ClientState``).
 
     Attributes:
-        process: its id.
-        capacity: number of its stream threads, which are its consumers.
-        previous_active: tasks that it ran.
-        previous_standby: tasks of which it has state, none of them in ``previous_active``.
-        lags: offsets by which it is behind, of every stateful task; -2: it runs the restored
-            active, -3: unknown. An assignor that never looks at lags does without.
+        process: process id.
+        capacity: number of stream threads, each of which is a consumer.
+        previous_active: tasks that it ran as active tasks.
+        previous_standby: other tasks of which it has local state.
+        lags: lag of every stateful task in offsets; -2: the client runs the fully restored
+            active task, -3: unknown. Assignors that do not read lags accept an empty mapping.
         tags: client tags (KIP-708).
-        rack: of its consumers, None if they have none or differ.
+        rack: rack of its consumers; None if they have none or differ.
 
     Raises:
-        InvalidProblemError: no capacity, a task both active and standby, or a lag that is
-            neither a sentinel nor an int64 >= 0.
+        InvalidProblemError: the capacity is below 1, a task is both active and standby, or a
+            lag is neither -2, -3 nor an int64 >= 0.
 
     >>> ClientState(ProcessId(0, 1), capacity=0)
     Traceback (most recent call last):
@@ -75,11 +75,11 @@ def _is_int(value: object) -> bool:
 
 @dataclass(frozen=True)
 class PartitionRacks:
-    """Racks of the replicas of a task's partitions (KIP-925).
+    """The racks of the replicas of a task's partitions (KIP-925).
 
     Attributes:
-        source: for each source partition the racks of all its replicas; an empty set or
-            None means that they are not all known.
+        source: racks of all replicas of each source partition; an empty set or None if not
+            all racks are known.
         changelog: the same for each changelog partition.
     """
 
@@ -88,18 +88,22 @@ class PartitionRacks:
 
 
 class TaskProblem:
-    """Clients, tasks and settings of one rebalance.
+    """The clients, tasks and settings of one rebalance.
+
+    Clients are numbered by process id and tasks by task id, as Kafka's sorted maps order them.
+    The order in which clients and tasks were given is kept too: it decides the order inside
+    the buckets of Kafka's hash maps.
 
     Attributes:
-        clients: by process id, ascending; a client's number is its place here.
+        clients: clients by process id, ascending; a client's number is its index here.
         client_arrival: numbers of the clients in the order given.
-        tasks: by id, ascending; a task's number is its place here.
+        tasks: tasks by id, ascending; a task's number is its index here.
         task_arrival: numbers of the tasks in the order given.
         stateful: numbers of the tasks of sub-topologies with a changelog, ascending.
         stateful_arrival: the same in the order given.
-        with_stores: the tasks with a store, logged or not (`isStateful` of KIP-924).
-        settings: of the application.
-        racks: racks of partitions by task; None where nothing is known of them.
+        with_stores: numbers of the tasks with a store, logged or not (``isStateful`` of KIP-924).
+        settings: settings of the application.
+        racks: racks of each task's partitions; None if unknown.
 
     >>> from partage.streams.task_ids import ProcessId
     >>> clients = [ClientState(ProcessId(0, 2)), ClientState(ProcessId(0, 1))]
@@ -119,20 +123,21 @@ class TaskProblem:
         with_stores: Iterable[TaskId] | None = None,
         lags: NDArray[np.int64] | None = None,
     ) -> None:
-        """Number everything.
+        """Assign numbers to clients and tasks.
 
         Args:
-            clients: in the order in which Kafka's leader met them.
-            tasks: all tasks, in the order in which they were put into a set.
-            stateful: those with a changelog, likewise.
+            clients: clients in the order in which Kafka's leader reads them.
+            tasks: all tasks, in the order in which Kafka inserts them into a set.
+            stateful: tasks with a changelog, in that order too.
             settings: Kafka's defaults if None.
             racks: see class.
-            with_stores: as ``stateful`` if None.
-            lags: int64[clients, tasks] in the orders given, in place of the clients' own.
+            with_stores: tasks with a store; the stateful tasks if None.
+            lags: int64[clients, tasks] in the orders given; replaces the lags of the clients.
 
         Raises:
-            InvalidProblemError: no clients, a process twice, a task twice, a stateful task
-                that is no task, named and unnamed tasks together, or lags of another shape.
+            InvalidProblemError: there are no clients, a process or a task occurs twice, a
+                stateful task is unknown, tasks with and without a topology's name are mixed, or
+                ``lags`` has another shape.
         """
         given = list(clients)
         if not given:
@@ -197,30 +202,30 @@ class TaskProblem:
         stateful = set(self.stateful)
         return [task for task in range(len(self.tasks)) if task not in stateful]
 
-    def _check(self, lags: NDArray[np.int64]) -> None:
-        said = lags[:, self.stateful]
-        wrong = (said < 0) & (said != LATEST_OFFSET) & (said != UNKNOWN_OFFSET_SUM)
+    def _check_lags(self, lags: NDArray[np.int64]) -> None:
+        relevant = lags[:, self.stateful]
+        wrong = (relevant < 0) & (relevant != LATEST_OFFSET) & (relevant != UNKNOWN_OFFSET_SUM)
         if wrong.any():
             client, place = (int(one) for one in np.argwhere(wrong)[0])
             raise InvalidProblemError(
                 "must be at least 0, or -2 (runs it) or -3 (unknown)",
                 path=f"lags of client {self.clients[client].process}",
-                value={str(self.tasks[self.stateful[place]]): int(said[client, place])},
+                value={str(self.tasks[self.stateful[place]]): int(relevant[client, place])},
             )
 
     @cached_property
     def lags(self) -> NDArray[np.int64]:
-        """int64[clients, tasks]; what is said of stateless tasks means nothing.
+        """Lags as int64[clients, tasks]; the columns of stateless tasks have no meaning.
 
         Raises:
-            InvalidProblemError: a client says nothing of a stateful task, or a lag is negative
-                and no sentinel.
+            InvalidProblemError: a client has no lag of a stateful task, or a lag is negative and
+                neither -2 nor -3.
         """
         if self._given_lags is not None:
             matrix = np.empty((len(self.clients), len(self.tasks)), np.int64)
             given = self._given_lags[self._client_order]
             matrix[:, self.task_arrival] = given
-            self._check(matrix)
+            self._check_lags(matrix)
             return matrix
         matrix = np.zeros((len(self.clients), len(self.tasks)), np.int64)
         wanted = [self.tasks[task] for task in self.stateful]
@@ -240,17 +245,20 @@ class TaskProblem:
         """Threads of each client."""
         return [client.capacity for client in self.clients]
 
-    # -- the orders of Kafka's hash collections ------------------------------------------------
+    # -- iteration orders of Kafka's hash collections -------------------------------------------
 
     @cached_property
     def client_map_order(self) -> list[int]:
-        """Clients as a ``HashMap`` by process id walks them."""
+        """Numbers of the clients in the iteration order of a ``HashMap`` by process id."""
         return self.client_hash_order(self.client_arrival)
 
     def client_hash_order(self, clients: Sequence[int], *, copied: bool = False) -> list[int]:
-        """Clients as a ``HashSet`` walks them that got them in this order.
+        """Return clients in the iteration order of a ``HashSet``.
 
-        With ``copied``, one that was made from a collection of this order.
+        Args:
+            clients: numbers in the order of insertion.
+            copied: whether the set was constructed from a collection of this size, which
+                determines its capacity.
         """
         table = copied_hash_set_table(len(clients)) if copied else DEFAULT_TABLE
         hashes = self._client_hashes
@@ -258,7 +266,7 @@ class TaskProblem:
         return [clients[place] for place in places]
 
     def task_hash_order(self, tasks: Sequence[int], *, copied: bool = False) -> list[int]:
-        """Tasks as a ``HashSet`` walks them; see `client_hash_order`."""
+        """Return tasks in the iteration order of a ``HashSet``; see `client_hash_order`."""
         table = copied_hash_set_table(len(tasks)) if copied else DEFAULT_TABLE
         hashes = self._task_hashes
         places = hash_order([hashes[one] for one in tasks], table=table, rank=lambda: tasks)
@@ -271,7 +279,3 @@ class TaskProblem:
     @cached_property
     def _task_hashes(self) -> list[int]:
         return [task_hash(task) for task in self.tasks]
-
-    def previous(self, tasks: Iterable[TaskId]) -> list[TaskId]:
-        """Tasks of a client's past in the order of ``TreeSet<TaskId>``."""
-        return sorted(tasks, key=task_order_key)

@@ -1,11 +1,14 @@
-"""Rack-aware assignment of tasks (KIP-925, Kafka: RackAwareTaskAssignor)."""
+"""Rack-aware optimisation of an assignment (KIP-925, Kafka: ``RackAwareTaskAssignor``).
+
+The cheapest assignment is a minimum-cost flow from tasks to clients. `min_traffic` and
+`balance_subtopology` build the networks of Kafka's two strategies.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from itertools import combinations
-from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,20 +30,22 @@ Int64Array = NDArray[np.int64]
 
 
 def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
-    """The cheapest owner of each task, every client keeping its number of tasks.
+    """Return the cheapest client of each task; every client keeps its number of tasks.
+
+    The search starts from the present assignment.
 
     Args:
-        held: bool[tasks, clients], who has which now; exactly one each.
-        cost: int64[tasks, clients].
+        held: bool[tasks, clients], whether the client has the task; one client per task.
+        cost: int64[tasks, clients], cost of the task at the client.
 
     Returns:
-        The column of each task. The search starts from what is held.
+        The column of each task's client.
 
     Raises:
-        UnsupportedProblemError: a task is held by nobody or by two, as Kafka's class.
+        UnsupportedProblemError: a task is on no client or on several; Kafka's class throws too.
     """
     tasks, clients = held.shape
-    _once(held)
+    _check_held_once(held)
     task = np.arange(1, tasks + 1)
     client = np.arange(tasks + 1, tasks + clients + 1)
     number = held.sum(axis=0, dtype=np.int64)
@@ -53,26 +58,30 @@ def min_traffic(held: NDArray[np.bool_], cost: Int64Array) -> list[int]:
         np.concatenate([cost.ravel(), 0 * ones, 0 * number]),
         np.concatenate([has, ones, number]),
     )
-    graph.cheapen()
-    return _owners(graph.flows()[: tasks * clients].reshape(tasks, clients))
+    graph.cancel_negative_cycles()
+    owners: list[int] = graph.flows()[: tasks * clients].reshape(tasks, clients).argmax(1).tolist()
+    return owners
 
 
 def balance_subtopology(
     held: NDArray[np.bool_], cost: Int64Array, groups: Sequence[Sequence[int]]
 ) -> list[int]:
-    """As `min_traffic`, but with a client's share of each sub-topology bounded as well.
+    """Return the cheapest client of each task with a bound for each sub-topology and client.
 
-    A client may have at most ceil(its share of all tasks times the tasks of the group), in
-    IEEE doubles in Kafka's order of operations. The search starts from a greatest flow that
-    forgets what is held.
+    A client gets at most ceil(its share of all tasks * tasks of the sub-topology), computed in
+    IEEE doubles in Kafka's order of operations. The search starts from a maximum flow, not from
+    the present assignment.
 
     Args:
         held: see `min_traffic`.
         cost: see `min_traffic`.
-        groups: rows of each group in order; together every row once.
+        groups: rows of each sub-topology, in order; every row is in one of them.
+
+    Raises:
+        UnsupportedProblemError: as `min_traffic`.
     """
     tasks, clients = held.shape
-    _once(held)
+    _check_held_once(held)
     number = held.sum(axis=0).tolist()
     rows = [row for group in groups for row in group]
     second = tasks + clients * len(groups) + 1
@@ -104,9 +113,9 @@ def balance_subtopology(
         np.array(price, np.int64),
         np.zeros(len(origin), np.int64),
     )
-    if graph.fill() != tasks:
+    if graph.maximize() != tasks:
         raise UnsupportedProblemError("the shares of sub-topologies cannot hold all tasks")
-    graph.cheapen()
+    graph.cancel_negative_cycles()
     flows = graph.flows()[:stages]
     used = np.flatnonzero(flows > 0)
     owner = [0] * tasks
@@ -115,37 +124,30 @@ def balance_subtopology(
     return owner
 
 
-def _owners(flows: Int64Array) -> list[int]:
-    owners: list[int] = flows.argmax(axis=1).tolist()
-    return owners
-
-
-def _once(held: NDArray[np.bool_]) -> None:
+def _check_held_once(held: NDArray[np.bool_]) -> None:
+    """Raise UnsupportedProblemError unless every task is on exactly one client."""
     holders = held.sum(axis=1)
-    if (holders != 1).any():
-        _not_once(int(np.flatnonzero(holders != 1)[0]), holders)
+    for row in np.flatnonzero(holders != 1).tolist():
+        number = "no client" if holders[row] == 0 else f"{holders[row]} clients"
+        raise UnsupportedProblemError(f"task {row} of those to optimise is on {number}")
 
 
-def _not_once(row: int, holders: NDArray[np.int64]) -> NoReturn:
-    many = "nobody" if holders[row] == 0 else f"{holders[row]} clients"
-    raise UnsupportedProblemError(f"task {row} of those to optimise is held by {many}")
-
-
-#: (draft, source, destination, task) -> whether the standby may go there.
+#: (draft, source, destination, task) -> whether the standby may move to the destination.
 MaySwap = Callable[[DraftAssignment, int, int, int], bool]
 
 _MOST_STANDBY_ROUNDS = 4
 
 
 class RackOptimizer:
-    """Fewest reads across racks, every client keeping its number of tasks.
+    """Optimisation that minimises reads across racks while clients keep their number of tasks.
 
-    The cost of a task at a client is the traffic cost times its partitions without a replica
-    in the client's rack (source partitions for actives, changelogs for standbys), plus the
-    non-overlap cost if the task is not there now; int32 arithmetic.
+    The cost of a task at a client is the traffic cost times the number of its partitions
+    without a replica in the client's rack (source partitions for actives, changelogs for
+    standbys), plus the non-overlap cost if the client does not have the task now. Costs are
+    int32 and overflow as in Java.
 
-    Exact to ``RackAwareTaskAssignor`` 4.3.1, which optimises standbys by least traffic even
-    where the strategy is ``balance_subtopology``.
+    Exact to ``RackAwareTaskAssignor`` 4.3.1, which optimises standbys by ``min_traffic`` even
+    if the strategy is ``balance_subtopology``.
     """
 
     def __init__(
@@ -169,7 +171,7 @@ class RackOptimizer:
 
     @classmethod
     def for_legacy(cls, problem: TaskProblem) -> RackOptimizer | None:
-        """That of the internal assignors, or None where Kafka would not optimise."""
+        """Return the optimisation of the internal assignors; None where Kafka does not optimise."""
         if not legacy_racks_are_known(problem):
             return None
         return cls(
@@ -183,7 +185,7 @@ class RackOptimizer:
 
     @classmethod
     def for_public(cls, problem: TaskProblem, *, standbys: bool) -> RackOptimizer | None:
-        """That of KIP-924's helpers, or None where they would do nothing."""
+        """Return the optimisation of KIP-924's helpers; None where they do nothing."""
         if not public_racks_are_known(problem, standbys=standbys):
             return None
         changelogs = rack_misses(problem, lambda racks: racks.changelog)
@@ -199,7 +201,7 @@ class RackOptimizer:
     def optimize_active(
         self, draft: DraftAssignment, tasks: Sequence[int], traffic: int, non_overlap: int
     ) -> None:
-        """Move the given active tasks (ascending) to the cheapest clients."""
+        """Move active tasks (numbers, ascending) to the cheapest clients."""
         if not tasks:
             return
         clients = self._clients
@@ -214,8 +216,7 @@ class RackOptimizer:
         before = held.argmax(axis=1).tolist()
         for task, old, new in zip(tasks, before, owners, strict=True):
             if old != new:
-                draft.unassign_active(clients[old], task)
-                draft.assign_active(clients[new], task)
+                draft.move(draft.active, task, clients[old], clients[new])
 
     def optimize_standby(
         self, draft: DraftAssignment, traffic: int, non_overlap: int, may_swap: MaySwap
@@ -239,14 +240,13 @@ class RackOptimizer:
         may_swap: MaySwap,
         groups: list[list[int]],
     ) -> bool:
+        """Exchange standbys between two clients; return whether any moved."""
         one, other = pair
-        forth = _movable(draft, one, other, may_swap)
-        if not forth:
+        from_one = _movable(draft, one, other, may_swap)
+        from_other = _movable(draft, other, one, may_swap) if from_one else []
+        if not from_other:
             return False
-        back = _movable(draft, other, one, may_swap)
-        if not back:
-            return False
-        tasks = sorted(forth + back)
+        tasks = sorted(from_one + from_other)
         ends = sorted(pair)
         held = np.array([[task in draft.standby[client] for client in ends] for task in tasks])
         cost = self._cost(self._standby_misses[np.ix_(tasks, ends)], held, *costs)
@@ -259,8 +259,7 @@ class RackOptimizer:
         moved = False
         for task, old, new in zip(tasks, held.argmax(axis=1).tolist(), owners, strict=True):
             if old != new:
-                draft.unassign_standby(ends[old], task)
-                draft.assign_standby(ends[new], task)
+                draft.move(draft.standby, task, ends[old], ends[new])
                 moved = True
         return moved
 
@@ -268,11 +267,13 @@ class RackOptimizer:
     def _cost(
         misses: NDArray[np.int64], held: NDArray[np.bool_], traffic: int, non_overlap: int
     ) -> NDArray[np.int64]:
+        """Return int64[tasks, clients]: costs in Java's int arithmetic."""
         cost = misses * traffic + np.where(held, 0, non_overlap)
         return cost.astype(np.int32).astype(np.int64)
 
 
 def _movable(draft: DraftAssignment, source: int, destination: int, may_swap: MaySwap) -> list[int]:
+    """Return the standbys of a source client that may move to a destination client."""
     return [
         task
         for task in sorted(draft.standby[source])
@@ -281,7 +282,7 @@ def _movable(draft: DraftAssignment, source: int, destination: int, may_swap: Ma
 
 
 def subtopologies(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]:
-    """All sub-topologies by (number, name), each with those of the given tasks that it has."""
+    """Group tasks by sub-topology; every sub-topology is listed, by (number, topology)."""
     every: dict[tuple[int, str], list[int]] = {}
     for task in problem.tasks:
         every.setdefault((task.subtopology, task.topology or ""), [])
@@ -294,7 +295,7 @@ def subtopologies(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]
 
 
 def by_number(problem: TaskProblem, tasks: Sequence[int]) -> list[list[int]]:
-    """The given tasks by the number of their sub-topology, whatever its topology."""
+    """Group tasks by the number of their sub-topology, whatever its topology."""
     found: dict[int, list[int]] = {}
     for number in tasks:
         found.setdefault(problem.tasks[number].subtopology, []).append(number)
@@ -305,7 +306,15 @@ def rack_misses(
     problem: TaskProblem,
     partitions: Callable[[PartitionRacks], Sequence[frozenset[str] | None]],
 ) -> NDArray[np.int64]:
-    """int64[tasks, clients]: partitions of the task without a replica in the client's rack."""
+    """Count the partitions of each task without a replica in each client's rack.
+
+    Args:
+        problem: input of the assignor.
+        partitions: racks of the partitions that count.
+
+    Returns:
+        int64[tasks, clients].
+    """
     known = problem.racks or {}
     racks = [client.rack for client in problem.clients]
     distinct = sorted({rack for rack in racks if rack is not None})
@@ -322,11 +331,11 @@ def rack_misses(
 
 
 def legacy_racks_are_known(problem: TaskProblem) -> bool:
-    """Whether Kafka's internal assignors optimise: strategy set, all racks known.
+    """Return whether Kafka's internal assignors optimise: strategy set and all racks known.
 
-    With standbys the changelogs' racks must be known too. A strategy of none, a client
-    without a rack or with several, a partition without replicas or with one on a broker
-    without rack: all of these turn it off without an error.
+    With standbys, the racks of changelogs must be known too. Kafka skips the optimisation
+    without an error if the strategy is none, a client has no rack or several, or a partition
+    has no replicas or one on a broker without a rack.
     """
     settings = problem.settings
     if settings.rack_aware_assignment_strategy == "none" or problem.racks is None:
@@ -343,9 +352,10 @@ def legacy_racks_are_known(problem: TaskProblem) -> bool:
 
 
 def public_racks_are_known(problem: TaskProblem, *, standbys: bool) -> bool:
-    """Whether KIP-924's helpers optimise: strategy and both costs set, all racks known.
+    """Return whether KIP-924's helpers optimise: strategy and both costs set, all racks known.
 
-    For actives every partition of every task counts, for standbys every changelog partition.
+    For actives, the racks of all partitions of all tasks must be known, for standbys those of
+    all changelog partitions.
     """
     settings = problem.settings
     if (

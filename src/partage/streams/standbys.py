@@ -1,4 +1,4 @@
-"""Standby replicas: placement by load, and by client tags (KIP-708)."""
+"""Standby replicas: placement by load, or by client tags (KIP-708)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Tag = tuple[str, str]
 
 
 class TagIndex:
-    """Which values a tag key has in the group, and which clients carry which tag."""
+    """The client tags of a group: the values of each key, and the tags of each client."""
 
     def __init__(self, problem: TaskProblem) -> None:
         self.configured = frozenset(problem.settings.rack_aware_assignment_tags)
@@ -33,9 +33,14 @@ class TagIndex:
                 self.values.setdefault(key, set()).add(value)
 
     def mark(self, used: set[Tag], client: int, copies: int) -> None:
-        """Mark the configured tags of a client that got a copy, the ``copies``-th of its task.
+        """Mark the configured tags of a client as used by a copy of a task.
 
-        A key of which there are no more values than copies is free again as a whole.
+        A key that has no more distinct values than the task has copies becomes unused again.
+
+        Args:
+            used: tags on which the task has a copy; changed.
+            client: client with the new copy.
+            copies: number of copies of the task, including the new one.
         """
         for key, value in self.tags[client].items():
             if key not in self.configured:
@@ -46,16 +51,18 @@ class TagIndex:
                 used.add((key, value))
 
     def is_used(self, used: set[Tag], client: int) -> bool:
-        """Whether the client carries a marked tag."""
+        """Return whether the client has a used tag."""
         return any(self.tags[client].get(key) == value for key, value in used)
 
 
 class TagAwareStandbys:
-    """Standbys spread over tags (``ClientTagAwareStandbyTaskAssignor`` 4.3.1, KIP-708).
+    """Standbys spread over client tags (KIP-708).
 
-    A copy goes to the least loaded client that shares no configured tag with an earlier copy
-    of its task; a key with fewer values than copies stops counting. What cannot be placed
-    so goes to the least loaded clients at the end, in the order of a Java hash map.
+    A standby goes to the least loaded client that shares no configured tag with another copy of
+    its task. A key with fewer values than the task has copies is ignored. The remaining
+    standbys go to the least loaded clients at the end, in the order of a Java hash map.
+
+    Exact to ``ClientTagAwareStandbyTaskAssignor`` 4.3.1.
 
     >>> from partage.streams import ClientState, ProcessId, AssignmentConfigs, TaskId
     >>> settings = AssignmentConfigs(num_standby_replicas=1, rack_aware_assignment_tags=("zone",))
@@ -72,19 +79,20 @@ class TagAwareStandbys:
         self._index = TagIndex(problem)
 
     def assign(self, draft: DraftAssignment, tasks: Iterable[int]) -> None:
-        """Give each task that has an active its standbys, in the order given."""
-        active_at = {task: client for client, mine in enumerate(draft.active) for task in mine}
+        """Assign standbys to each task that has an active task, in the order given."""
+        active_at = {task: client for client, own in enumerate(draft.active) for task in own}
         order = list(tasks)
         missing = dict.fromkeys(order, self._replicas)
         for task in order:
             if task in active_at:
                 missing[task] = self.spread(draft, task, active_at[task])
-        # Kafka's map got every task at first, and lost those that are done.
+        # Kafka's hash map contains all tasks at first and then only those with missing standbys.
         for task in self._problem.task_hash_order(order):
-            self._give_anywhere(draft, task, missing[task])
+            self._assign_by_load(draft, task, missing[task])
 
     @staticmethod
-    def _give_anywhere(draft: DraftAssignment, task: int, copies: int) -> None:
+    def _assign_by_load(draft: DraftAssignment, task: int, copies: int) -> None:
+        """Assign standbys of a task to the least loaded clients, whatever their tags."""
         for _ in range(copies):
             client = least_loaded(draft, lambda one: not draft.holds(one, task))
             if client is None:
@@ -92,7 +100,10 @@ class TagAwareStandbys:
             draft.assign_standby(client, task)
 
     def spread(self, draft: DraftAssignment, task: int, active_at: int) -> int:
-        """Place standbys on unused tags; how many could not be. Tries one even where N is 0."""
+        """Assign standbys to clients with unused tags; return the number that is missing.
+
+        Like Kafka's class, this tries to assign one standby even if none is configured.
+        """
         index = self._index
         used: set[Tag] = set()
         copies, left, last = 1, self._replicas, active_at
@@ -109,12 +120,11 @@ class TagAwareStandbys:
                 return left
 
     def may_balance(self, source: int, destination: int) -> bool:
-        """Whether the destination has every tag of the source, configured or not."""
-        there = self._index.tags[destination]
-        return all(there.get(key) == value for key, value in self._index.tags[source].items())
+        """Return whether the destination has every tag of the source, configured or not."""
+        return self._index.tags[source].items() <= self._index.tags[destination].items()
 
     def may_swap(self, draft: DraftAssignment, source: int, destination: int, task: int) -> bool:
-        """Whether the task's copies carry no fewer distinct tags after the move."""
+        """Return whether the task's copies have no fewer distinct tags after the move."""
         others = {
             tag
             for client, tags in enumerate(self._index.tags)
@@ -127,7 +137,7 @@ class TagAwareStandbys:
 
 
 def least_loaded(draft: DraftAssignment, eligible: Callable[[int], bool]) -> int | None:
-    """The eligible client of least (load, number)."""
+    """Return the eligible client with the least (load, number); None if no client is eligible."""
     best, least = None, 0.0
     for client, load in enumerate(draft.load):
         if (best is None or load < least) and eligible(client):
@@ -136,20 +146,20 @@ def least_loaded(draft: DraftAssignment, eligible: Callable[[int], bool]) -> int
 
 
 class StandbyPlacement(Protocol):
-    """A way to place standbys, and its say in later moves."""
+    """The interface of a standby placement, which also restricts later moves."""
 
     def assign(self, draft: DraftAssignment, tasks: Iterable[int]) -> None:
-        """Give each task its standbys, in the order given."""
+        """Assign standbys to each task, in the order given."""
 
     def may_balance(self, source: int, destination: int) -> bool:
-        """Whether balancing may move standbys between two clients."""
+        """Return whether balancing may move standbys between two clients."""
 
     def may_swap(self, draft: DraftAssignment, source: int, destination: int, task: int) -> bool:
-        """Whether optimising by racks may move this standby."""
+        """Return whether rack-aware optimisation may move this standby."""
 
 
 class DefaultStandbys:
-    """Each standby to the least loaded client without a copy.
+    """Standbys on the least loaded clients without a copy of the task.
 
     Ties go to the lower process id. Cost: O(log C) for each of T tasks times N standbys.
     Exact to ``DefaultStandbyTaskAssignor`` 4.3.1.
@@ -167,26 +177,31 @@ class DefaultStandbys:
         self._replicas = problem.settings.num_standby_replicas
 
     def assign(self, draft: DraftAssignment, tasks: Iterable[int]) -> None:
-        """Give each task its standbys, in the order given."""
-        give_to_least_loaded(draft, ((task, self._replicas) for task in tasks))
+        """Assign standbys to each task, in the order given."""
+        assign_to_least_loaded(draft, ((task, self._replicas) for task in tasks))
 
-    def may_balance(self, source: int, destination: int) -> bool:  # noqa: ARG002 - the contract
-        """Always."""
+    def may_balance(self, source: int, destination: int) -> bool:  # noqa: ARG002 - the interface
+        """Return True: the load alone decides."""
         return True
 
     def may_swap(
         self,
-        draft: DraftAssignment,  # noqa: ARG002 - the contract gives every placement all of them
+        draft: DraftAssignment,  # noqa: ARG002 - the interface passes all arguments
         source: int,  # noqa: ARG002 - the same
         destination: int,  # noqa: ARG002 - the same
         task: int,  # noqa: ARG002 - the same
     ) -> bool:
-        """Always."""
+        """Return True: the load alone decides."""
         return True
 
 
-def give_to_least_loaded(draft: DraftAssignment, wanted: Iterable[tuple[int, int]]) -> None:
-    """Standbys one by one to the client of least (load, number) without a copy of the task."""
+def assign_to_least_loaded(draft: DraftAssignment, wanted: Iterable[tuple[int, int]]) -> None:
+    """Assign each standby to the client of least (load, number) without a copy of the task.
+
+    Args:
+        draft: assignment, which is changed.
+        wanted: (task, number of standbys).
+    """
     heap = [(load, client) for client, load in enumerate(draft.load)]
     heapq.heapify(heap)
     for task, replicas in wanted:
@@ -199,17 +214,17 @@ def give_to_least_loaded(draft: DraftAssignment, wanted: Iterable[tuple[int, int
                 draft.assign_standby(client, task)
                 left -= 1
                 entry = draft.load[client], client
-            # Whoever has a copy by now is out of the question for this task.
+            # A client with a copy is no candidate for another standby of this task.
             aside.append(entry)
         for entry in aside:
             heapq.heappush(heap, entry)
 
 
 def placement_for(problem: TaskProblem) -> StandbyPlacement:
-    """By tags where tags are configured, else by load.
+    """Return the placement by tags if tags are configured, else the placement by load.
 
-    The third way of Kafka's factory, by racks as tags, is never taken: the high availability
-    assignor gives the factory no racks.
+    Kafka's factory also has a placement by racks. It is never used, because the high
+    availability assignor passes no racks to the factory.
     """
     if problem.settings.rack_aware_assignment_tags:
         return TagAwareStandbys(problem)
@@ -229,12 +244,6 @@ def standby_shortage(replicas: int, clients: int) -> str | None:
     most = max(clients - 1, 0)
     if replicas <= most:
         return None
-    what = (
-        "no standby"
-        if most == 0
-        else "at most 1 standby"
-        if most == 1
-        else (f"at most {most} standbys")
-    )
+    what = {0: "no standby", 1: "at most 1 standby"}.get(most, f"at most {most} standbys")
     on = "1 client" if clients == 1 else f"{clients} clients"
     return f"num.standby.replicas={replicas} is not possible on {on}: each task gets {what}"

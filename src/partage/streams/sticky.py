@@ -1,4 +1,8 @@
-"""The sticky task assignors of kafka-streams 4.3.1."""
+"""The sticky task assignors of kafka-streams 4.3.1.
+
+`StickyCore` has the steps that they share with the assignor of 0.11
+(`partage.legacy.streams_0_11`).
+"""
 
 from __future__ import annotations
 
@@ -28,15 +32,18 @@ _HASH_BITS = 0xFFFFFFFF
 
 
 class TaskPairs:
-    """Pairs of tasks that share a client already; a new pair is worth a client.
+    """The pairs of tasks that share a client.
+
+    The sticky assignors prefer clients with which a task makes new pairs. This spreads the tasks
+    of a failed client over several others.
 
     Raises:
-        UnsupportedProblemError: so many tasks that Kafka's int32 count of pairs is negative,
-            at which its hash set refuses to be made.
+        UnsupportedProblemError: there are so many tasks that Kafka's int32 number of pairs
+            overflows, and its hash set rejects the negative capacity.
     """
 
     def __init__(self, tasks: int) -> None:
-        # Java: n * (n - 1) / 2 in int32, which wraps from 46,342 tasks on.
+        # Java computes n * (n - 1) / 2 in int32, which overflows from 46,342 tasks on.
         product = (tasks * (tasks - 1) & _HASH_BITS ^ 1 << 31) - (1 << 31)
         if product < 0:
             raise UnsupportedProblemError(
@@ -47,18 +54,18 @@ class TaskPairs:
         self._pairs: set[int] = set()
 
     def add(self, task: int, others: Iterable[int]) -> None:
-        """The task joins these."""
+        """Add the pairs of a task with others on its client."""
         self._pairs.update(self._pair(task, other) for other in others)
 
     def has_new(self, task: int, *others: Iterable[int]) -> bool:
-        """Whether one of the others has not shared a client with the task yet."""
+        """Return whether the task has shared no client with one of the others so far."""
         if self.full:
             return False
         return any(self._pair(task, other) not in self._pairs for some in others for other in some)
 
     @property
     def full(self) -> bool:
-        """Whether no pair is new any more."""
+        """True if all pairs of tasks share a client."""
         return len(self._pairs) == self._most
 
     def _pair(self, one: int, other: int) -> int:
@@ -66,15 +73,19 @@ class TaskPairs:
 
 
 class StickyCore:
-    """Past and present of the tasks, and the choice of a client.
+    """The steps that the sticky task assignors of 0.11 to 4.3 have in common.
+
+    The assignors differ in the order in which they visit tasks, and in the comparison of loads.
 
     Attributes:
-        problem, draft: the question and what was given so far.
-        map_order: clients as the client map walks them.
-        previous_active: client that ran the task, by number of the task.
-        previous_standby: clients that had its state, in the order of their hash set.
-        given: actives and standbys of each client in the order of giving.
-        active_order: tasks of ``previous_active`` as its hash map walks them.
+        problem: input of the assignor.
+        draft: assignment under construction.
+        given: actives and standbys of each client in the order of their assignment.
+        map_order: clients in the iteration order of the client map.
+        quota: active tasks per thread that a client keeps.
+        previous_active: task -> client that ran it.
+        previous_standby: task -> clients with its state, in the order of their hash set.
+        active_order: tasks of ``previous_active`` in the iteration order of its hash map.
     """
 
     def __init__(
@@ -92,13 +103,14 @@ class StickyCore:
         self.quota = len(problem.tasks) // sum(problem.capacity)
         self._ties = capacity_breaks_ties
         self._pairs = TaskPairs(len(problem.tasks))
-        self._remember(in_order or (lambda tasks: sorted(tasks, key=task_order_key)), hash_of)
+        self._read_previous(in_order or (lambda tasks: sorted(tasks, key=task_order_key)), hash_of)
 
-    def _remember(
+    def _read_previous(
         self,
         in_order: Callable[[Iterable[TaskId]], list[TaskId]],
         hash_of: Callable[[TaskId], int],
     ) -> None:
+        """Read the previous tasks of all clients; later clients in map order win."""
         number_of = self.problem.number_of
         ran: dict[TaskId, int] = {}
         had: dict[TaskId, list[int]] = {}
@@ -119,55 +131,76 @@ class StickyCore:
             if task in number_of
         }
 
-    # -- giving ----------------------------------------------------------------------------------
+    # -- assigning -------------------------------------------------------------------------------
 
-    def give_active(self, task: int, client: int) -> None:
-        """The task becomes active there, and a pair with all that is there."""
-        self._paired(task, client)
+    def assign_active(self, task: int, client: int) -> None:
+        """Assign an active task to a client, and record its pairs with the client's tasks."""
+        self._add_pairs(task, client)
         self.draft.assign_active(client, task)
         self.given[client][0].append(task)
 
-    def give_standby(self, task: int, client: int) -> None:
-        """The task becomes a standby there, and a pair with all that is there."""
-        self._paired(task, client)
+    def assign_standby(self, task: int, client: int) -> None:
+        """Assign a standby task to a client, and record its pairs with the client's tasks."""
+        self._add_pairs(task, client)
         self.draft.assign_standby(client, task)
         self.given[client][1].append(task)
 
-    def _paired(self, task: int, client: int) -> None:
+    def _add_pairs(self, task: int, client: int) -> None:
         self._pairs.add(task, self.draft.active[client])
         self._pairs.add(task, self.draft.standby[client])
 
     def has_room(self, client: int) -> bool:
-        """Whether the client has fewer actives than its threads' share of all tasks."""
+        """Return whether the client has fewer actives than the quota of its threads."""
         return len(self.draft.active[client]) < self.draft.capacity[client] * self.quota
 
-    def keep_actives(self, *, whatever_the_load: bool) -> None:
-        """Each task back to the client that ran it, if that has room."""
+    def assign_previous(self, tasks: Iterable[int], *, ignore_quota: bool = False) -> list[int]:
+        """Assign tasks to clients that ran them, then to clients with their state.
+
+        Args:
+            tasks: all tasks, in the order in which previous standbys are promoted.
+            ignore_quota: whether clients keep all their actives, whatever the load.
+
+        Returns:
+            The remaining tasks.
+        """
+        assigned = set()
         for task in self.active_order:
             client = self.previous_active[task]
-            if whatever_the_load or self.has_room(client):
-                self.give_active(task, client)
-
-    def revive_standbys(self, tasks: Iterable[int]) -> list[int]:
-        """Each task to the first client with room that has its state; those left over."""
-        left = []
+            if ignore_quota or self.has_room(client):
+                self.assign_active(task, client)
+                assigned.add(task)
+        remaining = []
         for task in tasks:
-            client = next(filter(self.has_room, self.previous_standby.get(task, ())), None)
-            if client is None:
-                left.append(task)
+            if task in assigned:
+                continue
+            promoted = next(filter(self.has_room, self.previous_standby.get(task, ())), None)
+            if promoted is None:
+                remaining.append(task)
             else:
-                self.give_active(task, client)
-        return left
+                self.assign_active(task, promoted)
+        return remaining
 
-    def without_copy(self, task: int) -> list[int]:
-        """Clients without a copy of the task, as a hash set of them is walked."""
+    def assign_standbys(self, tasks: Iterable[int]) -> None:
+        """Assign the standbys of each task, as long as there are clients without a copy."""
+        for task in tasks:
+            for _ in range(self.problem.settings.num_standby_replicas):
+                free = self._without_copy(task)
+                if not free:
+                    break
+                self.assign_standby(task, self.best(task, free))
+
+    def _without_copy(self, task: int) -> list[int]:
+        """Return the clients without a copy of the task in the order of a hash set."""
         free = [client for client in self.map_order if not self.draft.holds(client, task)]
         return self.problem.client_hash_order(free)
 
     # -- choosing --------------------------------------------------------------------------------
 
     def best(self, task: int, among: Sequence[int]) -> int:
-        """The client for a task: where it was, where its state is, or the least loaded."""
+        """Return the client for a task: its previous one, one with its state, or the least loaded.
+
+        A previous client that should give load to others is not chosen.
+        """
         if len(among) == 1:
             return among[0]
         within = set(among)
@@ -185,6 +218,7 @@ class StickyCore:
         return chosen
 
     def _best_standby(self, task: int, within: set[int]) -> int | None:
+        """Return the least loaded candidate with the task's state; None if there is none."""
         known = self.previous_standby.get(task)
         if known is None:
             return None
@@ -192,18 +226,21 @@ class StickyCore:
         return self._least_loaded(task, [client for client in copied if client in within])
 
     def _should_balance(self, client: int) -> bool:
+        """Return whether a client has a task per thread, and another client has more capacity."""
         draft = self.draft
         if draft.count[client] < draft.capacity[client]:
             return False
         return any(self._more_free(other, client) for other in range(len(draft.count)))
 
     def _more_free(self, client: int, other: int) -> bool:
-        mine, its = self.draft.load[client], self.draft.load[other]
-        if mine != its or not self._ties:
-            return mine < its
+        """Return whether a client is less loaded than another; more threads may break ties."""
+        load, other_load = self.draft.load[client], self.draft.load[other]
+        if load != other_load or not self._ties:
+            return load < other_load
         return self.draft.capacity[client] > self.draft.capacity[other]
 
     def _least_loaded(self, task: int, among: Sequence[int]) -> int | None:
+        """Return the least loaded client, preferably one with which the task makes a new pair."""
         draft = self.draft
         best: int | None = None
         for client in among:
@@ -221,29 +258,31 @@ class StickyCore:
         return best
 
 
-_TRAFFIC_COST, _NON_OVERLAP_COST = 1, 10
+#: Default costs of a partition read across racks and of a task that moves. Moves count more.
+_COSTS = 1, 10
 
 
 class LegacySticky:
-    """Tasks stay, or go where their state is, as long as no thread gets more than its share.
+    """Tasks stay on their clients, or move to clients with their state, up to a quota.
 
-    Guarantees, the first before the next:
+    Guarantees, in order of priority:
 
-    1. every task is active on exactly one client, standbys never with their active;
-    2. a client keeps what it ran, up to ``tasks // threads`` actives a thread, then gets
-       tasks of which it has state; the rest goes to previous owners that are not full, or
-       to the least loaded client, one with which the task makes a new pair if there is one;
-    3. standbys of stateful tasks by the same choice.
+    1. Every task is active on exactly one client, and no standby is on its active's client.
+    2. A client keeps the tasks that it ran, up to ``tasks // threads`` actives per thread. Then
+       it gets tasks of which it has state.
+    3. The other tasks go to previous clients that are not full, or to the least loaded client,
+       preferably one with which the task makes a new pair.
+    4. Standbys of stateful tasks are placed by the same rule.
 
-    Lags have no say, and ``probing`` is always false. Java's hash order decides which tasks
-    are kept where a client had too many, and the order of the clients; it is followed.
-    Cost: O(T C) and O(T^2 / C) pairs for T tasks, C clients.
+    Lags are ignored, and ``probing`` is always false. Java's hash order decides which tasks stay
+    where a client had too many, and the order of the clients. Cost: O(T C) and O(T^2 / C) pairs
+    for T tasks and C clients.
 
-    Where it is not optimal: one pass, so that loads may differ by more than one task a
-    thread; with fewer tasks than threads the share is 0 and nothing is kept by step 2.
+    Where it is not optimal: there is one pass, so loads may differ by more than one task per
+    thread. With fewer tasks than threads the quota is 0, and step 2 keeps nothing.
 
-    Exact to ``LegacyStickyTaskAssignor`` of kafka-streams 4.3.1, its client map being a
-    ``HashMap`` as in production (Kafka's unit tests pass a sorted map).
+    Exact to ``LegacyStickyTaskAssignor`` of kafka-streams 4.3.1 with a ``HashMap`` of clients,
+    as in production (Kafka's unit tests use a sorted map).
 
     >>> from partage.streams import ClientState, ProcessId, TaskId
     >>> tasks = [TaskId(0, n) for n in range(3)]
@@ -260,63 +299,44 @@ class LegacySticky:
     )
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """The plan.
+        """Return the plan.
 
         Raises:
-            UnsupportedProblemError: more tasks than Kafka's class can count pairs of.
+            UnsupportedProblemError: Kafka's class cannot count the pairs of so many tasks.
         """
-        return TaskPlan.of(problem, sticky_draft(problem, RackOptimizer.for_legacy(problem)).draft)
+        return TaskPlan.of(problem, _legacy_draft(problem, RackOptimizer.for_legacy(problem)))
 
 
-def sticky_draft(
+def _legacy_draft(
     problem: TaskProblem, racks: RackOptimizer | None, *, preserve: bool = False
-) -> StickyCore:
-    """The whole algorithm; with ``preserve`` what runs stays whatever the load."""
+) -> DraftAssignment:
+    """Return the assignment of the legacy sticky assignor.
+
+    Args:
+        problem: input of the assignor.
+        racks: rack-aware optimisation, None for none.
+        preserve: whether active tasks stay whatever the load.
+    """
     core = StickyCore(problem)
-    core.keep_actives(whatever_the_load=preserve)
-    arrived = problem.task_hash_order(problem.task_arrival)
-    unassigned = [
-        task
-        for task in problem.task_hash_order(arrived, copied=True)
-        if not any(task in mine for mine in core.draft.active)
-    ]
-    for task in sorted(core.revive_standbys(unassigned)):
-        core.give_active(task, core.best(task, core.map_order))
-    traffic, non_overlap = sticky_costs(problem)
+    draft = core.draft
+    every = problem.task_hash_order(problem.task_hash_order(problem.task_arrival), copied=True)
+    for task in sorted(core.assign_previous(every, ignore_quota=preserve)):
+        core.assign_active(task, core.best(task, core.map_order))
+    costs = problem.settings.costs(*_COSTS)
     if racks:
-        racks.optimize_active(core.draft, problem.stateful, traffic, non_overlap)
-        racks.optimize_active(core.draft, problem.stateless, 1, 0)
-    place_standbys(core, problem.task_hash_order(problem.stateful_arrival))
+        racks.optimize_active(draft, problem.stateful, *costs)
+        racks.optimize_active(draft, problem.stateless, 1, 0)
+    core.assign_standbys(problem.task_hash_order(problem.stateful_arrival))
     if racks and problem.settings.num_standby_replicas > 0:
-        racks.optimize_standby(core.draft, traffic, non_overlap, lambda *_: True)
-    return core
-
-
-def place_standbys(core: StickyCore, tasks: list[int]) -> None:
-    """Each task's standbys, as far as there are clients without a copy."""
-    for task in tasks:
-        for _ in range(core.problem.settings.num_standby_replicas):
-            free = core.without_copy(task)
-            if not free:
-                break
-            core.give_standby(task, core.best(task, free))
-
-
-def sticky_costs(problem: TaskProblem) -> tuple[int, int]:
-    """Costs of traffic and of moving; moving is dear where stickiness is the aim."""
-    traffic = problem.settings.rack_aware_assignment_traffic_cost
-    non_overlap = problem.settings.rack_aware_assignment_non_overlap_cost
-    return (
-        _TRAFFIC_COST if traffic is None else traffic,
-        _NON_OVERLAP_COST if non_overlap is None else non_overlap,
-    )
+        racks.optimize_standby(draft, *costs, lambda *_: True)
+    return draft
 
 
 class FallbackPrior:
-    """What a client ran it keeps, whatever the load; and the lags are asked for again.
+    """Every client keeps its active tasks, whatever the load, and a probing rebalance follows.
 
-    Kafka's leader falls back to it when it could not fetch the ends of changelogs. It is
-    `LegacySticky` that preserves all actives, without racks, and always probes.
+    Kafka's leader uses this assignor if it cannot read the end offsets of changelogs. It is
+    `LegacySticky` without a quota and without racks.
 
     Exact to ``FallbackPriorTaskAssignor`` of kafka-streams 4.3.1 (KIP-441).
 
@@ -335,27 +355,25 @@ class FallbackPrior:
     )
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """The plan; ``probing`` is always true.
+        """Return the plan; ``probing`` is always true.
 
         Raises:
-            UnsupportedProblemError: more tasks than Kafka's class can count pairs of.
+            UnsupportedProblemError: Kafka's class cannot count the pairs of so many tasks.
         """
-        return TaskPlan.of(problem, sticky_draft(problem, None, preserve=True).draft, probing=True)
+        return TaskPlan.of(problem, _legacy_draft(problem, None, preserve=True), probing=True)
 
 
 class PublicSticky:
-    """Tasks stay, or go where their state is: Kafka's sticky assignor of KIP-924.
+    """The sticky assignor on the public interface of KIP-924.
 
-    As `partage.streams.sticky.LegacySticky`, but loads alone compare (threads break no
-    tie), standbys are for tasks with a changelog, and racks are optimised only where both
-    costs are configured, by the helpers of `partage.streams.task_assignment_utils`.
+    It differs from `LegacySticky` in three points: threads break no ties between equal loads,
+    only tasks with a changelog get standbys, and racks are optimised only if both costs are
+    configured (see `partage.streams.task_assignment_utils`). In 4.3.1 it is the only assignor on
+    this interface.
 
-    It is the only assignor of that package in 4.3.1: high availability is still on the internal
-    interface.
-
-    Kafka walks standbys' tasks in a hash set of objects without a hash of their own: in
-    the order of their addresses, which differs from run to run. Here the tasks are hashed
-    as task ids. All else is exact.
+    Kafka visits the tasks that need standbys in the order of a hash set of objects without a
+    hash code of their own, which differs from run to run. Here they have the hash of their task
+    id. All else is exact.
 
     Exact to ``org.apache.kafka.streams.processor.assignment.assignors.StickyTaskAssignor`` of
     kafka-streams 4.3.1, tasks hashed as task ids.
@@ -376,43 +394,34 @@ class PublicSticky:
     preserve = False
 
     def assign(self, problem: TaskProblem) -> TaskPlan:
-        """The plan.
+        """Return the plan.
 
         Raises:
-            UnsupportedProblemError: more tasks than Kafka's class can count pairs of.
+            UnsupportedProblemError: Kafka's class cannot count the pairs of so many tasks.
         """
         core = StickyCore(problem, capacity_breaks_ties=False)
         draft = core.draft
-        core.keep_actives(whatever_the_load=self.preserve)
-        walked = problem.task_hash_order(problem.task_arrival)
-        unassigned = [
-            task
-            for task in problem.task_hash_order(walked, copied=True)
-            if not any(task in mine for mine in draft.active)
-        ]
-        everybody = problem.client_hash_order(core.map_order)
-        for task in sorted(core.revive_standbys(unassigned)):
-            core.give_active(task, core.best(task, everybody))
-        traffic, non_overlap = sticky_costs(problem)
-        costs = {"traffic_cost": traffic, "non_overlap_cost": non_overlap}
+        every = problem.task_hash_order(problem.task_hash_order(problem.task_arrival), copied=True)
+        clients = problem.client_hash_order(core.map_order)
+        for task in sorted(core.assign_previous(every, ignore_quota=self.preserve)):
+            core.assign_active(task, core.best(task, clients))
+        costs = problem.settings.costs(*_COSTS)
         if not self.preserve:
             stores = set(problem.with_stores)
-            rest = [task for task in range(len(problem.tasks)) if task not in stores]
-            optimize_rack_aware_active_tasks(problem, draft, problem.with_stores, **costs)
-            optimize_rack_aware_active_tasks(
-                problem, draft, rest, traffic_cost=1, non_overlap_cost=0
-            )
-        place_standbys(core, stateful_in_hash_order(problem))
+            others = [task for task in range(len(problem.tasks)) if task not in stores]
+            optimize_rack_aware_active_tasks(problem, draft, problem.with_stores, costs=costs)
+            optimize_rack_aware_active_tasks(problem, draft, others, costs=(1, 0))
+        core.assign_standbys(stateful_in_hash_order(problem))
         if not self.preserve and problem.settings.num_standby_replicas > 0:
-            optimize_rack_aware_standby_tasks(problem, draft, **costs)
-        return TaskPlan.of(problem, draft, follow_up=everybody[:1] if self.preserve else ())
+            optimize_rack_aware_standby_tasks(problem, draft, costs=costs)
+        return TaskPlan.of(problem, draft, follow_up=clients[:1] if self.preserve else ())
 
 
 class PublicStickyPreserving(PublicSticky):
-    """KIP-924's sticky assignor that leaves every active where it is, and rebalances at once.
+    """KIP-924's sticky assignor that keeps every active task and requests a follow-up rebalance.
 
-    Kafka's class with ``mustPreserveActiveTaskAssignment``: no racks, and the first client of
-    a Java hash map has a on_assignment-up deadline of 0.
+    Exact to Kafka's class with ``mustPreserveActiveTaskAssignment``: racks are ignored, and the
+    first client of a Java hash map has a follow-up deadline of 0.
 
     >>> from partage.streams import ClientState, ProcessId, TaskId
     >>> tasks = [TaskId(0, n) for n in range(3)]

@@ -1,4 +1,8 @@
-"""X"""
+"""The helpers that KIP-924 offers to authors of task assignors (``TaskAssignmentUtils``).
+
+They resemble the steps of Kafka's internal assignors, but differ in details; each function
+states how.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,8 @@ from enum import Enum
 from partage.streams.plan import DraftAssignment
 from partage.streams.problem import TaskProblem
 from partage.streams.rack_aware import RackOptimizer
-from partage.streams.standbys import TagAwareStandbys, give_to_least_loaded
-from partage.streams.task_ids import ProcessId, TaskId
+from partage.streams.standbys import TagAwareStandbys, assign_to_least_loaded
+from partage.streams.task_ids import ProcessId, TaskId, task_order_key
 
 __all__ = [
     "AssignmentError",
@@ -22,7 +26,7 @@ __all__ = [
 
 
 class AssignmentError(Enum):
-    """What may be wrong with an assignment, in Kafka's words (KIP-924)."""
+    """The errors of an assignment, by Kafka's names (KIP-924)."""
 
     NONE = "none"
     UNKNOWN_TASK_ID = "a task that does not exist"
@@ -35,7 +39,7 @@ class AssignmentError(Enum):
 def identity_assignment(
     problem: TaskProblem,
 ) -> dict[ProcessId, tuple[list[TaskId], list[TaskId]]]:
-    """(active, standby) of each client as it was, tasks that vanished included.
+    """Return each client's previous (active, standby) tasks, including tasks that are gone.
 
     Source: ``TaskAssignmentUtils.identityAssignment`` 4.3.1.
 
@@ -47,8 +51,8 @@ def identity_assignment(
     """
     return {
         client.process: (
-            problem.previous(client.previous_active),
-            problem.previous(client.previous_standby),
+            sorted(client.previous_active, key=task_order_key),
+            sorted(client.previous_standby, key=task_order_key),
         )
         for client in problem.clients
     }
@@ -58,10 +62,14 @@ def validate_task_assignment(
     problem: TaskProblem,
     assignment: Sequence[tuple[ProcessId, Sequence[TaskId], Sequence[TaskId]]],
 ) -> AssignmentError:
-    """The first error of an assignment of (process, actives, standbys), as Kafka's leader looks.
+    """Return the first error of an assignment, in the order in which Kafka's leader checks.
 
-    It looks at the entries, then at the tasks, then at the clients. An active task that
-    nobody got is no error to it. Source: ``TaskAssignmentUtils.validateTaskAssignment`` 4.3.1.
+    The leader checks the entries, then the tasks, then the clients. It accepts an assignment
+    that lacks an active task. Source: ``TaskAssignmentUtils.validateTaskAssignment`` 4.3.1.
+
+    Args:
+        problem: input of the assignor.
+        assignment: (process, actives, standbys) of each client.
 
     >>> from partage.streams import ClientState, ProcessId, TaskId, TaskProblem
     >>> task, process = TaskId(0, 0), ProcessId(0, 1)
@@ -92,10 +100,12 @@ def validate_task_assignment(
 
 
 def default_standby_task_assignment(problem: TaskProblem, draft: DraftAssignment) -> None:
-    """Standbys by tags where tags are configured, else by load; tasks in Java's hash order.
+    """Assign standbys by tags if tags are configured, else by load; tasks in Java's hash order.
 
-    By tags, a task gets a standby even where ``num.standby.replicas`` is 0, if a client with
-    other tags exists. Source: ``TaskAssignmentUtils.defaultStandbyTaskAssignment`` 4.3.1.
+    With tags, a task gets a standby even if ``num.standby.replicas`` is 0, provided that a
+    client with other tags exists.
+
+    Source: ``TaskAssignmentUtils.defaultStandbyTaskAssignment`` 4.3.1.
 
     >>> from partage.streams import ClientState, ProcessId, TaskId, TaskProblem
     >>> from partage.streams import AssignmentConfigs
@@ -114,11 +124,13 @@ def default_standby_task_assignment(problem: TaskProblem, draft: DraftAssignment
         TagAwareStandbys(problem).assign(draft, tasks)
     else:
         replicas = problem.settings.num_standby_replicas
-        give_to_least_loaded(draft, ((task, replicas) for task in tasks))
+        assign_to_least_loaded(draft, ((task, replicas) for task in tasks))
 
 
 def stateful_in_hash_order(problem: TaskProblem) -> list[int]:
-    """Tasks with a changelog as a hash set of their ids, filled from the map of all tasks.
+    """Return the tasks with a changelog in the iteration order of a hash set of their ids.
+
+    Kafka fills the set from the hash map of all tasks.
 
     >>> from partage.streams import ClientState, ProcessId, TaskId, TaskProblem
     >>> tasks = [TaskId(0, n) for n in range(3)]
@@ -135,18 +147,23 @@ def optimize_rack_aware_active_tasks(
     draft: DraftAssignment,
     tasks: Sequence[int] | None = None,
     *,
-    traffic_cost: int | None = None,
-    non_overlap_cost: int | None = None,
+    costs: tuple[int, int] | None = None,
 ) -> None:
-    """Move actives for fewer reads across racks; does nothing unless both costs are configured.
+    """Move active tasks so that fewer partitions are read across racks.
 
-    Not as the internal class: changelog partitions cost like source partitions, clients are
-    numbered in the order of a Java hash map, and the costs must stand in the configuration
-    even where they are overridden here. Source:
-    ``TaskAssignmentUtils.optimizeRackAwareActiveTasks`` 4.3.1.
+    This does nothing unless both costs are configured. It differs from the internal assignors:
+    changelog partitions cost as much as source partitions, clients are numbered in the order
+    of a Java hash map, and the costs must be configured even if ``costs`` overrides them.
+    Source: ``TaskAssignmentUtils.optimizeRackAwareActiveTasks`` 4.3.1.
+
+    Args:
+        problem: input of the assignor.
+        draft: assignment, which is changed.
+        tasks: numbers of the tasks that may move, ascending; None: all active tasks.
+        costs: traffic cost and non-overlap cost; None: those of the configuration.
 
     Raises:
-        UnsupportedProblemError: one of the tasks is active nowhere, or twice.
+        UnsupportedProblemError: a task is active on no client or on several.
 
     >>> from partage.streams import (AssignmentConfigs, ClientState, PartitionRacks, ProcessId,
     ...                              TaskId, TaskProblem)
@@ -168,24 +185,30 @@ def optimize_rack_aware_active_tasks(
     tasks = sorted(set().union(*draft.active) if tasks is None else tasks)
     racks = RackOptimizer.for_public(problem, standbys=False)
     if racks and tasks:
-        racks.optimize_active(draft, tasks, *_costs(problem, traffic_cost, non_overlap_cost))
+        chosen = costs or problem.settings.costs(0, 0)
+        racks.optimize_active(draft, tasks, *chosen)
 
 
 def optimize_rack_aware_standby_tasks(
     problem: TaskProblem,
     draft: DraftAssignment,
     *,
-    traffic_cost: int | None = None,
-    non_overlap_cost: int | None = None,
+    costs: tuple[int, int] | None = None,
 ) -> None:
-    """Exchange standbys for fewer reads across racks; nothing unless both costs are configured.
+    """Exchange standbys so that fewer changelog partitions are read across racks.
 
-    Not as the internal class: the graph is that of the configured strategy, pairs of clients
-    come in hash order, and tags never forbid an exchange (Kafka compares the source with
-    itself). Source: ``TaskAssignmentUtils.optimizeRackAwareStandbyTasks`` 4.3.1.
+    This does nothing unless both costs are configured. It differs from the internal assignors:
+    it uses the graph of the configured strategy, visits pairs of clients in hash order, and
+    tags never prevent an exchange (Kafka compares the source with itself).
+    Source: ``TaskAssignmentUtils.optimizeRackAwareStandbyTasks`` 4.3.1.
+
+    Args:
+        problem: input of the assignor.
+        draft: assignment, which is changed.
+        costs: traffic cost and non-overlap cost; None: those of the configuration.
 
     Raises:
-        UnsupportedProblemError: as `optimize_rack_aware_active_tasks`.
+        UnsupportedProblemError: a standby in question is on no client or on several.
 
     >>> from partage.streams import (AssignmentConfigs, ClientState, PartitionRacks, ProcessId,
     ...                              TaskId, TaskProblem)
@@ -206,17 +229,5 @@ def optimize_rack_aware_standby_tasks(
     """
     racks = RackOptimizer.for_public(problem, standbys=True)
     if racks and any(draft.standby):
-        costs = _costs(problem, traffic_cost, non_overlap_cost)
-        racks.optimize_standby(draft, *costs, lambda *_: True)
-
-
-def _costs(problem: TaskProblem, traffic: int | None, non_overlap: int | None) -> tuple[int, int]:
-    settings = problem.settings
-    configured = (
-        settings.rack_aware_assignment_traffic_cost,
-        settings.rack_aware_assignment_non_overlap_cost,
-    )
-    return (
-        configured[0] or 0 if traffic is None else traffic,
-        configured[1] or 0 if non_overlap is None else non_overlap,
-    )
+        chosen = costs or problem.settings.costs(0, 0)
+        racks.optimize_standby(draft, *chosen, lambda *_: True)

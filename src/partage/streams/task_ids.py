@@ -37,7 +37,7 @@ def _int64(value: int) -> int:
 
 
 class TaskId(NamedTuple):
-    """One partition of one sub-topology, of a named topology or of the only one.
+    """The id of a task: a sub-topology, a partition and, if topologies are named, the topology.
 
     >>> str(TaskId(0, 2)), str(TaskId(1, 0, "billing"))
     ('0_2', 'billing__1_0')
@@ -55,10 +55,10 @@ class TaskId(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> TaskId:
-        """The task of Kafka's own notation.
+        """Return the task of Kafka's notation.
 
         Raises:
-            InvalidProblemError: the text is no task, or a number is beyond int32.
+            InvalidProblemError: the text is not a task id, or a number is not an int32.
         """
         found = _TASK.fullmatch(text) if len(text) < _LONGEST else None
         if found:
@@ -73,7 +73,7 @@ class TaskId(NamedTuple):
 
 
 class ProcessId(NamedTuple):
-    """A client's UUID as two signed halves, so that tuples sort as ``java.util.UUID`` does.
+    """The process id of a client: a UUID as two signed halves, which sort as ``java.util.UUID``.
 
     >>> str(ProcessId(0, 1))
     '00000000-0000-0000-0000-000000000001'
@@ -90,10 +90,10 @@ class ProcessId(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> ProcessId:
-        """The process of a UUID as text.
+        """Return the process id of a UUID in text form.
 
         Raises:
-            InvalidProblemError: the text is no UUID.
+            InvalidProblemError: the text is not a UUID.
         """
         digits = text.replace("-", "")
         if not re.fullmatch("[0-9a-fA-F]{32}", digits):
@@ -102,19 +102,21 @@ class ProcessId(NamedTuple):
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> ProcessId:
-        """The process of 16 bytes, most significant first."""
+        """Return the process id of 16 bytes, the most significant first."""
         return cls(
             int.from_bytes(raw[:8], "big", signed=True), int.from_bytes(raw[8:], "big", signed=True)
         )
 
     @property
     def raw(self) -> bytes:
-        """The 16 bytes, most significant first."""
+        """The 16 bytes of the UUID, the most significant first."""
         return b"".join(half.to_bytes(8, "big", signed=True) for half in self)
 
 
 def task_order_key(task: TaskId) -> tuple[bytes, int, int]:
-    """A sort key for ``TaskId.compareTo``, of tasks that are all named or all unnamed.
+    """Return a sort key with the order of ``TaskId.compareTo``.
+
+    All tasks of one sort must have a topology's name, or none may have one.
 
     >>> sorted([TaskId(0, 10), TaskId(0, 9)], key=task_order_key)[0].partition
     9
@@ -124,7 +126,7 @@ def task_order_key(task: TaskId) -> tuple[bytes, int, int]:
 
 
 def task_hash(task: TaskId) -> int:
-    """``TaskId.hashCode`` of 4.3.1, as a signed int32.
+    """Return ``TaskId.hashCode`` of 4.3.1 as a signed int32.
 
     >>> task_hash(TaskId(0, 0)), task_hash(TaskId(1, 2))
     (29791, 30814)
@@ -134,7 +136,7 @@ def task_hash(task: TaskId) -> int:
 
 
 def early_task_hash(task: TaskId) -> int:
-    """``TaskId.hashCode`` of 0.10 and 0.11, as a signed int32; topologies had no names then.
+    """Return ``TaskId.hashCode`` of 0.10 and 0.11 as a signed int32; topologies had no names.
 
     >>> early_task_hash(TaskId(1, 2))
     3
@@ -146,7 +148,7 @@ def early_task_hash(task: TaskId) -> int:
 
 
 def process_hash(process: ProcessId) -> int:
-    """``java.util.UUID.hashCode``, as a signed int32.
+    """Return ``java.util.UUID.hashCode`` as a signed int32.
 
     >>> process_hash(ProcessId(0, 7))
     7
@@ -161,9 +163,15 @@ def tasks_in_hash_order(
     copied: bool = False,
     hash_of: Callable[[TaskId], int] = task_hash,
 ) -> list[TaskId]:
-    """Distinct tasks as a ``HashMap`` or ``HashSet`` walks them that got them in this order.
+    """Return distinct tasks in the iteration order of a Java ``HashMap`` or ``HashSet``.
 
-    With ``copied``, one that was made from a collection of this order and size.
+    Unlike `TaskProblem.task_hash_order`, this accepts tasks that the problem does not have.
+
+    Args:
+        tasks: in the order of insertion.
+        copied: whether the collection was constructed from another one of this size, which
+            determines its capacity.
+        hash_of: hash code of a task.
 
     >>> [str(task) for task in tasks_in_hash_order([TaskId(0, 0), TaskId(0, 1)])]
     ['0_1', '0_0']
