@@ -12,7 +12,9 @@ COVERAGE = {
 
 
 def figures(name: str, **more) -> Figures:
-    return Figures(name, **({"rows": 4, "done": 4, "proven": 4} | more))
+    entries = {"rows": 4, "done": 4, "proven": 4} | more
+    happened = entries["rows"] - entries.get("spared", 0)
+    return Figures.of(name, **({"happened": happened} | entries))
 
 
 def made_group(name: str = "g", *of: Figures, **more) -> GroupFigures:
@@ -39,4 +41,4 @@ def made_run(*groups: GroupFigures, causes=(), **cover) -> Run:
 
 
 def lost(low: float, high: float) -> Figures:
-    return figures(RECORDED, timed=4, stopped_low=low, stopped_high=high)
+    return figures(RECORDED, stopped_known=4, stopped_low=low, stopped_high=high)

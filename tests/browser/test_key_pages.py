@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from browser import chromium
-from partage.report.audit import Said, write_audit_page
-from partage.report.keys import write_keys_page
+from partage.report.key_pages import TopicText, write_audit_page, write_keys_page
 from published import NASTY
 
 pytest.importorskip("jinja2")
@@ -55,15 +54,13 @@ def audit_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
              "joins": joins}  # fmt: skip
     path = tmp_path_factory.mktemp("audit") / "audit.html"
     said = {
-        NASTY: Said("Java (murmur2) and confluent-kafka (CRC32)", "<1e-99",
+        NASTY: TopicText("Java (murmur2) and confluent-kafka (CRC32)", "<1e-99",
                     [f"{NASTY}: 2 writers disagree"]),
-        LONG: Said("Java (murmur2)", "1e-86", ["cannot be distinguished from x"]),
-        "few": Said("9 keys: too few to tell", "", []),
+        LONG: TopicText("Java (murmur2)", "1e-86", ["cannot be told from x"]),
+        "few": TopicText("9 keys: too few to tell", "", []),
     }  # fmt: skip
-    joins = [
-        (f"join of {NASTY} and {LONG}: other counts", [f"{NASTY} in partition 1", "0x00 in 2"])
-    ]
-    return write_audit_page(found, path, title=f"capture {NASTY}", said=said, joins=joins)
+    told = [(f"join of {NASTY} and {LONG}: other counts", [f"{NASTY} in partition 1", "0x00 in 2"])]
+    return write_audit_page(found, path, title=f"capture {NASTY}", texts=said, joins=told)
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +79,7 @@ def keys_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }  # fmt: skip
     path = tmp_path_factory.mktemp("keys") / "keys.html"
     return write_keys_page(found, {6: [(2, 60), (0, 40)], 1_000: [(7, 60)]}, path, title=LONG,
-                           partitioner="murmur2", advice=["Do this."], shown=[NASTY])  # fmt: skip
+                           partitioner="murmur2", advice=["Do this."], keys=[NASTY])  # fmt: skip
 
 
 @pytest.mark.parametrize("which", ["audit_page", "keys_page"])
@@ -91,7 +88,7 @@ def test_the_page_fits_and_asks_for_nothing(which: str, request) -> None:
     browser logs nothing and asks the network for nothing.
     """
     file = request.getfixturevalue(which)
-    logged, asked, colours = [], [], set()
+    told, asked, colours = [], [], set()
     with sync_api.sync_playwright() as playwright:
         running = playwright.chromium.launch(
             executable_path=chromium(), args=["--no-sandbox", "--disable-dev-shm-usage"]
@@ -101,8 +98,8 @@ def test_the_page_fits_and_asks_for_nothing(which: str, request) -> None:
                 page = running.new_page(
                     viewport={"width": width, "height": 900}, color_scheme=scheme
                 )
-                page.on("console", lambda message: logged.append(message.text))
-                page.on("pageerror", lambda error: logged.append(str(error)))
+                page.on("console", lambda message: told.append(message.text))
+                page.on("pageerror", lambda error: told.append(str(error)))
                 page.on("request", lambda asking: asked.append(asking.url))
                 page.goto(file.as_uri())
                 assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -111,6 +108,6 @@ def test_the_page_fits_and_asks_for_nothing(which: str, request) -> None:
                 colours.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
                 page.close()
         running.close()
-    assert logged == []
+    assert told == []
     assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
     assert len(colours) == 2

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from browser import chromium
-from partage.report.pages import publish_page
+from partage.report.html import publish_page
 from published import NASTY, group, rebalance
 from synthetic_runs import BEGIN, POLICIES, published_run, synthetic
 
@@ -268,7 +268,7 @@ def test_a_large_group_is_drawn_in_bins(opened) -> None:
     """Five thousand partitions and forty members: few rows, a note, and no endless drawing."""
     page = opened()
     show(page, "large")
-    assert "5,000 partitions and all times in bins" in page.locator("#group").inner_text()
+    assert "5,000 partitions in bins" in page.locator("#group").inner_text()
     assert 200 < page.locator(".chart svg path").count() < 4_000
     assert page.locator(".chart").bounding_box()["height"] < 900
 
@@ -289,8 +289,8 @@ def test_every_part_of_a_group_is_there(opened) -> None:
     page = opened()
     show(page, "team-05")
     heads = page.locator("#group h3").all_inner_texts()
-    assert heads == ["Who owned what", "What to change here", "Policies side by side",
-                     "Worst rebalances, before and after", "Storms", "Rebalances one by one"]  # fmt: skip
+    assert heads == ["Owners over time", "What to change here", "Policies compared",
+                     "Worst rebalances, before and after", "Rebalance storms", "All rebalances"]  # fmt: skip
     text = page.locator("#group").inner_text()
     assert "as recorded" in text
     assert "cooperative/" in text
@@ -305,7 +305,7 @@ def test_a_group_without_anything_known_says_so(opened) -> None:
     page.locator("#group-table tbody a").filter(has_text="bare").first.click()
     assert page.locator("#group h2").inner_text() == "bare"
     assert page.locator("#group .chart").count() == 0
-    assert "not known" in page.locator("#group").inner_text()
+    assert "unknown" in page.locator("#group").inner_text()
 
 
 def test_lines_are_copied_by_a_button(opened, engine) -> None:
@@ -336,7 +336,7 @@ def test_without_scripts_the_head_is_complete(opened) -> None:
     page = opened(scripts=False)
     assert page.locator("#group-table tbody tr").count() == 30
     changes = page.locator(".change h3").all_inner_texts()
-    assert changes == ["Move to the consumer protocol (KIP-848)", "Calm storms of rebalances"]
+    assert changes == ["Move to the consumer protocol (KIP-848)", "Avoid rebalance storms"]
     assert page.locator("th button").count() == 0
     assert page.locator(".tools:visible, [data-copy]:visible").count() == 0
     assert page.locator("noscript").first.is_visible()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from captured import lines
-from partage.report.advice import advice_for, merged
+from partage.report.advice import advice_for, merged, savable
+from partage.report.client_settings import base_policy
 from partage.report.data import read_run
-from partage.report.document import savable
-from partage.report.settings import base_policy
 from partage.runs.published_run import read_table
 
 

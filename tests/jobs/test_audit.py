@@ -150,7 +150,7 @@ def test_a_run_that_fails_leaves_the_last_page_whole(tmp_path: Path, monkeypatch
     """What is written goes beside its place first: a failure in between leaves what was there."""
     from partage.cli import audit as command
     from partage.jobs.audit.audit import Audit
-    from partage.report import audit as report
+    from partage.report import key_pages as report
 
     for name in ("audit.json", "audit.html"):
         (tmp_path / name).write_text("of the last run")

@@ -11,8 +11,8 @@ from rich.text import Text
 from captures import capture, records
 from partage.jobs.replay.replay import replay
 from partage.report.data import read_run
-from partage.report.document import document
 from partage.report.html import render
+from partage.report.json_document import json_document
 from partage.report.terminal import summary
 
 
@@ -33,7 +33,7 @@ def test_a_compacted_log_cannot_tell_what_rebalances_cost(spark, tmp_path: Path)
     page = render(run)
     head = page[page.index("<header>") : page.index('<div class="first">')]
     terminal = "\n".join(str(part) for part in summary(run) if isinstance(part, Text))
-    found = json.loads(json.dumps(document(run)))
+    found = json.loads(json.dumps(json_document(run)))
     for text in (head, terminal, f"{found['headline']} {found['lead']}"):
         assert "The log cannot tell what rebalances cost" in text
         assert f"of {run.known} known rebalances" in text

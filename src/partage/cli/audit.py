@@ -119,7 +119,7 @@ def _write(found: Audit, folder: Path, where: str) -> None:
     import json
 
     from partage.errors import InvalidConfigError
-    from partage.report.audit import Said, write_audit_page
+    from partage.report.key_pages import TopicText, write_audit_page
 
     whole = _as_json(found)
     joins = []
@@ -127,7 +127,7 @@ def _write(found: Audit, folder: Path, where: str) -> None:
         if join.meant:
             line, *examples = join_words(join.broken, join.groups)
             joins.append((line, [example.strip() for example in examples]))
-    said = {t.topic: Said(writers(t), by_chance(t), findings(t)) for t in found.topics}
+    said = {t.topic: TopicText(writers(t), by_chance(t), findings(t)) for t in found.topics}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Both beside their places first: whoever ends us leaves no half of either.
@@ -135,7 +135,7 @@ def _write(found: Audit, folder: Path, where: str) -> None:
                  folder / _PAGE: folder / f".{_PAGE}.new"}  # fmt: skip
         page, data = ready[folder / _PAGE], ready[folder / "audit.json"]
         data.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-        write_audit_page(whole, page, title=where, said=said, joins=joins)
+        write_audit_page(whole, page, title=where, texts=said, joins=joins)
         for place, new in ready.items():
             new.replace(place)
     except OSError as e:

@@ -77,7 +77,7 @@ def spread(asked: Asked, *, to: Path | None, as_json: bool, quiet: bool) -> None
 
 
 def _write_page(found: KeySpread, path: Path, asked: Asked) -> None:
-    from partage.report.keys import write_keys_page
+    from partage.report.key_pages import write_keys_page
 
     loads = {
         n: list(zip(partition.tolist(), records.tolist(), strict=True))
@@ -86,7 +86,7 @@ def _write_page(found: KeySpread, path: Path, asked: Asked) -> None:
     write_keys_page(
         _as_json(found), loads, path, title=f"{asked.where}, column {asked.key}",
         partitioner=asked.partitioner, advice=advice(found) if found.hottest else [_NO_KEY],
-        shown=[shown(hot.key) for hot in found.hottest],
+        keys=[shown(hot.key) for hot in found.hottest],
     )  # fmt: skip
 
 

@@ -180,7 +180,7 @@ def _table(found: list[Owner], time_ms: int) -> Table:
         table.add_column("role")
     for one in held:
         cells: list[Text | str] = [
-            name(short_name(text)) for text in (one.group, one.topic, one.who)
+            name(short_name(text)) for text in (one.group, one.topic, one.label)
         ]
         cells += [ranges(one.partitions),
                  _utc(one.since_ms)[cut:].removesuffix(" UTC"), str(one.generation)]  # fmt: skip

@@ -226,7 +226,7 @@ def _quiet_logging() -> None:
 
 
 def _written(to: Path, page: Path, run_id: str) -> Run:
-    from partage.report.pages import publish_page
+    from partage.report.html import publish_page
 
     try:
         return publish_page(to, page, run_id)

@@ -62,7 +62,7 @@ def report(
 
 
 def _page(folder: Path, page: Path, run: str | None, *, open_it: bool) -> None:
-    from partage.report.pages import publish_page
+    from partage.report.html import publish_page
 
     try:
         publish_page(folder, page, run)
@@ -75,9 +75,9 @@ def _page(folder: Path, page: Path, run: str | None, *, open_it: bool) -> None:
 
 def _json(folder: Path, to: Path | None, run: str | None) -> None:
     from partage.report.data import read_run
-    from partage.report.document import document
+    from partage.report.json_document import json_document
 
-    found = document(read_run(folder, run))
+    found = json_document(read_run(folder, run))
     if to is None:
         write_json(found)
         return

@@ -1,9 +1,13 @@
 """Advice: a table of rules over the groups of a run, in one order of precedence.
 
-A rule looks at one group and returns what the record shows, why that costs, which lines to change,
-and what the change would have saved. A group gets at most one advice that changes its protocol,
-its strategy or its static membership: the best settings (`effects.best_policy`), else the first
-rule with evidence, else to leave the strategy. docs/report.md states the order.
+A rule takes one group and returns the evidence in the log, the settings to change, and the downtime
+that the change would have saved. A group gets at most one advice that changes its protocol, its
+strategy or its static membership: the best settings (`best_policy`), otherwise the first rule with
+evidence, otherwise to keep the strategy. docs/report.md lists the rules.
+
+The effect of a policy is the downtime under `own` (the group simulated with its present settings)
+minus the downtime under the policy. Both come from one simulation, so that its error cancels. The
+error is the difference between the record and `own`: a smaller effect does not count.
 """
 
 from __future__ import annotations
@@ -12,33 +16,36 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from partage.report.effects import (
-    OWN,
-    best_policy,
-    effect_of,
-    error_of,
-    family,
-    followable,
-    weight,
+from partage.report.client_settings import (
+    STATIC_LINE,
+    base_policy,
+    family_of,
+    lines_of,
+    parse_policy,
+    spell,
 )
-from partage.report.run import FigureRange, GroupFigures, Run
-from partage.report.settings import STATIC_LINE, base_policy, parted, spelt
-from partage.report.words import (
-    cause_words,
-    count,
-    duration,
-    percent,
-    plural,
-    stopped_words,
-)
+from partage.report.messages import cause_clause, count, duration, format_range, percent, plural
+from partage.report.run import FigureRange, Figures, GroupFigures, Run
+from partage.tables.metrics import OWN
 
 __all__ = [
-    "RULES", "Advice", "Merged", "advice_for", "best_policy", "coverage_advice", "merged", "todo",
+    "RULES", "Advice", "Merged", "Settings", "advice_for", "best_policy", "coverage_advice",
+    "error_of", "first_step", "merged", "savable",
 ]  # fmt: skip
 
-#: Kafka's default of session.timeout.ms since 3.0 (KIP-735), and of KIP-848's groups.
+#: Default of session.timeout.ms since Kafka 3.0 (KIP-735), also for groups of KIP-848; in ms.
 _DEFAULT_SESSION_MS = 45_000
 _COOPERATIVE = "cooperative/cooperative-sticky"
+#: Kafka's own strategies; a group with another one has a reason that the log does not show.
+_KNOWN = frozenset({
+    "range", "roundrobin", "sticky", "cooperative-sticky", "server:uniform", "server:range",
+})  # fmt: skip
+#: A smaller share of the downtime is not worth a change.
+_LEAST_SHARE = 0.01
+#: Policies whose effects differ by less than this share count as equally good.
+_ALIKE = 0.05
+#: Protocols by the size of the change; settings of members come before them.
+_CHANGES = {"eager": 1, "cooperative": 2, "consumer": 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +54,12 @@ class Advice:
 
     Attributes:
         rule: name of the rule.
-        title: the change, in a few words, the same for all groups.
-        why: what the record shows, with figures.
-        lines: of a configuration, to be copied.
-        where: which configuration they belong to.
-        policy: the policy that this makes true, if one was replayed.
-        saves: partition-seconds that it would have saved; None where that is not known.
+        title: the change in a few words, the same for all groups.
+        why: the evidence in the log, with figures.
+        lines: lines of a configuration, to be copied.
+        where: the configuration that they belong to.
+        policy: the policy that the group then runs, if it was simulated.
+        saves: partition-seconds that it would have saved; None if unknown.
     """
 
     rule: str
@@ -66,39 +73,47 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The same change for several groups; those that it helps most come first."""
+    """The same change for several groups, the largest saving first."""
 
     advice: Advice
     groups: tuple[tuple[GroupFigures, Advice], ...]
     saves: FigureRange | None
 
 
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The best settings of a group, and the partition-seconds that they save."""
+
+    policy: str
+    saved: FigureRange
+
+
 def _caused(group: GroupFigures, kind: str) -> int:
     return sum(c.rebalances for c in group.causes if c.kind == kind)
 
 
-#: Rule -> the change in a few words, and how it works.
+#: Rule -> title of the change, and how it works.
 _SETTINGS = {
     "consumer-protocol": (
         "Move to the consumer protocol (KIP-848)",
-        "the broker decides, and only what moves stops. Needs Apache Kafka 4.0 brokers, and "
-        "clients that have group.protocol",
+        "the broker assigns, and only partitions that move stop. It needs Kafka 4.0 brokers and "
+        "clients with group.protocol",
     ),
     "cooperative": (
         "Rebalance cooperatively (KIP-429)",
-        "members keep reading what stays with them, and stop only what moves",
+        "members keep consuming their partitions, except those that move",
     ),
     "strategy": ("Choose another assignment strategy", "fewer partitions stop"),
     "static-members": (
         "Give members a group.instance.id",
-        "partitions wait for a member that is back within its session timeout",
+        "a member that rejoins within its session timeout keeps its partitions",
     ),
 }
 
 
 def _rule_of(group: GroupFigures, policy: str) -> str:
-    """Return the rule whose change makes a policy true."""
-    protocol, strategy, _ = parted(policy)
+    """Return the rule that advises a policy."""
+    protocol, strategy, _ = parse_policy(policy)
     if f"{protocol}/{strategy}" == base_policy(group.strategy):
         return "static-members"
     if protocol == "consumer":
@@ -107,35 +122,37 @@ def _rule_of(group: GroupFigures, policy: str) -> str:
 
 
 def _settings(rule: str, group: GroupFigures) -> Advice | None:
-    """Return the group's best settings, if this rule makes them true."""
+    """Return advice with the group's best settings, if this rule advises them."""
     best = best_policy(group)
     if best is None or _rule_of(group, best.policy) != rule:
         return None
     title, how = _SETTINGS[rule]
-    own, lines = group.figures[OWN], followable(group, best.policy)
+    own, lines = group.figures[OWN], _settings_lines(group, best.policy)
     whole = own.stopped.high if own.stopped else best.saved.high
     most = percent(min(best.saved.high, whole), whole)
     why = (
-        f"Under {best.policy} these rebalances cost up to {most} less in the simulation than under "
-        f"the present settings: {how}. {_error_words(group)}"
+        f"In the simulation {best.policy} has up to {most} less downtime than the present "
+        f"settings: {how}. {_error_sentence(group)}"
     )
     return Advice(rule, title, why, lines, policy=best.policy, saves=best.saved)
 
 
-def _error_words(group: GroupFigures) -> str:
-    """Return how far the simulation of the present settings is from the record."""
+def _error_sentence(group: GroupFigures) -> str:
+    """Return a sentence on the simulation's error."""
     error = error_of(group) or 0.0
     if not error:
-        return "The simulation of the present settings gives what the record has."
-    apart = stopped_words(FigureRange(error, error))
-    return f"The simulation of the present settings is up to {apart} from the record."
+        return "The simulation of the present settings equals the record."
+    return (
+        "The simulation of the present settings differs from the record by up to "
+        f"{format_range(FigureRange(error, error))}."
+    )
 
 
 def _static(group: GroupFigures) -> Advice | None:
-    """Members that restart within their session timeout: static membership (KIP-345).
+    """Advise static membership (KIP-345) for members that restart within their session timeout.
 
-    Share groups have none, the coordinator of streams groups (KIP-1071) refuses it, and Connect's
-    workers have a setting of their own.
+    Share groups have none, the coordinator of streams groups (KIP-1071) rejects it, and workers of
+    Kafka Connect have another setting.
     """
     best = _settings("static-members", group)
     if best is not None:
@@ -145,99 +162,105 @@ def _static(group: GroupFigures) -> Advice | None:
     if not bounces or not has_static or group.traits.dynamic_members == 0 or best_policy(group):
         return None
     static = f"{base_policy(group.strategy)}+static" if group.strategy else ""
-    if static in group.figures:  # simulated, and none of the settings that surely help
+    if static in group.figures:  # simulated, and not among the settings that certainly help
         return None
     session = group.traits.session_ms
     within = f" within {duration(session)}" if session else ""
     why = (
-        f"{plural(bounces, 'rebalance')} because a member left and was back{within}. With a "
-        "group.instance.id its partitions wait for it, without a rebalance. The effect was not "
+        f"{plural(bounces, 'rebalance')} because a member left and rejoined{within}. With a "
+        "group.instance.id it keeps its partitions, without a rebalance. The effect was not "
         "simulated."
     )
-    own = "# each member its own, the same again after a restart"
-    lines = spelt((own, STATIC_LINE), family(group))
+    own = "# a different name for each member, the same after a restart"
+    lines = spell((own, STATIC_LINE), _family(group))
     return Advice("static-members", _SETTINGS["static-members"][0], why, lines)
 
 
-def _by_evidence(group: GroupFigures, figure: str, wanted: str) -> bool:
-    """Return whether a group with the strategy ``wanted`` may go to cooperative-sticky.
+def _improves(group: GroupFigures, metric: str, strategy: str) -> bool:
+    """Return whether a group with a strategy may change to cooperative-sticky.
 
-    Its clients can, no other settings are better, and no more time is lost. The figure (idle
-    members, avoidable moves) improves by more than the simulation's error in it.
+    Its clients support it, no other settings are better, and it has no more downtime. The metric
+    (idle members, avoidable moves) improves by more than the simulation's error in it.
+
+    Args:
+        group: the group.
+        metric: name of the metric.
+        strategy: strategy that the group must have.
     """
-    if group.strategy != wanted or best_policy(group) or _static(group):
+    if group.strategy != strategy or best_policy(group) or _static(group):
         return False
-    if not followable(group, _COOPERATIVE):
+    if not _settings_lines(group, _COOPERATIVE):
         return False
     own, new = group.figures.get(OWN), group.figures.get(_COOPERATIVE)
     if own is None or new is None or not new.comparable:
         return new is None  # not simulated: the record alone is the evidence
-    effect = effect_of(group, _COOPERATIVE)
-    if effect is not None and weight(effect) < 0:
+    effect = _effect_of(group, _COOPERATIVE)
+    if effect is not None and _weight(effect) < 0:
         return False
-    apart = abs(getattr(group.recorded, figure) - getattr(own, figure))
-    return bool(getattr(own, figure) - getattr(new, figure) > apart)
+    apart = abs(getattr(group.recorded, metric) - getattr(own, metric))
+    return bool(getattr(own, metric) - getattr(new, metric) > apart)
 
 
 def _idle_range(group: GroupFigures) -> Advice | None:
-    """Range assigns each topic by itself: with small topics the last members get nothing."""
+    """Advise against range where it assigns each topic alone and leaves members idle."""
     idle = group.recorded.idle
     if not idle or group.traits.copartitioned is not False:
         return None
     if group.partitions_max is not None and group.members_max > group.partitions_max:
         return None
-    if not _by_evidence(group, "idle", "range"):
+    if not _improves(group, "idle", "range"):
         return None
     why = (
-        f"range left members without a partition {plural(idle, 'time')}, although there was work "
-        "for them. Its merit, equal numbers of equal topics with one member, is of no use here: "
-        "no two topics have as many partitions."
+        f"range left members without a partition {plural(idle, 'time')} although they could own "
+        "some. Its advantage, equal partition numbers of several topics at one member, does not "
+        "apply: no two topics have equal partition counts."
     )
-    lines = followable(group, _COOPERATIVE)
+    lines = _settings_lines(group, _COOPERATIVE)
     return Advice("idle-under-range", "Replace range: it leaves members idle", why, lines,
                   policy=_COOPERATIVE)  # fmt: skip
 
 
 def _roundrobin(group: GroupFigures) -> Advice | None:
-    """Roundrobin assigns all partitions anew each time: partitions move that need not."""
+    """Advise against roundrobin where it moves partitions without need."""
     recorded = group.recorded
-    if not recorded.avoidable or not _by_evidence(group, "avoidable", "roundrobin"):
+    if not recorded.avoidable or not _improves(group, "avoidable", "roundrobin"):
         return None
     why = (
         f"{count(recorded.avoidable)} of {plural(recorded.moved, 'move')} were avoidable: "
-        "roundrobin assigns all partitions anew each time and ignores their owners."
+        "roundrobin assigns all partitions anew in each rebalance and ignores their owners."
     )
-    lines = followable(group, _COOPERATIVE)
-    return Advice("roundrobin-moves", "Replace roundrobin: it moves what could stay", why, lines,
+    lines = _settings_lines(group, _COOPERATIVE)
+    return Advice("roundrobin-moves", "Replace roundrobin: it moves too much", why, lines,
                   policy=_COOPERATIVE)  # fmt: skip
 
 
 def _sessions(group: GroupFigures) -> Advice | None:
-    """Members that were evicted and soon back: they may have paused.
+    """Advise a longer session timeout where evicted members rejoined soon: they may have paused.
 
-    A poll timeout is none of these: heartbeats go on meanwhile (KIP-62).
+    Poll timeouts do not count, because heartbeats continue meanwhile (KIP-62).
     """
     expired = _caused(group, "expiry")
     session = group.traits.session_ms
-    back, silence = group.traits.returned, group.traits.longest_silence_ms
-    if expired <= 0 or not session or not back or silence is None or silence <= session:
+    returned, silence = group.traits.returned, group.traits.longest_silence_ms
+    if expired <= 0 or not session or not returned or silence is None or silence <= session:
         return None
     if group.traits.protocol not in {"classic", "consumer"}:
         return None
     enough = (silence * 5 // 4_000 + 1) * 1_000  # a quarter more than the longest, in whole seconds
     longer = max(enough, _DEFAULT_SESSION_MS)
     default = duration(_DEFAULT_SESSION_MS)
-    less = f"; {duration(enough)} would have been enough here" if enough < longer else ""
+    less = f"; {duration(enough)} would have sufficed here" if enough < longer else ""
     why = (
-        f"{plural(expired, 'rebalance')} because a member was silent for its session timeout "
+        f"{plural(expired, 'rebalance')} because a member was evicted by its session timeout "
         f"of {duration(session)} (Kafka's default is {default}{less}). "
-        f"{plural(back, 'evicted member')} rejoined, after up to {duration(silence)} of silence. "
+        f"{plural(returned, 'evicted member')} rejoined, after up to "
+        f"{duration(silence)} without heartbeat. "
         "The log does not record whether they had paused or were restarted. A longer timeout keeps "
         "members that pause; it also delays the detection of dead members."
     )
     if group.traits.protocol == "classic":
         both = (f"session.timeout.ms={longer}", f"heartbeat.interval.ms={min(longer // 3, 3_000)}")
-        classic = spelt(both, family(group))
+        classic = spell(both, _family(group))
         return Advice("session-timeout", "Make session timeouts longer than pauses", why, classic)
     lines = (f"{group.traits.protocol}.session.timeout.ms={longer}",)
     return Advice(
@@ -246,59 +269,59 @@ def _sessions(group: GroupFigures) -> Advice | None:
 
 
 def _late_polls(group: GroupFigures) -> Advice | None:
-    """Members that did not poll for max.poll.interval.ms: the client itself leaves then."""
+    """Advise more frequent polls where clients left at max.poll.interval.ms and rejoined."""
     late = group.traits.late_polls
     if not late or group.traits.protocol not in {"classic", "consumer"}:
         return None
     why = (
         f"{plural(late, 'member')} had no commits for longer than max.poll.interval.ms, left, and "
-        "joined again: alive, but not polling. A session timeout changes nothing here, since "
-        "heartbeats go on meanwhile. Take fewer records at a time, or allow more time between two "
-        "polls."
+        "rejoined: alive, but not polling. A longer session timeout does not help, because "
+        "heartbeats continue meanwhile. Fetch fewer records per poll, or allow more time between "
+        "two polls."
     )
-    longer = "max.poll.interval.ms=<longer than the slowest work between two polls>"
+    longer = "max.poll.interval.ms=<longer than the slowest processing between two polls>"
     fewer = "max.poll.records=<fewer than now; 500 if it was never set>"
-    lines = {"java": (fewer, longer), "librdkafka": (longer,)}.get(family(group), ())
-    return Advice("late-polls", "Poll in time", why, lines)
+    lines = {"java": (fewer, longer), "librdkafka": (longer,)}.get(_family(group), ())
+    return Advice("late-polls", "Poll more often", why, lines)
 
 
 def _crowded(group: GroupFigures) -> Advice | None:
-    """More members than partitions: some idle whatever the strategy."""
+    """Advise fewer members where there are more members than partitions."""
     crowded, settled = group.traits.crowded, group.traits.settled
-    # Once in a while there is a successor beside its predecessor that is dead already.
+    # A replacement may briefly coexist with its dead predecessor.
     if 2 * crowded <= settled or "share" in group.kind:
         return None
     why = (
         f"After {crowded} of {plural(settled, 'rebalance')} there were more members than "
         f"partitions (members {group.members_max} at most, partitions {group.partitions_max}): "
-        "some had nothing to do, and each of them still makes the group rebalance. Run fewer "
-        "members, or give the topic more partitions (keys then go to other partitions)."
+        "some were idle, and each of them still causes rebalances. Run fewer members, or add "
+        "partitions to the topic (keys then map to other partitions)."
     )
     return Advice("too-many-members", "Run no more members than partitions", why)
 
 
 def _storms(group: GroupFigures) -> Advice | None:
-    """Rebalances that follow each other faster than the group can settle."""
+    """Advise slower rollouts where rebalances follow each other within one session timeout."""
     traits = group.traits
     if not traits.storms:
         return None
     trigger = traits.triggers[0][0] if traits.triggers else "unknown"
     why = (
-        f"{plural(traits.storms, 'storm')} with {plural(traits.stormy, 'rebalance')} in all, begun "
-        f"mostly because {cause_words(trigger)}. "
+        f"{plural(traits.storms, 'rebalance storm')} with {plural(traits.stormy, 'rebalance')} in "
+        f"all, mostly triggered because {cause_clause(trigger)}. "
     )
     if trigger == "first" and traits.protocol == "classic":
-        why += "Let the first members be waited for: one rebalance instead of one a member."
+        why += "Let the coordinator wait for the first members: one rebalance for all of them."
         lines: tuple[str, ...] = ("group.initial.rebalance.delay.ms=10000",)
-        return Advice("storms", "Calm storms of rebalances", why, lines, "broker")
-    why += "Roll one member at a time, and let each settle"
+        return Advice("storms", "Avoid rebalance storms", why, lines, "broker")
+    why += "Restart one member at a time, and wait for each rebalance"
     has_static = traits.protocol in {"classic", "consumer"} and traits.dynamic_members != 0
-    why += "; static members restart unnoticed." if has_static else "."
-    return Advice("storms", "Calm storms of rebalances", why)
+    why += "; static members restart without a rebalance." if has_static else "."
+    return Advice("storms", "Avoid rebalance storms", why)
 
 
-def _as_it_is(group: GroupFigures) -> Advice | None:
-    """Return that the strategy may stay, where no change of settings is advised."""
+def _keep_strategy(group: GroupFigures) -> Advice | None:
+    """Advise to keep the strategy where no change of settings is advised."""
     lost, tried = group.lost, [f for f in group.figures.values() if f.saved is not None]
     if lost is None or lost.high <= 0 or not group.covered or len(tried) < _ENOUGH_TRIED:
         return None
@@ -308,17 +331,17 @@ def _as_it_is(group: GroupFigures) -> Advice | None:
         return None
     most = next((c for c in group.causes if c.kind not in {"first", "unknown"}), None)
     why = (
-        f"Of {plural(len(tried), 'simulated policy', 'simulated policies')} none that its clients "
-        "have a setting for would surely have lost less than the present settings"
+        f"Of {plural(len(tried), 'simulated policy', 'simulated policies')}, none that its clients "
+        "support would certainly have less downtime than the present settings."
     )
-    why += "." if most is None else f": time is lost because {cause_words(most.kind)}."
+    why += "" if most is None else f" Main cause: {cause_clause(most.kind)}."
     return Advice(
-        "as-it-is", "Leave the strategy as it is",
-        f"{why} {_error_words(group)} Fewer restarts save time here.",
+        "as-it-is", "Keep the assignment strategy",
+        f"{why} {_error_sentence(group)} Avoid rebalances instead.",
     )  # fmt: skip
 
 
-#: Policies that must have been replayed to say that none is better.
+#: Policies that must have been simulated for the statement that none is better.
 _ENOUGH_TRIED = 3
 
 Rule = Callable[[GroupFigures], Advice | None]
@@ -335,7 +358,7 @@ RULES: dict[str, Rule] = {
     "late-polls": _late_polls,
     "storms": _storms,
     "too-many-members": _crowded,
-    "as-it-is": _as_it_is,
+    "as-it-is": _keep_strategy,
 }
 
 
@@ -345,9 +368,9 @@ def advice_for(group: GroupFigures) -> tuple[Advice, ...]:
 
 
 def merged(groups: Iterable[GroupFigures]) -> tuple[Merged, ...]:
-    """Return the advice of all groups by rule; what would have saved most comes first.
+    """Return the advice of all groups by rule, the largest saving first.
 
-    The savings of one rule are part of the best settings' of all groups, never more.
+    The savings of one rule are part of those of the best settings of all groups.
     """
     by_rule: dict[str, list[tuple[GroupFigures, Advice]]] = {}
     for group in groups:
@@ -355,33 +378,33 @@ def merged(groups: Iterable[GroupFigures]) -> tuple[Merged, ...]:
             by_rule.setdefault(one.rule, []).append((group, one))
     out = []
     for rule in RULES:
-        mine = by_rule.get(rule)
-        if not mine:
+        pairs = by_rule.get(rule)
+        if not pairs:
             continue
-        mine.sort(key=lambda pair: -weight(pair[1].saves))
-        known = [a.saves for _, a in mine if a.saves is not None]
+        pairs.sort(key=lambda pair: -_weight(pair[1].saves))
+        known = [a.saves for _, a in pairs if a.saves is not None]
         saves = sum(known[1:], known[0]) if known else None
-        out.append(Merged(mine[0][1], tuple(mine), saves))
-    return tuple(sorted(out, key=lambda m: -weight(m.saves)))
+        out.append(Merged(pairs[0][1], tuple(pairs), saves))
+    return tuple(sorted(out, key=lambda m: -_weight(m.saves)))
 
 
-def todo(group: GroupFigures) -> str:
-    """Return the first thing to do about a group, in a line."""
+def first_step(group: GroupFigures) -> str:
+    """Return the first advice for a group in a few words."""
     best = best_policy(group)
     if best is not None:
-        return f"{best.policy} would have saved {stopped_words(best.saved, short=True)}"
+        return f"{best.policy} would have saved {format_range(best.saved, short=True)}"
     some = advice_for(group)
     return some[0].title if some else ""
 
 
 def coverage_advice(run: Run) -> Advice | None:
-    """Return how to record from now on, where much of the history is not in the log."""
+    """Return how to record from now on, if the log lacks much of the history."""
     if run.covered:
         return None
     why = (
         f"{count(run.known - run.in_log)} of {plural(run.known, 'known rebalance')} are not in the "
         "log. A compacted log keeps only a group's newest generation. Record while the groups "
-        "run, or let the cleaner wait for a week and capture then (docs/capture.md)."
+        "run, or delay compaction by a week and capture then (docs/capture.md)."
     )
     lines = (
         "partage capture --bootstrap-server <broker> --out capture --follow",
@@ -391,3 +414,103 @@ def coverage_advice(run: Run) -> Advice | None:
         "  --add-config min.compaction.lag.ms=604800000",
     )
     return Advice("record", "Record more of the history from now on", why, lines, "command")
+
+
+def savable(run: Run) -> tuple[FigureRange | None, int]:
+    """Return the downtime that the best settings of all groups save, and the number of groups."""
+    best = [found.saved for g in run.groups if (found := best_policy(g)) is not None]
+    return (sum(best[1:], best[0]) if best else None), len(best)
+
+
+def _weight(saved: FigureRange | None) -> float:
+    """Return the sum of a saving's bounds, by which savings are compared."""
+    return saved.low + saved.high if saved else 0.0
+
+
+def _family(group: GroupFigures) -> str:
+    """Return the family of client settings: java, librdkafka, python, or "".
+
+    Mixed clients have no common settings, and those of unknown clients (Go, Rust, Node.js) are
+    unknown: both give "".
+    """
+    classic = group.traits.protocol == "classic"
+    if classic and group.clients and set(group.clients) == {"unknown"}:
+        return ""
+    return family_of(group.clients)
+
+
+def _own(group: GroupFigures) -> Figures | None:
+    own = group.figures.get(OWN)
+    return own if own is not None and own.comparable and own.saved is not None else None
+
+
+def error_of(group: GroupFigures) -> float | None:
+    """Return the simulation's error in partition-seconds; None if `own` was not simulated."""
+    own = _own(group)
+    return (
+        None if own is None or own.saved is None else max(abs(own.saved.low), abs(own.saved.high))
+    )
+
+
+def _effect_of(group: GroupFigures, policy: str) -> FigureRange | None:
+    """Return the partition-seconds that a policy saves against `own`; None if unknown.
+
+    A group cannot save more than its downtime.
+    """
+    found, lost = group.figures.get(policy), group.lost
+    if found is None or not found.comparable or _own(group) is None:
+        return None
+    saved: FigureRange | None = found.saved_against_own
+    if saved is None:
+        return None
+    if lost is None:
+        return saved
+    return FigureRange(min(saved.low, lost.high), min(saved.high, lost.high))
+
+
+def _settings_lines(group: GroupFigures, policy: str) -> tuple[str, ...]:
+    """Return the settings with which the group's clients run a policy; () if there are none.
+
+    Python clients have no setting for the protocol, and several client libraries have no common
+    settings. A group of the consumer protocol does not return to the classic protocol.
+    """
+    if group.strategy not in _KNOWN or group.traits.protocol not in {"classic", "consumer"}:
+        return ()
+    protocol, strategy, options = parse_policy(policy)
+    same = f"{protocol}/{strategy}" == base_policy(group.strategy)
+    if same and (not options or group.traits.dynamic_members == 0):
+        return ()
+    if group.traits.protocol == "consumer" and protocol != "consumer":
+        return ()
+    return lines_of(policy, group.strategy, family=_family(group)) or ()
+
+
+def best_policy(group: GroupFigures) -> Settings | None:
+    """Return the best settings of a group; None if none certainly helps.
+
+    The policy has a valid plan for each rebalance and leaves no more members idle than `own`. Both
+    bounds of its effect are at least 0, and the upper bound exceeds the simulation's error. Of
+    policies that are about equally good, the one with the smallest change is returned.
+    """
+    error, own, lost = error_of(group), _own(group), group.lost
+    if error is None or own is None or lost is None:
+        return None
+    fit = [
+        Settings(name, saved)
+        for name, f in group.figures.items()
+        if _settings_lines(group, name)
+        and f.idle <= own.idle
+        and (saved := _effect_of(group, name)) is not None
+        and saved.low >= 0
+        and saved.high > max(error, _LEAST_SHARE * lost.high)
+    ]
+    best = max((_weight(one.saved) for one in fit), default=0.0)
+    alike = [one for one in fit if _weight(one.saved) >= best - max(error, _ALIKE * best)]
+    return min(alike, key=lambda one: _change(group, one), default=None)
+
+
+def _change(group: GroupFigures, one: Settings) -> tuple[int, int, float, str]:
+    """Return a sort key: protocol change, static members, then the saving and the name."""
+    protocol, strategy, options = parse_policy(one.policy)
+    same = f"{protocol}/{strategy}" == base_policy(group.strategy)
+    return (0 if same else _CHANGES.get(protocol, 9), len(options), -_weight(one.saved), one.policy)

@@ -1,47 +1,116 @@
-"""Reads a published run, through its manifest, into plain values.
+"""Reader of a published run: tables, sums by policy, groups and bad records as plain values.
 
-Sums are made by columns, so that a large run costs little; what is told of single rebalances
-is read by `partage.report.details`.
+Sums are made by columns, so that a large run costs little. `partage.report.traits` reads what the
+rules of advice need, `partage.report.group_details` reads single rebalances.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from partage.errors import InvalidCaptureError, MissingExtraError
-from partage.report.columns import loaded
 from partage.report.run import BadRecord, CauseShare, Figures, GroupFigures, Run, Traits, total
-from partage.report.sums import summed
 from partage.report.traits import causes_by_group, traits_by_group
 from partage.runs.published_run import PublishedRun
-from partage.tables.statuses import FAILED, RECORDED
+from partage.tables.metrics import METRICS, REPLAY_COLUMNS, Aggregation
+from partage.tables.schemas import schema
+from partage.tables.statuses import CUMULATIVE, FAILED, PER_REBALANCE, RECORDED
+from partage.tables.sums import Sums, empty_sums, sum_differences, sum_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["MOST_BAD", "read_run", "run_of"]
+__all__ = ["MAX_BAD", "load_table", "read_run", "run_of"]
 
-MOST_BAD = 200
-#: What every report tells of.
+MAX_BAD = 200
+#: Objects of ``summary.json`` that every report shows.
 _NEEDED = ("coverage", "accounting", "agreement", "versions")
+_KEY = ["group", "policy", "reading"]
+_REBALANCE = ["group", "incarnation", "generation"]
+#: Columns that the report reads, by table.
+_USED: dict[str, tuple[str, ...]] = {
+    "groups": (
+        "group", "kind", "status", "why", "records", "commits", "rebalances", "incarnations",
+        "missing_generations", "coverage", "members_max", "partitions_max",
+    ),
+    "rebalances": (
+        "group", "incarnation", "generation", "log_partition", "log_offset", "time_ms", "cause",
+        "cause_kind", "cause_source", "follow_up", "strategy", "protocol", "members", "partitions",
+        "gap_before", "why_not", "storm", "agrees", "disagreement",
+    ),
+    "replays": (
+        "group", "incarnation", "generation", "policy", "strategy", "reading", "step", "caused",
+        "status", "claimed", "agrees", "counts", *(name for name, _, _ in REPLAY_COLUMNS),
+    ),
+    "members": (
+        "group", "incarnation", "generation", "instance", "client_id", "client_host",
+        "session_timeout_ms",
+    ),
+    "ownership": (
+        "group", "topic", "partition", "member", "instance", "role", "from_ms", "to_ms",
+    ),
+    "bad_records": ("partition", "offset", "part", "why", "group"),
+}  # fmt: skip
+
+#: Group -> policy -> its figures.
+ByGroup = dict[str, dict[str, Figures]]
+
+
+def load_table(run: PublishedRun, name: str, only: Sequence[str] | None = None) -> pa.Table:
+    """Return a table with the columns of its schema; columns that the run lacks are null.
+
+    Args:
+        run: the published run.
+        name: name of the table.
+        only: columns to read; None for all that the report uses.
+
+    Raises:
+        InvalidCaptureError: a file cannot be read, or a column has another type.
+    """
+    import pyarrow as pa
+
+    kinds = schema(name)
+    wanted = [c for c in _USED[name] if only is None or c in only]
+    if name not in run.tables:  # an older run
+        return pa.schema([(c, _wide(kinds.field(c).type)) for c in wanted]).empty_table()
+    found = run.table(name, wanted)
+    columns: dict[str, Any] = {}
+    for column in wanted:
+        kind = _wide(kinds.field(column).type)
+        if column not in found.column_names:
+            columns[column] = pa.nulls(found.num_rows, kind)
+            continue
+        try:
+            columns[column] = found[column].cast(kind)
+        except pa.ArrowException as e:
+            what = f"table {name} has no readable column {column} ({e}); run partage replay again"
+            raise InvalidCaptureError(f"{run.out}: {what}") from None
+    return pa.table(columns)
+
+
+def _wide(kind: pa.DataType) -> pa.DataType:
+    """Return int64 for a shorter integer, so that sums do not overflow."""
+    import pyarrow as pa
+
+    return pa.int64() if pa.types.is_integer(kind) else kind
 
 
 def read_run(out: str | Path, run: str | None = None) -> Run:
-    """A published run of an output folder: the newest, or one by its id.
+    """Return the newest published run of an output folder, or the run with an id.
 
     Raises:
-        InvalidCaptureError: there is none, or one of its files cannot be read.
+        InvalidCaptureError: the folder has no such run, or one of its files cannot be read.
         MissingExtraError: pyarrow is not installed.
     """
     return run_of(PublishedRun(out, run))
 
 
 def run_of(folder: PublishedRun) -> Run:
-    """The run of an opened folder.
+    """Return the run of an opened folder.
 
     Raises:
         InvalidCaptureError: one of its files cannot be read.
@@ -55,55 +124,95 @@ def run_of(folder: PublishedRun) -> Run:
     if lacking:
         what = f"the summary lacks {', '.join(lacking)}; run partage replay again"
         raise InvalidCaptureError(f"{folder.out}: {what}")
-    # Of a group that failed there are the rows written before that: no sums are made of them.
-    table = loaded(folder, "groups")
+    table = load_table(folder, "groups")
+    # A failed group has only the rows that were written before its error: its sums would be wrong.
     failed = table.filter(pc.fill_null(pc.equal(table["status"], FAILED), False))["group"]
-    replays = loaded(folder, "replays")
-    replays = replays.filter(pc.invert(pc.is_in(replays["group"], failed)))
-    rebalances = loaded(folder, "rebalances")
-    main, other = summed(replays)
+    replays = load_table(folder, "replays")
+    replays = _with_names(replays.filter(pc.invert(pc.is_in(replays["group"], failed))))
+    rebalances = load_table(folder, "rebalances")
+    main, other = figures_by_group(replays)
     causes = causes_by_group(rebalances, replays)
-    lists = folder.table("groups", ["group", "claimed", "clients"]).to_pylist()
-    rows = table.to_pylist()
-    if (folder.summary.get("selection") or {}).get("from_ms") is not None:
-        # Table groups is of whole histories, tables of rebalances of the span that was asked for.
-        told = Counter(rebalances["group"].to_pylist())
-        rows = [row | {"rebalances": told[row["group"]]} for row in rows]
-    found = _Found(main, other, causes, traits_by_group(folder, rebalances), _most(rebalances))
-    chosen = _last_chosen(rebalances)
-    for also in lists:
-        also["claimed"] = _in_order(also["claimed"] or (), chosen.get(also["group"]))
-    groups = [_group({**row, **also}, found) for row, also in zip(rows, lists, strict=True)]
-    groups = [_without_zero(group) for group in groups]
-    ordered = tuple(_anchored(i, group) for i, group in enumerate(sorted(groups, key=_by_loss)))
+    tables = _Tables(main, other, causes, _traits(folder, rebalances), _largest(rebalances))
+    groups = [_without_zero(_group(row, tables)) for row in _group_rows(folder, table, rebalances)]
+    groups.sort(key=_by_loss)
     figures = _overall(main)
     run = Run(
-        _within(folder.summary), ordered, _order(folder.summary, figures), figures, _overall(other),
+        _limited_to_selection(folder.summary),
+        tuple(replace(group, anchor=f"g{i}") for i, group in enumerate(groups)),
+        _policy_order(folder.summary, figures), figures, _overall(other),
         _all_causes(causes), _bad(folder),
     )  # fmt: skip
     return _without_zero(run)
 
 
-_Known = TypeVar("_Known", GroupFigures, Run)
+def _with_names(replays: pa.Table) -> pa.Table:
+    """Return rows with a policy and a kind of simulation each; older runs lack these columns."""
+    from pyarrow import compute as pc
+
+    policy = pc.coalesce(replays["policy"], replays["strategy"])
+    kind = pc.if_else(pc.equal(policy, RECORDED), RECORDED, CUMULATIVE)
+    reading = pc.coalesce(replays["reading"], kind)
+    table = replays.set_column(replays.schema.get_field_index("policy"), "policy", policy)
+    table = table.set_column(table.schema.get_field_index("reading"), "reading", reading)
+    step = pc.fill_null(table["step"], 0)
+    return table.set_column(table.schema.get_field_index("step"), "step", step)
 
 
-def _without_zero(found: _Known) -> _Known:
-    """Return a group or a run without times lost, where it has none in few of many rebalances.
+def figures_by_group(replays: pa.Table) -> tuple[ByGroup, ByGroup]:
+    """Return the figures of each group's policies, and those of the simulation per rebalance.
 
-    What the log does not have is not known, never zero.
+    The first are of the cumulative simulation, or of the only one that the run has.
     """
-    if found.covered or found.recorded.stopped_high:
-        return found
-    figures, other = (
-        {name: replace(one, timed=0, compared=0, gain_known=0) for name, one in of.items()}
-        for of in (found.figures, found.per_rebalance)
+    found: dict[tuple[str, str, str], Sums] = {}
+    for sums in sum_rows(replays, _KEY):
+        found[_pop_key(sums)] = sums
+    for metric in METRICS:
+        if metric.aggregation is Aggregation.DIFFERENCE:
+            # Only simulations of the same kind compare with each other.
+            same = _REBALANCE if metric.inputs[0] == RECORDED else [*_REBALANCE, "reading"]
+            for sums in sum_differences(replays, metric, _KEY, same):
+                found[_pop_key(sums)] |= sums
+    main: ByGroup = {}
+    other: ByGroup = {}
+    for (group, policy, reading), sums in found.items():
+        aside = reading == PER_REBALANCE and (group, policy, CUMULATIVE) in found
+        figures = Figures(policy, reading, empty_sums() | sums)
+        (other if aside else main).setdefault(group, {})[policy] = figures
+    return main, other
+
+
+def _pop_key(sums: Sums) -> tuple[str, str, str]:
+    return sums.pop("group"), sums.pop("policy"), sums.pop("reading")
+
+
+def _traits(folder: PublishedRun, rebalances: pa.Table) -> dict[str, Traits]:
+    return traits_by_group(
+        rebalances,
+        load_table(folder, "members"),
+        load_table(folder, "ownership", ["group", "topic", "partition"]),
+        folder.table("events", ["group", "event", "member", "detail"]),
+        broker_session_ms=folder.summary.get("session_timeout_ms") or 0,
     )
-    causes = tuple(replace(one, timed=0) for one in found.causes)
-    return replace(found, figures=figures, per_rebalance=other, causes=causes)
 
 
-def _last_chosen(rebalances: pa.Table) -> dict[str, str]:
-    """Return the strategy that each group chose last: groups change and change back."""
+def _group_rows(
+    folder: PublishedRun, table: pa.Table, rebalances: pa.Table
+) -> list[dict[str, Any]]:
+    """Return rows of table ``groups``, with the rebalances and strategies of the selected span."""
+    rows: list[dict[str, Any]] = table.to_pylist()
+    lists = folder.table("groups", ["group", "claimed", "clients"]).to_pylist()
+    if (folder.summary.get("selection") or {}).get("from_ms") is not None:
+        # Table groups covers whole histories, table rebalances only the selected span.
+        selected = Counter(rebalances["group"].to_pylist())
+        rows = [row | {"rebalances": selected[row["group"]]} for row in rows]
+    latest = _latest_strategies(rebalances)
+    for more in lists:
+        more["claimed"] = _latest_last(more["claimed"] or (), latest.get(more["group"]))
+    return [{**row, **more} for row, more in zip(rows, lists, strict=True)]
+
+
+def _latest_strategies(rebalances: pa.Table) -> dict[str, str]:
+    """Return the strategy that each group chose last; groups change and change back."""
     from pyarrow import compute as pc
 
     table = rebalances.filter(pc.is_valid(rebalances["strategy"]))
@@ -112,16 +221,37 @@ def _last_chosen(rebalances: pa.Table) -> dict[str, str]:
     return {row["group"]: row["strategy"] for row in table.to_pylist()}
 
 
-def _in_order(claimed: Iterable[str], last: str | None) -> tuple[str, ...]:
-    """Return the strategies of a group with the one that it chose last at the end."""
+def _latest_last(claimed: Iterable[str], latest: str | None) -> tuple[str, ...]:
+    """Return a group's strategies with the one that it chose last at the end."""
     known = tuple(claimed)
-    return known if last not in known else (*(one for one in known if one != last), str(last))
+    if latest not in known:
+        return known
+    return (*(one for one in known if one != latest), str(latest))
 
 
-def _within(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """The summary, whose span is the one that was asked for (``--from``, ``--to``)."""
-    cover, asked = dict(summary.get("coverage", {})), summary.get("selection") or {}
-    first, last = asked.get("from_ms"), asked.get("to_ms")
+_GroupOrRun = TypeVar("_GroupOrRun", GroupFigures, Run)
+
+
+def _without_zero(found: _GroupOrRun) -> _GroupOrRun:
+    """Return a group or run with unknown downtime where few of many rebalances have zero.
+
+    The cost of rebalances that the log lacks is unknown, not zero.
+    """
+    if found.covered or found.recorded.stopped_high:
+        return found
+    unknown = {"stopped_known": 0, "saved_known": 0, "saved_against_own_known": 0}
+    figures, other = (
+        {name: replace(one, sums={**one.sums, **unknown}) for name, one in of.items()}
+        for of in (found.figures, found.per_rebalance)
+    )
+    causes = tuple(replace(one, timed=0) for one in found.causes)
+    return replace(found, figures=figures, per_rebalance=other, causes=causes)
+
+
+def _limited_to_selection(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the summary with the selected span (``--from``, ``--to``) as its time span."""
+    cover, selection = dict(summary.get("coverage", {})), summary.get("selection") or {}
+    first, last = selection.get("from_ms"), selection.get("to_ms")
     if cover.get("first_ms") is not None and first is not None:
         cover["first_ms"] = min(max(cover["first_ms"], first), cover["last_ms"])
     if cover.get("last_ms") is not None and last is not None:
@@ -133,11 +263,7 @@ def _by_loss(group: GroupFigures) -> tuple[float, int, str]:
     return (-(group.lost.high if group.lost else 0.0), -group.rebalances, group.name)
 
 
-def _anchored(number: int, group: GroupFigures) -> GroupFigures:
-    return replace(group, anchor=f"g{number}")
-
-
-def _overall(by_group: Mapping[str, Mapping[str, Figures]]) -> dict[str, Figures]:
+def _overall(by_group: ByGroup) -> dict[str, Figures]:
     found: dict[str, list[Figures]] = {}
     for policies in by_group.values():
         for name, one in policies.items():
@@ -153,8 +279,8 @@ def _all_causes(by_group: Mapping[str, Iterable[CauseShare]]) -> tuple[CauseShar
     return tuple(sorted(found.values(), key=lambda c: (-c.high, -c.rebalances, c.kind)))
 
 
-def _most(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
-    """Members and partitions of each group's largest rebalance."""
+def _largest(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
+    """Return the largest number of members and of partitions of each group's rebalances."""
     found = rebalances.group_by("group").aggregate([("members", "max"), ("partitions", "max")])
     return {
         row["group"]: (row["members_max"] or 0, row["partitions_max"] or 0)
@@ -163,24 +289,24 @@ def _most(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """What the tables tell of groups, by name.
+class _Tables:
+    """Values of groups from several tables, by name of the group.
 
     Attributes:
-        main, other: figures by policy, in the two readings.
-        most: members and partitions of the largest rebalance.
+        main, other: figures by policy, of the two kinds of simulation.
+        largest: members and partitions of the largest rebalance.
     """
 
     main: Mapping[str, Mapping[str, Figures]]
     other: Mapping[str, Mapping[str, Figures]]
     causes: Mapping[str, tuple[CauseShare, ...]]
     traits: Mapping[str, Traits]
-    most: Mapping[str, tuple[int, int]]
+    largest: Mapping[str, tuple[int, int]]
 
 
-def _group(row: Mapping[str, Any], found: _Found) -> GroupFigures:
+def _group(row: Mapping[str, Any], tables: _Tables) -> GroupFigures:
     name = row["group"]
-    members, partitions = found.most.get(name, (0, 0))
+    members, partitions = tables.largest.get(name, (0, 0))
     same = (
         "kind", "status", "why", "records", "commits", "rebalances", "incarnations",
         "missing_generations",
@@ -197,23 +323,23 @@ def _group(row: Mapping[str, Any], found: _Found) -> GroupFigures:
         coverage=coverage,
         members_max=row["members_max"] or members,
         partitions_max=row["partitions_max"] or partitions or None,
-        figures=found.main.get(name, {}),
-        per_rebalance=found.other.get(name, {}),
-        causes=found.causes.get(name, ()),
-        traits=found.traits.get(name, Traits()),
+        figures=tables.main.get(name, {}),
+        per_rebalance=tables.other.get(name, {}),
+        causes=tables.causes.get(name, ()),
+        traits=tables.traits.get(name, Traits()),
         **{column: row[column] for column in same},
     )
 
 
-def _order(summary: Mapping[str, Any], figures: Mapping[str, Figures]) -> tuple[str, ...]:
-    """As the run was asked, then those that Partage does not have yet."""
+def _policy_order(summary: Mapping[str, Any], figures: Mapping[str, Figures]) -> tuple[str, ...]:
+    """Return the policies in the order of the command line, then strategies Partage lacks."""
     asked = [name for name in summary.get("asked", ()) if name in figures]
     rest = sorted(name for name in figures if name not in asked and name != RECORDED)
     return (*dict.fromkeys(asked), *rest)
 
 
 def _bad(run: PublishedRun) -> tuple[BadRecord, ...]:
-    """The first bad records, in the log's order."""
-    table = loaded(run, "bad_records")
+    """Return the first bad records, in log order."""
+    table = load_table(run, "bad_records")
     order = table.sort_by([("partition", "ascending"), ("offset", "ascending")])
-    return tuple(BadRecord(**row) for row in order.slice(0, MOST_BAD).to_pylist())
+    return tuple(BadRecord(**row) for row in order.slice(0, MAX_BAD).to_pylist())

@@ -1,8 +1,8 @@
-"""One HTML page that needs nothing but itself: no network, no file beside it.
+"""The HTML page of a run: one file that needs no network and no file beside it.
 
-What answers the first question stands in the page as text. What is told of a group is data
-that its script shows when somebody opens the group; the charting library (vendor/) is a text
-in the page that is run when the first chart comes into view.
+The answer to the first question is text in the page. Details of a group are JSON that the page's
+script shows when the group is opened. The charting library (vendor/) is text in the page that runs
+when the first chart comes into view.
 """
 
 from __future__ import annotations
@@ -17,40 +17,63 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from partage.errors import MissingExtraError
-from partage.report import advice, words
-from partage.report.document import counts, document, lead, notes, savable
-from partage.report.glossary import GLOSSARY
-from partage.report.run import FigureRange, GroupFigures, Run
-from partage.report.settings import lines_of
-from partage.report.shown import MOST_LISTED, group_data, group_row
-from partage.tables.statuses import FAILED, NOT_YET, RECORDED, REFUSED
+from partage.report import messages, view_model
+from partage.report.advice import coverage_advice, merged, savable
+from partage.report.data import run_of
+from partage.report.group_details import details
+from partage.report.json_document import json_document
+from partage.report.run import GroupFigures, Run
+from partage.runs.published_run import PublishedRun
+from partage.tables.metrics import SHOWN, Shown
 
 if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-__all__ = ["environment", "render", "write_page"]
+__all__ = ["environment", "publish_page", "render", "write_page", "write_template"]
 
 #: Rows of the two lists at the head of the page.
 _FIRST = 8
-#: Room for the data of single groups: with it, and all else at its largest, a page stays
-#: below 20 MB.
-_MOST_CHARACTERS = 11_000_000
-#: Up to so many groups, the download has the figures of each policy in each.
+#: Characters for data of single groups; with everything else at its largest, a page stays below
+#: 20 MB.
+_MAX_CHARACTERS = 11_000_000
+#: With more groups than this, the download leaves out the figures of each group's policies.
 _FEW = 100
-#: Groups named under a piece of advice.
+#: Groups that advice names.
 _NAMED = 4
 
 Details = Iterable[tuple[GroupFigures, dict[str, Any]]]
 
 
-def write_page(run: Run, path: Path, details: Details = ()) -> Path:
-    """The page of a run, written whole or not at all.
+def publish_page(out: str | Path, page: Path, run: str | None = None) -> Run:
+    """Write the page of a published run, with details of single groups.
 
     Args:
-        run: what to show.
-        path: of the page.
-        details: of single groups, from `partage.report.details`.
+        out: the output folder of the run.
+        page: path of the page.
+        run: id of an earlier run; None for the newest.
+
+    Returns:
+        The run.
+
+    Raises:
+        InvalidCaptureError: the folder has no such run, or one of its files cannot be read.
+        MissingExtraError: jinja2 or pyarrow is not installed.
+        OSError: the page cannot be written.
+    """
+    folder = PublishedRun(out, run)
+    found = run_of(folder)
+    write_page(found, page, details(folder, found))
+    return found
+
+
+def write_page(run: Run, path: Path, details: Details = ()) -> Path:
+    """Write the page of a run, all of it or nothing.
+
+    Args:
+        run: the run.
+        path: path of the page.
+        details: details of single groups, from `partage.report.group_details`.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
@@ -67,59 +90,80 @@ def write_page(run: Run, path: Path, details: Details = ()) -> Path:
 
 
 def render(run: Run, details: Details = ()) -> str:
-    """The page of a run as text.
+    """Return the page of a run as text.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
     """
-    told = _told(run, details)
     saved, helped = savable(run)
+    rebalancing = run.rebalancing
+    rows = [view_model.group_row(g) for g in rebalancing[: view_model.MAX_LISTED]]
+    policies = list(view_model.policy_rows(run.policies, run.figures, Shown.PAGE))
     return environment().get_template("page.html.j2").render(
         run=run,
         summary=run.summary,
         cover=run.summary["coverage"],
-        headline=words.headline(run),
-        lead=lead(run),
-        counts=counts(run),
+        headline=messages.headline(run),
+        lead=messages.lead(run, saved, helped),
+        simulated_note=messages.simulated_note(run),
         saved=saved,
         helped=helped,
-        notes=notes(run),
-        advice=advice.merged(run.groups),
-        record=advice.coverage_advice(run),
-        losers=[g for g in run.groups if g.rebalances][:_FIRST],
-        rows=[group_row(g) for g in run.groups if g.rebalances][:MOST_LISTED],
-        rebalancing=sum(g.rebalances > 0 for g in run.groups),
-        told=told,
-        most_listed=MOST_LISTED,
+        notes=messages.notes(run),
+        advice=merged(run.groups),
+        record=coverage_advice(run),
+        cause_rows=view_model.cause_rows(run.causes[:_FIRST]),
+        first_rows=rows[:_FIRST],
+        rows=rows,
+        policies=policies,
+        not_comparable=any(not row.comparable for row in policies),
+        per_rebalance=list(view_model.policy_rows(run.policies, run.per_rebalance, Shown.PAGE)),
+        metrics=SHOWN[Shown.PAGE],
+        headings=view_model.metric_headings(),
+        rebalancing=len(rebalancing),
+        details=_details_json(run, details),
+        most_listed=view_model.MAX_LISTED,
         named=_NAMED,
-        data=_shortened(document(run)),
+        data=_shortened(json_document(run)),
         library=_vendor("echarts.min.js"),
     )  # fmt: skip
 
 
-def _told(run: Run, details: Details) -> dict[str, Markup]:
-    """The data of single groups, those that lost most first, while there is room."""
-    told: dict[str, Markup] = {}
-    room = _MOST_CHARACTERS
-    for group, found in details:
-        text = _json(group_data(run, group, found))
+def write_template(name: str, path: Path, **values: Any) -> Path:
+    """Write a page from a template.
+
+    Raises:
+        MissingExtraError: jinja2 is not installed.
+        OSError: the page cannot be written.
+    """
+    text = environment().get_template(name).render(**values)
+    path.write_text(text, encoding="utf-8", errors="xmlcharrefreplace")
+    return path
+
+
+def _details_json(run: Run, details: Details) -> dict[str, Markup]:
+    """Return the data of single groups by anchor, the largest downtime first, up to the limit."""
+    found: dict[str, Markup] = {}
+    room = _MAX_CHARACTERS
+    for group, values in details:
+        text = _json(view_model.group_data(run, group, values))
         room -= len(text)
         if room < 0:
             break
-        told[group.anchor] = text
-    return told
+        found[group.anchor] = text
+    return found
 
 
-def _shortened(found: dict[str, Any]) -> dict[str, Any]:
-    """For the download: `--format json`, without what stands twice or is too much for a page."""
-    groups = found["groups"]
+def _shortened(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON document for the download, without repetitions and excess groups."""
+    groups = document["groups"]
     out = {"advice", "policies_per_rebalance"}
     if len(groups) > _FEW:
         out.add("policies")
+    listed = groups[: view_model.MAX_LISTED]
     return {
-        **found,
-        "groups": [{k: v for k, v in g.items() if k not in out} for g in groups[:MOST_LISTED]],
-        "groups_not_listed": max(0, len(groups) - MOST_LISTED),
+        **document,
+        "groups": [{k: v for k, v in g.items() if k not in out} for g in listed],
+        "groups_not_listed": len(groups) - len(listed),
         "left_out_of_groups": sorted(out),
     }
 
@@ -130,7 +174,7 @@ def _vendor(name: str) -> str:
 
 @cache
 def environment() -> Environment:
-    """The template engine: everything is escaped, a misspelt name is an error.
+    """Return the template engine: it escapes everything, and a misspelt name is an error.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
@@ -147,27 +191,20 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(
-        count=words.count,
-        plural=words.plural,
-        short=words.short_name,
-        stopped=words.stopped_words,
-        saved=words.saved_words,
+        count=messages.count,
+        plural=messages.plural,
+        short=messages.short_name,
+        downtime=messages.format_range,
+        saving=messages.format_saving,
         when=_when,
         data=_json,
         raw_script=_raw_script,
     )
     made.globals.update(
-        percent=words.percent,
-        causerange=lambda cause: FigureRange(cause.low, cause.high),
-        todo=advice.todo,
+        percent=messages.percent,
         bar=_bar,
-        causes=words.CAUSES,
-        glossary=GLOSSARY,
-        lines_of=lines_of,
-        RECORDED=RECORDED,
-        REFUSED=REFUSED,
-        FAILED=FAILED,
-        NOT_YET=NOT_YET,
+        causes={kind: text._asdict() for kind, text in messages.CAUSES.items()},
+        glossary={key: term._asdict() for key, term in messages.GLOSSARY.items()},
     )
     return made
 
@@ -206,14 +243,14 @@ def _as_markup(text: str) -> Markup:
 
 
 def _when(ms: int | None) -> str:
-    """A day and time, UTC."""
+    """Return a time as date and time in UTC."""
     if ms is None:
         return "-"
-    # A damaged record may have any 64 bits for its time: such a time is shown as the limit.
+    # A damaged record may have any 64 bits as its time: such a time is shown as the limit.
     seconds = min(max(ms / 1000, -62_135_596_800), 253_402_300_799)
     return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _bar(part: float, whole: float) -> float:
-    """A length in per cent, none of it below nothing or beyond all."""
+    """Return the length of a bar in percent, from 0 to 100."""
     return round(min(max(100 * part / whole, 0), 100), 2) if whole else 0

@@ -1,4 +1,4 @@
-"""Owners of partitions at one instant, from table ``ownership``, which is read by filter."""
+"""Owners of partitions at one instant, from table ``ownership``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COLUMNS = [
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """One partition's owner at an instant; a partition may have several (share groups)."""
+    """One owner of a partition at an instant; in share groups a partition has several."""
 
     group: str
     topic: str
@@ -35,13 +35,13 @@ class Owner:
 
     @property
     def process(self) -> str:
-        """Who it is: a static member is one under whatever id."""
+        """Identity across restarts: the instance id of a static member, otherwise the member id."""
         return self.member if self.instance is None else self.instance
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What one member had of one topic."""
+    """The partitions of one topic that one member owned at an instant."""
 
     group: str
     topic: str
@@ -55,10 +55,10 @@ class Holding:
     client_host: str | None = None
 
     @property
-    def who(self) -> str:
-        """For people: its instance or client id, where it runs, and its member id.
+    def label(self) -> str:
+        """Instance or client id, host, and member id.
 
-        Java's member ids begin with the client id, and are not told twice.
+        Member ids of Java clients begin with the client id, which is not repeated.
         """
         name = self.instance or self.client_id
         if name is None:
@@ -71,9 +71,9 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Generations that the log lacks around an instant: who owned what then is not known.
+    """Generations that the log lacks around an instant, so that the owners are unknown.
 
-    ``from_ms`` and ``from_generation`` are None where they are before the group's first record.
+    ``from_ms`` and ``from_generation`` are None before the group's first record.
     """
 
     group: str
@@ -87,7 +87,7 @@ class Missing:
 def missing_at(
     run: PublishedRun, time_ms: int, *, groups: Collection[str] | None = None
 ) -> list[Missing]:
-    """Groups of whose history there is a gap at an instant.
+    """Return the groups whose history has a gap at an instant.
 
     Raises:
         InvalidCaptureError: the table cannot be read.
@@ -119,10 +119,10 @@ def owners_at(
     topic: str | None = None,
     groups: Collection[str] | None = None,
 ) -> list[Owner]:
-    """Owners at an instant, sorted by group, topic and partition.
+    """Return the owners at an instant, sorted by group, topic and partition.
 
-    An interval holds from its first millisecond to before its last: at the instant of a
-    rebalance's record, who got a partition in it owns it.
+    An interval includes its first millisecond and excludes its last: at the instant of a
+    rebalance's record, the new owner owns the partition.
 
     Raises:
         InvalidCaptureError: the table cannot be read.
@@ -134,34 +134,34 @@ def owners_at(
         from partage.errors import MissingExtraError
 
         raise MissingExtraError("pyarrow", extra="spark") from None
-    there = (pc.field("from_ms") <= time_ms) & (
+    matching = (pc.field("from_ms") <= time_ms) & (
         pc.field("to_ms").is_null() | (pc.field("to_ms") > time_ms)
     )
     if topic is not None:
-        there &= pc.field("topic") == topic
+        matching &= pc.field("topic") == topic
     if groups is not None:
-        there &= pc.field("group").isin(list(groups))
-    rows = _rows(run, "ownership", _COLUMNS, where=there)
+        matching &= pc.field("group").isin(list(groups))
+    rows = _rows(run, "ownership", _COLUMNS, where=matching)
     rows.sort(key=lambda r: (r["group"], r["topic"], r["partition"], r["role"], r["member"]))
     clients = _clients(run, {row["member"] for row in rows})
     return [Owner(**row, **clients.get((row["group"], row["member"]), {})) for row in rows]
 
 
 def _clients(run: PublishedRun, members: set[str]) -> dict[tuple[str, str], dict[str, Any]]:
-    """Client id and host by group and member id."""
+    """Return client id and host by group and member id."""
     from pyarrow import compute as pc
 
     if not members:
         return {}
-    these = pc.field("member").isin(list(members))
+    listed = pc.field("member").isin(list(members))
     columns = ["group", "member", "client_id", "client_host"]
     return {
         (row["group"], row["member"]): {n: row[n] for n in ("client_id", "client_host")}
-        for row in _rows(run, "members", columns, where=these)
+        for row in _rows(run, "members", columns, where=listed)
     }
 
 
-#: Columns that may be null, and columns that are texts; the others are numbers.
+#: Nullable columns, and columns with strings; the others have integers.
 _NULLABLE = frozenset({"instance", "to_ms", "client_id", "client_host"})
 _TEXTS = frozenset({"group", "topic", "member", "instance", "role", "client_id", "client_host"})
 
@@ -169,7 +169,7 @@ _TEXTS = frozenset({"group", "topic", "member", "instance", "role", "client_id",
 def _rows(
     run: PublishedRun, name: str, columns: Sequence[str], where: Any = None
 ) -> list[dict[str, Any]]:
-    """Return rows of a table whose columns are those that a replay writes.
+    """Return rows of a table, with the columns checked against what a replay writes.
 
     Raises:
         InvalidCaptureError: a column is missing, or has nulls or values of another type.
@@ -197,11 +197,11 @@ def _rows(
 
 
 def holdings(owners: Iterable[Owner]) -> Iterator[Holding]:
-    """Owners put together by group, topic and member, in order of their first partition."""
-    mine: dict[tuple[str, str, str, str], list[Owner]] = {}
+    """Yield owners grouped by group, topic and member, in order of their first partition."""
+    found: dict[tuple[str, str, str, str], list[Owner]] = {}
     for one in owners:
-        mine.setdefault((one.group, one.topic, one.process, one.role), []).append(one)
-    for (group, topic, _, role), of in mine.items():
+        found.setdefault((one.group, one.topic, one.process, one.role), []).append(one)
+    for (group, topic, _, role), of in found.items():
         newest = max(of, key=lambda o: o.from_ms)
         yield Holding(
             group, topic, newest.member, newest.instance, role,
@@ -211,7 +211,7 @@ def holdings(owners: Iterable[Owner]) -> Iterator[Holding]:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Sorted numbers in as few words as possible.
+    """Return sorted numbers as ranges.
 
     >>> ranges([0, 1, 2, 5, 7, 8])
     '0-2, 5, 7-8'

@@ -1,4 +1,4 @@
-"""The page of `partage reassign`: brokers before and after, what moves where. Plain data in."""
+"""The HTML page of `partage reassign`: brokers before and after, and the moves."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from partage.report.html import environment
+from partage.report.html import write_template
 
 __all__ = ["write_replicas_page"]
 
-#: Brokers of one drawing, and moves of the table; more are in the JSON.
-_MOST_BROKERS = 120
-_MOST_MOVES = 200
+#: Brokers of one drawing, and moves of the table; the JSON document has all.
+_MAX_BROKERS = 120
+_MAX_MOVES = 200
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 _NAMES = {
     "racks": "Replicas against the rack rule", "capacity": "Over capacity",
@@ -20,29 +20,30 @@ _NAMES = {
 }  # fmt: skip
 
 
-def write_replicas_page(told: Mapping[str, Any], path: Path) -> Path:
-    """The page, as one offline file.
+def write_replicas_page(plan: Mapping[str, Any], path: Path) -> Path:
+    """Write the page as one offline file.
 
     Args:
-        told: what ``partage reassign ... --json`` prints.
-        path: of the page.
+        plan: JSON document of ``partage reassign``.
+        path: path of the page.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
-        OSError: it cannot be written.
+        OSError: the page cannot be written.
     """
-    text = environment().get_template("replicas.html.j2").render(
-        title=told["command"],
-        headline=_headline(told),
-        lead=_lead(told),
-        figures=_figures(told),
-        kinds=[_drawing(told, kind) for kind in told["brokers"][0]["before"]],
-        hidden=max(0, len(told["brokers"]) - _MOST_BROKERS),
-        racks=_racks(told),
-        disks=_disks(told),
-        more_disks=max(0, len(told["disks"]) - _MOST_BROKERS),
-        network=_network(told),
-        batches=[_batch(i, row) for i, row in enumerate(told["batches"][:_MOST_MOVES], 1)],
+    return write_template(
+        "replicas.html.j2", path,
+        title=plan["command"],
+        headline=_headline(plan),
+        lead=_lead(plan),
+        figures=_figures(plan),
+        kinds=[_drawing(plan, kind) for kind in plan["brokers"][0]["before"]],
+        hidden=max(0, len(plan["brokers"]) - _MAX_BROKERS),
+        racks=_racks(plan),
+        disks=_disks(plan),
+        more_disks=max(0, len(plan["disks"]) - _MAX_BROKERS),
+        network=_network(plan),
+        batches=[_batch(i, row) for i, row in enumerate(plan["batches"][:_MAX_MOVES], 1)],
         moves=[
             {
                 **one,
@@ -50,12 +51,10 @@ def write_replicas_page(told: Mapping[str, Any], path: Path) -> Path:
                 "source": _end(one, "from"),
                 "target": _end(one, "to"),
             }
-            for one in told["moves"][:_MOST_MOVES]
+            for one in plan["moves"][:_MAX_MOVES]
         ],
-        more_moves=max(0, len(told["moves"]) - _MOST_MOVES),
+        more_moves=max(0, len(plan["moves"]) - _MAX_MOVES),
     )  # fmt: skip
-    path.write_text(text, encoding="utf-8", errors="xmlcharrefreplace")
-    return path
 
 
 def _amount(count: float) -> str:
@@ -72,78 +71,79 @@ def _shown(kind: str, value: float) -> str:
 
 
 def _end(move: Mapping[str, Any], which: str) -> str:
-    """A broker, and the directory where a replica goes from one to another there."""
+    """Return a broker, with the log directory of a move between disks."""
     if move[which] is None:
         return ""
     folder = move.get(f"{which}_dir")
     return str(move[which]) if folder is None else f"{move[which]} {folder}"
 
 
-def _headline(told: Mapping[str, Any]) -> str:
-    copied, inner = told["replicas_moved"], told["replicas_between_disks"]
+def _headline(plan: Mapping[str, Any]) -> str:
+    copied, inner = plan["replicas_moved"], plan["replicas_between_disks"]
     if not copied + inner:
-        return "No data moves" if told["partitions_changed"] else "Nothing has to change"
-    sized = told["bytes_moved"] is not None
+        return "No data moves" if plan["partitions_changed"] else "Nothing has to change"
+    sized = plan["bytes_moved"] is not None
     parts = []
     for count, key, how in (
         (copied, "bytes_moved", "between brokers"), (inner, "bytes_between_disks", "between disks")
     ):  # fmt: skip
         if count:
-            size = f", {_amount(told[key])}," if sized else ""
+            size = f", {_amount(plan[key])}," if sized else ""
             parts.append(f"{count:,} {'replica is' if count == 1 else 'replicas are'} copied"
                          f"{size} {how}")  # fmt: skip
     return "; ".join(parts)
 
 
-def _lead(told: Mapping[str, Any]) -> str:
-    if told["optimal"]:
+def _lead(plan: Mapping[str, Any]) -> str:
+    if plan["optimal"]:
         return "Proven: no plan is better."
-    between, line = told["figures"].get("between brokers"), ""
+    between, line = plan["figures"].get("between brokers"), ""
     if between:
-        share = (between - told["bounds"]["between brokers"]) / between
+        share = (between - plan["bounds"]["between brokers"]) / between
         line = f" Between brokers: gap {share:.2%}."
-    moved, bound = (_shown(told["unit"], told[one]["moved"]) for one in ("figures", "bounds"))
-    gap = f"gap {told['gap']:.2%}"
-    return f"Lower bound, verified: {bound} of the {moved} have to be moved; {gap}.{line}"
+    moved, bound = (_shown(plan["unit"], plan[one]["moved"]) for one in ("figures", "bounds"))
+    gap = f"gap {plan['gap']:.2%}"
+    return f"Lower bound, verified: at least {bound} of the {moved} must move; {gap}.{line}"
 
 
-def _is_known(told: Mapping[str, Any], figure: str) -> bool:
+def _is_known(plan: Mapping[str, Any], figure: str) -> bool:
+    """Return whether the input has sizes, loads or capacities for this figure."""
     kind = figure.rpartition(" ")[2]
     if kind == "capacity":
-        return bool(told["figures"][figure])
-    return kind not in {"bytes", "load"} or kind in told["brokers"][0]["before"]
+        return bool(plan["figures"][figure])
+    return kind not in {"bytes", "load"} or kind in plan["brokers"][0]["before"]
 
 
-def _figures(told: Mapping[str, Any]) -> list[dict[str, str]]:
+def _figures(plan: Mapping[str, Any]) -> list[dict[str, str]]:
     rows = []
-    for key in told["figures"]:
-        if not _is_known(told, key):
+    for key in plan["figures"]:
+        if not _is_known(plan, key):
             continue
         moves = key in {"moved", "between brokers"}
-        kind = told["unit"] if moves else key.rpartition(" ")[2]
-        before = None if moves else told["before"].get(key)
+        kind = plan["unit"] if moves else key.rpartition(" ")[2]
+        before = None if moves else plan["before"].get(key)
         rows.append({
             "name": _NAMES.get(key, f"{key} outside bands".capitalize()),
             "before": "" if before is None else _shown(kind, before),
-            "after": _shown(kind, told["figures"][key]),
-            "bound": _shown(kind, told["bounds"][key]),
+            "after": _shown(kind, plan["figures"][key]),
+            "bound": _shown(kind, plan["bounds"][key]),
         })  # fmt: skip
     return rows
 
 
-def _drawing(told: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Bars of a kind: of each broker what it had, what it has, and its band."""
+def _drawing(plan: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Return bars of one resource: each broker before and after, and its band."""
     rows = [
         (f"broker {row['id']}", str(row["id"]), row["rack"] or "",
          row["before"][kind], row["after"][kind], row["band"][kind])
-        for row in told["brokers"][:_MOST_BROKERS]
+        for row in plan["brokers"][:_MAX_BROKERS]
     ]  # fmt: skip
     return {"kind": kind, "bars": _bars(rows, kind)}
 
 
-def _racks(told: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The same of racks, where they have bands."""
-    known = [row for row in told["racks"] if "band" in row][:_MOST_BROKERS]
+def _racks(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return bars of racks that have bands, for each resource."""
+    known = [row for row in plan["racks"] if "band" in row][:_MAX_BROKERS]
     return [
         {
             "kind": kind,
@@ -158,14 +158,14 @@ def _racks(told: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _disks(told: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The same of log directories: bytes, or replicas where sizes are unknown."""
+def _disks(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return bars of log directories: bytes, or replicas if sizes are unknown."""
     rows = [
         (f"broker {row['broker']}, {row['path']}", str(row["broker"]), row["path"],
          row["before"], row["after"], row["band"])
-        for row in told["disks"][:_MOST_BROKERS]
+        for row in plan["disks"][:_MAX_BROKERS]
     ]  # fmt: skip
-    return _bars(rows, told["unit"])
+    return _bars(rows, plan["unit"])
 
 
 def _bars(rows: Sequence[tuple[str, str, str, int, int, list[int]]], kind: str) -> list[Any]:
@@ -187,15 +187,15 @@ def _bars(rows: Sequence[tuple[str, str, str, int, int, list[int]]], kind: str) 
     ]
 
 
-def _network(told: Mapping[str, Any]) -> list[dict[str, str]]:
-    sized = told["bytes_moved"] is not None
+def _network(plan: Mapping[str, Any]) -> list[dict[str, str]]:
+    sized = plan["bytes_moved"] is not None
     return [
         {
             "from": pair["from"] or "no rack",
             "to": pair["to"] or "no rack",
             "amount": _amount(pair["bytes"]) if sized else f"{pair['replicas']:,} replicas",
         }
-        for pair in told["network"]
+        for pair in plan["network"]
     ]
 
 

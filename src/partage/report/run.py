@@ -1,179 +1,92 @@
-"""A published run as plain values: what page, terminal and JSON show, and nothing else."""
+"""The report's data: a published run, its groups and their figures, as plain values."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
+from partage.tables.metrics import BY_NAME
 from partage.tables.statuses import FAILED, RECORDED
+from partage.tables.sums import FigureRange, add_sums, empty_sums, metric_value
 
 __all__ = [
-    "POOR_COVERAGE",
-    "BadRecord",
-    "CauseShare",
-    "FigureRange",
-    "Figures",
-    "GroupFigures",
-    "Run",
-    "Traits",
-    "total",
+    "MIN_COVERAGE", "BadRecord", "CauseShare", "FigureRange", "Figures", "GroupFigures", "Run",
+    "Traits", "total",
 ]  # fmt: skip
 
 
-#: Below this share of the known rebalances, the log cannot tell what rebalances cost.
-POOR_COVERAGE = 0.9
-
-
-@dataclass(frozen=True, slots=True)
-class FigureRange:
-    """A figure that is known by its bounds only; partition-seconds unless said otherwise.
-
-    >>> Range(1.0, 2.0) + Range(0.5, 4.0)
-    Range(low=1.5, high=6.0)
-    """
-
-    low: float
-    high: float
-
-    def __add__(self, other: FigureRange) -> FigureRange:
-        return FigureRange(self.low + other.low, self.high + other.high)
+#: Share of the known rebalances that the log needs for a statement about their total cost.
+MIN_COVERAGE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One policy over some rebalances in one reading; sums, unless said otherwise.
+    """Metrics of one policy over some rebalances.
+
+    Each metric of `partage.tables.metrics.METRICS` is an attribute (``moved``, ``stopped``), and so
+    is each entry of its sums (``stopped_low``, ``stopped_known``).
 
     Attributes:
-        policy: its name, or `RECORDED`.
-        reading: recorded, per_rebalance or cumulative.
-        rows: answers that it was asked for: rebalances, and the follow-ups it made itself.
-        done, refused, failed, missing: of these, how many ended how.
-        spared: rebalances that do not happen under this policy.
-        claimed: answers where the group had chosen its strategy.
-        moved: partitions that changed owner.
-        avoidable: of these, moves that no equally even plan needs.
-        proven: answers for which ``avoidable`` is known.
-        even: answers with the best spread that there is.
-        judged: answers for which the best spread is known.
-        largest_spread: the largest; None if there is none.
-        idle: members without a partition, who could have had one.
-        rack_mismatches: partitions owned outside the racks of their replicas.
-        incomplete: answers whose plan breaks a rule, a partition without owner included.
-        counted, agreed: plans compared with the record where that counts, and those equal.
-        timed: answers for which the time stopped is known.
-        stopped_low, stopped_high: partition-seconds in which nobody read, at least and at most.
-        reread_known, reread_low, reread_high: records read twice, likewise.
-        compared: rebalances whose cost is known in the record and under this policy.
-        saved_low, saved_high: partition-seconds less than recorded in these; may be negative.
-        gain_known: rebalances whose cost is known under the policy `own` and under this one.
-        gain_low, gain_high: partition-seconds less than under `own` in these; may be negative.
-        load_known, load_spread: answers with a known load spread, and its sum (records/s).
-        colocation_known, colocation: likewise for the share of equal numbers with one owner.
+        policy: name of the policy, or `RECORDED`.
+        reading: kind of simulation: recorded, per_rebalance or cumulative.
+        sums: entries of the metrics, as `partage.tables.sums` makes them.
+
+    >>> found = Figures.of("eager/range", moved=2, stopped_low=1, stopped_high=4, stopped_known=1)
+    >>> found.moved, found.stopped, found.reread
+    (2, FigureRange(low=1, high=4), None)
     """
 
     policy: str
-    reading: str = RECORDED
-    rows: int = 0
-    done: int = 0
-    refused: int = 0
-    failed: int = 0
-    missing: int = 0
-    spared: int = 0
-    claimed: int = 0
-    moved: int = 0
-    avoidable: int = 0
-    proven: int = 0
-    even: int = 0
-    judged: int = 0
-    largest_spread: int | None = None
-    idle: int = 0
-    rack_mismatches: int = 0
-    incomplete: int = 0
-    counted: int = 0
-    agreed: int = 0
-    timed: int = 0
-    stopped_low: float = 0.0
-    stopped_high: float = 0.0
-    reread_known: int = 0
-    reread_low: int = 0
-    reread_high: int = 0
-    compared: int = 0
-    saved_low: float = 0.0
-    saved_high: float = 0.0
-    gain_known: int = 0
-    gain_low: float = 0.0
-    gain_high: float = 0.0
-    load_known: int = 0
-    load_spread: float = 0.0
-    colocation_known: int = 0
-    colocation: float = 0.0
+    reading: str
+    sums: Mapping[str, Any]
 
-    @property
-    def happened(self) -> int:
-        """Rebalances that happen under this policy, its own follow-ups included."""
-        return self.rows - self.spared
+    @classmethod
+    def of(cls, policy: str, reading: str = RECORDED, **entries: Any) -> Figures:
+        """Return figures with some entries; the others are those of no rows."""
+        return cls(policy, reading, empty_sums() | entries)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in BY_NAME:
+            return metric_value(BY_NAME[name], self.sums)
+        if name == "sums" or name not in self.sums:
+            raise AttributeError(name)
+        return self.sums[name]
 
     @property
     def comparable(self) -> bool:
-        """Whether its sums may be held against others': every rebalance, every partition owned."""
-        return self.done == self.rows > 0 and not self.incomplete
+        """Whether its sums compare with others': a plan for each rebalance, no rule violated."""
+        return bool(self.done == self.rows > 0 and not self.incomplete)
 
     @property
     def exists(self) -> bool:
         """Whether Partage has the strategy."""
-        return self.missing < self.rows
-
-    @property
-    def stopped(self) -> FigureRange | None:
-        """Partition-seconds stopped; None where no rebalance tells."""
-        return FigureRange(self.stopped_low, self.stopped_high) if self.timed else None
-
-    @property
-    def reread(self) -> FigureRange | None:
-        """Records read twice; None where no rebalance tells."""
-        return FigureRange(self.reread_low, self.reread_high) if self.reread_known else None
-
-    @property
-    def saved(self) -> FigureRange | None:
-        """What this policy would have saved; None where costs are not known on both sides."""
-        return FigureRange(self.saved_low, self.saved_high) if self.compared else None
-
-    @property
-    def gain(self) -> FigureRange | None:
-        """Time lost under `own` minus that under this policy; None where one is not known."""
-        return FigureRange(self.gain_low, self.gain_high) if self.gain_known else None
+        return bool(self.missing < self.rows)
 
     def __add__(self, other: Figures) -> Figures:
-        spreads = [s for s in (self.largest_spread, other.largest_spread) if s is not None]
-        sums = {
-            one.name: getattr(self, one.name) + getattr(other, one.name)
-            for one in fields(self)
-            if one.name not in {"policy", "reading", "largest_spread"}
-        }
-        return Figures(self.policy, self.reading, largest_spread=max(spreads, default=None), **sums)
+        return Figures(self.policy, self.reading, add_sums(self.sums, other.sums))
 
 
-def total(of: Iterable[Figures]) -> Figures:
-    """The sum of one policy's figures.
+def total(figures: Iterable[Figures]) -> Figures:
+    """Return the sum of one policy's figures.
 
-    >>> total([Figures("fair", moved=2), Figures("fair", moved=3, largest_spread=1)]).moved
+    >>> total([Figures.of("fair", moved=2), Figures.of("fair", moved=3, largest_spread=1)]).moved
     5
     """
-    return reduce(Figures.__add__, of)
+    return reduce(Figures.__add__, figures)
 
 
 @dataclass(frozen=True, slots=True)
 class CauseShare:
-    """What one kind of cause did to a group, or to all.
+    """Rebalances of one kind of cause, in one group or in all.
 
     Attributes:
-        kind: one of the causes of table ``rebalances``.
-        rebalances: how many it caused.
-        recorded: of these, where a record says so; of the others it is inferred.
-        timed: of these, whose time stopped is known.
-        low, high: partition-seconds stopped.
+        kind: cause kind of table ``rebalances``.
+        rebalances: rebalances with this cause.
+        recorded: of these, those whose cause a record states; the others' is inferred.
+        timed: of these, those whose downtime is known.
+        low, high: bounds of their downtime in partition-seconds.
     """
 
     kind: str
@@ -196,23 +109,22 @@ class CauseShare:
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What advice asks about a group; None: not known.
+    """Properties of a group that rules of advice need; None: not known.
 
     Attributes:
         protocol: classic, consumer, share or streams, of its newest rebalance.
-        session_ms: the longest session timeout of its members; of members that send none, the
-            broker's.
-        returned: members that were put out for their silence and came back soon after.
-        longest_silence_ms: how long the longest of these had been silent, about.
-        judged, agreed: recorded plans that were compared with what the rule decides.
-        dynamic_members: most members without ``group.instance.id`` in one rebalance.
-        copartitioned: whether two of its topics have as many partitions: they may be joined.
-        storms: how many storms of rebalances.
+        session_ms: the longest session timeout of its members, or the broker's.
+        returned: evicted members that rejoined soon after.
+        longest_silence_ms: longest time without heartbeats of these, approximately.
+        judged, agreed: recorded assignments compared with the strategy's, and those equal.
+        dynamic_members: largest number of members without ``group.instance.id`` in a rebalance.
+        copartitioned: whether two of its topics have equal partition counts, so may be joined.
+        storms: number of rebalance storms.
         stormy: rebalances in storms.
-        triggers: cause of the first rebalance of each storm -> how many storms.
-        late_polls: members without commits for max.poll.interval.ms that left and joined again.
-        crowded: rebalances after which there were more members than partitions given.
-        settled: rebalances with members that were no follow-ups.
+        triggers: cause of the first rebalance of each storm, with the number of storms.
+        late_polls: members that exceeded max.poll.interval.ms, left and rejoined.
+        crowded: rebalances with more members than partitions.
+        settled: rebalances with members that are no follow-ups.
     """
 
     protocol: str = "classic"
@@ -231,20 +143,30 @@ class Traits:
     settled: int = 0
 
 
+def _known_loss(recorded: Figures, *, covered: bool) -> FigureRange | None:
+    """Return the recorded downtime; None if unknown.
+
+    Zero downtime in a few of many rebalances says nothing about the others.
+    """
+    stopped: FigureRange | None = recorded.stopped
+    return None if stopped is not None and not stopped.high and not covered else stopped
+
+
 @dataclass(frozen=True, slots=True)
 class GroupFigures:
-    """One group: its figures over all rebalances.
+    """One group with its figures over all rebalances.
 
     Attributes:
-        anchor: a name for links in a page.
-        rebalances: how many the log has.
-        coverage: recorded generations by known ones; None if none is known.
+        anchor: fragment identifier of its details on the page.
+        claimed: strategies that it chose; the latest comes last.
+        rebalances: rebalances in the log.
+        coverage: recorded generations divided by known ones; None if none is known.
         members_max: members of its largest generation.
         partitions_max: partitions of its largest assignment; None if not known.
-        figures: by policy, `RECORDED` among them; empty where nothing was replayed. A policy
-            lives with its own past where the run has that reading, else from the record.
-        per_rebalance: the other reading: each rebalance from what the record says was owned.
-        causes: those that stopped most come first.
+        figures: figures by policy, `RECORDED` among them; empty if it was not replayed. They are
+            of the cumulative simulation if the run has it, otherwise of the other.
+        per_rebalance: figures of the simulation per rebalance, if the run has both.
+        causes: shares of causes, the largest downtime first.
     """
 
     name: str
@@ -274,32 +196,28 @@ class GroupFigures:
 
     @property
     def recorded(self) -> Figures:
-        """The record's own figures."""
-        return self.figures.get(RECORDED, Figures(RECORDED))
+        """Figures of the recorded assignments."""
+        return self.figures.get(RECORDED, Figures.of(RECORDED))
 
     @property
     def covered(self) -> bool:
-        """Whether the log has enough of the group's known rebalances to tell what they cost."""
-        return self.coverage is None or self.coverage >= POOR_COVERAGE
+        """Whether the log has enough of the known rebalances for a statement about their cost."""
+        return self.coverage is None or self.coverage >= MIN_COVERAGE
 
     @property
     def lost(self) -> FigureRange | None:
-        """Partition-seconds in which nobody read, as recorded; None where nothing tells.
-
-        No loss in a few of many rebalances does not tell that there was none.
-        """
-        stopped = self.recorded.stopped
-        return None if stopped is not None and not stopped.high and not self.covered else stopped
+        """Recorded downtime in partition-seconds; None if unknown."""
+        return _known_loss(self.recorded, covered=self.covered)
 
     @property
     def strategy(self) -> str:
-        """The strategy that it chose last, or nothing."""
+        """The strategy that it chose last, or an empty string."""
         return self.claimed[-1] if self.claimed else ""
 
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """A record that could not be decoded: where, which part, why."""
+    """A record that could not be decoded: its place, the damaged part and the defect."""
 
     partition: int | None
     offset: int | None
@@ -314,12 +232,12 @@ class Run:
 
     Attributes:
         summary: the content of ``summary.json``.
-        groups: all groups of the log; those that lost most come first.
-        policies: names in the order to show them, without `RECORDED`.
-        figures: over all groups, by policy.
-        per_rebalance: the same in the other reading.
-        causes: over all groups; those that stopped most come first.
-        bad: the first of the records that could not be decoded.
+        groups: all groups of the log, the largest downtime first.
+        policies: names of the policies in display order, without `RECORDED`.
+        figures: figures over all groups, by policy.
+        per_rebalance: figures of the simulation per rebalance, if the run has both.
+        causes: shares of causes over all groups, the largest downtime first.
+        bad: the first records that could not be decoded.
     """
 
     summary: Mapping[str, Any]
@@ -331,8 +249,13 @@ class Run:
     bad: tuple[BadRecord, ...]
 
     @property
+    def rebalancing(self) -> tuple[GroupFigures, ...]:
+        """Groups with rebalances in the log."""
+        return tuple(g for g in self.groups if g.rebalances)
+
+    @property
     def replayed(self) -> tuple[GroupFigures, ...]:
-        """Groups of which something was replayed."""
+        """Groups with replayed rebalances."""
         return tuple(g for g in self.groups if g.replayed)
 
     @property
@@ -342,7 +265,7 @@ class Run:
 
     @property
     def failed(self) -> tuple[GroupFigures, ...]:
-        """Groups in which an unforeseen exception was raised."""
+        """Groups whose replay ended with an error in Partage."""
         return tuple(g for g in self.groups if g.status == FAILED)
 
     @property
@@ -352,17 +275,17 @@ class Run:
 
     @property
     def recorded(self) -> Figures:
-        """The record's own figures."""
-        return self.figures.get(RECORDED, Figures(RECORDED))
+        """Figures of the recorded assignments."""
+        return self.figures.get(RECORDED, Figures.of(RECORDED))
 
     @property
     def in_log(self) -> int:
-        """Rebalances that the log has."""
+        """Rebalances in the log."""
         return int(self.summary.get("coverage", {}).get("rebalances", 0))
 
     @property
     def known(self) -> int:
-        """Rebalances that are known to have happened, by the numbers of generations."""
+        """Rebalances that happened, by the numbers of generations."""
         cover = self.summary.get("coverage", {})
         return (
             self.in_log + int(cover.get("missing_before", 0)) + int(cover.get("missing_within", 0))
@@ -370,11 +293,10 @@ class Run:
 
     @property
     def covered(self) -> bool:
-        """Whether the log has enough of the known rebalances to tell what they cost."""
-        return self.in_log >= POOR_COVERAGE * self.known
+        """Whether the log has enough of the known rebalances for a statement about their cost."""
+        return self.in_log >= MIN_COVERAGE * self.known
 
     @property
     def lost(self) -> FigureRange | None:
-        """Partition-seconds in which nobody read, as recorded; None where nothing tells."""
-        stopped = self.recorded.stopped
-        return None if stopped is not None and not stopped.high and not self.covered else stopped
+        """Recorded downtime in partition-seconds; None if unknown."""
+        return _known_loss(self.recorded, covered=self.covered)

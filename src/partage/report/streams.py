@@ -1,4 +1,4 @@
-"""The page of `partage streams`: who ran which task when, and what it cost. Plain data in."""
+"""The HTML page of `partage streams`: tasks over time and their unavailability."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from partage.report.html import environment
+from partage.report.html import write_template
+from partage.report.messages import plural
 
 __all__ = ["write_streams_page"]
 
-#: Rows of one timeline; more tasks are counted, not drawn. Those that were away come first.
-_MOST_ROWS = 120
+#: Rows of one timeline, unavailable tasks first; more tasks are only counted.
+_MAX_ROWS = 120
+#: Seconds between two ticks of the time axis.
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400)
 _TICKS = 12
-_MOST_EVENTS = 40
-_MOST_BEST = 3
+_MAX_EVENTS = 40
+_MAX_BEST = 3
 
 
 def write_streams_page(
@@ -29,27 +31,28 @@ def write_streams_page(
     events: Sequence[Mapping[str, Any]] = (),
     subtopologies: Sequence[str] = (),
 ) -> Path:
-    """The page, as one offline file.
+    """Write the page as one offline file.
 
     Args:
-        cells: what ``partage streams --json`` prints.
-        path: of the page.
+        cells: JSON document of ``partage streams``, one cell per assignor and settings.
+        path: path of the page.
         title: name of the application.
-        seconds: that were played.
-        heads: of the table, the settings that were swept among them.
-        rows: of the table, one a cell.
-        events: what happened: ``at`` (seconds) and ``label``.
-        subtopologies: what the first number of a task means, in words.
+        seconds: simulated time.
+        heads: headings of the table, swept settings among them.
+        rows: rows of the table, one per cell.
+        events: events with ``at`` (seconds) and ``label``.
+        subtopologies: meaning of the first number of a task, as text.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
-        OSError: it cannot be written.
+        OSError: the page cannot be written.
     """
-    text = environment().get_template("streams.html.j2").render(
+    return write_template(
+        "streams.html.j2", path,
         title=title,
         headline=_headline(cells),
-        lead=f"{seconds:,.0f} seconds of the application, played {len(cells)} "
-        f"{'way' if len(cells) == 1 else 'ways'}.",
+        lead=f"{seconds:,.0f} simulated seconds of the application, "
+        f"{plural(len(cells), 'combination')} of assignor and settings.",
         heads=heads,
         rows=rows,
         cells=[_timeline(cell, seconds) for cell in cells],
@@ -61,58 +64,64 @@ def write_streams_page(
             }
             for one in events
         ],
-        most_events=_MOST_EVENTS,
+        most_events=_MAX_EVENTS,
         subtopologies=subtopologies,
     )  # fmt: skip
-    path.write_text(text, encoding="utf-8", errors="xmlcharrefreplace")
-    return path
 
 
 def _headline(cells: Sequence[Mapping[str, Any]]) -> str:
-    away = [cell["measures"]["total_unavailable"] for cell in cells]
-    if not any(away):
-        return "No task was ever away"
+    seconds = [cell["measures"]["total_unavailable"] for cell in cells]
+    if not any(seconds):
+        return "All tasks were always available"
     if len(cells) == 1:
         worst = cells[0]["measures"]["worst_unavailable"]
-        return f"Tasks were away for {away[0]:,.1f} seconds together, the worst for {worst:,.1f}"
-    if min(away) == max(away):
-        return f"Tasks are away for {away[0]:,.1f} seconds, whichever way"
-    best = [_name(cell) for cell, its in zip(cells, away, strict=True) if its == min(away)]
-    more = f", or {len(best) - _MOST_BEST} more ways" if len(best) > _MOST_BEST else ""
-    least = f"{' or '.join(best[:_MOST_BEST])}{more}"
-    return f"Tasks are away for {min(away):,.1f} to {max(away):,.1f} seconds; least: {least}"
+        return f"Tasks were unavailable for {seconds[0]:,.1f} s, the worst one for {worst:,.1f} s"
+    if min(seconds) == max(seconds):
+        return f"Tasks are unavailable for {seconds[0]:,.1f} seconds in all combinations"
+    best = [_name(cell) for cell, its in zip(cells, seconds, strict=True) if its == min(seconds)]
+    more = f", or {len(best) - _MAX_BEST} more" if len(best) > _MAX_BEST else ""
+    least = f"{' or '.join(best[:_MAX_BEST])}{more}"
+    span = f"{min(seconds):,.1f} to {max(seconds):,.1f} s"
+    return f"Tasks are unavailable for {span}; least: {least}"
 
 
 def _name(cell: Mapping[str, Any]) -> str:
-    told = [f"{key}={value}" for key, value in cell["settings"].items()]
-    return ", ".join([cell["assignor"].removeprefix("streams:"), *told])
+    settings = [f"{key}={value}" for key, value in cell["settings"].items()]
+    return ", ".join([cell["assignor"].removeprefix("streams:"), *settings])
 
 
 def _timeline(cell: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-    away = cell["measures"]["unavailable_seconds"]
+    """Return the rows and marks of one cell's timeline, positions in percent."""
+    unavailable = cell["measures"]["unavailable_seconds"]
     rows: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for span in cell["spans"]:
         left, right = span["from"] / seconds, span["to"] / seconds
-        told = f"{span['client']}: {span['task']} {span['kind']}"
+        name = f"{span['client']}: {span['task']} {span['kind']}"
         bar = {
             "kind": span["kind"],
             "left": round(100 * left, 3),
             "width": round(100 * (right - left), 3),
-            "label": f"{told}, {span['from']:,.1f} to {span['to']:,.1f} s",
+            "label": f"{name}, {span['from']:,.1f} to {span['to']:,.1f} s",
         }
         rows.setdefault((span["task"], span["client"]), []).append(bar)
-    order = {task: place for place, task in enumerate(away)}
-    tasks = sorted(away, key=lambda task: (-away[task], order[task]))
+    order = {task: place for place, task in enumerate(unavailable)}
+    tasks = sorted(unavailable, key=lambda task: (-unavailable[task], order[task]))
     shown = [
-        {"task": task, "client": client, "first": place == 0, "away": away[task], "bars": rows[key]}
+        {
+            "task": task,
+            "client": client,
+            "first": place == 0,
+            "unavailable": unavailable[task],
+            "bars": rows[key],
+        }
         for task in tasks
         for place, key in enumerate(sorted(one for one in rows if one[0] == task))
         for client in (key[1],)
     ]
     return {
         "name": _name(cell),
-        "rows": shown[:_MOST_ROWS],
-        "hidden": len(shown) - _MOST_ROWS,
+        "rows": shown[:_MAX_ROWS],
+        "hidden": len(shown) - _MAX_ROWS,
         "rebalances": [
             {
                 "left": round(100 * one["at"] / seconds, 3),
@@ -126,7 +135,7 @@ def _timeline(cell: Mapping[str, Any], seconds: float) -> dict[str, Any]:
 def _ticks(seconds: float) -> list[dict[str, Any]]:
     step = next((one for one in _STEPS if seconds / one <= _TICKS), seconds / _TICKS)
     count = int(seconds // step)
-    # The last one would stand across the edge.
+    # A tick at the very end would cross the edge.
     return [
         {"left": round(100 * n * step / seconds, 3), "label": f"{n * step:,.0f} s"}
         for n in range(count + 1)

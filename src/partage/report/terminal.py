@@ -1,16 +1,18 @@
-"""The report on a terminal: what it cost, why, what to change, how far to trust it."""
+"""The report on a terminal: reliability, downtime, causes, advice, policies."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from partage.report import words
-from partage.report.advice import Advice, Merged, best_policy, coverage_advice, merged
-from partage.report.document import counts, lead, notes
-from partage.report.run import FigureRange, Figures, Run
-from partage.tables.statuses import FAILED, NOT_YET, RECORDED, REFUSED
+from partage.report import messages
+from partage.report.advice import Advice, Merged, coverage_advice, merged, savable
+from partage.report.messages import count, plural
+from partage.report.run import Run
+from partage.report.view_model import cause_rows, group_row, policy_rows
+from partage.tables.metrics import SHOWN, Shown
+from partage.tables.statuses import FAILED
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -18,66 +20,68 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-__all__ = ["MOST_GROUPS", "summary"]
+    from partage.report.view_model import PolicyRow
 
-#: Groups told of on a terminal; the page has all of them.
-MOST_GROUPS = 15
-MOST_ADVICE = 5
-#: Plans that differ from the record, likewise.
-MOST_TOLD = 5
-#: Characters of a sentence with names in it; JSON has all of them.
+__all__ = ["MAX_GROUPS", "summary"]
+
+#: Groups in the table; the page has all.
+MAX_GROUPS = 15
+MAX_ADVICE = 5
+#: Listed assignments that are not reproduced.
+MAX_DISAGREEMENTS = 5
+#: Characters of a text with names of the log in it; JSON has all.
 _LONGEST = 2_000
-_SETTINGS = "best\nsettings"
+_SETTINGS, _CAUSE = "best\nsettings", "main\ncause"
 _LEGEND = (
-    "time lost: partition-time in which nobody read, at least to at most (p·min: one partition, "
-    "one minute); moved: from one living member to another; avoidable: no plan as even needs it"
+    "downtime: time without consumption, added up over partitions, lower to upper bound (p·min: "
+    "partition-minute); moved: from one live member to another; avoidable: beyond the minimum"
 )
 
 
 def summary(run: Run) -> Iterator[RenderableType]:
-    """What to print when a run is over, part by part."""
+    """Yield the parts of the report in the order in which they are printed."""
     from rich.text import Text
 
+    policies = list(policy_rows(run.policies, run.figures, Shown.TERMINAL))
     yield Text("")
     yield _facts(run)
     yield Text("")
-    yield Text(_clean(words.headline(run)), "bold" if run.covered else "bold yellow")
-    yield Text(_clean(lead(run)))
-    if any(g.rebalances for g in run.groups):
+    yield Text(_clean(messages.headline(run)), "bold" if run.covered else "bold yellow")
+    yield Text(_clean(messages.lead(run, *savable(run))))
+    if run.rebalancing:
         yield Text("")
         yield _groups(run)
-        yield Text(_hidden(run), "dim")
+        yield Text(_unlisted(run), "dim")
     if run.causes:
         yield Text("")
         yield _causes(run)
     yield from _changes(run)
     if run.recorded.done:
         yield Text("")
-        yield _policies(run)
-        yield Text(counts(run), "dim")
+        yield _policies(policies)
+        yield Text(messages.simulated_note(run), "dim")
         yield Text(_LEGEND, "dim")
-        if any(f.exists and not f.comparable for n, f in run.figures.items() if n != RECORDED):
-            yield Text(
-                "* refused or failed some, or left partitions without owner: not comparable", "dim"
-            )
+        if any(not row.comparable and not row.note for row in policies):
+            what = "no plan for some rebalances, or partitions without an owner"
+            yield Text(f"* not comparable: {what}", "dim")
     yield Text("")
 
 
-def _plain(title: str, columns: list[str], *, right: bool = True) -> Table:
+def _table(title: str, columns: Sequence[str], *, right: bool = True) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold", collapse_padding=True)
     table.add_column(title, overflow="fold", min_width=12, max_width=38)
     for column in columns:
-        # Names fold where the terminal is narrow; a figure is whole or it is wrong.
-        folds = column in {_SETTINGS, "main\ncause"}
+        # Names wrap in a narrow terminal; a wrapped figure would be misread.
+        folds = column in {_SETTINGS, _CAUSE}
         table.add_column(column, justify="right" if right else "left", overflow="fold",
                          no_wrap=not folds, min_width=9 if folds else None)  # fmt: skip
     return table
 
 
 class _Name:
-    """A policy's name, which folds behind ``/ + -`` where the terminal is narrow."""
+    """Name of a policy that wraps after ``/ + -`` in a narrow terminal."""
 
     def __init__(self, name: str, style: str = "") -> None:
         self._name, self._style = _clean(name), style
@@ -112,104 +116,93 @@ def _facts(run: Run) -> Table:
     known = cover["rebalances"] + missing
     table.add_row(
         "coverage",
-        f"{words.percent(cover['rebalances'], known)} of {words.plural(known, 'known generation')} "
-        f"still in the log ({words.count(missing)} missing)",
+        f"{messages.percent(cover['rebalances'], known)} of {plural(known, 'known generation')} "
+        f"in the log ({count(missing)} missing)",
     )
-    bad = f"{words.count(accounting['bad'])} damaged (kept in bad_records)"
+    bad = f"{count(accounting['bad'])} damaged (in table bad_records)"
     table.add_row(
         "records",
         Text(
-            f"{words.count(accounting['records'])} read = {words.count(accounting['decoded'])} "
-            f"decoded + {bad}",
+            f"{count(accounting['records'])} read = {count(accounting['decoded'])} decoded + {bad}",
             "yellow" if accounting["bad"] else "",
         ),
     )
-    table.add_row("agreement", _agreement(agreement))
-    for one in agreement["disagreements"][:MOST_TOLD]:
-        why = one["why"] or "not explained"
-        where = (
-            f"{words.short_name(one['group'])} generation {one['generation']} ({one['strategy']})"
-        )
+    table.add_row("reproduced", _agreement(agreement))
+    for one in agreement["disagreements"][:MAX_DISAGREEMENTS]:
+        why = one["why"] or "unexplained"
+        group = messages.short_name(one["group"])
+        where = f"{group} generation {one['generation']} ({one['strategy']})"
         table.add_row("", Text(f"{_clean(where)}: {_clean(why)}", "dim"))
-    for one in notes(run):
+    for one in messages.notes(run):
         table.add_row("note", Text(_clean(one), "yellow"))
     for policy, f in run.figures.items():
         if f.failed:
-            told = f"{policy} in {f.failed} of {words.plural(f.rows, 'rebalance')}"
+            where = f"{policy} in {f.failed} of {plural(f.rows, 'rebalance')}"
             names = (policy, policy.partition("/")[2].partition("+")[0])  # protocol/strategy+static
             why = next((x["why"] for x in run.failures if x["strategy"] in names), "")
-            table.add_row(Text(FAILED, "red"), Text(_clean(f"{told}: {why}"), "red"))
+            table.add_row(Text(FAILED, "red"), Text(_clean(f"{where}: {why}"), "red"))
     return table
 
 
 def _agreement(agreement: Mapping[str, Any]) -> str:
-    """Plans that come out again; of range and roundrobin apart, for they remember nothing.
+    """Return how many recorded assignments are reproduced, by strategy.
 
-    What the sticky family decides depends on a past that the log may not have any more.
+    Range and roundrobin have a sum of their own: they depend on the subscriptions only, whereas
+    sticky strategies depend on a past that the log may lack.
     """
     peers = agreement.get("by_dialect", {})
     others = ", ".join(f"{n} {a['agreed']} of {a['counted']}" for n, a in peers.items())
-    led = f"plans that other clients made: {others}" if others else ""
+    led = f"by leaders of other clients: {others}" if others else ""
     if not agreement["counted"]:
         return led or "nothing to compare"
     by_strategy = agreement["by_strategy"]
     each = ", ".join(f"{n} {a['agreed']} of {a['counted']}" for n, a in by_strategy.items())
     plain = [by_strategy[n] for n in ("range", "roundrobin") if n in by_strategy]
-    told = f"{agreement['agreed']} of {agreement['counted']} plans come out as recorded: {each}"
+    text = f"{agreement['agreed']} of {agreement['counted']} recorded assignments exactly: {each}"
     if len(plain) > 1:
         agreed, counted = (sum(a[k] for a in plain) for k in ("agreed", "counted"))
-        told += f" (range and roundrobin {agreed} of {counted})"
-    return f"{told}; {led}" if led else told
+        text += f" (range and roundrobin {agreed} of {counted})"
+    return f"{text}; {led}" if led else text
 
 
 def _groups(run: Run) -> Table:
     from rich.text import Text
 
-    table = _plain(
-        "group", ["time\nlost", "rebal-\nances", "main\ncause", _SETTINGS, "would have\nsaved"]
-    )
-    for group in [g for g in run.groups if g.rebalances][:MOST_GROUPS]:
-        best = best_policy(group)
-        cause = next((c.kind for c in group.causes if c.kind != "first"), "")
+    columns = ["down-\ntime", "rebal-\nances", _CAUSE, _SETTINGS, "possible\nsaving"]
+    table = _table("group", columns)
+    for group in run.rebalancing[:MAX_GROUPS]:
+        row = group_row(group)
         table.add_row(
-            Text(_clean(words.short_name(group.name))), _short(group.lost),
-            words.count(group.rebalances), cause,
-            _Name(best.policy) if best else "", Text(_short(best.saved) if best else "", "green"),
+            Text(_clean(messages.short_name(group.name))), row.downtime.text,
+            count(group.rebalances), row.cause,
+            _Name(row.best) if row.best else "", Text(row.saves.text, "green"),
         )  # fmt: skip
     return table
 
 
-def _short(stopped: FigureRange | None) -> str:
-    return "?" if stopped is None else words.stopped_words(stopped, short=True)
-
-
-def _hidden(run: Run) -> str:
-    with_some = sum(g.rebalances > 0 for g in run.groups)
-    told = f"{words.plural(len(run.others), 'group')} not replayed; the page says why"
-    more = with_some - MOST_GROUPS
-    return f"{words.plural(more, 'more group')}; {told}" if more > 0 else told
+def _unlisted(run: Run) -> str:
+    others = f"{plural(len(run.others), 'group')} not replayed; the page has the reasons"
+    more = len(run.rebalancing) - MAX_GROUPS
+    return f"{plural(more, 'more group')}; {others}" if more > 0 else others
 
 
 def _causes(run: Run) -> Table:
-    table = _plain("why", ["rebalances", "time lost"])
-    for one in run.causes:
-        known = FigureRange(one.low, one.high) if one.timed else None
-        table.add_row(
-            words.CAUSES.get(one.kind, (one.kind,))[0], words.count(one.rebalances),
-            _short(known),
-        )  # fmt: skip
+    table = _table("cause", ["rebalances", "downtime"])
+    for row in cause_rows(run.causes):
+        downtime = messages.format_range(row.downtime, short=True) if row.downtime else "?"
+        table.add_row(row.label, count(row.rebalances), downtime)
     return table
 
 
 def _changes(run: Run) -> Iterator[Text]:
     found = merged(run.groups)
     record = coverage_advice(run)
-    for one in found[:MOST_ADVICE]:
+    for one in found[:MAX_ADVICE]:
         yield from _change(one.advice, one)
-    if len(found) > MOST_ADVICE:
+    if len(found) > MAX_ADVICE:
         from rich.text import Text
 
-        yield Text(f"{len(found) - MOST_ADVICE} more on the page", "dim")
+        yield Text(f"{len(found) - MAX_ADVICE} more on the page", "dim")
     if record is not None:
         yield from _change(record, None)
 
@@ -221,42 +214,31 @@ def _change(advice: Advice, of: Merged | None) -> Iterator[Text]:
     yield Text(f"→ {advice.title}", "bold")
     why = advice.why
     if of is not None:
-        names = ", ".join(words.short_name(g.name) for g, _ in of.groups[:3])
+        names = ", ".join(messages.short_name(g.name) for g, _ in of.groups[:3])
         more = f" and {len(of.groups) - 3} more" if len(of.groups) > 3 else ""
         yield Text(_clean(f"  {names}{more}"))
-        saves = f"would have saved {words.saved_words(of.saves)}" if of.saves else ""
+        saves = f"would have saved {messages.format_saving(of.saves)}" if of.saves else ""
         if saves:
             yield Text(f"  {saves}", "green")
-        why = f"{words.short_name(of.groups[0][0].name)}: {why}" if len(of.groups) > 1 else why
+        why = f"{messages.short_name(of.groups[0][0].name)}: {why}" if len(of.groups) > 1 else why
     yield Text(_clean(f"  {why}"), "dim")
     for line in advice.lines:
         yield Text(f"    {line}", "cyan")
 
 
-def _policies(run: Run) -> Table:
+def _policies(rows: Sequence[PolicyRow]) -> Table:
     from rich.text import Text
 
-    columns = ["time\nlost", "would have\nsaved", "rebal-\nances", "moved", "avoid-\nable",
-               "most\neven", "idle"]  # fmt: skip
-    table = _plain("policy", columns)
-    for name in (RECORDED, *run.policies):
-        f = run.figures[name]
-        label = _Name(name, "bold" if name == RECORDED else "")
-        if not f.exists or not f.done:
-            what = NOT_YET if not f.exists else FAILED if f.failed else REFUSED
-            table.add_row(label, Text(what, "dim"), *("",) * (len(columns) - 1))
-            continue
-        table.add_row(label, *_figures(f))
+    # A column breaks where its label has a soft hyphen or a blank.
+    labels = [m.label.replace("\N{SOFT HYPHEN}", "-\n") for m in SHOWN[Shown.TERMINAL]]
+    table = _table("policy", [label.replace(" ", "\n").lower() for label in labels])
+    for row in rows:
+        name = _Name(row.label, "bold" if row.is_recorded else "")
+        if row.note:
+            table.add_row(name, Text(row.note, "dim"), *("",) * (len(labels) - 1))
+        else:
+            table.add_row(name, *(cell.text for cell in row.cells))
     return table
-
-
-def _figures(f: Figures) -> tuple[str, ...]:
-    mark = "" if f.comparable or f.policy == RECORDED else "*"
-    saved = "" if f.policy == RECORDED else _short(f.saved)
-    return (
-        _short(f.stopped), saved, words.count(f.happened), f"{words.count(f.moved)}{mark}",
-        words.count(f.avoidable), words.percent(f.even, f.judged), words.count(f.idle),
-    )  # fmt: skip
 
 
 def _clean(name: str) -> str:

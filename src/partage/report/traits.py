@@ -1,48 +1,55 @@
-"""What advice asks about groups, from the tables: causes, timeouts, pauses, storms, topics."""
+"""Causes and traits of groups from the tables: what the rules of advice decide by.
+
+Member ids of evicted dynamic members are new after each return. So members are identified by client
+id and host, or by their instance id: if an eviction reduced the number of members with one
+identity, and soon the number rises again, a member returned. The log does not record whether it
+is the same process. A member that returns minutes later was restarted.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from partage.report.columns import flag, loaded
 from partage.report.run import CauseShare, Traits
-from partage.report.silences import silences_by_group
 from partage.tables.statuses import RECORDED
+from partage.tables.sums import count_flags
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from partage.runs.published_run import PublishedRun
+__all__ = ["MAX_TIMEOUTS", "Snapshot", "causes_by_group", "silences", "traits_by_group"]
 
-__all__ = ["causes_by_group", "traits_by_group"]
-
+#: A member that is silent for more session timeouts than this was replaced, not slow.
+MAX_TIMEOUTS = 3
+#: Rebalances after an eviction that are searched for a return.
+_AHEAD = 20
 _PLACE = ("group", "log_partition", "log_offset")
 _REBALANCE = ["group", "incarnation", "generation"]
 
 
 def causes_by_group(rebalances: pa.Table, replays: pa.Table) -> dict[str, tuple[CauseShare, ...]]:
-    """Shares by the cause that counts; those that stopped most come first.
+    """Return each group's rebalances by cause, the largest downtime first.
 
-    What the second step of a rebalance cost is the first one's: the cause of that has its time.
+    The downtime of a second step counts for the cause of its first step.
     """
     from pyarrow import compute as pc
 
     rebalances = rebalances.sort_by([(name, "ascending") for name in _PLACE])
     kind = pc.fill_null(rebalances["cause_kind"], "unknown")
-    source = flag(pc.equal(rebalances["cause_source"], "recorded"))
+    source = count_flags(pc.equal(rebalances["cause_source"], "recorded"))
     table = rebalances.select(_REBALANCE).append_column("kind", kind)
     table = table.append_column("recorded", source)
     table = table.append_column("origin", _origins(rebalances["group"], kind))
     table = table.join(_costs(replays), _REBALANCE, join_type="left outer")
-    # What was taken over when a group was migrated has the number of the one before: its costs
-    # are that one's, and counted there.
-    taken = pc.equal(table["kind"], "migration")
+    # A migration keeps the number of the previous rebalance, so the join finds that one's downtime.
+    migrated = pc.equal(table["kind"], "migration")
     for name in ("low", "high"):
-        none = pc.if_else(taken, None, table[name])
+        none = pc.if_else(migrated, None, table[name])
         table = table.set_column(table.schema.get_field_index(name), name, none)
-    table = table.append_column("timed", flag(pc.is_valid(table["high"])))
+    table = table.append_column("timed", count_flags(pc.is_valid(table["high"])))
     counts = table.group_by(["group", "kind"]).aggregate([("kind", "count"), ("recorded", "sum")])
     times = table.group_by(["group", "origin"]).aggregate(
         [("timed", "sum"), ("low", "sum"), ("high", "sum")]
@@ -52,9 +59,9 @@ def causes_by_group(rebalances: pa.Table, replays: pa.Table) -> dict[str, tuple[
         one = CauseShare(row["kind"], row["kind_count"], row["recorded_sum"])
         found.setdefault(row["group"], {})[row["kind"]] = one
     for row in times.to_pylist():
-        mine, kind = found[row["group"]], row["origin"]
-        mine[kind] = replace(
-            mine[kind], timed=row["timed_sum"] or 0, low=row["low_sum"] or 0.0,
+        shares, kind = found[row["group"]], row["origin"]
+        shares[kind] = replace(
+            shares[kind], timed=row["timed_sum"] or 0, low=row["low_sum"] or 0.0,
             high=row["high_sum"] or 0.0,
         )  # fmt: skip
     return {
@@ -64,7 +71,7 @@ def causes_by_group(rebalances: pa.Table, replays: pa.Table) -> dict[str, tuple[
 
 
 def _origins(groups: pa.ChunkedArray, kinds: pa.ChunkedArray) -> pa.Array:
-    """The cause of each rebalance in order, of a second step that of its first."""
+    """Return the cause of each rebalance in log order; a second step has its first step's."""
     import pyarrow as pa
 
     out: list[str] = []
@@ -80,7 +87,7 @@ def _origins(groups: pa.ChunkedArray, kinds: pa.ChunkedArray) -> pa.Array:
 
 
 def _costs(replays: pa.Table) -> pa.Table:
-    """Partition-seconds stopped in each rebalance as recorded: one row a rebalance."""
+    """Return the recorded downtime of each rebalance: one row per rebalance."""
     from pyarrow import compute as pc
 
     name = pc.coalesce(replays["policy"], replays["strategy"])
@@ -92,28 +99,41 @@ def _costs(replays: pa.Table) -> pa.Table:
     return sums.select(columns).rename_columns([*_REBALANCE, "low", "high"])
 
 
-def traits_by_group(folder: PublishedRun, rebalances: pa.Table) -> dict[str, Traits]:
-    """Of every group that has rebalances."""
+def traits_by_group(
+    rebalances: pa.Table,
+    members: pa.Table,
+    ownership: pa.Table,
+    events: pa.Table,
+    *,
+    broker_session_ms: int,
+) -> dict[str, Traits]:
+    """Return the traits of each group that has rebalances.
+
+    Args:
+        rebalances: table ``rebalances``.
+        members: table ``members``.
+        ownership: table ``ownership``: group, topic and partition.
+        events: table ``events``: group, event, member and detail.
+        broker_session_ms: session timeout of members that send none; 0 if unknown.
+    """
     newest = _newest(rebalances, "protocol")
-    members = loaded(folder, "members")
     sessions = _most(members, "session_timeout_ms")
-    broker = folder.summary.get("session_timeout_ms") or 0
-    late = _late_polls(folder)
+    late = _late_polls(events)
     crowded = _crowded(rebalances)
     dynamic = _dynamic(members)
-    silences = silences_by_group(members, rebalances, broker)
+    silent = _silences_by_group(members, rebalances, broker_session_ms)
     agreement = _agreement(rebalances)
-    together = _copartitioned(loaded(folder, "ownership", ["group", "topic", "partition"]))
+    together = _copartitioned(ownership)
     stormy = _storms(rebalances)
     known = rebalances["storm"].null_count < rebalances.num_rows
     return {
         group: Traits(
             protocol=newest[group] or "classic",
             session_ms=max(sessions.get(group) or 0, 0)
-            or (broker if newest[group] == "consumer" else 0)
+            or (broker_session_ms if newest[group] == "consumer" else 0)
             or None,
-            returned=len(silences.get(group, ())),
-            longest_silence_ms=max(silences.get(group, ()), default=None),
+            returned=len(silent.get(group, ())),
+            longest_silence_ms=max(silent.get(group, ()), default=None),
             judged=agreement.get(group, (0, 0))[0],
             agreed=agreement.get(group, (0, 0))[1],
             dynamic_members=dynamic.get(group),
@@ -134,16 +154,15 @@ def _most(table: pa.Table, column: str) -> dict[str, int | None]:
     return {row["group"]: row[f"{column}_max"] for row in found.to_pylist()}
 
 
-def _late_polls(folder: PublishedRun) -> dict[str, int]:
-    """Return how many members missed max.poll.interval.ms for certain, by group.
+def _late_polls(events: pa.Table) -> dict[str, int]:
+    """Return the number of members that exceeded max.poll.interval.ms and rejoined, by group.
 
-    Long silence alone is no evidence: a member that was killed, or left while its topics were
-    idle, is silent too. One that polls late is alive, and joins again under another member id.
+    A long time without commits alone is no evidence: the member may have been killed, or its
+    topics may have been idle. A member that polls late is alive and rejoins with a new member id.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
 
-    events = folder.table("events", ["group", "event", "member", "detail"])
     if "member" not in events.column_names or "detail" not in events.column_names:
         return {}
     kinds = pa.array(["poll", "join", "bounce"])
@@ -158,52 +177,53 @@ def _late_polls(folder: PublishedRun) -> dict[str, int]:
 
 
 def _crowded(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
-    """Rebalances with more members than partitions given, and all that have members."""
+    """Return rebalances with more members than partitions, and all rebalances with members."""
     from pyarrow import compute as pc
 
-    there = pc.and_(
+    settled = pc.and_(
         pc.greater(rebalances["members"], 0),
         pc.invert(pc.fill_null(pc.equal(rebalances["cause_kind"], "follow-up"), False)),
     )
-    table = rebalances.filter(there)
+    table = rebalances.filter(settled)
     more = pc.and_(
         pc.greater(table["partitions"], 0), pc.greater(table["members"], table["partitions"])
     )
-    sums = table.select(["group"]).append_column("more", flag(more))
+    sums = table.select(["group"]).append_column("more", count_flags(more))
     found = sums.group_by("group").aggregate([("more", "sum"), ("more", "count")])
     return {row["group"]: (row["more_sum"], row["more_count"]) for row in found.to_pylist()}
 
 
 def _newest(rebalances: pa.Table, column: str) -> dict[str, Any]:
-    """The value that the last rebalance of each group has, in the log's order."""
+    """Return the column's value in each group's last rebalance, in log order."""
     order = [("group", "ascending"), ("log_partition", "ascending"), ("log_offset", "ascending")]
     table = rebalances.select(["group", "log_partition", "log_offset", column]).sort_by(order)
     return dict(zip(table["group"].to_pylist(), table[column].to_pylist(), strict=True))
 
 
 def _agreement(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
-    """Plans that were judged, and those that are as recorded."""
+    """Return recorded assignments that were compared, and those equal, by group."""
     from pyarrow import compute as pc
 
     table = rebalances.select(["group"])
-    table = table.append_column("judged", flag(pc.is_valid(rebalances["agrees"])))
-    table = table.append_column("agreed", flag(rebalances["agrees"]))
+    table = table.append_column("judged", count_flags(pc.is_valid(rebalances["agrees"])))
+    table = table.append_column("agreed", count_flags(rebalances["agrees"]))
     found = table.group_by("group").aggregate([("judged", "sum"), ("agreed", "sum")])
     return {row["group"]: (row["judged_sum"], row["agreed_sum"]) for row in found.to_pylist()}
 
 
 def _dynamic(members: pa.Table) -> dict[str, int]:
-    """Most members without an instance id in one rebalance."""
+    """Return the largest number of members without an instance id in one rebalance, by group."""
     from pyarrow import compute as pc
 
-    found = members.select(_REBALANCE).append_column("n", flag(pc.is_null(members["instance"])))
+    dynamic = count_flags(pc.is_null(members["instance"]))
+    found = members.select(_REBALANCE).append_column("n", dynamic)
     each = found.group_by(_REBALANCE).aggregate([("n", "sum")])
     most = each.group_by("group").aggregate([("n_sum", "max")])
     return {row["group"]: row["n_sum_max"] for row in most.to_pylist()}
 
 
 def _copartitioned(ownership: pa.Table) -> dict[str, bool]:
-    """Whether two topics of a group have as many partitions, by the highest number owned."""
+    """Return whether two topics of a group have equal highest partition numbers."""
     sizes = ownership.group_by(["group", "topic"]).aggregate([("partition", "max")])
     found: dict[str, Counter[int]] = {}
     for row in sizes.to_pylist():
@@ -212,14 +232,94 @@ def _copartitioned(ownership: pa.Table) -> dict[str, bool]:
 
 
 def _storms(rebalances: pa.Table) -> dict[str, dict[int, tuple[int, str]]]:
-    """Group -> storm -> how many rebalances, and the cause of the first."""
+    """Return group -> storm -> number of rebalances and cause of the first."""
     from pyarrow import compute as pc
 
     table = rebalances.filter(pc.is_valid(rebalances["storm"]))
     order = [("log_partition", "ascending"), ("log_offset", "ascending")]
     found: dict[str, dict[int, tuple[int, str]]] = {}
     for row in table.sort_by(order).select(["group", "storm", "cause_kind"]).to_pylist():
-        mine = found.setdefault(row["group"], {})
-        count, trigger = mine.get(row["storm"], (0, row["cause_kind"] or "unknown"))
-        mine[row["storm"]] = (count + 1, trigger)
+        storms = found.setdefault(row["group"], {})
+        count, trigger = storms.get(row["storm"], (0, row["cause_kind"] or "unknown"))
+        storms[row["storm"]] = (count + 1, trigger)
     return found
+
+
+class Snapshot(NamedTuple):
+    """Members of one rebalance, as the search for returning members sees them.
+
+    Attributes:
+        time_ms: time of the rebalance.
+        evicted: whether a session timeout caused it.
+        members: number of members by identity.
+        session_ms: longest session timeout of the members.
+    """
+
+    time_ms: int
+    evicted: bool
+    members: Counter[str]
+    session_ms: int
+
+
+def silences(snapshots: Sequence[Snapshot]) -> list[int]:
+    """Return the time without heartbeats of each returning member: its timeout and its absence.
+
+    Args:
+        snapshots: a group's rebalances in log order.
+
+    Returns:
+        Milliseconds, one value per evicted member that rejoined.
+
+    >>> alone, both = Counter(a=1), Counter(a=1, b=1)
+    >>> evicted = Snapshot(9_000, True, alone, 6_000)
+    >>> silences([Snapshot(0, False, both, 6_000), evicted, Snapshot(11_000, False, both, 6_000)])
+    [8000]
+    """
+    found = []
+    for i, snapshot in enumerate(snapshots):
+        if not snapshot.evicted or not i:
+            continue
+        before = snapshots[i - 1]
+        for identity in before.members - snapshot.members:
+            for later in snapshots[i + 1 : i + 1 + _AHEAD]:
+                silence = before.session_ms + later.time_ms - snapshot.time_ms
+                if silence > MAX_TIMEOUTS * before.session_ms:  # also without any timeout
+                    break
+                if later.members[identity] > snapshot.members[identity]:
+                    found.append(silence)
+                    break
+    return found
+
+
+def _silences_by_group(
+    members: pa.Table, rebalances: pa.Table, broker_session_ms: int
+) -> dict[str, list[int]]:
+    """Return `silences` of each group with evictions by session timeout."""
+    from pyarrow import compute as pc
+
+    evicted = pc.fill_null(pc.equal(rebalances["cause_kind"], "expiry"), False)
+    names = pc.unique(rebalances.filter(evicted)["group"])
+    if not len(names):
+        return {}
+    client = pc.binary_join_element_wise(
+        pc.fill_null(members["client_id"], ""), pc.fill_null(members["client_host"], ""), "@"
+    )
+    identity = pc.coalesce(members["instance"], client)
+    some = members.append_column("identity", identity).filter(pc.is_in(members["group"], names))
+    known: dict[tuple[str, int, int], tuple[Counter[str], int]] = {}
+    for row in some.select([*_REBALANCE, "identity", "session_timeout_ms"]).to_pylist():
+        place = (row["group"], row["incarnation"], row["generation"])
+        counts, session = known.get(place, (Counter(), 0))
+        counts[row["identity"]] += 1
+        # Members of the consumer protocol send no timeout: the table has -1.
+        sent = row["session_timeout_ms"] or 0
+        known[place] = counts, max(session, sent if sent > 0 else broker_session_ms)
+    wanted = rebalances.filter(pc.is_in(rebalances["group"], names))
+    order = [("log_partition", "ascending"), ("log_offset", "ascending")]
+    snapshots: dict[str, list[Snapshot]] = {}
+    for row in wanted.sort_by(order).select([*_REBALANCE, "time_ms", "cause_kind"]).to_pylist():
+        place = (row["group"], row["incarnation"], row["generation"])
+        counts, session = known.get(place, (Counter(), 0))
+        one = Snapshot(row["time_ms"], row["cause_kind"] == "expiry", counts, session)
+        snapshots.setdefault(row["group"], []).append(one)
+    return {group: found for group, of in snapshots.items() if (found := silences(of))}

@@ -1,4 +1,11 @@
-"""The contract between the writers and the readers of a run, as pure data.
+"""The contract between the writers and the readers of a run, as data.
 
-`statuses` has the values of table columns.
+| module | content |
+|---|---|
+| `statuses` | values of columns: statuses, kinds of simulation, causes |
+| `metrics` | the metrics table: each figure of a simulated rebalance, declared once |
+| `schemas` | names, columns and types of all tables |
+| `sums` | sums of table ``replays`` by policy |
+
+It imports no other package.
 """

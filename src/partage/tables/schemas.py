@@ -1,14 +1,15 @@
-"""The tables that a run writes: names, columns, and what each column means.
+"""The tables of a run: names, columns, types and meanings.
 
-Written down as plain data, so that a reader (the report, a test) needs no pyarrow to know
-a column; `schema` makes the pyarrow schema of it. Times are milliseconds since the epoch,
-UTC, as Kafka wrote them. Order in a log is (log_partition, log_offset), never time.
+The declarations are plain data, so that a reader needs no pyarrow to look up a column; `schema`
+makes a pyarrow schema of them. Times are milliseconds since the epoch (UTC) as Kafka wrote them.
+Records of a log are ordered by (log_partition, log_offset), never by time.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from partage.tables.metrics import REPLAY_COLUMNS, Column
 from partage.tables.statuses import (
     CAUSE_KINDS,
     FAILED,
@@ -25,40 +26,44 @@ if TYPE_CHECKING:
 
 __all__ = ["COLUMNS", "TABLES", "schema"]
 
-# name -> ((column, type, meaning), ...); a type that ends in "?" may be null.
-_Column = tuple[str, str, str]
-
-_RUN: _Column = ("run_id", "string", "the run that wrote the row")
-_GROUP: _Column = ("group", "string", "group id")
-_INCARNATION: _Column = (
-    "incarnation", "int32", "0, 1, ...: how often the group had been deleted before",
-)  # fmt: skip
-_GENERATION: _Column = ("generation", "int32", "generation, or epoch of a target assignment")
-
-
-def _one_of(words: tuple[str, ...]) -> str:
-    return f"{', '.join(words[:-1])}, or {words[-1]}"
+_RUN: Column = ("run_id", "string", "run that wrote the row")
+_GROUP: Column = ("group", "string", "group id")
+_INCARNATION: Column = ("incarnation", "int32", "number of earlier deletions of the group, from 0")
+_GENERATION: Column = ("generation", "int32", "generation, or epoch of a target assignment")
+_TOPIC: Column = ("topic", "string", "topic name")
+_PARTITION: Column = ("partition", "int32", "partition number")
+_LOG_PARTITION: Column = ("log_partition", "int32", "partition of __consumer_offsets")
+_INSTANCE: Column = ("instance", "string?", "group.instance.id of the member")
 
 
-COLUMNS: dict[str, tuple[_Column, ...]] = {
+def _one_of(values: tuple[str, ...]) -> str:
+    return f"{', '.join(values[:-1])}, or {values[-1]}"
+
+
+#: Columns of each table; a type that ends in "?" is nullable.
+COLUMNS: dict[str, tuple[Column, ...]] = {
     "groups": (
         _RUN,
         _GROUP,
         ("kind", "string", f"classic, consumer, share, streams, a '+' of these, or {OFFSETS_ONLY}"),
         ("status", "string", _one_of((REPLAYED, NOT_REPLAYED, OFFSETS_ONLY, FAILED))),
-        ("why", "string?", "why a group was not replayed, or what failed"),
-        ("traceback", "string?", "Python's traceback of the exception, where the group failed"),
-        ("log_partition", "int32", "partition of __consumer_offsets that has the group"),
-        ("records", "int64", "records of the group that are not offset commits"),
+        ("why", "string?", "reason for a group that was not replayed, or the error"),
+        ("traceback", "string?", "Python traceback of the error, for a failed group"),
+        ("log_partition", "int32", "partition of __consumer_offsets that stores the group"),
+        ("records", "int64", "records of the group without offset commits"),
         ("commits", "int64", "offset commits that took effect"),
         ("rebalances", "int32", "rows in table rebalances"),
-        ("incarnations", "int32", "lives of the group, parted by tombstones"),
-        ("missing_generations", "int64", "generations known to have been, but not in the log"),
-        ("first_ms", "int64?", "time of its first record in the log (commits aside)"),
-        ("last_ms", "int64?", "time of its last record in the log (commits aside)"),
+        ("incarnations", "int32", "incarnations of the group, separated by tombstones"),
+        ("missing_generations", "int64", "known generations that are not in the log"),
+        ("first_ms", "int64?", "time of its first record in the log, commits aside"),
+        ("last_ms", "int64?", "time of its last record in the log, commits aside"),
         ("claimed", "list<string>", "strategies that the group chose, in order of appearance"),
-        ("clients", "list<string>", "client libraries of its members, deduced from the bytes"),
-        ("coverage", "double?", "recorded generations by known ones; null if none is known"),
+        ("clients", "list<string>", "client libraries of its members, inferred from the bytes"),
+        (
+            "coverage",
+            "double?",
+            "recorded generations by known ones; null if none is known",
+        ),
         ("members_max", "int32?", "members of its largest generation"),
         ("partitions_max", "int32?", "partitions of its largest assignment"),
     ),
@@ -67,10 +72,10 @@ COLUMNS: dict[str, tuple[_Column, ...]] = {
         _GROUP,
         _INCARNATION,
         _GENERATION,
-        ("log_partition", "int32", "partition of __consumer_offsets"),
-        ("log_offset", "int64", "offset of the record that tells of it"),
+        _LOG_PARTITION,
+        ("log_offset", "int64", "offset of the record that shows the event"),
         ("position", "int32", "order among the events of one record, from 0"),
-        ("time_ms", "int64", "when it happened, by the timestamp of a record that tells of it"),
+        ("time_ms", "int64", "time of the event, by the timestamp of a record that shows it"),
         (
             "event",
             "string",
@@ -78,9 +83,9 @@ COLUMNS: dict[str, tuple[_Column, ...]] = {
             "leave, expiry, poll, bounce, restart, away, resubscription, strategy, topics, "
             "follow-up, leader, or coordinator",
         ),
-        ("member", "string?", "member id, where it is about one"),
-        ("instance", "string?", "its group.instance.id"),
-        ("source", "string", "recorded: a record says so; inferred: from two records"),
+        ("member", "string?", "member id, for an event of one member"),
+        _INSTANCE,
+        ("source", "string", "recorded: stated by a record; inferred: from two records"),
         ("detail", "string?", "a few words, e.g. the strategy before and after"),
     ),
     "rebalances": (
@@ -88,43 +93,51 @@ COLUMNS: dict[str, tuple[_Column, ...]] = {
         _GROUP,
         _INCARNATION,
         _GENERATION,
-        ("log_partition", "int32", "partition of __consumer_offsets"),
+        _LOG_PARTITION,
         ("log_offset", "int64", "offset of the generation's first record"),
         ("time_ms", "int64", "timestamp of that record"),
         ("state_time_ms", "int64?", "its currentStateTimestamp; null before value version 2"),
-        ("cluster_ms", "int64?", "ts_ms of the cluster state it was replayed on"),
-        ("protocol_type", "string?", "consumer, connect, ...; empty before anybody joined"),
-        ("strategy", "string?", "strategy claimed: the protocol the group chose; null when empty"),
-        ("leader", "string?", "member id of the leader; null where the coordinator decided"),
-        ("leader_client", "string?", "library of the leader, deduced from the bytes it sent"),
+        ("cluster_ms", "int64?", "ts_ms of the cluster metadata used in the simulation"),
+        ("protocol_type", "string?", "consumer, connect, ...; empty before the first join"),
+        ("strategy", "string?", "strategy that the group chose; null for an empty group"),
+        ("leader", "string?", "member id of the leader; null if the coordinator decided"),
+        ("leader_client", "string?", "client library of the leader, inferred from its bytes"),
         ("members", "int32", "members of the generation"),
         ("partitions", "int32", "partitions in the recorded assignment, each copy counted"),
-        ("records", "int32", "records of this generation; more than one is no second rebalance"),
+        ("records", "int32", "records of this generation; further ones are no new rebalance"),
         ("gap_before", "int64", "generations missing from the log right before this one"),
-        ("cause", "string", "inferred: what differs from the generation before"),
-        ("follow_up", "bool", "nothing differs: cooperative second step, or a client's wish"),
-        ("joined", "int32", "members that were not in the generation before"),
-        ("left", "int32", "members that are no longer there"),
-        ("restarted", "int32", "static members that came back under a new member id"),
+        ("cause", "string", "difference from the previous generation, in words"),
+        (
+            "follow_up",
+            "bool",
+            "no difference: second cooperative step, or requested",
+        ),
+        ("joined", "int32", "members that were not in the previous generation"),
+        ("left", "int32", "members of the previous generation that are not in this one"),
+        ("restarted", "int32", "static members that rejoined with a new member id"),
         ("resubscribed", "int32", "members whose subscribed topics changed"),
-        ("clients", "list<string>", "client libraries of the members, deduced from the bytes"),
-        ("replayed", "bool", "whether strategies were run on it"),
-        ("why_not", "string?", "why not"),
+        ("clients", "list<string>", "client libraries of the members, inferred from the bytes"),
+        ("replayed", "bool", "whether policies were simulated on it"),
+        ("why_not", "string?", "reason why not"),
         ("protocol", "string", "classic, consumer, share or streams"),
-        ("cause_kind", "string", f"the cause that counts: {_one_of(CAUSE_KINDS)}"),
-        ("cause_source", "string", "recorded: a record says so; inferred: from what differs"),
-        ("storm", "int32?", "number of the storm of rebalances it belongs to"),
-        ("stopped_low_ms", "int64?", "its length at least, by the members' commits around it"),
-        ("stopped_high_ms", "int64?", "its length at most, by the members' commits around it"),
-        ("agrees", "bool?", "the record is what the claimed strategy decides; null: not judged"),
-        ("judged_by", "string?", "the strategy or dialect that was asked"),
+        ("cause_kind", "string", f"cause with the highest precedence: {_one_of(CAUSE_KINDS)}"),
+        ("cause_source", "string", "recorded: stated by a record; inferred: from differences"),
+        ("storm", "int32?", "number of the rebalance storm that it belongs to"),
+        ("stopped_low_ms", "int64?", "duration by the members' commits around it, lower bound"),
+        ("stopped_high_ms", "int64?", "duration by the members' commits around it, upper bound"),
+        (
+            "agrees",
+            "bool?",
+            "whether the recorded assignment is the claimed strategy's; null: not judged",
+        ),
+        ("judged_by", "string?", "strategy or client dialect that it was compared with"),
         (
             "disagreement",
             "string?",
-            "why the record differs from its plan, or unexplained; with agrees null: the"
-            " strategy does not terminate on the recorded input",
+            "reason for the difference, or unexplained; with agrees null: the strategy does not"
+            " terminate on the recorded input",
         ),
-        ("assumed", "string?", "what the verdict takes for granted: the log does not tell it"),
+        ("assumed", "string?", "assumptions of the comparison that the log does not record"),
     ),
     "members": (
         _RUN,
@@ -133,68 +146,68 @@ COLUMNS: dict[str, tuple[_Column, ...]] = {
         _GENERATION,
         ("position", "int32", "order in the record"),
         ("member", "string", "member id"),
-        ("instance", "string?", "group.instance.id of a static member"),
+        _INSTANCE,
         ("client_id", "string", "client.id"),
-        ("client_host", "string", "address it came from"),
+        ("client_host", "string", "network address of the client"),
         ("client", "string", "library: java, librdkafka, kafka-python or aiokafka, unknown"),
-        ("certainty", "string", "certain, likely or unknown: how sure the library is"),
+        ("certainty", "string", "certain, likely or unknown: certainty of the library"),
         ("leader", "bool", "whether it led this generation"),
         ("rack", "string?", "client.rack as sent; null and empty differ"),
         ("session_timeout_ms", "int32", "session.timeout.ms; -1: none sent, the broker's counts"),
-        ("rebalance_timeout_ms", "int32", "time it has to join again (max.poll.interval.ms)"),
-        ("subscription", "string?", "content hash of its topics: equal ones are equal here"),
+        ("rebalance_timeout_ms", "int32", "time limit for rejoining (max.poll.interval.ms)"),
+        ("subscription", "string?", "content hash of its topics, for comparisons"),
         ("topics", "list<string>", "subscribed topics in the order sent"),
         ("subscription_version", "int32?", "version of its subscription; null if not readable"),
         ("user_data", "binary?", "user data of the subscription; null and empty differ"),
-        ("claims", "list<topic_partitions>", "what it said it owns, as sent; its target before"),
+        ("claims", "list<topic_partitions>", "owned partitions as sent; of a target, the previous"),
         ("claims_generation", "int32", "generation of the claims, -1 if none was sent"),
         ("assignment_version", "int32?", "version of its assignment; null if not readable"),
-        ("assignment", "list<topic_partitions>", "what it was given, in the order stored"),
+        ("assignment", "list<topic_partitions>", "assigned partitions, in the order stored"),
     ),
     "ownership": (
         _RUN,
         _GROUP,
         _INCARNATION,
-        ("topic_id", "string?", "topic id at the time; null where the cluster had no such topic"),
-        ("topic", "string", "topic name"),
-        ("partition", "int32", "partition number"),
+        ("topic_id", "string?", "topic id at the time; null if the cluster had no such topic"),
+        _TOPIC,
+        _PARTITION,
         (
             "member",
             "string",
             "member id; a static member that restarts has a row for each of its ids",
         ),
-        ("instance", "string?", "its group.instance.id"),
+        _INSTANCE,
         ("role", "string", "owner, releasing, active, standby, or warmup"),
-        ("from_ms", "int64", "time of the record that gave it"),
-        ("to_ms", "int64?", "time of the record that took it; null while it lasts"),
-        ("from_generation", "int32", "generation that gave it"),
-        ("to_generation", "int32?", "generation that took it; null while it lasts"),
+        ("from_ms", "int64", "time of the record that assigned it"),
+        ("to_ms", "int64?", "time of the record that revoked it; null while it lasts"),
+        ("from_generation", "int32", "generation that assigned it"),
+        ("to_generation", "int32?", "generation that revoked it; null while it lasts"),
     ),
     "commit_rates": (
         _RUN,
         _GROUP,
-        ("topic", "string", "topic name"),
-        ("partition", "int32", "partition number"),
+        _TOPIC,
+        _PARTITION,
         ("minute_ms", "int64", "beginning of the minute"),
         ("first_offset", "int64?", "first offset committed in it; null if only tombstones"),
         ("last_offset", "int64?", "last offset committed in it"),
         ("commits", "int64", "commits that took effect in it"),
         ("transactional", "int64", "of these, commits that took effect at a marker"),
         ("tombstones", "int64", "committed offset removed: topic or group deleted, or expired"),
-        ("largest_gap_ms", "int64?", "longest wait for the next commit that ended in it"),
+        ("largest_gap_ms", "int64?", "longest time between two commits, of those that end in it"),
     ),
     "commits": (
         _RUN,
         _GROUP,
-        ("topic", "string", "topic name"),
-        ("partition", "int32", "partition number"),
-        ("log_partition", "int32", "partition of __consumer_offsets"),
-        ("log_offset", "int64", "offset from which on it counts: its own, or its marker's"),
-        ("time_ms", "int64", "time from which on it counts"),
-        ("offset", "int64?", "the committed offset; null: what was committed is forgotten"),
-        ("leader_epoch", "int32?", "epoch of the leader of the record that was read last"),
-        ("commit_ms", "int64?", "when the coordinator took it, by the value"),
-        ("topic_id", "string?", "topic id, where the commit has one"),
+        _TOPIC,
+        _PARTITION,
+        _LOG_PARTITION,
+        ("log_offset", "int64", "offset from which it is in effect: its own, or its marker's"),
+        ("time_ms", "int64", "time from which it is in effect"),
+        ("offset", "int64?", "the committed offset; null: the committed offset was removed"),
+        ("leader_epoch", "int32?", "leader epoch of the last consumed record"),
+        ("commit_ms", "int64?", "commit timestamp in the value"),
+        ("topic_id", "string?", "topic id, if the commit has one"),
         ("transactional", "bool", "whether it took effect at a marker"),
     ),
     "pauses": (
@@ -202,77 +215,64 @@ COLUMNS: dict[str, tuple[_Column, ...]] = {
         _GROUP,
         _INCARNATION,
         _GENERATION,
-        ("topic", "string", "topic name"),
-        ("partition", "int32", "partition number"),
+        _TOPIC,
+        _PARTITION,
         ("last_ms", "int64?", "last commit before the rebalance's record"),
         ("first_ms", "int64?", "first commit after it"),
-        ("pause_ms", "int64?", "from the one to the other"),
-        ("rewind", "int64?", "records read twice at least: how far offsets went back"),
-        ("resolution_ms", "int64?", "usual time between two commits there"),
-        ("advance", "int64?", "how far offsets went on; 0: nothing was read, or there to be read"),
+        ("pause_ms", "int64?", "time between these two"),
+        ("rewind", "int64?", "records consumed again at least: how far offsets went back"),
+        ("resolution_ms", "int64?", "usual time between two commits of the partition"),
+        ("advance", "int64?", "how far offsets advanced; 0: no records, or none consumed"),
     ),
     "replays": (
         _RUN,
         _GROUP,
         _INCARNATION,
         _GENERATION,
-        ("policy", "string", f"policy, see docs/policies.md; {RECORDED!r} is what the log has"),
-        ("strategy", "string", f"its strategy; {RECORDED!r} is what the log has"),
-        ("protocol", "string", "eager, cooperative or consumer; of the record, its own"),
-        ("reading", "string", _one_of(READINGS)),
-        ("step", "int32", "0, then 1, ... for what follows from it (second phases, late expiries)"),
-        ("caused", "bool", "false: under this policy this rebalance does not happen"),
-        ("time_ms", "int64", "when it happens under this policy"),
+        ("policy", "string", f"policy, see docs/policies.md; {RECORDED!r} is the log's own row"),
+        ("strategy", "string", f"its strategy; {RECORDED!r} in the log's own row"),
+        ("protocol", "string", "eager, cooperative or consumer"),
+        ("reading", "string", f"kind of simulation: {_one_of(READINGS)}"),
+        ("step", "int32", "0; 1, ... for follow-ups (second steps, later session timeouts)"),
+        ("caused", "bool", "false: this rebalance does not happen under the policy"),
+        ("time_ms", "int64", "time under the policy"),
         ("status", "string", _one_of(STATUSES)),
-        ("claimed", "bool", "whether the group had chosen its strategy"),
-        ("agrees", "bool?", "the record is its plan; only where claimed and it could be run"),
-        ("counts", "bool", "whether the agreement counts: members are all Java, strategy exact"),
-        ("judged_by", "string?", "whose rule the agreement is about: the leader's dialect, or it"),
+        ("claimed", "bool", "whether the group had chosen the strategy"),
+        ("agrees", "bool?", "recorded assignment equals the plan; only if claimed and simulated"),
+        ("counts", "bool", "agreement counts: all members are Java clients, the strategy is exact"),
+        ("judged_by", "string?", "rule that was compared: the leader's dialect, or the strategy"),
         (
             "detail",
             "string?",
-            "why it refused, failed or does not happen; or why record and plan differ",
+            "reason for refused, failed, a rebalance that does not happen, or a difference",
         ),
         ("partitions", "int32?", "partitions assigned"),
         ("members", "int32?", "members that took part"),
-        ("spread", "int32?", "largest minus smallest load of members that could have some"),
-        ("best_spread", "int32?", "spread of the best plan there is for the problem"),
-        ("idle", "int32?", "members without any partition that could have some"),
-        ("moved", "int32?", "partitions that went from one living member to another"),
-        ("avoidable", "int32?", "of these, moves that no equally even plan needs"),
-        ("stopped_low_ps", "double?", "partition-seconds in which nobody read, at least"),
-        ("stopped_high_ps", "double?", "partition-seconds in which nobody read, at most"),
-        ("reread_low", "int64?", "records read twice, at least"),
-        ("reread_high", "int64?", "records read twice, at most"),
-        ("load_spread", "double?", "largest minus smallest load in records a second, as committed"),
-        ("rack_mismatches", "int32?", "partitions owned outside the racks of their replicas"),
-        ("colocation", "double?", "share of equal partition numbers with one owner"),
-        ("breaches", "int32?", "rules that the judge found broken"),
-        ("changed", "int32?", "partitions with another owner than in the record"),
+        *REPLAY_COLUMNS,
         ("plan", "string?", "the plan as JSON: member -> topic -> numbers"),
     ),
     "bad_records": (
         _RUN,
         ("partition", "int32?", "partition of __consumer_offsets"),
         ("offset", "int64?", "offset in it"),
-        ("timestamp_ms", "int64?", "the record's timestamp"),
+        ("timestamp_ms", "int64?", "timestamp of the record"),
         ("part", "string", "key, value or row: the part that is damaged"),
-        ("why", "string", "what is wrong, with field and byte"),
-        ("group", "string?", "group id, where the key could be read"),
-        ("key", "binary?", "the key's bytes"),
-        ("value", "binary?", "the value's bytes"),
+        ("why", "string", "the defect, with field and byte"),
+        ("group", "string?", "group id, if the key is readable"),
+        ("key", "binary?", "bytes of the key"),
+        ("value", "binary?", "bytes of the value"),
     ),
     "runs": (
         _RUN,
-        ("capture", "string", "the folder that was read"),
-        ("started_ms", "int64", "when the run began"),
-        ("ended_ms", "int64", "when its tables were complete"),
+        ("capture", "string", "folder of the capture"),
+        ("started_ms", "int64", "beginning of the run"),
+        ("ended_ms", "int64", "time at which its tables were complete"),
         ("partage", "string", "version of Partage"),
         ("records", "int64", "records read"),
         ("decoded", "int64", "records decoded"),
-        ("bad", "int64", "records that could not be"),
+        ("bad", "int64", "records that could not be decoded"),
         ("settings", "string", "JSON: strategies, Spark settings, versions"),
-        ("coverage", "string", "JSON: how much of the history the log still has"),
+        ("coverage", "string", "JSON: share of the history that the log still has"),
     ),
 }
 
@@ -280,10 +280,10 @@ TABLES: tuple[str, ...] = tuple(COLUMNS)
 
 
 def schema(table: str) -> pa.Schema:
-    """The pyarrow schema of a table.
+    """Return the pyarrow schema of a table.
 
     Raises:
-        KeyError: there is no such table.
+        KeyError: no table has this name.
 
     >>> schema("ownership").field("to_ms").nullable, schema("runs").names[0]
     (True, 'run_id')
@@ -297,6 +297,7 @@ def schema(table: str) -> pa.Schema:
 
 
 def _type(kind: str) -> Any:
+    """Return the pyarrow type of a declared type."""
     import pyarrow as pa
 
     topic_partitions = pa.struct(

@@ -26,7 +26,7 @@ from partage.jobs.replay.stages import Done, _received
 from partage.jobs.replay.telling import Telling
 from partage.jobs.replay.units import units
 from partage.report.data import run_of
-from partage.report.document import notes
+from partage.report.messages import notes
 from partage.runs.published_run import PublishedRun
 from partage.simulation.policies import Policy
 from published import published

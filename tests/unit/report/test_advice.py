@@ -9,17 +9,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from made_groups import figures, lost, made_group, made_run
-from partage.report.advice import RULES, advice_for, best_policy, coverage_advice, merged
-from partage.report.document import savable
+from partage.report.advice import RULES, advice_for, best_policy, coverage_advice, merged, savable
+from partage.report.client_settings import base_policy, lines_of
 from partage.report.run import CauseShare, FigureRange, Traits
-from partage.report.settings import base_policy, lines_of
 from partage.tables.statuses import RECORDED
 
 
 def saving(policy: str, low: float = 10.0, high: float = 40.0, **more):
     """Figures of a policy that saves so much against the record, and against `own`."""
-    ends = {"saved_low": low, "saved_high": high, "gain_low": low, "gain_high": high}
-    return figures(policy, **({"timed": 4, "compared": 4, "gain_known": 4} | ends | more))
+    ends = {
+        "saved_low": low,
+        "saved_high": high,
+        "saved_against_own_low": low,
+        "saved_against_own_high": high,
+    }
+    return figures(
+        policy,
+        **({"stopped_known": 4, "saved_known": 4, "saved_against_own_known": 4} | ends | more),
+    )
 
 
 #: The simulation of the present settings, equal to the record.
@@ -110,7 +117,7 @@ SILENT = {
         made_group("g", lost(30, 90), SAME, saving("consumer/uniform"), claimed=("faust",)),
         # Not against `own`: not simulated, no better than it, or within the simulation's error.
         made_group("g", lost(30, 90), saving("consumer/uniform")),
-        made_group("g", lost(30, 90), SAME, saving("consumer/uniform", gain_low=0, gain_high=0)),
+        made_group("g", lost(30, 90), SAME, saving("consumer/uniform", saved_against_own_low=0, saved_against_own_high=0)),
         made_group("g", lost(30, 90), saving("own", -41.0, 0.0), saving("consumer/uniform")),
     ],
     "cooperative": [
@@ -183,7 +190,7 @@ def test_lines_can_be_put_into_a_file_as_they_are() -> None:
             assert line.startswith("# ") or line.partition("=")[2], line
     said = RULES["session-timeout"](expired())
     assert said.lines == ("session.timeout.ms=45000", "heartbeat.interval.ms=3000")
-    assert "Kafka's default is 45\xa0s; 12\xa0s would have been enough here" in said.why
+    assert "Kafka's default is 45\xa0s; 12\xa0s would have sufficed here" in said.why
     longer = RULES["session-timeout"](expired(50_000, 60_000))
     assert longer.lines[0] == "session.timeout.ms=76000"
 
@@ -262,7 +269,7 @@ def groups(draw):
     made = [lost(30, 90)]
     for name in POLICIES:
         (low, high), (g_low, g_high) = draw(_ends), draw(_ends)
-        made.append(saving(name, low, high, gain_low=g_low, gain_high=g_high,
+        made.append(saving(name, low, high, saved_against_own_low=g_low, saved_against_own_high=g_high,
                            idle=draw(st.integers(0, 2)), avoidable=draw(st.integers(0, 9))))  # fmt: skip
     protocol = "consumer" if strategy.startswith("server:") else "classic"
     traits = Traits(protocol, session_ms=6_000, dynamic_members=draw(st.integers(0, 2)),

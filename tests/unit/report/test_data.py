@@ -10,8 +10,8 @@ pytest.importorskip("pyarrow")
 
 from partage.errors import InvalidCaptureError
 from partage.report import data
+from partage.report.messages import headline
 from partage.report.run import FigureRange
-from partage.report.words import headline
 from partage.tables.statuses import CUMULATIVE, NOT_YET, PER_REBALANCE, RECORDED, REFUSED
 from published import NASTY, group, published, rebalance, replayed, summary, tables
 
@@ -83,7 +83,7 @@ def test_costs_that_are_not_known_are_no_zeroes(tmp_path) -> None:
     run = data.read_run(published(tmp_path))
     assert run.lost is None
     assert run.figures["fair"].saved is None
-    assert run.figures["fair"].timed == 0
+    assert run.figures["fair"].stopped_known == 0
 
 
 def test_a_policys_own_past_is_the_main_reading(tmp_path) -> None:
@@ -212,7 +212,7 @@ def test_a_span_that_was_asked_for_is_the_reports(tmp_path) -> None:
     assert (found.summary["coverage"]["first_ms"], found.summary["coverage"]["last_ms"]) == (
         3_000_000, 6_600_000,
     )  # fmt: skip
-    assert "within 1\xa0h" in headline(found)
+    assert "in 1\xa0h" in headline(found)
 
 
 def test_a_poll_timeout_needs_a_member_that_joined_again(tmp_path) -> None:

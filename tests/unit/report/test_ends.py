@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from partage.report.details import _ends
+from partage.report.group_details import _ends
 from partage.report.traits import _crowded, causes_by_group
 
 DAY = 86_400_000

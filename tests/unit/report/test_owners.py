@@ -120,10 +120,10 @@ def test_the_command_shows_members_and_a_sum(out) -> None:
 def test_members_are_called_what_people_call_them() -> None:
     """By instance or client id and host; a member id that begins with the client id is enough."""
     one = Holding("g", "t", "Zx81", None, "owner", (0,), 0, 1, "orders-1", "/10.0.0.7")
-    assert one.who == "orders-1 /10.0.0.7 (Zx81)"
-    assert replace(one, member="orders-1-77").who == "orders-1-77 /10.0.0.7"
-    assert replace(one, instance="i-1").who == "i-1 /10.0.0.7 (Zx81)"
-    assert replace(one, client_id=None).who == "Zx81"
+    assert one.label == "orders-1 /10.0.0.7 (Zx81)"
+    assert replace(one, member="orders-1-77").label == "orders-1-77 /10.0.0.7"
+    assert replace(one, instance="i-1").label == "i-1 /10.0.0.7 (Zx81)"
+    assert replace(one, client_id=None).label == "Zx81"
 
 
 def test_a_static_member_is_one_under_two_ids() -> None:

@@ -12,7 +12,7 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("jinja2")
 
 from partage.report.data import read_run, run_of
-from partage.report.details import details
+from partage.report.group_details import details
 from partage.report.html import render, write_page
 from partage.runs.published_run import PublishedRun
 from partage.tables.statuses import FAILED, NOT_YET
@@ -78,8 +78,8 @@ def test_a_name_cannot_leave_its_place(page) -> None:
     assert "alert" not in found.scripts[-1]
     figures = json.loads(found.scripts[0])
     assert NASTY in [g["name"] for g in figures["groups"]]
-    told = [json.loads(s) for s in found.scripts[3:-2]]
-    assert NASTY in [one["name"] for one in told]
+    groups = [json.loads(s) for s in found.scripts[4:-2]]
+    assert NASTY in [one["name"] for one in groups]
 
 
 def test_tags_are_nested_and_ids_are_unique(page) -> None:
@@ -124,18 +124,18 @@ def test_every_table_head_and_control_is_named(page) -> None:
 
 
 def test_the_head_answers_the_first_questions(tmp_path) -> None:
-    """Before the first section: what was lost, where, why, what could be saved, and the trust."""
+    """The head shows downtime, groups, causes, possible savings and reliability."""
     page = rendered(published_run(tmp_path, synthetic(12)))
     head = re.sub(r"[ \n]+", " ", page[page.index("<header>") : page.index("</header>")])
-    for words in ("Rebalances stopped reading for", "partition-", "Groups that lost most",
-                  "Why they rebalanced", "Would have saved", "Agreement", "1 of 2", "Coverage",
+    for words in ("Rebalances caused", "partition-", "Groups with the most downtime",
+                  "Causes of rebalances", "Possible saving", "Reproduced", "1 of 2", "Coverage",
                   "100 %"):  # fmt: skip
         assert words in head.replace("\xa0", " "), words
     assert "What to change" in page
     assert "group.protocol=consumer" in page
 
 
-def test_what_was_not_replayed_and_what_is_damaged_is_told(page) -> None:
+def test_groups_not_replayed_and_damaged_records_are_listed(page) -> None:
     """A group of another kind stands there with its reason, a bad record with place and reason."""
     assert "histories of streams groups are not yet in Partage" in page
     assert "2 bytes needed, 1 left" in page
@@ -145,9 +145,9 @@ def test_what_was_not_replayed_and_what_is_damaged_is_told(page) -> None:
 def test_costs_that_are_not_known_are_called_so(page) -> None:
     """A run without times says not known, in the head and as a note, and not zero."""
     head = page[page.index("<header>") : page.index("</header>")]
-    assert "not known" in head
+    assert "unknown" in head
     assert "p·s" not in head
-    assert "How long reading stopped is not known" in page
+    assert "Downtime is unknown" in page
 
 
 def test_a_strategy_that_is_not_there_yet_is_named(tmp_path) -> None:
@@ -158,10 +158,10 @@ def test_a_strategy_that_is_not_there_yet_is_named(tmp_path) -> None:
     none = dict.fromkeys(("moved", "avoidable", "spread", "idle", "best_spread", "breaches"))
     rows["replays"].append(replayed("orders", 2, "newest", status=NOT_YET, claimed=True, **none))
     text = rendered(published(tmp_path, rows))
-    assert "not yet in Partage; claimed in 1 rebalance" in text
+    assert "not in Partage in 1 rebalance" in text
 
 
-def test_a_strategy_that_failed_is_told(tmp_path) -> None:
+def test_a_failed_strategy_has_its_row_and_error(tmp_path) -> None:
     """A broken plug-in is called failed in its row, and what it raised is text, not markup."""
     from published import replayed, tables
 
@@ -182,18 +182,18 @@ def test_a_strategy_that_failed_is_told(tmp_path) -> None:
 
 def test_a_page_has_its_limits_and_says_so(tmp_path, monkeypatch) -> None:
     """Beyond so many groups, in table and in detail, the page says where the others are."""
-    from partage.report import html
+    from partage.report import html, view_model
 
-    monkeypatch.setattr(html, "MOST_LISTED", 5)
-    monkeypatch.setattr(html, "_MOST_CHARACTERS", 20_000)
+    monkeypatch.setattr(view_model, "MAX_LISTED", 5)
+    monkeypatch.setattr(html, "_MAX_CHARACTERS", 20_000)
     text = rendered(published_run(tmp_path, synthetic(12)))
     found = read(text)
     assert "The first 5 of 12 groups" in text
-    told = [one for one in found.ids if one.startswith("d-g")]
-    assert 0 < len(told) < 5
-    assert f"{len(told)} groups can be opened" in text
+    detailed = [one for one in found.ids if one.startswith("d-g")]
+    assert 0 < len(detailed) < 5
+    assert f"{len(detailed)} groups have details" in text
     links = [a["href"] for t, a in found.tags if t == "a" and a["href"].startswith("#g")]
-    assert {f"d-{one[1:]}" for one in links if one[2:].isdigit()} <= set(told)
+    assert {f"d-{one[1:]}" for one in links if one[2:].isdigit()} <= set(detailed)
     assert json.loads(found.scripts[0])["groups_not_listed"] == 7
 
 

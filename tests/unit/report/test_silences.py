@@ -1,46 +1,46 @@
-"""Members that were put out and came back are told from those that died."""
+"""Evicted members that rejoined soon are distinguished from those that died."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from partage.report.silences import MOST_TIMEOUTS, returns
+from partage.report.traits import MAX_TIMEOUTS, Snapshot, silences
 
 SESSION = 6_000
 
 
-def scene(time: int, kinds: str, *, expired: bool = False):
-    return (time, expired, Counter(kinds), SESSION)
+def rebalance(time: int, members: str, *, evicted: bool = False) -> Snapshot:
+    return Snapshot(time, evicted, Counter(members), SESSION)
 
 
-def test_who_comes_back_soon_was_only_slow() -> None:
-    """The silence is the session timeout and the time until the return."""
-    assert returns([scene(0, "ab"), scene(9_000, "a", expired=True), scene(12_000, "ab")]) == [
-        9_000
-    ]
+def test_a_member_that_rejoins_soon_was_slow() -> None:
+    """Its silence is the session timeout plus the time until it rejoins."""
+    assert silences(
+        [rebalance(0, "ab"), rebalance(9_000, "a", evicted=True), rebalance(12_000, "ab")]
+    ) == [9_000]
 
 
-def test_who_does_not_come_back_counts_for_nothing() -> None:
-    """Dead, or away for longer than slowness explains: killed, and started again later."""
-    gone = [scene(0, "ab"), scene(9_000, "a", expired=True)]
-    assert returns([*gone, scene(12_000, "ac")]) == []
-    assert returns([*gone, scene(9_001 + (MOST_TIMEOUTS - 1) * SESSION, "ab")]) == []
+def test_a_member_that_does_not_rejoin_does_not_count() -> None:
+    """A member that never rejoins, or only after several session timeouts, was dead or restarted."""
+    gone = [rebalance(0, "ab"), rebalance(9_000, "a", evicted=True)]
+    assert silences([*gone, rebalance(12_000, "ac")]) == []
+    assert silences([*gone, rebalance(9_001 + (MAX_TIMEOUTS - 1) * SESSION, "ab")]) == []
 
 
-def test_others_of_its_kind_are_no_return() -> None:
-    """Two of one client and host: the one that stayed is not the one that came back."""
-    gone = [scene(0, "aab"), scene(9_000, "ab", expired=True)]
-    assert returns([*gone, scene(10_000, "ab")]) == []
-    assert returns([*gone, scene(10_000, "ab"), scene(11_000, "aab")]) == [8_000]
+def test_other_members_with_the_same_identity_do_not_count() -> None:
+    """Of two members with one client id and host, the one that stayed has not rejoined."""
+    gone = [rebalance(0, "aab"), rebalance(9_000, "ab", evicted=True)]
+    assert silences([*gone, rebalance(10_000, "ab")]) == []
+    assert silences([*gone, rebalance(10_000, "ab"), rebalance(11_000, "aab")]) == [8_000]
 
 
-def test_only_expiries_are_looked_at() -> None:
-    """Who leaves and joins again was not put out; a first rebalance has nobody to miss."""
-    assert returns([scene(0, "ab"), scene(1, "a"), scene(2, "ab")]) == []
-    assert returns([scene(0, "a", expired=True), scene(1, "ab")]) == []
+def test_only_session_timeouts_count() -> None:
+    """A member that leaves and rejoins was not evicted; a first rebalance has no predecessor."""
+    assert silences([rebalance(0, "ab"), rebalance(1, "a"), rebalance(2, "ab")]) == []
+    assert silences([rebalance(0, "a", evicted=True), rebalance(1, "ab")]) == []
 
 
-def test_without_a_timeout_nobody_knows_how_long_a_silence_was() -> None:
-    """Members of the new protocols send none; the table has -1."""
-    rows = [scene(0, "ab"), scene(9_000, "a", expired=True), scene(12_000, "ab")]
-    assert returns([(*row[:3], 0) for row in rows]) == []
+def test_without_a_session_timeout_the_silence_is_unknown() -> None:
+    """Members of the consumer protocol send none; the table has -1."""
+    rows = [rebalance(0, "ab"), rebalance(9_000, "a", evicted=True), rebalance(12_000, "ab")]
+    assert silences([row._replace(session_ms=0) for row in rows]) == []

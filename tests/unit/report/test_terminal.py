@@ -28,8 +28,8 @@ def test_coverage_comes_first(tmp_path) -> None:
     """The first line is how much of the history the log still has; then records, then agreement."""
     lines = [line for line in printed(published(tmp_path)).splitlines() if line.strip()]
     assert lines[0].startswith("coverage")
-    assert lines[1].startswith("records    10 read = 9 decoded + 1 damaged")
-    assert lines[2].startswith("agreement  1 of 2")
+    assert lines[1].startswith("records     10 read = 9 decoded + 1 damaged")
+    assert lines[2].startswith("reproduced  1 of 2")
 
 
 def test_a_name_cannot_command_the_terminal(tmp_path) -> None:
@@ -49,8 +49,8 @@ def test_a_star_marks_what_must_not_be_compared(tmp_path) -> None:
     rows = tables()
     rows["replays"].append(replayed("orders", 3, "fair", status=REFUSED, moved=None))
     text = printed(published(tmp_path, rows))
-    assert "12*" in text
-    assert "* refused or failed some" in text
+    assert "? *" in text
+    assert "* not comparable: no plan for some rebalances" in text
 
 
 def test_a_strategy_that_failed_is_named_with_its_error(tmp_path) -> None:

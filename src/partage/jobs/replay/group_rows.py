@@ -18,15 +18,15 @@ from partage.history.problems import unsupported_reason
 from partage.history.records import GroupRecord, LogPosition
 from partage.jobs.replay.arriving import Arrived
 from partage.jobs.replay.minute_rows import commit_columns
-from partage.jobs.replay.rebalance_rows import RebalanceRows
-from partage.jobs.replay.rows import (
+from partage.jobs.replay.surroundings import Surroundings
+from partage.jobs.replay.table_rows import (
+    RebalanceRows,
     event_row,
     interval_row,
     member_row,
     pause_row,
     rebalance_row,
 )
-from partage.jobs.replay.surroundings import Surroundings
 from partage.jobs.replay.totals import GroupTotals
 from partage.simulation.commit_evidence import CommitRate
 

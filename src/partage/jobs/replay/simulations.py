@@ -15,7 +15,7 @@ from partage.history.agreement import Verdict, check_agreement
 from partage.jobs.replay.failed_groups import WHOLE_RUN, GroupFailure
 from partage.jobs.replay.histories import RECEIPT_DDL, clusters_of, receipts_batch
 from partage.jobs.replay.selection import Selection
-from partage.jobs.replay.simulation_totals import LivesTotals
+from partage.jobs.replay.totals import SimulationTotals
 from partage.jobs.replay.units import Unit
 from partage.jobs.replay.write import TableWriters, task_name
 from partage.simulation.context import SimulationContext
@@ -66,9 +66,10 @@ def _task(
     work, states = shared
     clusters = clusters_of(states.value)
     chosen = [Policy.of(one) for one in policies]
-    totals = LivesTotals()
+    totals = SimulationTotals()
     failed: dict[str, GroupFailure] = {}
-    with TableWriters(*where, f"l{task_name()}") as writers:
+    observers = {"replays": totals.add_rows}
+    with TableWriters(*where, f"l{task_name()}", observers) as writers:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 for unit in work.value[number]:
@@ -91,7 +92,7 @@ def _live(
     policies: Sequence[Policy],
     clusters: Any,
     selection: Selection,
-    told: tuple[TableWriters, LivesTotals],
+    told: tuple[TableWriters, SimulationTotals],
 ) -> None:
     """All that a unit asks for: rows of rebalances and replays, and what they add up to."""
     writers, totals = told
@@ -104,7 +105,6 @@ def _live(
         for row in rows:
             if wanted is None or (row.incarnation, row.generation) in wanted:
                 writers.add("replays", {"group": group, **row.row()})
-                totals.add(group, row)
 
     # Of a group of ordinary size nothing is read twice, and what it costs is looked up once.
     small = unit.kept.rebalances <= _MOST_AT_ONCE
@@ -115,7 +115,7 @@ def _live(
             continue
         found = check_agreement(scene.generation, clusters)
         writers.add("rebalances", rebalance | _said(scene, found, world))
-        totals.judged(group, scene.generation, found)
+        totals.add_verdict(group, scene.generation, found)
         write(simulate_rebalance(scene, policies, world, judged=found))
     for number in unit.policies:
         life = unit.kept.scenes() if everything is None else everything

@@ -18,10 +18,10 @@ from partage.jobs.replay.histories import bad_records_job, histories_job
 from partage.jobs.replay.inferred import inferred_states, with_earlier_states
 from partage.jobs.replay.kept import Kept
 from partage.jobs.replay.raw_commits import RawCommits
-from partage.jobs.replay.simulation_totals import LivesTotals
 from partage.jobs.replay.simulations import lives_job
 from partage.jobs.replay.surroundings import surroundings
 from partage.jobs.replay.tally import Tally
+from partage.jobs.replay.totals import SimulationTotals
 from partage.jobs.replay.units import bundles, units
 from partage.jobs.replay.write import Receipt
 
@@ -75,7 +75,7 @@ class Done:
     tally: Tally = field(default_factory=Tally)
     receipts: list[Receipt] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
-    lives: LivesTotals = field(default_factory=LivesTotals)
+    lives: SimulationTotals = field(default_factory=SimulationTotals)
     failed: dict[str, GroupFailure] = field(default_factory=dict)
     session_timeout_ms: int | None = None
 

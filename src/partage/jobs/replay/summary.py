@@ -1,4 +1,4 @@
-"""What stands at the head of a run's result: coverage, accounting, agreement, policies, groups."""
+"""The content of ``summary.json``: coverage, accounting, agreement, policies, groups."""
 
 from __future__ import annotations
 
@@ -8,37 +8,38 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from partage.errors import AccountingError
+from partage.tables import sums
 from partage.tables.schemas import TABLES
 from partage.tables.statuses import CUMULATIVE, READINGS, RECORDED
 
 if TYPE_CHECKING:
     from partage.jobs.replay.capture import Capture
-    from partage.jobs.replay.simulation_totals import LivesTotals
     from partage.jobs.replay.stages import Done
     from partage.jobs.replay.tally import Tally
+    from partage.jobs.replay.totals import SimulationTotals
     from partage.jobs.replay.write import Receipt
 
 __all__ = ["Summary", "account", "summarised"]
 
-#: Groups told of one by one in the summary; all are in table ``groups``.
+#: Groups listed in the summary; table ``groups`` has all.
 MOST_GROUPS = 2_000
-#: Disagreements, and failures of strategies, told of one by one; all are in the tables.
-MOST_TOLD = 200
+#: Disagreements, and failures of strategies, listed in the summary; the tables have all.
+MOST_LISTED = 200
 
 #: The content of ``summary.json``.
 Summary = dict[str, Any]
 
 
 def account(records: int | None, tally: Tally, written: Sequence[Receipt]) -> dict[str, Any]:
-    """Records read = decoded + bad, and every bad one is in table ``bad_records``.
+    """Return the counts of records: read = decoded + bad, and each bad one has a row.
 
     Args:
-        records: how many the files say they have; None where nobody says.
-        tally: of the decode job.
-        written: all files.
+        records: number of records by the files' own metadata; None if unknown.
+        tally: counts of the decode job.
+        written: receipts of all files.
 
     Raises:
-        AccountingError: it is not so.
+        AccountingError: the counts differ.
     """
     in_table = sum(r.rows for r in written if r.table == "bad_records")
     sums = {
@@ -48,8 +49,8 @@ def account(records: int | None, tally: Tally, written: Sequence[Receipt]) -> di
         "decoded + rows of bad_records": tally.decoded + in_table,
     }
     if len(set(sums.values())) > 1:
-        told = ", ".join(f"{name} {n}" for name, n in sums.items())
-        raise AccountingError(f"the run does not add up and is not published: {told}")
+        counts = ", ".join(f"{name} {n}" for name, n in sums.items())
+        raise AccountingError(f"the run does not add up and is not published: {counts}")
     of_commits = sum(tally.commits.values())
     return {
         "records": tally.rows,
@@ -63,7 +64,7 @@ def account(records: int | None, tally: Tally, written: Sequence[Receipt]) -> di
 
 
 def coverage(done: Done, groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """How much of the history the log still has."""
+    """Return how much of the history the log still has."""
     tally = done.tally
     before = sum(g["missing_before"] for g in groups)
     within = sum(g["missing_within"] for g in groups)
@@ -82,7 +83,7 @@ def coverage(done: Done, groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "rebalances": rebalances,
         "missing_before": before,
         "missing_within": within,
-        "share": rebalances / known if known else None,  # of nothing there is no share
+        "share": rebalances / known if known else None,  # no share of nothing
         "transactions": _transactions(done.capture),
         "cluster": INFERRED if done.inferred else "recorded",
         "cluster_states": len(done.states),
@@ -99,7 +100,7 @@ def _recorded_from(done: Done) -> int | None:
 
 
 def _transactions(capture: Capture) -> str:
-    """Whether it is known what became of transactional commits, and when."""
+    """Return whether the outcome and time of transactional commits are known."""
     if capture.batches is not None:
         return "known"
     if str(capture.folder).startswith("kafka://"):
@@ -107,12 +108,12 @@ def _transactions(capture: Capture) -> str:
     return "unknown: no batches.parquet"
 
 
-#: Where there is no cluster.jsonl: what the report is to say of it.
+#: Description of the metadata of a capture without cluster.jsonl.
 INFERRED = "inferred: partition counts from assignments and commits, racks unknown"
 
 
 def _log_partitions(tally: Tally) -> dict[str, dict[str, Any]]:
-    """By log partition: first and last offset, records; overlapping slices are told."""
+    """Return first and last offset and records by log partition, and whether slices overlap."""
     out: dict[str, dict[str, Any]] = {}
     for p, ranges in sorted(tally.ranges.items()):
         ranges.sort()
@@ -126,70 +127,67 @@ def _log_partitions(tally: Tally) -> dict[str, dict[str, Any]]:
     return out
 
 
-def agreement(lives: LivesTotals) -> dict[str, Any]:
-    """Records against what their own strategy decides: by strategy, by dialect, by protocol.
+def agreement(totals: SimulationTotals) -> dict[str, Any]:
+    """Return how many recorded assignments equal their strategy's: by strategy, dialect, protocol.
 
-    ``counted`` and ``agreed`` are those of exact strategies whose members are all Java clients,
-    and those that the coordinator decided; plans of other leaders are by dialect.
+    ``counted`` and ``agreed`` include exact strategies in groups of Java clients and assignments by
+    the coordinator. Assignments by leaders with other clients are compared by dialect.
     """
     by: dict[str, dict[str, dict[str, int]]] = {"by_strategy": {}, "by_dialect": {}, "others": {}}
     protocols: dict[str, dict[str, int]] = {}
-    for key, names in lives.verdicts.items():
+    for key, names in totals.verdicts.items():
         protocol, where = key.split("|")
         for name, counts in names.items():
             _add(by[where], name, counts)
             if where == "by_strategy":
                 _add(protocols, protocol, counts)
-    told = [d for group in sorted(lives.disagreements) for d in lives.disagreements[group]]
+    listed = [d for group in sorted(totals.disagreements) for d in totals.disagreements[group]]
     return {
         "counted": sum(s["counted"] for s in by["by_strategy"].values()),
         "agreed": sum(s["agreed"] for s in by["by_strategy"].values()),
         **{where: dict(sorted(names.items())) for where, names in by.items()},
         "by_protocol": dict(sorted(protocols.items())),
-        "disagreements": told[:MOST_TOLD],
+        "disagreements": listed[:MOST_LISTED],
     }
 
 
 def _add(totals: dict[str, dict[str, int]], name: str, counts: dict[str, int]) -> None:
-    mine = totals.setdefault(name, {"counted": 0, "agreed": 0})
-    for key in mine:
-        mine[key] += counts[key]
+    totals[name] = sums.add_sums(totals.get(name, {}), counts)
 
 
-def policies(lives: LivesTotals) -> list[dict[str, Any]]:
-    """Totals of each policy in each reading, over all groups; the record comes first."""
+def policies(totals: SimulationTotals) -> list[dict[str, Any]]:
+    """Return the metrics of each policy and simulation over all groups; the log's row first."""
     rows = []
-    for key, totals in lives.policies().items():
+    for key, of_key in totals.policies().items():
         policy, _, reading = key.rpartition("|")
-        names = sorted(lives.strategies[key])
-        rows.append({"policy": policy, "reading": reading, "strategies": names, **totals})
+        names = sorted(totals.strategies[key])
+        row = {"policy": policy, "reading": reading, "strategies": names}
+        rows.append({**row, "groups": of_key["groups"], **sums.document(of_key)})
     return sorted(rows, key=lambda r: (READINGS.index(r["reading"]), r["policy"]))
 
 
-def strategies(lives: LivesTotals) -> dict[str, Any]:
-    """The record and each policy with its own past; and what was claimed but is not here yet."""
-    run = {r["policy"]: r for r in policies(lives) if r["reading"] in (RECORDED, CUMULATIVE)}
-    return {"run": run, "not_yet": dict(sorted(lives.not_yet.items()))}
+def strategies(totals: SimulationTotals) -> dict[str, Any]:
+    """Return the cumulative metrics by policy, and chosen strategies that Partage lacks."""
+    run = {r["policy"]: r for r in policies(totals) if r["reading"] in (RECORDED, CUMULATIVE)}
+    return {"run": run, "not_yet": dict(sorted(totals.not_yet.items()))}
 
 
 def causes(groups: Sequence[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    """Rebalances by the kind of the cause that counts, recorded and inferred; most first."""
+    """Return the recorded and inferred rebalances by kind of cause; the most frequent first."""
     totals: dict[str, dict[str, int]] = {}
     for g in groups:
         for kind, sources in g["causes"].items():
-            mine = totals.setdefault(kind, dict.fromkeys(sources, 0))
-            for source, count in sources.items():
-                mine[source] += count
+            totals[kind] = sums.add_sums(totals.get(kind, {}), sources)
     return dict(sorted(totals.items(), key=lambda kv: (-sum(kv[1].values()), kv[0])))
 
 
 def summarised(done: Done) -> Summary:
-    """Everything but the run's own times and versions."""
+    """Return the summary without the run's own times and versions."""
     accounting = account(done.capture.records, done.tally, done.receipts)
     known = sorted((json.loads(g) for g in done.groups), key=lambda g: g["group"])
     rows = dict.fromkeys(TABLES, 0) | {"runs": 1}
-    for r in done.receipts:
-        rows[r.table] += r.rows
+    for receipt in done.receipts:
+        rows[receipt.table] += receipt.rows
     failures = [f for g in sorted(done.lives.failures) for f in done.lives.failures[g]]
     by_size = sorted(known, key=lambda g: (-g["rebalances"], g["group"]))
     return {
@@ -199,7 +197,7 @@ def summarised(done: Done) -> Summary:
         "causes": causes(known),
         "policies": policies(done.lives),
         "strategies": strategies(done.lives),
-        "failures": failures[:MOST_TOLD],
+        "failures": failures[:MOST_LISTED],
         "tables": dict(sorted(rows.items())),
         "groups": by_size[:MOST_GROUPS],
         "groups_not_listed": max(0, len(by_size) - MOST_GROUPS),

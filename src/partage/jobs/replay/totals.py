@@ -1,17 +1,37 @@
-"""What one group adds to the summary; small, and the same whatever the length of its history."""
+"""Totals that workers send to the driver: of one group's tables, and of the simulations."""
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import TYPE_CHECKING, Any
 
+from partage.groups import registry
+from partage.history.agreement import Verdict
+from partage.history.events import Generation
 from partage.history.records import LogPosition
-from partage.tables.statuses import NOT_REPLAYED, OFFSETS_ONLY, REPLAYED
+from partage.history.streams_application import STREAMS_PROTOCOL
+from partage.tables.statuses import (
+    FAILED,
+    NOT_REPLAYED,
+    NOT_YET,
+    OFFSETS_ONLY,
+    PER_REBALANCE,
+    REPLAYED,
+)
+from partage.tables.sums import Sums, add_sums, sum_rows
 
-__all__ = ["GroupTotals"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["GroupTotals", "SimulationTotals"]
+
+#: Disagreements and failures that a task lists per group; the counts include all of them.
+_MOST_LISTED = 20
+_COUNTS = {"counted": 0, "agreed": 0}
 
 
 class GroupTotals:
-    """Counts of one group, added up while its rows are written."""
+    """Counts of one group, added up while its rows are written; their size is bounded."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -32,7 +52,7 @@ class GroupTotals:
         self._causes: dict[str, dict[str, int]] = {}
 
     def record(self, kind: str, place: LogPosition, time_ms: int) -> None:
-        """A record that is no commit."""
+        """Count a record other than an offset commit."""
         if kind not in self._kinds:
             self._kinds.append(kind)
         self._place = self._place or place
@@ -40,15 +60,15 @@ class GroupTotals:
         self._times = [min([*self._times, time_ms]), max([*self._times, time_ms])]
 
     def commit_place(self, place: LogPosition) -> None:
-        """Where a commit stands, for groups that have nothing else."""
+        """Note the place of a commit, for groups without other records."""
         self._place = self._place or place
 
     def missing(self, before: int, within: int) -> None:
-        """Generations that the log lacks: before its first record, and between two of them."""
+        """Set the missing generations: before the first record, and between two records."""
         self._missing = (before, within)
 
     def rebalance(self, row: dict[str, Any]) -> None:
-        """A row of table ``rebalances``."""
+        """Count a row of table ``rebalances``."""
         self._rebalances += 1
         self._members_max = max(self._members_max, row["members"])
         self._partitions_max = max(self._partitions_max, row["partitions"])
@@ -62,7 +82,7 @@ class GroupTotals:
         cause[row["cause_source"]] += 1
 
     def row(self) -> dict[str, Any]:
-        """The row of table ``groups``, without the group's name."""
+        """Return the row of table ``groups``, without the group's name."""
         status, why = self._status()
         return {
             "kind": "+".join(self._kinds) or OFFSETS_ONLY,
@@ -85,21 +105,22 @@ class GroupTotals:
         }
 
     def _coverage(self) -> float | None:
-        """Recorded generations by those that are known to have been; None if none is."""
+        """Return recorded generations divided by known ones; None if none is known."""
         known = self._rebalances + sum(self._missing)
         return self._rebalances / known if known else None
 
     def _status(self) -> tuple[str, str | None]:
+        """Return the group's status and, if it was not replayed, the reason."""
         if not self._kinds:
             return OFFSETS_ONLY, None
         if self._replayed:
             return REPLAYED, None
         return NOT_REPLAYED, next(
-            (w for w in self._whys if w != "no members"), "nobody ever joined"
+            (why for why in self._whys if why != "no members"), "no member ever joined"
         )
 
     def summary(self) -> dict[str, Any]:
-        """The group's entry in ``summary.json``."""
+        """Return the group's entry in ``summary.json``."""
         return {
             "group": self.name,
             **self.row(),
@@ -109,3 +130,115 @@ class GroupTotals:
             "claims": self._claimed,
             "causes": self._causes,
         }
+
+
+class SimulationTotals:
+    """Totals of a task's simulations; the driver merges those of all tasks.
+
+    Attributes:
+        groups: group -> "policy|reading" -> sums of its rows, as `partage.tables.sums` makes them.
+        verdicts: "protocol|kind of verdict" -> strategy -> assignments counted and agreed.
+        disagreements: group -> the first recorded assignments that differ from the strategy's.
+        failures: group -> the first exceptions that strategies raised.
+        strategies: "policy|reading" -> strategies that it simulated.
+        not_yet: strategy that Partage lacks -> rebalances of groups that chose it.
+    """
+
+    def __init__(self) -> None:
+        self.groups: dict[str, dict[str, Sums]] = {}
+        self.verdicts: dict[str, dict[str, dict[str, int]]] = {}
+        self.disagreements: dict[str, list[dict[str, Any]]] = {}
+        self.failures: dict[str, list[dict[str, Any]]] = {}
+        self.strategies: dict[str, list[str]] = {}
+        self.not_yet: dict[str, int] = {}
+
+    def add_rows(self, rows: pa.Table) -> None:
+        """Add rows of table ``replays``, when they are written."""
+        from pyarrow import compute as pc
+
+        for sums in sum_rows(rows, ["group", "policy", "reading"]):
+            group, key = sums.pop("group"), f"{sums.pop('policy')}|{sums.pop('reading')}"
+            self._add_sums(group, key, sums)
+        names = rows.group_by(["policy", "reading", "strategy"], use_threads=False).aggregate([])
+        for row in names.to_pylist():
+            self._add_strategies(f"{row['policy']}|{row['reading']}", [row["strategy"]])
+        columns = ["group", "generation", "strategy", "reading", "status", "detail"]
+        status = rows["status"]
+        unusual = pc.or_(pc.equal(status, NOT_YET), pc.equal(status, FAILED))
+        for row in rows.filter(unusual).select(columns).to_pylist():
+            if row["status"] == FAILED:
+                self._list(self.failures, row["group"], row["generation"], row["strategy"],
+                           row["detail"])  # fmt: skip
+            elif row["reading"] == PER_REBALANCE:
+                self.not_yet[row["strategy"]] = self.not_yet.get(row["strategy"], 0) + 1
+
+    def add_verdict(self, group: str, generation: Generation, verdict: Verdict) -> None:
+        """Add the comparison of a recorded assignment with what its own strategy returns."""
+        if verdict.agrees is None:
+            return
+        claimed = generation.first.strategy or generation.protocol
+        if claimed == STREAMS_PROTOCOL and verdict.judged_by is not None:
+            claimed = verdict.judged_by  # leaders of Kafka Streams claim "stream", no assignor
+        foreign = verdict.judged_by not in (None, claimed)
+        name = str(verdict.judged_by) if foreign else claimed
+        # An assignment carried over in a migration is judged by its origin, which is no dialect.
+        dialect = foreign and all(registry.is_dialect(one) for one in name.split(" or "))
+        counts = verdict.counts and not foreign
+        kind = "by_dialect" if dialect else "by_strategy" if counts else "others"
+        totals = self.verdicts.setdefault(f"{generation.protocol}|{kind}", {})
+        found = {"counted": 1, "agreed": int(verdict.agrees)}
+        totals[name] = add_sums(totals.get(name, _COUNTS), found)
+        if not verdict.agrees and verdict.counts:
+            self._list(self.disagreements, group, generation.number, claimed, verdict.why)
+
+    def _add_sums(self, group: str, key: str, sums: Sums) -> None:
+        policies = self.groups.setdefault(group, {})
+        policies[key] = add_sums(policies.get(key, {}), sums)
+
+    def _add_strategies(self, key: str, names: list[str]) -> None:
+        known = self.strategies.setdefault(key, [])
+        known += [name for name in names if name not in known]
+
+    @staticmethod
+    def _list(
+        lists: dict[str, list[dict[str, Any]]],
+        group: str,
+        generation: int,
+        strategy: str,
+        why: str | None,
+    ) -> None:
+        rows = lists.setdefault(group, [])
+        if len(rows) < _MOST_LISTED:
+            rows.append({"group": group, "generation": generation, "strategy": strategy,
+                         "why": why})  # fmt: skip
+
+    def to_json(self) -> str:
+        """Return the totals as compact JSON."""
+        return json.dumps(vars(self))
+
+    def merge(self, text: str) -> None:
+        """Add the totals of another task, as `to_json` wrote them."""
+        other = json.loads(text)
+        for group, policies in other["groups"].items():
+            for key, sums in policies.items():
+                self._add_sums(group, key, sums)
+        for kind, strategies in other["verdicts"].items():
+            for name, counts in strategies.items():
+                totals = self.verdicts.setdefault(kind, {})
+                totals[name] = add_sums(totals.get(name, _COUNTS), counts)
+        for own, name in ((self.disagreements, "disagreements"), (self.failures, "failures")):
+            for group, more in other[name].items():
+                rows = [*own.get(group, []), *more]
+                rows.sort(key=lambda r: (r["generation"], r["strategy"], str(r["why"])))
+                own[group] = rows[:_MOST_LISTED]
+        self.not_yet = add_sums(self.not_yet, other["not_yet"])
+        for key, names in other["strategies"].items():
+            self._add_strategies(key, names)
+
+    def policies(self) -> dict[str, Sums]:
+        """Return the sums over all groups by "policy|reading", with the number of groups."""
+        found: dict[str, Sums] = {}
+        for policies in self.groups.values():
+            for key, sums in policies.items():
+                found[key] = add_sums(found.get(key, {}), {"groups": 1, **sums})
+        return found

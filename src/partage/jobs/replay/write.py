@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -69,9 +69,17 @@ class TableWriters:
         out: the output folder.
         run_id: of the run; the column of that name is filled in here.
         task: a name for the files' author, e.g. the Spark partition.
+        observers: table -> function that is called with rows of the table when they are written.
     """
 
-    def __init__(self, out: str, run_id: str, task: str) -> None:
+    def __init__(
+        self,
+        out: str,
+        run_id: str,
+        task: str,
+        observers: Mapping[str, Callable[[pa.Table], None]] | None = None,
+    ) -> None:
+        self._observers = observers or {}
         self._out, self.run_id = Path(out), run_id
         self._name = f"part-{task}-{uuid4().hex[:8]}.parquet"
         self._rows: dict[str, list[Mapping[str, Any]]] = {}
@@ -146,6 +154,8 @@ class TableWriters:
         if table not in self._open:
             self._open[table] = _writer(self._out / self._path(table), table)
         self._open[table].write_table(rows)
+        if table in self._observers:
+            self._observers[table](rows)
         self._counts[table] = self._counts.get(table, 0) + rows.num_rows
 
 

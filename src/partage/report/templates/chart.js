@@ -1,4 +1,4 @@
-// Who owned what: partitions down, time across. Drawn when it comes into view, as SVG.
+// Timeline of ownership: partitions down, time across. Drawn as SVG when it comes into view.
 (() => {
   const LETTERS = {
     first: "1", migration: "M", bounce: "B", expiry: "X", poll: "P", leave: "L", join: "J",
@@ -34,10 +34,11 @@
     if (span > 172_800_000) return `${two(d.getUTCMonth() + 1)}-${two(d.getUTCDate())} ${time}`;
     return span < 7_200_000 ? `${time}:${two(d.getUTCSeconds())}` : time;
   };
-  const rowName = ([topic, first, other, last]) => (topic === other
-    ? `${topic} ${first === last ? first : `${first}–${last}`}` : `${topic} ${first} … ${other} ${last}`);
+  const rowName = (row) => (row.first_topic === row.last_topic
+    ? `${row.first_topic} ${row.first_partition === row.last_partition ? row.first_partition : `${row.first_partition}–${row.last_partition}`}`
+    : `${row.first_topic} ${row.first_partition} … ${row.last_topic} ${row.last_partition}`);
   const shorter = (text, most) => (text.length > most ? `…${text.slice(1 - most)}` : text);
-  // Tooltips are built as elements: names are foreign, and must stay text.
+  // Tooltips are elements: names come from the log and must stay text.
   const tip = (...linesOf) => {
     const box = document.createElement("div");
     for (const line of linesOf.filter(Boolean)) {
@@ -48,20 +49,14 @@
     return box;
   };
 
-  const boxesOf = (data) => {
-    const out = [];
-    for (let i = 0; i < data.boxes.length; i += 5) out.push(data.boxes.slice(i, i + 5));
-    return out;
-  };
-
-  // Marks that would lie on each other are one mark with a count.
+  // Marks that would overlap become one mark with a count.
   const marksOf = (data, width) => {
     const apart = (data.last - data.first) / Math.max(width / 13, 1);
     const out = [];
-    for (const step of data.steps) {
+    for (const step of partage.records(data.steps)) {
       const before = out[out.length - 1];
-      if (before && step[2] - before.from < apart) before.steps.push(step);
-      else out.push({ from: step[2], steps: [step] });
+      if (before && step.time_ms - before.from < apart) before.steps.push(step);
+      else out.push({ from: step.time_ms, steps: [step] });
     }
     return out;
   };
@@ -73,19 +68,19 @@
     const span = data.last - data.first;
     const narrow = box.clientWidth < 560;
     const left = narrow ? 78 : 150;
-    const rows = data.rows.length;
-    const high = Math.max(rows * (rows > 30 ? 12 : 17), 60);
+    const rows = partage.records(data.rows);
+    const high = Math.max(rows.length * (rows.length > 30 ? 12 : 17), 60);
     box.style.height = `${high + 92}px`;
     const old = echarts.getInstanceByDom(box);
     if (old) old.dispose();
     const chart = echarts.init(box, null, { renderer: "svg" });
     const marks = marksOf(data, box.clientWidth - left);
     const marked = marks.map((mark) => [mark.from, 0]);
-    const boxes = boxesOf(data);
+    const boxes = partage.records(data.boxes);
     const renderItem = (params, api) => {
-      const [row, from, to, owner, share] = boxes[params.dataIndex];
-      const a = api.coord([data.first + from, row]);
-      const b = api.coord([data.first + to, row]);
+      const { row, start, end, owner, share } = boxes[params.dataIndex];
+      const a = api.coord([data.first + start, row]);
+      const b = api.coord([data.first + end, row]);
       const height = api.size([0, 1])[1];
       const gap = height > 8 ? 1 : 0;
       const area = params.coordSys;
@@ -108,10 +103,10 @@
         textConfig: label ? { position: "inside" } : undefined,
       };
     };
-    // Lines across, so that they are seen without colour and over any box.
-    const gaps = data.gaps || [];
+    // Hatched, so that gaps are visible without colour and over any box.
+    const gaps = partage.records(data.gaps);
     const renderGap = (params, api) => {
-      const [from, to] = gaps[params.dataIndex];
+      const { from, to } = gaps[params.dataIndex];
       const area = params.coordSys;
       const x0 = Math.max(api.coord([data.first + from, 0])[0], area.x);
       const x1 = Math.min(Math.max(api.coord([data.first + to, 0])[0], x0 + 3), area.x + area.width);
@@ -141,19 +136,19 @@
         formatter: (at) => {
           if (at.seriesIndex === 0) {
             const { steps } = marks[at.dataIndex];
-            const told = steps.slice(0, 6).map((s) => `${partage.clock(s[2], 0)} generation ${s[0]}: ${s[5] || s[3]}`);
-            if (steps.length > 6) told.push(`and ${steps.length - 6} more`);
-            return tip(...told);
+            const lines = steps.slice(0, 6).map((s) => `${partage.clock(s.time_ms, 0)} generation ${s.generation}: ${s.what || s.cause}`);
+            if (steps.length > 6) lines.push(`and ${steps.length - 6} more`);
+            return tip(...lines);
           }
           if (at.seriesIndex === 2) {
-            const [from, to, missing] = gaps[at.dataIndex];
-            return tip(`${missing} generation${missing === 1 ? "" : "s"} missing from the log`,
-              `${partage.clock(data.first + from, 0)} to ${partage.clock(data.first + to, 0)} UTC: who owned what is not known`);
+            const { from, to, generations } = gaps[at.dataIndex];
+            return tip(`${generations} generation${generations === 1 ? "" : "s"} missing from the log`,
+              `${partage.clock(data.first + from, 0)} to ${partage.clock(data.first + to, 0)} UTC: owners unknown`);
           }
-          const [row, from, to, owner, share] = boxes[at.dataIndex];
-          return tip(rowName(data.rows[row]), `${partage.short(owner)} ${data.owners[owner]}`,
-            `${partage.clock(data.first + from, 0)} to ${partage.clock(data.first + to, 0)} UTC`,
-            data.exact ? "" : `owns ${share} % of these partitions then, the most of all`);
+          const { row, start, end, owner, share } = boxes[at.dataIndex];
+          return tip(rowName(rows[row]), `${partage.short(owner)} ${data.owners[owner]}`,
+            `${partage.clock(data.first + start, 0)} to ${partage.clock(data.first + end, 0)} UTC`,
+            data.exact ? "" : `owns ${share} % of these partitions in this time, the most of all members`);
         },
       },
       xAxis: [0, 1].map((gridIndex) => ({
@@ -165,8 +160,8 @@
       yAxis: [
         { type: "category", gridIndex: 0, data: [""], show: false },
         {
-          type: "category", gridIndex: 1, inverse: true, data: data.rows.map(rowName),
-          axisLabel: { color: ink.soft, fontSize: 10, interval: rows > 30 ? 1 : 0, formatter: (v) => shorter(v, narrow ? 12 : 24) },
+          type: "category", gridIndex: 1, inverse: true, data: rows.map(rowName),
+          axisLabel: { color: ink.soft, fontSize: 10, interval: rows.length > 30 ? 1 : 0, formatter: (v) => shorter(v, narrow ? 12 : 24) },
           axisLine: { show: false }, axisTick: { show: false },
         },
       ],
@@ -182,13 +177,13 @@
             show: true, color: ink.text, fontSize: 10, fontWeight: 600,
             formatter: (at) => {
               const { steps } = marks[at.dataIndex];
-              return steps.length > 1 ? String(steps.length) : partage.letter(steps[0][3]);
+              return steps.length > 1 ? String(steps.length) : partage.letter(steps[0].cause);
             },
           },
         },
         {
           type: "custom", xAxisIndex: 1, yAxisIndex: 1, renderItem, clip: true,
-          data: boxes.map((one) => [data.first + one[1], one[0]]),
+          data: boxes.map((one) => [data.first + one.start, one.row]),
           markLine: {
             silent: true, symbol: "none", label: { show: false },
             lineStyle: { color: ink.text, width: 1, type: [2, 3], opacity: 0.55 },
@@ -197,7 +192,7 @@
         },
         {
           type: "custom", xAxisIndex: 1, yAxisIndex: 1, renderItem: renderGap, clip: true, z: 5,
-          data: gaps.map((one) => [data.first + one[0], 0]),
+          data: gaps.map((one) => [data.first + one.from, 0]),
         },
       ],
     });

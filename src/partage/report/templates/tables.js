@@ -1,6 +1,12 @@
-// The head of the page is complete without this; it adds sorting, a filter, copying, a download.
+// Sorting, a filter, copy buttons and a download; the page is complete without them.
 "use strict";
 const partage = {};
+// Columns with names as a list of records.
+partage.records = (columns) => {
+  const names = Object.keys(columns);
+  if (!names.length) return [];
+  return columns[names[0]].map((_, i) => Object.fromEntries(names.map((name) => [name, columns[name][i]])));
+};
 (() => {
   const value = (cell) => {
     const given = cell && cell.dataset.v;
@@ -16,9 +22,9 @@ const partage = {};
     for (const other of table.tHead.querySelectorAll("th")) other.removeAttribute("aria-sort");
     head.setAttribute("aria-sort", up ? "ascending" : "descending");
     const body = table.tBodies[0];
-    const rows = [...body.rows].map((row, i) => [value(row.cells[column]), i, row]);
-    rows.sort((a, b) => (up ? order(a[0], b[0]) : order(b[0], a[0])) || a[1] - b[1]);
-    body.append(...rows.map((row) => row[2]));
+    const rows = [...body.rows].map((row, place) => ({ key: value(row.cells[column]), place, row }));
+    rows.sort((a, b) => (up ? order(a.key, b.key) : order(b.key, a.key)) || a.place - b.place);
+    body.append(...rows.map((one) => one.row));
   };
   partage.sortable = (table) => {
     [...table.tHead.rows[0].cells].forEach((head, column) => {
@@ -37,21 +43,21 @@ const partage = {};
   for (const one of document.querySelectorAll("[data-js]")) one.hidden = false;
 
   const box = document.getElementById("filter");
-  const told = document.getElementById("filtered");
+  const matches = document.getElementById("filtered");
   const targets = [...document.querySelectorAll("[data-group]")]
-    .map((row) => [row, row.dataset.group.toLowerCase()]);
+    .map((row) => ({ row, text: row.dataset.group.toLowerCase() }));
   const filter = () => {
     const wanted = box.value.trim().toLowerCase().split(/\s+/).filter(Boolean);
     let shown = 0;
-    for (const [row, text] of targets) {
+    for (const { row, text } of targets) {
       row.hidden = !wanted.every((word) => text.includes(word));
       if (!row.hidden && row.closest("#group-table")) shown += 1;
     }
-    told.textContent = wanted.length ? `${shown} ${shown === 1 ? "group matches" : "groups match"}` : "";
+    matches.textContent = wanted.length ? `${shown} ${shown === 1 ? "group matches" : "groups match"}` : "";
   };
   if (box) box.addEventListener("input", filter);
 
-  // Without https there is no navigator.clipboard: then the lines are selected and copied.
+  // navigator.clipboard needs https: otherwise the lines are selected and copied.
   const copied = async (code) => {
     try {
       await navigator.clipboard.writeText(code.textContent);

@@ -1,10 +1,10 @@
-"""The configuration lines that make a policy true, by the client library that members use."""
+"""Settings with which clients run a policy, by client library."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["STATIC_LINE", "base_policy", "family_of", "lines_of", "parted", "spelt"]
+__all__ = ["STATIC_LINE", "base_policy", "family_of", "lines_of", "parse_policy", "spell"]
 
 _PACKAGE = "org.apache.kafka.clients.consumer."
 _CLASSES = {
@@ -24,9 +24,9 @@ _FAMILIES = {
 
 
 def family_of(clients: Iterable[str]) -> str:
-    """Whose settings a group's members have: java, librdkafka or python; "" where they differ.
+    """Return the family of a group's client settings: java, librdkafka, python, or "" if mixed.
 
-    Unknown ones are taken for Java's, unless there are others.
+    Unknown clients count as Java clients, unless there are others.
 
     >>> family_of(["java", "unknown"]), family_of(["java", "librdkafka"]), family_of(["aiokafka"])
     ('java', '', 'python')
@@ -35,11 +35,11 @@ def family_of(clients: Iterable[str]) -> str:
     return "java" if not found else found.pop() if len(found) == 1 else ""
 
 
-def parted(policy: str) -> tuple[str, str, tuple[str, ...]]:
-    """Protocol, strategy and options of a policy's name.
+def parse_policy(policy: str) -> tuple[str, str, tuple[str, ...]]:
+    """Return protocol, strategy and options of a policy's name.
 
-    >>> parted("eager/range+static"), parted("server:uniform"), parted("sticky")
-    (('eager', 'range', ('static',)), ('consumer', 'uniform', ()), ('eager', 'sticky', ()))
+    >>> parse_policy("eager/range+static"), parse_policy("server:uniform")
+    (('eager', 'range', ('static',)), ('consumer', 'uniform', ()))
     """
     name, *options = policy.split("+")
     protocol, slash, strategy = name.partition("/")
@@ -51,29 +51,29 @@ def parted(policy: str) -> tuple[str, str, tuple[str, ...]]:
 
 
 def base_policy(strategy: str) -> str:
-    """The policy of a group that chose a strategy.
+    """Return the policy of a group that chose a strategy.
 
     >>> base_policy("range"), base_policy("cooperative-sticky")
     ('eager/range', 'cooperative/cooperative-sticky')
     """
-    protocol, name, _ = parted(strategy)
+    protocol, name, _ = parse_policy(strategy)
     return f"{protocol}/{name}"
 
 
 def lines_of(policy: str, chosen: str = "", *, family: str = "java") -> tuple[str, ...] | None:
-    """Lines of a consumer's properties; None where no setting makes the policy true.
+    """Return the consumer properties of a policy; None if no settings lead to it.
 
     Args:
-        policy: its name.
+        policy: name of the policy.
         chosen: the strategy that the group has now.
-        family: whose properties, as `family_of` says; members of several have no lines in common.
+        family: family of client settings, from `family_of`; "" has no common properties.
 
     >>> lines_of("consumer/uniform")[:2]
     ('group.protocol=consumer', 'group.remote.assignor=uniform')
     >>> lines_of("eager/optimal") is None
     True
     """
-    protocol, strategy, options = parted(policy)
+    protocol, strategy, options = parse_policy(policy)
     lines: list[str] = []
     if not family:
         return None
@@ -83,18 +83,18 @@ def lines_of(policy: str, chosen: str = "", *, family: str = "java") -> tuple[st
         lines += [
             "group.protocol=consumer",
             f"group.remote.assignor={strategy}",
-            "# take out partition.assignment.strategy, session.timeout.ms,",
-            "# and heartbeat.interval.ms: the broker decides these",
+            "# remove partition.assignment.strategy, session.timeout.ms,",
+            "# and heartbeat.interval.ms: the broker sets these",
         ]
     elif strategy not in _CLASSES:
         return None
     elif strategy != chosen and family == "java":
-        lines += _switched(strategy, chosen)
+        lines += _java_lines(strategy, chosen)
     elif strategy != chosen:
-        others = _of_others(strategy, family)
-        if others is None:
+        names = _librdkafka_lines(strategy, family)
+        if names is None:
             return None
-        lines += others
+        lines += names
     for option in options:
         if option == "static":
             lines.append(STATIC_LINE)
@@ -103,27 +103,27 @@ def lines_of(policy: str, chosen: str = "", *, family: str = "java") -> tuple[st
     return tuple(lines)
 
 
-def _switched(strategy: str, chosen: str) -> list[str]:
-    """KIP-429: eager members must all know the cooperative strategy before it can be chosen."""
+def _java_lines(strategy: str, chosen: str) -> list[str]:
+    """Return Java properties of a strategy; a cooperative one needs two restarts (KIP-429)."""
     name = f"{_PACKAGE}{_CLASSES[strategy]}"
-    # A properties file may go on in the next line: no terminal has to break these for us.
+    # Continued lines fit into a narrow terminal.
     key = "partition.assignment.strategy=\\"
     if strategy != "cooperative-sticky":
         return [key, f"  {name}"]
     old = f"{_PACKAGE}{_CLASSES.get(chosen, 'RangeAssignor')}"
     return [
-        "# roll all members with both, then once more without the second",
+        "# restart all members with both, then again without the second",
         key,
         f"  {name},\\",
         f"  {old}",
     ]
 
 
-def spelt(lines: Iterable[str], family: str) -> tuple[str, ...]:
-    """Lines of properties as a library spells their names: Python's clients take arguments.
+def spell(lines: Iterable[str], family: str) -> tuple[str, ...]:
+    """Return properties with the names of a client family; Python clients take arguments.
 
-    >>> spelt(["session.timeout.ms=9000", "# roll"], "python")
-    ('session_timeout_ms=9000', '# roll')
+    >>> spell(["session.timeout.ms=9000", "# restart"], "python")
+    ('session_timeout_ms=9000', '# restart')
     """
     if family != "python":
         return tuple(lines)
@@ -134,18 +134,19 @@ def spelt(lines: Iterable[str], family: str) -> tuple[str, ...]:
     )
 
 
-def _of_others(strategy: str, family: str) -> list[str] | None:
-    """Names as librdkafka has them; Python's clients take classes in code: no line does it."""
+def _librdkafka_lines(strategy: str, family: str) -> list[str] | None:
+    """Return properties of librdkafka; None for Python clients, which take classes in code."""
     if family != "librdkafka" or strategy == "sticky":
         return None
     line = f"partition.assignment.strategy={strategy}"
     if strategy != "cooperative-sticky":
         return [line]
-    return ["# librdkafka takes no list of both kinds: stop all members, then start them with it",
+    return ["# librdkafka cannot list both kinds: stop all members, then start them with",
             line]  # fmt: skip
 
 
 def _ms(duration: str) -> str:
+    """Return a duration with a unit in milliseconds."""
     for unit, factor in (("ms", 1), ("s", 1_000), ("m", 60_000)):
         number = duration.removesuffix(unit)
         if number != duration and number.isdigit():

@@ -5,30 +5,36 @@ from __future__ import annotations
 import pytest
 
 from made_groups import figures, lost, made_group, made_run
-from partage.report import words
-from partage.report.document import counts, document, lead, notes
+from partage.report import messages
+from partage.report.advice import savable
+from partage.report.json_document import json_document
+from partage.report.messages import notes, simulated_note
 from partage.report.run import CauseShare, FigureRange, Figures
 from partage.tables.statuses import RECORDED
+
+
+def lead_of(run) -> str:
+    return messages.lead(run, *savable(run))
 
 
 @pytest.mark.parametrize(
     ("recorded", "said"),
     [
-        (lost(600, 1_300), "Rebalances stopped reading for 10 to 21.7\xa0partition-minutes within 8\xa0min 21\xa0s."),
-        (lost(0, 0), "Rebalances stopped no partition within"),
-        (figures(RECORDED, moved=9), "4 rebalances in 1 group within 8\xa0min 21\xa0s moved 9 partitions."),
+        (lost(600, 1_300), "Rebalances caused 10 to 21.7\xa0partition-minutes of downtime in 8\xa0min 21\xa0s."),
+        (lost(0, 0), "Rebalances caused no downtime in"),
+        (figures(RECORDED, moved=9), "4 rebalances of 1 group in 8\xa0min 21\xa0s moved 9 partitions."),
         (figures(RECORDED), "moved no partition."),
-        (figures(RECORDED, done=0), "none of them could be replayed."),
+        (figures(RECORDED, done=0), "none could be replayed."),
     ],
 )  # fmt: skip
 def test_the_headline_says_what_the_figures_say(recorded, said) -> None:
     """Time lost where it is known; else what moved; else that nothing could be replayed."""
-    assert said in words.headline(made_run(made_group("g", recorded)))
+    assert said in messages.headline(made_run(made_group("g", recorded)))
 
 
 def test_the_headline_without_rebalances() -> None:
     """A log without groups is said to be one."""
-    assert words.headline(made_run()) == "No group rebalanced in this log."
+    assert messages.headline(made_run()) == "No group rebalanced in this log."
 
 
 def test_the_lead_names_where_and_why() -> None:
@@ -38,16 +44,16 @@ def test_the_lead_names_where_and_why() -> None:
         CauseShare("first", 1, timed=1, low=2.0, high=25.0),
     )
     groups = [made_group("big", lost(10, 90)), made_group("small", lost(1, 10))]
-    text = lead(made_run(*groups, causes=causes))
+    text = lead_of(made_run(*groups, causes=causes))
     assert text.startswith(
-        "8 rebalances in 2 groups. 90\xa0% to 90.9\xa0% of all lost time is in group big."
+        "8 rebalances in 2 groups. 90\xa0% to 90.9\xa0% of the downtime is in group big."
     )
     assert (
-        "Most time was lost because a member went away and came back within its session "
-        "timeout: 75\xa0% to 80\xa0% of all lost time." in text
+        "Main cause: a member left and rejoined within its session timeout "
+        "(75\xa0% to 80\xa0% of the downtime)." in text
     )
     alike = [made_group(f"g{i}", lost(1, 10)) for i in range(4)]
-    assert "50\xa0% of all lost time is in 2 groups." in lead(made_run(*alike))
+    assert "50\xa0% of the downtime is in 2 groups." in lead_of(made_run(*alike))
 
 
 def test_both_ends_are_named_where_they_differ() -> None:
@@ -56,18 +62,20 @@ def test_both_ends_are_named_where_they_differ() -> None:
         CauseShare("leave", 3, timed=3, low=1.0, high=60.0),
         CauseShare("expiry", 1, timed=1, low=9.0, high=40.0),
     )
-    text = lead(made_run(made_group("g", lost(10, 100)), causes=causes))
-    assert "because a member left (10\xa0% to 60\xa0%" in text
-    assert "because a member was silent for its session timeout (40\xa0% to 90\xa0%)" in text
+    text = lead_of(made_run(made_group("g", lost(10, 100)), causes=causes))
+    assert "by the upper bounds: a member left (10\xa0% to 60\xa0%" in text
+    assert (
+        "by the lower bounds: a member was evicted by session timeout (40\xa0% to 90\xa0%)" in text
+    )
 
 
 def test_what_is_savable_stands_in_the_lead() -> None:
     """The best settings of each group, added up, as a range and with the number of groups."""
-    own = figures("own", timed=4, compared=4)
-    better = figures("consumer/uniform", timed=4, compared=4, saved_low=20.0, saved_high=60.0,
-                     gain_known=4, gain_low=20.0, gain_high=60.0)  # fmt: skip
+    own = figures("own", stopped_known=4, saved_known=4)
+    better = figures("consumer/uniform", stopped_known=4, saved_known=4, saved_low=20.0, saved_high=60.0,
+                     saved_against_own_known=4, saved_against_own_low=20.0, saved_against_own_high=60.0)  # fmt: skip
     group = made_group("g", lost(30, 90), own, better)
-    assert "in 1 group would have saved 20 to 60\xa0partition-seconds." in lead(made_run(group))
+    assert "in 1 group would have saved 20 to 60\xa0partition-seconds." in lead_of(made_run(group))
 
 
 def test_notes_say_what_limits_the_figures() -> None:
@@ -78,19 +86,21 @@ def test_notes_say_what_limits_the_figures() -> None:
                        cluster_states=0))
     )  # fmt: skip
     for part in ("3 rebalances happened that the log no longer has", "batches.parquet",
-                 "partition counts are inferred", "How long reading stopped is not known"):  # fmt: skip
+                 "partition counts are inferred", "Downtime is unknown"):  # fmt: skip
         assert part in found
-    exact = Figures(RECORDED, rows=4, done=4, timed=4, stopped_low=1, stopped_high=2)
+    exact = Figures.of(RECORDED, rows=4, done=4, stopped_known=4, stopped_low=1, stopped_high=2)
     assert notes(made_run(made_group("g", exact))) == []
-    half = Figures(RECORDED, rows=4, done=4, timed=3, stopped_low=1, stopped_high=2)
-    assert notes(made_run(made_group("g", half)))[0].startswith("Of 1 rebalance the cost is not")
+    half = Figures.of(RECORDED, rows=4, done=4, stopped_known=3, stopped_low=1, stopped_high=2)
+    assert notes(made_run(made_group("g", half)))[0].startswith(
+        "The downtime of 1 rebalance is unknown"
+    )
 
 
 @pytest.mark.parametrize(
     ("stopped", "long", "short"),
     [
-        (None, "not known", "not known"),
-        (FigureRange(0, 0), "no time", "0"),
+        (None, "unknown", "unknown"),
+        (FigureRange(0, 0), "none", "0"),
         (FigureRange(1, 1), "1\xa0partition-second", "1\xa0p·s"),
         (FigureRange(5, 5), "5\xa0partition-seconds", "5\xa0p·s"),
         (FigureRange(0, 119), "0 to 119\xa0partition-seconds", "0–119\xa0p·s"),
@@ -101,8 +111,8 @@ def test_notes_say_what_limits_the_figures() -> None:
 )
 def test_a_range_has_the_unit_of_its_upper_end(stopped, long, short) -> None:
     """Seconds, minutes, hours; one number where both ends look alike; no dash after a minus."""
-    assert words.stopped_words(stopped) == long
-    assert words.stopped_words(stopped, short=True) == short
+    assert messages.format_range(stopped) == long
+    assert messages.format_range(stopped, short=True) == short
 
 
 def test_a_part_of_a_capture_is_told() -> None:
@@ -111,22 +121,22 @@ def test_a_part_of_a_capture_is_told() -> None:
     some, none = made_run(made_group("orders-1", lost(1, 2))), made_run()
     for run in (some, none):
         run.summary["selection"] = asked
-    part = "a part of the capture: groups orders-*, from 2026-11-20 21:05:00 UTC."
+    part = "selected part of the capture: groups orders-*, from 2026-11-20 21:05:00 UTC."
     assert notes(some)[0].endswith(part)
-    assert notes(none)[0].endswith(f"{part} Nothing in the capture is of it.")
+    assert notes(none)[0].endswith(f"{part} The capture has nothing in this part.")
 
 
 def test_poor_coverage_stands_at_the_head() -> None:
     """Where the log has few rebalances, the head says that it cannot tell, and what to do."""
     quiet = made_group("g", lost(0, 0), coverage=0.05)
     run = made_run(quiet, rebalances=4, missing_before=60, missing_within=16)
-    assert words.headline(run) == (
-        "The log cannot tell what rebalances cost: it has 5.0\xa0% of 80 known rebalances."
+    assert messages.headline(run) == (
+        "The cost of rebalances is unknown: the log has 5.0\xa0% of 80 known rebalances."
     )
     for part in ("capture --follow", "min.compaction.lag.ms"):
-        assert part in lead(run)
+        assert part in lead_of(run)
     assert (run.lost, quiet.lost) == (None, None)
-    found = document(run)
+    found = json_document(run)
     assert found["lost_partition_seconds"] is None
     assert found["groups"][0]["lost_partition_seconds"] is None
     assert found["coverage"]["share"] == 0.05
@@ -137,7 +147,7 @@ def test_poor_coverage_stands_at_the_head() -> None:
 def test_the_counts_of_rebalances_are_explained() -> None:
     """Those in the log, those that are simulated, and those of a policy."""
     run = made_run(made_group("g", lost(1, 2)), rebalances=6)
-    text = counts(run)
-    assert text.startswith("4 of 6 recorded rebalances are simulated; the others have no members")
+    text = simulated_note(run)
+    assert text.startswith("4 of 6 recorded rebalances are simulated. The others have no members")
     assert "second steps" in text
-    assert counts(made_run()) == ""
+    assert simulated_note(made_run()) == ""

@@ -1,0 +1,119 @@
+"""A run as one JSON document; docs/report.md lists its fields, a version marks changes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from partage.report import messages
+from partage.report.advice import (
+    Advice,
+    advice_for,
+    best_policy,
+    coverage_advice,
+    error_of,
+    merged,
+    savable,
+)
+from partage.report.run import CauseShare, FigureRange, Figures, GroupFigures, Run
+from partage.tables.sums import document as metrics_document
+
+__all__ = ["FORMAT", "VERSION", "json_document"]
+
+FORMAT, VERSION = "partage-report", 2
+
+
+def json_document(run: Run) -> dict[str, Any]:
+    """Return the report's content as plain values, ready for JSON."""
+    saved, helped = savable(run)
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "run": {n: run.summary.get(n) for n in ("run_id", "capture", "versions", "seconds")},
+        "headline": messages.headline(run),
+        "lead": messages.lead(run, saved, helped),
+        "coverage": {
+            "share": run.in_log / run.known if run.known else None,
+            "enough": run.covered,
+            "what_to_do": None if run.covered else messages.RECORD_MORE,
+        },
+        "rebalances": {
+            "known": run.known,
+            "in_log": run.in_log,
+            "simulated": run.recorded.happened,
+        },
+        "lost_partition_seconds": _range(run.lost),
+        "savable": {"partition_seconds": _range(saved), "groups": helped},
+        "trust": {
+            "coverage": run.summary.get("coverage"),
+            "agreement": run.summary.get("agreement"),
+            "accounting": run.summary.get("accounting"),
+            "notes": messages.notes(run),
+        },
+        "causes": [_cause(c) for c in run.causes],
+        "advice": _advice(run),
+        "policies": {n: _figures(f) for n, f in run.figures.items()},
+        "policies_per_rebalance": {n: _figures(f) for n, f in run.per_rebalance.items()},
+        "groups": [_group(g) for g in run.groups],
+        "failures": [dict(f) for f in run.failures],
+        "bad_records": [asdict(b) for b in run.bad],
+    }
+
+
+def _range(found: FigureRange | None) -> dict[str, float] | None:
+    return None if found is None else {"low": round(found.low, 3), "high": round(found.high, 3)}
+
+
+def _cause(one: CauseShare) -> dict[str, Any]:
+    known = one.timed > 0
+    return {
+        "kind": one.kind, "rebalances": one.rebalances, "recorded": one.recorded,
+        "lost_partition_seconds": _range(FigureRange(one.low, one.high)) if known else None,
+    }  # fmt: skip
+
+
+def _one_advice(one: Advice) -> dict[str, Any]:
+    return {
+        "rule": one.rule, "title": one.title, "why": one.why, "where": one.where,
+        "lines": list(one.lines), "policy": one.policy,
+        "saves_partition_seconds": _range(one.saves),
+    }  # fmt: skip
+
+
+def _advice(run: Run) -> list[dict[str, Any]]:
+    found = [
+        {
+            "rule": m.advice.rule, "title": m.advice.title,
+            "saves_partition_seconds": _range(m.saves),
+            "groups": [{"group": g.name, **_one_advice(a)} for g, a in m.groups],
+        }
+        for m in merged(run.groups)
+    ]  # fmt: skip
+    record = coverage_advice(run)
+    if record is not None:
+        found.append({"groups": [], **_one_advice(record)})
+    return found
+
+
+def _figures(f: Figures) -> dict[str, Any]:
+    return {"reading": f.reading, "comparable": f.comparable, **metrics_document(f.sums)}
+
+
+def _group(group: GroupFigures) -> dict[str, Any]:
+    same = (
+        "name", "kind", "status", "why", "claimed", "clients", "rebalances", "coverage",
+        "missing_generations", "members_max", "partitions_max",
+    )  # fmt: skip
+    best = best_policy(group)
+    return {
+        **{name: getattr(group, name) for name in same},
+        "lost_partition_seconds": _range(group.lost),
+        "best_policy": best.policy if best else None,
+        "savable_partition_seconds": _range(best.saved) if best else None,
+        "simulation_error_partition_seconds": error_of(group),
+        "causes": [_cause(c) for c in group.causes],
+        "advice": [_one_advice(a) for a in advice_for(group)],
+        "traits": asdict(group.traits),
+        "policies": {n: _figures(f) for n, f in group.figures.items()},
+        "policies_per_rebalance": {n: _figures(f) for n, f in group.per_rebalance.items()},
+    }

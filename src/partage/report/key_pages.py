@@ -1,0 +1,181 @@
+"""The HTML pages of `partage keys` and `partage audit`, made of their JSON documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from partage.report.html import write_template
+from partage.report.messages import plural
+
+__all__ = ["TopicText", "write_audit_page", "write_keys_page"]
+
+#: Bars per partition count; with more partitions, several share a bar, which shows the fullest.
+_MAX_BARS = 200
+#: Hours listed per partition count.
+_HOURS = 5
+
+
+def write_keys_page(
+    found: Mapping[str, Any],
+    loads: Mapping[int, Sequence[tuple[int, int]]],
+    path: Path,
+    *,
+    title: str,
+    partitioner: str,
+    advice: Sequence[str],
+    keys: Sequence[str],
+) -> Path:
+    """Write the page of `partage keys` as one offline file.
+
+    Args:
+        found: JSON document of ``partage keys``.
+        loads: partition count -> (partition, records) of partitions with records.
+        path: path of the page.
+        title: name of the input.
+        partitioner: partitioner that placed the keys.
+        advice: sentences.
+        keys: the hottest keys as text.
+
+    Raises:
+        MissingExtraError: jinja2 is not installed.
+        OSError: the page cannot be written.
+    """
+    most = max((h["records"] for h in found["hottest"]), default=1)
+    hottest = [
+        h | {"key": text, "width": round(100 * h["records"] / most, 2)}
+        for h, text in zip(found["hottest"], keys, strict=True)
+    ]
+    return write_template(
+        "keys.html.j2", path,
+        found=found,
+        title=title,
+        partitioner=partitioner,
+        headline=_keys_headline(found),
+        lead=_keys_lead(found),
+        counts=[
+            {"load": load, "bars": _bars(load, loads.get(load["partitions"], ()))}
+            for load in found["spread"]
+        ],
+        hottest=hottest,
+        hours=_worst_hours(found["hours"]),
+        advice=advice,
+    )  # fmt: skip
+
+
+def _keys_headline(found: Mapping[str, Any]) -> str:
+    if not found["hottest"]:
+        return "No record has a key"
+    best = min(found["spread"], key=lambda load: load["spread"])
+    return (
+        f"With {best['partitions']:,} partitions the fullest has {best['spread']:.2f} times "
+        f"the mean; one key alone is {found['floor']:.1%}"
+    )
+
+
+def _keys_lead(found: Mapping[str, Any]) -> str:
+    keys = "" if found["keys"] is None else f"{found['keys']:,} keys in "
+    without = f", {found['without_key']:,} of them without a key" if found["without_key"] else ""
+    return f"{keys}{found['records']:,} records{without}."
+
+
+def _bars(load: Mapping[str, Any], records: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
+    """Return the bars of one partition count, heights in percent of the fullest partition."""
+    partitions = load["partitions"]
+    bars = min(partitions, _MAX_BARS)
+    fullest = [(0, 0)] * bars
+    for partition, count in records:
+        at = partition * bars // partitions
+        fullest[at] = max(fullest[at], (count, partition))
+    return [
+        {
+            "height": round(100 * count / max(1, load["most"]), 1),
+            "most": bool(count) and count == load["most"],
+            "label": f"partition {partition}: {count:,} records",
+        }
+        for count, partition in fullest
+    ]
+
+
+def _worst_hours(hours: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the hours with the fullest partitions, by partition count."""
+    found: list[Mapping[str, Any]] = []
+    for count in dict.fromkeys(h["partitions"] for h in hours):
+        of_count = [h for h in hours if h["partitions"] == count]
+        found += sorted(of_count, key=lambda h: h["most"], reverse=True)[:_HOURS]
+    return found
+
+
+class TopicText(NamedTuple):
+    """Texts on a topic: its writers, the certainty of that, and findings to act on."""
+
+    writers: str
+    by_chance: str
+    findings: Sequence[str]
+
+
+def write_audit_page(
+    found: Mapping[str, Any],
+    path: Path,
+    *,
+    title: str,
+    texts: Mapping[str, TopicText],
+    joins: Sequence[tuple[str, Sequence[str]]],
+) -> Path:
+    """Write the page of `partage audit` as one offline file.
+
+    Args:
+        found: JSON document of ``partage audit``.
+        path: path of the page.
+        title: name of the input.
+        texts: topic -> texts on it.
+        joins: sentence and examples of each broken join that a group needs.
+
+    Raises:
+        MissingExtraError: jinja2 is not installed.
+        OSError: the page cannot be written.
+    """
+    topics = [_topic(topic) | {"text": texts[topic["topic"]]} for topic in found["topics"]]
+    return write_template(
+        "audit.html.j2", path,
+        found=found,
+        title=title,
+        headline=_audit_headline(found),
+        topics=topics,
+        broken=[(t, t["text"].findings) for t in topics if t["broken"]],
+        notes=[line for t in topics if not t["broken"] for line in t["text"].findings],
+        joins=joins,
+        others=sum(not join["meant"] for join in found["joins"]),
+    )  # fmt: skip
+
+
+def _audit_headline(found: Mapping[str, Any]) -> str:
+    mixed = sum(topic["broken"] for topic in found["topics"])
+    needed = len({tuple(join["topics"]) for join in found["joins"] if join["meant"]})
+    topics = plural(len(found["topics"]), "topic")
+    if found["clean"]:
+        return f"{topics}: no problem found"
+    parts = []
+    if mixed:
+        parts.append(f"{mixed} of {topics} {'has' if mixed == 1 else 'have'} writers that disagree")
+    if needed:
+        parts.append(f"{plural(needed, 'join')} {'is' if needed == 1 else 'are'} broken")
+    return "; ".join(parts)
+
+
+def _topic(topic: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a topic with its writers' times in percent of the time from first to last."""
+    times = [t for w in topic["writers"] for t in (w["first_ms"], w["last_ms"])]
+    first, last = min(times, default=0), max(times, default=0)
+    whole = max(1, last - first)
+    writers = [
+        dict(w)
+        | {
+            "left": round(100 * (w["first_ms"] - first) / whole, 2),
+            "width": max(1.0, round(100 * (w["last_ms"] - w["first_ms"]) / whole, 2)),
+        }
+        for w in topic["writers"]
+    ]
+    names = list(dict.fromkeys(w["name"] for w in writers))
+    return dict(topic) | {"writers": writers, "names": names}

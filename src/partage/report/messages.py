@@ -1,0 +1,456 @@
+"""Texts of the report: labels, the glossary, and sentences made of a run's own figures."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import NamedTuple
+
+from partage.report.run import FigureRange, Figures, Run
+from partage.tables.metrics import SHOWN, Shown
+
+__all__ = [
+    "CAUSES", "GLOSSARY", "RECORD_MORE", "CauseText", "Term", "cause_clause", "count",
+    "duration", "format_range", "format_saving", "headline", "lead", "notes", "percent", "plural",
+    "share", "short_name", "simulated_note",
+]  # fmt: skip
+
+_HARD = "\N{NO-BREAK SPACE}"
+
+
+class CauseText(NamedTuple):
+    """Texts of one kind of cause: a label, and a clause that follows "because"."""
+
+    label: str
+    clause: str
+
+
+#: Texts by kind of cause.
+CAUSES: dict[str, CauseText] = {
+    "first": CauseText("first", "it is the first rebalance of the group in the log"),
+    "migration": CauseText("migration", "the group moved to another protocol"),
+    "bounce": CauseText("quick rejoin", "a member left and rejoined within its session timeout"),
+    "expiry": CauseText("session timeout", "a member was evicted by session timeout"),
+    "poll": CauseText("poll timeout", "a member exceeded max.poll.interval.ms"),
+    "leave": CauseText("leave", "a member left"),
+    "join": CauseText("join", "a member joined"),
+    "resubscription": CauseText("subscription", "a member changed its subscription"),
+    "topics": CauseText("topics", "a topic was created, expanded or deleted"),
+    "strategy": CauseText("strategy", "the group chose another strategy"),
+    "follow-up": CauseText(
+        "second step",
+        "the previous rebalance needed a second step, whose downtime counts for its cause",
+    ),
+    "unknown": CauseText("unknown", "of something that the log does not show"),
+}
+
+
+class Term(NamedTuple):
+    """An entry of the glossary."""
+
+    term: str
+    meaning: str
+
+
+#: Identifier on the page -> entry; metrics that tables show come first.
+GLOSSARY: dict[str, Term] = {
+    **{metric.name: Term(metric.title, metric.help) for metric in SHOWN[Shown.GROUP]},
+    "policy": Term(
+        "Policy",
+        "A rebalance protocol and an assignment strategy. eager: all members stop before each "
+        "rebalance. cooperative (KIP-429): only partitions that move stop, in two steps. consumer "
+        "(KIP-848): the broker assigns. +static: every member has a group.instance.id. own: the "
+        "group's present settings, simulated; its difference from the record shows the error of "
+        "the simulation.",
+    ),
+    "simulation": Term(
+        "Cumulative, per rebalance",
+        "Cumulative: the recorded causes drive one simulation in which each rebalance starts from "
+        "the policy's own previous assignment. Per rebalance: each rebalance is simulated by "
+        "itself, from the recorded previous owners.",
+    ),
+    "cause": Term(
+        "Cause",
+        "Reason for a rebalance. Some records state it; otherwise it is inferred from the "
+        "difference between two records and from missing commits.",
+    ),
+    "storm": Term(
+        "Rebalance storm",
+        "Three or more rebalances of a group, each with its own cause, within the longest session "
+        "timeout of its members. The cause of the first one is the trigger.",
+    ),
+    "coverage": Term(
+        "Coverage",
+        "Share of a group's generations that is still in the log. A compacted log keeps only the "
+        "newest one; generation numbers show how many there were.",
+    ),
+    "agreement": Term(
+        "Reproduced",
+        "Recorded assignments that Partage computes exactly, from the subscriptions in the log. "
+        "Counted where all members are Java clients, or the coordinator assigned. They show that "
+        "Partage reads the log correctly.",
+    ),
+    "comparable": Term(
+        "Not comparable (*)",
+        "The policy has no plan for some rebalances, or left partitions without an owner. Its sums "
+        "are too small for a comparison.",
+    ),
+}
+
+
+def cause_clause(kind: str) -> str:
+    """Return the clause that follows "because"; an unknown kind is quoted.
+
+    >>> cause_clause("leave")
+    'a member left'
+    """
+    return CAUSES[kind].clause if kind in CAUSES else f"of {kind}"
+
+
+def count(value: int) -> str:
+    """Return a whole number with thousands separators.
+
+    >>> count(94434)
+    '94,434'
+    """
+    return f"{value:,}"
+
+
+def plural(value: int, one: str, many: str | None = None) -> str:
+    """Return a count with its noun.
+
+    >>> plural(1, "group"), plural(2, "group")
+    ('1 group', '2 groups')
+    """
+    return f"{count(value)} {one if value == 1 else many or one + 's'}"
+
+
+def percent(part: float, whole: float) -> str:
+    r"""Return a share in percent; 100 % only if it is all, 0 % only if it is none.
+
+    >>> percent(477, 479), percent(9999, 10000), percent(0, 7), percent(1, 0)
+    ('99.6\xa0%', '99.9\xa0%', '0\xa0%', '-')
+    """
+    if not whole:
+        return "-"
+    if part in {0, whole}:
+        return f"0{_HARD}%" if part == 0 else f"100{_HARD}%"
+    return f"{min(max(100 * part / whole, 0.1), 99.9):.1f}{_HARD}%"
+
+
+def share(low: tuple[float, float], high: tuple[float, float]) -> str:
+    r"""Return the share of a range: of the lower bounds, and of the upper bounds.
+
+    Args:
+        low: part and whole by the lower bounds.
+        high: part and whole by the upper bounds.
+
+
+    >>> share((1, 10), (30, 100)), share((3, 10), (30, 100)), share((0, 0), (30, 100))
+    ('10\xa0% to 30\xa0%', '30\xa0%', '0 to 30\xa0%')
+    """
+    a = 100 * low[0] / low[1] if low[1] else 0.0
+    b = 100 * high[0] / high[1] if high[1] else 0.0
+    first, last = (f"{_number(v)}{_HARD}%" for v in sorted((a, b)))
+    if first == last:
+        return first
+    return f"{'0' if min(a, b) == 0 else first} to {last}"
+
+
+def duration(ms: int) -> str:
+    r"""Return a time span in its two largest units, joined by no-break spaces.
+
+    >>> duration(501_000), duration(90_000_000), duration(800)
+    ('8\xa0min 21\xa0s', '1\xa0d 1\xa0h', '1\xa0s')
+    """
+    left = max(1, round(ms / 1000))
+    parts: list[str] = []
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
+        value, left = divmod(left, size)
+        if value or parts:
+            parts.append(f"{value}{_HARD}{unit}")
+    kept = parts[:2]
+    return " ".join(p for p in kept if not p.startswith(f"0{_HARD}")) or kept[0]
+
+
+#: Characters shown of a name; Kafka's topic names have up to 249, group ids up to 32,767.
+_LONGEST_NAME = 256
+
+
+def short_name(value: str) -> str:
+    """Return a name of the log cut to 256 characters; the JSON document has it whole.
+
+    >>> short_name("orders"), len(short_name("x" * 32_767))
+    ('orders', 257)
+    """
+    return value if len(value) <= _LONGEST_NAME else f"{value[:_LONGEST_NAME]}…"
+
+
+def format_range(stopped: FigureRange | None, *, short: bool = False) -> str:
+    r"""Return partition-seconds as a range in a unit that fits the upper bound.
+
+    >>> format_range(FigureRange(20, 90)), format_range(FigureRange(0, 0)), format_range(None)
+    ('20 to 90\xa0partition-seconds', 'none', 'unknown')
+    >>> format_range(FigureRange(600, 1_300), short=True)
+    '10–21.7\xa0p·min'
+    """
+    if stopped is None:
+        return "unknown"
+    low, high = stopped.low, stopped.high
+    if low == high == 0:
+        return "0" if short else "none"
+    size = max(abs(low), abs(high))
+    if size < 120:
+        factor, long, brief = 1, "seconds", "s"
+    else:
+        factor, long, brief = (60, "minutes", "min") if size < 7_200 else (3_600, "hours", "h")
+    a, b = (_number(v / factor).replace("-", "\N{MINUS SIGN}") for v in (low, high))
+    unit = f"p·{brief}" if short else f"partition-{long}"
+    if a == b:
+        return f"{a}{_HARD}{unit.removesuffix('s') if a == '1' and not short else unit}"
+    dash = "–" if short and low >= 0 else " to "
+    return f"{a}{dash}{b}{_HARD}{unit}"
+
+
+def format_saving(saved: FigureRange) -> str:
+    r"""Return a saving as a range; a negative lower bound is additional downtime.
+
+    >>> format_saving(FigureRange(-60, 300))
+    'between 60\xa0partition-seconds more and 5\xa0partition-minutes less downtime'
+    """
+    if saved.low >= 0:
+        return format_range(saved)
+    worst, best = (format_range(FigureRange(v, v)) for v in (-saved.low, saved.high))
+    return f"between {worst} more and {best} less downtime"
+
+
+def _number(value: float) -> str:
+    """Return a number with about three digits, as many as the bounds are accurate to."""
+    if abs(value) >= 99.5:
+        return f"{value:,.0f}"
+    text = f"{value:.1f}".removesuffix(".0")
+    return "0" if text == "-0" else text
+
+
+#: How to record rebalances before compaction removes them.
+RECORD_MORE = (
+    "Record from now on with partage capture --follow, or set min.compaction.lag.ms on "
+    "__consumer_offsets and capture later."
+)
+
+
+def headline(run: Run) -> str:
+    """Return the first sentence: the downtime that rebalances caused, or that it is unknown."""
+    if not run.rebalancing:
+        return "No group rebalanced in this log."
+    if not run.covered:
+        return (
+            f"The cost of rebalances is unknown: the log has {percent(run.in_log, run.known)} of "
+            f"{plural(run.known, 'known rebalance')}."
+        )
+    cover = run.summary["coverage"]
+    span = ""
+    if cover.get("first_ms") is not None:
+        span = f" in {duration(cover['last_ms'] - cover['first_ms'])}"
+    lost = run.lost
+    if lost is None:
+        happened = sum(g.rebalances for g in run.rebalancing)
+        begin = f"{plural(happened, 'rebalance')} of {plural(len(run.rebalancing), 'group')}{span}"
+        if not run.recorded.done:
+            return f"{begin}; none could be replayed."
+        moved = run.recorded.moved
+        return f"{begin} moved {plural(moved, 'partition') if moved else 'no partition'}."
+    if lost.high == 0:
+        return f"Rebalances caused no downtime{span}."
+    return f"Rebalances caused {format_range(lost)} of downtime{span}."
+
+
+def lead(run: Run, saved: FigureRange | None, helped: int) -> str:
+    """Return where downtime occurred, its causes and what could be saved, in two to four sentences.
+
+    Args:
+        run: the run.
+        saved: downtime that the best settings save, in all groups together; None if unknown.
+        helped: number of groups that they help.
+    """
+    parts = [_where_lost(run), _main_cause(run)]
+    if not run.covered:
+        parts = [RECORD_MORE, "In the log:", *parts]
+    if saved is not None:
+        parts.append(
+            f"Other settings in {plural(helped, 'group')} would have saved {format_range(saved)}."
+        )
+    elif run.lost is None and run.recorded.done:
+        best = _fewest_moves(run)
+        if best is not None and best.moved < run.recorded.moved:
+            parts.append(f"With {best.policy}, {count(best.moved)} partitions would have moved.")
+    return " ".join(p for p in parts if p)
+
+
+def _where_lost(run: Run) -> str:
+    """Return the number of rebalances, and the groups that have most of the downtime."""
+    lost = [(g, g.lost) for g in run.groups if g.lost is not None and g.lost.high > 0]
+    whole = sum(r.high for _, r in lost)
+    happened = sum(g.rebalances for g in run.groups)
+    begin = f"{plural(happened, 'rebalance')} in {plural(len(run.rebalancing), 'group')}."
+    if not whole:
+        return begin
+    some, reached = 0, 0.0
+    for _, r in lost:
+        some, reached = some + 1, reached + r.high
+        if reached >= whole / 2:
+            break
+    lows = sum(r.low for _, r in lost[:some]), sum(r.low for _, r in lost)
+    part = share(lows, (reached, whole))
+    names = f"group {short_name(lost[0][0].name)}" if some == 1 else f"{count(some)} groups"
+    return f"{begin} {part} of the downtime is in {names}."
+
+
+def _main_cause(run: Run) -> str:
+    """Return the cause with most of the downtime; empty if none is known."""
+    known = [c for c in run.causes if c.kind not in {"unknown", "first"}]
+    if not known:
+        return ""
+    whole = sum(c.high for c in run.causes)
+    if not whole:
+        most = max(known, key=lambda c: c.rebalances)
+        part = percent(most.rebalances, sum(c.rebalances for c in run.causes))
+        return f"Most frequent cause: {cause_clause(most.kind)} ({part} of the rebalances)."
+    lows = sum(c.low for c in run.causes)
+    most, least = max(known, key=lambda c: c.high), max(known, key=lambda c: c.low)
+    part = share((most.low, lows), (most.high, whole))
+    if least.kind == most.kind or not lows:
+        return f"Main cause: {cause_clause(most.kind)} ({part} of the downtime)."
+    other = share((least.low, lows), (least.high, whole))
+    return (
+        f"Main cause by the upper bounds: {cause_clause(most.kind)} ({part} of the downtime); by "
+        f"the lower bounds: {cause_clause(least.kind)} ({other})."
+    )
+
+
+def _fewest_moves(run: Run) -> Figures | None:
+    """Return the policy with the fewest moves that leaves no more members idle than recorded."""
+    fit = [
+        f
+        for f in run.figures.values()
+        if f is not run.recorded and f.comparable and f.idle <= run.recorded.idle
+    ]
+    return min(fit, key=lambda f: (f.moved, f.policy), default=None)
+
+
+def simulated_note(run: Run) -> str:
+    """Return why the log, the recorded row and policies differ in their number of rebalances.
+
+    Empty if nothing was simulated.
+    """
+    simulated = run.recorded.happened
+    if not simulated:
+        return ""
+    text = f"{count(simulated)} of {plural(run.in_log, 'recorded rebalance')} are simulated."
+    if run.in_log > simulated:
+        text += (
+            " The others have no members, belong to share groups, Kafka Streams or Kafka Connect, "
+            "or only carry an assignment over in a migration."
+        )
+    return (
+        f"{text} A policy has its own number: cooperative policies add second steps, and some "
+        "rebalances do not happen under a policy."
+    )
+
+
+def notes(run: Run) -> list[str]:
+    """Return the limits of the figures, one sentence or two each; empty if there are none."""
+    cover = run.summary.get("coverage", {})
+    found = [*_failed(run), *_selection(run)]
+    missing = cover.get("missing_before", 0) + cover.get("missing_within", 0)
+    if missing:
+        found.append(
+            f"{plural(missing, 'rebalance')} happened that the log no longer has. "
+            "All sums leave them out."
+        )
+    found += _transactions(str(cover.get("transactions", "")))
+    if cover.get("cluster_states") == 0 or str(cover.get("cluster", "")).startswith("inferred"):
+        found.append(
+            "The capture has no cluster metadata: partition counts are inferred from assignments "
+            "and commits, and racks are unknown."
+        )
+    begins = cover.get("cluster_from_ms")
+    if begins is not None:
+        found.append(
+            f"Cluster metadata begins at {_utc(begins)}, after the log. Earlier partition counts "
+            "come from assignments, racks from the first recorded state. Rule violations are not "
+            "counted before."
+        )
+    misdated = cover.get("misdated", 0)
+    if misdated:
+        found.append(
+            f"{plural(misdated, 'record')} with a timestamp that contradicts the neighbouring "
+            "records: a clock was wrong. They count in log order, with the time of the record "
+            "before."
+        )
+    bad = run.summary.get("accounting", {}).get("bad", 0)
+    if bad:
+        found.append(f"{plural(bad, 'record')} could not be decoded; see the list of bad records.")
+    return [*found, *_unknown_downtime(run), *map(str, run.summary.get("notes", ()))]
+
+
+def _transactions(known: str) -> list[str]:
+    if known.startswith("unknown: read_committed"):
+        return [
+            "Records were read by Spark's Kafka source, which has no transaction markers: aborted "
+            "commits are left out, and times of transactional commits are approximate."
+        ]
+    if known.startswith("unknown"):
+        return [
+            "The capture has no batches.parquet: aborted commits are not recognised, and times of "
+            "transactional commits are approximate."
+        ]
+    return []
+
+
+def _unknown_downtime(run: Run) -> list[str]:
+    if run.groups and run.recorded.stopped is None:
+        return [
+            "Downtime is unknown: the log has no commits before and after these rebalances, or an "
+            "older Partage wrote the run. Groups are sorted by rebalances."
+        ]
+    if run.recorded.stopped_known < run.recorded.rows:
+        unknown = run.recorded.rows - run.recorded.stopped_known
+        return [
+            f"The downtime of {plural(unknown, 'rebalance')} is unknown, for lack of commits "
+            "before and after. Sums leave them out."
+        ]
+    return []
+
+
+#: Failed groups that a note names.
+_NAMED = 3
+
+
+def _failed(run: Run) -> list[str]:
+    """Return a note on groups whose replay raised an exception."""
+    if not run.failed:
+        return []
+    some = [f"{short_name(g.name)} ({g.why})" for g in run.failed[:_NAMED]]
+    more = len(run.failed) - len(some)
+    names = "; ".join(some) + (f"; and {more} more" if more > 0 else "")
+    return [
+        f"{plural(len(run.failed), 'group')} failed with an error in Partage: {names}. Their "
+        "figures are left out. Report the tracebacks in column traceback of table groups."
+    ]
+
+
+def _selection(run: Run) -> list[str]:
+    """Return a note on the selected part of the capture, and whether it is empty."""
+    asked = run.summary.get("selection") or {}
+    parts = [f"groups {', '.join(asked['groups'])}"] if asked.get("groups") else []
+    for preposition, limit in (("from", asked.get("from_ms")), ("to", asked.get("to_ms"))):
+        if limit is not None:
+            parts.append(f"{preposition} {_utc(limit)}")
+    if not parts:
+        return []
+    found = f"The run has a selected part of the capture: {', '.join(parts)}."
+    return [found if run.groups else f"{found} The capture has nothing in this part."]
+
+
+def _utc(ms: int) -> str:
+    return f"{datetime.fromtimestamp(ms / 1_000, timezone.utc):%F %T} UTC"

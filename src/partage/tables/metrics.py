@@ -1,0 +1,290 @@
+"""The metrics table: each figure of a simulated rebalance, declared once.
+
+One row of `METRICS` gives a figure's name, type, unit, aggregation, label and help text, and tells
+which direction is better. From it come the columns of table ``replays`` (`partage.tables.schemas`),
+their sums (`partage.tables.sums`), ``summary.json``, the report's JSON document, the columns of its
+HTML and terminal tables, and the glossary. A new figure is one row here and one function in the
+judge or the simulation that computes its column.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import Literal, NamedTuple
+
+from partage.tables.statuses import DONE, FAILED, NOT_YET, RECORDED, REFUSED
+
+__all__ = [
+    "BY_NAME", "METRICS", "OWN", "REPLAY_COLUMNS", "SHOWN", "Aggregation", "Column", "Condition",
+    "Metric", "Shown",
+]  # fmt: skip
+
+#: Policy that simulates a group with the settings that it ran with.
+OWN = "own"
+
+#: Name, type and meaning of a table column; a type that ends in "?" is nullable.
+Column = tuple[str, str, str]
+
+
+class Aggregation(Enum):
+    """How the values of several rebalances become one."""
+
+    #: Number of rows that meet all conditions.
+    COUNT = "count"
+    #: Sum of a column; null counts as 0.
+    SUM = "sum"
+    #: Largest value of a column.
+    MAXIMUM = "maximum"
+    #: Mean of a column over the rows that have a value.
+    MEAN = "mean"
+    #: Sums of a lower and an upper bound, over the rows that have both.
+    INTERVAL = "interval sum"
+    #: Sum over rebalances of another policy's bounds minus this policy's.
+    DIFFERENCE = "interval sum of differences"
+    #: Quotient of two other metrics.
+    RATIO = "ratio"
+
+
+class Condition(NamedTuple):
+    """Condition on one column of a row; a null value meets only ``is not``.
+
+    Attributes:
+        column: name of the column.
+        test: comparison; ``equals`` compares with the column that ``operand`` names.
+        operand: value or column name; unused by ``is known``.
+    """
+
+    column: str
+    test: Literal["is", "is not", "is known", "above", "equals"]
+    operand: str | int | bool | None = None
+
+
+class Shown(IntEnum):
+    """Smallest output that shows a metric; each output shows those of the larger ones too."""
+
+    #: JSON only.
+    DATA = 0
+    #: The page's table of one group.
+    GROUP = 1
+    #: The page's table of all groups.
+    PAGE = 2
+    #: The terminal.
+    TERMINAL = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One row of the metrics table.
+
+    Attributes:
+        name: identifier in sums, JSON and templates.
+        aggregation: how values of several rebalances become one.
+        columns: columns of table ``replays`` that this metric declares; an `INTERVAL` has its lower
+            bound first. Several metrics may read a column, one declares it.
+        source: names of the columns that are aggregated, or of the two metrics of a `RATIO`, or of
+            the policy of a `DIFFERENCE`; the declared columns if empty.
+        where: conditions of a `COUNT`.
+        unit: unit of the value, as in names of JSON fields.
+        better: direction of improvement; empty where neither is better.
+        label: heading of table columns; a soft hyphen marks where it may break.
+        help: definition for tooltips and the glossary.
+        shown: smallest output that shows it.
+    """
+
+    name: str
+    aggregation: Aggregation
+    columns: tuple[Column, ...] = ()
+    source: tuple[str, ...] = ()
+    where: tuple[Condition, ...] = ()
+    unit: str = ""
+    better: Literal["lower", "higher", ""] = ""
+    label: str = ""
+    help: str = ""
+    shown: Shown = Shown.DATA
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the aggregated columns, or of the parts of a ratio or difference."""
+        return self.source or tuple(name for name, _, _ in self.columns)
+
+    @property
+    def key(self) -> str:
+        """Name of the field in JSON documents: the name and, where not obvious, the unit.
+
+        >>> BY_NAME["stopped"].key, BY_NAME["load_spread"].key, BY_NAME["moved"].key
+        ('stopped_partition_seconds', 'load_spread_mean', 'moved')
+        """
+        if self.aggregation in {Aggregation.INTERVAL, Aggregation.DIFFERENCE}:
+            return f"{self.name}_{self.unit.replace('-', '_')}"
+        return f"{self.name}_mean" if self.aggregation is Aggregation.MEAN else self.name
+
+    @property
+    def title(self) -> str:
+        """Label without soft hyphens."""
+        return self.label.replace("\N{SOFT HYPHEN}", "")
+
+
+_COUNT, _SUM, _MAXIMUM, _MEAN = (
+    Aggregation.COUNT, Aggregation.SUM, Aggregation.MAXIMUM, Aggregation.MEAN,
+)  # fmt: skip
+_INTERVAL, _DIFFERENCE = Aggregation.INTERVAL, Aggregation.DIFFERENCE
+_COUNTED = (Condition("counts", "is", True), Condition("agrees", "is known"))
+
+#: All metrics, in the order of table columns.
+METRICS: tuple[Metric, ...] = (
+    Metric(
+        "stopped", _INTERVAL,
+        (("stopped_low_ps", "double?", "partition-seconds without consumption, lower bound"),
+         ("stopped_high_ps", "double?", "partition-seconds without consumption, upper bound")),
+        unit="partition-seconds", better="lower", label="Down\N{SOFT HYPHEN}time",
+        help="Time in which no member consumed a partition because of a rebalance, added up over "
+        "partitions: one partition without consumption for one minute is one partition-minute "
+        "(p·min). A range, because the log records commits and not consumption. Consumption may "
+        "have continued after the last commit before the rebalance, and may have resumed before "
+        "the first commit after it.",
+        shown=Shown.TERMINAL,
+    ),
+    Metric(
+        "saved", _DIFFERENCE, source=(RECORDED,), unit="partition-seconds", better="higher",
+        label="Saved",
+        help="In tables of policies: recorded downtime minus simulated downtime, for the same "
+        "causes of rebalances. In advice: downtime simulated with the present settings (policy "
+        "own) minus downtime simulated with the new ones, because both contain the simulation's "
+        "error. A negative value is additional downtime.",
+        shown=Shown.TERMINAL,
+    ),
+    Metric(
+        "saved_against_own", _DIFFERENCE, source=(OWN,), unit="partition-seconds", better="higher",
+        label="Saved against own", help="Downtime under policy own minus downtime under this one.",
+    ),
+    Metric(
+        "rows", _COUNT, where=(Condition("status", "is known"),),
+        help="Simulated rebalances, those that do not happen under the policy included.",
+    ),
+    Metric(
+        "happened", _COUNT,
+        where=(Condition("status", "is known"), Condition("caused", "is not", False)),
+        better="lower", label="Rebal\N{SOFT HYPHEN}ances",
+        help="A rebalance assigns the partitions of a group to its members anew: a generation of a "
+        "classic group, an epoch of a consumer, share or streams group. Follow-up rebalances of "
+        "the policy count.",
+        shown=Shown.TERMINAL,
+    ),
+    Metric("rebalances", _COUNT, where=(Condition("step", "is", 0),),
+           help="Recorded rebalances that are simulated."),
+    Metric(
+        "spared", _COUNT, where=(Condition("caused", "is", False),), better="higher",
+        help="Recorded rebalances that do not happen under the policy.",
+    ),
+    Metric("done", _COUNT, where=(Condition("status", "is", DONE),), help="Rows with a plan."),
+    Metric("refused", _COUNT, where=(Condition("status", "is", REFUSED),),
+           help="Rows for which the strategy is not applicable."),
+    Metric("failed", _COUNT, where=(Condition("status", "is", FAILED),),
+           help="Rows in which the strategy raised an exception."),
+    Metric("missing", _COUNT, where=(Condition("status", "is", NOT_YET),),
+           help="Rows whose strategy Partage does not have."),
+    Metric("claimed", _COUNT, where=(Condition("claimed", "is", True), Condition("step", "is", 0)),
+           help="Rebalances for which the group had chosen the policy's strategy."),
+    Metric(
+        "moved", _SUM,
+        (("moved", "int32?", "partitions reassigned from one live member to another"),),
+        unit="partitions", better="lower", label="Moved",
+        help="Partitions reassigned from one live member to another. First assignments and "
+        "partitions of departed members do not count.",
+        shown=Shown.TERMINAL,
+    ),
+    Metric(
+        "avoidable", _SUM,
+        (("avoidable", "int32?", "of these, moves beyond the minimum of a plan that is as even"),),
+        unit="partitions", better="lower", label="Avoid\N{SOFT HYPHEN}able",
+        help="Moves beyond the minimum that a plan of at least the same balance needs. The minimum "
+        "is found by minimum-cost flow and verified by an independent check.",
+        shown=Shown.TERMINAL,
+    ),
+    Metric("proven", _COUNT, where=(Condition("avoidable", "is known"),),
+           help="Rows for which the number of avoidable moves is known."),
+    Metric(
+        "evenness", Aggregation.RATIO, source=("even", "judged"), better="higher",
+        label="Bal\N{SOFT HYPHEN}anced",
+        help="Share of rebalances with the smallest possible spread (partitions of the fullest "
+        "member minus those of the emptiest), verified by maximum flow.",
+        shown=Shown.TERMINAL,
+    ),
+    Metric(
+        "largest_spread", _MAXIMUM,
+        (("spread", "int32?", "largest minus smallest number of partitions per member that can "
+          "own some"),),
+        unit="partitions", better="lower", help="Largest spread of any rebalance.",
+    ),
+    Metric(
+        "even", _COUNT, (("best_spread", "int32?", "smallest spread of any valid plan"),),
+        where=(Condition("spread", "equals", "best_spread"),),
+        better="higher", help="Rows with the smallest possible spread.",
+    ),
+    Metric("judged", _COUNT,
+           where=(Condition("best_spread", "is known"), Condition("spread", "is known")),
+           help="Rows for which the smallest possible spread is known."),
+    Metric(
+        "idle", _SUM, (("idle", "int32?", "members without partitions that could own some"),),
+        unit="members", better="lower", label="Idle",
+        help="Members without partitions that could own some, added up over rebalances.",
+        shown=Shown.TERMINAL,
+    ),
+    Metric(
+        "reread", _INTERVAL,
+        (("reread_low", "int64?", "records consumed again, lower bound"),
+         ("reread_high", "int64?", "records consumed again, upper bound")),
+        unit="records", better="lower", label="Re\N{SOFT HYPHEN}processed",
+        help="Records consumed again after a rebalance, because the new owner started at the last "
+        "committed offset.",
+        shown=Shown.PAGE,
+    ),
+    Metric(
+        "rack_mismatches", _SUM,
+        (("rack_mismatches", "int32?", "partitions owned outside the racks of their replicas"),),
+        unit="partitions", better="lower", label="Cross-rack",
+        help="Partitions whose owner is in a rack without a replica, so that each fetch crosses "
+        "racks; added up over rebalances. Members without a rack do not count.",
+        shown=Shown.PAGE,
+    ),
+    Metric(
+        "load_spread", _MEAN,
+        (("load_spread", "double?", "largest minus smallest load per member, records per second"),),
+        unit="records/s", better="lower", label="Load spread, records/s",
+        help="Load of the most loaded member minus that of the least loaded one, in committed "
+        "records per second; mean over rebalances.",
+        shown=Shown.GROUP,
+    ),
+    Metric(
+        "colocation", _MEAN,
+        (("colocation", "double?", "share of equal partition numbers with one owner"),),
+        better="higher",
+        help="Share of partition numbers that belong to one member in all topics; mean.",
+    ),
+    Metric("breaches", _SUM, (("breaches", "int32?", "rules that the plan violates"),),
+           better="lower", help="Rules of a valid assignment that plans violate."),
+    Metric("incomplete", _COUNT, where=(Condition("breaches", "above", 0),), better="lower",
+           help="Rows whose plan violates a rule, such as a partition without an owner."),
+    Metric(
+        "changed", _SUM,
+        (("changed", "int32?", "partitions with another owner than in the record"),),
+        unit="partitions", help="Partitions with another owner than in the record.",
+    ),
+    Metric("counted", _COUNT, where=_COUNTED,
+           help="Plans that are compared with the recorded assignment."),
+    Metric("agreed", _COUNT, where=(*_COUNTED, Condition("agrees", "is", True)), better="higher",
+           help="Of these, plans equal to the recorded assignment."),
+)  # fmt: skip
+
+BY_NAME: dict[str, Metric] = {metric.name: metric for metric in METRICS}
+
+#: Columns of table ``replays`` that metrics declare, in the order of `METRICS`.
+REPLAY_COLUMNS: tuple[Column, ...] = tuple(
+    column for metric in METRICS for column in metric.columns
+)
+
+#: Metrics that tables of policies have as columns, by output.
+SHOWN: dict[Shown, tuple[Metric, ...]] = {
+    output: tuple(m for m in METRICS if m.shown >= output) for output in Shown
+}

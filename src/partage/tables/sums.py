@@ -1,0 +1,221 @@
+"""Sums of table ``replays`` by policy, made by columns as the metrics table declares them.
+
+Workers sum what they write, the driver adds up workers, and the report sums a published table: all
+by `sum_rows` and `add_sums`. Sums are plain dictionaries, so that they travel as JSON. A metric has
+these entries in them:
+
+| aggregation | entries |
+|---|---|
+| count, sum, maximum | ``name`` |
+| mean | ``name`` (a sum) and ``name_known`` (rows with a value) |
+| interval sum, difference | ``name_low``, ``name_high``, and ``name_known`` |
+| ratio | none: its parts have them |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from partage.tables.metrics import BY_NAME, METRICS, Aggregation, Condition, Metric
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "FigureRange", "Sums", "add_sums", "count_flags", "document", "empty_sums", "metric_value",
+    "sum_differences", "sum_rows",
+]  # fmt: skip
+
+#: Entries of the metrics; a maximum is None where no row has a value.
+Sums = dict[str, Any]
+_INTERVALS = {Aggregation.INTERVAL, Aggregation.DIFFERENCE}
+_MAXIMA = frozenset(m.name for m in METRICS if m.aggregation is Aggregation.MAXIMUM)
+
+
+@dataclass(frozen=True, slots=True)
+class FigureRange:
+    """A figure of which a lower and an upper bound are known; partition-seconds unless stated.
+
+    >>> FigureRange(1.0, 2.0) + FigureRange(0.5, 4.0)
+    FigureRange(low=1.5, high=6.0)
+    """
+
+    low: float
+    high: float
+
+    def __add__(self, other: FigureRange) -> FigureRange:
+        return FigureRange(self.low + other.low, self.high + other.high)
+
+
+def sum_rows(rows: pa.Table, keys: Sequence[str]) -> list[Sums]:
+    """Return one dictionary per distinct key: the key columns and the entries of all metrics.
+
+    Args:
+        rows: rows of table ``replays``.
+        keys: columns to group by.
+    """
+    table = rows.select(list(keys))
+    how: dict[str, str] = {}
+    for metric in METRICS:
+        for entry, column in _entries(metric, rows).items():
+            table = table.append_column(entry, column)
+            how[entry] = "max" if metric.name in _MAXIMA else "sum"
+    found = table.group_by(list(keys)).aggregate(list(how.items()))
+    names = [*keys, *(f"{entry}_{function}" for entry, function in how.items())]
+    sums: list[Sums] = found.select(names).rename_columns([*keys, *how]).to_pylist()
+    return sums
+
+
+def _entries(metric: Metric, rows: pa.Table) -> dict[str, Any]:
+    """Return the metric's entries as columns, one value per row."""
+    from pyarrow import compute as pc
+
+    name, how = metric.name, metric.aggregation
+    if how is Aggregation.COUNT:
+        return {name: count_flags(_meets_all(metric.where, rows))}
+    if how is Aggregation.MAXIMUM:
+        return {name: rows[metric.inputs[0]]}
+    if how is Aggregation.SUM:
+        return {name: pc.cast(pc.fill_null(rows[metric.inputs[0]], 0), "int64")}
+    if how is Aggregation.MEAN:
+        column = rows[metric.inputs[0]]
+        return {name: pc.fill_null(column, 0), f"{name}_known": count_flags(pc.is_valid(column))}
+    if how is Aggregation.INTERVAL:
+        low, high = (rows[column] for column in metric.inputs)
+        known = count_flags(pc.is_valid(high))
+        bounds = {f"{name}_low": pc.fill_null(low, 0), f"{name}_high": pc.fill_null(high, 0)}
+        return {**bounds, f"{name}_known": known}
+    return {}
+
+
+def _meets_all(conditions: Iterable[Condition], rows: pa.Table) -> Any:
+    from pyarrow import compute as pc
+
+    masks = [_meets(one, rows) for one in conditions]
+    found = masks[0]
+    for mask in masks[1:]:
+        found = pc.and_(found, mask)
+    return found
+
+
+def _meets(condition: Condition, rows: pa.Table) -> Any:
+    """Return which rows meet a condition, as booleans without nulls."""
+    from pyarrow import compute as pc
+
+    column, operand = rows[condition.column], condition.operand
+    if condition.test == "is known":
+        return pc.is_valid(column)
+    if condition.test == "is not":
+        return pc.fill_null(pc.not_equal(column, operand), True)
+    compare = pc.greater if condition.test == "above" else pc.equal
+    other = rows[str(operand)] if condition.test == "equals" else operand
+    return pc.fill_null(compare(column, other), False)
+
+
+def count_flags(mask: Any) -> Any:
+    """Return booleans as integers to be added up; null becomes 0."""
+    from pyarrow import compute as pc
+
+    return pc.cast(pc.fill_null(mask, False), "int64")
+
+
+def sum_differences(
+    rows: pa.Table, metric: Metric, keys: Sequence[str], rebalance: Sequence[str]
+) -> list[Sums]:
+    """Return one dictionary per distinct key: the key columns and the entries of a difference.
+
+    Both costs of one rebalance grow with its same unknown length. So the difference lies between
+    the difference of the lower bounds and that of the upper bounds. These are added up in their
+    own order: the range is as wide as the uncertainty, and no wider.
+
+    Args:
+        rows: rows of table ``replays``.
+        metric: a `DIFFERENCE`; its source is the policy that others are compared with.
+        keys: columns to group by, ``policy`` among them.
+        rebalance: columns that identify a rebalance of the policies that are compared.
+    """
+    from pyarrow import compute as pc
+
+    low, high = BY_NAME["stopped"].inputs
+    known = rows.filter(pc.and_(pc.is_valid(rows[low]), pc.is_valid(rows[high])))
+    identity = list(dict.fromkeys([*rebalance, *keys]))
+    each = known.group_by(identity).aggregate([(low, "sum"), (high, "sum")])
+    is_base = pc.equal(each["policy"], metric.inputs[0])
+    base = each.filter(is_base).select([*rebalance, f"{low}_sum", f"{high}_sum"])
+    base = base.rename_columns([*rebalance, "base_low", "base_high"])
+    both = each.filter(pc.not_equal(each["policy"], "recorded"))
+    both = both.join(base, list(rebalance), join_type="inner")
+    one = pc.subtract(both["base_low"], both[f"{low}_sum"])
+    other = pc.subtract(both["base_high"], both[f"{high}_sum"])
+    both = both.append_column("low", pc.min_element_wise(one, other))
+    both = both.append_column("high", pc.max_element_wise(one, other))
+    made = [("low", "sum"), ("high", "sum"), ("low", "count")]
+    found = both.group_by(list(keys)).aggregate(made)
+    found = found.select([*keys, "low_sum", "high_sum", "low_count"])
+    entries = [f"{metric.name}_{end}" for end in ("low", "high", "known")]
+    sums: list[Sums] = found.rename_columns([*keys, *entries]).to_pylist()
+    return sums
+
+
+def empty_sums() -> Sums:
+    """Return the entries of no rows at all."""
+    found: Sums = {}
+    for metric in METRICS:
+        if metric.aggregation in _INTERVALS:
+            found |= {f"{metric.name}_{end}": 0 for end in ("low", "high", "known")}
+        elif metric.aggregation is not Aggregation.RATIO:
+            found[metric.name] = None if metric.name in _MAXIMA else 0
+        if metric.aggregation is Aggregation.MEAN:
+            found[f"{metric.name}_known"] = 0
+    return found
+
+
+def add_sums(one: Mapping[str, Any], other: Mapping[str, Any]) -> Sums:
+    """Return the sums of two disjoint sets of rows as one; entries that one lacks are the other's.
+
+    >>> add_sums({"moved": 1, "largest_spread": None}, {"moved": 2, "largest_spread": 3})
+    {'moved': 3, 'largest_spread': 3}
+    """
+    found = dict(one)
+    for name, value in other.items():
+        if name in _MAXIMA:
+            known = [v for v in (found.get(name), value) if v is not None]
+            found[name] = max(known, default=None)
+        else:
+            found[name] = found.get(name, 0) + value
+    return found
+
+
+def metric_value(metric: Metric, sums: Mapping[str, Any]) -> Any:
+    """Return a metric's value: a number, a `FigureRange`, or None where no row has one.
+
+    >>> metric_value(BY_NAME["evenness"], empty_sums() | {"even": 1, "judged": 4})
+    0.25
+    """
+    name, how = metric.name, metric.aggregation
+    if how in _INTERVALS:
+        known = sums[f"{name}_known"]
+        return FigureRange(sums[f"{name}_low"], sums[f"{name}_high"]) if known else None
+    if how is Aggregation.MEAN:
+        return sums[name] / sums[f"{name}_known"] if sums[f"{name}_known"] else None
+    if how is Aggregation.RATIO:
+        part, whole = (sums[source] for source in metric.inputs)
+        return part / whole if whole else None
+    return sums[name]
+
+
+def document(sums: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all metrics as fields of a JSON object, ranges as ``{"low": ..., "high": ...}``.
+
+    >>> found = document(empty_sums() | {"moved": 2})
+    >>> found["moved"], found["stopped_partition_seconds"]
+    (2, None)
+    """
+    found = {metric.key: metric_value(metric, sums) for metric in METRICS}
+    return {
+        key: {"low": round(value.low, 3), "high": round(value.high, 3)}
+        if isinstance(value, FigureRange) else value
+        for key, value in found.items()
+    }  # fmt: skip
