@@ -58,7 +58,7 @@ def test_json_is_one_documented_object(out, tmp_path) -> None:
 def test_the_terminal_says_the_same_in_short(out, tmp_path) -> None:
     """Cost, groups, causes, lines to change and policies; to a file as well."""
     text = run(str(out), "--format", "terminal").stdout
-    for words in ("coverage", "Rebalances stopped reading for", "group.protocol=consumer", NASTY,
+    for words in ("coverage", "Rebalances caused", "group.protocol=consumer", NASTY,
                   "cooperative/cooperative-sticky", "would have saved"):  # fmt: skip
         assert words in text, words
     assert run(str(out), "-f", "terminal", "-o", str(tmp_path / "r.txt")).exit_code == 0

@@ -194,7 +194,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         ("commits", "int64", "commits that took effect in it"),
         ("transactional", "int64", "of these, commits that took effect at a marker"),
         ("tombstones", "int64", "committed offset removed: topic or group deleted, or expired"),
-        ("largest_gap_ms", "int64?", "longest time between two commits, of those that end in it"),
+        ("largest_gap_ms", "int64?", "longest time between two commits, the second in this minute"),
     ),
     "commits": (
         _RUN,
