@@ -360,7 +360,7 @@ def test_a_first_step_says_what_follows(monkeypatch) -> None:
     ]
     text = json.dumps({"topics": {"t": 4}, "members": members})
     shown = " ".join(run("assign", "-", "-s", "cooperative-sticky", stdin=text).stdout.split())
-    assert "the first of two steps" in shown
+    assert "first of two steps" in shown
     assert "(2 to c2)" in shown
     assert "two steps" not in run("assign", "-", "-s", "range", stdin=text).stdout
 
@@ -368,7 +368,7 @@ def test_a_first_step_says_what_follows(monkeypatch) -> None:
 def test_a_long_topic_name_is_folded_not_cut(monkeypatch) -> None:
     """On a terminal of 80 columns every character of a topic's name is there."""
     monkeypatch.setattr("partage.cli.assign.interactive", lambda: True)
-    monkeypatch.setattr("partage.cli.consoles.interactive", lambda: True)
+    monkeypatch.setattr("partage.cli.console.interactive", lambda: True)
     monkeypatch.setenv("COLUMNS", "80")
     topic = "warehouse." + ".".join(f"reservations-{i}" for i in range(9))
     text = json.dumps({"topics": {topic: 2}, "members": [{"id": "c1", "topics": [topic]}]})

@@ -7,8 +7,8 @@ import unicodedata
 
 import pytest
 
-from partage.cli.consoles import err, json_bytes, name, out
-from partage.cli.working import working
+from partage.cli.console import err, json_bytes, name, out
+from partage.cli.progress import working
 
 
 @pytest.mark.parametrize("where", [out, err])

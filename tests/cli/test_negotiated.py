@@ -7,7 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from partage.cli import assign, consoles
+from partage.cli import assign, console
 from partage.cli.app import app
 
 CLASS = "partage.groups.roundrobin:RoundRobin"
@@ -45,7 +45,7 @@ def test_assign_chooses_as_the_coordinator_does() -> None:
 
 def test_the_reason_stands_under_the_table(monkeypatch) -> None:
     """On a terminal the choice is explained in one line."""
-    for module in (assign, consoles):
+    for module in (assign, console):
         monkeypatch.setattr(module, "interactive", lambda: True)
     shown = run("assign", "-", stdin=problem(*LISTS)).stdout.replace("\n", " ")
     assert "negotiated roundrobin: 2 of 3 members prefer it" in shown

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from captured import SAMPLE
 from captures import capture, records
 from partage.cli.app import app
-from partage.cli.demo import sample
+from partage.cli.replay import sample
 from partage.runs.published_run import read_summary, read_table
 from partage.tables.statuses import DONE, FAILED
 from published import published, replayed, tables

@@ -10,8 +10,8 @@ import pytest
 
 from partage.capture.secrets import hide, is_secret, secrets_in, shown_settings
 from partage.cli import secrets
+from partage.cli.options import spark_settings
 from partage.cli.secrets import GuardedStream
-from partage.cli.spark_settings import spark_settings
 from partage.errors import InvalidConfigError
 from partage.jobs.spark.masters import expect_reachable
 from partage.jobs.spark.session import _start_error

@@ -180,9 +180,9 @@ def test_unknown_racks_are_reported(tmp_path: Path) -> None:
 
 def test_a_narrow_terminal_gets_every_figure(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What does not fit into a table is printed as sentences; nothing is cut."""
-    from partage.cli import consoles
+    from partage.cli import console
 
-    monkeypatch.setattr(consoles, "interactive", lambda: True)
+    monkeypatch.setattr(console, "interactive", lambda: True)
     monkeypatch.setenv("COLUMNS", "60")
     sweep = ("-s", "num.standby.replicas=0,1", "-s", "max.warmup.replicas=1,2")
     output = " ".join(_run(file, *sweep).split())

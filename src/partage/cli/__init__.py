@@ -15,7 +15,7 @@ def main() -> None:
     import sys
 
     from partage.cli.app import app
-    from partage.cli.consoles import prepare
+    from partage.cli.console import prepare
     from partage.cli.secrets import guard_stderr
 
     prepare()

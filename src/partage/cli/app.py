@@ -9,16 +9,15 @@ import typer
 from partage.cli.assign import assign
 from partage.cli.audit import audit
 from partage.cli.capture import capture
+from partage.cli.command_errors import guarded
 from partage.cli.compare import compare
 from partage.cli.decode import decode
-from partage.cli.demo import demo
-from partage.cli.failing import guarded
 from partage.cli.groups import groups
 from partage.cli.keys import keys
 from partage.cli.owner import owner
 from partage.cli.place import place
 from partage.cli.reassign import reassign
-from partage.cli.replay import replay
+from partage.cli.replay import demo, replay
 from partage.cli.report import report
 from partage.cli.strategies import strategies
 from partage.cli.streams import streams

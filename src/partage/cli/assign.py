@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partage.cli import doubts
-from partage.cli.consoles import first_of, interactive, name, out, show, tell, write_json
-from partage.cli.failing import FAILED, FAILED_JUDGE
+from partage.cli.command_errors import FAILED, FAILED_JUDGE
+from partage.cli.console import first_of, interactive, name, out, show, tell, warn, write_json
 from partage.cli.problems import (
     DEFAULT,
     STDIN,
@@ -187,9 +186,9 @@ def assign(  # noqa: PLR0917 - options are given by name on a command line
             "give PROBLEM.json, - for stdin, or --jsonl", param_hint="PROBLEM.json"
         )
     found = answer(read_problem(problem), strategy, chosen)
-    doubts.warn(list(found.warnings))
+    warn(list(found.warnings))
     if as_json or not interactive():
-        write_json({"strategy": found.strategy.name, **found.to_json(), **doubts.settled(found)})
+        write_json({"strategy": found.strategy.name, **found.to_json(), **_settled_plan(found)})
     else:
         _show(found)
     _judged(found)
@@ -302,7 +301,7 @@ def _show(found: JudgedPlan) -> None:
     if figures.avoidable is not None:
         told.append(f"avoidable {figures.avoidable}")
     show(name("  ".join(told), "dim"))
-    doubts.show_withheld(found)
+    _show_withheld(found)
 
 
 def _by_topic(topics: Mapping[str, list[int]]) -> str:
@@ -342,3 +341,27 @@ def spans(numbers: list[int]) -> str:
         else:
             runs.append([number, number])
     return " ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def _settled_plan(found: JudgedPlan) -> dict[str, Any]:
+    """Return the plan after the second step for JSON, where the first withholds something."""
+    if not len(getattr(found.plan, "withheld", ())):
+        return {}
+    return {"settled": found.plan.settled().to_json()}  # type: ignore[attr-defined]  # a Plan
+
+
+def _show_withheld(found: JudgedPlan) -> None:
+    """Show how many withheld partitions each member gets in the next rebalance."""
+    withheld = getattr(found.plan, "withheld", ())
+    if not len(withheld):
+        return
+    settled = found.plan.settled()  # type: ignore[attr-defined]  # it withholds: a Plan
+    now = {pair for pairs in found.plan.to_pairs().values() for pair in pairs}
+    to_come = {
+        member: sum(pair not in now for pair in pairs)
+        for member, pairs in settled.to_pairs().items()
+    }
+    who = ", ".join(f"{count} to {member}" for member, count in to_come.items() if count)
+    if who:
+        line = f"first of two steps: the next rebalance assigns the released partitions ({who})"
+        show(name(line, "dim"))

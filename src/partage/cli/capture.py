@@ -11,23 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partage.cli.consoles import name, out, tell, write_json
-from partage.cli.secrets import protect
+from partage.cli.console import name, out, tell, write_json
+from partage.cli.options import CONFIG, PROPERTY, settings_of
 from partage.errors import InvalidConfigError
 
 if TYPE_CHECKING:
     from partage.capture.manifest import Manifest
 
-__all__ = ["CONFIG", "PROPERTY", "capture", "properties_of", "settings_of"]
-
-CONFIG = typer.Option(
-    "--command-config", show_default=False,
-    help="A client.properties file: security.protocol, sasl.*, ssl.*, as Kafka's own tools take.",
-)  # fmt: skip
-PROPERTY = typer.Option(
-    "--property", "-X", metavar="NAME=VALUE", show_default=False,
-    help="One such property; repeatable. Secrets belong into the file: others see a command line.",
-)  # fmt: skip
+__all__ = ["capture"]
 
 
 def capture(  # noqa: PLR0917 - typer's options are parameters
@@ -98,32 +89,6 @@ def capture(  # noqa: PLR0917 - typer's options are parameters
             capture_log_dirs(log_dir or [], writer)
         manifest = writer.manifest
     _shown(manifest, to, as_json=as_json, quiet=quiet)
-
-
-def settings_of(config: Path | None, properties: list[str] | None) -> dict[str, Any]:
-    """How to reach the cluster, by Kafka's property names.
-
-    Raises:
-        InvalidConfigError: a file or a property cannot be used; no secret is in the message.
-    """
-    from partage.capture.properties import Properties
-    from partage.capture.security import connection_settings
-
-    return connection_settings(Properties(properties_of(config, properties)))
-
-
-def properties_of(config: Path | None, properties: list[str] | None) -> dict[str, str]:
-    """Return properties of the client by Kafka's names; their secrets are hidden on stderr from
-    now on.
-
-    Raises:
-        InvalidConfigError: the file cannot be read, or a property has no equals sign.
-    """
-    from partage.capture.properties import read_properties
-
-    found = read_properties(config, properties or ())
-    protect(found)
-    return found
 
 
 def _live(

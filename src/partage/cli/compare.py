@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partage.cli import doubts
-from partage.cli.consoles import first_of, name, shortened, show, write_json
-from partage.cli.failing import FAILED_JUDGE
+from partage.cli.command_errors import FAILED_JUDGE
+from partage.cli.console import first_of, name, shortened, show, warn, write_json
 from partage.cli.problems import problem_of, read_problem, settings
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ def compare(
         sender=sender if isinstance(sender, str) else None,
     )  # fmt: skip
     told = missing_topics(group, cluster)
-    doubts.warn(list(told))
+    warn(list(told))
     if as_json:
         write_json([_plain(row) for row in found], indent=1)
     else:

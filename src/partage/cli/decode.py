@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from partage.cli.consoles import tell, write_json
+from partage.cli.console import tell, write_json
 
 __all__ = ["decode", "decoded"]
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partage.cli.capture import CONFIG, PROPERTY, settings_of
 from partage.cli.compare import shown_comparison
-from partage.cli.consoles import interactive, name, out, short_name, show, tell, write_json
-from partage.cli.group_changes import changes
+from partage.cli.console import interactive, name, out, short_name, show, tell, write_json
+from partage.cli.options import CONFIG, PROPERTY, settings_of
 from partage.errors import InvalidConfigError
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from partage.judge import Measures
     from partage.model import Cluster
 
-__all__ = ["groups"]
+__all__ = ["changes", "groups"]
 
 Partition = tuple[str, int]
 #: Types of groups in which partitions are not what is shared: no plan to compare.
@@ -342,3 +341,38 @@ def _distance(now: Measures) -> str:
         return f"{told}; as even as can be"
     moves = now.fewest_moves_to_best
     return f"{told}; optimum: spread {now.best_spread}, {moves} moves away (proven)"
+
+
+def changes(before: Iterable[LiveGroup], now: Iterable[LiveGroup]) -> list[str]:
+    """A sentence for each group that is not as it was: who came and went, how much moved.
+
+    >>> changes([], [])
+    []
+    """
+    was = {one.id: one for one in before}
+    said = [_change(was.get(one.id), one) for one in now]
+    gone = was.keys() - {one.id for one in now}
+    return [one for one in said if one] + [f"{one}: no longer there" for one in sorted(gone)]
+
+
+def _change(before: LiveGroup | None, now: LiveGroup) -> str:
+    if before is None:
+        return f"{now.id}: new"
+    old, new = ({m.id: m for m in one.members} for one in (before, now))
+    parts = [f"{_name(new[one])} came" for one in sorted(new.keys() - old.keys())]
+    parts += [f"{_name(old[one])} left" for one in sorted(old.keys() - new.keys())]
+    had, has = _owners(before), _owners(now)
+    moved = sum(1 for one, owner in has.items() if one in had and had[one] != owner)
+    lost = sum(1 for one in had if one not in has)
+    parts += [f"{moved} partitions moved"] * bool(moved) + [f"{lost} without owner"] * bool(lost)
+    if before.state != now.state:
+        parts.append(f"{before.state} -> {now.state}")
+    return f"{now.id}: {', '.join(parts)}" if parts else ""
+
+
+def _name(member: LiveMember) -> str:
+    return member.instance_id or member.client_id or member.id
+
+
+def _owners(group: LiveGroup) -> Mapping[Partition, str]:
+    return {one: m.id for m in group.members for one in m.owned}

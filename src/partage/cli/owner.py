@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from partage.cli.consoles import name, short_name, show, tell, write_json
+from partage.cli.console import name, short_name, show, tell, write_json
 from partage.errors import InvalidCaptureError, InvalidConfigError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partage.cli.consoles import name, show, tell, write_json
+from partage.cli.console import name, show, tell, write_json
 from partage.errors import InvalidConfigError, InvalidPlacementError
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def _brokers(
     given: str, topic: str, config: Path | None, *, add: bool
 ) -> tuple[list[Broker], list[list[int]]]:
     """The brokers, and the replicas that the topic has already (if partitions are added)."""
-    from partage.cli.clusters import read_cluster
+    from partage.cli.options import read_cluster
     from partage.model import Broker
 
     words = given.split(",")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from partage.cli.failing import FAILED_JUDGE, guarded
+from partage.cli.command_errors import FAILED_JUDGE, guarded
 
 if TYPE_CHECKING:
     from partage.model import ReplicaCluster, ReplicaTask
@@ -111,7 +111,7 @@ def _cluster(
     load: tuple[float | None, Path | None], *, gone: tuple[int, ...] = (),
     excluded: list[str] | None = None,
 ) -> ReplicaCluster:  # fmt: skip
-    from partage.cli.clusters import read_cluster
+    from partage.cli.options import read_cluster
 
     return read_cluster(source, log_dirs=log_dirs, gone=gone, excluded=tuple(excluded or ()),
                         command_config=config, seconds=load[0], earlier=load[1])  # fmt: skip
@@ -119,7 +119,7 @@ def _cluster(
 
 def _compiling() -> Callable[[str], None]:
     """One line before the first kernel is compiled, whichever it is."""
-    from partage.cli.consoles import tell
+    from partage.cli.console import tell
 
     said: list[str] = []
 
@@ -136,7 +136,7 @@ def _finish(
     most: int | None, throttle: int | None, proof: bool,
 ) -> None:  # fmt: skip
     from partage.api.reassignments import reassign as planned
-    from partage.cli.reassigned import answer, show_answer, write_answer
+    from partage.cli.reassign_output import answer, show_answer, write_answer
     from partage.errors import InvalidConfigError
     from partage.kernels import report_compilation
 

@@ -7,13 +7,14 @@ import os
 import webbrowser
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partage.cli.capture import CONFIG, PROPERTY, properties_of
-from partage.cli.consoles import (
+from partage.cli.command_errors import FAILED_GROUP, FAILED_JUDGE
+from partage.cli.console import (
     has_display,
     interactive,
     name,
@@ -22,9 +23,8 @@ from partage.cli.consoles import (
     tell,
     write_json,
 )
-from partage.cli.failing import FAILED_GROUP, FAILED_JUDGE
-from partage.cli.spark_settings import CONF, MASTER, spark_settings
-from partage.cli.telling import told
+from partage.cli.options import CONF, CONFIG, MASTER, PROPERTY, properties_of, spark_settings
+from partage.cli.progress import told
 from partage.errors import InvalidConfigError
 from partage.runs.published_run import MANIFEST
 from partage.tables.statuses import RECORDED
@@ -32,7 +32,7 @@ from partage.tables.statuses import RECORDED
 if TYPE_CHECKING:
     from partage.report.run import Run
 
-__all__ = ["Wanted", "replay", "replay_and_report"]
+__all__ = ["Wanted", "demo", "replay", "replay_and_report"]
 
 REPORT = "report.html"
 #: Failed groups that are named on stderr.
@@ -250,3 +250,36 @@ def _expect_ours(to: Path) -> None:
     if not (to / MANIFEST).is_file() and not any(folder.is_dir() for folder in known):
         what = "must be empty or an earlier output of Partage; nothing was written"
         raise InvalidConfigError("--out", what, str(to))
+
+
+def demo(
+    to: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder for tables and report.")
+    ] = Path("partage-demo"),
+    open_it: Annotated[
+        bool | None,
+        typer.Option(
+            "--open/--no-open", show_default=False,
+            help="Open the report in a browser; by default if there is a screen.",
+        ),
+    ] = None,
+) -> None:  # fmt: skip
+    """Replay the recorded history of a real Kafka cluster on Spark, and open the report.
+
+    The recording ships with Partage: 94,434 records of `__consumer_offsets` that Kafka 4.3.1
+    wrote in eight minutes, while some thirty-five groups joined, left, crashed and froze. It
+    takes half a minute on two cores; Java 17 must be there, nothing else is started.
+
+        partage demo
+
+        partage demo --out /tmp/demo --no-open
+    """
+    console = out()
+    what = f"the recorded history of a real Kafka cluster, told of in {sample() / 'README.md'}"
+    console.print(name(what, "dim"), soft_wrap=True)
+    replay_and_report(sample(), to, Wanted(), open_it=open_it)
+
+
+def sample() -> Path:
+    """The folder of the recording."""
+    return Path(str(resources.files("partage"))) / "sample"

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from partage.cli.consoles import json_bytes, name, out, show, write_json
+from partage.cli.console import json_bytes, name, out, show, write_json
 from partage.errors import InvalidConfigError
 
 __all__ = ["report"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partage.cli.consoles import interactive, name, out, show, write_json
+from partage.cli.console import interactive, name, out, show, write_json
 
 if TYPE_CHECKING:
     from partage.groups.registry import StrategyRow

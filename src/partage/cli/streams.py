@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from partage.cli.consoles import first_of, fits, name, show, tell, write_json
-from partage.cli.streams_decision import show_decisions
-from partage.cli.streams_notes import (
-    crossing,
-    events_told,
-    rack_note,
-    standby_notes,
-    subtopologies_told,
-)
+from partage.cli.console import first_of, fits, name, show, tell, write_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -26,6 +18,8 @@ if TYPE_CHECKING:
 
     #: A combination, its figures, and its rebalances and spans if they are wanted.
     _Found = tuple[SweepCell, StreamsMetrics, dict[str, Any]]
+    from partage.simulation.streams import SweepCell, TraceEvent
+    from partage.simulation.streams.decision import LeaderDecision
 
 __all__ = ["streams"]
 
@@ -142,7 +136,7 @@ def _played(
     master: str | None,
     quiet: bool,
 ) -> list[_Found]:
-    from partage.cli.working import working
+    from partage.cli.progress import working
     from partage.simulation.streams import simulate_cell
 
     if master is not None:
@@ -284,3 +278,160 @@ def _tell_worst(app: SimulatedApplication, its: StreamsMetrics) -> None:
     if worst:
         for line in subtopologies_told(app):
             show(name(f"sub-topology {line}", "dim"))
+
+
+_MOST_NAMED = 5
+
+
+def _without_racks(app: SimulatedApplication, *, changelogs: bool = True) -> list[str]:
+    layout = app.layout
+    rows = [*layout.partitions_of.values(), *(layout.changelogs_of.values() if changelogs else ())]
+    topics = {topic for row in rows for topic, _ in row}
+    return sorted(topic for topic in topics if not all(app.racks.get(topic, [None])))
+
+
+def crossing(app: SimulatedApplication) -> tuple[str, str | None]:
+    """What stands before traffic across racks, "-" if nothing is known; and why.
+
+    A topic without racks, or a client without one, counts nothing.
+    """
+    if not app.racks or all(client.rack is None for client in app.clients.values()):
+        return "-", None
+    missing = _without_racks(app)
+    if missing:
+        return ">=", f"cross-rack: the racks of these topics are unknown: {_some(missing)}"
+    return "", None
+
+
+def rack_note(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -> str | None:
+    """Why a rack strategy that was asked for does nothing, as in Kafka; None if it does."""
+    key = "rack.aware.assignment.strategy"
+    asking = [
+        every
+        for config in configs
+        if (every := {**app.config, **config}).get(key, "none") != "none"
+    ]
+    if not asking:
+        return None
+    # Without standbys nobody looks at the racks of changelogs.
+    standbys = any(int(every.get("num.standby.replicas", 0)) for every in asking)
+    missing = _without_racks(app, changelogs=standbys)
+    homeless = sorted(name for name, one in app.clients.items() if one.rack is None)
+    why = [f"the racks are unknown of {_some(missing)}"] if missing else []
+    why += [f"{_some(homeless)} {'has' if len(homeless) == 1 else 'have'} none"] if homeless else []
+    return f"{key} has no effect: {'; '.join(why)}" if why else None
+
+
+def standby_notes(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a warning for each configured number of standbys that the clients cannot hold.
+
+    All clients count, also those that join later: fewer may be up at a time.
+    """
+    from partage.streams.standbys import standby_shortage
+
+    key = "num.standby.replicas"
+    wanted = dict.fromkeys(int({**app.config, **config}.get(key, 0)) for config in configs)
+    notes = (standby_shortage(replicas, len(app.clients)) for replicas in wanted)
+    return [f"warning: {note}" for note in notes if note is not None]
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
+
+
+def subtopologies_told(app: SimulatedApplication) -> list[str]:
+    """Each sub-topology with what it reads and keeps: what the first number of a task means."""
+    told = []
+    for one in app.topology.subtopologies:
+        stores = [
+            log.removeprefix(f"{app.name}-").removesuffix("-changelog") for log in one.changelogs
+        ]
+        kept = f", keeps {', '.join(stores)}" if stores else ""
+        told.append(f"{one.number}: reads {', '.join(one.sources)}{kept}")
+    return told
+
+
+def events_told(app: SimulatedApplication) -> list[dict[str, Any]]:
+    """Each event with its time in seconds, and in words."""
+    return [{"at": one.at_ms / 1000, "label": _event(one)} for one in app.events]
+
+
+def _event(one: TraceEvent) -> str:
+    words = [one.kind, *one.clients[:_MOST_NAMED]]
+    if one.kind == "brokerLag":
+        words.append(f"for {one.for_ms / 1000:,.0f} s, {one.factor:.0%} of the rate")
+    if one.kind == "crash" and not one.disk:
+        words.append("without its disk")
+    if one.back_ms is not None:
+        words.append(f"back after {one.back_ms / 1000:,.0f} s")
+    return " ".join(words)
+
+
+def show_decisions(
+    problem: Mapping[str, Any], cells: Sequence[SweepCell], *, as_json: bool
+) -> None:
+    """Print what each assignor decides on a given state, for each combination of settings.
+
+    Raises:
+        PartageError: the problem, a setting or an assignor is refused.
+    """
+    from partage.errors import InvalidConfigError
+    from partage.simulation.streams.decision import GivenClientStates, decide, read_client_states
+    from partage.simulation.streams.sweep import prepared
+    from partage.streams.kip1071_sticky import ServerSticky
+
+    state = read_client_states(problem)
+    found: list[tuple[SweepCell, LeaderDecision]] = []
+    for cell in cells:
+        application, assignor = prepared(state.application, cell)
+        if isinstance(assignor, ServerSticky):
+            what = "assigns without lags (KIP-1071): there is no decision from lags"
+            raise InvalidConfigError("--assignor", what, assignor.name)
+        given = GivenClientStates(application, state.active, state.standby, state.lags)
+        found.append((cell, decide(given, assignor)))
+    if as_json:
+        rows = [{**one.to_dict(), "settings": dict(cell.config)} for cell, one in found]
+        write_json(rows, indent=1)
+        return
+    for line in dict.fromkeys(line for _, one in found for line in one.warnings):
+        tell(f"warning: {line}", "yellow")
+    for cell, one in found:
+        settings = [f"{key}={value}" for key, value in cell.config]
+        if len(found) > 1:
+            show(name(", ".join([one.assignor.removeprefix("streams:"), *settings]), "bold"))
+        show(_decision_table(one))
+        for line in _next(one):
+            show(name(line))
+
+
+def _decision_table(one: LeaderDecision) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False, collapse_padding=True)
+    for title in ("client", "active", "standby", "warm-up"):
+        table.add_column(title, overflow="fold")
+    for number, client in enumerate(one.clients):
+        tasks = one.tasks_of(number)
+        row = (", ".join(tasks[role]) or "-" for role in ("active", "standby", "warmup"))
+        table.add_row(name(client), *map(name, row))
+    return table
+
+
+def _next(one: LeaderDecision) -> list[str]:
+    """Return what follows the rebalance: the follow-up, then the probing rebalance."""
+    lines = []
+    if one.revoked:
+        tasks = ", ".join(map(str, one.revoked))
+        lines.append(
+            f"follow-up rebalance: at once; previous owners release {tasks} in this rebalance,"
+            " the new owners get them in the follow-up"
+        )
+    if one.plan.follow_up:
+        clients = ", ".join(one.clients[number] for number in one.plan.follow_up)
+        lines.append(f"follow-up rebalance: at once, requested by {clients}")
+    if one.probing_after_ms is None:
+        lines.append("probing rebalance: none")
+    else:
+        lines.append(f"probing rebalance: after {one.probing_after_ms / 1000:,.0f} s")
+    return lines

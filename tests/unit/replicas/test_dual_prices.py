@@ -10,7 +10,7 @@ import pytest
 
 from partage.api import reassignments
 from partage.api.reassignments import reassign
-from partage.cli.reassigned import _sentences, answer
+from partage.cli.reassign_output import _sentences, answer
 from partage.judge.replicas import judge_replicas
 from partage.kernels import form
 from partage.model import Broker, ReplicaCluster

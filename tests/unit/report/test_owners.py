@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow import parquet
 from typer.testing import CliRunner
 
-from partage.cli.failing import guarded
+from partage.cli.command_errors import guarded
 from partage.cli.owner import owner
 from partage.errors import InvalidConfigError
 from partage.jobs.replay.selection import parse_time

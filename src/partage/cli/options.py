@@ -1,21 +1,93 @@
-"""Where a cluster with its replicas comes from: a capture, a JSON file, or a running cluster."""
+"""Options that several commands share: the cluster, Spark's settings, and replica clusters."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
+from partage.capture.secrets import HIDDEN
+from partage.cli.secrets import protect
 from partage.errors import InvalidCaptureError, InvalidConfigError, InvalidProblemError
 
 if TYPE_CHECKING:
     from partage.model import ReplicaCluster
 
-__all__ = ["described", "read_cluster"]
+__all__ = [
+    "CONF", "CONFIG", "MASTER", "PROPERTY", "described", "properties_of", "read_cluster",
+    "settings_of", "spark_settings",
+]  # fmt: skip
 
 _MOST_BYTES = 4 << 30
 _LONGEST = 7 * 86_400.0
+_NAME = re.compile(r"spark(\.[A-Za-z]+)+")
+
+CONFIG = typer.Option(
+    "--command-config", show_default=False,
+    help="A client.properties file: security.protocol, sasl.*, ssl.*, as Kafka's own tools take.",
+)  # fmt: skip
+PROPERTY = typer.Option(
+    "--property", "-X", metavar="NAME=VALUE", show_default=False,
+    help="One such property; repeatable. Secrets belong into the file: others see a command line.",
+)  # fmt: skip
+MASTER = typer.Option("--master", help="Spark's master.", show_default="local[*]")
+CONF = typer.Option(
+    "--conf", metavar="K=V", help="A setting of Spark; repeatable.", show_default=False
+)
+
+
+def spark_settings(conf: Sequence[str]) -> dict[str, str]:
+    """Return the settings of ``K=V`` words; their secrets are hidden on stderr from now on.
+
+    Raises:
+        InvalidConfigError: one has no equals sign, or does not begin with ``spark.``.
+
+    >>> spark_settings(["spark.executor.memory=4g"])
+    {'spark.executor.memory': '4g'}
+    """
+    words = [one.partition("=") for one in conf]
+    made = {key.strip(): value for key, _, value in words}
+    for key, _, value in words:  # a name given twice has two values
+        protect({**made, key.strip(): value})
+    for key, equals, _ in words:
+        if not equals:
+            # The word may be a secret all the same; the name of a setting is none.
+            got = key if _NAME.fullmatch(key) else HIDDEN
+            raise InvalidConfigError("--conf", "must be spark.something=value", got)
+        if not key.startswith("spark."):
+            got = f"{key}={HIDDEN}"
+            raise InvalidConfigError("--conf", "must be spark.something=value", got)
+    return made
+
+
+def settings_of(config: Path | None, properties: list[str] | None) -> dict[str, Any]:
+    """How to reach the cluster, by Kafka's property names.
+
+    Raises:
+        InvalidConfigError: a file or a property cannot be used; no secret is in the message.
+    """
+    from partage.capture.properties import Properties
+    from partage.capture.security import connection_settings
+
+    return connection_settings(Properties(properties_of(config, properties)))
+
+
+def properties_of(config: Path | None, properties: list[str] | None) -> dict[str, str]:
+    """Return properties of the client by Kafka's names; their secrets are hidden on stderr from
+    now on.
+
+    Raises:
+        InvalidConfigError: the file cannot be read, or a property has no equals sign.
+    """
+    from partage.capture.properties import read_properties
+
+    found = read_properties(config, properties or ())
+    protect(found)
+    return found
 
 
 def read_cluster(
@@ -70,7 +142,7 @@ def described(
             if not one.rpartition(":")[2].isdecimal():
                 raise InvalidConfigError("CLUSTER", "must be host:port, ... or a file", source)
         from partage.capture.replicas import read_replicas
-        from partage.cli.capture import settings_of
+        from partage.cli.options import settings_of
 
         settings = settings_of(command_config, None)
         return read_replicas(source, settings, seconds=seconds)

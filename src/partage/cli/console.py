@@ -26,6 +26,7 @@ __all__ = [
     "shortened",
     "show",
     "tell",
+    "warn",
     "write_json",
 ]
 
@@ -171,3 +172,9 @@ def has_display() -> bool:
     if os.name == "nt" or sys.platform == "darwin":
         return True
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def warn(lines: list[str]) -> None:
+    """Print warnings on stderr, the first ones where there are many."""
+    for line in first_of(lines):
+        tell(f"warning: {line}", "yellow")

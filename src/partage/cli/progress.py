@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from partage.cli.consoles import err, tell
+from partage.cli.console import err, tell
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from partage.jobs.spark.progress import Progress
 
-__all__ = ["STAGES", "time_left", "told"]
+__all__ = ["STAGES", "time_left", "told", "working"]
 
 STAGES: Mapping[str, str] = {
     "check": "checking the capture",
@@ -158,3 +158,16 @@ class _Shown:
         # (1, 1) is the end of a stage, whatever it counted before.
         if total:
             self._bars.update(self._tasks[stage], completed=done, total=total)
+
+
+@contextmanager
+def working(
+    stages: Mapping[str, str], *, quiet: bool = False
+) -> Iterator[Callable[[str, int, int], None]]:
+    """A function that is told (stage, done, total); ``stages`` has what each is called.
+
+    >>> with working({}, quiet=True) as progress:
+    ...     progress("count", 1, 2)
+    """
+    with told(stages, quiet=quiet) as moved:
+        yield moved

@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from partage.capture.durable import expect_local
-from partage.cli.consoles import shortened, tell
+from partage.cli.console import shortened, tell
 from partage.errors import PartageError
 
 __all__ = ["FAILED", "FAILED_GROUP", "FAILED_JUDGE", "guarded"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from partage.cli.consoles import name, show, tell, write_json
+from partage.cli.console import name, show, tell, write_json
 from partage.cli.streams import amount
 from partage.errors import InvalidConfigError
 
