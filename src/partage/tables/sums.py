@@ -207,13 +207,19 @@ def metric_value(metric: Metric, sums: Mapping[str, Any]) -> Any:
 
 
 def document(sums: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all metrics as fields of a JSON object, ranges as ``{"low": ..., "high": ...}``.
+    """Return the metrics as fields of a JSON object, ranges as ``{"low": ..., "high": ...}``.
+
+    Metrics without entries are left out: sums of workers have no differences between policies.
 
     >>> found = document(empty_sums() | {"moved": 2})
     >>> found["moved"], found["stopped_partition_seconds"]
     (2, None)
     """
-    found = {metric.key: metric_value(metric, sums) for metric in METRICS}
+    found = {
+        metric.key: metric_value(metric, sums)
+        for metric in METRICS
+        if metric.aggregation is not Aggregation.DIFFERENCE or f"{metric.name}_low" in sums
+    }
     return {
         key: {"low": round(value.low, 3), "high": round(value.high, 3)}
         if isinstance(value, FigureRange) else value

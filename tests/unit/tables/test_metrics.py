@@ -1,0 +1,160 @@
+"""The metrics table and its sums: declarations, sums by column, JSON fields."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+import pyarrow as pa
+
+from partage.tables.metrics import BY_NAME, METRICS, OWN, Aggregation, Condition, Shown
+from partage.tables.schemas import COLUMNS, schema
+from partage.tables.statuses import CUMULATIVE, RECORDED, STATUSES
+from partage.tables.sums import (
+    FigureRange,
+    add_sums,
+    document,
+    empty_sums,
+    metric_value,
+    sum_differences,
+    sum_rows,
+)
+
+KEY = ["group", "policy"]
+
+
+def replays(rows: list[dict]) -> pa.Table:
+    names = schema("replays").names
+    return pa.Table.from_pylist(
+        [{name: row.get(name) for name in names} for row in rows],
+        pa.schema([field.with_nullable(True) for field in schema("replays")]),
+    )
+
+
+def random_rows(seed: int, size: int = 60) -> list[dict]:
+    chance = random.Random(seed)
+    rows = []
+    for i in range(size):
+        low = chance.choice([None, chance.uniform(0, 5)])
+        rows.append({
+            "group": chance.choice("ab"), "policy": chance.choice(["x", RECORDED]),
+            "incarnation": 0, "generation": i, "step": chance.choice([0, 0, 1]),
+            "status": chance.choice(STATUSES), "caused": chance.choice([True, True, False, None]),
+            "claimed": chance.random() < 0.5, "counts": chance.random() < 0.5,
+            "agrees": chance.choice([True, False, None]),
+            "stopped_low_ps": low, "stopped_high_ps": None if low is None else low + 1,
+            "reread_low": chance.choice([None, 2]), "reread_high": chance.choice([None, 5]),
+            "moved": chance.choice([None, 0, 3]), "avoidable": chance.choice([None, 1]),
+            "spread": chance.choice([None, 0, 4]), "best_spread": chance.choice([None, 0, 1]),
+            "idle": chance.choice([None, 2]), "breaches": chance.choice([None, 0, 1]),
+            "rack_mismatches": chance.choice([None, 6]), "changed": chance.choice([None, 7]),
+            "load_spread": chance.choice([None, 1.5]), "colocation": chance.choice([None, 0.5]),
+        })  # fmt: skip
+    return rows
+
+
+def meets(one: Condition, row: dict) -> bool:
+    value = row[one.column]
+    return {
+        "is": lambda: value == one.operand,
+        "is not": lambda: value != one.operand,
+        "is known": lambda: value is not None,
+        "above": lambda: value is not None and value > one.operand,
+        "equals": lambda: value is not None and value == row[one.operand],
+    }[one.test]()
+
+
+def by_hand(rows: list[dict]) -> dict:
+    """Return the sums of some rows, one value after the other."""
+    found = empty_sums()
+    for row in rows:
+        for metric in METRICS:
+            name, how = metric.name, metric.aggregation
+            if how is Aggregation.COUNT:
+                found[name] += all(meets(one, row) for one in metric.where)
+                continue
+            if how in {Aggregation.RATIO, Aggregation.DIFFERENCE}:
+                continue
+            values = [row[column] for column in metric.inputs]
+            if how is Aggregation.INTERVAL:
+                found[f"{name}_low"] += values[0] or 0
+                found[f"{name}_high"] += values[1] or 0
+                found[f"{name}_known"] += values[1] is not None
+            elif how is Aggregation.MAXIMUM:
+                known = [v for v in (found[name], values[0]) if v is not None]
+                found[name] = max(known, default=None)
+            else:
+                found[name] += values[0] or 0
+                if how is Aggregation.MEAN:
+                    found[f"{name}_known"] += values[0] is not None
+    return found
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_sums_by_column_equal_sums_by_row(seed: int) -> None:
+    """The sums of a table equal those added up row by row, for each key and each metric."""
+    rows = random_rows(seed)
+    found = sum_rows(replays(rows), KEY)
+    assert len(found) == len({(row["group"], row["policy"]) for row in rows})
+    for sums in found:
+        key = sums.pop("group"), sums.pop("policy")
+        wanted = by_hand([row for row in rows if (row["group"], row["policy"]) == key])
+        assert {**empty_sums(), **sums} == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sums_of_parts_add_up_to_the_whole(seed: int) -> None:
+    """Sums of two halves, added up, are the sums of all rows."""
+    rows = random_rows(seed)
+    whole, first, second = (
+        {(s.pop("group"), s.pop("policy")): s for s in sum_rows(replays(part), KEY)}
+        for part in (rows, rows[:20], rows[20:])
+    )
+    for key, sums in whole.items():
+        added = add_sums(first.get(key, {}), second.get(key, {}))
+        assert added == pytest.approx(sums)
+
+
+def test_a_difference_is_a_range_of_each_rebalance() -> None:
+    """The saving of each rebalance lies between the differences of its bounds, in their order."""
+    rows = [
+        {"group": "g", "incarnation": 0, "generation": n, "policy": policy, "reading": CUMULATIVE,
+         "stopped_low_ps": low, "stopped_high_ps": high}
+        for n, policy, low, high in (
+            (1, RECORDED, 2.0, 10.0), (1, "x", 1.0, 4.0),
+            (2, RECORDED, 3.0, 4.0), (2, "x", 3.5, 3.5),
+            (3, RECORDED, 3.0, 4.0), (3, "x", None, None),
+        )
+    ]  # fmt: skip
+    place = ["group", "incarnation", "generation"]
+    (sums,) = sum_differences(replays(rows), BY_NAME["saved"], KEY, place)
+    assert metric_value(BY_NAME["saved"], sums) == FigureRange(0.5, 6.5)
+    assert sums["saved_known"] == 2
+    assert sum_differences(replays(rows), BY_NAME["saved_against_own"], KEY, place) == []
+
+
+def test_sums_without_differences_have_a_document() -> None:
+    """The JSON fields of a worker's sums lack differences between policies, and nothing else."""
+    (sums,) = sum_rows(replays(random_rows(1)), ["reading"])
+    del sums["reading"]
+    keys = {m.key for m in METRICS if m.aggregation is not Aggregation.DIFFERENCE}
+    assert set(document(sums)) == keys
+    assert set(document(empty_sums())) == {m.key for m in METRICS}
+
+
+def test_each_metric_is_declared_completely() -> None:
+    """Names are unique, sources exist, and each shown metric has a label and a help text."""
+    assert len(BY_NAME) == len(METRICS) == len({m.key for m in METRICS})
+    columns = {name for name, _, _ in COLUMNS["replays"]}
+    for metric in METRICS:
+        assert metric.help
+        assert metric.label or metric.shown is Shown.DATA
+        if metric.aggregation is Aggregation.RATIO:
+            assert set(metric.inputs) <= set(BY_NAME)
+        elif metric.aggregation is Aggregation.DIFFERENCE:
+            assert set(metric.inputs) <= {RECORDED, OWN}
+        else:
+            assert set(metric.inputs) | {one.column for one in metric.where} <= columns
