@@ -12,8 +12,8 @@ SOURCE = Path(__file__).parents[2] / "src" / "partage"
 
 #: Packages and modules whose names, docstrings and comments follow CONTRIBUTING's language rules.
 REWORDED = [
-    "api", "errors.py", "groups", "java", "judge", "kernels.py", "legacy", "model", "runs", "solve",
-    "streams", "tables", "testing", "weights",
+    "api", "errors.py", "groups", "java", "judge", "kernels.py", "legacy", "model", "runs",
+    "simulation", "solve", "streams", "tables", "testing", "weights",
 ]  # fmt: skip
 
 #: Words of the private vocabulary that CONTRIBUTING's rules replace, as parts of identifiers too.

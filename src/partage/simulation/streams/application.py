@@ -1,4 +1,4 @@
-"""What a simulation of a Streams application is given: the application, its clients, a trace."""
+"""Input of a Streams simulation: the application, its clients, a trace of events, settings."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ EVENTS: tuple[EventKind, ...] = (
 
 @dataclass(frozen=True)
 class TaskState:
-    """What each task of a sub-topology holds and does.
+    """State and throughput of each task of a sub-topology.
 
     Attributes:
-        records: in its changelogs when the simulation begins, all stores together.
-        writes_per_second: records that it adds while it runs.
-        record_bytes: of one record of a changelog.
-        read_bytes_per_second: that it reads from its sources while it runs.
+        records: in the changelogs of all its stores when the simulation begins.
+        writes_per_second: records per second added to its changelogs while it runs.
+        record_bytes: size of a changelog record.
+        read_bytes_per_second: bytes per second read from its sources while it runs.
     """
 
     records: int = 0
@@ -48,15 +48,15 @@ class SimulatedClient:
     """One instance of the application.
 
     Attributes:
-        name: as the output calls it.
-        process: its id; low ids come first in the plans of high availability.
-        threads: stream threads, each of them a consumer.
-        rack: of its consumers.
+        name: its name in the output.
+        process: process id; the high-availability assignor prefers low ids.
+        threads: number of stream threads; each is a consumer.
+        rack: ``client.rack`` of its consumers.
         tags: client tags.
-        restore_bytes_per_second: that it can restore, all its tasks together.
-        starts: whether it is there from the beginning.
-        consumers: ids of its threads' consumers each time that it starts; Kafka draws them, and
-            a coordinator that assigns goes by their hashes. Without them they are numbered.
+        restore_bytes_per_second: restore rate of all its tasks together.
+        starts: whether it runs from the beginning.
+        consumers: consumer ids of its threads for each of its starts; numbered where missing.
+            Kafka draws them at random, and a coordinator's assignment depends on their hashes.
     """
 
     name: str
@@ -71,19 +71,19 @@ class SimulatedClient:
 
 @dataclass(frozen=True)
 class TraceEvent:
-    """Something that happens.
+    """One event of the trace.
 
     Attributes:
-        at_ms: when.
-        kind: what; see `EVENTS`.
-        clients: whom it happens to, in this order; a rolling restart, to all who are up then.
+        at_ms: time of the event.
+        kind: one of `EVENTS`.
+        clients: affected clients, in this order; a rolling restart affects all that run then.
         disk: whether state survives a crash.
-        back_ms: time until they come back, None: they do not.
-        every_ms: from one client's restart to the next one's.
-        leaves: whether a client that restarts tells the group that it goes; Streams does not.
-        for_ms: how long brokers lag.
-        factor: share of the restore rate that lagging brokers still give; at 0 they do not
-            answer, so that the leader knows no lags.
+        back_ms: time until the clients return; None if they do not.
+        every_ms: time between the restarts of two clients.
+        leaves: whether a restarting client sends a LeaveGroup; Kafka Streams does not.
+        for_ms: length of a broker lag.
+        factor: share of the restore rate during a broker lag; at 0 brokers do not respond, and
+            the leader knows no lags.
     """
 
     at_ms: int
@@ -99,18 +99,18 @@ class TraceEvent:
 
 @dataclass(frozen=True)
 class RuntimeSettings:
-    """Settings that no assignor reads, but that time depends on; all in milliseconds.
+    """Settings that assignors ignore and timing depends on, all in milliseconds.
 
     Attributes:
-        session_timeout_ms: from a client's last word until the group misses it.
-        heartbeat_interval_ms: between a member's heartbeats, by which it hears of a rebalance.
-        poll_ms: that a thread is busy at most before it looks whether it has to join again.
-        group_initial_rebalance_delay_ms: that an empty group waits for more members.
-        state_cleanup_delay_ms: how long a client keeps the state of a task that it gave up, at
-            least; it looks after that at the same interval.
-        streams_session_timeout_ms: as the first, of a streams group (KIP-1071).
-        streams_heartbeat_interval_ms: between a member's heartbeats in a streams group.
-        streams_initial_rebalance_delay_ms: that an empty streams group waits for more members.
+        session_timeout_ms: from a client's last heartbeat to its eviction.
+        heartbeat_interval_ms: between heartbeats, by which a member learns of a rebalance.
+        poll_ms: longest time between two polls of a thread, in which it may join again.
+        group_initial_rebalance_delay_ms: how long an empty group waits for more members.
+        state_cleanup_delay_ms: how long a client keeps state of revoked tasks at least; its
+            cleaner runs at the same interval.
+        streams_session_timeout_ms: the session timeout of a streams group (KIP-1071).
+        streams_heartbeat_interval_ms: the heartbeat interval of a streams group.
+        streams_initial_rebalance_delay_ms: how long an empty streams group waits for members.
         streams_assignment_interval_ms: least time between two targets of a streams group.
     """
 
@@ -131,18 +131,18 @@ class SimulatedApplication:
 
     Attributes:
         name: of the application.
-        length_ms: how long it is played.
+        length_ms: simulated time.
         topology: of the application.
-        counts: partition counts of its sources.
-        states: of each sub-topology's tasks, by its number.
+        counts: source topic -> number of partitions.
+        states: sub-topology number -> state of each of its tasks.
         clients: by name.
-        events: in the order in which they happen.
+        events: the trace, in the order of time.
         settings: of the assignor.
-        runtime: other settings.
+        runtime: settings of timing.
         racks: topic -> racks of the replicas of each partition.
+        caught_up: whether all copies have their state at the beginning.
         exactly_once: whether ``processing.guarantee`` is ``exactly_once_v2``.
-        caught_up: whether everything has its state at the beginning.
-        config: the settings as they were given, by Kafka's names.
+        config: all settings as given, by Kafka's names.
     """
 
     name: str
@@ -161,15 +161,15 @@ class SimulatedApplication:
 
     @cached_property
     def layout(self) -> TopologyLayout:
-        """Tasks and topics; all internal topics exist."""
+        """Tasks and topics of the application, with all internal topics."""
         made = TopologyLayout.of(self.topology, self.counts)
         return TopologyLayout.of(self.topology, {**self.counts, **made.internal})
 
     @cached_property
     def all_counts(self) -> dict[str, int]:
-        """Partition counts, those of internal topics included."""
+        """Topic -> number of partitions, internal topics included."""
         return {**self.counts, **self.layout.internal}
 
     def state_of(self, task: TaskId) -> TaskState:
-        """What a task holds and does."""
+        """Return state and throughput of a task."""
         return self.states[task.subtopology]

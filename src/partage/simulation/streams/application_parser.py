@@ -1,4 +1,4 @@
-"""Values of a description in JSON, each checked where it stands."""
+"""Parser of simulated applications in JSON; each malformed field is named by its path."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _LONGEST_NAME = 200
 
 
 def record(value: object, path: str) -> Mapping[str, Any]:
-    """A JSON object."""
+    """Return a JSON object."""
     if not isinstance(value, Mapping) or not all(isinstance(one, str) for one in value):
         raise InvalidProblemError("must be an object", path=path, value=value)
     return value
 
 
 def only(value: Mapping[str, Any], path: str, known: Collection[str]) -> None:
-    """No field but these: a misspelt one would be a default in silence."""
+    """Raise if an object has another field: a misspelt one would silently be a default."""
     for name in value:
         if name not in known:
             what = f"is not known here; there are {', '.join(known)}"
@@ -52,7 +52,7 @@ def only(value: Mapping[str, Any], path: str, known: Collection[str]) -> None:
 
 
 def whole(value: object, path: str, least: int, most: int) -> int:
-    """An int within bounds."""
+    """Return an int within bounds."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         what = f"must be a whole number from {least} to {most}"
         raise InvalidProblemError(what, path=path, value=value)
@@ -60,7 +60,7 @@ def whole(value: object, path: str, least: int, most: int) -> int:
 
 
 def number(value: object, path: str, least: float, most: float) -> float:
-    """A finite number within bounds."""
+    """Return a finite number within bounds."""
     real = isinstance(value, int | float) and not isinstance(value, bool)
     # Compared as it is: an int of hundreds of digits is no float, and a NaN is within no bounds.
     if not real or not least <= value <= most:  # type: ignore[operator]  # real says so
@@ -70,12 +70,12 @@ def number(value: object, path: str, least: float, most: float) -> float:
 
 
 def millis(value: object, path: str, least: float, most: float) -> int:
-    """Seconds as JSON has them, in milliseconds."""
+    """Return a JSON number of seconds as milliseconds."""
     return round(number(value, path, least, most) * 1000)
 
 
 def text(value: object, path: str) -> str:
-    """A name."""
+    """Return a non-empty text of bounded length."""
     if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_NAME:
         what = f"must be text of 1 to {_LONGEST_NAME} characters"
         raise InvalidProblemError(what, path=path, value=value)
@@ -83,14 +83,14 @@ def text(value: object, path: str) -> str:
 
 
 def names(value: object, path: str) -> tuple[str, ...]:
-    """A list of names."""
+    """Return a list of such texts."""
     if not isinstance(value, list | tuple):
         raise InvalidProblemError("must be a list", path=path, value=value)
     return tuple(text(one, f"{path}.{place}") for place, one in enumerate(value))
 
 
 def switch(value: object, path: str) -> bool:
-    """True or false."""
+    """Return a boolean."""
     if not isinstance(value, bool):
         raise InvalidProblemError("must be true or false", path=path, value=value)
     return value
@@ -113,9 +113,9 @@ _EVENT_FIELDS: dict[str, tuple[str, ...]] = {
 def read_events(
     given: object, clients: Mapping[str, SimulatedClient], length_ms: int
 ) -> tuple[tuple[TraceEvent, ...], dict[str, SimulatedClient]]:
-    """The events in time's order, and all clients, those of a scale-out too.
+    """Return the events in the order of time, and all clients, those of a scale-out included.
 
-    A client whose first event is to join is not there before.
+    A client whose first event is to join does not run before it.
 
     Raises:
         InvalidProblemError: an event is malformed, or beyond the end.
@@ -146,6 +146,7 @@ def read_events(
 def _event(
     one: Mapping[str, Any], where: str, every: dict[str, SimulatedClient], length_ms: int
 ) -> TraceEvent:
+    """Return one event of the trace; add the clients of a scale-out to ``every``."""
     kind = one.get("do")
     if kind not in EVENTS:
         what = f"must be one of {', '.join(EVENTS)}"
@@ -182,6 +183,7 @@ def _event(
 def _known(
     one: Mapping[str, Any], name: str, where: str, every: Mapping[str, SimulatedClient]
 ) -> str:
+    """Return the client that a field of an event names."""
     if name not in one:
         raise InvalidProblemError("is missing", path=f"{where}.{name}")
     client = text(one[name], f"{where}.{name}")
@@ -195,7 +197,7 @@ def _known(
 def _copies(
     one: Mapping[str, Any], where: str, every: dict[str, SimulatedClient]
 ) -> tuple[str, ...]:
-    """New clients like one that there is, with names and process ids that nobody has."""
+    """Add copies of a client, with new names and process ids; return their names."""
     like = every[_known(one, "like", where, every)]
     count = whole(one.get("count", 1), f"{where}.count", 1, _MOST_NEW)
     made: list[str] = []
@@ -225,7 +227,7 @@ _KAFKA_NAMES = {
 _OF_ASSIGNORS = tuple(
     _KAFKA_NAMES.get(one.name, one.name.replace("_", ".")) for one in fields(AssignmentConfigs)
 )
-#: Settings of time that may be 0.
+#: Settings of timing that may be 0.
 _MAY_BE_NONE = {
     "group.initial.rebalance.delay.ms",
     "streams.initial.rebalance.delay.ms",
@@ -238,11 +240,11 @@ _OF_TIME = {one.name.replace("_", "."): one for one in fields(RuntimeSettings)}
 
 
 def read_application(problem: object) -> SimulatedApplication:
-    """The application of JSON text, of a path to it, or of a mapping.
+    """Return the application of JSON text, of a file at a path, or of a mapping.
 
     Raises:
-        InvalidProblemError: something is missing or malformed; ``path`` says where.
-        InvalidConfigError: a setting is refused, as Kafka would.
+        InvalidProblemError: a field is missing or malformed; ``path`` names it.
+        InvalidConfigError: Kafka rejects a setting.
         InvalidTopologyError: the sub-topologies cannot become tasks.
 
     >>> app = read_application('{"subtopologies": [{"sources": {"in": 4}, "stores": {"s": {}}}],'
@@ -280,15 +282,15 @@ def read_application(problem: object) -> SimulatedApplication:
 def configured(
     application: SimulatedApplication, config: Mapping[str, Any]
 ) -> SimulatedApplication:
-    """The same application with some settings changed.
+    """Return the application with some settings changed.
 
     Args:
-        application: with the settings that it has.
-        config: by Kafka's names; values may be text.
+        application: the application.
+        config: settings by Kafka's names; values may be text.
 
     Raises:
-        InvalidProblemError: no setting of that name is known here, or a time is refused.
-        InvalidConfigError: as `partage.streams.AssignmentConfigs`.
+        InvalidProblemError: a setting is unknown, or a time is out of bounds.
+        InvalidConfigError: as in `partage.streams.AssignmentConfigs`.
 
     >>> app = read_application({"subtopologies": [{"sources": {"in": 1}}], "clients": {"a": {}}})
     >>> configured(app, {"num.standby.replicas": "1"}).settings.num_standby_replicas
@@ -321,6 +323,8 @@ def configured(
 
 @dataclass
 class _Found:
+    """Sub-topologies, source partition counts, states and store names read so far."""
+
     made: list[Subtopology] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     states: dict[int, TaskState] = field(default_factory=dict)
@@ -328,6 +332,7 @@ class _Found:
 
 
 def _subtopologies(given: Mapping[str, Any], name: str) -> _Found:
+    """Return all sub-topologies with their source topics and stores."""
     if "subtopologies" not in given:
         raise InvalidProblemError("is missing", path="subtopologies")
     listed = given["subtopologies"]
@@ -344,6 +349,7 @@ def _subtopologies(given: Mapping[str, Any], name: str) -> _Found:
 
 
 def _subtopology(one: Mapping[str, Any], place: int, name: str, found: _Found) -> None:
+    """Add one sub-topology to ``found``."""
     where = f"subtopologies.{place}"
     only(one, where, ("sources", "sinks", "stores", "recordBytes", "readBytesPerSecond"))
     sources = record(one.get("sources", {}), f"{where}.sources")
@@ -354,12 +360,12 @@ def _subtopology(one: Mapping[str, Any], place: int, name: str, found: _Found) -
             found.counts[topic] = whole(count, f"{where}.sources.{topic}", 1, _MOST_TASKS)
     stores = record(one.get("stores", {}), f"{where}.stores")
     records, writes = 0, 0.0
-    for store, told in stores.items():
+    for store, description in stores.items():
         at = f"{where}.stores.{store}"
         if store in found.stores:
             raise InvalidProblemError("is a store already", path=at, value=store)
         found.stores.add(store)
-        its = record(told, at)
+        its = record(description, at)
         only(its, at, ("records", "writesPerSecond"))
         records += whole(its.get("records", 0), f"{at}.records", 0, _MOST_RECORDS)
         writes += number(its.get("writesPerSecond", 0), f"{at}.writesPerSecond", 0, 1e12)
@@ -384,6 +390,7 @@ def _subtopology(one: Mapping[str, Any], place: int, name: str, found: _Found) -
 
 
 def _clients(given: Mapping[str, Any]) -> dict[str, SimulatedClient]:
+    """Return the clients by name."""
     if "clients" not in given:
         raise InvalidProblemError("is missing", path="clients")
     named = record(given["clients"], "clients")
@@ -402,18 +409,19 @@ def _clients(given: Mapping[str, Any]) -> dict[str, SimulatedClient]:
 
 
 def _client(name: str, place: int, one: Mapping[str, Any]) -> SimulatedClient:
+    """Return one client; its process id is its place unless it is given."""
     where = f"clients.{name}"
     only(one, where, ("threads", "rack", "tags", "restoreBytesPerSecond", "process"))
     tags = record(one.get("tags", {}), f"{where}.tags")
     rack = one.get("rack")
     process = ProcessId(0, place)
     if "process" in one:
-        told = text(one["process"], f"{where}.process")
+        given = text(one["process"], f"{where}.process")
         try:
-            process = ProcessId.parse(told)
+            process = ProcessId.parse(given)
         except InvalidProblemError:
             raise InvalidProblemError(
-                "must be a UUID", path=f"{where}.process", value=told
+                "must be a UUID", path=f"{where}.process", value=given
             ) from None
     return SimulatedClient(
         name,
@@ -428,6 +436,7 @@ def _client(name: str, place: int, one: Mapping[str, Any]) -> SimulatedClient:
 
 
 def _racks(given: Mapping[str, Any]) -> dict[str, tuple[frozenset[str], ...]]:
+    """Return topic -> racks of the replicas of each partition."""
     made = {}
     for topic, rows in record(given.get("racks", {}), "racks").items():
         if not isinstance(rows, list):
@@ -440,6 +449,7 @@ def _racks(given: Mapping[str, Any]) -> dict[str, tuple[frozenset[str], ...]]:
 
 
 def _check_racks(application: SimulatedApplication) -> None:
+    """Raise if racks are given for an unknown topic or another number of partitions."""
     for topic, rows in application.racks.items():
         count = application.all_counts.get(topic)
         if count is None:

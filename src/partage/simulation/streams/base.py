@@ -1,4 +1,4 @@
-"""The clock of a simulation, and clients that come and go, whatever the protocol."""
+"""Clock and clients of a simulated Streams application, whatever the group protocol."""
 
 from __future__ import annotations
 
@@ -15,207 +15,217 @@ __all__ = ["StreamsSimulation"]
 
 
 class StreamsSimulation(ABC):
-    """What every protocol shares: time passes, clients come and go.
+    """Simulation of an application: time passes, clients start, stop and crash.
 
-    A protocol says what follows: `open` when it begins, `came` when a client is up, `lost` when
-    the group knows that one is gone.
+    A subclass is a group protocol. It reacts to the start of the simulation (`open`), to clients
+    that start (`joined`), to consumers that the group has lost (`lost`) and to clients that
+    request a rebalance (`requested`).
 
     Attributes:
-        app: what is played.
-        loop: the clock.
-        world: clients and their state.
-        played: what comes of it.
-        missing: consumers that are gone without a word -> when they are missed, their client.
+        app: the application.
+        clock: simulated time.
+        state: running clients and their copies of state.
+        result: what the simulation has recorded so far.
+        undetected: consumer that died -> when its session times out, and its client.
     """
 
     def __init__(self, application: SimulatedApplication, session_timeout_ms: int) -> None:
         self.app = application
         self._session_timeout_ms = session_timeout_ms
-        self.loop = Clock()
-        threads = {one.name: one.threads for one in application.clients.values()}
-        self.played = SimulationResult(
+        self.clock = Clock()
+        threads = {client.name: client.threads for client in application.clients.values()}
+        self.result = SimulationResult(
             application.length_ms, tuple(sorted(application.layout.partitions_of)), threads
         )
-        self.world = ApplicationState(application, self.played)
-        self._recorder = IntervalRecorder(self.played)
+        self.state = ApplicationState(application, self.result)
+        self.undetected: dict[str, tuple[int, str]] = {}
+        self._recorder = IntervalRecorder(self.result)
         self._down: dict[str, RunningClient] = {}
-        self.missing: dict[str, tuple[int, str]] = {}
         self._settled = 0
-        self._started = dict.fromkeys(application.clients, 0)
+        self._starts = dict.fromkeys(application.clients, 0)
         self._lost_disks = 0
-        self._lagging: list[float] = []
+        self._lag_factors: list[float] = []
 
     def run(self) -> SimulationResult:
-        """Play all of it."""
-        self.loop.at(0, self._begin)
+        """Run the whole simulation and return its result."""
+        self.clock.at(0, self._begin)
         for event in self.app.events:
-            self.plan(event.at_ms, lambda event=event: self._happen(event))  # type: ignore[misc]  # a default binds it
-        self.loop.run()
-        self.world.advance(self.app.length_ms)
+            self.schedule(event.at_ms, lambda event=event: self._apply(event))  # type: ignore[misc]  # a default binds it
+        self.clock.run()
+        self.state.advance(self.app.length_ms)
         self._recorder.end(self.app.length_ms)
-        return self.played
+        return self.result
 
-    # -- what a protocol says --------------------------------------------------------------------
+    # -- group protocol ------------------------------------------------------------------------
 
     @abstractmethod
     def open(self) -> None:
-        """Everybody who is there at the beginning has joined."""
+        """Form the group of the clients that run at the beginning."""
 
     @abstractmethod
-    def came(self, instance: RunningClient) -> None:
-        """A client is up."""
+    def joined(self, client: RunningClient) -> None:
+        """React to a client that has started."""
 
     @abstractmethod
     def lost(self, name: str, consumers: Sequence[str], how: str) -> None:
-        """The group knows that consumers of a client are gone."""
+        """React to consumers of a client that left the group or were evicted."""
 
     @abstractmethod
-    def asked(self, name: str) -> None:
-        """A client asks for a rebalance, whatever its reason is."""
+    def requested(self, name: str) -> None:
+        """React to a client that requests a rebalance."""
 
-    def heard(self, consumer: str) -> int:
-        """When the group last heard of a consumer that is gone."""
+    def last_heartbeat_ms(self, consumer: str) -> int:
+        """Return when the group received the last heartbeat of a dead consumer."""
         del consumer
-        return self.loop.now_ms
+        return self.clock.now_ms
 
-    # -- the clock -----------------------------------------------------------------------------
+    # -- time ----------------------------------------------------------------------------------
 
-    def plan(self, at_ms: int, action: Callable[[], bool | None], *, rank: int = 0) -> None:
-        """Plan an action, with time passing before it and its consequences drawn after it.
+    def schedule(self, at_ms: int, action: Callable[[], bool | None], *, rank: int = 0) -> None:
+        """Schedule an action; state advances before it, and intervals are recorded after it.
 
-        One that answers False has none: nobody has other tasks, nobody came or went.
+        An action returns False if it changed neither tasks nor clients.
         """
         if at_ms >= self.app.length_ms:
             return
 
-        def whole() -> None:
-            self.world.advance(self.loop.now_ms)
+        def run_action() -> None:
+            self.state.advance(self.clock.now_ms)
             if action() is not False:
                 self._settle()
 
-        self.loop.at(at_ms, whole, rank=rank)
+        self.clock.at(at_ms, run_action, rank=rank)
 
     def _settle(self) -> None:
-        due = self.world.settle()
-        self._recorder.see(self.loop.now_ms, self.world.seen())
+        """Run what can run, record it, and schedule when the next copy catches up."""
+        due_ms = self.state.settle()
+        self._recorder.record(self.clock.now_ms, self.state.activities())
         self._settled += 1
         mark = self._settled
-        if due is None or due >= self.app.length_ms:
+        if due_ms is None or due_ms >= self.app.length_ms:
             return
 
-        def caught_up() -> None:
-            # Whatever happened since has planned its own.
-            if mark == self._settled:
-                self.world.advance(self.loop.now_ms)
+        def catch_up() -> None:
+            if mark == self._settled:  # later changes have scheduled their own moment
+                self.state.advance(self.clock.now_ms)
                 self._settle()
 
-        self.loop.at(due, caught_up, rank=-1)
+        self.clock.at(due_ms, catch_up, rank=-1)
 
     # -- clients -------------------------------------------------------------------------------
 
     def _begin(self) -> None:
+        """Start the clients of the beginning and form the group."""
         for client in self.app.clients.values():
             if client.starts:
-                self._enter(client)
+                self._start(client)
         self.open()
         if self.app.caught_up:
-            self.world.fill()
+            self.state.fill()
         self._settle()
 
-    def _happen(self, event: TraceEvent) -> None:
-        now = self.loop.now_ms
+    def _apply(self, event: TraceEvent) -> None:
+        """Apply an event of the trace."""
+        now = self.clock.now_ms
         if event.kind == "brokerLag":
-            self._lagging.append(event.factor)
-            self.world.factor = min(self._lagging)
-            self.plan(now + event.for_ms, lambda: self._brokers_recover(event.factor))
-        clients = event.clients
-        if event.kind == "rollingRestart":
-            # Who is there when it begins, the one that has been there longest first.
-            clients = tuple(self.world.up)
+            self._lag_factors.append(event.factor)
+            self.state.factor = min(self._lag_factors)
+            self.schedule(now + event.for_ms, lambda: self._end_broker_lag(event.factor))
+        # A rolling restart takes the clients that run when it begins, the oldest first.
+        is_rolling = event.kind == "rollingRestart"
+        clients = tuple(self.state.up) if is_rolling else event.clients
         for place, name in enumerate(clients):
             if event.kind in {"join", "scaleOut"}:
-                self._join(name)
+                self._start_and_join(name)
             elif event.kind == "rebalance":
-                if name in self.world.up:
-                    self.asked(name)
-            elif event.kind == "rollingRestart":
-                self.plan(
+                if name in self.state.up:
+                    self.requested(name)
+            elif is_rolling:
+                self.schedule(
                     now + place * event.every_ms,
-                    lambda name=name: self._go(name, event),  # type: ignore[misc]  # a default binds it
+                    lambda name=name: self._stop(name, event),  # type: ignore[misc]  # a default binds it
                 )
             else:
-                self._go(name, event)
+                self._stop(name, event)
 
-    def _brokers_recover(self, factor: float) -> None:
-        self._lagging.remove(factor)
-        self.world.factor = min(self._lagging, default=1.0)
+    def _end_broker_lag(self, factor: float) -> None:
+        """End one of the broker lags that may overlap."""
+        self._lag_factors.remove(factor)
+        self.state.factor = min(self._lag_factors, default=1.0)
 
-    def _join(self, name: str) -> None:
-        if name not in self.world.up:
-            self._enter(self.app.clients[name])
-            self.came(self.world.up[name])
+    def _start_and_join(self, name: str) -> None:
+        """Start a client, unless it runs already, and let it join the group."""
+        if name not in self.state.up:
+            self._start(self.app.clients[name])
+            self.joined(self.state.up[name])
 
-    def _enter(self, client: SimulatedClient) -> None:
-        self._started[client.name] += 1
-        times = self._started[client.name]
-        numbered = tuple(f"{client.name}-{times}-{thread}" for thread in range(client.threads))
-        consumers = (*client.consumers, *[numbered] * times)[times - 1]
+    def _start(self, client: SimulatedClient) -> None:
+        """Start a client with what is left on its disk."""
+        self._starts[client.name] += 1
+        starts = self._starts[client.name]
+        numbered = tuple(f"{client.name}-{starts}-{thread}" for thread in range(client.threads))
+        consumers = (*client.consumers, *[numbered] * starts)[starts - 1]
         before = self._down.pop(client.name, None)
         process = before.process if before else client.process
-        made = RunningClient(client, process, consumers, self.loop.now_ms)
+        running = RunningClient(client, process, consumers, self.clock.now_ms)
         if before:
-            made.disk = before.disk
-            self.keep_for_a_while(made, list(made.disk))
-        self.world.enter(made)
-        self._recorder.up(self.loop.now_ms, client.name)
+            running.disk = before.disk
+            self.clean_up_later(running, list(running.disk))
+        self.state.add_client(running)
+        self._recorder.up(self.clock.now_ms, client.name)
 
-    def _go(self, name: str, event: TraceEvent) -> None:
-        gone = self.world.up.pop(name, None)
-        if gone is None:
+    def _stop(self, name: str, event: TraceEvent) -> None:
+        """Stop or crash a client, if it runs, and schedule its return."""
+        stopped = self.state.up.pop(name, None)
+        if stopped is None:
             return
-        now = self.loop.now_ms
+        now = self.clock.now_ms
         self._recorder.down(now, name)
-        gone.closed = {}  # nobody cleans up where nothing runs
+        stopped.closed = {}  # a stopped client cleans nothing up
         if not event.disk:
-            gone.disk = {}
+            stopped.disk = {}
             self._lost_disks += 1
-            # Streams draws another id where it finds none on its disk.
-            gone.process = ProcessId(1, self._lost_disks)
+            # Kafka Streams draws a new process id where it finds none on disk.
+            stopped.process = ProcessId(1, self._lost_disks)
         elif event.kind == "crash" and self.app.exactly_once:
-            gone.disk = gone.closed_cleanly()
-        self._down[name] = gone
+            stopped.disk = stopped.closed_cleanly()
+        self._down[name] = stopped
         if event.kind == "leave" or event.leaves:
-            self.lost(name, gone.consumers, "left")
+            self.lost(name, stopped.consumers, "left")
         else:
-            for consumer in gone.consumers:
-                missed = self.heard(consumer) + self._session_timeout_ms
-                self.missing[consumer] = (missed, name)
-                self.plan(missed, self._miss, rank=-1)
+            for consumer in stopped.consumers:
+                times_out_ms = self.last_heartbeat_ms(consumer) + self._session_timeout_ms
+                self.undetected[consumer] = (times_out_ms, name)
+                self.schedule(times_out_ms, self._evict, rank=-1)
         if event.back_ms is not None:
-            self.plan(now + event.back_ms, lambda: self._join(name))
+            self.schedule(now + event.back_ms, lambda: self._start_and_join(name))
 
-    def _miss(self) -> None:
-        now = self.loop.now_ms
-        over: dict[str, list[str]] = {}
-        for consumer, (due, name) in list(self.missing.items()):
+    def _evict(self) -> None:
+        """Evict the dead consumers whose sessions have timed out."""
+        now = self.clock.now_ms
+        evicted: dict[str, list[str]] = {}
+        for consumer, (due, name) in list(self.undetected.items()):
             if due <= now:
-                del self.missing[consumer]
-                over.setdefault(name, []).append(consumer)
-        for name, consumers in over.items():
+                del self.undetected[consumer]
+                evicted.setdefault(name, []).append(consumer)
+        for name, consumers in evicted.items():
             self.lost(name, consumers, "was missed")
 
-    def keep_for_a_while(self, instance: RunningClient, tasks: list[TaskId]) -> None:
-        """State of tasks that a client gave up goes when it cleans up, after the cleanup delay."""
-        now = self.loop.now_ms
-        instance.closed |= dict.fromkeys(tasks, now)
+    def clean_up_later(self, client: RunningClient, tasks: list[TaskId]) -> None:
+        """Schedule the removal of state that a client no longer needs.
+
+        The client's cleaner runs at every multiple of ``state.cleanup.delay.ms`` from its start
+        and removes state that has been closed for longer than that delay.
+        """
+        now = self.clock.now_ms
+        client.closed |= dict.fromkeys(tasks, now)
         delay = self.app.runtime.state_cleanup_delay_ms
 
-        def clean() -> None:
+        def clean_up() -> None:
             for task in tasks:
-                if instance.closed.get(task) == now:
-                    del instance.closed[task], instance.disk[task]
+                if client.closed.get(task) == now:
+                    del client.closed[task], client.disk[task]
 
         if tasks:
-            # It looks at that interval from its start, for what is older than the interval.
-            looks = (now + delay - instance.since_ms) // delay + 1
-            self.plan(instance.since_ms + looks * delay, clean)
+            runs = (now + delay - client.since_ms) // delay + 1
+            self.schedule(client.since_ms + runs * delay, clean_up)

@@ -1,9 +1,13 @@
-"""Who joins a classic group's rebalance, and when: its coordinator, and members' heartbeats."""
+"""A classic group of a simulated application: the join phase, and the leader that assigns tasks.
+
+Source: ``ClassicGroup``, ``ConsumerCoordinator.onJoinComplete``, ``StreamThread.runLoop``,
+``TaskManager.taskOffsetSums`` 4.3.1.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from partage.errors import UnsupportedProblemError
 from partage.simulation.streams.application import SimulatedApplication
@@ -22,28 +26,25 @@ from partage.streams import (
 from partage.streams.assignment_configs import LONG_MAX
 from partage.streams.registry import EARLY_RELEASES, Kip441Proposal
 
-__all__ = ["ClassicGroupSimulation", "GroupMembership"]
+__all__ = ["ClassicGroupSimulation"]
 
-#: ``max.poll.interval.ms``: the most that an empty group waits for more members.
+#: ``max.poll.interval.ms``: the longest time that an empty group waits for more members.
 _REBALANCE_TIMEOUT_MS = 300_000
 
 
-class GroupMembership(StreamsSimulation):
-    """A group that rebalances when all of its members have joined.
+class _JoinPhase(StreamsSimulation):
+    """The coordinator's part of a classic group: a rebalance completes when all members joined.
 
-    A rebalance begins when somebody joins, asks or is lost. The others hear of it with their
-    next heartbeat, and join; their heartbeats are counted from when they got their last
-    assignment. What a member says is what it has when it joins, not when all have.
+    A rebalance begins when a member joins, requests one, or is lost. The other members learn of
+    it with their next heartbeat and join. Heartbeats are counted from a member's last
+    assignment. A member reports the state that it has when it joins, not when all have joined.
 
-    A member that is to give something up says so and joins again at once, before it has opened
-    what it was given in its place; one that waits for a task that another gives up joins again
-    when it next looks, with everything opened.
-
-    Source: ``ClassicGroup``, ``ConsumerCoordinator.onJoinComplete``, ``StreamThread.runLoop``,
-    ``TaskManager.taskOffsetSums`` 4.3.1.
+    A member that has to revoke tasks joins again at once, before it has opened its new tasks. A
+    member that waits for a task of another member joins again at its next poll, with all tasks
+    opened.
 
     Attributes:
-        eager: whether members give up everything when they join a rebalance.
+        eager: whether members revoke everything when they join.
         began_ms: when the last rebalance began.
     """
 
@@ -51,222 +52,237 @@ class GroupMembership(StreamsSimulation):
         super().__init__(application, application.runtime.session_timeout_ms)
         self.eager = eager
         self.began_ms = 0
-        #: Members as the coordinator knows them -> since when their heartbeats are counted.
+        #: Members of the group -> since when their heartbeats are counted.
         self._since: dict[str, int] = {}
-        self._said: dict[str, StreamsMember] = {}
+        self._joined: dict[str, StreamsMember] = {}
         self._causes: list[str] = []
         self._round = 0
-        self._held = self._newcomers = False
+        self._is_delayed = self._has_newcomers = False
 
     @abstractmethod
-    def gathered(self, said: dict[str, StreamsMember], causes: tuple[str, ...]) -> None:
-        """Everybody has joined."""
+    def complete(self, joined: dict[str, StreamsMember], causes: tuple[str, ...]) -> None:
+        """Complete a rebalance that all members have joined."""
 
-    # -- what happens to the group -------------------------------------------------------------
+    # -- group protocol ------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Those who are there at the beginning have joined already."""
-        if self.world.up:
-            self._ask("start", *self.world.up.values())
+        """Form the group of the clients that run at the beginning."""
+        if self.state.up:
+            self._request("start", *self.state.up.values())
 
-    def came(self, instance: RunningClient) -> None:
-        """Whoever comes joins; an empty group waits for more."""
-        if self._held:
-            self._newcomers = True
+    def joined(self, client: RunningClient) -> None:
+        """Let a client join; an empty group waits for more members."""
+        if self._is_delayed:
+            self._has_newcomers = True
         elif not self._since:
-            self._hold(_REBALANCE_TIMEOUT_MS)
-        self._ask(f"{instance.name} joined", instance)
+            self._delay(_REBALANCE_TIMEOUT_MS)
+        self._request(f"{client.name} joined", client)
 
     def lost(self, name: str, consumers: Sequence[str], how: str) -> None:
-        """The coordinator asks in the place of those who are gone."""
-        for one in consumers:
-            self._since.pop(one, None)
-            self._said.pop(one, None)
-        self._ask(f"{name} {how}")
+        """Remove members that left or were evicted, and rebalance."""
+        for consumer in consumers:
+            self._since.pop(consumer, None)
+            self._joined.pop(consumer, None)
+        self._request(f"{name} {how}")
 
-    def asked(self, name: str) -> None:
-        """It joins again."""
-        self._ask(f"{name} asked", self.world.up[name])
+    def requested(self, name: str) -> None:
+        """Let a client join again, because it requests a rebalance."""
+        self._request(f"{name} asked", self.state.up[name])
 
-    def heard(self, consumer: str) -> int:
-        """A member that dies was heard of with its last heartbeat."""
+    def last_heartbeat_ms(self, consumer: str) -> int:
+        """Return when the group received the last heartbeat of a dead consumer."""
         since = self._since[consumer]
         interval = self.app.runtime.heartbeat_interval_ms
-        return since + (self.loop.now_ms - since) // interval * interval
+        return since + (self.clock.now_ms - since) // interval * interval
 
-    def _hold(self, left_ms: int) -> None:
-        """Wait for more members; for as long again while some come, up to a limit."""
-        self._held, self._newcomers = True, False
+    def _delay(self, left_ms: int) -> None:
+        """Wait ``group.initial.rebalance.delay.ms``; extend that while members join, to a limit."""
+        self._is_delayed, self._has_newcomers = True, False
         wait = min(self.app.runtime.group_initial_rebalance_delay_ms, left_ms)
 
-        def over() -> None:
-            if self._newcomers and left_ms > wait:
-                self._hold(left_ms - wait)
+        def end_delay() -> None:
+            if self._has_newcomers and left_ms > wait:
+                self._delay(left_ms - wait)
                 return
-            self._held = False
-            self._end_if_all_joined()
+            self._is_delayed = False
+            self._complete_if_all_joined()
 
-        self.plan(self.loop.now_ms + wait, over, rank=1)
+        self.schedule(self.clock.now_ms + wait, end_delay, rank=1)
 
     # -- joining -------------------------------------------------------------------------------
 
-    def join_at_once(self, left: Mapping[str, Collection[TaskId]]) -> None:
-        """Members give something up, and join again with what they have now.
+    def rejoin_at_once(self, revoked: Mapping[str, Collection[TaskId]]) -> None:
+        """Let members revoke tasks and join again with the state that they have now.
 
         Args:
-            left: each of these members -> stateful tasks that it has just closed.
+            revoked: member -> stateful tasks that it has just closed.
         """
         locked = {
-            (instance.name, task): one
-            for instance in self.world.up.values()
-            for task, one in instance.teller.items()
-            if one in left
+            (client.name, task): consumer
+            for client in self.state.up.values()
+            for task, consumer in client.teller.items()
+            if consumer in revoked
         }
-        for one, tasks in left.items():
-            locked |= {(self._up[one].name, task): one for task in tasks}
-        for one, tasks in left.items():
+        for consumer, tasks in revoked.items():
+            locked |= {(self._client_of[consumer].name, task): consumer for task in tasks}
+        for consumer, tasks in revoked.items():
             self._begin_round("follow-up")
-            self._say(self._up[one], one, tasks, locked)
-        # It takes them a moment, in which others join too.
-        self.plan(self.loop.now_ms + self.app.runtime.poll_ms, self._end_if_all_joined)
+            self._join(self._client_of[consumer], consumer, tasks, locked)
+        # It takes a poll, during which other members join as well.
+        self.schedule(self.clock.now_ms + self.app.runtime.poll_ms, self._complete_if_all_joined)
 
-    def join_after(
+    def rejoin_after(
         self,
         wait_ms: int,
         consumers: Sequence[str],
         cause: str,
-        wanted: Callable[[], bool] = lambda: True,
-        again_ms: int = 0,
+        is_wanted: Callable[[], bool] = lambda: True,
+        retry_ms: int = 0,
     ) -> None:
-        """Members join again some time from now, unless they have another assignment by then.
+        """Let members join again later, unless they have another assignment by then.
 
         Args:
-            wait_ms: the time.
+            wait_ms: the time until then.
             consumers: the members.
-            cause: that they have.
-            wanted: asked at that time; if it answers no, it is asked again later.
-            again_ms: how much later.
+            cause: of the rebalance.
+            is_wanted: evaluated at that time; if it returns False, it is tried again later.
+            retry_ms: how much later.
         """
-        mark = len(self.played.rebalances)
+        mark = len(self.result.rebalances)
 
-        def join() -> bool:
-            up = self._up
-            awaited = [one for one in consumers if one in up and one not in self._said]
-            if not awaited or len(self.played.rebalances) != mark:
+        def rejoin() -> bool:
+            clients = self._client_of
+            missing = [one for one in consumers if one in clients and one not in self._joined]
+            if not missing or len(self.result.rebalances) != mark:
                 return False
-            if not wanted():
-                self.join_after(again_ms, consumers, cause, wanted, again_ms)
+            if not is_wanted():
+                self.rejoin_after(retry_ms, consumers, cause, is_wanted, retry_ms)
                 return False
             self._begin_round(cause)
-            for one in awaited:
-                self._say(up[one], one)
-            return self._end_if_all_joined() or self.eager
+            for consumer in missing:
+                self._join(clients[consumer], consumer)
+            return self._complete_if_all_joined() or self.eager
 
-        self.plan(self.loop.now_ms + wait_ms, join)
+        self.schedule(self.clock.now_ms + wait_ms, rejoin)
 
-    def _ask(self, cause: str, *instances: RunningClient) -> None:
-        """Somebody asks for a rebalance; one that is under way takes it along."""
+    def _request(self, cause: str, *clients: RunningClient) -> None:
+        """Begin a rebalance, or add a cause to the current one, and let clients join."""
         self._begin_round(cause)
-        for instance in instances:
-            for one in instance.consumers:
-                self._say(instance, one)
-        self._end_if_all_joined()
+        for client in clients:
+            for consumer in client.consumers:
+                self._join(client, consumer)
+        self._complete_if_all_joined()
 
     def _begin_round(self, cause: str) -> None:
-        under_way = bool(self._causes)
+        """Begin a rebalance, unless one is under way; schedule the heartbeats that announce it."""
+        is_under_way = bool(self._causes)
         if cause not in self._causes:
             self._causes.append(cause)
-        if under_way:
+        if is_under_way:
             return
-        self.began_ms = self.loop.now_ms
+        self.began_ms = self.clock.now_ms
         self._round += 1
         due: dict[int, list[str]] = {}
         interval = self.app.runtime.heartbeat_interval_ms
-        for one in self._up:
-            if one in self._since:
-                beats = (self.loop.now_ms - self._since[one]) // interval + 1
-                due.setdefault(self._since[one] + beats * interval, []).append(one)
+        for consumer in self._client_of:
+            if consumer in self._since:
+                since = self._since[consumer]
+                beats = (self.clock.now_ms - since) // interval + 1
+                due.setdefault(since + beats * interval, []).append(consumer)
         for at_ms, consumers in due.items():
-            self._hear(at_ms, consumers, self._round)
+            self._join_at_heartbeat(at_ms, consumers, self._round)
 
-    def _hear(self, at_ms: int, consumers: Sequence[str], mark: int) -> None:
-        """Some hear of the rebalance with their next heartbeat."""
+    def _join_at_heartbeat(self, at_ms: int, consumers: Sequence[str], mark: int) -> None:
+        """Let members join when their heartbeat tells them of the rebalance."""
 
         def join() -> bool:
-            up = self._up
+            clients = self._client_of
             if not self._causes or self._round != mark:
                 return False
-            for one in consumers:
-                if one in up and one not in self._said:
-                    self._say(up[one], one)
-            return self._end_if_all_joined() or self.eager
+            for consumer in consumers:
+                if consumer in clients and consumer not in self._joined:
+                    self._join(clients[consumer], consumer)
+            return self._complete_if_all_joined() or self.eager
 
-        self.plan(at_ms, join)
+        self.schedule(at_ms, join)
 
-    def _say(
+    def _join(
         self,
-        instance: RunningClient,
+        client: RunningClient,
         consumer: str,
-        left: Collection[TaskId] = (),
+        revoked: Collection[TaskId] = (),
         locked: Mapping[tuple[str, TaskId], str] | None = None,
     ) -> None:
-        """A member joins: it tells of its tasks, and of what it can lock on its client's disk.
+        """Let a member join with offsets of its tasks and of the state that it can lock on disk.
 
-        Of what no thread has the first to join locks all, but for what another one that joins
-        at the same moment has locked already, or has just closed. What it has just closed
-        itself it tells of even if another thread is to have it, which tells of it too.
+        The first thread to join locks all state that no thread has open, except for state that
+        another thread, which joins at the same moment, has locked already or has just closed. A
+        thread also reports what it has just closed itself, even if another thread of the client
+        is to have it and reports it as well.
         """
-        self._since.setdefault(consumer, self.loop.now_ms)
-        tasks = instance.disk.keys() - instance.unopened
-        owner = {**instance.active, **instance.standby}
-        mine = {task for task in tasks if owner.get(task) == consumer or task in left}
-        told = {
+        self._since.setdefault(consumer, self.clock.now_ms)
+        on_disk = client.disk.keys() - client.unopened
+        owner = client.assigned
+        tasks = {task for task in on_disk if owner.get(task) == consumer or task in revoked}
+        reported = {
             task
-            for one in instance.consumers
-            if one in self._said
-            for task in self._said[one].offset_sums
+            for other in client.consumers
+            if other in self._joined
+            for task in self._joined[other].offset_sums
         }
-        mine |= {
+        tasks |= {
             task
-            for task in tasks - owner.keys() - told
-            if (locked or {}).get((instance.name, task), consumer) == consumer
+            for task in on_disk - owner.keys() - reported
+            if (locked or {}).get((client.name, task), consumer) == consumer
         }
-        self._said[consumer] = self.world.says(instance, consumer, sorted(mine))
+        self._joined[consumer] = self.state.member(client, consumer, sorted(tasks))
         if self.eager:
-            self.world.stopped.add(consumer)
+            self.state.stopped.add(consumer)
 
     @property
-    def _up(self) -> dict[str, RunningClient]:
-        return {one: each for each in self.world.up.values() for one in each.consumers}
+    def _client_of(self) -> dict[str, RunningClient]:
+        """Consumer -> its client, of all running clients."""
+        return {one: client for client in self.state.up.values() for one in client.consumers}
 
-    def _end_if_all_joined(self) -> bool:
-        # Those who do not answer have to be given up first.
-        if not self._causes or self._held or self.missing:
+    def _complete_if_all_joined(self) -> bool:
+        """Complete the rebalance if all members have joined; return whether it was completed.
+
+        Members that do not respond have to be evicted first.
+        """
+        if not self._causes or self._is_delayed or self.undetected:
             return False
-        if not self._up.keys() <= self._said.keys():
+        consumers = self._client_of
+        if not consumers.keys() <= self._joined.keys():
             return False
         causes, self._causes = tuple(self._causes), []
-        # Of two who are missed at one moment the second may have said something too.
-        said, self._said = {one: self._said[one] for one in self._up}, {}
-        self.world.stopped.clear()
-        self._since = dict.fromkeys(self._up, self.loop.now_ms)
+        # A member that is evicted at this moment may have joined before: it is dropped here.
+        joined, self._joined = {one: self._joined[one] for one in consumers}, {}
+        self.state.stopped.clear()
+        self._since = dict.fromkeys(consumers, self.clock.now_ms)
         if self._since:
-            self.gathered(said, causes)
+            self.complete(joined, causes)
         return True
 
 
-class ClassicGroupSimulation(GroupMembership):
-    """A classic group, whose leader assigns."""
+class ClassicGroupSimulation(_JoinPhase):
+    """Simulation of a classic group, whose leader assigns tasks.
+
+    Args:
+        application: what is simulated.
+        assignor: the leader's task assignor.
+        observed: state that a real leader saw at its first rebalance, its second and so on; the
+            simulated state counts from then on.
+    """
 
     def __init__(
         self,
         application: SimulatedApplication,
         assignor: TaskAssignor,
-        told: Sequence[ObservedState],
+        observed: Sequence[ObservedState],
     ) -> None:
         # Before Kafka 2.4, all members revoked everything at the start of a rebalance.
         super().__init__(application, eager=assignor.name in EARLY_RELEASES)
-        self._assignor, self._told = assignor, told
+        self._assignor, self._observed = assignor, observed
         self._racks = {
             (topic, number): racks
             for topic, rows in application.racks.items()
@@ -274,172 +290,193 @@ class ClassicGroupSimulation(GroupMembership):
             if racks
         }
 
-    def gathered(self, said: dict[str, StreamsMember], causes: tuple[str, ...]) -> None:
-        """Everybody has joined: the leader assigns, and all have what it gives them."""
-        number = len(self.played.rebalances)
-        told = self._told[number] if number < len(self._told) else None
-        leader = next(iter(self.world.up.values()))
-        if told is not None:
-            self.world.tell(told)
-            said = self._as_told(said, told)
-            leader = self.world.up.get(told.leader or "", leader)
-        self._remember_tellers(said)
-        members = [said[one] for each in self.world.up.values() for one in each.consumers]
-        answer = self._asked_of_leader(members, leader)
-        if answer.plan is None:
-            raise UnsupportedProblemError(f"{self._assignor.name}: {answer.error}")
-        left = self._take_over(answer, answer.plan)
-        self._note(answer, answer.plan, causes)
-        quick = {
-            one: left[one]
-            for one, member in said.items()
-            if set(member.owned) - set(answer.consumers[one].partitions)
-        }
-        self._look_again(answer, {} if self.eager else quick)
+    def complete(self, joined: dict[str, StreamsMember], causes: tuple[str, ...]) -> None:
+        """Let the leader assign tasks, give them to the members, and schedule the next rebalances.
 
-    def _asked_of_leader(
-        self, members: list[StreamsMember], leader: RunningClient
-    ) -> StreamsGroupAssignment:
+        Raises:
+            UnsupportedProblemError: the assignor raises for this application.
+        """
+        number = len(self.result.rebalances)
+        leader = next(iter(self.state.up.values()))
+        if number < len(self._observed):
+            observed = self._observed[number]
+            self.state.observe(observed)
+            joined = self._as_observed(joined, observed)
+            leader = self.state.up.get(observed.leader or "", leader)
+        self._remember_tellers(joined)
+        members = [joined[one] for client in self.state.up.values() for one in client.consumers]
+        assignment = self._lead(members, leader)
+        if assignment.plan is None:
+            raise UnsupportedProblemError(f"{self._assignor.name}: {assignment.error}")
+        closed = self._assign(assignment, assignment.plan)
+        self._record(assignment, assignment.plan, causes)
+        revoking = {
+            one: closed[one]
+            for one, member in joined.items()
+            if set(member.owned) - set(assignment.consumers[one].partitions)
+        }
+        self._schedule_rejoins(assignment, {} if self.eager else revoking)
+
+    def _lead(self, members: list[StreamsMember], leader: RunningClient) -> StreamsGroupAssignment:
+        """Return what the leader assigns; without brokers that respond it knows no end offsets."""
+        application = StreamsApplication(
+            self.app.topology,
+            self.app.all_counts,
+            self.app.settings,
+            end_offsets=self.state.end_offsets() if self.state.factor > 0 else None,
+            racks=self._racks,
+        )
         return rebalance(
-            StreamsApplication(
-                self.app.topology,
-                self.app.all_counts,
-                self.app.settings,
-                end_offsets=self.world.ends() if self.world.factor > 0 else None,
-                racks=self._racks,
-            ),
+            application,
             members,
             leader=leader.process,
-            now_ms=self.loop.now_ms,
+            now_ms=self.clock.now_ms,
             assignor=self._assignor,
         )
 
-    def _as_told(
-        self, said: dict[str, StreamsMember], told: ObservedState
+    def _as_observed(
+        self, joined: dict[str, StreamsMember], observed: ObservedState
     ) -> dict[str, StreamsMember]:
-        """The same copies with the lags that were seen; spare ones from the thread that told."""
+        """Return the members with observed lags; spare state under the thread that reported it."""
         found: dict[str, StreamsMember] = {}
-        for instance in self.world.up.values():
-            rows: dict[str, list[TaskId]] = {one: [] for one in instance.consumers}
-            for one in instance.consumers:
-                for task in said[one].offset_sums:
-                    thread = told.tellers.get((instance.name, task))
-                    if thread is None or task in {**instance.active, **instance.standby}:
-                        rows[one].append(task)
+        for client in self.state.up.values():
+            tasks: dict[str, list[TaskId]] = {one: [] for one in client.consumers}
+            for consumer in client.consumers:
+                for task in joined[consumer].offset_sums:
+                    thread = observed.tellers.get((client.name, task))
+                    if thread is None or task in client.assigned:
+                        tasks[consumer].append(task)
                     else:
-                        rows[instance.consumers[thread]].append(task)
-            found |= {one: self.world.says(instance, one, rows[one]) for one in rows}
+                        tasks[client.consumers[thread]].append(task)
+            found |= {one: self.state.member(client, one, tasks[one]) for one in tasks}
         return found
 
-    def _remember_tellers(self, said: dict[str, StreamsMember]) -> None:
-        for instance in self.world.up.values():
-            instance.teller = {
+    def _remember_tellers(self, joined: dict[str, StreamsMember]) -> None:
+        """Remember which thread reported the state of each task that no thread has open."""
+        for client in self.state.up.values():
+            client.teller = {
                 task: one
-                for one in instance.consumers
-                for task in said[one].offset_sums
-                if task not in instance.active and task not in instance.standby
+                for one in client.consumers
+                for task in joined[one].offset_sums
+                if task not in client.active and task not in client.standby
             }
 
-    def _take_over(self, answer: StreamsGroupAssignment, plan: TaskPlan) -> dict[str, set[TaskId]]:
-        """Everybody has its tasks; answers what each member has closed."""
-        closed: dict[str, set[TaskId]] = {one: set() for one in answer.consumers}
+    def _assign(self, assignment: StreamsGroupAssignment, plan: TaskPlan) -> dict[str, set[TaskId]]:
+        """Give all clients their tasks; return the stateful tasks that each member has closed."""
+        closed: dict[str, set[TaskId]] = {one: set() for one in assignment.consumers}
         problem = plan.problem
         warmups = {
             (problem.clients[client].process, problem.tasks[task]) for client, task in plan.warmups
         }
-        for instance in self.world.up.values():
-            given = {consumer: answer.consumers[consumer] for consumer in instance.consumers}
+        for client in self.state.up.values():
+            given = {consumer: assignment.consumers[consumer] for consumer in client.consumers}
             active = {task: one for one, its in given.items() for task in its.active}
-            # The assignor of 0.10.2 gives standbys of tasks without state too: nobody makes them.
+            # The assignor of 0.10.2 also gives standbys of stateless tasks: clients ignore them.
             standby = {
                 task: one
                 for one, its in given.items()
                 for task in its.standby
                 if task in self.app.layout.changelogs_of
             }
-            mine = {task for task in standby if (instance.process, task) in warmups}
-            for task, one in (*instance.active.items(), *instance.standby.items()):
-                if task in instance.disk and one not in {active.get(task), standby.get(task)}:
+            its_warmups = {task for task in standby if (client.process, task) in warmups}
+            for task, one in (*client.active.items(), *client.standby.items()):
+                if task in client.disk and one not in {active.get(task), standby.get(task)}:
                     closed[one].add(task)
-            left = self.world.give(instance, active, standby, mine)
-            self.keep_for_a_while(instance, left)
+            unneeded = self.state.assign(client, active, standby, its_warmups)
+            self.clean_up_later(client, unneeded)
         return closed
 
-    def _note(
-        self, answer: StreamsGroupAssignment, plan: TaskPlan, causes: tuple[str, ...]
+    def _record(
+        self, assignment: StreamsGroupAssignment, plan: TaskPlan, causes: tuple[str, ...]
     ) -> None:
-        name_of = {one.process: name for name, one in self.world.up.items()}
-        clients, tasks = plan.problem.clients, plan.problem.tasks
-        names = [name_of[one.process] for one in clients]
-        self.played.rebalances.append(
+        """Record the rebalance."""
+        name_of = {client.process: name for name, client in self.state.up.items()}
+        names = [name_of[client.process] for client in plan.problem.clients]
+        tasks = plan.problem.tasks
+
+        def by_client(rows: Iterable[Iterable[int]]) -> dict[str, tuple[TaskId, ...]]:
+            return {
+                name: tuple(tasks[t] for t in row) for name, row in zip(names, rows, strict=True)
+            }
+
+        withheld = (task for one in assignment.consumers.values() for task in one.withheld)
+        given = {
+            name: tuple(
+                (
+                    tuple(assignment.consumers[one].active),
+                    tuple(assignment.consumers[one].standby),
+                )
+                for one in client.consumers
+            )
+            for name, client in self.state.up.items()
+        }
+        self.result.rebalances.append(
             StreamsRebalance(
                 self.began_ms,
-                self.loop.now_ms,
+                self.clock.now_ms,
                 causes,
-                dict(
-                    zip(names, (tuple(tasks[t] for t in row) for row in plan.active), strict=True)
-                ),
-                dict(
-                    zip(names, (tuple(tasks[t] for t in row) for row in plan.standby), strict=True)
-                ),
+                by_client(plan.active),
+                by_client(plan.standby),
                 tuple((names[client], tasks[task]) for client, task in plan.warmups),
-                tuple(sorted(t for one in answer.consumers.values() for t in one.withheld)),
+                tuple(sorted(withheld)),
                 plan.probing,
-                {
-                    name: tuple(
-                        (tuple(answer.consumers[c].active), tuple(answer.consumers[c].standby))
-                        for c in instance.consumers
-                    )
-                    for name, instance in self.world.up.items()
-                },
+                given,
             )
         )
 
-    def _look_again(self, answer: StreamsGroupAssignment, quick: dict[str, set[TaskId]]) -> None:
-        """Who gave something up joins again with what it has; who waits for a task soon after."""
-        if quick:
-            self.join_at_once(quick)
-        for instance in self.world.up.values():
-            instance.unopened.clear()
-        waiting = [one for one, its in answer.consumers.items() if its.next_rebalance_ms == 0]
-        self.join_after(self._soon(), waiting, "follow-up")
-        for consumer, its in answer.consumers.items():
+    def _schedule_rejoins(
+        self, assignment: StreamsGroupAssignment, revoking: dict[str, set[TaskId]]
+    ) -> None:
+        """Schedule follow-up and probing rebalances.
+
+        Args:
+            assignment: what members got.
+            revoking: member that revokes tasks, and so joins again at once -> tasks it closed.
+        """
+        if revoking:
+            self.rejoin_at_once(revoking)
+        for client in self.state.up.values():
+            client.unopened.clear()
+        members = assignment.consumers.items()
+        waiting = [one for one, its in members if its.next_rebalance_ms == 0]
+        self.rejoin_after(self._follow_up_delay(), waiting, "follow-up")
+        for consumer, its in members:
             if 0 < its.next_rebalance_ms < LONG_MAX:
                 # Due when the clock has passed that time, not when it has reached it.
-                wait = its.next_rebalance_ms + 1 - self.loop.now_ms
+                wait = its.next_rebalance_ms + 1 - self.clock.now_ms
                 interval = self.app.settings.probing_rebalance_interval_ms
-                self.join_after(wait, [consumer], "probing", self._is_worth_it, interval)
+                self.rejoin_after(wait, [consumer], "probing", self._is_probing_wanted, interval)
 
-    def _soon(self) -> int:
-        """When a rebalance that is asked for at once begins.
+    def _follow_up_delay(self) -> int:
+        """Return when a follow-up begins, in milliseconds.
 
-        An assignor that asks for it again and again, though nothing changes, gets it when it would
-        be probed: Kafka would rebalance without end.
+        If an assignor requests follow-ups though nothing changes, Kafka would rebalance without
+        end. The simulation then waits for the probing interval.
         """
-        before, now = (*[None] * 2, *self.played.rebalances)[-2:]
+        before, now = (*[None] * 2, *self.result.rebalances)[-2:]
         if before is None or now is None or now.withheld:
             return self.app.runtime.poll_ms
-        same = (before.active, before.standby) == (now.active, now.standby)
+        is_same = (before.active, before.standby) == (now.active, now.standby)
         settings = self.app.settings
-        return settings.probing_rebalance_interval_ms if same else self.app.runtime.poll_ms
+        return settings.probing_rebalance_interval_ms if is_same else self.app.runtime.poll_ms
 
-    def _is_worth_it(self) -> bool:
-        """Whether a probing rebalance follows: by KIP-441's document, if a move is available."""
+    def _is_probing_wanted(self) -> bool:
+        """Return whether a probing rebalance follows; KIP-441's document asks for a useful move."""
         document = self._assignor
         if not isinstance(document, Kip441Proposal):
             return True
-        up = self.world.up.values()
+        clients = self.state.up.values()
         members = [
-            self.world.says(instance, one, instance.disk if place == 0 else ())
-            for instance in up
-            for place, one in enumerate(instance.consumers)
+            self.state.member(client, one, client.disk if place == 0 else ())
+            for client in clients
+            for place, one in enumerate(client.consumers)
         ]
-        plan = self._asked_of_leader(members, next(iter(up))).plan
+        plan = self._lead(members, next(iter(clients))).plan
         if plan is None:
             return True
         number = {client.process: place for place, client in enumerate(plan.problem.clients)}
-        runs = {task: number[one.process] for one in up for task in one.active}
+        runs_on = {task: number[client.process] for client in clients for task in client.active}
         stateful = [plan.problem.tasks[task] for task in plan.problem.stateful]
-        if any(task not in runs for task in stateful):
-            return False  # who ran it is dead, and will be missed
-        return document.check(plan.problem, [runs[task] for task in stateful])
+        if any(task not in runs_on for task in stateful):
+            return False  # its client is dead and will be evicted
+        return document.check(plan.problem, [runs_on[task] for task in stateful])

@@ -1,4 +1,9 @@
-"""How fast a client's copies come closer to their tasks."""
+"""Running clients of a simulated application, and their copies of state over time.
+
+Changelogs grow while their tasks run, and copies of state restore at a bounded rate. Restoring
+active tasks share a client's bandwidth equally and pause its standbys, as Kafka's state updater
+does; without them standbys share it by max-min fairness.
+"""
 
 from __future__ import annotations
 
@@ -20,21 +25,24 @@ __all__ = [
     "share_bandwidth",
 ]
 
-#: Records; less than that is a rounding of floating point numbers.
-NOTHING = 1e-6
+#: A lag of fewer records is a rounding error of floating point.
+_ROUNDING = 1e-6
+
+
+# -- copies of state ---------------------------------------------------------------------------
 
 
 @dataclass
 class StateCopy:
-    """State of a task on a client.
+    """The state of one task on one client.
 
     Attributes:
-        position: records of the changelog that it has.
-        record_bytes: of a record.
-        writes: records a second by which its changelog grows now; 0 while no active runs.
-        active: whether it is to run the task; such copies come before all standbys.
-        lag: records that it lacks now.
-        rate: bytes a second that it gets now.
+        position: records of the changelog that the copy has.
+        record_bytes: size of a record.
+        writes: records per second that the changelog grows by; 0 while the task does not run.
+        active: whether the task is active here; such copies restore before all standbys.
+        lag: records that the copy lacks.
+        rate: bytes per second at which it restores.
     """
 
     position: float
@@ -46,20 +54,20 @@ class StateCopy:
 
     @property
     def behind(self) -> bool:
-        """Whether it lacks anything."""
-        return self.lag > NOTHING
+        """Whether the copy lacks records."""
+        return self.lag > _ROUNDING
 
 
 def share_bandwidth(copies: Iterable[StateCopy], bandwidth: float) -> None:
     """Set the rate of each copy on one client.
 
-    Actives that restore have all of the bandwidth, in equal parts; standbys pause meanwhile,
-    as in Kafka's state updater. Without any, standbys that are behind take what there is in
-    equal parts, those that have caught up no more than what is written.
+    Restoring active tasks share all of the bandwidth equally, and standbys pause. Without any,
+    standbys that are behind take as much as they can get, and those that have caught up take no
+    more than what is written.
 
     Args:
-        copies: restoring actives and all standbys of a client.
-        bandwidth: bytes a second of the client.
+        copies: restoring active tasks and all standbys of the client.
+        bandwidth: bytes per second of the client.
 
     >>> behind, even = StateCopy(0, 100, lag=50), StateCopy(0, 100, writes=2.0)
     >>> share_bandwidth([behind, even], 1000.0)
@@ -67,20 +75,20 @@ def share_bandwidth(copies: Iterable[StateCopy], bandwidth: float) -> None:
     (800.0, 200.0)
     """
     every = list(copies)
-    restoring = [one for one in every if one.active]
-    for one in every:
-        one.rate = 0.0
+    restoring = [copy for copy in every if copy.active]
+    for copy in every:
+        copy.rate = 0.0
     if restoring:
-        for one in restoring:
-            one.rate = bandwidth / len(restoring)
+        for copy in restoring:
+            copy.rate = bandwidth / len(restoring)
         return
-    wanted = [bandwidth if one.behind else one.writes * one.record_bytes for one in every]
-    for one, share in zip(every, fair_shares(wanted, bandwidth), strict=True):
-        one.rate = share
+    wanted = [bandwidth if copy.behind else copy.writes * copy.record_bytes for copy in every]
+    for copy, share in zip(every, fair_shares(wanted, bandwidth), strict=True):
+        copy.rate = share
 
 
 def fair_shares(wanted: Sequence[float], total: float) -> list[float]:
-    """Equal parts of a total, but for nobody more than it wants (max-min fairness).
+    """Return the max-min fair shares of a total: equal, but none larger than wanted.
 
     >>> fair_shares([1.0, 8.0, 8.0], 10.0)
     [1.0, 4.5, 4.5]
@@ -94,30 +102,33 @@ def fair_shares(wanted: Sequence[float], total: float) -> list[float]:
 
 
 def millis_until_caught_up(copy: StateCopy) -> float | None:
-    """Milliseconds until a copy that is behind lacks nothing, None if it never will like this.
+    """Return the milliseconds until a copy has caught up; None if it never does at this rate.
 
     >>> millis_until_caught_up(StateCopy(0, 100, writes=10, lag=90, rate=2000))
     9000.0
     """
     gain = copy.rate / copy.record_bytes - copy.writes
-    if not copy.behind or gain <= NOTHING:
+    if not copy.behind or gain <= _ROUNDING:
         return None
     return copy.lag / gain * 1000
 
 
+# -- clients -----------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class ObservedState:
-    """What was known of state when a rebalance was computed.
+    """State that a real leader saw in a rebalance, used in place of the simulated state.
 
     Attributes:
         ends: records of each stateful task's changelogs.
-        lags: (client, task) -> records that a copy lacks; -2 of an active that runs. A copy
-            that is not named keeps the position that the model gives it.
-        leader: the client that led; without it the one that has been there longest. Kafka goes
-            by the hash of members' ids, which are drawn at random, when a leader is gone.
-        tellers: (client, task) -> number of the thread that told of a copy; heeded for copies
-            that no thread has open. The one that locks the directory first tells of those, a
-            race of milliseconds between threads of a process; without it the first to join.
+        lags: (client, task) -> records that a copy lacks; -2 for a running active task. A copy
+            that is missing here keeps its simulated position.
+        leader: the client that led; None for the oldest one. When a leader leaves, Kafka picks
+            the next one by the hash of random member ids.
+        tellers: (client, task) -> number of the thread that reported a copy that no thread has
+            open; the first thread to join where it is missing. Threads of a process race for
+            the lock of the state directory.
     """
 
     ends: Mapping[TaskId, int] = field(default_factory=dict)
@@ -128,20 +139,20 @@ class ObservedState:
 
 @dataclass
 class RunningClient:
-    """A client that is up.
+    """A client that runs.
 
     Attributes:
-        client: as the application has it.
-        process: its id; one that lost its disk has another.
+        client: its description.
+        process: its process id; a new one after it lost its disk.
         consumers: ids of its threads' consumers.
         since_ms: when it started.
-        disk: state that it has, of whatever task.
-        active: tasks that it is to run -> consumer.
-        standby: tasks that it keeps warm -> consumer.
-        warmups: the standbys among them that are to become active.
-        closed: tasks whose state it keeps without need -> since when.
-        unopened: tasks that it was just given and has no state of: nothing is on its disk yet.
-        teller: task that no thread has -> the consumer that told of its state last.
+        disk: task -> copy of its state.
+        active: active task -> consumer.
+        standby: standby or warm-up task -> consumer.
+        warmups: the warm-ups among the standbys.
+        closed: task whose state is no longer needed -> since when.
+        unopened: tasks that were just assigned and have nothing on disk yet.
+        teller: task that no thread has open -> consumer that reported its state last.
     """
 
     client: SimulatedClient
@@ -158,8 +169,13 @@ class RunningClient:
 
     @property
     def name(self) -> str:
-        """Return the name of the client."""
+        """Name of the client."""
         return self.client.name
+
+    @property
+    def assigned(self) -> dict[TaskId, str]:
+        """Active, standby and warm-up tasks -> consumer."""
+        return {**self.active, **self.standby}
 
     def closed_cleanly(self) -> dict[TaskId, StateCopy]:
         """Return the copies that survive a crash under ``exactly_once_v2``.
@@ -167,238 +183,252 @@ class RunningClient:
         A store that was open may hold uncommitted records. When it is opened again, Kafka Streams
         finds no clean close, throws ``TaskCorruptedException`` and restores the task from the
         beginning; until then the client reports no offsets of it. Stores of tasks that the client
-        gave up before are closed cleanly and keep their state.
+        revoked before are closed cleanly and keep their state.
 
         Source: ``RocksDBStore.openDB`` (status in the column family of offsets),
         ``ProcessorStateManager.initializeStoreOffsets`` (other persistent stores, without a
         checkpoint), ``StateDirectory.initializeStartupStores`` 4.3.1.
         """
-        opened = {**self.active, **self.standby}
+        opened = self.assigned
         return {task: copy for task, copy in self.disk.items() if task not in opened}
 
 
 class ApplicationState:
-    """Everything that flows: changelogs grow while their tasks run, copies come closer.
+    """Running clients, changelogs, and copies of state, as they change over time.
 
-    A changelog stands still while nobody runs its task; what could not be written meanwhile
-    is there at the moment when the task runs again (its input has waited in the source).
+    A changelog does not grow while its task does not run. What could not be written meanwhile
+    is added when the task runs again, because its input has waited in the source topic.
 
     Attributes:
-        up: instances by name, the one that has been there longest first.
-        running: task -> the instance that runs it, with all its state.
+        up: running clients by name, the oldest first.
+        running: task -> the client that runs it with all its state.
         factor: share of the restore rate that brokers give.
-        stopped: consumers that gave up everything for a rebalance.
+        stopped: consumers that have revoked everything for an eager rebalance.
     """
 
-    def __init__(self, application: SimulatedApplication, played: SimulationResult) -> None:
+    def __init__(self, application: SimulatedApplication, result: SimulationResult) -> None:
         self.up: dict[str, RunningClient] = {}
         self.running: dict[TaskId, RunningClient] = {}
         self.factor = 1.0
         self.stopped: set[str] = set()
-        self._application, self._played = application, played
+        self._application, self._result = application, result
         self._layout = application.layout
         self._now = 0
         self._ends = {
             task: float(application.state_of(task).records) for task in self._layout.changelogs_of
         }
         self._restoring: set[tuple[str, TaskId]] = set()
-        self._crossing: dict[tuple[TaskId, str | None], tuple[float, float]] = {}
+        self._cross_rack: dict[tuple[TaskId, str | None], tuple[float, float]] = {}
 
     # -- time ----------------------------------------------------------------------------------
 
     def advance(self, now_ms: int) -> None:
-        """Let time pass; rates stay as they are meanwhile."""
+        """Advance changelogs and copies to ``now_ms`` at their current rates."""
         elapsed = now_ms - self._now
         if elapsed == 0:
             return
         before = self._spare_bytes()
-        for task, instance in self.running.items():
-            reading = self._application.state_of(task).read_bytes_per_second * elapsed / 1000
-            self._played.cross_rack_bytes += reading * self._crosses(task, instance)[0]
+        for task, client in self.running.items():
+            read = self._application.state_of(task).read_bytes_per_second * elapsed / 1000
+            self._result.cross_rack_bytes += read * self._cross_rack_shares(task, client)[0]
             if task in self._ends:
                 self._ends[task] = self._end_of(task, now_ms)
-        for instance in self.up.values():
-            for task, copy in instance.disk.items():
-                self._restore(task, copy, instance, elapsed)
+        for client in self.up.values():
+            for task, copy in client.disk.items():
+                self._restore(task, copy, client, elapsed)
         self._now = now_ms
-        self._played.spare_byte_ms += (before + self._spare_bytes()) / 2 * elapsed
+        self._result.spare_byte_ms += (before + self._spare_bytes()) / 2 * elapsed
 
-    def _restore(
-        self, task: TaskId, copy: StateCopy, instance: RunningClient, elapsed: int
-    ) -> None:
+    def _restore(self, task: TaskId, copy: StateCopy, client: RunningClient, elapsed: int) -> None:
+        """Advance one copy by ``elapsed`` milliseconds."""
         end = self._ends[task]
-        if self.running.get(task) is instance:
+        if self.running.get(task) is client:
             copy.position = end
         elif copy.rate > 0:
             gained = min(copy.rate * elapsed / 1000 / copy.record_bytes, end - copy.position)
             copy.position += gained
-            moved = gained * copy.record_bytes
+            read = gained * copy.record_bytes
             if copy.behind:
-                self._played.restored_bytes += moved
+                self._result.restored_bytes += read
             else:
-                self._played.followed_bytes += moved
-            self._played.cross_rack_bytes += moved * self._crosses(task, instance)[1]
-        self._measure(task, copy)
+                self._result.followed_bytes += read
+            self._result.cross_rack_bytes += read * self._cross_rack_shares(task, client)[1]
+        self._update_lag(task, copy)
 
-    def _measure(self, task: TaskId, copy: StateCopy) -> None:
+    def _update_lag(self, task: TaskId, copy: StateCopy) -> None:
+        """Set the lag of a copy from its position."""
         copy.lag = self._ends[task] - copy.position
-        if copy.lag <= NOTHING:
+        if copy.lag <= _ROUNDING:
             copy.lag, copy.position = 0.0, self._ends[task]
 
     def _end_of(self, task: TaskId, now_ms: int) -> float:
+        """Return the end offset of a running task's changelogs."""
         state = self._application.state_of(task)
         return state.records + state.writes_per_second * now_ms / 1000
 
     def _spare_bytes(self) -> float:
+        """Return the bytes of all copies of tasks that are not active on their client."""
         return sum(
             copy.position * copy.record_bytes
-            for instance in self.up.values()
-            for task, copy in instance.disk.items()
-            if task not in instance.active
+            for client in self.up.values()
+            for task, copy in client.disk.items()
+            if task not in client.active
         )
 
-    # -- what changes at a moment --------------------------------------------------------------
+    # -- changes -------------------------------------------------------------------------------
 
-    def enter(self, instance: RunningClient) -> None:
-        """A client is up, with what it has on its disk."""
-        self.up[instance.name] = instance
-        for task, copy in instance.disk.items():
-            self._measure(task, copy)
+    def add_client(self, client: RunningClient) -> None:
+        """Add a client that has started, with what it has on disk."""
+        self.up[client.name] = client
+        for task, copy in client.disk.items():
+            self._update_lag(task, copy)
 
     def settle(self) -> int | None:
-        """Run what can run, share the bandwidth; answers when a copy next catches up."""
-        self.running = {
-            task: instance
-            for task, instance in self.running.items()
-            if self.up.get(instance.name) is instance
-            and task in instance.active
-            and instance.active[task] not in self.stopped
-        }
-        for instance in self.up.values():
-            self._start(instance)
-        waits = [wait for one in self.up.values() for wait in self._waits(one)]
-        # Never at once: what a rounding leaves is made up in the next millisecond.
-        return self._now + max(1, math.ceil(min(waits) - NOTHING)) if waits else None
+        """Start the tasks that can run, and share the bandwidth.
 
-    def _start(self, instance: RunningClient) -> None:
-        for task, consumer in instance.active.items():
-            copy = instance.disk.get(task)
-            if self.running.get(task) is instance or (copy is not None and copy.behind):
+        Returns:
+            When the next copy catches up; None if none does.
+        """
+        self.running = {
+            task: client
+            for task, client in self.running.items()
+            if self.up.get(client.name) is client
+            and task in client.active
+            and client.active[task] not in self.stopped
+        }
+        for client in self.up.values():
+            self._run_tasks(client)
+        waits = [wait for client in self.up.values() for wait in self._waits(client)]
+        # At least a millisecond, in which a rounding error is made up.
+        return self._now + max(1, math.ceil(min(waits) - _ROUNDING)) if waits else None
+
+    def _run_tasks(self, client: RunningClient) -> None:
+        """Run the active tasks of a client that have all their state."""
+        for task, consumer in client.active.items():
+            copy = client.disk.get(task)
+            if self.running.get(task) is client or (copy is not None and copy.behind):
                 continue
             if consumer in self.stopped:
                 continue
-            self.running[task] = instance
+            self.running[task] = client
             if copy is not None:
                 self._ends[task] = copy.position = self._end_of(task, self._now)
                 for other in self.up.values():
                     if task in other.disk:
-                        self._measure(task, other.disk[task])
+                        self._update_lag(task, other.disk[task])
 
-    def _waits(self, instance: RunningClient) -> Iterable[float]:
+    def _waits(self, client: RunningClient) -> Iterable[float]:
+        """Share a client's bandwidth; return the milliseconds until its copies catch up."""
         copies = []
-        for task, copy in instance.disk.items():
-            copy.rate, copy.active = 0.0, task in instance.active
-            runs = self.running.get(task)
-            copy.writes = self._application.state_of(task).writes_per_second if runs else 0.0
+        for task, copy in client.disk.items():
+            copy.rate, copy.active = 0.0, task in client.active
+            runner = self.running.get(task)
+            copy.writes = self._application.state_of(task).writes_per_second if runner else 0.0
             if (
-                runs is not instance
-                and (copy.active or task in instance.standby)
+                runner is not client
+                and (copy.active or task in client.standby)
                 and (copy.behind or not copy.active)
             ):
                 copies.append(copy)
-        share_bandwidth(copies, instance.client.restore_bytes_per_second * self.factor)
-        found = (millis_until_caught_up(copy) for copy in copies)
-        return [wait for wait in found if wait is not None]
+        share_bandwidth(copies, client.client.restore_bytes_per_second * self.factor)
+        waits = (millis_until_caught_up(copy) for copy in copies)
+        return [wait for wait in waits if wait is not None]
 
-    def give(
+    def assign(
         self,
-        instance: RunningClient,
+        client: RunningClient,
         active: dict[TaskId, str],
         standby: dict[TaskId, str],
         warmups: set[TaskId],
     ) -> list[TaskId]:
-        """A client's new tasks; answers those whose state it keeps without need from now on."""
-        had = {*instance.active, *instance.standby}
-        instance.active, instance.standby, instance.warmups = active, standby, warmups
+        """Give a client its new tasks; return those whose state it no longer needs."""
+        before = {*client.active, *client.standby}
+        client.active, client.standby, client.warmups = active, standby, warmups
         for task in (*active, *standby):
-            instance.closed.pop(task, None)
-            if task in self._ends and task not in instance.disk:
+            client.closed.pop(task, None)
+            if task in self._ends and task not in client.disk:
                 copy = StateCopy(0.0, self._application.state_of(task).record_bytes)
-                instance.disk[task] = copy
-                instance.unopened.add(task)
-                self._measure(task, copy)
-        left = [task for task in had if task in instance.disk and task not in {**active, **standby}]
-        instance.closed |= dict.fromkeys(left, self._now)
-        return sorted(left)
+                client.disk[task] = copy
+                client.unopened.add(task)
+                self._update_lag(task, copy)
+        now = client.assigned
+        unneeded = [task for task in before if task in client.disk and task not in now]
+        client.closed |= dict.fromkeys(unneeded, self._now)
+        return sorted(unneeded)
 
     def fill(self) -> None:
         """Give every copy all of its state."""
-        for instance in self.up.values():
-            for task, copy in instance.disk.items():
+        for client in self.up.values():
+            for task, copy in client.disk.items():
                 copy.position, copy.lag = self._ends[task], 0.0
 
-    def tell(self, told: ObservedState) -> None:
-        """Take over ends and lags that were seen; what is said to restore does not run."""
-        self._ends |= told.ends
-        self._restoring = {one for one, lag in told.lags.items() if lag >= 0}
-        for instance in self.up.values():
-            for task, copy in instance.disk.items():
-                lag = told.lags.get((instance.name, task))
+    def observe(self, observed: ObservedState) -> None:
+        """Take over observed end offsets and lags; an observed restoring task does not run."""
+        self._ends |= observed.ends
+        self._restoring = {key for key, lag in observed.lags.items() if lag >= 0}
+        for client in self.up.values():
+            for task, copy in client.disk.items():
+                lag = observed.lags.get((client.name, task))
                 if lag is not None:
                     copy.position = self._ends[task] - max(lag, 0)
-                self._measure(task, copy)
-                unfinished = (instance.name, task) in self._restoring
-                if unfinished and self.running.get(task) is instance:
+                self._update_lag(task, copy)
+                is_restoring = (client.name, task) in self._restoring
+                if is_restoring and self.running.get(task) is client:
                     del self.running[task]
 
-    # -- what is seen --------------------------------------------------------------------------
+    # -- what members and observers see --------------------------------------------------------
 
-    def ends(self) -> dict[tuple[str, int], int]:
-        """End offsets of changelogs; a task's first one has the records of all its stores."""
+    def end_offsets(self) -> dict[tuple[str, int], int]:
+        """Return the end offsets of changelog partitions.
+
+        A task's first changelog carries the records of all its stores.
+        """
         changelogs = self._layout.changelogs_of
-        found = {one: 0 for every in changelogs.values() for one in every}
-        return found | {changelogs[task][0]: math.floor(end) for task, end in self._ends.items()}
+        offsets = {one: 0 for every in changelogs.values() for one in every}
+        return offsets | {changelogs[task][0]: math.floor(end) for task, end in self._ends.items()}
 
-    def says(
-        self, instance: RunningClient, consumer: str, tasks: Iterable[TaskId]
+    def member(
+        self, client: RunningClient, consumer: str, tasks: Iterable[TaskId]
     ) -> StreamsMember:
-        """What a consumer says when it joins, of the state that it has of some tasks."""
+        """Return what a consumer sends when it joins, with the offsets of the given tasks."""
         return StreamsMember(
             consumer,
-            instance.process,
+            client.process,
             [
-                one
-                for task, its in instance.active.items()
-                if its == consumer
-                for one in self._layout.partitions_of[task]
+                partition
+                for task, owner in client.active.items()
+                if owner == consumer
+                for partition in self._layout.partitions_of[task]
             ],
-            {task: self._sum(instance, task) for task in tasks},
-            tags=instance.client.tags,
-            rack=instance.client.rack,
+            {task: self._offset_sum(client, task) for task in tasks},
+            tags=client.client.tags,
+            rack=client.client.rack,
         )
 
-    def _sum(self, instance: RunningClient, task: TaskId) -> int:
-        copy = instance.disk[task]
-        restored = task in instance.active and not copy.behind
-        restored = restored and (instance.name, task) not in self._restoring
-        return LATEST_OFFSET if restored else math.floor(copy.position)
+    def _offset_sum(self, client: RunningClient, task: TaskId) -> int:
+        """Return the offset sum that a client reports for a task's state."""
+        copy = client.disk[task]
+        is_running = task in client.active and not copy.behind
+        is_running = is_running and (client.name, task) not in self._restoring
+        return LATEST_OFFSET if is_running else math.floor(copy.position)
 
-    def seen(self) -> dict[tuple[str, TaskId], Kind]:
-        """What every client does with each of its tasks."""
+    def activities(self) -> dict[tuple[str, TaskId], Kind]:
+        """Return what each client does with each of its tasks."""
         found: dict[tuple[str, TaskId], Kind] = {}
-        for name, instance in self.up.items():
-            for task, consumer in instance.active.items():
-                runs = self.running.get(task) is instance
-                stopped = consumer in self.stopped
-                found[name, task] = "running" if runs else "stopped" if stopped else "restoring"
-            for task in instance.standby:
-                found[name, task] = "warm-up" if task in instance.warmups else "standby"
+        for name, client in self.up.items():
+            for task, consumer in client.active.items():
+                is_running = self.running.get(task) is client
+                is_stopped = consumer in self.stopped
+                kind: Kind = "stopped" if is_stopped else "restoring"
+                found[name, task] = "running" if is_running else kind
+            for task in client.standby:
+                found[name, task] = "warm-up" if task in client.warmups else "standby"
         return found
 
-    def _crosses(self, task: TaskId, instance: RunningClient) -> tuple[float, float]:
-        """Shares of a task's sources, and of its changelogs, without a replica in the rack."""
-        rack = instance.client.rack
-        if (task, rack) not in self._crossing:
+    def _cross_rack_shares(self, task: TaskId, client: RunningClient) -> tuple[float, float]:
+        """Return the shares of a task's sources and changelogs without a replica in the rack."""
+        rack = client.client.rack
+        if (task, rack) not in self._cross_rack:
             racks = self._application.racks
             shares = []
             for partitions in (
@@ -408,5 +438,5 @@ class ApplicationState:
                 known = [racks[topic][number] for topic, number in partitions if topic in racks]
                 far = sum(rack is not None and bool(one) and rack not in one for one in known)
                 shares.append(far / len(partitions) if partitions else 0.0)
-            self._crossing[task, rack] = (shares[0], shares[1])
-        return self._crossing[task, rack]
+            self._cross_rack[task, rack] = (shares[0], shares[1])
+        return self._cross_rack[task, rack]

@@ -1,4 +1,4 @@
-"""One rebalance of a Streams application from given lags: KIP-441's own question.
+"""Decision of a Streams leader in one rebalance, from given lags (KIP-441).
 
 Active, standby and warm-up tasks are those of a task assignor of `partage.streams`. The input is
 the file of `partage streams`; each client also has its previous tasks and lags.
@@ -56,16 +56,16 @@ class GivenClientStates:
 
 @dataclass(frozen=True)
 class LeaderDecision:
-    """What the leader decides in this rebalance.
+    """The decision of a leader in one rebalance.
 
     Attributes:
         assignor: its name.
         plan: tasks by client number.
         clients: name by client number.
-        revoked: tasks that their previous owner gives up first; a follow-up rebalance at once
-            hands them over.
+        revoked: tasks that their previous owner revokes first; an immediate follow-up rebalance
+            assigns them.
         probing_after_ms: time until the next probing rebalance, None if none follows.
-        warnings: what the operator should know.
+        warnings: for the operator.
     """
 
     assignor: str
@@ -118,23 +118,23 @@ def read_client_states(problem: object) -> GivenClientStates:
     given = dict(parse_problem(problem))
     for field in _OVER_TIME:
         given.pop(field, None)
-    said = {
+    described = {
         name: record(one, f"clients.{name}")
         for name, one in record(given.get("clients", {}), "clients").items()
     }
     given["clients"] = {
         name: {key: value for key, value in one.items() if key not in _HELD}
-        for name, one in said.items()
+        for name, one in described.items()
     }
     application = read_application(given)
-    active = {name: _tasks(application, one, name, "active") for name, one in said.items()}
-    standby = {name: _tasks(application, one, name, "standby") for name, one in said.items()}
-    lags = {name: _lags(application, one, name, active[name]) for name, one in said.items()}
+    active = {name: _tasks(application, one, name, "active") for name, one in described.items()}
+    standby = {name: _tasks(application, one, name, "standby") for name, one in described.items()}
+    lags = {name: _lags(application, one, name, active[name]) for name, one in described.items()}
     return GivenClientStates(application, active, standby, lags)
 
 
 def decide(state: GivenClientStates, assignor: TaskAssignor) -> LeaderDecision:
-    """Return what an assignor decides on a given state.
+    """Return the decision of an assignor on a given state.
 
     Raises:
         InvalidProblemError: a task is both active and standby on one client.
@@ -182,6 +182,7 @@ def decide(state: GivenClientStates, assignor: TaskAssignor) -> LeaderDecision:
 def _tasks(
     application: SimulatedApplication, one: Mapping[str, Any], client: str, field: str
 ) -> tuple[TaskId, ...]:
+    """Return the tasks that a field of a client lists."""
     where = f"clients.{client}.{field}"
     return tuple(
         _task(application, text, f"{where}.{place}")
@@ -190,6 +191,7 @@ def _tasks(
 
 
 def _task(application: SimulatedApplication, text: str, where: str) -> TaskId:
+    """Return the task of a text; raise if the application does not have it."""
     known = application.layout.partitions_of
     try:
         task = TaskId.parse(text)
@@ -206,6 +208,7 @@ def _task(application: SimulatedApplication, text: str, where: str) -> TaskId:
 def _lags(
     application: SimulatedApplication, one: Mapping[str, Any], client: str, active: Sequence[TaskId]
 ) -> dict[TaskId, int]:
+    """Return the lag of each stateful task on a client, with the defaults of missing ones."""
     where = f"clients.{client}.lags"
     given = {
         _task(application, text, where): _lag(value, f"{where}.{text}")
@@ -231,6 +234,7 @@ def _lags(
 
 
 def _lag(value: object, where: str) -> int:
+    """Return a lag from a number of offsets, ``running`` or ``unknown``."""
     if isinstance(value, str):
         if value not in _LAG_WORDS:
             what = "must be a number of offsets, running or unknown"
@@ -240,6 +244,7 @@ def _lag(value: object, where: str) -> int:
 
 
 def _problem(state: GivenClientStates) -> TaskProblem:
+    """Return the task assignment problem of a given state."""
     application = state.application
     layout = application.layout
     tasks = layout.task_arrival
@@ -278,7 +283,7 @@ def _problem(state: GivenClientStates) -> TaskProblem:
 
 
 def _only_once(field: str, held: Mapping[str, tuple[TaskId, ...]]) -> None:
-    """Fail if a client names a task twice."""
+    """Raise if a client names a task twice."""
     for name, tasks in held.items():
         if len(set(tasks)) < len(tasks):
             twice = next(str(task) for task in tasks if tasks.count(task) > 1)

@@ -1,4 +1,4 @@
-"""What came of it: who ran what when, and the rebalances."""
+"""Result of a simulated Streams application: intervals, rebalances, and metrics."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = [
     "measure",
 ]
 
-#: running: an active that has all its state; restoring: one that has not; stopped: one in a
-#: rebalance in which the whole group stops (before Kafka 2.4).
+#: What a client does with a task. running: active with all its state; restoring: active without;
+#: stopped: active during an eager rebalance (before Kafka 2.4).
 Kind = Literal["running", "restoring", "stopped", "standby", "warm-up"]
 
 
 @dataclass(frozen=True)
 class TaskInterval:
-    """A task on a client for some time, from `from_ms` up to `to_ms`."""
+    """A task on a client from ``from_ms`` up to ``to_ms``."""
 
     client: str
     task: TaskId
@@ -37,19 +37,19 @@ class TaskInterval:
 
 @dataclass(frozen=True)
 class StreamsRebalance:
-    """A rebalance.
+    """One rebalance.
 
     Attributes:
-        began_ms: when its first cause came up.
-        at_ms: when everybody had its assignment.
-        causes: in the order in which they came up.
-        active: tasks of each client by the plan.
-        standby: the same for standbys and warm-ups.
+        began_ms: time of its first cause.
+        at_ms: when all members had their assignment.
+        causes: in the order in which they arose.
+        active: client -> active tasks by the plan.
+        standby: client -> standbys and warm-ups by the plan.
         warmups: (client, task) of the warm-ups among them.
-        withheld: tasks that somebody else had to give up first.
-        probing: whether lags are looked at again after the probing interval.
-        given: of each client's threads in order: active tasks, in a classic group without
-            those withheld, and standbys.
+        withheld: tasks whose previous owner has to revoke them first.
+        probing: whether a probing rebalance follows after the probing interval.
+        given: client -> active tasks and standbys of each thread in order; in a classic group
+            without withheld tasks.
     """
 
     began_ms: int
@@ -64,22 +64,35 @@ class StreamsRebalance:
         default_factory=dict
     )
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the rebalance as plain values for JSON, times in seconds."""
+        return {
+            "began": self.began_ms / 1000,
+            "at": self.at_ms / 1000,
+            "causes": list(self.causes),
+            "active": _as_text(self.active),
+            "standby": _as_text(self.standby),
+            "warmups": [[client, str(task)] for client, task in self.warmups],
+            "withheld": [str(task) for task in self.withheld],
+            "probing": self.probing,
+        }
+
 
 @dataclass
 class SimulationResult:
-    """A simulation that is over.
+    """Everything that a simulation records.
 
     Attributes:
-        length_ms: of the simulation.
-        tasks: all of them.
-        threads: of each client.
-        spans: in the order in which they ended.
-        present: client -> the times from and to which it was up.
+        length_ms: simulated time.
+        tasks: all tasks.
+        threads: client -> number of threads.
+        spans: intervals, in the order in which they ended.
+        present: client -> (from, to) of the times at which it ran.
         rebalances: in order, the first one included.
-        restored_bytes: that copies read because they were behind.
-        followed_bytes: that caught-up standbys read to stay so.
-        cross_rack_bytes: read from another rack: sources, and changelogs.
-        spare_byte_ms: bytes of state beside that of the actives, over time.
+        restored_bytes: read by copies that were behind.
+        followed_bytes: read by standbys that had caught up.
+        cross_rack_bytes: read from another rack, by sources and changelogs.
+        spare_byte_ms: bytes of state besides that of active tasks, integrated over time.
     """
 
     length_ms: int
@@ -94,88 +107,82 @@ class SimulationResult:
     spare_byte_ms: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Rebalances and spans as JSON has them, times in seconds."""
+        """Return rebalances and intervals as plain values for JSON, times in seconds."""
+        spans = sorted(self.spans, key=lambda span: (span.from_ms, span.client, span.task))
         return {
-            "rebalances": [
-                {
-                    "began": one.began_ms / 1000,
-                    "at": one.at_ms / 1000,
-                    "causes": list(one.causes),
-                    "active": _named(one.active),
-                    "standby": _named(one.standby),
-                    "warmups": [[client, str(task)] for client, task in one.warmups],
-                    "withheld": [str(task) for task in one.withheld],
-                    "probing": one.probing,
-                }
-                for one in self.rebalances
-            ],
+            "rebalances": [rebalance.to_dict() for rebalance in self.rebalances],
             "spans": [
                 {
-                    "client": one.client,
-                    "task": str(one.task),
-                    "kind": one.kind,
-                    "from": one.from_ms / 1000,
-                    "to": one.to_ms / 1000,
+                    "client": span.client,
+                    "task": str(span.task),
+                    "kind": span.kind,
+                    "from": span.from_ms / 1000,
+                    "to": span.to_ms / 1000,
                 }
-                for one in sorted(self.spans, key=lambda one: (one.from_ms, one.client, one.task))
+                for span in spans
             ],
         }
 
 
-def _named(rows: Mapping[str, tuple[TaskId, ...]]) -> dict[str, list[str]]:
+def _as_text(rows: Mapping[str, tuple[TaskId, ...]]) -> dict[str, list[str]]:
+    """Return client -> task ids as text."""
     return {client: [str(task) for task in tasks] for client, tasks in rows.items()}
 
 
 class IntervalRecorder:
-    """Turns what is seen at each moment into spans."""
+    """Recorder that turns the state at each moment into intervals."""
 
-    def __init__(self, played: SimulationResult) -> None:
-        self._played = played
+    def __init__(self, result: SimulationResult) -> None:
+        self._result = result
         self._open: dict[tuple[str, TaskId], tuple[Kind, int]] = {}
         self._up: dict[str, int] = {}
 
-    def see(self, now_ms: int, seen: Mapping[tuple[str, TaskId], Kind]) -> None:
-        """What there is from now on."""
+    def record(self, now_ms: int, activities: Mapping[tuple[str, TaskId], Kind]) -> None:
+        """Record what each client does with its tasks from ``now_ms`` on."""
         for key, (kind, since) in list(self._open.items()):
-            if seen.get(key) != kind:
+            if activities.get(key) != kind:
                 del self._open[key]
                 if now_ms > since:
-                    self._played.spans.append(TaskInterval(*key, kind, since, now_ms))
-        for key, kind in seen.items():
+                    self._result.spans.append(TaskInterval(*key, kind, since, now_ms))
+        for key, kind in activities.items():
             self._open.setdefault(key, (kind, now_ms))
 
     def up(self, now_ms: int, client: str) -> None:
-        """A client is there from now on."""
+        """Record that a client runs from ``now_ms`` on."""
         self._up[client] = now_ms
 
     def down(self, now_ms: int, client: str) -> None:
-        """A client is gone from now on."""
-        self._played.present.setdefault(client, []).append((self._up.pop(client), now_ms))
+        """Record that a client no longer runs from ``now_ms`` on."""
+        self._result.present.setdefault(client, []).append((self._up.pop(client), now_ms))
 
     def end(self, now_ms: int) -> None:
-        """It is over."""
-        self.see(now_ms, {})
+        """Close all intervals at the end of the simulation."""
+        self.record(now_ms, {})
         for client in list(self._up):
             self.down(now_ms, client)
 
 
+# -- metrics -----------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class StreamsMetrics:
-    """Figures of a simulation, the length of it being the unit of all means.
+    """Metrics of a simulation; means are over its whole length.
 
     Attributes:
-        unavailable_seconds: task -> seconds without an active that has all its state.
-        total_unavailable: of all tasks together, in seconds.
-        worst_unavailable: of the task that has most, in seconds.
-        restored_bytes: that copies read because they were behind.
-        followed_bytes: that caught-up standbys read to stay so.
-        standby_bytes: mean bytes of state beside that of the actives: standbys, warm-ups, and
-            what is left of tasks that were given up.
+        unavailable_seconds: task -> seconds without an active task that has all its state.
+        total_unavailable: their sum, in seconds.
+        worst_unavailable: the largest of them, in seconds.
+        restored_bytes: read by copies that were behind.
+        followed_bytes: read by standbys that had caught up.
+        standby_bytes: mean bytes of state besides that of active tasks: standbys, warm-ups, and
+            state of revoked tasks that is not cleaned up yet.
         cross_rack_bytes: read from another rack.
-        rebalances: after the first.
-        probing: of them, those that were only to look at lags again.
-        moved: times that a task came to run on another client than the last.
-        spread: mean difference between most and fewest active tasks per thread over clients.
+        rebalances: after the first one.
+        probing: those among them that are probing rebalances only.
+        moved: how often a task began to run on another client than before.
+        spread: mean difference between the most and the fewest active tasks per thread, over
+            running clients.
         final_spread: the same at the end.
     """
 
@@ -193,59 +200,62 @@ class StreamsMetrics:
     final_spread: float
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the metrics as plain values for JSON."""
         return asdict(self)
 
 
-def measure(played: SimulationResult) -> StreamsMetrics:
-    """The figures of a simulation that is over.
+def measure(result: SimulationResult) -> StreamsMetrics:
+    """Return the metrics of a finished simulation.
 
     >>> from partage.streams import TaskId
-    >>> one = measure(SimulationResult(5000, (TaskId(0, 0),), {"a": 1}, present={"a": [(0, 5000)]}))
-    >>> one.unavailable_seconds, one.rebalances
+    >>> present = {"a": [(0, 5000)]}
+    >>> found = measure(SimulationResult(5000, (TaskId(0, 0),), {"a": 1}, present=present))
+    >>> found.unavailable_seconds, found.rebalances
     ({'0_0': 5.0}, 0)
     """
-    ran = Counter[str]()
-    for span in played.spans:
+    ran_ms = Counter[str]()
+    for span in result.spans:
         if span.kind == "running":
-            ran[str(span.task)] += span.to_ms - span.from_ms
-    away = {str(task): (played.length_ms - ran[str(task)]) / 1000 for task in played.tasks}
-    later = played.rebalances[1:]
-    spread, final = _spreads(played)
+            ran_ms[str(span.task)] += span.to_ms - span.from_ms
+    length = result.length_ms
+    unavailable = {str(task): (length - ran_ms[str(task)]) / 1000 for task in result.tasks}
+    later = result.rebalances[1:]
+    spread, final_spread = _spreads(result)
     return StreamsMetrics(
-        away,
-        round(sum(away.values()), 3),
-        max(away.values(), default=0.0),
-        round(played.restored_bytes),
-        round(played.followed_bytes),
-        round(played.spare_byte_ms / played.length_ms),
-        round(played.cross_rack_bytes),
+        unavailable,
+        round(sum(unavailable.values()), 3),
+        max(unavailable.values(), default=0.0),
+        round(result.restored_bytes),
+        round(result.followed_bytes),
+        round(result.spare_byte_ms / length),
+        round(result.cross_rack_bytes),
         len(later),
-        sum(one.causes == ("probing",) for one in later),
-        _moved(played),
+        sum(rebalance.causes == ("probing",) for rebalance in later),
+        _moves(result),
         round(spread, 3),
-        round(final, 3),
+        round(final_spread, 3),
     )
 
 
-def _moved(played: SimulationResult) -> int:
-    last: dict[object, str] = {}
-    moved = 0
-    for span in sorted(played.spans, key=lambda one: one.from_ms):
+def _moves(result: SimulationResult) -> int:
+    """Return how often a task began to run on another client than before."""
+    last: dict[TaskId, str] = {}
+    moves = 0
+    for span in sorted(result.spans, key=lambda span: span.from_ms):
         if span.kind == "running":
-            moved += last.get(span.task, span.client) != span.client
+            moves += last.get(span.task, span.client) != span.client
             last[span.task] = span.client
-    return moved
+    return moves
 
 
-def _spreads(played: SimulationResult) -> tuple[float, float]:
-    """Over time, and in the last moment."""
-    changes: dict[int, list[tuple[str, int, int]]] = {}
-    for span in played.spans:
+def _spreads(result: SimulationResult) -> tuple[float, float]:
+    """Return the spread of active tasks per thread: its mean over time, and its last value."""
+    changes: dict[int, list[tuple[str, int, int]]] = {}  # time -> (client, starts, active tasks)
+    for span in result.spans:
         if span.kind not in {"standby", "warm-up"}:
             changes.setdefault(span.from_ms, []).append((span.client, 0, 1))
             changes.setdefault(span.to_ms, []).append((span.client, 0, -1))
-    for client, times in played.present.items():
+    for client, times in result.present.items():
         for begin, end in times:
             changes.setdefault(begin, []).append((client, 1, 0))
             changes.setdefault(end, []).append((client, -1, 0))
@@ -253,11 +263,11 @@ def _spreads(played: SimulationResult) -> tuple[float, float]:
     total, spread, before = 0.0, 0.0, 0
     for now in sorted(changes):
         total += spread * (now - before)
-        if now >= played.length_ms:
+        if now >= result.length_ms:
             break
-        for client, comes, more in changes[now]:
-            up[client] += comes
-            tasks[client] += more
-        loads = [tasks[one] / played.threads[one] for one in up if up[one] > 0]
+        for client, starts, added in changes[now]:
+            up[client] += starts
+            tasks[client] += added
+        loads = [tasks[name] / result.threads[name] for name in up if up[name] > 0]
         spread, before = (max(loads) - min(loads) if loads else 0.0), now
-    return total / played.length_ms, spread
+    return total / result.length_ms, spread

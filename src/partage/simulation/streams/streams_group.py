@@ -1,4 +1,8 @@
-"""A streams group on the clock (KIP-1071): targets by the coordinator, tasks handed over singly."""
+"""A streams group of a simulated application (KIP-1071): the coordinator assigns tasks.
+
+Source: ``GroupMetadataManager.streamsGroupHeartbeat``, ``CurrentAssignmentBuilder`` and
+``StreamsMembershipManager`` 4.3.1.
+"""
 
 from __future__ import annotations
 
@@ -19,49 +23,49 @@ __all__ = ["StreamsGroupSimulation"]
 
 @dataclass
 class _Member:
-    """A member as the coordinator has it: a thread of a client.
+    """A member as the coordinator knows it: one thread of a client.
 
     Attributes:
-        id: of the member.
-        instance: its client.
-        process: id of it, as text.
-        since_ms: when it sent a heartbeat; the next ones are counted from there.
-        target, target_standby: tasks that it shall have.
-        active, standby: tasks that it has.
-        leaving: those of them that it has been told to give up, and may not have given up yet.
-        due_ms: when its next heartbeat with something to do is, None if none has.
+        id: member id.
+        client: its client.
+        process: its client's process id, as text.
+        since_ms: time of its last heartbeat; the next ones are counted from there.
+        target, target_standby: tasks of its target assignment.
+        active, standby: tasks that it owns.
+        revoking: tasks among them that it has to revoke and may not have revoked yet.
+        due_ms: time of its next heartbeat with an effect; None if there is none.
     """
 
     id: str
-    instance: RunningClient
+    client: RunningClient
     process: str
     since_ms: int
     target: set[TaskId] = field(default_factory=set)
     target_standby: set[TaskId] = field(default_factory=set)
     active: set[TaskId] = field(default_factory=set)
     standby: set[TaskId] = field(default_factory=set)
-    leaving: set[TaskId] = field(default_factory=set)
+    revoking: set[TaskId] = field(default_factory=set)
     due_ms: int | None = None
 
     @property
-    def settled(self) -> bool:
-        """Whether it has what it shall have, and nothing else."""
+    def is_reconciled(self) -> bool:
+        """Whether it owns exactly its target assignment."""
         return (self.active, self.standby) == (self.target, self.target_standby)
 
 
 class StreamsGroupSimulation(StreamsSimulation):
-    """A streams group: nobody looks at lags, nobody probes, nothing is warmed up.
+    """Simulation of a streams group: no lags, no probing rebalances, no warm-ups.
 
-    The coordinator does something when it gets a heartbeat. Who comes or goes makes a new target
-    with the next heartbeat of anybody, at most one per assignment interval; a joining member's
-    first heartbeat is one. Each member hears of it with its next heartbeat. It gives up what it
-    shall not have and says so in a heartbeat of its own, as soon as it has done so; only then
-    does it get anything, and others what it had. It gets an active task when no member has it
-    and no copy of it is on its own process, a standby when its process has no copy. Everybody
-    else goes on meanwhile.
+    The coordinator acts on heartbeats. After a member joined or left, the next heartbeat of any
+    member computes a new target assignment, at most one per assignment interval. Each member
+    learns its target with its next heartbeat. It first revokes what is not in the target and
+    confirms that in a heartbeat of its own. Only then does it get new tasks, and only then may
+    others get what it revoked. It gets an active task once no member owns it and no copy of it is
+    on its own process, and a standby once its process has no copy. All other tasks keep running.
 
-    Source: ``GroupMetadataManager.streamsGroupHeartbeat``, ``CurrentAssignmentBuilder`` and
-    ``StreamsMembershipManager`` 4.3.1.
+    Args:
+        application: what is simulated.
+        assignor: the coordinator's assignor.
     """
 
     def __init__(self, application: SimulatedApplication, assignor: ServerSticky) -> None:
@@ -70,9 +74,9 @@ class StreamsGroupSimulation(StreamsSimulation):
         self._runtime, self._assignor = runtime, assignor
         self._members: dict[str, _Member] = {}
         self._causes: list[str] = []
-        self._asked = 0
-        self._assigned: int | None = None
-        self._held = False
+        self._began_ms = 0
+        self._assigned_ms: int | None = None
+        self._is_delayed = False
         self._slots = 2
         layout = application.layout
         tasks_of: dict[int, list[TaskId]] = {}
@@ -83,212 +87,226 @@ class StreamsGroupSimulation(StreamsSimulation):
             for number, tasks in tasks_of.items()
         ]
 
-    # -- who is in the group -------------------------------------------------------------------
+    # -- group protocol ------------------------------------------------------------------------
 
     def open(self) -> None:
-        """All have joined before the first target, and have it at once."""
-        if not self.world.up:
+        """Form the group: all members join before the first target and reconcile at once."""
+        if not self.state.up:
             return
-        for instance in self.world.up.values():
-            for one in instance.consumers:
-                self._enlist(instance, one)
+        for client in self.state.up.values():
+            for consumer in client.consumers:
+                self._add_member(client, consumer)
         self._slots = timeline_slots(len(self._members))
-        self._ask("start")
-        self._assign()
+        self._request_target("start")
+        self._compute_target()
         for member in self._members.values():
             self._reconcile(member)
 
-    def came(self, instance: RunningClient) -> None:
-        """Its threads join as new members one after the other, whatever it was before."""
-        for one in instance.consumers:
-            if not self._members and not self._held:
-                self._hold()
-            self._enlist(instance, one)
-            self._ask(f"{instance.name} joined")
-            self._beat(self._members[one], joining=True)
+    def joined(self, client: RunningClient) -> None:
+        """Let the threads of a client join as new members, one after the other."""
+        for consumer in client.consumers:
+            if not self._members and not self._is_delayed:
+                self._delay()
+            self._add_member(client, consumer)
+            self._request_target(f"{client.name} joined")
+            self._heartbeat(self._members[consumer], joining=True)
             self._slots = timeline_slots(len(self._members), self._slots)
 
     def lost(self, name: str, consumers: Sequence[str], how: str) -> None:
-        """What they had is free."""
-        for one in consumers:
-            del self._members[one]
+        """Remove members that left or were evicted; their tasks are free."""
+        for consumer in consumers:
+            del self._members[consumer]
         if self._members:
-            self._ask(f"{name} {how}")
+            self._request_target(f"{name} {how}")
         else:
             self._causes.clear()
 
-    def asked(self, name: str) -> None:
-        """The coordinator makes another target."""
-        self._ask(f"{name} asked")
+    def requested(self, name: str) -> None:
+        """Request a new target, because a client requests a rebalance."""
+        self._request_target(f"{name} asked")
 
-    def heard(self, consumer: str) -> int:
-        """A member that dies was heard of with its last heartbeat."""
+    def last_heartbeat_ms(self, consumer: str) -> int:
+        """Return when the group received the last heartbeat of a dead consumer."""
         since = self._members[consumer].since_ms
         interval = self._runtime.streams_heartbeat_interval_ms
-        return since + (self.loop.now_ms - since) // interval * interval
+        return since + (self.clock.now_ms - since) // interval * interval
 
-    def _enlist(self, instance: RunningClient, consumer: str) -> None:
-        self._members[consumer] = _Member(
-            consumer, instance, str(instance.process), self.loop.now_ms
-        )
+    def _add_member(self, client: RunningClient, consumer: str) -> None:
+        """Add a member to the group."""
+        process = str(client.process)
+        self._members[consumer] = _Member(consumer, client, process, self.clock.now_ms)
 
-    def _hold(self) -> None:
-        """The first member of an empty group waits for others."""
-        self._held = True
+    def _delay(self) -> None:
+        """Let the first member of an empty group wait for others."""
+        self._is_delayed = True
 
-        def over() -> None:
-            self._held = False
-            self._assign_if_due()
+        def end_delay() -> None:
+            self._is_delayed = False
+            self._compute_target_if_due()
 
-        self.plan(self.loop.now_ms + self._runtime.streams_initial_rebalance_delay_ms, over, rank=1)
+        wait = self._runtime.streams_initial_rebalance_delay_ms
+        self.schedule(self.clock.now_ms + wait, end_delay, rank=1)
 
-    # -- targets -------------------------------------------------------------------------------
+    # -- target assignments --------------------------------------------------------------------
 
-    def _ask(self, cause: str) -> None:
+    def _request_target(self, cause: str) -> None:
+        """Request a new target assignment with the next heartbeat."""
         if not self._causes:
-            self._asked = self.loop.now_ms
+            self._began_ms = self.clock.now_ms
         if cause not in self._causes:
             self._causes.append(cause)
         for member in self._members.values():
-            self._await(member)
+            self._schedule_heartbeat(member)
 
-    def _assign_if_due(self, joining: _Member | None = None) -> None:
-        """A heartbeat makes the new target that is wanted, unless the last one is too young."""
-        if not self._causes or self._held:
+    def _compute_target_if_due(self, joining: _Member | None = None) -> None:
+        """Compute the requested target, unless the last one is younger than the interval."""
+        if not self._causes or self._is_delayed:
             return
         interval = self._runtime.streams_assignment_interval_ms
-        if self._assigned is None or self.loop.now_ms >= self._assigned + interval:
-            self._assign(joining)
+        if self._assigned_ms is None or self.clock.now_ms >= self._assigned_ms + interval:
+            self._compute_target(joining)
 
-    def _assign(self, joining: _Member | None = None) -> None:
+    def _compute_target(self, joining: _Member | None = None) -> None:
+        """Compute a new target assignment and record it."""
         causes, self._causes = tuple(self._causes), []
-        self._assigned = self.loop.now_ms
+        self._assigned_ms = self.clock.now_ms
         if not self._members:
             return
-        told = [
-            ServerMember(one.id, one.process, _by_subtopology(one.target),
-                         _by_subtopology(one.target_standby))
-            for one in self._in_map_order(joining)
-        ]  # fmt: skip
+        members = [
+            ServerMember(
+                member.id,
+                member.process,
+                _by_subtopology(member.target),
+                _by_subtopology(member.target_standby),
+            )
+            for member in self._in_map_order(joining)
+        ]
         standbys = str(self.app.settings.num_standby_replicas)
-        plan = self._assignor.assign(self._subtopologies, told, {"num.standby.replicas": standbys})
+        configs = {"num.standby.replicas": standbys}
+        plan = self._assignor.assign(self._subtopologies, members, configs)
         for name, member in self._members.items():
             member.target = {TaskId(int(one), number) for one, number in plan.active[name]}
             member.target_standby = {TaskId(int(one), number) for one, number in plan.standby[name]}
-        self._note(causes)
+        self._record(causes)
         for member in self._members.values():
-            self._await(member)
+            self._schedule_heartbeat(member)
 
     def _in_map_order(self, joining: _Member | None) -> list[_Member]:
-        """As the coordinator walks its members; one that is just joining comes last."""
-        known = [one for one in self._members.values() if one is not joining]
-        places = timeline_order([string_hash(one.id) for one in known], self._slots)
+        """Return members in the iteration order of the coordinator's map; a joining one last."""
+        known = [member for member in self._members.values() if member is not joining]
+        places = timeline_order([string_hash(member.id) for member in known], self._slots)
         return [*(known[place] for place in places), *([joining] if joining else [])]
 
-    def _note(self, causes: tuple[str, ...]) -> None:
+    def _record(self, causes: tuple[str, ...]) -> None:
+        """Record a target assignment as a rebalance."""
         active: dict[str, tuple[TaskId, ...]] = {}
         standby: dict[str, tuple[TaskId, ...]] = {}
-        waits = []
+        withheld = []
         given: dict[str, tuple[tuple[tuple[TaskId, ...], tuple[TaskId, ...]], ...]] = {}
         for member in self._members.values():
-            name = member.instance.name
-            if self.world.up.get(name, member.instance) is not member.instance:
-                name = f"{name} (dead)"  # not missed yet, and back already
-            active[name] = (*active.get(name, ()), *sorted(member.target))
-            standby[name] = (*standby.get(name, ()), *sorted(member.target_standby))
+            name = member.client.name
+            if self.state.up.get(name, member.client) is not member.client:
+                name = f"{name} (dead)"  # restarted, and the old members are not evicted yet
             target = (tuple(sorted(member.target)), tuple(sorted(member.target_standby)))
+            active[name] = (*active.get(name, ()), *target[0])
+            standby[name] = (*standby.get(name, ()), *target[1])
             given[name] = (*given.get(name, ()), target)
-            waits += [
+            withheld += [
                 task
                 for task in member.target - member.active
                 if any(task in other.active for other in self._members.values())
             ]
-        self.played.rebalances.append(
+        self.result.rebalances.append(
             StreamsRebalance(
-                self._asked,
-                self.loop.now_ms,
+                self._began_ms,
+                self.clock.now_ms,
                 causes,
                 active,
                 standby,
-                withheld=tuple(sorted(waits)),
+                withheld=tuple(sorted(withheld)),
                 given=given,
             )
         )
 
-    # -- members -------------------------------------------------------------------------------
+    # -- heartbeats and reconciliation ---------------------------------------------------------
 
-    def _await(self, member: _Member) -> None:
-        """Plan its next heartbeat, if that has anything to do."""
-        if member.settled and not self._causes:
+    def _schedule_heartbeat(self, member: _Member) -> None:
+        """Schedule a member's next heartbeat, if it has an effect."""
+        if member.is_reconciled and not self._causes:
             return
         interval = self._runtime.streams_heartbeat_interval_ms
-        beats = (self.loop.now_ms - member.since_ms) // interval + 1
-        self._beat_at(member, member.since_ms + beats * interval)
+        beats = (self.clock.now_ms - member.since_ms) // interval + 1
+        self._heartbeat_at(member, member.since_ms + beats * interval)
 
-    def _beat_at(self, member: _Member, due_ms: int) -> None:
+    def _heartbeat_at(self, member: _Member, due_ms: int) -> None:
+        """Schedule a heartbeat at a time, unless an earlier one is scheduled."""
         if member.due_ms is not None and member.due_ms <= due_ms:
             return
         member.due_ms = due_ms
 
-        def beat() -> bool:
-            up = self.world.up.get(member.instance.name) is member.instance
-            if member.due_ms == due_ms and up and self._members.get(member.id) is member:
-                return self._beat(member)
+        def heartbeat() -> bool:
+            is_up = self.state.up.get(member.client.name) is member.client
+            if member.due_ms == due_ms and is_up and self._members.get(member.id) is member:
+                return self._heartbeat(member)
             return False
 
-        self.plan(due_ms, beat)
+        self.schedule(due_ms, heartbeat)
 
-    def _beat(self, member: _Member, *, joining: bool = False) -> bool:
-        """A heartbeat; answers whether it changed what the member has."""
-        told = bool(member.leaving)
-        member.due_ms, member.since_ms = None, self.loop.now_ms
-        self._assign_if_due(member if joining else None)
-        changed = self._reconcile(member)
-        if changed:
-            # What it got it acknowledges, and what it gave up it tells, without waiting.
-            self._beat_at(member, self.loop.now_ms + self._runtime.poll_ms)
+    def _heartbeat(self, member: _Member, *, joining: bool = False) -> bool:
+        """Process a heartbeat; return whether it changed the member's tasks."""
+        was_revoking = bool(member.revoking)
+        member.due_ms, member.since_ms = None, self.clock.now_ms
+        self._compute_target_if_due(member if joining else None)
+        is_changed = self._reconcile(member)
+        if is_changed:
+            # It acknowledges new tasks, and confirms revoked ones, without waiting.
+            self._heartbeat_at(member, self.clock.now_ms + self._runtime.poll_ms)
         else:
-            self._await(member)
-        return changed or told
+            self._schedule_heartbeat(member)
+        return is_changed or was_revoking
 
     def _reconcile(self, member: _Member) -> bool:
-        """Give up first, then take what nobody has; answers whether there was anything.
+        """Move a member towards its target: revoke first, then take what is free.
 
-        What it says it has given up is free for others from now on, and for itself with the
-        next heartbeat: the coordinator looks at what it knew before this one.
+        The coordinator goes by what it knew before this heartbeat: a task that the member
+        confirms as revoked is free for others now, and for itself with its next heartbeat.
+
+        Returns:
+            Whether the member revokes or takes anything.
         """
-        gone = member.leaving
-        active, standby = member.active - gone, member.standby - gone
-        member.leaving = (active - member.target) | (standby - member.target_standby)
-        more = (set(), set()) if member.leaving else self._free(member)
-        member.active, member.standby = active | more[0], standby | more[1]
-        self._give(member.instance)
-        return bool(member.leaving or any(more))
+        active, standby = member.active - member.revoking, member.standby - member.revoking
+        member.revoking = (active - member.target) | (standby - member.target_standby)
+        new = (set(), set()) if member.revoking else self._free_tasks(member)
+        member.active, member.standby = active | new[0], standby | new[1]
+        self._assign(member.client)
+        return bool(member.revoking or any(new))
 
-    def _free(self, member: _Member) -> tuple[set[TaskId], set[TaskId]]:
-        """Actives and standbys that it shall have, does not have, and can have now."""
-        mine = [one for one in self._members.values() if one.process == member.process]
+    def _free_tasks(self, member: _Member) -> tuple[set[TaskId], set[TaskId]]:
+        """Return the active and standby tasks that a member lacks and can take now."""
+        same_process = [one for one in self._members.values() if one.process == member.process]
         active = {
             task
             for task in member.target - member.active
             if not any(task in one.active for one in self._members.values())
-            and not any(task in one.standby for one in mine)
+            and not any(task in one.standby for one in same_process)
         }
         standby = {
             task
             for task in member.target_standby - member.standby
-            if not any(task in one.active or task in one.standby for one in mine)
+            if not any(task in one.active or task in one.standby for one in same_process)
         }
         return active, standby
 
-    def _give(self, instance: RunningClient) -> None:
-        mine = [self._members[one] for one in instance.consumers if one in self._members]
-        active = {task: one.id for one in mine for task in sorted(one.active - one.leaving)}
-        standby = {task: one.id for one in mine for task in sorted(one.standby - one.leaving)}
-        self.keep_for_a_while(instance, self.world.give(instance, active, standby, set()))
+    def _assign(self, client: RunningClient) -> None:
+        """Give a client the tasks that its members own and do not revoke."""
+        members = [self._members[one] for one in client.consumers if one in self._members]
+        active = {task: one.id for one in members for task in sorted(one.active - one.revoking)}
+        standby = {task: one.id for one in members for task in sorted(one.standby - one.revoking)}
+        self.clean_up_later(client, self.state.assign(client, active, standby, set()))
 
 
 def _by_subtopology(tasks: Iterable[TaskId]) -> dict[str, list[int]]:
+    """Return sub-topology -> partitions of its tasks."""
     found: dict[str, list[int]] = {}
     for task in sorted(tasks):
         found.setdefault(str(task.subtopology), []).append(task.partition)

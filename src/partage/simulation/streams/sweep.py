@@ -1,4 +1,4 @@
-"""The application played on a clock, under the protocol that its assignor belongs to."""
+"""Entry points of the Streams simulation: one application, or many assignors and settings."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import product
+from math import prod
 
 from partage.errors import InvalidConfigError, UnknownStrategyError
 from partage.simulation.streams.application import SimulatedApplication
@@ -20,51 +21,51 @@ from partage.streams.registry import KIP_441_DOCUMENT, Kip441Proposal
 
 __all__ = ["SweepCell", "cells", "prepared", "simulate", "simulate_cell"]
 
+_MOST_CELLS = 10_000
+_BALANCE_FACTOR = "balance_factor"
+
 
 def simulate(
     application: SimulatedApplication,
     assignor: TaskAssignor | ServerSticky,
-    told: Sequence[ObservedState] = (),
+    observed: Sequence[ObservedState] = (),
 ) -> SimulationResult:
-    """Play an application under an assignor.
+    """Return the result of simulating an application under an assignor.
 
-    In a classic group a member that is gone without a word is missed one session timeout later,
-    and a rebalance that begins before that waits for it; members keep what they have meanwhile.
-    A task that moves is given up in one rebalance and taken over in the next. In a streams group
-    (`ServerSticky`, KIP-1071) tasks change hands one by one with the members' heartbeats.
+    In a classic group the coordinator evicts a dead member one session timeout later, and a
+    rebalance that begins before waits for that; members keep their tasks meanwhile. A task that
+    moves is revoked in one rebalance and assigned in the next. In a streams group
+    (`ServerSticky`, KIP-1071) tasks move one by one with the members' heartbeats.
 
     Args:
         application: with its trace of events.
         assignor: of the group's leader, or of its coordinator.
-        told: state as a real leader saw it at its first rebalance, its second and so on; the
-            model's own counts after the last one. A coordinator looks at no state.
+        observed: state that a real leader saw at its first rebalance, its second and so on; the
+            simulated state counts from then on. A coordinator does not look at state.
 
     Raises:
-        InvalidTopologyError: as `partage.streams.rebalance`.
-        InvalidConfigError, UnsupportedProblemError: the assignor refuses the application.
+        InvalidTopologyError: as in `partage.streams.rebalance`.
+        InvalidConfigError, UnsupportedProblemError: the assignor rejects the application.
 
     >>> from partage.simulation.streams.application_parser import read_application
     >>> app = read_application({"seconds": 60, "subtopologies": [{"sources": {"in": 2}}],
     ...             "clients": {"a": {}, "b": {}}})
     >>> from partage.streams import HighAvailability
-    >>> [(one.client, str(one.task), one.to_ms) for one in simulate(app, HighAvailability()).spans]
+    >>> spans = simulate(app, HighAvailability()).spans
+    >>> [(span.client, str(span.task), span.to_ms) for span in spans]
     [('a', '0_0', 60000), ('b', '0_1', 60000)]
     """
     if isinstance(assignor, ServerSticky):
         return StreamsGroupSimulation(application, assignor).run()
-    return ClassicGroupSimulation(application, assignor, told).run()
-
-
-_MOST_CELLS = 10_000
-_BALANCE_FACTOR = "balance_factor"
+    return ClassicGroupSimulation(application, assignor, observed).run()
 
 
 @dataclass(frozen=True)
 class SweepCell:
-    """One combination.
+    """One combination of an assignor and settings.
 
     Attributes:
-        assignor: by name.
+        assignor: its name.
         config: settings that differ from the application's, by Kafka's names.
     """
 
@@ -73,19 +74,17 @@ class SweepCell:
 
 
 def cells(assignors: Sequence[str], sweeps: Mapping[str, Sequence[str]]) -> list[SweepCell]:
-    """Every assignor with every combination of settings, the last setting changing fastest.
+    """Return every assignor with every combination of settings; the last setting varies fastest.
 
     Raises:
-        InvalidConfigError: more than 10,000 of them.
-        UnknownStrategyError: there is no such assignor.
+        InvalidConfigError: there are more than 10,000 combinations.
+        UnknownStrategyError: no assignor has this name.
 
     >>> [one.config for one in cells(["high-availability"], {"max.warmup.replicas": ["1", "2"]})]
     [(('max.warmup.replicas', '1'),), (('max.warmup.replicas', '2'),)]
     """
-    names = list(dict.fromkeys(_found(one).name for one in assignors))
-    count = len(names)
-    for values in sweeps.values():
-        count *= len(values)
+    names = list(dict.fromkeys(_find_assignor(one).name for one in assignors))
+    count = len(names) * prod(len(values) for values in sweeps.values())
     if count > _MOST_CELLS:
         raise InvalidConfigError("--sweep", f"must make at most {_MOST_CELLS} combinations", count)
     return [
@@ -98,14 +97,14 @@ def cells(assignors: Sequence[str], sweeps: Mapping[str, Sequence[str]]) -> list
 def simulate_cell(
     application: SimulatedApplication, cell: SweepCell
 ) -> tuple[SimulationResult, StreamsMetrics]:
-    """Play one combination.
+    """Return result and metrics of one combination.
 
     Raises:
-        PartageError: as `partage.simulation.streams.application_parser.configured` and `simulate`.
+        PartageError: as in `configured` and `simulate`.
     """
     settings, assignor = prepared(application, cell)
-    played = simulate(settings, assignor)
-    return played, measure(played)
+    result = simulate(settings, assignor)
+    return result, measure(result)
 
 
 def prepared(
@@ -116,11 +115,11 @@ def prepared(
     ``balance_factor`` is no setting of Kafka: it belongs to KIP-441's document.
 
     Raises:
-        InvalidConfigError: a setting is refused, or another assignor gets ``balance_factor``.
+        InvalidConfigError: a setting is invalid, or another assignor gets ``balance_factor``.
     """
     config = dict(cell.config)
     factor = config.pop(_BALANCE_FACTOR, None)
-    assignor = _found(cell.assignor)
+    assignor = _find_assignor(cell.assignor)
     if factor is not None:
         if not isinstance(assignor, Kip441Proposal):
             what = f"is a setting of {KIP_441_DOCUMENT} only"
@@ -131,15 +130,15 @@ def prepared(
     return configured(application, config), assignor
 
 
-def _found(name: str) -> TaskAssignor | ServerSticky:
-    """Return an assignor that can be played: of a leader, or the coordinator's."""
-    own = ServerSticky()
-    if name in {own.name, own.name.removeprefix("streams:"), own.exact_to.split()[0]}:
-        return own
+def _find_assignor(name: str) -> TaskAssignor | ServerSticky:
+    """Return the leader's or coordinator's assignor of a name."""
+    server_side = ServerSticky()
+    names = {server_side.name, server_side.name.removeprefix("streams:")}
+    if name in names | {server_side.exact_to.split()[0]}:
+        return server_side
     try:
         return find_assignor(name)
     except UnknownStrategyError as error:
-        known = [*error.known, own.name]
-        raise UnknownStrategyError(
-            name, known=known, close=get_close_matches(name, known, n=2)
-        ) from None
+        known = [*error.known, server_side.name]
+        close = get_close_matches(name, known, n=2)
+        raise UnknownStrategyError(name, known=known, close=close) from None
