@@ -10,7 +10,15 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
-from partage.tables.metrics import BY_NAME, METRICS, OWN, Aggregation, Condition, Shown
+from partage.tables.metrics import (
+    BY_NAME,
+    METRICS,
+    OWN,
+    REPLAY_COLUMNS,
+    Aggregation,
+    Condition,
+    Shown,
+)
 from partage.tables.schemas import COLUMNS, schema
 from partage.tables.statuses import CUMULATIVE, RECORDED, STATUSES
 from partage.tables.sums import (
@@ -39,20 +47,15 @@ def random_rows(seed: int, size: int = 60) -> list[dict]:
     rows = []
     for i in range(size):
         low = chance.choice([None, chance.uniform(0, 5)])
-        rows.append({
+        row = {
             "group": chance.choice("ab"), "policy": chance.choice(["x", RECORDED]),
             "incarnation": 0, "generation": i, "step": chance.choice([0, 0, 1]),
             "status": chance.choice(STATUSES), "caused": chance.choice([True, True, False, None]),
             "claimed": chance.random() < 0.5, "counts": chance.random() < 0.5,
             "agrees": chance.choice([True, False, None]),
-            "stopped_low_ps": low, "stopped_high_ps": None if low is None else low + 1,
-            "reread_low": chance.choice([None, 2]), "reread_high": chance.choice([None, 5]),
-            "moved": chance.choice([None, 0, 3]), "avoidable": chance.choice([None, 1]),
-            "spread": chance.choice([None, 0, 4]), "best_spread": chance.choice([None, 0, 1]),
-            "idle": chance.choice([None, 2]), "breaches": chance.choice([None, 0, 1]),
-            "rack_mismatches": chance.choice([None, 6]), "changed": chance.choice([None, 7]),
-            "load_spread": chance.choice([None, 1.5]), "colocation": chance.choice([None, 0.5]),
-        })  # fmt: skip
+        }  # fmt: skip
+        row |= {name: chance.choice([None, 0, 1, 4]) for name, _, _ in REPLAY_COLUMNS}
+        rows.append(row | {"stopped_low_ps": low, "stopped_high_ps": low and low + 1})
     return rows
 
 
