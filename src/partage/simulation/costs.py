@@ -35,6 +35,7 @@ __all__ = [
     "stop_length",
     "stopped_partitions",
     "stopped_seconds",
+    "unread_at_once",
     "usual_length",
 ]
 
@@ -111,6 +112,22 @@ def stopped_partitions(
     consumed = (before != -1) & exists
     stops = consumed if eager else consumed & (after >= 0) & (after != before)
     return np.flatnonzero(stops).astype(np.int32)
+
+
+def unread_at_once(
+    before: Int32Array, after: Int32Array, exists: NDArray[np.bool_], *, eager: bool
+) -> int:
+    """Return the largest number of partitions without consumption at one moment of a rebalance.
+
+    Each partition that stops resumes when the rebalance ends, whenever its owner left or revoked
+    it. So all of them are without consumption at the moment before the end. The arguments are
+    those of `stopped_partitions`.
+
+    >>> was, now = np.array([0, 0, -2, -1], np.int32), np.array([0, 1, 1, 1], np.int32)
+    >>> [unread_at_once(was, now, was < 9, eager=eager) for eager in (True, False)]
+    [3, 2]
+    """
+    return len(stopped_partitions(before, after, exists, eager=eager))
 
 
 def stopped_seconds(partitions: int, length_ms: Bounds | None) -> Bounds | None:

@@ -115,6 +115,7 @@ class SimulatedRebalance:
     stopped: Bounds | None = None
     reread: Bounds | None = None
     changed: int | None = None
+    unread_at_once: int | None = None
     plan: str | None = None
 
     def row(self) -> dict[str, Any]:

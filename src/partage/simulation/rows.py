@@ -12,7 +12,12 @@ from partage.history.problems import recorded_group, surviving_claims
 from partage.history.records import assigned_partitions
 from partage.model import Assignment, Cluster, Group
 from partage.simulation.context import SimulationContext
-from partage.simulation.costs import RebalanceCosts, detection_delay, stopped_partitions
+from partage.simulation.costs import (
+    RebalanceCosts,
+    detection_delay,
+    stopped_partitions,
+    unread_at_once,
+)
 from partage.simulation.members import EMPTY
 from partage.simulation.metrics import NOTHING, Bounds, PlanMetrics, SimulatedRebalance
 from partage.simulation.policies import Policy, is_recorded_strategy, recorded_protocol
@@ -122,9 +127,8 @@ class RowBuilder:
             metrics = replace(
                 metrics, spread=None, best_spread=None, idle=None, load_spread=None, colocation=None
             )
-        stops = stopped_partitions(
-            result.last_owner, plan.owner, on.partition_exists, eager=resolved.policy.eager
-        )
+        owners = (result.last_owner, plan.owner, on.partition_exists)
+        stops = stopped_partitions(*owners, eager=resolved.policy.eager)
         stopped = self.costs.stopped_seconds(stops, context.usual_ms, longer_ms=longer_ms)
         return replace(
             blank,
@@ -134,6 +138,7 @@ class RowBuilder:
             stopped=None if stopped is None or extra is None else stopped + extra,
             reread=self.costs.reread(stops),
             changed=_changed_owners(plan, self.recorded),
+            unread_at_once=unread_at_once(*owners, eager=resolved.policy.eager),
             plan=_to_json(plan.to_dict()),
             detail=None if plan.loop is None else plan.loop.warning(resolved.strategy.name),
         )
@@ -183,6 +188,7 @@ def recorded_row(rebalance: RecordedRebalance, context: SimulationContext) -> Si
         else stopped + rows.undetected_seconds(Policy(protocol, None)),
         reread=rows.costs.reread_as_recorded(),
         changed=0,
+        unread_at_once=len(rows.costs.stopped),
         plan=_to_json(_recorded_plan(rebalance)),
     )
 

@@ -241,6 +241,14 @@ METRICS: tuple[Metric, ...] = (
         shown=Shown.PAGE,
     ),
     Metric(
+        "unread_at_once", _MAXIMUM,
+        (("unread_at_once", "int32?", "partitions without consumption at the worst moment"),),
+        unit="partitions", better="lower", label="Unread at once",
+        help="Partitions unread at the worst moment: the largest number of partitions that no "
+        "member consumed at the same time in one rebalance.",
+        shown=Shown.PAGE,
+    ),
+    Metric(
         "rack_mismatches", _SUM,
         (("rack_mismatches", "int32?", "partitions owned outside the racks of their replicas"),),
         unit="partitions", better="lower", label="Cross-rack",
