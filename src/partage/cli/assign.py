@@ -296,11 +296,11 @@ def _show(found: JudgedPlan) -> None:
     figures = measure(found.plan, found.group, found.cluster, optimum=one_owner)
     if found.negotiated is not None:
         show(name(f"negotiated {found.negotiated}", "dim"))
-    told = [f"strategy {found.strategy.name}", f"spread {_or_dash(figures.spread)}"]
-    told += [f"idle {figures.idle}", f"moved {figures.moved}"]
+    summary = [f"strategy {found.strategy.name}", f"spread {_or_dash(figures.spread)}"]
+    summary += [f"idle {figures.idle}", f"moved {figures.moved}"]
     if figures.avoidable is not None:
-        told.append(f"avoidable {figures.avoidable}")
-    show(name("  ".join(told), "dim"))
+        summary.append(f"avoidable {figures.avoidable}")
+    show(name("  ".join(summary), "dim"))
     _show_withheld(found)
 
 
@@ -314,7 +314,7 @@ def _by_topic(topics: Mapping[str, list[int]]) -> str:
 
 
 def _middle_out(text: str, most: int) -> str:
-    """A name with its middle left out: members of one deployment differ at the end.
+    """Return a name with its middle omitted: members of one deployment differ at the end.
 
     >>> _middle_out("consumer-orders-service-1-8f2c4d1e", 15)
     'consume…8f2c4d1e'

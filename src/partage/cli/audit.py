@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from partage.jobs.audit.audit import Audit, BrokenJoin, TopicFound
     from partage.keys.audit import Broken
 
-__all__ = ["audit", "by_chance", "findings", "join_words", "untold", "writers"]
+__all__ = ["audit", "by_chance", "findings", "join_words", "undecided", "writers"]
 
 _PAGE = "audit.html"
-#: Something was found that somebody should look at.
+#: Exit code: broken joins were found.
 FOUND = 3
 _LEGEND = (
     "by chance: how likely keys that anybody put anywhere would look so, all tries counted. "
@@ -69,7 +69,7 @@ def audit(
     conf: Annotated[list[str] | None, CONF] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:  # fmt: skip
-    """Which partitioner wrote each topic, and do topics that are meant to be joined join?
+    """Find the partitioner that wrote each topic, and check the joins between topics.
 
     From the keys and where they lie: the client that wrote them, and when a second one came;
     keys that live in two partitions, so that their order is broken; what became of records
@@ -115,7 +115,7 @@ def audit(
 
 
 def _write(found: Audit, folder: Path, where: str) -> None:
-    """The page, and the same for programs.
+    """Write the HTML page and the same content as JSON.
 
     Raises:
         InvalidConfigError: the folder cannot be written.
@@ -134,7 +134,7 @@ def _write(found: Audit, folder: Path, where: str) -> None:
     said = {t.topic: TopicText(writers(t), by_chance(t), findings(t)) for t in found.topics}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # Both beside their places first: whoever ends us leaves no half of either.
+        # Both are written beside their places first, so that a kill leaves no half of either.
         ready = {folder / "audit.json": folder / ".audit.json.new",
                  folder / _PAGE: folder / f".{_PAGE}.new"}  # fmt: skip
         page, data = ready[folder / _PAGE], ready[folder / "audit.json"]
@@ -179,19 +179,19 @@ def _print(found: Audit, *, all_joins: bool) -> None:
         if join.meant or all_joins:
             show(*(name(line) for line in join_words(join.broken, join.groups)))
     if found.without_a_place:
-        told = f"{found.without_a_place:,} records without a topic or a partition were left out"
-        show(name(told, "bold"))
-    for line in untold(found.topics):
+        text = f"{found.without_a_place:,} records without a topic or a partition were left out"
+        show(name(text, "bold"))
+    for line in undecided(found.topics):
         show(name(line))
     if found.too_many:
-        told = f"{found.too_many:,} pairs of topics were not compared: one group reads all of them"
-        show(name(f"{told}; --join says which belong together"))
+        text = f"{found.too_many:,} pairs of topics were not compared: one group reads all of them"
+        show(name(f"{text}; --join says which belong together"))
     mixed = sum(t.broken for t in found.topics)
     meant = {j.broken.topics for j in found.joins if j.meant}
     others = {j.broken.topics for j in found.joins} - meant
     if others and not all_joins:
-        told = f"{len(others)} more pairs of topics that groups read together would not join"
-        show(name(f"{told}: --all-joins tells of them"))
+        text = f"{len(others)} more pairs of topics that groups read together would not join"
+        show(name(f"{text}: --all-joins lists them"))
     words = (
         f"{_many(len(found.topics), 'topic')}, {mixed} with writers that disagree; "
         f"{_many(found.looked_at, 'pair')} of topics looked at, {_many(len(meant), 'broken join')}"
@@ -232,9 +232,9 @@ def _longest(found: Audit) -> int:
     return max([len(t.topic) for t in found.topics], default=5)
 
 
-#: Exponents beyond this are only told to be beyond.
+#: Exponents below this are shown as this limit.
 _LEAST = -99
-#: Spans shorter than this are told by the millisecond.
+#: Spans shorter than this are shown in milliseconds.
 _SHORT_MS = 10_000
 _CHANGELOG, _REPARTITION = "-changelog", "-repartition"
 _JOIN_REMEDIES = {
@@ -246,7 +246,7 @@ _JOIN_REMEDIES = {
 
 
 def writers(t: TopicFound) -> str:
-    """Who wrote it: clients, and the hash that they share."""
+    """Return the clients that may have written a topic, and the hash that they share."""
     if t.status == "one partition":
         return "anybody: 1 partition"
     if not t.writers:
@@ -261,7 +261,7 @@ def _client(w: dict[str, Any], keyless: str = "") -> str:
 
 
 def by_chance(t: TopicFound) -> str:
-    """How likely it is that the least sure of its writers only looks like one.
+    """Return the probability that the least certain writer is a coincidence.
 
     Empty where there is none.
     """
@@ -280,35 +280,35 @@ def findings(t: TopicFound) -> list[str]:
         lines.append(f"{t.topic}: {count} writers disagree: {'; '.join(came)} (UTC)")
     rivals = sorted({r for w in t.writers for r in w["rivals"]})
     if rivals:
-        lines.append(f"{t.topic}: cannot be told from {', '.join(rivals)}")
+        lines.append(f"{t.topic}: cannot be distinguished from {', '.join(rivals)}")
     if t.split["writers"]:
-        told = _examples(t, "two writers", t.split["writers"])
+        text = _examples(t, "two writers", t.split["writers"])
         lines.append(f"{t.topic}: {t.split['writers']:,} keys live in two partitions, their order "
-                     f"is broken: {told}")  # fmt: skip
+                     f"is broken: {text}")  # fmt: skip
     if t.status == "mixed":
         lines.append(f"{t.topic}: {_what_to_do(t)}")
     if t.scattered:
-        told = _examples(t, "unexplained", t.split["unexplained"])
+        text = _examples(t, "unexplained", t.split["unexplained"])
         lines.append(f"{t.topic}: {t.split['unexplained']:,} of {t.keys:,} keys live in several "
-                     f"partitions, and no partitioner explains why: {told}. Does a producer name "
+                     f"partitions, and no partitioner explains why: {text}. Does a producer name "
                      "the partition, or go round robin whatever the key?")  # fmt: skip
     if t.sampled > 1:
         lines.append(f"{t.topic}: so many keys that one in {t.sampled:,} was looked at")
     return lines
 
 
-def untold(topics: Sequence[TopicFound]) -> list[str]:
-    """What cannot be told, and of which topics."""
+def undecided(topics: Sequence[TopicFound]) -> list[str]:
+    """Return sentences about what the keys cannot decide, with the topics."""
     one = [t.topic for t in topics if t.status == "one partition"]
     few = [t.topic for t in topics if t.status == "too few keys"]
     lines = []
     if one:
         lines.append(f"{', '.join(first_of(one))}: of one partition, which every partitioner fits: "
-                     "who wrote it cannot be told, and no key can be in a wrong place")  # fmt: skip
+                     "its writer is unknown, and no key can be in a wrong place")  # fmt: skip
     if few:
         lines.append(f"{', '.join(first_of(few))}: fewer than {FEWEST_KEYS} keys, of which any "
                      "partitioner may fit some by chance: who wrote it, and whether a second one "
-                     "did, cannot be told; keys in several partitions are")  # fmt: skip
+                     "did is unknown; keys in several partitions are")  # fmt: skip
     return lines
 
 
@@ -321,13 +321,13 @@ def _what_to_do(t: TopicFound) -> str:
 
 def _examples(t: TopicFound, reason: str, count: int) -> str:
     mine = [e for e in t.split["examples"] if e["reason"] == reason]
-    told = [f"{shown(bytes.fromhex(e['key']))} in {' and '.join(str(s[0]) for s in e['seen'])}"
+    text = [f"{shown(bytes.fromhex(e['key']))} in {' and '.join(str(s[0]) for s in e['seen'])}"
             for e in mine]  # fmt: skip
-    return "; ".join(first_of(told, of=count))
+    return "; ".join(first_of(text, of=count))
 
 
 def join_words(broken: Broken, groups: Sequence[str]) -> list[str]:
-    """What breaks a join, the keys that show it, each with its topic, and what to do."""
+    """Return the reason of a broken join, keys that show it with their topics, and the remedy."""
     one, other = broken.topics
     read = f" (read together by {', '.join(first_of(groups))})" if groups else ""
     lines = [f"join of {one} and {other}{read}: {broken.words}"]
@@ -335,8 +335,8 @@ def join_words(broken: Broken, groups: Sequence[str]) -> list[str]:
         again = "" if theirs_key == key else f"{shown(theirs_key)} "
         lines.append(f"    {shown(key)} in partition {_numbers(mine)} of {one}, {again}in "
                      f"{_numbers(theirs)} of {other}")  # fmt: skip
-    told = _JOIN_REMEDIES.get(broken.kind) or remedy(broken.partitioners)
-    return [*lines, f"    what to do: {told}"]
+    text = _JOIN_REMEDIES.get(broken.kind) or remedy(broken.partitioners)
+    return [*lines, f"    what to do: {text}"]
 
 
 def _numbers(partitions: Sequence[int]) -> str:

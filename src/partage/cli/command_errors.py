@@ -1,4 +1,4 @@
-"""How a command ends when something goes wrong: one line, and an exit code."""
+"""Errors of a command: one line on stderr, and an exit code."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _REPORT = "this is a mistake in Partage: run again with PARTAGE_DEBUG=1 and repo
 
 
 def guarded(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, with every error told in one line on stderr and turned into an exit code."""
+    """Return the command with each error printed as one line on stderr and an exit code."""
 
     @functools.wraps(command)
     def run(*arguments: Any, **named: Any) -> None:
@@ -50,18 +50,18 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
             tell("interrupted")
             raise typer.Exit(_INTERRUPTED) from None
         except BrokenPipeError:
-            # The reader (head, less) has had enough: that is no error.
+            # The reader (head, less) closed the pipe: this is no error.
             _close_stdout()
             raise typer.Exit(0) from None
         except Exception as e:
             if type(e).__module__.partition(".")[0] in {"typer", "click"}:
-                raise  # wrong usage: typer tells it
+                raise  # wrong usage: typer prints it
             if os.environ.get("PARTAGE_DEBUG") == "1":
                 raise
             if _interrupted(e):
                 tell("interrupted")
                 raise typer.Exit(_INTERRUPTED) from None
-            tell(f"partage: {told(e)}", "bold red")
+            tell(f"partage: {describe_error(e)}", "bold red")
             _close_if_full(e)
             raise typer.Exit(FAILED) from None
 
@@ -69,7 +69,7 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _interrupted(error: BaseException) -> bool:
-    """Whether it came of a Ctrl-C: what is cleared up then may fail in turn, in Py4J above all."""
+    """Return whether Ctrl-C caused the error: the clean-up may then fail in turn, as in Py4J."""
     met: set[int] = set()
     more: list[BaseException | None] = [error]
     while more:
@@ -85,10 +85,10 @@ def _interrupted(error: BaseException) -> bool:
 
 def _expect_stdout() -> None:
     if sys.stdout is None:
-        raise OSError("standard output is closed: nobody would see the answer")
+        raise OSError("standard output is closed: no result could be printed")
 
 
-def told(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Return what is wrong, where, and what to do, in one line."""
     if isinstance(error, PartageError):
         return shortened(str(error))
@@ -122,7 +122,7 @@ def _is_stdout_failing(error: OSError) -> bool:
 
 
 def _close_if_full(error: Exception) -> None:
-    """A disk that is full would fail once more when Python flushes stdout at its end."""
+    """Close stdout if the disk is full: Python would fail once more when it flushes at its end."""
     if isinstance(error, OSError) and error.filename is None:
         _close_stdout()
 

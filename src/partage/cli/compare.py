@@ -79,12 +79,12 @@ def compare(
         group, cluster, strategies=strategy, config=settings(config) or None,
         sender=sender if isinstance(sender, str) else None,
     )  # fmt: skip
-    told = missing_topics(group, cluster)
-    warn(list(told))
+    missing = missing_topics(group, cluster)
+    warn(list(missing))
     if as_json:
         write_json([_plain(row) for row in found], indent=1)
     else:
-        shown_comparison(found, told)
+        shown_comparison(found, missing)
     if any(row.breaches for row in found):
         raise typer.Exit(FAILED_JUDGE)
 
@@ -107,14 +107,14 @@ def _standbys(row: Compared) -> dict[str, dict[str, list[int]]] | None:
     return getattr(row.plan, "standbys", None)
 
 
-def shown_comparison(found: Comparison, told: Sequence[str] = ()) -> None:
+def shown_comparison(found: Comparison, known: Sequence[str] = ()) -> None:
     """Print the table, the optimum, refusals, warnings and breaches to stdout.
 
     Args:
         found: the rows.
-        told: warnings that are shown elsewhere.
+        known: warnings that are shown elsewhere.
     """
-    shown = {*told}
+    shown = {*known}
     show(_table(found))
     plans = [row.warnings for row in found if row.plan is not None]
     for warning in plans[0] if len(plans) > 1 else ():
@@ -123,10 +123,10 @@ def shown_comparison(found: Comparison, told: Sequence[str] = ()) -> None:
             show(name(warning, "yellow"))
     best = found.best
     if best is not None and best.best_spread is not None:
-        told = (
+        text = (
             f"optimum: spread {best.best_spread}, reachable with {best.fewest_moves_to_best} moves"
         )
-        show(name(f"{told} (proven)", "dim"))
+        show(name(f"{text} (proven)", "dim"))
     if best is not None and best.refused:
         show(name(f"optimum not computed: {best.refused}", "yellow"))
     for row in found:
@@ -134,8 +134,8 @@ def shown_comparison(found: Comparison, told: Sequence[str] = ()) -> None:
             # Some refusals begin with the name, for those who see nothing else.
             why = (row.refused or "").removeprefix(row.strategy).removeprefix(":").strip()
             why = why.removeprefix("refuses ")
-            told = shortened(f"{row.strategy} refuses: {why}")
-            show(name(told, "yellow"))
+            text = shortened(f"{row.strategy} refuses: {why}")
+            show(name(text, "yellow"))
         for warning in first_of([one for one in row.warnings if one not in shown]):
             show(name(f"{row.strategy}: {warning}", "yellow"))
         for breach in first_of([str(one) for one in row.breaches]):
@@ -171,7 +171,7 @@ def _table(found: Comparison) -> Table:
 
 
 def _cell(found: Comparison, row: Compared, field: str, _title: str, more_is_better: bool) -> Any:
-    """A figure; bold and green where no valid plan has a better one, and some have a worse."""
+    """Return a figure, bold green where it is the best valid one and others are worse."""
     from rich.text import Text
 
     value = getattr(row.measures, field)

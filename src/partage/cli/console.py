@@ -1,4 +1,4 @@
-"""Terminal and JSON output: answers on stdout, everything else on stderr."""
+"""Terminal and JSON output: results on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
     "write_json",
 ]
 
-_MOST_TOLD = 3
+_MOST_LINES = 3
 _LONGEST = 400
 #: Characters of a name; Kafka's topic names have up to 249, group and client ids up to 32,767.
 _LONGEST_NAME = 256
@@ -45,29 +45,29 @@ _AS_WIDE_AS_IT_GETS = 1_000_000
 
 
 def prepare() -> None:
-    """A name that the terminal cannot show is spelled out; it must not end the command."""
+    """Escape what the terminal's encoding cannot show, so that no name ends the command."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
 
 
 def out() -> Console:
-    """Where tables go. Made anew each time: stdout may have been replaced since."""
+    """Return a console on stdout, made for each call since stdout may have been replaced."""
     return Console(highlight=False, emoji=False, markup=False, color_system=_colours())
 
 
 def err() -> Console:
-    """Where everything else goes that is more than a line."""
+    """Return a console on stderr, for what is more than a line."""
     return Console(stderr=True, highlight=False, color_system=_colours())
 
 
 def _colours() -> Literal["auto"] | None:
-    """Who asks for no colours means dim and bold too: rich would still send them."""
+    """Return no colour system under NO_COLOR: dim and bold are switched off too."""
     return None if os.environ.get("NO_COLOR") else "auto"
 
 
 def show(*what: Any) -> None:
-    """Tables and sentences on stdout: wrapped for a person, whole lines for a program.
+    """Print tables and sentences on stdout: wrapped for a person, whole lines for a program.
 
     Through a pipe nothing is wrapped or cut, and no line ends in blanks.
     """
@@ -85,14 +85,14 @@ def show(*what: Any) -> None:
 
 
 def fits(table: Any) -> bool:
-    """Whether a table can be shown whole: a terminal cuts what is wider, a pipe takes all."""
+    """Return whether a table fits: a terminal cuts what is wider, a pipe takes all."""
     console = out()
     wide = console.options.update(width=_AS_WIDE_AS_IT_GETS)
     return not interactive() or console.measure(table, options=wide).maximum <= console.width
 
 
 def tell(line: str, style: str = "") -> None:
-    """A line on stderr, never wrapped, whatever it has in it."""
+    """Print a line on stderr without wrapping, markup or control characters."""
     console = Console(
         stderr=True, highlight=False, emoji=False, markup=False, color_system=_colours()
     )
@@ -120,24 +120,24 @@ def short_name(value: str) -> str:
 
 
 def first_of(lines: Sequence[str], *, of: int | None = None) -> list[str]:
-    """The first of many alike, and how many more there are; ``of`` where these are not all.
+    """Return the first of many similar lines and the count of the rest (``of``: the full count).
 
     >>> first_of(["a", "b", "c", "d", "e"])
     ['a', 'b', 'c', 'and 2 more']
     >>> first_of(["a", "b"], of=9)
     ['a', 'b', 'and 7 more']
     """
-    more = (len(lines) if of is None else of) - min(len(lines), _MOST_TOLD)
-    return [*lines[:_MOST_TOLD], *([f"and {more:,} more"] if more > 0 else [])]
+    more = (len(lines) if of is None else of) - min(len(lines), _MOST_LINES)
+    return [*lines[:_MOST_LINES], *([f"and {more:,} more"] if more > 0 else [])]
 
 
 def interactive() -> bool:
-    """Whether a person looks at stdout."""
+    """Return whether stdout is a terminal."""
     return sys.stdout is not None and sys.stdout.isatty()
 
 
 def name(value: str, style: str = "") -> Text:
-    """A foreign name in a table: no markup, no control characters."""
+    """Return a foreign name for a table, without markup and control characters."""
     return Text(_one_line(value), style)
 
 
@@ -158,7 +158,7 @@ def json_bytes(value: Any, indent: int | None = None) -> bytes:
 
 
 def write_json(value: Any, indent: int | None = None) -> None:
-    """One value and a line's end on stdout, in UTF-8 whatever the locale says."""
+    """Print a value as one line of JSON on stdout, in UTF-8 under any locale."""
     line = json_bytes(value, indent) + b"\n"
     binary = getattr(sys.stdout, "buffer", None)
     if binary is None:
@@ -168,7 +168,7 @@ def write_json(value: Any, indent: int | None = None) -> None:
 
 
 def has_display() -> bool:
-    """Whether a browser would find a screen to open on."""
+    """Return whether a browser would find a display."""
     if os.name == "nt" or sys.platform == "darwin":
         return True
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

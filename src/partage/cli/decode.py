@@ -39,7 +39,7 @@ def decode(
                                  show_default=False)
     ] = None,
 ) -> None:  # fmt: skip
-    """What a log of `__consumer_offsets` says: one JSON line a record.
+    """Decode a log of `__consumer_offsets`: one JSON line a record.
 
     Every record type that Kafka 4.3.1 can read, at every version. Fields: `partition`,
     `offset`, `timestamp_ms`, `type`, `key_version`, `key`, `value_version`, `value` (null for
@@ -76,7 +76,7 @@ def decode(
 
 
 def decoded(source: Path) -> Iterator[dict[str, Any]]:
-    """A line for each record, in the order of the files; ``error`` where it is damaged.
+    """Yield a JSON object for each record in the order of the files; ``error`` where it is damaged.
 
     Raises:
         InvalidCaptureError: the source cannot be read.

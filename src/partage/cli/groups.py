@@ -29,7 +29,7 @@ Partition = tuple[str, int]
 _OF_THEIR_OWN = {"share", "streams"}
 #: Strategies whose members send more than claims in their user data.
 _KEPT_USER_DATA = {"failover", "faust"}
-#: With more groups than that each is one line, unless somebody asks for some by name.
+#: With more groups than this each is one line, unless --group names some.
 _MOST_SHOWN_WHOLE = 5
 
 
@@ -70,13 +70,13 @@ def groups(  # noqa: PLR0917 - typer's options are parameters
     ] = False,
     command_config: Annotated[Path | None, CONFIG] = None,
     properties: Annotated[list[str] | None, PROPERTY] = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Again and again.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Look repeatedly.")] = False,
     every: Annotated[
         float, typer.Option("--every", metavar="SECONDS", help="Between two looks.")
     ] = 2.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, a line a look.")] = False,
 ) -> None:  # fmt: skip
-    """Who owns what now, how far behind they are, and what each strategy would do.
+    """Show the owners of each partition, their lag, and what each strategy would do.
 
         partage groups --bootstrap-server broker:9092
 
@@ -135,7 +135,7 @@ def groups(  # noqa: PLR0917 - typer's options are parameters
 
 
 def _stamped(looks: list[_Look], last: list[_Look] | None) -> None:
-    """When this look was, and what changed since the last one."""
+    """Print the time of a look, and the changes since the last one."""
     if interactive():
         out().clear()
     show(name(time.strftime("%H:%M:%S"), "dim"))
@@ -144,7 +144,7 @@ def _stamped(looks: list[_Look], last: list[_Look] | None) -> None:
 
 
 def _no_such(connection: ClusterConnection, patterns: list[str]) -> InvalidConfigError:
-    """The patterns fit nothing: what there is."""
+    """Return the error for patterns that match no group; it lists the groups."""
     from partage.capture.groups import live_groups
 
     there = [one.id for one in live_groups(connection)[0]]
@@ -186,7 +186,7 @@ def _judged(
     group: LiveGroup, ends: Mapping[Partition, int], rate: Mapping[Partition, float],
     cluster: Cluster, strategies: list[str] | None, *, asked: bool,
 ) -> _Look:  # fmt: skip
-    """A group with its lag, and what is to be said of its plan."""
+    """Return a group with its lag and the verdict on its plan."""
     from partage.api import decisions
     from partage.api.measures import measure
     from partage.model import Assignment, Group, Member
@@ -276,7 +276,7 @@ def _head(look: _Look) -> None:
 
 
 def _waiting(look: _Look) -> str:
-    """Records that wait for the group; apart from them those of partitions that nobody owns."""
+    """Return the lag of owned partitions, and that of partitions without owner."""
     owned = {p for m in look.group.members for p in m.owned}
     mine = sum(lag for p, lag in look.lag.items() if p in owned)
     others = sum(look.lag.values()) - mine
@@ -333,18 +333,18 @@ def _runs(numbers: list[int]) -> str:
 
 
 def _distance(now: Measures) -> str:
-    """How far what is now is from the best."""
-    told = f"now: spread {now.spread}, {now.idle} idle, {now.rack_mismatches} rack mismatches"
+    """Return a sentence on the distance of the current assignment from the optimum."""
+    text = f"now: spread {now.spread}, {now.idle} idle, {now.rack_mismatches} rack mismatches"
     if now.best_spread is None:
-        return f"{told}; optimum not computed: {now.refused or 'nothing to share'}"
+        return f"{text}; optimum not computed: {now.refused or 'nothing to share'}"
     if now.spread == now.best_spread:
-        return f"{told}; as even as can be"
+        return f"{text}; as even as can be"
     moves = now.fewest_moves_to_best
-    return f"{told}; optimum: spread {now.best_spread}, {moves} moves away (proven)"
+    return f"{text}; optimum: spread {now.best_spread}, {moves} moves away (proven)"
 
 
 def changes(before: Iterable[LiveGroup], now: Iterable[LiveGroup]) -> list[str]:
-    """A sentence for each group that is not as it was: who came and went, how much moved.
+    """Return a sentence for each changed group: members that joined or left, partitions moved.
 
     >>> changes([], [])
     []

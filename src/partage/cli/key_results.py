@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Asked", "advice", "shown", "spread"]
 
-_HOURS_TOLD = 5
+_MOST_HOURS = 5
 _PAGE = "keys.html"
 _STAGES = {
     "check": "looking at the input",
@@ -94,7 +94,7 @@ _NO_KEY = "No record has a key: the producer's partitioner spreads them as it li
 
 
 def print_found(found: KeySpread) -> None:
-    """What a person wants to know, in this order: spread, hot keys, changes, hours, advice."""
+    """Print the spread, the hot keys, the changes, the hours and the advice, in this order."""
     keyed = found.records - found.nulls
     show(name(_head(found), "bold"))
     if not keyed:
@@ -163,12 +163,12 @@ def _moves(found: KeySpread) -> Table:
 
 
 def _hours(found: KeySpread) -> Table:
-    """The hours in which one partition got most records, for each count."""
+    """Return, for each count, the hours in which one partition got most records."""
     table = _table("busiest hours", "hour (UTC)", "partitions", "hottest", "its records", "of all")
     for n in found.loads:
         mine = [h for h in found.hours if h[0] == n]
         for _, hour, partition, most, total in sorted(mine, key=lambda h: h[3], reverse=True)[
-            :_HOURS_TOLD
+            :_MOST_HOURS
         ]:
             when = datetime.fromtimestamp(hour / 1000, timezone.utc)
             table.add_row(f"{when:%Y-%m-%d %H:%M}", f"{n:,}", f"{partition}", f"{most:,}",
@@ -177,7 +177,7 @@ def _hours(found: KeySpread) -> Table:
 
 
 def _as_json(found: KeySpread) -> dict[str, Any]:
-    """The same as plain data; keys in hex, shares from 0 to 1, times in milliseconds UTC."""
+    """Return the result as plain data: keys in hex, shares from 0 to 1, times in ms UTC."""
     return {
         "records": found.records, "without_key": found.nulls, "without_time": found.timeless,
         "keys": found.distinct,
@@ -252,7 +252,7 @@ _NAMED = 3
 
 
 def shown(key: bytes) -> str:
-    """A key as one reads it: text where it is text, else its bytes in hex.
+    """Return a key as text where it is printable text, else its bytes in hex.
 
     >>> shown(b"veh-1"), shown(bytes(4)), shown(b"")
     ('veh-1', '0x00000000', "''")
@@ -267,7 +267,7 @@ def shown(key: bytes) -> str:
 
 
 def advice(found: KeySpread) -> list[str]:
-    """Sentences, the most important one first."""
+    """Return sentences of advice, the most important one first."""
     hot = found.hottest[0]
     lines = [
         f"No partition count can bring the hottest partition below {found.floor:.2%}: key "
@@ -296,53 +296,53 @@ def advice(found: KeySpread) -> list[str]:
 
 
 def _limit(found: KeySpread) -> str:
-    """What was asked of the hottest partition, and what a rate was taken of."""
+    """Return the requested limit of the hottest partition, and the basis of its rate."""
     words = [] if found.max_share is None else [f"{found.max_share:.1%} of all records"]
     if found.max_rate is not None:
-        told = f"{found.max_rate:,g} records a second"
+        text = f"{found.max_rate:,g} records a second"
         if found.rate_hour is not None:
             when = datetime.fromtimestamp(found.rate_hour / 1000, timezone.utc)
-            told += (
+            text += (
                 f" in the hour from {when:%Y-%m-%d %H:%M} UTC, in which one partition got most "
                 f"(the input has {found.rate_seconds:,.0f} s of it)"
             )
-        words.append(told)
+        words.append(text)
     return " and ".join(words)
 
 
 def _shared(found: KeySpread) -> list[str]:
-    """Who is in the hottest partition at each count, as far as the hottest keys tell."""
+    """Return a sentence for each count: which of the hottest keys share the hottest partition."""
     lines = []
     for n, load in found.loads.items():
         mine = [h for h in found.hottest if found.hot_at.get(h.key, {}).get(n) == load.hottest]
         if not mine or n == 1:
             continue
-        told = [f"{shown(h.key)} ({h.share:.1%})" for h in mine[:_NAMED]]
+        text = [f"{shown(h.key)} ({h.share:.1%})" for h in mine[:_NAMED]]
         rest = load.share - sum(h.share for h in mine[:_NAMED])
         others = f" and others ({rest:.1%})" if rest >= 0.0005 else " alone"
-        lines.append(f"With {n:,} partitions the hottest one has {', '.join(told)}{others}.")
+        lines.append(f"With {n:,} partitions the hottest one has {', '.join(text)}{others}.")
     return lines
 
 
 def _salted(found: KeySpread) -> list[str]:
-    """Into how many keys each hot one must be split for its parts to be no more than even."""
+    """Return a sentence on the number of keys into which each hot key must be split."""
     most = max(found.loads)
     allowed = found.max_share if found.max_share is not None else 1 / most
     hot = [h for h in found.hottest if h.share > allowed and h.records > 2 * h.share / allowed]
     if not hot:
         return []
     parts = [ceil(h.share / allowed - 1e-9) for h in hot]
-    told = [f"{shown(h.key)} into {n:,}" for h, n in zip(hot, parts, strict=True)]
-    more = len(told) - _NAMED
-    told = [*told[:_NAMED], *([f"and {more:,} more that are told above"] if more > 0 else [])]
+    text = [f"{shown(h.key)} into {n:,}" for h, n in zip(hot, parts, strict=True)]
+    more = len(text) - _NAMED
+    text = [*text[:_NAMED], *([f"and {more:,} more that are listed above"] if more > 0 else [])]
     if len(hot) == len(found.hottest) and found.distinct != len(hot):
-        told.append("and maybe keys that are not told (--top)")
+        text.append("and maybe keys below --top")
     of = (f"{allowed:.2%}, the limit" if found.max_share is not None
           else f"{allowed:.2%}, an even share of {most:,} partitions")  # fmt: skip
     first = shown(hot[0].key)
     return [
-        f"To get below that, split (salt) each key that has more than {of}: {', '.join(told)} "
+        f"To get below that, split (salt) each key that has more than {of}: {', '.join(text)} "
         f"({first}-0 to {first}-{parts[0] - 1}, in turn). Where the parts go is a hash's choice, "
-        "so take some more; a key's records then have no one order, and whoever reads them must "
+        "so take some more; a key's records then have no one order, and their readers must "
         "put the parts together."
     ]

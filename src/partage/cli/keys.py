@@ -60,7 +60,7 @@ def keys(
         str | None, typer.Option("--time", help="Column of times: load by hour.",
                                  show_default=False)
     ] = None,
-    top: Annotated[int, typer.Option("--top", min=1, max=10_000, help="Hottest keys told.")] = 10,
+    top: Annotated[int, typer.Option("--top", min=1, max=10_000, help="Hottest keys shown.")] = 10,
     max_share: Annotated[
         float | None,
         typer.Option("--max-share", min=0.0, max=1.0, show_default=False,
@@ -111,8 +111,8 @@ def keys(
     Files of up to 2 GiB (these columns, unpacked) are counted by threads of this process. Larger
     ones, Delta tables and topics are Spark's, and so is all else with --master or --conf.
 
-    Two clients that put one key into two partitions break every join between their topics. Who
-    agrees with whom is found by running them all on the same keys, at several counts:
+    Two clients that put one key into two partitions break every join between their topics. To
+    see which clients agree, run them all on the same keys, at several counts:
 
         partage keys --who-agrees
 

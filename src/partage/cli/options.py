@@ -65,7 +65,7 @@ def spark_settings(conf: Sequence[str]) -> dict[str, str]:
 
 
 def settings_of(config: Path | None, properties: list[str] | None) -> dict[str, Any]:
-    """How to reach the cluster, by Kafka's property names.
+    """Return the connection settings of a cluster, by Kafka's property names.
 
     Raises:
         InvalidConfigError: a file or a property cannot be used; no secret is in the message.
@@ -100,7 +100,7 @@ def read_cluster(
     seconds: float | None = None,
     earlier: Path | None = None,
 ) -> ReplicaCluster:
-    """A capture's folder or ``cluster.jsonl`` (its last line), a JSON file, or ``host:port,...``.
+    """Read a capture's folder or ``cluster.jsonl`` (last line), a JSON file, or ``host:port,...``.
 
     Raises:
         InvalidCaptureError: there is no such file, or it is no JSON.
@@ -132,7 +132,7 @@ def read_cluster(
 def described(
     source: str, command_config: Path | None = None, seconds: float | None = None
 ) -> tuple[Any, dict[tuple[str, int], dict[int, tuple[int, str]]] | None]:
-    """What the source says, unchecked, and sizes and directories where brokers were asked."""
+    """Return the source's JSON unchecked, with sizes and directories from running brokers."""
     path = Path(source)
     if not source:
         what = "name a capture's folder, a file, or host:port of a running cluster"
@@ -164,7 +164,7 @@ def _text(path: Path) -> str:
 
 
 def _last_object(path: Path) -> str:
-    """The last line that is an object: Kafka's tools print sentences around theirs."""
+    """Return the last line that is a JSON object: Kafka's tools print sentences around it."""
     lines = [line for line in _text(path).splitlines() if line.lstrip().startswith("{")]
     if not lines:
         raise InvalidCaptureError(f"{path}: no line of it is a JSON object")

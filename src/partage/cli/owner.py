@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["owner"]
 
-#: Groups with a gap that are told of one by one.
+#: Groups with a gap that are listed one by one.
 _MOST_GAPS = 20
 
 
@@ -46,7 +46,7 @@ def owner(  # noqa: PLR0917 - typer's options have names
         str | None, typer.Option("--run", help="An earlier run of DIR; else the newest.")
     ] = None,
 ) -> None:  # fmt: skip
-    """Who owned what at an instant: every group, topic and partition, from table `ownership`.
+    """Show the owners of partitions at an instant, from table `ownership`.
 
         partage owner demo-out --at 2026-11-20T21:07:30
 
@@ -66,7 +66,7 @@ def owner(  # noqa: PLR0917 - typer's options have names
     if not found:
         _expect_topic(published, topic)
     gaps = missing_at(published, time_ms, groups=groups)
-    _doubt(published, time_ms)
+    _warn_of_uncertainty(published, time_ms)
     _gaps(gaps)
     if as_json:
         owners, unknown = ([asdict(one) for one in rows] for rows in (found, gaps))
@@ -81,7 +81,7 @@ def owner(  # noqa: PLR0917 - typer's options have names
 
 
 def _called(published: PublishedRun, pattern: str) -> list[str]:
-    """The groups that are called so: one by its name, or all that a pattern fits.
+    """Return the group of this name, or all groups that match the pattern.
 
     Raises:
         InvalidConfigError: there is no such group; a name is most often misspelt.
@@ -126,8 +126,8 @@ def _no_such(what: str, asked: str, known: list[str]) -> str:
     return f"no such {what} in this run" + (f"; did you mean {', '.join(near)}?" if near else "")
 
 
-def _doubt(published: PublishedRun, time_ms: int) -> None:
-    """A time before or after the record: what is said then is not known, and is told so."""
+def _warn_of_uncertainty(published: PublishedRun, time_ms: int) -> None:
+    """Warn of a time before or after the recording: its owners are unknown."""
     cover = published.summary.get("coverage", {})
     first, last = cover.get("first_ms"), cover.get("last_ms")
     if first is not None and time_ms < first:
@@ -137,7 +137,7 @@ def _doubt(published: PublishedRun, time_ms: int) -> None:
 
 
 def _gaps(gaps: list[Missing]) -> None:
-    """Groups whose owners are not known then: generations are missing around that time."""
+    """Warn of groups whose owners are unknown at that time: generations are missing around it."""
     for one in gaps[:_MOST_GAPS]:
         many = f"{one.generations} generation{'' if one.generations == 1 else 's'}"
         if one.from_ms is None:

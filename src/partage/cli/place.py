@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["place"]
 
-#: Partitions of which kafka-topics' own option is told in one line.
+#: Up to this many partitions, the option of kafka-topics is printed as one line.
 _MOST_TYPED = 50
 
 
@@ -69,7 +69,7 @@ def place(  # noqa: PLR0917 - options have names
 
         partage place capture --topic orders --add --partitions 4
 
-    `kafka-topics.sh --replica-assignment` makes a topic, or adds partitions, so: its line is told.
+    `kafka-topics.sh --replica-assignment` creates a topic, or adds partitions: its line is printed.
     The JSON is for topics that are there: kafka-reassign-partitions moves their replicas so.
 
     With the seed of a real controller's generator unknown, `striped` is one of its answers; the
@@ -114,7 +114,7 @@ def place(  # noqa: PLR0917 - options have names
 def _show(
     rows: list[list[int]], racks: dict[int, str | None], topic: str, existing: list[list[int]]
 ) -> None:
-    """A line a partition; how many replicas brokers get, and what makes the topic so."""
+    """Print a line a partition, the replicas of each broker, and the command to make the topic."""
     first = len(existing)
     for i, row in enumerate(rows):
         where = ", ".join(f"{b} ({racks[b]})" if racks[b] is not None else str(b) for b in row)
@@ -135,7 +135,7 @@ def _show(
 def _brokers(
     given: str, topic: str, config: Path | None, *, add: bool
 ) -> tuple[list[Broker], list[list[int]]]:
-    """The brokers, and the replicas that the topic has already (if partitions are added)."""
+    """Return the brokers, and the existing replicas of the topic (if partitions are added)."""
     from partage.cli.options import read_cluster
     from partage.model import Broker
 

@@ -23,7 +23,7 @@ STDIN = "-"
 
 
 def read_problem(file: Path) -> Mapping[str, Any]:
-    """The JSON object in a file, ``-`` for stdin.
+    """Read the JSON object of a file, ``-`` for stdin.
 
     Raises:
         InvalidProblemError: it is no JSON object; names the file.
@@ -38,7 +38,7 @@ def read_problem(file: Path) -> Mapping[str, Any]:
 
 
 def object_of(text: bytes, where: str) -> Mapping[str, Any]:
-    """A JSON object from its bytes.
+    """Parse a JSON object.
 
     Raises:
         InvalidProblemError: it is not one.
@@ -57,7 +57,7 @@ def object_of(text: bytes, where: str) -> Mapping[str, Any]:
 
 
 def problem_of(found: Mapping[str, Any]) -> tuple[Group, Cluster]:
-    """The group and the cluster of a problem."""
+    """Return the group and the cluster of a problem."""
     from partage.model import Cluster, Group
 
     return Group.from_json(found), Cluster.from_json(found)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from partage.jobs.spark.progress import Progress
 
-__all__ = ["STAGES", "time_left", "told", "working"]
+__all__ = ["STAGES", "report_progress", "time_left", "working"]
 
 STAGES: Mapping[str, str] = {
     "check": "checking the capture",
@@ -36,13 +36,13 @@ _TELLING = 0.05
 
 
 @contextmanager
-def told(
+def report_progress(
     stages: Mapping[str, str] = STAGES, *, quiet: bool = False, as_json: bool = False
 ) -> Iterator[Progress]:
-    """A function for (stage, done, total), and how it is shown.
+    """Yield a function of (stage, done, total) that shows progress on stderr.
 
     Args:
-        stages: what each is called.
+        stages: the text of each stage.
         quiet: say nothing.
         as_json: a JSON object a line, for programs; they are not quiet.
     """
@@ -70,7 +70,7 @@ def time_left(done: int, total: int, seconds: float) -> float | None:
 
 
 def _json_lines(clock: Callable[[], float]) -> Progress:
-    """A JSON object a line, for programs: stage, done, total, seconds, seconds left, counts."""
+    """Return a function that prints JSON lines: stage, done, total, seconds, counts."""
     began: dict[str, float] = {}
     counts: dict[str, int] = {}
 
@@ -122,7 +122,7 @@ def _bars(console: Console) -> Bars:
 
 
 def _left() -> ProgressColumn:
-    """The time left, of stages that are under way."""
+    """Return the remaining time of stages that have begun."""
     from rich.progress import ProgressColumn, Task
     from rich.text import Text
 
@@ -145,7 +145,7 @@ class _Shown:
         self._last = ""
 
     def moved(self, stage: str, done: int, total: int) -> None:
-        """How far a stage is; or what is known of the one before it."""
+        """Return how far a stage is, or the result of the one before it."""
         if stage in _COUNTS:
             named = self._stages.get(self._last, self._last)
             known = f"{named} [dim]({done:,} {stage})[/dim]"
@@ -164,10 +164,10 @@ class _Shown:
 def working(
     stages: Mapping[str, str], *, quiet: bool = False
 ) -> Iterator[Callable[[str, int, int], None]]:
-    """A function that is told (stage, done, total); ``stages`` has what each is called.
+    """Yield a function of (stage, done, total); ``stages`` has the text of each stage.
 
     >>> with working({}, quiet=True) as progress:
     ...     progress("count", 1, 2)
     """
-    with told(stages, quiet=quiet) as moved:
+    with report_progress(stages, quiet=quiet) as moved:
         yield moved

@@ -123,12 +123,12 @@ def _compiling() -> Callable[[str], None]:
 
     said: list[str] = []
 
-    def told(kernel: str) -> None:
+    def warn_of_compilation(kernel: str) -> None:
         if not said:
             tell("compiling kernels, once for this installation: 5 to 30 s ...")
         said.append(kernel)
 
-    return told
+    return warn_of_compilation
 
 
 def _finish(
@@ -150,8 +150,8 @@ def _finish(
     if page is not None:
         from partage.report.replicas import write_replicas_page
 
-        write_replicas_page(data.told, page)
-    show_answer(data.told, as_json=as_json, to=to, page=page)
+        write_replicas_page(data.summary, page)
+    show_answer(data.summary, as_json=as_json, to=to, page=page)
     if found.verdict.breaches:
         raise typer.Exit(FAILED_JUDGE)
 

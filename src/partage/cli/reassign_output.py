@@ -26,9 +26,9 @@ _MOST_BROKERS = 40
 
 @dataclass(frozen=True)
 class ReassignmentOutput:
-    """What is told (plain data), batches of partitions, those to elect, directories of replicas."""
+    """Summary (plain data), batches of partitions, those to elect, directories of replicas."""
 
-    told: dict[str, Any]
+    summary: dict[str, Any]
     batches: list[list[int]]
     elected: list[int]
     directory: NDArray[np.int32] | None
@@ -37,7 +37,7 @@ class ReassignmentOutput:
 def answer(
     found: Reassignment, what: str, *, most: int | None, throttle: int | None
 ) -> ReassignmentOutput:
-    """A plan as plain data: figures with bounds, brokers, racks, moves, network, batches."""
+    """Return a plan as plain data: figures with bounds, brokers, racks, moves, network, batches."""
     from partage.replicas.batches import batches
     from partage.replicas.kafka_json import led_by_others
     from partage.replicas.moves import directories
@@ -50,7 +50,7 @@ def answer(
     every = sorted({p for batch in split for p in batch})
     elected = sorted({*every, *led_by_others(task, found.plan.replica)})
     sized = task.cluster.size is not None
-    told = {
+    summary = {
         "command": what,
         "partitions": task.cluster.partitions,
         "unit": "bytes" if sized else "replicas",
@@ -71,7 +71,7 @@ def answer(
         **_where(found, directory),
         "batches": rows,
     }
-    return ReassignmentOutput(told, split, elected, directory)
+    return ReassignmentOutput(summary, split, elected, directory)
 
 
 def _proven(found: Reassignment) -> dict[str, Any]:
@@ -154,9 +154,9 @@ def write_answer(found: Reassignment, data: ReassignmentOutput, to: Path) -> Non
     every = [p for batch in data.batches for p in batch]
     _write(to / "rollback.json", rollback(task.cluster, every, directories=folders))
     _write(to / "election.json", election(task.cluster, data.elected))
-    for file, text in scripts(data.told["throttle"], elect=bool(data.elected)).items():
+    for file, text in scripts(data.summary["throttle"], elect=bool(data.elected)).items():
         (to / file).write_text(text, encoding="utf-8")
-    _write(to / "plan.json", data.told)
+    _write(to / "plan.json", data.summary)
 
 
 def _write(path: Path, what: dict[str, Any]) -> None:
@@ -166,17 +166,19 @@ def _write(path: Path, what: dict[str, Any]) -> None:
     os.replace(draft, path)  # noqa: PTH105 - Path.replace is the same and returns a path
 
 
-def show_answer(told: dict[str, Any], *, as_json: bool, to: Path | None, page: Path | None) -> None:
-    """The tables, or all of it as JSON."""
+def show_answer(
+    summary: dict[str, Any], *, as_json: bool, to: Path | None, page: Path | None
+) -> None:
+    """Print the tables, or everything as JSON."""
     if as_json:
-        write_json(told, indent=1)
+        write_json(summary, indent=1)
     else:
-        show(_brokers(told), "", _figures(told), "", *_sentences(told))
+        show(_brokers(summary), "", _figures(summary), "", *_sentences(summary))
     if to is not None:
-        count = len(told["batches"])
+        count = len(summary["batches"])
         tell(f"{count} {'batch' if count == 1 else 'batches'}, roll-backs and plan.json: {to}")
         tell(f"to execute: BOOTSTRAP=HOST:9092 sh {to}/execute.sh; to take it back: rollback.sh")
-    elif told["partitions_changed"]:
+    elif summary["partitions_changed"]:
         tell("nothing is written: --out FOLDER writes what Kafka's tools execute")
     if page is not None:
         tell(f"page: {page}")
@@ -188,10 +190,10 @@ def _cell(name_: str, value: int) -> str:
     return f"{amount(value)}/s" if name_ == "load" else f"{value:,}"
 
 
-def _brokers(told: dict[str, Any]) -> Table:
+def _brokers(summary: dict[str, Any]) -> Table:
     from rich.table import Table
 
-    rows, many = told["brokers"], len(told["brokers"]) > _MOST_BROKERS
+    rows, many = summary["brokers"], len(summary["brokers"]) > _MOST_BROKERS
     kinds = list(rows[0]["before"])
     table = Table(box=None, header_style="bold", pad_edge=False, collapse_padding=True)
     table.add_column("rack" if many else "broker", overflow="fold")
@@ -199,7 +201,7 @@ def _brokers(told: dict[str, Any]) -> Table:
     for kind in kinds:
         table.add_column(kind, justify="right", no_wrap=True)
         table.add_column("after", justify="right", no_wrap=True)
-    for row in told["racks"] if many else rows:
+    for row in summary["racks"] if many else rows:
         first = row["rack"] or "-" if many else row["id"]
         second = row["brokers"] if many else row["rack"] or "-"
         cells = [_cell(kind, row[when][kind]) for kind in kinds for when in ("before", "after")]
@@ -213,36 +215,38 @@ _FIRST = {
 }  # fmt: skip
 
 
-def _is_known(told: dict[str, Any], figure: str) -> bool:
-    """Nothing can be said of bytes and loads that nobody has told."""
+def _is_known(summary: dict[str, Any], figure: str) -> bool:
+    """Return whether the input has this figure's bytes or loads."""
     kind = figure.rpartition(" ")[2]
     if kind == "capacity":
-        return bool(told["figures"][figure])
-    return kind not in {"bytes", "load"} or kind in told["brokers"][0]["before"]
+        return bool(summary["figures"][figure])
+    return kind not in {"bytes", "load"} or kind in summary["brokers"][0]["before"]
 
 
 def _words(figure: str) -> str:
-    """What a figure is called in the table."""
+    """Return the label of a figure in the table."""
     return _FIRST.get(figure, f"{figure} outside bands")
 
 
-def _figures(told: dict[str, Any]) -> Table:
+def _figures(summary: dict[str, Any]) -> Table:
     from rich.table import Table
 
     table = Table(box=None, header_style="bold", pad_edge=False, collapse_padding=True)
     for title in ("", "before", "after", "no plan below"):
         table.add_column(title, justify="right" if title else "left", no_wrap=True)
-    for key in told["figures"]:
-        if not _is_known(told, key):
+    for key in summary["figures"]:
+        if not _is_known(summary, key):
             continue
         moves = key in {"moved", "between brokers"}
-        kind = told["unit"] if moves else "bytes" if key == "capacity" else key.rpartition(" ")[2]
-        before = None if moves else told["before"].get(key)
+        kind = (
+            summary["unit"] if moves else "bytes" if key == "capacity" else key.rpartition(" ")[2]
+        )
+        before = None if moves else summary["before"].get(key)
         table.add_row(
             name(_words(key)),
             name("" if before is None else _cell(kind, before)),
-            name(_cell(kind, told["figures"][key])),
-            name(_cell(kind, told["bounds"][key])),
+            name(_cell(kind, summary["figures"][key])),
+            name(_cell(kind, summary["bounds"][key])),
         )
     return table
 
@@ -255,61 +259,67 @@ def _time(seconds: float) -> str:
     return f"{seconds:,.0f} s ({minutes // 60}:{minutes % 60:02} h)"
 
 
-def _gap(told: dict[str, Any]) -> str:
-    """The lower bound that is verified, and what is moved beyond it."""
-    moved, bound = told["figures"]["moved"], told["bounds"]["moved"]
-    unit = "" if told["unit"] == "bytes" else " replicas"
-    least, all_ = (f"{_cell(told['unit'], one)}{unit}" for one in (bound, moved))
-    line = f"lower bound, verified: {least} of the {all_} have to be moved; gap {told['gap']:.2%}"
+def _gap(summary: dict[str, Any]) -> str:
+    """Return a sentence on the verified lower bound and on what the plan moves beyond it."""
+    moved, bound = summary["figures"]["moved"], summary["bounds"]["moved"]
+    unit = "" if summary["unit"] == "bytes" else " replicas"
+    least, all_ = (f"{_cell(summary['unit'], one)}{unit}" for one in (bound, moved))
+    line = (
+        f"lower bound, verified: {least} of the {all_} have to be moved; gap {summary['gap']:.2%}"
+    )
     if moved == bound:
         line = "nothing is moved" if not moved else "all that is moved is proven necessary"
-    held = sum(row["after"]["bytes" if told["unit"] == "bytes" else "replicas"]
-               for row in told["brokers"])  # fmt: skip
+    held = sum(row["after"]["bytes" if summary["unit"] == "bytes" else "replicas"]
+               for row in summary["brokers"])  # fmt: skip
     if moved > bound and held:
         line += f", {(moved - bound) / held:.3%} of all that brokers hold"
-        between = told["figures"].get("between brokers")
+        between = summary["figures"].get("between brokers")
         if between:
-            gap = (between - told["bounds"]["between brokers"]) / between
+            gap = (between - summary["bounds"]["between brokers"]) / between
             line += f"; between brokers {gap:.2%}"
     loose = [
-        _words(name) for name, value in told["figures"].items()
-        if name not in {"moved", "between brokers"} and value > told["bounds"][name]
+        _words(name) for name, value in summary["figures"].items()
+        if name not in {"moved", "between brokers"} and value > summary["bounds"][name]
     ]  # fmt: skip
     if loose:
         line += f"; not proven: that no plan has less of {', '.join(loose)}"
     return line
 
 
-def _solver(told: dict[str, Any]) -> str:
-    """The solver's word and ours: nobody but HiGHS has looked at all its branches."""
+def _solver(summary: dict[str, Any]) -> str:
+    """Return a sentence on HiGHS's own claim: only HiGHS has searched all branches."""
     # A programme knows brokers only: what goes from disk to disk is not in it.
-    which = "between brokers" if "between brokers" in told["figures"] else "moved"
-    own, moved, bound = told["solver_bound"], told["figures"][which], told["bounds"][which]
-    unit = "" if told["unit"] == "bytes" else " replicas"
-    by = "found by HiGHS, which" if told["solver"] == "HiGHS" else "HiGHS found no better plan, and"
+    which = "between brokers" if "between brokers" in summary["figures"] else "moved"
+    own, moved, bound = summary["solver_bound"], summary["figures"][which], summary["bounds"][which]
+    unit = "" if summary["unit"] == "bytes" else " replicas"
+    by = (
+        "found by HiGHS, which"
+        if summary["solver"] == "HiGHS"
+        else "HiGHS found no better plan, and"
+    )
     if own >= moved * (1 - 1e-9):
         says = "says that none moves less"
     else:
-        says = f"says that at least {_cell(told['unit'], round(own))}{unit} have to be moved"
+        says = f"says that at least {_cell(summary['unit'], round(own))}{unit} have to be moved"
     if bound >= moved:
         return f"{by} {says}: verified"
     return f"{by} {says}; its word, of which only the lower bound above is verified here"
 
 
-def _missing(told: dict[str, Any]) -> str:
+def _missing(summary: dict[str, Any]) -> str:
     """Return what the extra `plan` would bring to this plan."""
-    moved, bound = told["figures"]["moved"], told["bounds"]["moved"]
-    unit = "" if told["unit"] == "bytes" else " replicas"
-    gain = f"up to {_cell(told['unit'], moved - bound)}{unit} ({told['gap']:.1%}) less"
+    moved, bound = summary["figures"]["moved"], summary["bounds"]["moved"]
+    unit = "" if summary["unit"] == "bytes" else " replicas"
+    gain = f"up to {_cell(summary['unit'], moved - bound)}{unit} ({summary['gap']:.1%}) less"
     return (
         "HiGHS is not installed, and this plan comes from the local search alone: with it "
         f"(pip install 'partage[plan]') a plan may move {gain}, or more is proven"
     )
 
 
-def _too_large(told: dict[str, Any]) -> str:
+def _too_large(summary: dict[str, Any]) -> str:
     """Return that the size of the cluster is the reason for a plan of the local search."""
-    size = told["too_large_for_solver"]
+    size = summary["too_large_for_solver"]
     return (
         f"this cluster has {size['pairs']:,} pairs of partition and broker, more than the "
         f"{size['most']:,} that HiGHS plans: the plan comes from the local search for that reason, "
@@ -317,14 +327,14 @@ def _too_large(told: dict[str, Any]) -> str:
     )
 
 
-def _joint(told: dict[str, Any]) -> str:
+def _joint(summary: dict[str, Any]) -> str:
     """Return what a joint choice of sets, leaders and disks could gain at most."""
-    unit = told["unit"]
+    unit = summary["unit"]
     parts = [
         f"{_cell(unit, value)}{'' if unit == 'bytes' else ' replicas'} moved"
         if figure == "moved"
         else f"{_cell(figure.rpartition(' ')[2], value)} of {_words(figure)}"
-        for figure, value in told["sequential_loss"].items()
+        for figure, value in summary["sequential_loss"].items()
         if figure != "between brokers"
     ]
     return (
@@ -333,66 +343,72 @@ def _joint(told: dict[str, Any]) -> str:
     )
 
 
-def _notes(told: dict[str, Any]) -> list[str]:
+def _notes(summary: dict[str, Any]) -> list[str]:
     """Return what to know before a plan is executed."""
     lines = []
-    if told["command"] == "fix-racks" and not any(row["rack"] for row in told["brokers"]):
+    if summary["command"] == "fix-racks" and not any(row["rack"] for row in summary["brokers"]):
         lines.append("no broker has a rack: there is nothing to fix")
-    if told["emptied"]:
-        gone = ", ".join(map(str, told["emptied"]))
+    if summary["emptied"]:
+        gone = ", ".join(map(str, summary["emptied"]))
         lines.append(f"nothing is left on {gone} once all batches are through")
-    if told["leaderless"]:
-        few = ", ".join(told["leaderless"][:3]) + (", ..." if len(told["leaderless"]) > 3 else "")
-        lines.append(f"to be copied, and without a leader: {len(told['leaderless']):,} ({few}); "
+    if summary["leaderless"]:
+        few = ", ".join(summary["leaderless"][:3]) + (
+            ", ..." if len(summary["leaderless"]) > 3 else ""
+        )
+        lines.append(f"to be copied, and without a leader: {len(summary['leaderless']):,} ({few}); "
                      "until they have one Kafka copies nothing, and the batch waits")  # fmt: skip
-    if told["gone"]:
-        gone = ", ".join(map(str, told["gone"]))
+    if summary["gone"]:
+        gone = ", ".join(map(str, summary["gone"]))
         lines.append(f"roll-backs put replicas back on {gone}, which is in no metadata: "
                      "they cannot be executed while it is away")  # fmt: skip
     return lines
 
 
-def _sentences(told: dict[str, Any]) -> list[Any]:
+def _sentences(summary: dict[str, Any]) -> list[Any]:
     lines = []
-    copied = f"{told['replicas_moved']:,} replicas copied"
-    if told["bytes_moved"] is not None:
-        copied += f", {amount(told['bytes_moved'])}"
-    count = len(told["batches"])
+    copied = f"{summary['replicas_moved']:,} replicas copied"
+    if summary["bytes_moved"] is not None:
+        copied += f", {amount(summary['bytes_moved'])}"
+    count = len(summary["batches"])
     batches = f"{count:,} {'batch' if count == 1 else 'batches'}"
-    lines.append(f"{copied}; {told['partitions_changed']:,} partitions changed, {batches}")
-    if told["replicas_between_disks"]:
-        inner = f"{told['replicas_between_disks']:,} replicas copied between disks of their brokers"
-        if told["bytes_between_disks"] is not None:
-            inner += f", {amount(told['bytes_between_disks'])}"
+    lines.append(f"{copied}; {summary['partitions_changed']:,} partitions changed, {batches}")
+    if summary["replicas_between_disks"]:
+        inner = (
+            f"{summary['replicas_between_disks']:,} replicas copied between disks of their brokers"
+        )
+        if summary["bytes_between_disks"] is not None:
+            inner += f", {amount(summary['bytes_between_disks'])}"
         lines.append(f"{inner}: no network bytes, but part of what is moved")
-    if told["optimal"]:
+    if summary["optimal"]:
         lines.append("proven: no plan is better")
     else:
-        lines.append(_gap(told))
-    if told["solver_bound"] is not None:
-        lines.append(_solver(told))
-    if told["sequential_loss"]:
-        lines.append(_joint(told))
-    if told["lacks_solver"]:
-        lines.append(_missing(told))
-    if told["too_large_for_solver"]:
-        lines.append(_too_large(told))
-    if told["seconds"] is not None:
-        lines.append(f"at {amount(told['throttle'])}/s a broker: at least {_time(told['seconds'])}")
-    if told["led_by_others"]:
-        lines.append(f"{told['led_by_others']:,} more partitions are led by another replica than "
-                     "their first: election.json has them")  # fmt: skip
-    lines += _notes(told)
-    for row in told["disks"][:_MOST_BROKERS]:
+        lines.append(_gap(summary))
+    if summary["solver_bound"] is not None:
+        lines.append(_solver(summary))
+    if summary["sequential_loss"]:
+        lines.append(_joint(summary))
+    if summary["lacks_solver"]:
+        lines.append(_missing(summary))
+    if summary["too_large_for_solver"]:
+        lines.append(_too_large(summary))
+    if summary["seconds"] is not None:
+        lines.append(
+            f"at {amount(summary['throttle'])}/s a broker: at least {_time(summary['seconds'])}"
+        )
+    if summary["led_by_others"]:
+        lines.append(f"{summary['led_by_others']:,} more partitions are led by another replica "
+                     "than their first: election.json has them")  # fmt: skip
+    lines += _notes(summary)
+    for row in summary["disks"][:_MOST_BROKERS]:
         was, now = (
-            amount(row[when]) if told["bytes_moved"] is not None else f"{row[when]:,} replicas"
+            amount(row[when]) if summary["bytes_moved"] is not None else f"{row[when]:,} replicas"
             for when in ("before", "after")
         )
         lines.append(f"broker {row['broker']}, {row['path']}: {was} before, {now} after")
     pairs = [
         f"{pair['from'] or '-'} to {pair['to'] or '-'} "
-        + (amount(pair["bytes"]) if told["bytes_moved"] is not None else f"{pair['replicas']:,}")
-        for pair in told["network"]
+        + (amount(pair["bytes"]) if summary["bytes_moved"] is not None else f"{pair['replicas']:,}")
+        for pair in summary["network"]
     ]
     if pairs and len(pairs) <= 16:
         lines.append("between racks: " + ", ".join(pairs))

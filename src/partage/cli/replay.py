@@ -1,4 +1,4 @@
-"""`partage replay`: a recorded cluster's history, lived again under other policies."""
+"""`partage replay`: a recorded cluster's history, simulated under other policies; the demo."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from partage.cli.console import (
     write_json,
 )
 from partage.cli.options import CONF, CONFIG, MASTER, PROPERTY, properties_of, spark_settings
-from partage.cli.progress import told
+from partage.cli.progress import report_progress
 from partage.errors import InvalidConfigError
 from partage.runs.published_run import MANIFEST
 from partage.tables.statuses import RECORDED
@@ -92,10 +92,10 @@ def replay(  # noqa: PLR0917 - typer's options are parameters
         bool, typer.Option("--open/--no-open", help="Open the report in a browser.")
     ] = False,
 ) -> None:  # fmt: skip
-    """Replay a recorded cluster: why did groups rebalance, what did it cost, what would save it?
+    """Replay a recorded cluster: the causes of rebalances, their costs, and how to avoid them.
 
     Reads a capture of `__consumer_offsets` and the cluster's metadata, rebuilds the history of
-    each group, lives each rebalance again under other policies, and writes tables (Parquet),
+    each group, simulates each rebalance under other policies, and writes tables (Parquet),
     `summary.json` and one HTML page that can be read offline and passed on.
 
         partage replay capture/ --out run
@@ -134,7 +134,7 @@ def replay(  # noqa: PLR0917 - typer's options are parameters
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the command was asked; see its options."""
+    """Options of the command."""
 
     policies: list[str] | None = None
     strategies: list[str] | None = None
@@ -148,7 +148,7 @@ class Wanted:
     report: bool = True
 
     def settings(self) -> dict[str, Any]:
-        """The arguments of `jobs.replay.replay.replay`."""
+        """Return the arguments of `jobs.replay.replay.replay`."""
         names = ("policies", "strategies", "raw_commits", "master", "conf", "kafka")
         found = {name: getattr(self, name) for name in names}
         return found if self.selection is None else {**found, "selection": self.selection}
@@ -157,7 +157,7 @@ class Wanted:
 def replay_and_report(
     capture: str | Path, to: Path, wanted: Wanted, *, open_it: bool | None
 ) -> None:
-    """The run, its report, and what to say about it.
+    """Replay a capture, write its report, and print the result.
 
     Raises:
         PartageError: the capture, the folder or the environment cannot be used.
@@ -172,7 +172,7 @@ def replay_and_report(
     _quiet_logging()
     if wanted.report:
         environment()  # is jinja2 there? better asked before a minute of work than after it
-    with told(quiet=wanted.quiet, as_json=wanted.as_json) as progress:
+    with report_progress(quiet=wanted.quiet, as_json=wanted.as_json) as progress:
         summary = run(capture, to, **wanted.settings(), progress=progress)
         page = to / REPORT if wanted.report else None
         if page is not None:
@@ -220,7 +220,7 @@ def _judged(found: Run) -> None:
 
 
 def _quiet_logging() -> None:
-    """Py4J logs an interrupted or broken call with its traceback; the command says it in a line."""
+    """Silence Py4J's log of interrupted calls: the command reports the error in one line."""
     if os.environ.get("PARTAGE_DEBUG") != "1":
         logging.getLogger().addHandler(logging.NullHandler())
 
@@ -237,10 +237,10 @@ def _written(to: Path, page: Path, run_id: str) -> Run:
 
 
 def _expect_ours(to: Path) -> None:
-    """A folder with something in it must be one of ours.
+    """Check that a folder is empty or an output of Partage.
 
     Raises:
-        InvalidConfigError: it is not.
+        InvalidConfigError: it is neither.
     """
     if to.exists() and not to.is_dir():
         raise InvalidConfigError("--out", "must be a folder, and this is a file", str(to))
@@ -275,11 +275,11 @@ def demo(
         partage demo --out /tmp/demo --no-open
     """
     console = out()
-    what = f"the recorded history of a real Kafka cluster, told of in {sample() / 'README.md'}"
+    what = f"the recorded history of a real Kafka cluster, described in {sample() / 'README.md'}"
     console.print(name(what, "dim"), soft_wrap=True)
     replay_and_report(sample(), to, Wanted(), open_it=open_it)
 
 
 def sample() -> Path:
-    """The folder of the recording."""
+    """Return the folder of the bundled recording."""
     return Path(str(resources.files("partage"))) / "sample"

@@ -60,7 +60,7 @@ def strategies(
 
 
 def _asked(named: list[str]) -> list[StrategyRow]:
-    """The rows of these names (or Java class names), of all where there are none.
+    """Return the rows of these strategies (names or Java class names), of all if none are given.
 
     Raises:
         UnknownStrategyError: there is no such strategy.
@@ -82,7 +82,7 @@ def _row(named: str, rows: dict[str, StrategyRow]) -> StrategyRow:
 
 
 def _task_rows(named: list[str]) -> list[TaskRow]:
-    """The task assignors of these names, of all where there are none.
+    """Return the rows of these task assignors, of all if none are given.
 
     Raises:
         UnknownStrategyError: there is no such assignor.
@@ -173,7 +173,7 @@ def _indented(text: str, style: str = "", by: int = 2) -> None:
 
 
 def _class(exact_to: str | None) -> str:
-    """The class without its package; the broker's say that they are the coordinator's.
+    """Return a class name without its package; a broker's class is marked as the coordinator's.
 
     >>> _class("org.apache.kafka.clients.consumer.RangeAssignor 4.3.1")
     'RangeAssignor 4.3.1'

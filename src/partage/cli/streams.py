@@ -69,7 +69,7 @@ def streams(  # noqa: PLR0917 - options are given by name on a command line
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:  # fmt: skip
-    """What standbys, warm-ups and settings buy: a Streams application played over time.
+    """Simulate a Streams application over time: the gain from standbys, warm-ups and settings.
 
     The file tells sub-topologies with the state of their tasks, clients with racks, tags and
     restore bandwidth, and a trace: join, leave, crash, rollingRestart, scaleOut, brokerLag.
@@ -143,14 +143,14 @@ def _played(
         from partage.jobs.sweep import sweep
 
         with working(_STAGES, quiet=quiet) as progress:
-            told = sweep(app, combinations, keep=keep, master=master, progress=progress)
-        return [(cell, *both) for cell, both in zip(combinations, told, strict=True)]
+            results = sweep(app, combinations, keep=keep, master=master, progress=progress)
+        return [(cell, *both) for cell, both in zip(combinations, results, strict=True)]
     found: list[_Found] = []
     with working(_STAGES, quiet=quiet or len(combinations) < _WORTH_TELLING) as progress:
         for cell in combinations:
             progress("play", len(found), len(combinations))
             played, measures = simulate_cell(app, cell)
-            # Ten thousand timelines are kept only if somebody looks at them.
+            # Ten thousand timelines are kept only for a page or JSON.
             found.append((cell, measures, played.to_dict() if keep else {}))
         progress("play", len(found), len(combinations))
     return found
@@ -182,8 +182,8 @@ def _write_page(app: SimulatedApplication, found: Sequence[_Found], to: Path, pr
             ]
             for cell, its, _ in found
         ],
-        events=events_told(app),
-        subtopologies=subtopologies_told(app),
+        events=event_labels(app),
+        subtopologies=subtopology_lines(app),
     )
     tell(f"page: {to}")
 
@@ -215,12 +215,12 @@ def _plain(
 
 
 def _blocks(found: Sequence[_Found], prefix: str) -> list[Text]:
-    """The same without a table, for a terminal that is too narrow: no figure is ever cut."""
+    """Return the figures as sentences, for a terminal too narrow for the table."""
     titles = [title.replace("-\n", "").replace("\ns", " s") for title in _TITLES]
     lines = []
     for cell, its, _ in found:
-        told = [f"{key}={value}" for key, value in cell.config]
-        lines.append(name(", ".join([cell.assignor.removeprefix("streams:"), *told]), "bold"))
+        config = [f"{key}={value}" for key, value in cell.config]
+        lines.append(name(", ".join([cell.assignor.removeprefix("streams:"), *config]), "bold"))
         figures = zip(titles, _cells(its, prefix), strict=True)
         lines.append(name("  " + ", ".join(f"{title} {value}" for title, value in figures)))
     return lines
@@ -276,7 +276,7 @@ def _tell_worst(app: SimulatedApplication, its: StreamsMetrics) -> None:
     for line in first_of([f"task {task} was away for {away[task]:,.1f} s" for task in worst]):
         show(name(line, "dim"))
     if worst:
-        for line in subtopologies_told(app):
+        for line in subtopology_lines(app):
             show(name(f"sub-topology {line}", "dim"))
 
 
@@ -291,7 +291,7 @@ def _without_racks(app: SimulatedApplication, *, changelogs: bool = True) -> lis
 
 
 def crossing(app: SimulatedApplication) -> tuple[str, str | None]:
-    """What stands before traffic across racks, "-" if nothing is known; and why.
+    """Return the prefix of cross-rack traffic ("-" if unknown), and the reason.
 
     A topic without racks, or a client without one, counts nothing.
     """
@@ -304,7 +304,7 @@ def crossing(app: SimulatedApplication) -> tuple[str, str | None]:
 
 
 def rack_note(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -> str | None:
-    """Why a rack strategy that was asked for does nothing, as in Kafka; None if it does."""
+    """Return why the requested rack strategy has no effect, as in Kafka; None if it has one."""
     key = "rack.aware.assignment.strategy"
     asking = [
         every
@@ -340,19 +340,19 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_MOST_NAMED]) + more
 
 
-def subtopologies_told(app: SimulatedApplication) -> list[str]:
+def subtopology_lines(app: SimulatedApplication) -> list[str]:
     """Each sub-topology with what it reads and keeps: what the first number of a task means."""
-    told = []
+    lines = []
     for one in app.topology.subtopologies:
         stores = [
             log.removeprefix(f"{app.name}-").removesuffix("-changelog") for log in one.changelogs
         ]
         kept = f", keeps {', '.join(stores)}" if stores else ""
-        told.append(f"{one.number}: reads {', '.join(one.sources)}{kept}")
-    return told
+        lines.append(f"{one.number}: reads {', '.join(one.sources)}{kept}")
+    return lines
 
 
-def events_told(app: SimulatedApplication) -> list[dict[str, Any]]:
+def event_labels(app: SimulatedApplication) -> list[dict[str, Any]]:
     """Each event with its time in seconds, and in words."""
     return [{"at": one.at_ms / 1000, "label": _event(one)} for one in app.events]
 
