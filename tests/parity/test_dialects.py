@@ -12,7 +12,8 @@ from parity.problems import _cuts
 from parity.sticky_problems import invented, smaller_lines
 from partage.errors import UnsupportedProblemError
 from partage.groups.registry import find
-from partage.model import Cluster, Group, Problem
+from partage.groups.rounds import Join, play
+from partage.model import Cluster, Group, Member, Problem
 from peers.asking import HERE, PeerOracle, librdkafka_plans, mock_groups
 
 PYTHON = [
@@ -166,6 +167,32 @@ def test_every_plan_is_the_one_that_librdkafka_sends(strategy, peers_n) -> None:
         assert given == plan.to_json(), json.dumps(one)
         returned = {(m, *p) for m, pairs in answers[i].items() for p in pairs if (m, *p) in lost}
         assert returned == lost, json.dumps(one)
+
+
+def test_librdkafka_itself_repeats_the_rebalances_that_play_reports() -> None:
+    """The library returns the plans of a group that never settles, round for round."""
+    racks = {"t": [["x"], ["x"], ["y"]]}
+    a, b = (Member(name, ["t"], rack="y") for name in "ab")
+    rounds = play("librdkafka:cooperative-sticky", Cluster.from_topics(racks), [Join(a), Join(b)])
+    assert any("does not settle" in warning for warning in rounds[-1].plan.warnings)
+    asked = [
+        {
+            "topics": racks,
+            "members": [
+                {
+                    "id": member.id,
+                    "topics": list(member.topics),
+                    "rack": member.rack,
+                    "owned": [list(pair) for pair in member.owned],
+                    "generation": member.generation,
+                }
+                for member in one.group
+            ],
+        }
+        for one in rounds
+    ]
+    answers = librdkafka_plans("cooperative-sticky", asked)
+    assert [answers[i] for i in range(len(rounds))] == [one.plan.to_json() for one in rounds]
 
 
 @pytest.mark.parametrize("strategy", LIBRDKAFKA)

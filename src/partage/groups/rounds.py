@@ -12,14 +12,18 @@ targets, and each change has one plan.
 
 A round without a plan is an outage: members of an eager group own nothing until the next round,
 those of a cooperative group keep their partitions.
+
+A cooperative strategy may never settle: each rebalance revokes a partition and so causes the
+next one. librdkafka's does with racks, for example. The follow-ups of a change end where the
+group's state repeats, and the last round's plan has a warning that names the cycle.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -35,10 +39,17 @@ from partage.groups.subscriptions import (
 )
 from partage.model import NO_GENERATION, Assignment, Claims, Cluster, Group, Member, Plan, Problem
 from partage.model.names import expect_kind, expect_text
+from partage.model.repeated_state import RepeatedState
 
 __all__ = ["Change", "Join", "Leave", "Metadata", "Round", "Subscribe", "play", "rejoining"]
 
 Pairs = tuple[tuple[str, int], ...]
+
+#: Follow-ups after one change, for strategies whose memory differs each time. A group that
+#: settles needs one or two.
+_MOST_FOLLOW_UPS = 100
+#: Partitions of a cycle that a warning names.
+_MOST_NAMED = 5
 
 
 class Join:
@@ -156,7 +167,8 @@ def play(
     """Return the rounds that ``changes`` cause, each with its follow-ups.
 
     A round without a plan has the reason in ``refused``; its ``unowned`` partitions are not
-    consumed until the next round.
+    consumed until the next round. Where a cooperative group never settles, the last follow-up
+    has a warning in ``plan.warnings``.
 
     Raises:
         UnknownStrategyError: no strategy has that name.
@@ -201,6 +213,13 @@ def _expect_metadata(change: object) -> None:
     if not isinstance(change, Metadata):
         what = "must be a Join, Leave, Subscribe or Metadata"
         raise InvalidProblemError(what, path="changes", value=change)
+
+
+def _without_generation(memory: Any) -> object:
+    """Return a strategy's memory, with no generation if it is a dataclass that has one."""
+    if is_dataclass(memory) and hasattr(memory, "generation"):
+        return replace(memory, generation=NO_GENERATION)  # type: ignore[type-var]  # an instance
+    return memory
 
 
 @dataclass(slots=True)
@@ -272,14 +291,46 @@ class _Life:
         return self._cooperative or bool(getattr(self.strategy, "in_broker", False))
 
     def _rebalance(self, change: Change | None) -> None:
-        """Add a round and the follow-ups in which cooperative members rejoin."""
-        while True:
+        """Add a round and the follow-ups in which cooperative members rejoin.
+
+        A group that does not settle ends with a warning after one repetition of its state.
+        """
+        repeated = RepeatedState()
+        for _ in range(_MOST_FOLLOW_UPS + 1):
             before = dict(self.rounds[-1].owner) if self.rounds else {}
             before |= {p: i for i, one in reversed(self.consumers.items()) for p in one.owned}
             revoking = self._round(change, before)
             if not (self._cooperative and revoking):
                 return
+            if repeated.matches(self._state()):
+                self._warn_of_cycle(repeated.length)
+                return
             change = None
+        what = f"the group does not settle: it still revokes partitions after {_MOST_FOLLOW_UPS}"
+        self._warn(f"{what} follow-up rebalances")
+
+    def _state(self) -> object:
+        """Return all that decides the next follow-up; every member has the same generation."""
+        return [
+            (member_id, one.owned, _without_generation(one.memory))
+            for member_id, one in self.consumers.items()
+        ]
+
+    def _warn_of_cycle(self, length: int) -> None:
+        """Add a warning to the last round that names the partitions of a cycle of rebalances."""
+        moving = sorted({p for one in self.rounds[-length:] for p in one.moved})
+        named = ", ".join(f"{topic}-{p}" for topic, p in moving[:_MOST_NAMED])
+        more = f" and {len(moving) - _MOST_NAMED} more" if len(moving) > _MOST_NAMED else ""
+        again = "every rebalance" if length == 1 else f"every {length} rebalances"
+        self._warn(
+            f"the group does not settle: each follow-up rebalance revokes partitions and causes"
+            f" another; {named}{more} change owner in a cycle that repeats {again}"
+        )
+
+    def _warn(self, warning: str) -> None:
+        last = self.rounds[-1]
+        assert isinstance(last.plan, Plan)  # noqa: S101 - share groups are not cooperative
+        self.rounds[-1] = replace(last, plan=last.plan.with_warnings((warning,)))
 
     def _round(self, change: Change | None, before: dict[tuple[str, int], str]) -> bool:
         """Add a round; return whether a member lost a partition."""

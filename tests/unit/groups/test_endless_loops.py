@@ -217,3 +217,62 @@ def test_a_replay_cannot_compare_a_record_with_a_strategy_that_never_returns() -
     said = check_agreement(found, topics(t0=8, t1=9, t2=5))
     assert (said.agrees, said.terminates) == (None, False)
     assert "cooperative-sticky does not terminate on the recorded input" in (said.why or "")
+
+
+def test_play_ends_where_librdkafka_rebalances_without_end() -> None:
+    """Two members on rack y revoke a partition of rack x in turn: one repetition, then a warning.
+
+    The next change follows as usual. `tests/parity/test_dialects.py` asks the library itself.
+    """
+    cluster = pg.Cluster.from_topics({"t": [["x"], ["x"], ["y"]]})
+    a, b = (pg.Member(name, ["t"], rack="y") for name in "ab")
+    rounds = pg.play(
+        "librdkafka:cooperative-sticky", cluster, [pg.Join(a), pg.Join(b), pg.Leave("b")]
+    )
+    plans = [one.plan.to_dict() for one in rounds]
+    assert plans[1:5] == [
+        {"a": {"t": [2, 1]}, "b": {}},
+        {"a": {"t": [2, 0]}, "b": {}},
+        {"a": {"t": [2, 1]}, "b": {}},
+        {"a": {"t": [2, 0]}, "b": {}},
+    ]
+    assert [bool(one.plan.warnings) for one in rounds] == [False] * 4 + [True, False]
+    assert rounds[4].plan.warnings == (
+        "the group does not settle: each follow-up rebalance revokes partitions and causes another;"
+        " t-0, t-1 change owner in a cycle that repeats every 2 rebalances",
+    )
+    assert repr(rounds[5].change) == "Leave(b)"
+
+
+class NeverSettles:
+    """A plug-in that revokes a partition each time, and counts the rebalances in its memory."""
+
+    def __init__(self, inner: pg.groups.api.Strategy) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    def assign(self, problem: Problem, memory: object = None) -> pg.Plan:
+        owned = [p for member in problem.group for p in member.owned]
+        given = {member.id: [] for member in problem.group}
+        given[problem.group[0].id] = [("t", 1 if ("t", 0) in owned else 0)]
+        return pg.Plan.of(problem.index, given)
+
+    def on_assignment(self, assignment, user_data, generation, memory=None) -> int:
+        return generation
+
+    def subscription_user_data(self, topics, memory=None) -> None:
+        return None
+
+
+def test_play_ends_where_a_memory_changes_and_the_group_never_settles() -> None:
+    """A state that never repeats ends after 100 follow-ups, with a warning."""
+    strategy = NeverSettles(find("cooperative-sticky"))
+    cluster = pg.Cluster.from_topics({"t": 2})
+    member = pg.Member("a", ["t"], owned={"t": [0]}, generation=1)
+    rounds = pg.play(strategy, cluster, [pg.Join(member)])
+    assert len(rounds) == 101
+    assert rounds[-1].plan.warnings == (
+        "the group does not settle: it still revokes partitions after 100 follow-up rebalances",
+    )
