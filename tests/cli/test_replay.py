@@ -21,7 +21,7 @@ from captured import SAMPLE
 from captures import capture, records
 from partage.cli.app import app
 from partage.cli.replay import sample
-from partage.runs.published_run import read_summary, read_table
+from partage.runs.published_run import PublishedRun, read_table
 from partage.tables.statuses import DONE, FAILED
 from published import published, replayed, tables
 
@@ -77,7 +77,7 @@ def test_the_page_is_opened_if_wished(tmp_path, monkeypatch, command, flag, time
 
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", opened.append)
-    monkeypatch.setattr(replay, "replay", lambda _, out, **__: read_summary(published(out)))
+    monkeypatch.setattr(replay, "replay", lambda _, out, **__: PublishedRun(published(out)).summary)
     out = tmp_path / "out"
     done = run(*command, "--out", str(out), *([flag] if flag else []))
     assert done.exit_code == 0, done.stderr
@@ -95,7 +95,9 @@ def test_a_plan_that_fails_the_judge_is_exit_code_3(tmp_path, monkeypatch, strat
 
     rows = tables()
     rows["replays"].append(replayed("orders", 9, strategy, breaches=2, avoidable=None))
-    monkeypatch.setattr(replay, "replay", lambda _, out, **__: read_summary(published(out, rows)))
+    monkeypatch.setattr(
+        replay, "replay", lambda _, out, **__: PublishedRun(published(out, rows)).summary
+    )
     out = tmp_path / "out"
     done = run("replay", str(SAMPLE), "--out", str(out))
     assert done.exit_code == code, done.stderr
@@ -161,7 +163,7 @@ def test_an_installed_plug_in_that_breaks_costs_nobody_else(tmp_path) -> None:
     rows = read_table(out, "replays").to_pylist()
     by_status = {n: {r["status"] for r in rows if r["strategy"] == n} for n in names}
     assert by_status == {names[0]: {DONE, FAILED}, names[1]: {DONE}, names[2]: {DONE}}
-    reasons = {one["why"] for one in read_summary(out)["failures"]}
+    reasons = {one["why"] for one in PublishedRun(out).summary["failures"]}
     assert reasons == {r["detail"] for r in rows if r["status"] == FAILED}
     assert all(r["breaches"] == 0 for r in rows if r["strategy"] == "range")
 

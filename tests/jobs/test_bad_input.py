@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from captured import SAMPLE
 from captures import capture, records
 from partage.cli.app import app
-from partage.runs.published_run import read_summary, read_table
+from partage.runs.published_run import PublishedRun, read_table
 from partage.wire.group_log import decode_record
 from rebuilt import rebalances
 
@@ -52,7 +52,7 @@ def replayed(folder: Path, out: Path) -> tuple[dict, str, dict]:
     terminal = partage("report", out, "--format", "terminal")
     assert terminal.exit_code == 0, terminal.output
     assert "Traceback" not in done.output + told.output + terminal.output
-    return read_summary(out), page, json.loads(told.stdout)
+    return PublishedRun(out).summary, page, json.loads(told.stdout)
 
 
 def notes(told: dict) -> str:

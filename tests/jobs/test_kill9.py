@@ -18,7 +18,7 @@ from captures import capture, records, rows_of
 from partage.errors import InvalidCaptureError
 from partage.jobs.replay.output_locks import clear_the_dead, lodged
 from partage.jobs.replay.replay import replay
-from partage.runs.published_run import read_summary
+from partage.runs.published_run import PublishedRun
 from partage.tables.schemas import TABLES
 
 pytestmark = pytest.mark.spark
@@ -44,7 +44,7 @@ def _nothing_half(out: Path, expected: dict) -> None:
     """Either nobody sees a run, or all of it."""
     if not (out / "manifest.json").exists():
         with pytest.raises(InvalidCaptureError, match="no published run"):
-            read_summary(out)
+            _ = PublishedRun(out).summary
         return
     for name, rows in expected.items():
         assert rows_of(out, name) == rows, name

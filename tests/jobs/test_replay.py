@@ -19,7 +19,7 @@ from partage.jobs.replay import replay as replay_module
 from partage.jobs.replay.replay import replay
 from partage.jobs.replay.selection import Selection
 from partage.jobs.spark.progress import COUNTS
-from partage.runs.published_run import read_summary, read_table
+from partage.runs.published_run import PublishedRun, read_table
 from partage.simulation.policies import DEFAULT_POLICIES
 from partage.tables.schemas import COLUMNS, TABLES, schema
 from partage.tables.statuses import CUMULATIVE, DONE, NOT_YET, PER_REBALANCE, RECORDED, REFUSED
@@ -212,7 +212,7 @@ def test_tables_have_their_schemas_and_their_run(replayed) -> None:
         assert table.num_rows == sum(f["rows"] for f in manifest["tables"][name])
         assert table.num_rows == replayed.summary["tables"][name]
     assert read_table(replayed.out, "runs").num_rows == 1
-    assert read_summary(replayed.out) == json.loads(json.dumps(replayed.summary))
+    assert PublishedRun(replayed.out).summary == json.loads(json.dumps(replayed.summary))
 
 
 def in_parts(tmp_path: Path, parts: list[tuple[int, int]]) -> Path:

@@ -10,8 +10,9 @@ import pytest
 from jvm import JvmOracle
 from parity.server_problems import nasty_server_problem, next_round, shrunk
 from partage.groups.registry import find
-from partage.groups.server.json_format import assignment_to_json, spec_from_json
+from partage.groups.server.group_assignment import assignment_to_json
 from partage.groups.server.spec import CoordinatorAssignorError
+from partage.testing.server_problems import spec_from_json
 
 pytestmark = [pytest.mark.parity, pytest.mark.jvm]
 

@@ -41,7 +41,7 @@ from partage.model import NO_GENERATION, Assignment, Claims, Cluster, Group, Mem
 from partage.model.names import expect_kind, expect_text
 from partage.model.repeated_state import RepeatedState
 
-__all__ = ["Change", "Join", "Leave", "Metadata", "Round", "Subscribe", "play", "rejoining"]
+__all__ = ["Change", "Join", "Leave", "Metadata", "Round", "Subscribe", "play"]
 
 Pairs = tuple[tuple[str, int], ...]
 
@@ -189,19 +189,6 @@ def play(
     for change in changes:
         life.happens(change)
     return tuple(life.rounds)
-
-
-def rejoining(strategy: Strategy, group: Group, cluster: Cluster) -> Group:
-    """Return the group with the user data that members of ``strategy`` would send.
-
-    See `partage.groups.subscriptions.subscribed`, which also reports derived user data.
-
-    >>> member = Member("c1", ["t"], owned={"t": [1]}, generation=3)
-    >>> cluster = Cluster.from_topics({"t": 2})
-    >>> rejoining(registry.find("sticky"), Group([member]), cluster)[0].user_data.hex()
-    '00000001000174000000010000000100000003'
-    """
-    return subscribed(strategy, group, cluster).group
 
 
 def _expect_metadata(change: object) -> None:

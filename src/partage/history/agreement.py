@@ -19,8 +19,7 @@ from partage.groups import registry
 from partage.groups.api import Strategy
 from partage.groups.handing_over import handed_over
 from partage.groups.ordering import string_hashes
-from partage.groups.server.group_assignment import GroupAssignment
-from partage.groups.server.json_format import assignment_to_json
+from partage.groups.server.group_assignment import GroupAssignment, assignment_to_json
 from partage.groups.server.range import ServerRange
 from partage.groups.server.simple import ServerSimple
 from partage.groups.server.spec import GroupSpec

@@ -117,17 +117,6 @@ class OwnershipIntervals:
         self._newest = time_ms
         return time_ms
 
-    def open_intervals(self) -> tuple[dict[_Key, Interval], dict[_Key, Interval]]:
-        """What lasts and what has just ended: plain values, for `partage.history.state_store`."""
-        return self._open, self._ended
-
-    def restore(self, state: tuple[dict[_Key, Interval], dict[_Key, Interval]]) -> None:
-        """Go on from a state as `open_intervals` gave it."""
-        self._open, self._ended = state
-        known = [one.from_ms for one in self._open.values()]
-        known += [one.to_ms for one in self._ended.values() if one.to_ms is not None]
-        self._newest = self._told = max(known, default=None)
-
     def finish(self) -> Iterator[Interval]:
         """The intervals that ended at last, and those that last when the log ends."""
         yield from self._ended.values()

@@ -190,20 +190,6 @@ class Assignment:
             named = list(zip(map(topics.__getitem__, topic), number, strict=True))
             return {m: named[a:b] for m, (a, b) in zip(self.members, pairwise(start), strict=True)}
 
-    def as_given(self) -> dict[str, list[tuple[str, int]]]:
-        """Return `to_pairs` including unresolved partitions at their places.
-
-        >>> got = Assignment.of(Index.of({"t": 1}), {"c1": [("gone", 7), ("t", 0)]})
-        >>> got.to_pairs(), got.as_given()
-        ({'c1': [('t', 0)]}, {'c1': [('gone', 7), ('t', 0)]})
-        """
-        given = self.to_pairs()
-        # In ascending order, so that earlier insertions do not shift later places.
-        for one in sorted(self.unresolved, key=lambda one: one.place):
-            pairs = given[one.member]
-            pairs.insert(one.place if one.place >= 0 else len(pairs), (one.topic, one.partition))
-        return given
-
     def to_dict(self) -> dict[str, dict[str, list[int]]]:
         """Return member -> topic -> partition numbers, with an entry for every member."""
         topic = self.index.topic_of[self.partition]

@@ -19,7 +19,7 @@ from partage.errors import InvalidCaptureError, MissingExtraError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FORMAT", "MANIFEST", "SUMMARY", "PublishedRun", "read_summary", "read_table"]
+__all__ = ["FORMAT", "MANIFEST", "SUMMARY", "PublishedRun", "read_table"]
 
 FORMAT = 2
 """Format version of the manifest and its tables; a reader accepts no other."""
@@ -121,12 +121,3 @@ def read_table(out: str | Path, table: str) -> pa.Table:
         MissingExtraError: pyarrow is not installed.
     """
     return PublishedRun(out).table(table)
-
-
-def read_summary(out: str | Path) -> dict[str, Any]:
-    """Return the summary of the newest published run.
-
-    Raises:
-        InvalidCaptureError: the folder has no published run.
-    """
-    return PublishedRun(out).summary

@@ -13,7 +13,7 @@ from partage.solve.assignment.cheapest_plan import (
     find_cheapest_plan,
 )
 from partage.solve.assignment.even_loads import BestLoads, find_even_loads, least_majorised
-from partage.solve.assignment.fewest_moves import FewestMoves, fewest_moves, optimal_plan
+from partage.solve.assignment.fewest_moves import FewestMoves, fewest_moves
 from partage.solve.assignment.network import LARGEST_NETWORK
 from partage.solve.assignment.problem import (
     Eligibility,
@@ -36,5 +36,4 @@ __all__ = [
     "find_classes",
     "find_even_loads",
     "least_majorised",
-    "optimal_plan",
 ]

@@ -124,3 +124,20 @@ def _all(pattern: re.Pattern[str], text: str, path: str, between: str) -> list[r
             raise InvalidProblemError("is not understood from here", path=path, value=text[at:])
         found.append(match)
         at = match.end()
+
+
+def pairs_with_unresolved(made: Assignment) -> dict[str, list[tuple[str, int]]]:
+    """Return an assignment's pairs by member, with unresolved partitions at their places.
+
+    >>> from partage.model import Index
+    >>> made = Assignment.of(Index.of({"t": 1}), {"c1": [("gone", 7), ("t", 0)]})
+    >>> made.to_pairs(), pairs_with_unresolved(made)
+    ({'c1': [('t', 0)]}, {'c1': [('gone', 7), ('t', 0)]})
+    """
+    pairs = made.to_pairs()
+    # In ascending order, so that earlier insertions do not shift later places.
+    for one in sorted(made.unresolved, key=lambda one: one.place):
+        of_member = pairs[one.member]
+        at = one.place if one.place >= 0 else len(of_member)
+        of_member.insert(at, (one.topic, one.partition))
+    return pairs

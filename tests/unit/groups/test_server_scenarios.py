@@ -12,8 +12,9 @@ import re
 import pytest
 
 from partage.groups.registry import find
-from partage.groups.server.json_format import assignment_to_json, spec_from_json
+from partage.groups.server.group_assignment import assignment_to_json
 from partage.groups.server.spec import CoordinatorAssignorError
+from partage.testing.server_problems import spec_from_json
 
 IDS = {
     "T1": "T1-A4s3VTwiI5CTbEp6POw",

@@ -10,13 +10,13 @@ import pytest
 import partage as pg
 from partage.errors import InvalidProblemError
 from partage.groups.registry import find
-from partage.groups.server.json_format import spec_from_json
 from partage.groups.server.spec import GroupSpec
 from partage.groups.server.topic_ids import TopicIds, derived_id
 from partage.java.tree_bins import iteration_order
 from partage.kernels import form
 from partage.model import Index, Problem
 from partage.testing import cluster, group
+from partage.testing.server_problems import spec_from_json
 
 # What HashMap on JDK 17 printed, in units of 64.
 JAVA_PUT = [5, 1, 0, 9, 11, 10, 3, 7, 2, 8, 4, 6]

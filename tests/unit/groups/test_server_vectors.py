@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from partage.groups.registry import find
-from partage.groups.server.json_format import assignment_to_json, spec_from_json
+from partage.groups.server.group_assignment import assignment_to_json
 from partage.groups.server.spec import CoordinatorAssignorError
+from partage.testing.server_problems import spec_from_json
 
 VECTORS = Path(__file__).resolve().parents[2] / "data" / "vectors" / "consumer"
 

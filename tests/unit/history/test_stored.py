@@ -12,7 +12,6 @@ from partage.errors import InvalidCaptureError
 from partage.history.clusters import ClusterHistory
 from partage.history.events import Generation
 from partage.history.group_history import GroupHistory
-from partage.history.ownership import OwnershipIntervals
 from partage.history.records import LogPosition
 from partage.history.state_store import VERSION, pack_state, unpack_state
 from rebuilt import SESSION_MS, commit_runs, moves, rebuilt, record
@@ -44,17 +43,6 @@ def test_a_broken_history_is_the_whole_one(group: str) -> None:
     assert (history.missing_before, history.missing_within, history.incarnation) == (
         whole.missing_before, whole.missing_within, whole.incarnation,
     )  # fmt: skip
-
-
-def test_intervals_go_on() -> None:
-    """What lasts can be stored too."""
-    owned = OwnershipIntervals(lambda *_: None)
-    for found in rebuilt("billing")[1][:40]:
-        if hasattr(found, "first") or hasattr(found, "what"):
-            list(owned.feed(found))
-    other = OwnershipIntervals(lambda *_: None)
-    other.restore(unpack_state(pack_state(owned.open_intervals())))
-    assert list(other.finish()) == list(owned.finish())
 
 
 def test_the_blob_of_another_version_is_refused() -> None:

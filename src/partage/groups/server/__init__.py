@@ -3,5 +3,5 @@
 Strategies: `range`, `uniform` (with `uniform_homogeneous`, `uniform_heterogeneous` and
 `kernels`) and `simple`. Input: `spec` (Kafka's GroupSpec), `targets` (the previous target
 assignment), `topic_ids`. Output: `group_assignment`. `walks` reproduces the iteration order of
-Java's maps and sets; `json_format` reads and writes the vectors' JSON.
+Java's maps and sets.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from partage.groups.server.spec import GroupSpec
 from partage.model import Assignment, Index, Plan
 from partage.model.index import Int32Array
 
-__all__ = ["GroupAssignment", "concatenate_runs"]
+__all__ = ["GroupAssignment", "assignment_to_json", "concatenate_runs"]
 
 #: Above this mean number of partitions per member, one slice per member is the faster copy.
 _SLICE_FROM = 100
@@ -89,3 +90,32 @@ def concatenate_runs(
         out[distance + np.arange(len(values), dtype=np.int32)] = values
         next_free += end - begin
     return start, out
+
+
+def assignment_to_json(assignment: GroupAssignment, spec: GroupSpec) -> dict[str, Any]:
+    """Return ``{"type", "assignment"}``: topic ids in Java's order, partitions ascending."""
+    index, group = spec.problem.index, spec.problem.group
+    kind = "HOMOGENEOUS" if spec.homogeneous else "HETEROGENEOUS"
+    if not assignment.present:
+        return {"type": kind, "assignment": {}}
+    high, low = spec.ids.signed
+    rank = np.empty(len(high), np.int64)
+    rank[np.lexsort((low, high))] = np.arange(len(high))
+    texts = spec.ids.texts
+    sets: list[dict[int, list[int]]] = [{} for _ in group]
+    for member, topic in assignment.emptied:
+        sets[member][topic] = []
+    member_of = np.repeat(np.arange(len(group)), np.diff(assignment.start)).tolist()
+    topic_of = index.topic_of[assignment.partition].tolist()
+    number_of = index.number_of[assignment.partition].tolist()
+    for member, topic, number in zip(member_of, topic_of, number_of, strict=True):
+        sets[member].setdefault(topic, []).append(number)
+    return {
+        "type": kind,
+        "assignment": {
+            group.ids[m]: [
+                [texts[t], sorted(topics[t])] for t in sorted(topics, key=lambda t: int(rank[t]))
+            ]
+            for m, topics in enumerate(sets)
+        },
+    }

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import InvalidProblemError, ProblemTooLargeError
-from partage.solve.assignment.even_loads import assign_members, least_majorised
+from partage.solve.assignment.even_loads import assign_members
 from partage.solve.assignment.network import (
     LARGEST_NETWORK,
     UNBOUNDED,
@@ -48,7 +48,6 @@ __all__ = [
     "assign_owners",
     "build_network",
     "fewest_moves",
-    "optimal_plan",
 ]
 
 
@@ -116,20 +115,6 @@ def fewest_moves(
     return FewestMoves(
         moves, assign_owners(classes, claims, kept), np.where(classes.member >= 0, price, 0)
     )
-
-
-def optimal_plan(eligibility: Eligibility, ownership: Ownership) -> FewestMoves:
-    """Return a plan with the least-majorised loads and the fewest moves to them.
-
-    Raises:
-        ProblemTooLargeError: as `least_majorised` and `fewest_moves` do.
-
-    >>> eligibility = Eligibility(np.array([3]), np.array([0, 1, 2]), np.array([0, 0]))
-    >>> had_all = Ownership(np.zeros(3, int), np.ones(3, bool), np.arange(4), np.zeros(3, int))
-    >>> optimal_plan(eligibility, had_all).owner.tolist()
-    [0, 0, 1]
-    """
-    return fewest_moves(eligibility, ownership, least_majorised(eligibility).load)
 
 
 def _augment_at_least_cost(network: Network) -> None:

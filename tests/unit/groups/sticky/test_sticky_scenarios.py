@@ -6,8 +6,8 @@ import pytest
 
 import partage as pg
 from partage.groups.registry import find
-from partage.groups.rounds import rejoining
 from partage.groups.sticky.problem import StickyProblem
+from partage.groups.subscriptions import subscribed
 from partage.model import Problem
 from partage.testing import cluster, group
 from partage.wire.sticky_userdata import encode_sticky_user_data
@@ -160,7 +160,7 @@ def decided(strategy, topics, members):
     where = cluster(topics) if isinstance(topics, str) else topics
     one = find(strategy)
     sent = group(members) if isinstance(members, str) else members
-    sticky = StickyProblem(Problem(rejoining(one, with_data(sent), where), where))
+    sticky = StickyProblem(Problem(subscribed(one, with_data(sent), where).group, where))
     found, _ = one.decide(sticky, -1)
     moving = found.transfer_rows(sticky)
     lists = " | ".join(

@@ -1,4 +1,4 @@
-"""JSON format of the coordinator's problems and assignments, as in ``server-*.jsonl``.
+"""Problems of the group coordinator in the JSON of the test vectors ``server-*.jsonl``.
 
 Topics and previous targets are named by topic id.
 """
@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import InvalidProblemError
-from partage.groups.server.group_assignment import GroupAssignment
 from partage.groups.server.spec import GroupSpec
 from partage.groups.server.targets import Targets
 from partage.groups.server.topic_ids import TopicIds, canonical
@@ -22,7 +21,7 @@ from partage.model.index import MOST_PARTITIONS
 from partage.model.json_values import expect_list, parse_problem, required_field
 from partage.model.names import expect_text
 
-__all__ = ["assignment_to_json", "spec_from_json"]
+__all__ = ["spec_from_json"]
 
 Pairs = list[tuple[str, list[int]]]
 
@@ -59,35 +58,6 @@ def spec_from_json(problem: Mapping[str, Any] | str | bytes | PathLike[str]) -> 
         uncounted=frozenset(named),
         assignable=None if allowed is None else _assignable(index, allowed),
     )
-
-
-def assignment_to_json(assignment: GroupAssignment, spec: GroupSpec) -> dict[str, Any]:
-    """Return ``{"type", "assignment"}``: topic ids in Java's order, partitions ascending."""
-    index, group = spec.problem.index, spec.problem.group
-    kind = "HOMOGENEOUS" if spec.homogeneous else "HETEROGENEOUS"
-    if not assignment.present:
-        return {"type": kind, "assignment": {}}
-    high, low = spec.ids.signed
-    rank = np.empty(len(high), np.int64)
-    rank[np.lexsort((low, high))] = np.arange(len(high))
-    texts = spec.ids.texts
-    sets: list[dict[int, list[int]]] = [{} for _ in group]
-    for member, topic in assignment.emptied:
-        sets[member][topic] = []
-    member_of = np.repeat(np.arange(len(group)), np.diff(assignment.start)).tolist()
-    topic_of = index.topic_of[assignment.partition].tolist()
-    number_of = index.number_of[assignment.partition].tolist()
-    for member, topic, number in zip(member_of, topic_of, number_of, strict=True):
-        sets[member].setdefault(topic, []).append(number)
-    return {
-        "type": kind,
-        "assignment": {
-            group.ids[m]: [
-                [texts[t], sorted(topics[t])] for t in sorted(topics, key=lambda t: int(rank[t]))
-            ]
-            for m, topics in enumerate(sets)
-        },
-    }
 
 
 class _Topic:
