@@ -60,7 +60,7 @@ lock: test-env ## lock the dependencies anew (ARGS=--upgrade for newer ones)
 	@$(BIN)/python tools/lock.py $(ARGS)
 
 clean: ## remove what the verbs made, the environment too
-	rm -rf .venv dist build site docs/api docs/tables.md demo-out jvm/target .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv dist build site docs/api docs/tables.md docs/metrics.md demo-out jvm/target .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # Java first: one sentence now is better than one after half a gigabyte.
 java:

@@ -98,7 +98,7 @@ def _pages_of_rooms(_app: object) -> None:
 
 
 def _page_of_tables(_app: object) -> None:
-    """What a run writes, column by column, from the schemas themselves."""
+    """Write the reference of tables, column by column, from the schemas."""
     from partage.tables.schemas import COLUMNS
 
     parts = ["# Tables of a run\n"]
@@ -107,8 +107,32 @@ def _page_of_tables(_app: object) -> None:
         parts.append(
             "\n".join([f"## {table}\n", "| column | type | meaning |", "|---|---|---|", *rows, ""])
         )
-    parts.append("A type that ends in `?` may be null.\n")
+    parts.append(
+        "A type that ends in `?` is nullable. {doc}`metrics` defines the figures of `replays`.\n"
+    )
     _write(_HERE / "tables.md", "\n".join(parts))
+
+
+def _page_of_metrics(_app: object) -> None:
+    """Write the reference of metrics from the metrics table."""
+    from partage.tables.metrics import METRICS
+
+    rows = [
+        f"| `{m.key}` | {m.aggregation.value} | {', '.join(f'`{c}`' for c in m.inputs)} | {m.unit} "
+        f"| {m.better} | {m.help} |"
+        for m in METRICS
+    ]
+    text = """# Metrics of policies
+
+Each figure that the report shows for a policy, by its field in JSON. This page and the columns of
+table `replays`, their sums, `summary.json`, the report and its glossary are made from
+`partage.tables.metrics`. A new figure is one row of that table and one function that computes its
+column. Fields of ranges have a lower and an upper bound.
+
+| field | aggregation | made of | unit | better | definition |
+|---|---|---|---|---|---|
+"""
+    _write(_HERE / "metrics.md", text + "\n".join(rows) + "\n")
 
 
 def _drawings_as_they_stand(_app, _what, _name, _object, _options, lines):
@@ -132,5 +156,6 @@ def _drawings_as_they_stand(_app, _what, _name, _object, _options, lines):
 def setup(app):
     app.connect("builder-inited", _pages_of_rooms)
     app.connect("builder-inited", _page_of_tables)
+    app.connect("builder-inited", _page_of_metrics)
     # Before napoleon (500), which reads Google's sections.
     app.connect("autodoc-process-docstring", _drawings_as_they_stand, priority=400)
