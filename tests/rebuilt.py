@@ -8,8 +8,8 @@ import numpy as np
 from pyarrow import parquet
 
 from captured import SAMPLE, clusters, group_records
+from commit_runs import CommitRun, fed
 from partage.history.commits import (
-    CommitRun,
     Commits,
     RecordPositions,
     number_stretches,
@@ -103,7 +103,7 @@ def rebuilt(group: str) -> tuple[GroupHistory, tuple[HistoryItem, ...]]:
     rows += [(run.first_place, 1, run) for run in commit_runs().get(group, [])]
     out: list[HistoryItem] = []
     for _, kind, row in sorted(rows, key=lambda one: one[:2]):
-        out.extend(history.commits(row) if kind else history.feed(record(row)))
+        out.extend(fed(history, row) if kind else history.feed(record(row)))
     out.extend(history.finish())
     return history, tuple(out)
 

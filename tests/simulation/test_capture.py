@@ -9,10 +9,11 @@ from functools import cache
 import pytest
 
 from captured import clusters, group_records
+from commit_runs import commit_rates
 from partage.history.clients import JAVA, identify_client
 from partage.history.pauses import Pause
 from partage.history.records import assigned_partitions
-from partage.simulation.commit_evidence import CommitEvidence, commit_rates
+from partage.simulation.commit_evidence import CommitEvidence
 from partage.simulation.context import SimulationContext
 from partage.simulation.cumulative import simulate_cumulative
 from partage.simulation.per_rebalance import simulate_rebalance

@@ -1,13 +1,13 @@
-"""A classic group's generations, from its records in log order.
+"""Generations of a classic group, from its records in log order.
 
-What the log holds, and what it does not (seen on Apache Kafka 4.3.1):
+Properties of the log, as observed on Apache Kafka 4.3.1:
 
-* A group is first written with generation 0, no protocol type and nobody in it.
-* One record a generation, written when the leader's assignment arrives. A static member that
-  restarts has the *same* generation written again, under its new member id: no rebalance.
+* A group is first written with generation 0, no protocol type and no members.
+* Each generation has one record, written when the leader's assignment arrives. A static member
+  that restarts has the *same* generation written again with its new member id: no rebalance.
 * A group whose members have all left keeps its protocol type; its strategy is null.
-* A tombstone ends a group. If the next record is of the new consumer protocol the group was
-  migrated, not deleted, and its epochs go on where the generations ended, and back.
+* A tombstone ends a group. If a record of a consumer group follows, the group was migrated, not
+  deleted, and its epochs continue the generation numbers; the reverse holds for the way back.
 """
 
 from __future__ import annotations
@@ -20,22 +20,20 @@ from partage.history.records import ClassicState, LogPosition
 
 __all__ = ["ClassicGroup", "ClassicRecord"]
 
-#: So many generations may be missing however little time has passed, by clocks that differ.
-_BELIEVED = 1_000_000
-
-
-#: Rewrites of one generation that are kept: static members may restart in it for a year.
+#: Skipped generations that are plausible at any interval, since clocks of coordinators differ.
+_PLAUSIBLE_GAP = 1_000_000
+#: Rewrites of one generation that are stored: its static members may restart for a year.
 _MOST_REWRITES = 256
 
 
 @dataclass(frozen=True, slots=True)
 class ClassicRecord:
-    """A group record as the history needs it.
+    """A group record as input of `ClassicGroup`.
 
     Attributes:
         state: a classic group's state; None for its tombstone, and for other record types.
         epoch: epoch of a consumer group's CONSUMER_GROUP_METADATA record, else None.
-        other: whether it is a record of another kind of group (consumer, share, streams).
+        other: whether the record belongs to a consumer, share or streams group.
     """
 
     position: LogPosition
@@ -47,20 +45,20 @@ class ClassicRecord:
 
 @dataclass
 class ClassicGroup:
-    """One group's history being rebuilt: feed records in log order, then `finish`.
+    """The history of one classic group: feed its records in log order, then `finish`.
 
     Attributes:
-        missing_before: generations that were before the first one in the log: compacted away.
+        missing_before: generations before the first one in the log, removed by compaction.
         missing_within: numbers skipped between two generations in the log. Compaction keeps
-            the newest record and all after it, so these were never written (the group was
-            joined again before its leader had answered) or were damaged.
+            the newest record and all after it, so these were never written (members rejoined
+            before the leader had sent the assignment) or were damaged.
 
     Raises:
-        ValueError: a record comes before one that was fed (a mistake of the caller).
+        ValueError: a record precedes one that was fed (an error of the caller).
 
     >>> group = ClassicGroup()
-    >>> made = ClassicState("", 0, None, None, None, ())
-    >>> [e.what for e in group.feed(ClassicRecord(LogPosition(0, 1), 5, made))]
+    >>> created = ClassicState("", 0, None, None, None, ())
+    >>> [e.what for e in group.feed(ClassicRecord(LogPosition(0, 1), 5, created))]
     ['created']
     """
 
@@ -74,38 +72,38 @@ class ClassicGroup:
     _epoch: int | None = field(default=None)
 
     def feed(self, record: ClassicRecord) -> Iterator[Generation | LifecycleEvent]:
-        """What the record completes: generations once the next one begins, and lives."""
+        """Yield what the record completes: a generation is complete once the next one begins."""
         if self._at is not None and record.position <= self._at:
             if record.position == self._at:
-                return  # the capture has the record twice
-            raise ValueError(f"{record.position} comes after {self._at}")
+                return  # the capture contains the record twice
+            raise ValueError(f"{record.position} was fed after {self._at}")
         self._at = record.position
-        yield from self._judge_tombstone(record)
+        yield from self._resolve_tombstone(record)
         if record.other:
-            yield from self._close()  # even where its tombstone has been lost
+            yield from self._close()  # its tombstone may be lost
             self._epoch = record.epoch if record.epoch is not None else self._epoch
         elif record.state is None:
             yield from self._close()
             self._tombstone = record
         else:
-            yield from self._state(record, record.state)
+            yield from self._feed_state(record, record.state)
 
     @property
     def opened(self) -> Generation | None:
-        """The generation that is still going on."""
+        """The newest generation, while later records may still rewrite it."""
         return self._open
 
-    def begin_again(self) -> None:
-        """The group was deleted while it was of another protocol: numbers begin again."""
+    def begin_incarnation(self) -> None:
+        """Restart the numbering: the group was deleted while it had another protocol."""
         self.incarnation += 1
         self._last_number, self._epoch = None, None
 
     def finish(self) -> Iterator[Generation | LifecycleEvent]:
-        """What is still open when the log ends."""
+        """Yield what is incomplete at the end of the log."""
         yield from self._close()
-        yield from self._judge_tombstone(None)
+        yield from self._resolve_tombstone(None)
 
-    def _state(
+    def _feed_state(
         self, record: ClassicRecord, state: ClassicState
     ) -> Iterator[Generation | LifecycleEvent]:
         now = self._open
@@ -118,14 +116,13 @@ class ClassicGroup:
         yield from self._close()
         if state.generation == 0 and not state.members:
             self._last_number = 0
-            yield LifecycleEvent(
-                "created", self.incarnation, 0, record.position, record.timestamp_ms
-            )
+            at = (record.position, record.timestamp_ms)
+            yield LifecycleEvent("created", self.incarnation, 0, *at)
             return
         gap = self._gap(state.generation)
-        since_ms = 100 * _BELIEVED if now is None else record.timestamp_ms - now.timestamp_ms
-        if gap > _BELIEVED + max(0, since_ms):
-            gap = 1  # a broken number: nobody rebalances more than once a millisecond
+        since_ms = 100 * _PLAUSIBLE_GAP if now is None else record.timestamp_ms - now.timestamp_ms
+        if gap > _PLAUSIBLE_GAP + max(0, since_ms):
+            gap = 1  # a damaged number: no group rebalances more than once per millisecond
         if now is None:
             self.missing_before += gap
         else:
@@ -138,9 +135,9 @@ class ClassicGroup:
         self._last_number, self._epoch = state.generation, None
 
     def _gap(self, number: int) -> int:
-        """Generations that must have been between the last one known and this one."""
+        """Return how many generations are missing between the last known one and this one."""
         known = self._last_number if self._last_number is not None else 0
-        if self._epoch is not None:  # it was a consumer group meanwhile: epochs are not missing
+        if self._epoch is not None:  # a consumer group in between: its epochs are not missing
             known = max(known, self._epoch)
         return max(0, number - known - 1)
 
@@ -149,17 +146,16 @@ class ClassicGroup:
             yield self._open
             self._open = None
 
-    def _judge_tombstone(self, following: ClassicRecord | None) -> Iterator[LifecycleEvent]:
-        """A tombstone means one of two things, and only the record after it tells which."""
-        gone, self._tombstone = self._tombstone, None
-        if gone is None:
+    def _resolve_tombstone(self, following: ClassicRecord | None) -> Iterator[LifecycleEvent]:
+        """Yield a deletion or a migration: only the record after a tombstone tells them apart."""
+        tombstone, self._tombstone = self._tombstone, None
+        if tombstone is None:
             return
         number = self._last_number if self._last_number is not None else -1
-        moved = following is not None and following.other
-        what, detail = ("migrated", "classic to consumer") if moved else ("deleted", None)
-        yield LifecycleEvent(
-            what, self.incarnation, number, gone.position, gone.timestamp_ms, detail
-        )
-        if not moved:
+        migrated = following is not None and following.other
+        what, detail = ("migrated", "classic to consumer") if migrated else ("deleted", None)
+        at = (tombstone.position, tombstone.timestamp_ms)
+        yield LifecycleEvent(what, self.incarnation, number, *at, detail)
+        if not migrated:
             self.incarnation += 1
             self._last_number = None

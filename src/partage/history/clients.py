@@ -1,27 +1,27 @@
-"""Which client library a member is, told from the bytes that it sent.
+"""The client library of a member, identified by the bytes that it sent.
 
 No record names the library. But libraries differ in how they write the consumer protocol's
-subscription, and the coordinator stores those bytes as they came:
+subscription, and the coordinator stores those bytes unchanged:
 
-| fact                                  | who writes so                                        |
+| fact                                  | libraries                                            |
 |---------------------------------------|------------------------------------------------------|
 | version 3, rack **null** or a name    | Java 3.5 and later                                   |
 | version 3, rack **empty**             | librdkafka (it has no null string here)              |
-| user data **null** (length -1)        | Java, where the strategy has none to send            |
+| user data **null** (length -1)        | Java, where the strategy sends none                  |
 | user data **empty** (length 0)        | librdkafka, kafka-python, aiokafka                   |
-| version 0, user data empty            | kafka-python, aiokafka; librdkafka of old            |
+| version 0, user data empty            | kafka-python, aiokafka; old librdkafka               |
 | version 1, user data empty            | kafka-python (cooperative), librdkafka before racks  |
 | `client.id` never set                 | "consumer-GROUP-n" Java, "rdkafka", "kafka-python-…",|
 |                                       | "aiokafka-…" - each library's own default            |
 
-Members of the new protocols (KIP-848, KIP-932, KIP-1071) send no such bytes; there the form of the
-member id tells in one of two cases.
+Members of the new protocols (KIP-848, KIP-932, KIP-1071) send no such bytes. The form of their
+member id identifies the library in half of the cases.
 
-Certainty: ``certain`` where the library's own default client id and the bytes say the same;
-``likely`` where the bytes alone speak (Go clients that copy Java's layout byte for byte look
-like Java: franz-go, and Sarama in its older versions); ``unknown`` where they do not decide:
-a member with a rack *and* user data of version 3 may be either Java or librdkafka, except
-that Java's cooperative-sticky sends exactly four bytes (its generation).
+Certainty is ``certain`` if the library's default client id and the bytes agree, ``likely`` if the
+bytes alone decide, ``unknown`` if they do not. Go clients that copy Java's layout byte for byte
+look like Java: franz-go, and older versions of Sarama. A member with a rack *and* user data of
+version 3 may be Java or librdkafka, except that Java's cooperative-sticky sends exactly four bytes
+(its generation).
 """
 
 from __future__ import annotations
@@ -45,41 +45,34 @@ __all__ = [
 ]
 
 JAVA = "java"
-
-
 LIBRDKAFKA = "librdkafka"
-
-
-#: kafka-python and aiokafka write the same bytes; only their default client ids part them.
+#: kafka-python and aiokafka write the same bytes; only their default client ids differ.
 PYTHON = "kafka-python or aiokafka"
-
-
 UNKNOWN = "unknown"
 
-
-#: Characters of a drawn member id: 16 bytes in base64 without padding.
-_DRAWN_ID = 22
-
-
-#: Default client ids: what a library calls itself when nobody sets ``client.id``.
+#: Characters of a generated member id: 16 bytes in base64 without padding.
+_GENERATED_ID = 22
+#: Prefixes of default client ids, library, and library by its bytes.
 _DEFAULTS = (
     ("kafka-python-", "kafka-python", PYTHON),
     ("aiokafka-", "aiokafka", PYTHON),
     ("rdkafka", LIBRDKAFKA, LIBRDKAFKA),
     ("consumer-", JAVA, JAVA),
 )
+#: Libraries that the bytes cannot tell apart.
+_SAME_BYTES = {PYTHON: ("kafka-python", "aiokafka")}
 
 
 @dataclass(frozen=True, slots=True)
 class ClientLibrary:
-    """A library's name, and how sure it is: certain, likely or unknown."""
+    """A library's name and the certainty of it: certain, likely or unknown."""
 
     name: str
     certainty: str
 
 
 def identify_client(member: MemberState) -> ClientLibrary:
-    """The library of a member of a classic group of protocol type ``consumer``.
+    """Return the library of a member of a group of consumers.
 
     >>> sent = Subscription(3, ("t",), user_data=None, rack=None)
     >>> member = MemberState("m", None, "app", "", 0, 0, sent, (), 3, None, None)
@@ -88,21 +81,21 @@ def identify_client(member: MemberState) -> ClientLibrary:
     """
     if member.subscription is None:
         return ClientLibrary(UNKNOWN, "unknown")
-    heartbeats = member.subscription.version < 0  # KIP-848: no bytes of the client's own
-    by_bytes = _by_id(member.id) if heartbeats else _by_bytes(member.subscription)
+    sends_heartbeats = member.subscription.version < 0  # KIP-848: no bytes of the client's own
+    by_bytes = _by_member_id(member.id) if sends_heartbeats else _by_bytes(member.subscription)
     for prefix, name, family in _DEFAULTS:
         if member.client_id.startswith(prefix) and by_bytes == family:
             return ClientLibrary(name, "certain")
     return ClientLibrary(by_bytes, "unknown" if by_bytes == UNKNOWN else "likely")
 
 
-def _by_id(member: str) -> str:
-    """The library by the member id, which clients of the new protocols draw themselves.
+def _by_member_id(member: str) -> str:
+    """Return the library by a member id that the client generated (new protocols).
 
-    Both draw 16 random bytes; Java writes them in URL-safe base64, librdkafka in the ordinary
-    one. An id in two has a character that tells.
+    Both libraries generate 16 random bytes. Java writes them in URL-safe base64, librdkafka in
+    plain base64. Every second id contains a character in which the two differ.
     """
-    if len(member) != _DRAWN_ID:
+    if len(member) != _GENERATED_ID:
         return UNKNOWN
     if {"+", "/"} & set(member):
         return LIBRDKAFKA
@@ -110,6 +103,7 @@ def _by_id(member: str) -> str:
 
 
 def _by_bytes(sent: Subscription) -> str:
+    """Return the library by the table in the module's docstring."""
     if sent.version >= 3 and sent.rack == "":
         return LIBRDKAFKA
     if sent.user_data is None:
@@ -125,12 +119,8 @@ def _by_bytes(sent: Subscription) -> str:
     return UNKNOWN
 
 
-#: What may be meant where bytes tell no more.
-_EITHER = {PYTHON: ("kafka-python", "aiokafka")}
-
-
 def leader_client(state: ClassicState) -> str | None:
-    """The library of the member that led a generation; None if nobody did.
+    """Return the library of a generation's leader; None without a leader.
 
     >>> leader_client(ClassicState("consumer", 1, "range", None, None, ())) is None
     True
@@ -140,11 +130,12 @@ def leader_client(state: ClassicState) -> str | None:
 
 
 def candidate_strategies(state: ClassicState, strategy: Strategy) -> Sequence[Strategy]:
-    """Return the strategies that the recorded plan may be of: the leader's dialects, or Java's.
+    """Return the implementations that may have computed a recorded assignment.
 
-    kafka-python and aiokafka write the same bytes; where both have a dialect, both may be meant.
+    These are the dialects of the leader's library, else Java's. kafka-python and aiokafka write
+    the same bytes: where both have a dialect, both are candidates.
     """
     client = leader_client(state) or UNKNOWN
     # Only dialects are looked up: a name of the form module:Class would be imported.
-    names = [f"{peer}:{strategy.name}" for peer in _EITHER.get(client, (client,))]
+    names = [f"{peer}:{strategy.name}" for peer in _SAME_BYTES.get(client, (client,))]
     return [registry.find(name) for name in names if registry.is_dialect(name)] or [strategy]

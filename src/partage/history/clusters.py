@@ -1,4 +1,11 @@
-"""The cluster's metadata over time: one numbering for the whole history, a mask at a time."""
+"""The cluster's metadata over time, and states that a client may have seen instead.
+
+`ClusterHistory` numbers the topics and partitions of all states once; the state at a time is a
+`Cluster` over that numbering. The recorder polls the metadata, leaders cache it, and the
+coordinator has it at once. A leader may thus have decided on another state than the one recorded
+for that time: `alternative_clusters` and `smaller_clusters` yield such states, each with a text
+that names the difference and the delay in milliseconds.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +20,10 @@ from partage.model import Broker, Cluster, Index
 
 __all__ = ["ClusterHistory", "TopicNames", "alternative_clusters", "smaller_clusters"]
 
-#: Clusters kept made: a group's history is read in time order, and groups live side by side.
-_STATES_KEPT = 256
+#: Cached states: a group's history is read in time order, several groups at a time.
+_STATES_CACHED = 256
+#: Metadata states before and after that are tried as alternatives.
+_STEPS = 3
 
 
 class ClusterHistory:
@@ -25,11 +34,11 @@ class ClusterHistory:
 
     Attributes:
         times: ``ts_ms`` of each state, ascending.
-        index: the numbering of all topics and partitions that ever were.
+        index: the numbering of all topics and partitions in any state.
         state: position of a state -> its `Cluster`; -1 is a cluster without topics.
 
     Raises:
-        InvalidCaptureError: a state is malformed; says which line and which field.
+        InvalidCaptureError: a state is malformed; names the line and the field.
 
     >>> one = {"ts_ms": 5, "brokers": [], "topics": {"t": {"id": "x", "partitions": [{"p": 0}]}}}
     >>> history = ClusterHistory([one, {"ts_ms": 9, "brokers": [], "topics": {}}])
@@ -39,14 +48,14 @@ class ClusterHistory:
 
     def __init__(self, states: Sequence[Mapping[str, Any]]) -> None:
         for i, state in enumerate(states):
-            _expect_state(state, f"cluster.jsonl line {i + 1}")
+            _check_state(state, f"cluster.jsonl line {i + 1}")
         self._states = sorted(states, key=lambda s: s["ts_ms"])
         self.times: list[int] = [s["ts_ms"] for s in self._states]
-        self.index = self._numbered()
-        self.state = lru_cache(maxsize=_STATES_KEPT)(self._state)
+        self.index = self._number()
+        self.state = lru_cache(maxsize=_STATES_CACHED)(self._state)
 
-    def _numbered(self) -> Index:
-        """Topics and partitions in order of appearance, each once."""
+    def _number(self) -> Index:
+        """Return the numbering of topics and partitions by first appearance."""
         counts: dict[tuple[str, str | None], int] = {}
         rows: list[tuple[str, str | None, int]] = []
         for state in self._states:
@@ -59,16 +68,16 @@ class ClusterHistory:
         return Index.of({}).extended(rows)
 
     def position_at(self, time_ms: int) -> int:
-        """Position of the state with the largest ``ts_ms`` <= time; -1 if all are later."""
+        """Return the position of the last state up to a time; -1 if all are later."""
         return bisect_right(self.times, time_ms) - 1
 
     def assumed_at(self, time_ms: int) -> bool:
-        """Return whether the metadata was not recorded by then, but is assumed."""
+        """Return whether the metadata at a time is assumed: none was recorded by then."""
         position = self.position_at(time_ms)
         return position < 0 or bool(self._states[position].get("assumed"))
 
     def at(self, time_ms: int) -> Cluster:
-        """The cluster at a time; before the first state, a cluster without topics.
+        """Return the cluster at a time; before the first state, a cluster without topics.
 
         Raises:
             InvalidCaptureError: that state is malformed.
@@ -84,17 +93,21 @@ class ClusterHistory:
             raise InvalidCaptureError(f"{at}: {e}") from None
 
     def check(self) -> None:
-        """Look at every state once.
+        """Parse every state once.
 
         Raises:
-            InvalidCaptureError: a state is malformed; says which one and what.
+            InvalidCaptureError: a state is malformed; names the state and the defect.
         """
         for position in range(len(self._states)):
             self._state(position)
 
     def topics_changed(self, names: Sequence[str], before: int, after: int) -> tuple[str, ...]:
-        """Topics of ``names`` that appeared, vanished, grew or were made anew between two
-        states (positions).
+        """Return the topics that appeared, vanished, grew or were recreated between two states.
+
+        Args:
+            names: the topics to compare.
+            before: position of the earlier state.
+            after: position of the later one.
         """
         if before == after:
             return ()
@@ -107,12 +120,12 @@ class ClusterHistory:
         )
 
     def racks(self) -> dict[int, str]:
-        """The rack of each broker, by id, as last known."""
+        """Return the last known rack of each broker by its id."""
         return {b["id"]: b["rack"] for s in self._states for b in s["brokers"] if b.get("rack")}
 
 
-def _expect_state(state: object, where: str) -> None:
-    """Enough of the shape to number it; `Cluster.from_metadata` checks the rest."""
+def _check_state(state: object, where: str) -> None:
+    """Raise an error unless the shape allows numbering; `Cluster.from_metadata` checks the rest."""
     if not isinstance(state, Mapping):
         raise InvalidCaptureError(f"{where}: must be an object; record the metadata again")
     ts_ms = state.get("ts_ms")
@@ -124,10 +137,10 @@ def _expect_state(state: object, where: str) -> None:
     if not isinstance(topics, Mapping):
         raise InvalidCaptureError(f"{where}: topics must be an object, name -> topic")
     for name, topic in topics.items():
-        _expect_topic(topic, f"{where}: topics.{name}")
+        _check_topic(topic, f"{where}: topics.{name}")
 
 
-def _expect_topic(topic: object, where: str) -> None:
+def _check_topic(topic: object, where: str) -> None:
     if not isinstance(topic, Mapping):
         raise InvalidCaptureError(f"{where} must be an object")
     if not isinstance(topic.get("id"), (str, type(None))):
@@ -142,114 +155,117 @@ def _expect_topic(topic: object, where: str) -> None:
 
 
 class TopicNames:
-    """What records call by id, by name: from the cluster's metadata, else as learnt.
+    """Topic names by topic id, and partition counts over time.
 
-    A log without metadata still names some ids: offset commits of version 4 have both, and
-    so has the share state of share groups. An id that nobody names is its own name.
+    A log without metadata still names some ids: offset commits of version 4 contain both, as
+    does the share state of share groups. An unknown id is its own name.
 
-    >>> book = TopicNames(ClusterHistory([]))
-    >>> book.learn("AAAAAAAAAAAAAAAAAAAABw", "orders")
-    >>> book.name_of("AAAAAAAAAAAAAAAAAAAABw"), book.name_of("AAAAAAAAAAAAAAAAAAAACA")
+    >>> topics = TopicNames(ClusterHistory([]))
+    >>> topics.learn("AAAAAAAAAAAAAAAAAAAABw", "orders")
+    >>> topics.name_of("AAAAAAAAAAAAAAAAAAAABw"), topics.name_of("AAAAAAAAAAAAAAAAAAAACA")
     ('orders', 'AAAAAAAAAAAAAAAAAAAACA')
     """
 
     def __init__(self, clusters: ClusterHistory) -> None:
         self._clusters = clusters
-        #: Ids that records have named, and the metadata has not.
+        #: Names by id from records, of ids that the metadata lacks.
         self.learnt: dict[str, str] = {}
         index = clusters.index
         self._names = {i: name for i, name in zip(index.ids, index.topics, strict=True) if i}
 
     def learn(self, topic_id: str, name: str) -> None:
-        """A record says that this id is of the topic of this name."""
+        """Remember the name of a topic id from a record."""
         if topic_id not in self._names:
             self._names[topic_id] = self.learnt[topic_id] = name
 
     def name_of(self, topic_id: str) -> str:
-        """The name of a topic id; the id itself where nobody knows."""
+        """Return the name of a topic id; the id itself if unknown."""
         return self._names.get(topic_id, topic_id)
 
     def id_of(self, name: str, time_ms: int) -> str | None:
-        """The id that a topic had at a time; None where the cluster had no such topic."""
+        """Return the id that a topic had at a time; None if the cluster had no such topic."""
         cluster = self._clusters.at(time_ms)
         number = cluster.topic(name)
         return cluster.index.ids[number] if number >= 0 else None
 
     def has(self, name: str, partition: int, time_ms: int) -> bool:
-        """Whether a topic had a partition at a time; True where nothing is known of it."""
+        """Return whether a topic had a partition at a time; True if the topic is unknown."""
         cluster = self._clusters.at(time_ms)
         dense = cluster.partitions_of(name)
         return not len(dense) or bool((cluster.index.number_of[dense] == partition).any())
 
 
-#: How many metadata states before and after are tried: the recorder polls, leaders cache.
-_STEPS = 3
+# --- alternative states of the cluster --------------------------------------------------------
 
 
 def alternative_clusters(
-    clusters: ClusterHistory, time_ms: int, topics: Sequence[str], unseen: Sequence[str], who: str
+    clusters: ClusterHistory,
+    time_ms: int,
+    topics: Sequence[str],
+    unseen: Sequence[str],
+    observer: str,
 ) -> Iterator[tuple[str, Cluster]]:
-    """Clusters that may have been seen, the likeliest first, with what is different in them.
+    """Yield (description, cluster) of states that an assignor may have seen, likeliest first.
 
     Args:
         clusters: the metadata over time.
-        time_ms: when was decided.
-        topics: names that matter: those subscribed to.
-        unseen: those of which nobody got anything.
-        who: whose metadata: leader or coordinator.
+        time_ms: time of the decision.
+        topics: the subscribed topics.
+        unseen: those of them of which no partition was assigned.
+        observer: ``leader`` or ``coordinator``, for the description.
     """
     position = clusters.position_at(time_ms)
     now = clusters.state(position)
     hidden = [name for name in unseen if now.topic(name) >= 0]
     if hidden:
-        late = max(0, time_ms - max(_since(clusters, position, name) for name in hidden))
-        words = f"{who}'s metadata was {late} ms behind: topic {', '.join(hidden)} missing"
+        late = max(0, time_ms - max(_existing_since(clusters, position, name) for name in hidden))
+        words = f"{observer}'s metadata was {late} ms behind: topic {', '.join(hidden)} missing"
         yield words, _without_topics(now, [now.topic(name) for name in hidden])
-    yield from _racks_otherwise(clusters, position, who)
+    yield from _other_racks(clusters, position, observer)
     for step in range(1, _STEPS + 1):
         if position - step >= 0:
             other = clusters.state(position - step)
             late = max(0, time_ms - clusters.times[position - step + 1])
-            words = f"{who}'s metadata was {late} ms behind: {_differs(now, other, topics)}"
-            yield words, other
+            difference = _difference(now, other, topics)
+            yield f"{observer}'s metadata was {late} ms behind: {difference}", other
         if position + step < len(clusters.times):
             other = clusters.state(position + step)
             early = clusters.times[position + step] - time_ms
-            words = f"recorded {early} ms after the {who} saw it: {_differs(now, other, topics)}"
-            yield words, other
+            difference = _difference(now, other, topics)
+            yield f"recorded {early} ms after the {observer} saw it: {difference}", other
 
 
 def smaller_clusters(
-    now: Cluster, given: Mapping[str, int], who: str
+    now: Cluster, highest: Mapping[str, int], observer: str
 ) -> Iterator[tuple[str, Cluster]]:
-    """The cluster with no more partitions of a topic than the record gave out.
+    """Yield the cluster without the partitions beyond those assigned, if any differ.
 
-    A capture that was taken late has the metadata of that time only; topics grow. To be asked only
-    where nobody had looked at the metadata by then (`ClusterHistory.assumed_at`).
+    A capture that was taken late has later metadata only, and topics grow. Use this only where
+    the metadata is assumed (`ClusterHistory.assumed_at`).
 
     Args:
-        now: the cluster as far as it is known.
-        given: topic -> the highest partition that anybody got.
-        who: whose metadata: leader or coordinator.
+        now: the cluster by the recorded metadata.
+        highest: topic -> the highest assigned partition.
+        observer: ``leader`` or ``coordinator``, for the description.
     """
     exists, words = now.partition_exists.copy(), []
-    for name, highest in sorted(given.items()):
-        there = now.partitions_of(now.topic(name)) if now.topic(name) >= 0 else ()
-        numbers = [int(now.index.number_of[p]) for p in there]
-        beyond = [p for p, number in zip(there, numbers, strict=True) if number > highest]
+    for name, last in sorted(highest.items()):
+        dense = now.partitions_of(now.topic(name)) if now.topic(name) >= 0 else ()
+        numbers = [int(now.index.number_of[p]) for p in dense]
+        beyond = [p for p, number in zip(dense, numbers, strict=True) if number > last]
         if beyond:
             exists[beyond] = False
-            words.append(f"topic {name} had {len(numbers) - len(beyond)} partitions, not "
-                         f"{len(numbers)}")  # fmt: skip
+            count = len(numbers)
+            words.append(f"topic {name} had {count - len(beyond)} partitions, not {count}")
     if words:
         yield (
-            f"{who}'s metadata was older than what was recorded: {'; '.join(words)}",
+            f"{observer}'s metadata was older than what was recorded: {'; '.join(words)}",
             replace(now, partition_exists=exists),
         )
 
 
-def _since(clusters: ClusterHistory, position: int, topic: str) -> int:
-    """From when on a topic was there without a break, up to a state that has it."""
+def _existing_since(clusters: ClusterHistory, position: int, topic: str) -> int:
+    """Return since when a topic has existed without interruption, up to a state that has it."""
     number = clusters.state(position).topic(topic)
     first = position
     while first > 0 and clusters.state(first - 1).topic(topic) == number:
@@ -257,8 +273,8 @@ def _since(clusters: ClusterHistory, position: int, topic: str) -> int:
     return clusters.times[first]
 
 
-def _differs(now: Cluster, other: Cluster, topics: Sequence[str]) -> str:
-    """What another state has otherwise, as far as it matters to these topics."""
+def _difference(now: Cluster, other: Cluster, topics: Sequence[str]) -> str:
+    """Return a description of another state's differences in some topics and in its brokers."""
     words = []
     for name in dict.fromkeys(topics):
         here, there = now.topic(name), other.topic(name)
@@ -272,11 +288,11 @@ def _differs(now: Cluster, other: Cluster, topics: Sequence[str]) -> str:
         elif here != there:
             words.append(f"topic {name} with another id")
     if now.brokers != other.brokers:
-        words.append(f"brokers {', '.join(_named(b) for b in other.brokers)}")
+        words.append(f"brokers {', '.join(_broker_text(b) for b in other.brokers)}")
     return "; ".join(words) or "replicas elsewhere"
 
 
-def _named(broker: Broker) -> str:
+def _broker_text(broker: Broker) -> str:
     return f"{broker.id} in {broker.rack}" if broker.rack else str(broker.id)
 
 
@@ -287,19 +303,19 @@ def _without_topics(cluster: Cluster, topics: list[int]) -> Cluster:
     return replace(cluster, topic_exists=exists, partition_exists=alive)
 
 
-def _racks_otherwise(
-    clusters: ClusterHistory, position: int, who: str
+def _other_racks(
+    clusters: ClusterHistory, position: int, observer: str
 ) -> Iterator[tuple[str, Cluster]]:
-    """The same cluster with racks of brokers added (known at other times) or taken away."""
+    """Yield the cluster with racks of brokers added (known at other times) or removed."""
     now = clusters.state(position)
     known = clusters.racks()
     back = tuple(b if b.rack else Broker(b.id, known.get(b.id)) for b in now.brokers)
     if back != now.brokers:
-        names = [str(b.id) for b, n in zip(now.brokers, back, strict=True) if b != n]
-        words = f"{who}'s metadata still had the rack of broker {', '.join(names)}, which was down"
+        ids = ", ".join(str(b.id) for b, n in zip(now.brokers, back, strict=True) if b != n)
+        words = f"{observer}'s metadata still had the rack of broker {ids}, which was down"
         yield words, replace(now, brokers=back)
     for broker in now.brokers:
         if broker.rack:
             less = tuple(Broker(b.id) if b.id == broker.id else b for b in now.brokers)
-            words = f"{who}'s metadata lacked the rack of broker {broker.id}: down, or not yet back"
-            yield words, replace(now, brokers=less)
+            lacked = f"{observer}'s metadata lacked the rack of broker {broker.id}"
+            yield f"{lacked}: down, or not yet back", replace(now, brokers=less)

@@ -1,4 +1,9 @@
-"""Kernels over offset commits: commits to runs, runs to minutes and stretches."""
+"""Kernels over offset commits: commits to runs in one pass, runs to minutes and stretches.
+
+A series is one group (or none, within one group), topic and partition. Runs of a series form a
+linked list, newest first: clocks may go back over a minute, so that a commit belongs to an older
+run of its stretch. `partage.history.commits` calls the kernels and has the reference forms.
+"""
 
 # ruff: noqa: ANN001, ANN201, ANN202, PLR0917 - a kernel's types stand in its signature
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
@@ -21,20 +26,19 @@ __all__ = [
     "reduce_stretches",
 ]
 
-#: What is known of each run: rows of its first, last, earliest and latest commit; the run of the
-#: series before it; counts; and the longest wait.
+#: Rows of the table of runs: first and last record in the log, first and last commit (``early``,
+#: ``late``), the previous run of the series, counts, and the longest wait.
 NUMBERS = (
     "first", "last", "early", "late", "before", "commits", "transactional", "tombstones", "gap",
 )  # fmt: skip
 
-
-#: Older runs that are looked at for one commit. Where clocks are that wild, sorting is as good.
+#: Older runs that are searched for one commit; beyond that, sorting is as fast.
 _MOST_STEPS = 64
 
 
 @piece
 def _run_of(row, series, minute, stretch, newest, found, count):
-    """The run of a commit: a known one, ``count`` for a new one, or -1 for too many steps."""
+    """Return the run of a commit, ``count`` if it needs a new one, -1 after too many steps."""
     run = newest[series]
     steps = 0
     while run >= 0:
@@ -52,6 +56,7 @@ def _run_of(row, series, minute, stretch, newest, found, count):
 
 @piece
 def _begin(row, run, before, found):
+    """Begin a run with a record, after the previous run of its series."""
     found[0, run] = row
     found[2, run] = row
     found[3, run] = row
@@ -65,24 +70,25 @@ def _begin(row, run, before, found):
     "int64[:, ::1])"
 )
 def reduce_commits(series, minute, stretch, time_ms, real, transactional, newest, found):
-    """Fills ``found`` (`NUMBERS`, a row a column); how many runs there are, -1 for no answer.
+    """Reduce commits to runs; return their number, or -1 if the clocks jump too much.
 
-    ``newest``: int64, -1 for each series.
+    The first six arguments have one element per commit. ``newest`` holds the newest run of each
+    series and begins with -1. ``found`` receives `NUMBERS`, one run per column.
     """
     count = 0
     for row in range(len(series)):
-        mine = series[row]
-        run = _run_of(row, mine, minute, stretch, newest, found, count)
+        own = series[row]
+        run = _run_of(row, own, minute, stretch, newest, found, count)
         if run < 0:
             return -1
         if run == count:
-            _begin(row, run, newest[mine], found)
-            newest[mine] = run
+            _begin(row, run, newest[own], found)
+            newest[own] = run
             count += 1
         found[1, run] = row
         if real[row] == 0:
             found[7, run] += 1
-            if found[5, run] == 0:  # of tombstones alone, the last one is the latest
+            if found[5, run] == 0:  # only tombstones so far: the last one is the latest
                 found[3, run] = row
             continue
         if found[5, run] == 0:
@@ -103,7 +109,7 @@ def reduce_commits(series, minute, stretch, time_ms, real, transactional, newest
 def reduce_stretches(
     group, partition, offset, record_group, record_partition, record_offset, newest, out
 ):
-    """Numbers that change at each record of a group; commits and records are in log order."""
+    """Write numbers that change at each record of a group; all input is in log order."""
     at = 0
     for row in range(len(group)):
         while at < len(record_group) and (
@@ -115,48 +121,46 @@ def reduce_stretches(
         out[row] = newest[group[row]]
 
 
-#: Columns of runs: offsets mean something where there are commits, ``gap`` is -1 for none.
+#: Rows of a table of runs. Offsets have a meaning if there are commits; ``gap`` is -1 for none.
 RUN = (
     "series", "stretch", "minute_ms", "first_ms", "last_ms", "first_offset", "last_offset",
     "commits", "transactional", "tombstones", "gap",
 )  # fmt: skip
 
-
-#: Columns of whole minutes.
+#: Rows of a table of whole minutes.
 MINUTE = (
     "series", "minute_ms", "first_offset", "last_offset", "commits", "transactional", "tombstones",
     "gap",
 )  # fmt: skip
 
-
-#: Columns of a series between two records of its group: rows of its first and last run with
-#: commits (-1 for none); time between commits and how often; whether offsets were forgotten before
-#: the first commit and after the last; the latest time; how far offsets went on;
-#: and how many commits.
+#: Rows of a table of stretches: series, number of the stretch, first and last run with commits (-1
+#: for none), sum and number of the intervals between commits, whether a tombstone precedes the
+#: first commit and follows the last, latest time, sum of advancing steps, number of commits.
 STRETCH = (
     "series", "stretch", "first", "last", "waited_ms", "waits", "forgotten", "forgets",
     "latest_ms", "progress", "commits",
 )  # fmt: skip
 
-
-#: Of each series three minutes (two are open, one comes): `RUN` from ``minute_ms`` on; then
-#: commits and last time of the minute that was closed last.
+#: Rows of the state of a series: three slots for minutes (two open ones and the next one), each
+#: with `RUN` from ``minute_ms`` on; then commits and last time of the minute closed last.
+#:
+#: ```
+#: row   0 .. 8    9 .. 17   18 .. 26   27        28
+#:       slot 0    slot 1    slot 2     commits   last_ms
+#: ```
 STATE_ROWS = 3 * 9 + 2
 
-
-#: In place of a minute's commits: there is no minute.
+#: Number of commits of a slot without a minute.
 EMPTY = -1
 
-
 _COMMITS = 5
-
 
 _MOST = 1 << 61
 
 
 @piece
 def _close(series, slot, state, out, made):
-    """One minute is over; the wait since the minute before belongs to it."""
+    """Write a complete minute to ``out``; its wait includes the one since the minute before."""
     at = 9 * slot
     commits, gap = state[at + 5, series], state[at + 8, series]
     if commits > 0 and state[27, series] > 0:
@@ -175,7 +179,7 @@ def _close(series, slot, state, out, made):
 
 @piece
 def _oldest(series, state):
-    """The slot of the oldest minute; -1 if there is none."""
+    """Return the slot of the oldest minute; -1 if all are empty."""
     best = -1
     for slot in range(3):
         there = state[9 * slot + 5, series] >= 0
@@ -186,7 +190,7 @@ def _oldest(series, state):
 
 @piece
 def _join(run, series, slot, runs, state):
-    """A later run of a minute that is open; tombstones wait for nobody."""
+    """Add a later run to an open minute; tombstones end no wait."""
     at = 9 * slot
     commits, more = state[at + 5, series], runs[7, run]
     gap = max(state[at + 8, series], runs[10, run])
@@ -206,9 +210,9 @@ def _join(run, series, slot, runs, state):
 
 @kernel("int64(int64[:, ::1], int64[:, ::1], int64[:, ::1])")
 def fold_minutes(runs, state, out):
-    """Puts ``runs`` into the minutes of ``state``; how many are over by now, and in ``out``.
+    """Add ``runs`` to the minutes of ``state``; return how many are complete and in ``out``.
 
-    Two minutes of a series are open at a time: clocks of coordinators differ a little.
+    Two minutes of a series are open at a time, because clocks of coordinators differ a little.
     """
     made = 0
     for run in range(runs.shape[1]):
@@ -234,7 +238,7 @@ def fold_minutes(runs, state, out):
 
 @kernel("int64(int64[:, ::1], int64[:, ::1])")
 def close_minutes(state, out):
-    """The minutes that are still open, in order; how many."""
+    """Write the open minutes to ``out`` in order; return their number."""
     made = 0
     for series in range(state.shape[1]):
         slot = _oldest(series, state)
@@ -247,7 +251,7 @@ def close_minutes(state, out):
 
 @piece
 def _add(run, made, runs, out):
-    """A run with commits behind those of its stretch."""
+    """Add a run with commits to its stretch."""
     last = out[3, made]
     if last < 0:
         out[2, made] = run
@@ -257,7 +261,7 @@ def _add(run, made, runs, out):
         if wait >= 0:
             out[4, made] = min(out[4, made] + wait, _MOST)
             out[5, made] += 1
-        # Offsets are within _MOST of 0: the caller has seen to it.
+        # The caller clips offsets to _MOST, so the difference fits into int64.
         out[9, made] = min(out[9, made] + max(0, runs[5, run] - runs[6, last]), _MOST)
     out[4, made] = min(out[4, made] + max(0, runs[4, run] - runs[3, run]), _MOST)
     out[5, made] += runs[7, run] - 1
@@ -270,9 +274,12 @@ def _add(run, made, runs, out):
 
 @kernel("int64(int64[:, ::1], int64[::1], int64[:, ::1])")
 def fold_stretches(runs, newest, out):
-    """Fills ``out`` (`STRETCH`, a row a column), in order; how many there are.
+    """Fold runs into stretches, in order; return their number.
 
-    ``newest``: int64, -1 for each series.
+    Args:
+        runs: int64[len(`RUN`), n].
+        newest: int64, -1 for each series; the newest stretch of each.
+        out: receives `STRETCH`, one stretch per column.
     """
     count = 0
     for run in range(runs.shape[1]):

@@ -1,13 +1,18 @@
-"""Offset commits, reduced: they are 97 % of the records, and ride in no group's history.
+"""Offset commits reduced to runs, and runs folded into minutes and stretches.
 
-A `CommitRun` stands for commits of one group and partition within one minute, in log order.
-Workers make runs from slices of the log, by the column (`reduce_to_runs`); runs of the same key are
-merged in log order (`merged`).
+Offset commits are 97 % of the records, so none becomes an object. Two reductions, each in a
+compiled kernel (`commit_kernels`) and by plain NumPy sorting or the interpreted kernel:
+
+1. Workers reduce slices of the log to **runs**: the commits of one group and partition within
+   one minute and between two records of the group (`number_stretches`, `reduce_to_runs`).
+2. `CommitFolder` folds one group's runs into whole **minutes** (table ``commit_rates``) and into
+   **stretches**, the commits of a partition between two records of its group, which is all that
+   causes and pauses need.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,63 +32,51 @@ from partage.history.commit_kernels import (
     reduce_commits,
     reduce_stretches,
 )
-from partage.history.records import LogPosition
 
 __all__ = [
     "MINUTE_MS",
     "CommitFolder",
-    "CommitRun",
     "Commits",
     "MinuteColumns",
     "RecordPositions",
     "RunColumns",
     "Runs",
     "Stretch",
-    "merged",
     "number_stretches",
     "reduce_to_runs",
 ]
 
 MINUTE_MS = 60_000
-
-
-#: Between two damaged times there may be more than a column of int64 holds.
-_LONGEST_WAIT = (1 << 63) - 1
-
-
-#: Times within this many milliseconds of 1970 differ by less than int64 holds.
+#: Differences of times within this many milliseconds of 1970 fit into int64.
 _NEAR_MS = 1 << 60
-
-
-#: What sorting takes longer for a commit than the kernel, as steps of the interpreter (`kernels`).
+#: Time that the kernel saves a commit over sorting, in steps of the interpreter (`kernels`).
 _STEPS_SAVED = 2
-
+#: Committed offsets are clipped to this distance from 0, so that sums of differences fit into
+#: int64; a larger offset is damage.
+_LARGEST_OFFSET = (1 << 61) - 1
+#: Steps of the interpreter for folding one run.
+_STEPS = 60
 
 Int32Array = NDArray[np.int32]
-
-
 Int64Array = NDArray[np.int64]
-
-
 BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
 class Commits:
-    """Commits that took effect, in log order; one element a commit.
+    """Commits that took effect, in log order; one element per commit.
 
     Attributes:
-        pair: a number for its group and topic.
+        pair: number of its group and topic.
         partition: of the topic.
-        log_partition, log_offset: the place from which on it counts.
-        time_ms: the time from which on it counts.
+        log_partition, log_offset: the position at which it takes effect.
+        time_ms: the time at which it takes effect.
         offset: the committed offset.
-        real: False for a tombstone (the offset is forgotten, and ``offset`` has no meaning).
+        real: False for a tombstone, whose ``offset`` has no meaning.
         transactional: whether it was part of a transaction.
-        stretch: a number that is another one behind each record of its group (see
-            `number_stretches`); None for no such records.
-        series: a small number that it shares with the commits of its pair and partition alone;
-            None if nobody has numbered them.
+        stretch: a number that changes at each record of its group (`number_stretches`); None
+            without such records.
+        series: a small number for its pair and partition; None without a numbering.
     """
 
     pair: Int32Array
@@ -100,10 +93,10 @@ class Commits:
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """One element a run, as in `CommitRun`; ``pair`` and ``stretch`` as in `Commits`.
+    """Runs of commits; one element per run, with ``pair`` and ``stretch`` as in `Commits`.
 
-    ``first_offset`` and ``last_offset`` mean something where there are ``commits``,
-    ``largest_gap_ms`` where there are two of them.
+    ``first_offset`` and ``last_offset`` have a meaning if there are ``commits``,
+    ``largest_gap_ms`` if there are two of them.
     """
 
     pair: Int32Array
@@ -125,31 +118,34 @@ class Runs:
 
 
 class RecordPositions(NamedTuple):
-    """Records by their group's number and their place; int64[n] each, in any order."""
+    """Records by their group's number and their log position; int64[n] each, in any order."""
 
     group: Int64Array
-    log_partition: Int64Array
-    log_offset: Int64Array
+    partition: Int64Array
+    offset: Int64Array
+
+
+# --- commits to runs --------------------------------------------------------------------------
 
 
 def number_stretches(commits: RecordPositions, records: RecordPositions) -> Int64Array:
-    """int64[n]: numbers of commits, equal where no record of their group stands between them.
+    """Return a number for each commit that changes at each record of its group.
 
-    Runs that are cut by it can be put in order with the group's records: no run has commits on
-    both sides of a rebalance.
+    Runs that are cut at it can be ordered with the group's records: no run has commits on both
+    sides of a rebalance.
 
     Args:
-        commits: the places from which on commits count.
-        records: those of group records.
+        commits: the positions at which commits take effect.
+        records: the positions of group records.
 
     >>> at, zero = np.array([4, 6, 9]), np.zeros(3, np.int64)
-    >>> one = RecordPositions(zero[:1], zero[:1], np.array([7]))
-    >>> number_stretches(RecordPositions(zero, zero, at), one).tolist()
+    >>> record = RecordPositions(zero[:1], zero[:1], np.array([7]))
+    >>> number_stretches(RecordPositions(zero, zero, at), record).tolist()
     [0, 0, 1]
     """
     count = len(commits.group)
     if reduce_stretches.pays(work=count * _STEPS_SAVED):
-        return _stretches_in_one_pass(commits, records)
+        return _number_by_kernel(commits, records)
     both = [np.concatenate(pair).astype(np.int64) for pair in zip(commits, records, strict=True)]
     order = np.lexsort(both[::-1])
     is_record = order >= count
@@ -159,30 +155,28 @@ def number_stretches(commits: RecordPositions, records: RecordPositions) -> Int6
     return out
 
 
-def _stretches_in_one_pass(commits: RecordPositions, records: RecordPositions) -> Int64Array:
-    """The same of commits in log order, as those of a log are. (Else they are sorted first.)"""
+def _number_by_kernel(commits: RecordPositions, records: RecordPositions) -> Int64Array:
+    """Return the same by the kernel, which needs log order; other commits are sorted first."""
     count, (group, partition, offset) = len(commits.group), commits
     later = partition[1:] > partition[:-1]
     if not np.all(later | ((partition[1:] == partition[:-1]) & (offset[1:] >= offset[:-1]))):
         order = np.lexsort((offset, partition))
-        sorted_ = _stretches_in_one_pass(RecordPositions(*(c[order] for c in commits)), records)
+        in_order = _number_by_kernel(RecordPositions(*(c[order] for c in commits)), records)
         out = np.empty(count, np.int64)
-        out[order] = sorted_
+        out[order] = in_order
         return out
     order = np.lexsort(records[:0:-1])
-    others = [np.ascontiguousarray(column[order], np.int64) for column in records]
-    many = max((int(g.max()) for g in (group, others[0]) if len(g)), default=0) + 1
+    sorted_records = [np.ascontiguousarray(column[order], np.int64) for column in records]
+    groups = max((int(g.max()) for g in (group, sorted_records[0]) if len(g)), default=0) + 1
     out = np.empty(count, np.int64)
-    mine = [np.ascontiguousarray(column, np.int64) for column in commits]
-    newest = np.zeros(many, np.int64)
-    reduce_stretches(*mine, *others, newest, out, work=count * _STEPS_SAVED)
+    columns = [np.ascontiguousarray(column, np.int64) for column in commits]
+    newest = np.zeros(groups, np.int64)
+    reduce_stretches(*columns, *sorted_records, newest, out, work=count * _STEPS_SAVED)
     return out
 
 
 def reduce_to_runs(of: Commits) -> Runs:
-    """Commits in log order, reduced to one run for each group, topic, partition and minute.
-
-    Where they have a ``stretch``, minutes are cut at it.
+    """Return one run for each group, topic, partition and minute; `Commits.stretch` cuts minutes.
 
     >>> few, many = np.zeros(2, np.int32), np.zeros(2, np.int64)
     >>> yes = np.ones(2, bool)
@@ -191,27 +185,27 @@ def reduce_to_runs(of: Commits) -> Runs:
     >>> run.commits.tolist(), run.last_offset.tolist(), run.largest_gap_ms.tolist()
     ([2], [9], [3000])
     """
-    # A damaged record may have any 64 bits for its time: the first minute has no whole beginning.
+    # A damaged record may have any 64 bits as its time: the first minute has no whole beginning.
     earliest = np.iinfo(np.int64).min + MINUTE_MS
     minute = np.maximum(of.time_ms, earliest) // MINUTE_MS * MINUTE_MS
-    found = _numbers(of, minute)
-    first, last, early, late = found["first"], found["last"], found["early"], found["late"]
+    numbers = _run_numbers(of, minute)
+    first, last, early, late = (numbers[name] for name in ("first", "last", "early", "late"))
     return Runs(
         of.pair[first], of.partition[first], minute[first],
         of.log_partition[first], of.log_offset[first],
         of.log_partition[last], of.log_offset[last],
         of.time_ms[early], of.time_ms[late], of.offset[early], of.offset[late],
-        found["commits"], found["transactional"], found["tombstones"], found["gap"],
+        numbers["commits"], numbers["transactional"], numbers["tombstones"], numbers["gap"],
         np.zeros(len(first), np.int64) if of.stretch is None else of.stretch[first],
     )  # fmt: skip
 
 
-def _numbers(of: Commits, minute: Int64Array) -> dict[str, Int64Array]:
-    """`run_kernel.NUMBERS` of each run: rows of its ends, counts, the longest wait."""
+def _run_numbers(of: Commits, minute: Int64Array) -> dict[str, Int64Array]:
+    """Return `commit_kernels.NUMBERS` of each run: rows of its ends, counts, the longest wait."""
     count = len(of.time_ms)
-    near = count == 0 or (of.time_ms.max() <= _NEAR_MS and of.time_ms.min() >= -_NEAR_MS)
-    if of.series is None or not near or not reduce_commits.pays(work=count * _STEPS_SAVED):
-        return _by_sorting(of, minute)
+    is_near = count == 0 or (of.time_ms.max() <= _NEAR_MS and of.time_ms.min() >= -_NEAR_MS)
+    if of.series is None or not is_near or not reduce_commits.pays(work=count * _STEPS_SAVED):
+        return _numbers_by_sorting(of, minute)
     table = np.empty((len(NUMBERS), count), np.int64)
     newest = np.full(int(of.series.max(initial=-1)) + 1, -1, np.int64)
     made = reduce_commits(
@@ -220,8 +214,8 @@ def _numbers(of: Commits, minute: Int64Array) -> dict[str, Int64Array]:
         np.ascontiguousarray(of.time_ms), _flags(of.real), _flags(of.transactional), newest, table,
         work=count * _STEPS_SAVED,
     )  # fmt: skip
-    if made < 0:
-        return _by_sorting(of, minute)
+    if made < 0:  # clocks that jump too often for the kernel
+        return _numbers_by_sorting(of, minute)
     return {name: table[i, :made] for i, name in enumerate(NUMBERS)}
 
 
@@ -229,98 +223,69 @@ def _flags(values: BoolArray) -> NDArray[np.uint8]:
     return np.ascontiguousarray(values).view(np.uint8)
 
 
-def _by_sorting(of: Commits, minute: Int64Array) -> dict[str, Int64Array]:
-    """The same with NumPy."""
+def _numbers_by_sorting(of: Commits, minute: Int64Array) -> dict[str, Int64Array]:
+    """Return the same by sorting with NumPy: the reference of the kernel."""
     cut = (minute,) if of.stretch is None else (minute, of.stretch)
     order = np.lexsort((*cut, of.partition, of.pair))  # stable: log order within a run
     keys = [key[order] for key in (of.pair, of.partition, *cut)]
-    new = np.ones(len(order), bool)
-    new[1:] = np.any([key[1:] != key[:-1] for key in keys], axis=0)
-    start = np.flatnonzero(new)
+    is_new = np.ones(len(order), bool)
+    is_new[1:] = np.any([key[1:] != key[:-1] for key in keys], axis=0)
+    start = np.flatnonzero(is_new)
     first, last = order[start], order[np.append(start[1:], len(order))[: len(start)] - 1]
     real, time_ms = of.real[order], of.time_ms[order]
-    commits = _sums(real, start)
+    commits = _count(real, start)
     first_real, last_real = _ends(real, start)
-    early = np.where(commits > 0, order[first_real], first)
-    late = np.where(commits > 0, order[last_real], last)
     return {
-        "first": first, "last": last, "early": early, "late": late, "commits": commits,
-        "transactional": _sums(real & of.transactional[order], start),
-        "tombstones": _sums(~real, start),
-        "gap": _largest_gaps(time_ms, real, np.cumsum(new) - 1, len(start)),
-    }  # fmt: skip
+        "first": first,
+        "last": last,
+        "early": np.where(commits > 0, order[first_real], first),
+        "late": np.where(commits > 0, order[last_real], last),
+        "commits": commits,
+        "transactional": _count(real & of.transactional[order], start),
+        "tombstones": _count(~real, start),
+        "gap": _largest_gaps(time_ms, real, np.cumsum(is_new) - 1, len(start)),
+    }
 
 
-def _sums(flags: BoolArray, start: Int64Array) -> Int64Array:
-    """How many of each run's elements have a flag; runs begin at ``start``."""
+def _count(flags: BoolArray, start: Int64Array) -> Int64Array:
+    """Return how many elements of each run have a flag; runs begin at ``start``."""
     sums: Int64Array = np.add.reduceat(flags.astype(np.int64), start) if len(start) else start
     return sums
 
 
 def _ends(real: BoolArray, start: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """The first and the last commit of each run that has one; 0 where there are tombstones only."""
+    """Return the first and the last commit of each run; 0 for runs of tombstones only."""
     if not len(start):
         return start, start
-    place = np.arange(len(real))
-    first = np.minimum.reduceat(np.where(real, place, len(real)), start)
-    last = np.maximum.reduceat(np.where(real, place, -1), start)
+    row = np.arange(len(real))
+    first = np.minimum.reduceat(np.where(real, row, len(real)), start)
+    last = np.maximum.reduceat(np.where(real, row, -1), start)
     return np.where(last >= 0, first, 0), np.maximum(last, 0)
 
 
 def _largest_gaps(time_ms: Int64Array, real: BoolArray, run: Int64Array, count: int) -> Int64Array:
-    """The longest wait between one commit and the next of its run; nobody waits for tombstones."""
-    when, mine = time_ms[real], run[real]
-    same = mine[1:] == mine[:-1]
+    """Return the longest wait between two commits of each run; tombstones end no wait."""
+    when, run_of = time_ms[real], run[real]
+    is_same = run_of[1:] == run_of[:-1]
     gaps = np.zeros(count, np.int64)
-    np.maximum.at(gaps, mine[1:][same], np.diff(when)[same])  # below 0: clocks differ, no wait
+    # A negative difference is one of clocks, not a wait.
+    np.maximum.at(gaps, run_of[1:][is_same], np.diff(when)[is_same])
     return gaps
 
 
-class CommitRun(NamedTuple):
-    """Commits of one group and partition within one minute; see table ``commit_rates``."""
-
-    group: str
-    topic: str
-    partition: int
-    minute_ms: int
-    first_place: LogPosition
-    last_place: LogPosition
-    first_ms: int
-    last_ms: int
-    first_offset: int | None
-    last_offset: int | None
-    commits: int
-    transactional: int
-    tombstones: int
-    largest_gap_ms: int | None
-
-    @classmethod
-    def of(cls, group: str, topic: str, partition: int, time_ms: int, offset: int) -> CommitRun:
-        """One commit as a run of its own, at no particular place in the log."""
-        return cls(
-            group, topic, partition, time_ms // MINUTE_MS * MINUTE_MS, LogPosition(0, 0),
-            LogPosition(0, 0),
-            time_ms, time_ms, offset, offset, 1, 0, 0, None,
-        )  # fmt: skip
-
-    @property
-    def key(self) -> tuple[str, str, int, int]:
-        """Group, topic, partition, minute."""
-        return self[:4]
+# --- runs to minutes and stretches ------------------------------------------------------------
 
 
 class Stretch(NamedTuple):
-    """Commits of one partition between two records of its group, or some of them.
-
-    What rebalances need to know of commits; runs are folded into it (`history.folding`).
+    """Commits of one partition between two records of its group, or a part of them.
 
     Attributes:
-        first_ms, first_offset: of the first commit; without ``commits`` of no meaning, like the
-            last ones.
-        waited_ms, waits: time between neighbouring commits, added up, and how many there were.
-        forgotten, forgets: whether a tombstone came before the first commit, or after the last.
+        first_ms, first_offset, last_ms, last_offset: of the first and last commit; without
+            ``commits`` they have no meaning.
+        waited_ms, waits: sum and number of the intervals between commits.
+        forgotten, forgets: whether a tombstone precedes the first commit, or follows the last.
         latest_ms: the highest time of the last commit of a run.
-        progress: how far offsets went on; where they went back, nothing was worked off.
+        progress: sum of the steps by which offsets advanced; a step back counts as 0.
     """
 
     topic: str
@@ -337,90 +302,17 @@ class Stretch(NamedTuple):
     latest_ms: int = 0
     progress: int = 0
 
-    @classmethod
-    def of(cls, run: CommitRun) -> Stretch:
-        """One run by itself."""
-        if run.first_offset is None or run.last_offset is None or not run.commits:
-            return cls(run.topic, run.partition)
-        return cls(
-            run.topic, run.partition, run.commits, run.first_ms, run.last_ms, run.first_offset,
-            run.last_offset, max(0, run.last_ms - run.first_ms), run.commits - 1, False, False,
-            run.last_ms, max(0, run.last_offset - run.first_offset),
-        )  # fmt: skip
-
-
-def _joined(a: CommitRun, b: CommitRun) -> CommitRun:
-    """Two runs of one key, the second one later in the log; tombstones wait for nobody."""
-    gap = max(0, b.first_ms - a.last_ms) if a.commits and b.commits else None
-    gaps = [g for g in (a.largest_gap_ms, b.largest_gap_ms, gap) if g is not None]
-    early = a if a.commits or not b.commits else b
-    late = b if b.commits or not a.commits else a
-    return CommitRun(
-        *a.key,
-        a.first_place,
-        max(a.last_place, b.last_place),
-        early.first_ms,
-        late.last_ms,
-        early.first_offset,
-        late.last_offset,
-        a.commits + b.commits,
-        a.transactional + b.transactional,
-        a.tombstones + b.tombstones,
-        max(gaps, default=None),
-    )
-
-
-def merged(ordered: Iterable[CommitRun]) -> Iterator[CommitRun]:
-    """Runs ordered by (group, topic, partition, minute, first place): one for each minute.
-
-    The wait since the minute before belongs to the minute in which it ends.
-
-    >>> a = CommitRun(
-    ...     "g", "t", 0, 0, LogPosition(0, 1), LogPosition(0, 1), 5, 5, 1, 1, 1, 0, 0, None)
-    >>> b = a._replace(minute_ms=60_000, first_ms=60_005, last_ms=60_005)
-    >>> [r.largest_gap_ms for r in merged([a, a._replace(first_ms=9, last_ms=9), b])]
-    [4, 59996]
-    """
-    held: CommitRun | None = None
-    before: CommitRun | None = None
-    for run in ordered:
-        if held is not None and run.key == held.key:
-            held = _joined(held, run)
-            continue
-        if held is not None:
-            yield _waited(before, held)
-        before, held = held, run
-    if held is not None:
-        yield _waited(before, held)
-
-
-def _waited(before: CommitRun | None, run: CommitRun) -> CommitRun:
-    """A whole minute, with the wait since the minute before."""
-    if before is None or before[:3] != run[:3] or not (before.commits and run.commits):
-        return run
-    wait = min(max(0, run.first_ms - before.last_ms), _LONGEST_WAIT)
-    known = run.largest_gap_ms
-    return run if known is not None and known >= wait else run._replace(largest_gap_ms=wait)
-
-
-#: Offsets farther from 0 are damage; sums of what is within them do not overflow.
-_FARTHEST = (1 << 61) - 1
-
-
-#: Steps of the interpreter for a run.
-_STEPS = 60
-
 
 @dataclass(frozen=True)
 class RunColumns:
-    """Some runs of one group in log order.
+    """Some runs of one group in log order, by column.
 
     Attributes:
         topics: names.
-        topic: int64[n]: a place in ``topics``.
+        topic: int64[n], index into ``topics``.
         partition: int64[n].
-        positions: int64[2, n]: log partition and offset of the first commit of each.
-        table: int64[len(`RUN`), n]: see there; ``series`` is not filled in yet.
+        positions: int64[2, n], log partition and offset of the first commit of each.
+        table: int64[len(`RUN`), n]; row ``series`` is not filled in yet.
     """
 
     topics: Sequence[str]
@@ -432,29 +324,8 @@ class RunColumns:
     def __len__(self) -> int:
         return len(self.topic)
 
-    @classmethod
-    def of(cls, runs: Sequence[CommitRun]) -> RunColumns:
-        """The columns of runs that are objects; no record stands between them."""
-        names = list(dict.fromkeys(run.topic for run in runs))
-        rows = [
-            (
-                0, 0, r.minute_ms, r.first_ms, r.last_ms, r.first_offset or 0, r.last_offset or 0,
-                r.commits, r.transactional, r.tombstones,
-                -1 if r.largest_gap_ms is None else r.largest_gap_ms,
-            )
-            for r in runs
-        ]  # fmt: skip
-        return cls(
-            names,
-            np.array([names.index(run.topic) for run in runs], np.int64),
-            np.array([run.partition for run in runs], np.int64),
-            np.array([(r.first_place.partition, r.first_place.offset) for r in runs], np.int64)
-            .reshape(-1, 2).T,
-            np.array(rows, np.int64).reshape(-1, len(RUN)).T,
-        )  # fmt: skip
-
     def column(self, name: str) -> Int64Array:
-        """A row of ``table``, by its name."""
+        """Return a row of ``table`` by its name."""
         column: Int64Array = self.table[RUN.index(name)]
         return column
 
@@ -470,7 +341,7 @@ class MinuteColumns:
         return int(self.table.shape[1])
 
     def column(self, name: str) -> Int64Array:
-        """A row of ``table``, by its name."""
+        """Return a row of ``table`` by its name."""
         column: Int64Array = self.table[MINUTE.index(name)]
         return column
 
@@ -478,9 +349,13 @@ class MinuteColumns:
 class CommitFolder:
     """The commits of one group: feed its runs in log order, then `finish`.
 
-    >>> folding = CommitFolder()
-    >>> stretches, minutes = folding.feed(RunColumns.of([CommitRun.of("g", "t", 0, 59_000, 7)]))
-    >>> [(s.topic, s.commits) for _, s in stretches], len(minutes), len(folding.finish())
+    The state is one column of numbers per partition, however long the history is.
+
+    >>> zero, run = np.zeros(1, np.int64), (0, 0, 0, 59_000, 59_000, 7, 7, 1, 0, 0, -1)
+    >>> runs = RunColumns(["t"], zero, zero, np.zeros((2, 1), np.int64), np.array([run]).T)
+    >>> folder = CommitFolder()
+    >>> stretches, minutes = folder.feed(runs)
+    >>> [(s.topic, s.commits) for _, s in stretches], len(minutes), len(folder.finish())
     ([('t', 1)], 0, 1)
     """
 
@@ -489,15 +364,15 @@ class CommitFolder:
         self._state = np.empty((STATE_ROWS, 0), np.int64)
 
     def feed(self, runs: RunColumns) -> tuple[list[tuple[int, Stretch]], MinuteColumns]:
-        """Stretches with their numbers, in order, and the minutes that are over by now."""
+        """Return (number, stretch) in order, and the minutes that are complete."""
         table = np.ascontiguousarray(runs.table)
-        table[0] = self._numbers(runs)
+        table[0] = self._number(runs)
         out = np.empty((len(MINUTE), len(runs)), np.int64)
         made = fold_minutes(table, self._state, out, work=len(runs) * _STEPS)
         return list(self._stretches(runs, table)), self._minutes(out, made)
 
     def finish(self) -> MinuteColumns:
-        """The minutes that are still open."""
+        """Return the minutes that are open at the end of the log."""
         out = np.empty((len(MINUTE), 3 * len(self._series)), np.int64)
         made = close_minutes(self._state, out, work=len(self._series) * _STEPS)
         return self._minutes(out, made)
@@ -505,34 +380,35 @@ class CommitFolder:
     def _minutes(self, out: Int64Array, made: int) -> MinuteColumns:
         return MinuteColumns(out[:, :made], list(self._series))
 
-    def _numbers(self, runs: RunColumns) -> Int64Array:
-        """Each run's series, those that are new with an empty state."""
+    def _number(self, runs: RunColumns) -> Int64Array:
+        """Return each run's series, and add an empty state for new ones."""
         pair = (runs.topic << 32) | (runs.partition & 0xFFFFFFFF)
-        _, first, mine = np.unique(pair, return_index=True, return_inverse=True)
+        _, first, inverse = np.unique(pair, return_index=True, return_inverse=True)
         number = np.empty(len(first), np.int64)
-        order = np.argsort(first)  # by first appearance: numbers do not hang on batches
-        names = zip(runs.topic[first[order]].tolist(), runs.partition[first[order]].tolist(),
-                    strict=True)  # fmt: skip
-        for place, (topic, partition) in zip(order.tolist(), names, strict=True):
+        order = np.argsort(first)  # by first appearance: numbers do not depend on batches
+        topics, partitions = runs.topic[first[order]], runs.partition[first[order]]
+        for i, topic, partition in zip(
+            order.tolist(), topics.tolist(), partitions.tolist(), strict=True
+        ):
             key = runs.topics[topic], partition
-            number[place] = self._series.setdefault(key, len(self._series))
+            number[i] = self._series.setdefault(key, len(self._series))
         more = len(self._series) - self._state.shape[1]
         if more:
             new = np.zeros((STATE_ROWS, more), np.int64)
             new[5:27:9] = EMPTY
             self._state = np.ascontiguousarray(np.concatenate([self._state, new], 1))
-        out: Int64Array = number[mine.ravel()]
+        out: Int64Array = number[inverse.ravel()]
         return out
 
     def _stretches(self, runs: RunColumns, table: Int64Array) -> Iterator[tuple[int, Stretch]]:
         near = table.copy()
-        np.clip(near[5:7], -_FARTHEST, _FARTHEST, out=near[5:7])
+        np.clip(near[5:7], -_LARGEST_OFFSET, _LARGEST_OFFSET, out=near[5:7])
         out = np.empty((len(STRETCH), len(runs)), np.int64)
         newest = np.full(len(self._series), -1, np.int64)
         made = fold_stretches(near, newest, out, work=len(runs) * _STEPS)
         names, (first, last) = list(self._series), out[2:4, :made]
         ends = table[3][first], table[4][last], table[5][first], table[6][last]
         columns = (*out[:3, :made], out[10, :made], *ends, *out[4:10, :made])
-        for series, stretch, there, *cells in zip(*(c.tolist() for c in columns), strict=True):
-            # Of tombstones alone nothing else is known.
-            yield stretch, Stretch(*names[series], *(cells if there >= 0 else ()))
+        for series, stretch, first_run, *cells in zip(*(c.tolist() for c in columns), strict=True):
+            # A stretch of tombstones only has no first run.
+            yield stretch, Stretch(*names[series], *(cells if first_run >= 0 else ()))

@@ -1,8 +1,8 @@
-"""Moves of a group's coordinator: it is the leader of the group's log partition.
+"""Moves of a group's coordinator, the leader of the group's partition of `__consumer_offsets`.
 
-Each batch of the log carries the epoch of the leader that wrote it. A larger one means that
-another broker (or the same one, restarted) has taken over: it loads the partition, and members
-have to find it, which is no rebalance by itself but often the moment of one.
+Each batch of the log carries the leader epoch of its writer. A larger epoch means that another
+broker, or the same one after a restart, took over: it loads the partition, and members have to
+find it. A move is no rebalance by itself, but rebalances often happen at that moment.
 """
 
 from __future__ import annotations
@@ -20,13 +20,7 @@ __all__ = ["CoordinatorMove", "CoordinatorMoves", "find_moves"]
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorMove:
-    """The first batch of a new leader.
-
-    Attributes:
-        position: of the batch.
-        time_ms: of the batch.
-        before, epoch: leader epochs.
-    """
+    """The first batch of a new leader: its position and time, and the old and new leader epoch."""
 
     position: LogPosition
     time_ms: int
@@ -37,12 +31,12 @@ class CoordinatorMove:
 def find_moves(
     partition: ArrayLike, base_offset: ArrayLike, leader_epoch: ArrayLike, time_ms: ArrayLike
 ) -> dict[int, tuple[CoordinatorMove, ...]]:
-    """Moves by log partition, from the columns of a capture's ``batches.parquet``.
+    """Return moves by log partition, from the columns of a capture's ``batches.parquet``.
 
     Args:
-        partition: int[n], of each batch; in any order.
+        partition: int[n], log partition of each batch, in any order.
         base_offset: int[n].
-        leader_epoch: int[n]; -1 where it is not known.
+        leader_epoch: int[n]; -1 if unknown.
         time_ms: int[n], ``max_timestamp_ms``.
 
     >>> find_moves([0, 0, 0], [5, 0, 9], [3, 3, 4], [50, 10, 90])[0][0].epoch
@@ -51,12 +45,11 @@ def find_moves(
     given = (partition, base_offset, leader_epoch, time_ms)
     columns = [np.asarray(column).astype(np.int64) for column in given]
     order = np.lexsort((columns[1], columns[0]))
-    part, offset, epoch, when = (c[order] for c in columns)
-    known = epoch >= 0
-    part, offset, epoch, when = (c[known] for c in (part, offset, epoch, when))
-    at = np.flatnonzero((part[1:] == part[:-1]) & (epoch[1:] > epoch[:-1])) + 1
+    order = order[columns[2][order] >= 0]
+    part, offset, epoch, when = (column[order] for column in columns)
+    first = np.flatnonzero((part[1:] == part[:-1]) & (epoch[1:] > epoch[:-1])) + 1
     out: dict[int, list[CoordinatorMove]] = {}
-    for i in at.tolist():
+    for i in first.tolist():
         position = LogPosition(int(part[i]), int(offset[i]))
         move = CoordinatorMove(position, int(when[i]), int(epoch[i - 1]), int(epoch[i]))
         out.setdefault(position.partition, []).append(move)
@@ -65,7 +58,11 @@ def find_moves(
 
 @dataclass(slots=True)
 class CoordinatorMoves:
-    """The moves that one group lives through: those after its first record.
+    """The moves of one group's coordinator after the group's first record.
+
+    Attributes:
+        by_partition: moves by log partition.
+        position: the position up to which moves were yielded; None before the first record.
 
     >>> moves = CoordinatorMoves(find_moves([0, 0], [0, 5], [1, 2], [10, 50]))
     >>> [len(list(moves.until(LogPosition(0, at)))) for at in (3, 7, 8)]
@@ -73,13 +70,12 @@ class CoordinatorMoves:
     """
 
     by_partition: Mapping[int, Sequence[CoordinatorMove]] = field(default_factory=dict)
-    #: Up to where moves have been told; None before the group's first record.
     position: LogPosition | None = None
 
     def until(self, position: LogPosition) -> Iterator[CoordinatorMove]:
-        """Moves since the group's position before, up to this one."""
+        """Yield the moves after the last position, up to this one."""
         before, self.position = self.position, position
-        if before is not None:  # what was before the group concerns nobody
+        if before is not None:  # earlier moves did not concern this group
             for move in self.by_partition.get(position.partition, ()):
                 if before < move.position <= position:
                     yield move

@@ -1,15 +1,15 @@
-"""Members that went, for who comes back: the one rule of it, for causes and for simulation.
+"""Members that left, and the rule that matches a joining member to one of them.
 
-No record says that a new member is an old one. Who comes is taken for one that went if it has its
-member id, or its instance id; or, without an instance, its client id and host. Where several went
-that it may be, it is
+No record says that a new member is an old one. A joining member matches a departed one that has
+its member id or its instance id; without an instance id, one that has its client id and host.
+Among several matches, the rule takes
 
-* of those whose session timeout is not over yet: the one that went first, since who is started
-  again first is back first;
-* else the one that went last.
+* the one that left first, among those whose session timeout has not expired: clients are
+  restarted in the order in which they were stopped;
+* else the one that left last.
 
-A return is a **bounce** where the session timeout was not over and the member had not been put
-out: with an instance id its partitions would have waited for it. Any other return is a join.
+A rejoin is a **bounce** if the session timeout had not expired and the member had not been
+evicted: with an instance id, its partitions would have waited for it. Any other rejoin is a join.
 """
 
 from __future__ import annotations
@@ -20,19 +20,18 @@ from partage.history.records import MemberState
 
 __all__ = ["DepartedMember", "DepartedMembers"]
 
-#: How many are remembered: more than that do not come back within one session timeout.
-_MOST_KEPT = 1_000
+#: Departed members that are remembered: no group loses more within one session timeout.
+_MOST_REMEMBERED = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class DepartedMember:
-    """A member that went.
+    """A member that left.
 
     Attributes:
-        member, instance, client_id, host: who.
-        time_ms: when the record was written that no longer has it.
-        until_ms: until when a return counts as a bounce.
-        put_out: whether it went for its silence: then no return does.
+        time_ms: time of the first record without it.
+        until_ms: a rejoin up to this time is a bounce.
+        evicted: whether its session timeout expired; no rejoin is a bounce then.
     """
 
     member: str
@@ -41,52 +40,54 @@ class DepartedMember:
     host: str
     time_ms: int
     until_ms: int
-    put_out: bool = False
+    evicted: bool = False
 
-    def bounced(self, time_ms: int) -> bool:
-        """Whether it was a bounce, if it is back at that time."""
-        return not self.put_out and time_ms <= self.until_ms
+    def is_bounce(self, time_ms: int) -> bool:
+        """Return whether a rejoin at this time is a bounce."""
+        return not self.evicted and time_ms <= self.until_ms
 
 
 @dataclass(slots=True)
 class DepartedMembers:
-    """Members that went and have not come back; newest last.
+    """Members that left and have not rejoined, the newest last.
 
-    >>> gone = DepartedMembers()
+    >>> departed = DepartedMembers()
     >>> for name, at in ("m", 1_000), ("n", 2_000), ("o", 90_000):
     ...     left = MemberState(name, None, "app", "/h", 0, 6_000, None, (), -1, None, None)
-    ...     gone.add(left, at, 6_000)
-    >>> [gone.returned("new", None, "app", "/h", at).member for at in (5_000, 99_000, 99_000)]
+    ...     departed.add(left, at, 6_000)
+    >>> times = (5_000, 99_000, 99_000)
+    >>> [departed.match_rejoin("new", None, "app", "/h", at).member for at in times]
     ['m', 'o', 'n']
     """
 
-    kept: list[DepartedMember] = field(default_factory=list)
+    members: list[DepartedMember] = field(default_factory=list)
 
     def add(self, member: MemberState, time_ms: int, timeout_ms: int) -> None:
-        """A member went."""
-        who = (member.id, member.instance, member.client_id, member.client_host)
-        self.kept.append(DepartedMember(*who, time_ms, time_ms + timeout_ms))
-        del self.kept[:-_MOST_KEPT]
+        """Remember a member that left at a time, with its session timeout."""
+        identity = (member.id, member.instance, member.client_id, member.client_host)
+        self.members.append(DepartedMember(*identity, time_ms, time_ms + timeout_ms))
+        del self.members[:-_MOST_REMEMBERED]
 
-    def put_out(self, member: str) -> None:
-        """Of one that went it is known by now that it did so for its silence."""
-        for place, gone in enumerate(self.kept):
-            if gone.member == member:
-                self.kept[place] = replace(gone, put_out=True)
+    def mark_evicted(self, member: str) -> None:
+        """Mark a departed member as evicted by session timeout."""
+        for i, departed in enumerate(self.members):
+            if departed.member == member:
+                self.members[i] = replace(departed, evicted=True)
 
-    def returned(
+    def match_rejoin(
         self, member: str, instance: str | None, client_id: str, host: str, time_ms: int
     ) -> DepartedMember | None:
-        """Who of them somebody is that comes; None if nobody. It is then no longer away."""
-        last = None
-        for place, gone in enumerate(self.kept):
+        """Match a joining member to a departed one and remove that one; None without a match."""
+        match = None
+        for i, departed in enumerate(self.members):
             same = (
-                gone.instance == instance
+                departed.instance == instance
                 if instance is not None
-                else (gone.instance, gone.client_id, gone.host) == (None, client_id, host)
+                else (departed.instance, departed.client_id, departed.host)
+                == (None, client_id, host)
             )
-            if same or gone.member == member:
-                last = place
-                if time_ms <= gone.until_ms:
+            if same or departed.member == member:
+                match = i
+                if time_ms <= departed.until_ms:
                     break
-        return None if last is None else self.kept.pop(last)
+        return None if match is None else self.members.pop(match)

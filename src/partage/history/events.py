@@ -1,4 +1,13 @@
-"""The event model of all group protocols: generations, causes, assignments, lifecycle."""
+"""The event model of all group protocols: what a group's history consists of.
+
+* A `Generation` is one rebalance: a generation of a classic group, or the target assignment of
+  one epoch of a consumer, share or streams group. It carries its `Cause`s.
+* A `LifecycleEvent` is the creation, deletion or migration of a group.
+* A `CurrentAssignment` is a member's acknowledged assignment (KIP-848, KIP-932, KIP-1071).
+* `derive_events` turns the first two into the rows of table ``events``, each marked as recorded
+  or inferred. A classic group's log records that a generation began and which members it has; a
+  join or a departure is inferred from two of its records.
+"""
 
 from __future__ import annotations
 
@@ -30,20 +39,34 @@ __all__ = [
     "subscribed_topics",
 ]
 
+#: Sources of events and causes.
+RECORDED, INFERRED = "recorded", "inferred"
+#: Roles of a member towards a partition.
+OWNER, RELEASING = "owner", "releasing"
+#: Roles of a Kafka Streams member towards a task.
+ACTIVE, STANDBY, WARMUP = "active", "standby", "warmup"
+#: Kinds of causes that are events; a migration is a `LifecycleEvent`.
+_EVENT_CAUSES = (
+    "join", "leave", "expiry", "poll", "bounce", "resubscription", "topics", "strategy",
+    "follow-up",
+)  # fmt: skip
+
+#: (role, (topic id or subtopology id, numbers)) of a member; consumer and share groups: owner only.
+Roles = tuple[tuple[str, TopicPartitionNumbers], ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One reason for a rebalance.
+    """One cause of a rebalance.
 
     Attributes:
         kind: one of `partage.tables.statuses.CAUSE_KINDS`.
-        source: ``recorded`` where a record says so, ``inferred`` where records differ.
-        member: member id, where it is about one (a bounce: its id afterwards).
-        instance: its group.instance.id.
-        time_ms: when it happened, as far as can be told; None if it cannot.
-        detail: a few words.
-        was: of one that came: the member id that it had when it was there before (`departures`);
-            None if it was not.
+        source: ``recorded`` if a record states it, ``inferred`` if it follows from two records.
+        member: id of the member that it concerns; of a bounce, the id after the rejoin.
+        instance: that member's ``group.instance.id``.
+        time_ms: time of the cause, None if unknown.
+        detail: a short description.
+        was: of a rejoined member, its former member id (`departures`); else None.
 
     >>> Cause("join", "inferred", "m-1").kind
     'join'
@@ -58,13 +81,9 @@ class Cause:
     was: str | None = None
 
 
-#: (role, (topic id or subtopology, numbers)) of one member; consumers and share: owner only.
-Roles = tuple[tuple[str, TopicPartitionNumbers], ...]
-
-
 @dataclass(frozen=True, slots=True)
 class StreamsInput:
-    """What a streams group's assignor is told besides (KIP-1071).
+    """Further input of a streams group's assignor (KIP-1071).
 
     Attributes:
         processes: member id -> process id; members of one process share a disk.
@@ -79,18 +98,18 @@ class StreamsInput:
 
 @dataclass(frozen=True, slots=True)
 class TargetInput:
-    """Previous targets and settings behind one target assignment (KIP-848, KIP-932, KIP-1071).
+    """A target assignment and the coordinator's input for it (KIP-848, KIP-932, KIP-1071).
 
     Attributes:
-        target: member id -> what it was given by role, by topic id or subtopology.
-        before: member id -> its target before, in the order of its record; a static member
-            that came back has that of the member it replaced.
-        known: whether ``before`` is whole for certain: the log has the group from its beginning.
-        assignable: partitions that may be given at all, by topic id (share groups: those
-            whose share state is initialised); None for all.
-        decided_ms: ``assignmentTimestamp``; None if the record has none: nobody decided,
-            the assignment of a classic group was taken over.
-        streams: of a streams group, what its assignor is told besides; None for others.
+        target: member id -> assigned roles, by topic id or subtopology id.
+        before: member id -> its previous target, in the order of its record; a static member
+            that rejoined has the target of the member that it replaced.
+        known: whether ``before`` is certainly complete: the log has the group from its beginning.
+        assignable: partitions that may be assigned, by topic id (share groups: those whose
+            share state is initialised); None for all.
+        decided_ms: ``assignmentTimestamp``; None if the record has none: the assignment of a
+            classic group was adopted without a decision.
+        streams: further input of a streams group's assignor; None for other groups.
     """
 
     target: Mapping[str, Roles]
@@ -101,20 +120,14 @@ class TargetInput:
     streams: StreamsInput | None = None
 
 
-OWNER, RELEASING = "owner", "releasing"
-
-
-ACTIVE, STANDBY, WARMUP = "active", "standby", "warmup"
-
-
 @dataclass(frozen=True, slots=True)
 class CurrentAssignment:
-    """One CURRENT_MEMBER_ASSIGNMENT record: everything that a member has from now on.
+    """One CURRENT_MEMBER_ASSIGNMENT record: everything that a member owns from now on.
 
     Attributes:
-        epoch: of the group's target assignment at that time.
-        member_epoch: the epoch the member itself is in; -2 while a static one is away.
-        parts: (role, topic id or None, topic, partition); empty when it is gone.
+        epoch: the group's target assignment epoch at that time.
+        member_epoch: the member's own epoch; -2 while a static member is absent.
+        parts: (role, topic id or None, topic, partition); empty when the member has left.
     """
 
     incarnation: int
@@ -128,27 +141,27 @@ class CurrentAssignment:
 
     @property
     def owner(self) -> str:
-        """What outlives a restart: the instance id of a static member, else the member id."""
+        """The name that survives a restart: a static member's instance id, else the member id."""
         return self.member if self.instance is None else self.instance
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One rebalance as recorded: a classic generation, or an epoch's target assignment.
+    """One recorded rebalance: a classic generation, or the target assignment of an epoch.
 
     Attributes:
-        incarnation: how often the group had been deleted before.
-        first: its state as first written: what the leader decided.
-        last: its state as last written: static members may have new ids by then.
-        records: how many records it has in the log.
-        gap_before: generations between the one before and this one that the log lacks.
-        previous: the one before it in the log, None if there is none.
+        incarnation: number of earlier deletions of the group.
+        first: the group as first written: the decision of the leader or coordinator.
+        last: the group as last written; static members may have new ids there.
+        records: number of its records in the log.
+        gap_before: generations between the previous one and this one that the log lacks.
+        previous: the generation before it in the log, None for the first.
+        rewrites: position, time and state of its later records, as far as they are stored.
         protocol: classic, consumer, share or streams.
-        causes: why it happened, the one that counts first.
-        target: what the coordinator went by; None for classic generations.
-        rewrites: place, time and state of later records of it, as far as they are kept.
-        taken_over: the same assignment written in the other protocol's form when the group
-            was migrated: nobody decided anything, so it has the number of the one before.
+        causes: its causes by precedence.
+        target: the coordinator's input; None for classic generations.
+        taken_over: whether a migration wrote the same assignment in the other protocol's form.
+            It has the number of the generation before, and no assignor decided it.
     """
 
     incarnation: int
@@ -173,7 +186,11 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class LifecycleEvent:
-    """The beginning or the end of a group's life: created, deleted or migrated."""
+    """The creation, deletion or migration of a group.
+
+    Attributes:
+        what: ``created``, ``deleted`` or ``migrated``.
+    """
 
     what: str
     incarnation: int
@@ -183,26 +200,16 @@ class LifecycleEvent:
     detail: str | None = None
 
 
-RECORDED, INFERRED = "recorded", "inferred"
-
-
-#: Kinds of causes that are events; a migration is one of the group's life.
-_HAPPENINGS = (
-    "join", "leave", "expiry", "poll", "bounce", "resubscription", "topics", "strategy",
-    "follow-up",
-)  # fmt: skip
-
-
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """What differs between a generation and the one before it.
+    """The difference between a generation and the one before it.
 
     Attributes:
-        joined, left: members by their new and old states; a restarted one is in neither.
+        joined, left: members by their new and old states; a restarted static member is in neither.
         restarted: pairs (before, after) of static members with a new member id.
         resubscribed: pairs (before, after) of members with other topics.
-        strategy: pair of strategies where it changed, else None.
-        leader: pair of leaders where it changed and the old one is still there, else None.
+        strategy: pair of strategies if it changed, else None.
+        leader: pair of leaders if it changed and the old one is still a member, else None.
     """
 
     joined: tuple[MemberState, ...] = ()
@@ -214,7 +221,7 @@ class StateChange:
 
     @property
     def cause(self) -> str:
-        """In words: inferred, since no record names the cause of a rebalance."""
+        """A description of the difference, as ``2 joined, 1 left``."""
         parts = [
             f"{len(found)} {word}"
             for word, found in (
@@ -231,12 +238,12 @@ class StateChange:
 
     @property
     def follow_up(self) -> bool:
-        """Whether the same members, with the same topics, went through it once more."""
+        """Whether members and their topics are unchanged."""
         return not (self.joined or self.left or self.restarted or self.resubscribed)
 
 
 def compare_states(before: ClassicState | None, after: ClassicState) -> StateChange:
-    """The difference of two states of a group.
+    """Return the difference between two states of a group.
 
     >>> compare_states(None, ClassicState("", 1, None, None, None, ())).cause
     'same members'
@@ -246,27 +253,31 @@ def compare_states(before: ClassicState | None, after: ClassicState) -> StateCha
     old = {m.owner: m for m in before.members}
     new = {m.owner: m for m in after.members}
     both = [(old[k], m) for k, m in new.items() if k in old]
-    strategies = (before.strategy, after.strategy)
-    leaders = (before.leader, after.leader)
+    leader = _change(before.leader, after.leader)
     stayed = {m.id for m in after.members}
     return StateChange(
         tuple(m for k, m in new.items() if k not in old),
         tuple(m for k, m in old.items() if k not in new),
         tuple((a, b) for a, b in both if a.id != b.id),
         tuple((a, b) for a, b in both if subscribed_topics(a) != subscribed_topics(b)),
-        strategies if all(strategies) and len(set(strategies)) == 2 else None,  # type: ignore[arg-type]  # all() has looked
-        leaders if all(leaders) and len(set(leaders)) == 2 and leaders[0] in stayed else None,  # type: ignore[arg-type]  # all() has looked
+        _change(before.strategy, after.strategy),
+        leader if leader is not None and leader[0] in stayed else None,
     )
 
 
+def _change(before: str | None, after: str | None) -> tuple[str, str] | None:
+    """Return both values if both are set and they differ."""
+    return (before, after) if before and after and before != after else None
+
+
 def subscribed_topics(member: MemberState) -> tuple[str, ...]:
-    """Its subscribed topics, sorted, each once."""
+    """Return a member's subscribed topics, sorted, each once."""
     return () if member.subscription is None else tuple(sorted(set(member.subscription.topics)))
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One row of table ``events``; see there."""
+    """One row of table ``events`` (`partage.tables.schemas`)."""
 
     event: str
     incarnation: int
@@ -280,9 +291,9 @@ class Event:
 
 
 def derive_events(found: Generation | LifecycleEvent) -> Iterator[Event]:
-    """The events that a generation, or the beginning or end of a group's life, stands for.
+    """Yield the events of a generation or of a lifecycle event.
 
-    Each cause of a rebalance is an event of its own, at the time at which it happened.
+    Each cause of a rebalance is an event of its own, with its own time.
     """
     if isinstance(found, LifecycleEvent):
         yield Event(
@@ -292,33 +303,35 @@ def derive_events(found: Generation | LifecycleEvent) -> Iterator[Event]:
         return
     at = (found.incarnation, found.number, found.position, found.timestamp_ms)
     change = compare_states(found.previous.last if found.previous else None, found.first)
-    yield Event(_name(found), *at, RECORDED, detail=f"{found.first.strategy}: {change.cause}")
+    yield Event(_event_name(found), *at, RECORDED, detail=f"{found.first.strategy}: {change.cause}")
     if found.gap_before:
         yield Event("gap", *at, INFERRED, detail=f"{found.gap_before} generations not in the log")
     if found.previous is None:
         for m in found.first.members:
             yield Event("join", *at, INFERRED, m.id, m.instance, m.client_id)
     for cause in found.causes:
-        if cause.kind in _HAPPENINGS and (found.previous is not None or cause.kind != "join"):
-            when = cause.time_ms if cause.time_ms is not None else found.timestamp_ms
-            words = (cause.source, cause.member, cause.instance, cause.detail)
-            yield Event(cause.kind, found.incarnation, found.number, found.position, when, *words)
+        if cause.kind in _EVENT_CAUSES and (found.previous is not None or cause.kind != "join"):
+            time_ms = cause.time_ms if cause.time_ms is not None else found.timestamp_ms
+            about = (cause.source, cause.member, cause.instance, cause.detail)
+            yield Event(
+                cause.kind, found.incarnation, found.number, found.position, time_ms, *about
+            )
     if change.leader is not None:
         yield Event("leader", *at, INFERRED, change.leader[1], detail=f"was {change.leader[0]}")
-    yield from _rewrites(found)
+    yield from _rewrite_events(found)
 
 
-def _name(found: Generation) -> str:
+def _event_name(found: Generation) -> str:
     if found.taken_over:
         return "taken over"
     return "rebalance" if found.first.members else "emptied"
 
 
-def _rewrites(found: Generation) -> Iterator[Event]:
-    """The same generation written again: what changed in it without a rebalance."""
+def _rewrite_events(found: Generation) -> Iterator[Event]:
+    """Yield the changes that later records of the same generation made without a rebalance."""
     before = found.first
-    for place, time_ms, state in found.rewrites:
-        at = (found.incarnation, found.number, place, time_ms)
+    for position, time_ms, state in found.rewrites:
+        at = (found.incarnation, found.number, position, time_ms)
         change = compare_states(before, state)
         yield Event("rewritten", *at, RECORDED, detail=change.cause)
         for old, new in change.restarted:

@@ -1,8 +1,8 @@
-"""One group's history whatever its protocols: classic generations and epochs in one line.
+"""The history of one group across protocols: classic generations and epochs in one sequence.
 
-A group may be migrated from the classic to the consumer protocol and back: its members stay,
-its numbers go on, and so does its history. `GroupHistory` hands each record to the part that
-knows its protocol, and links what comes out.
+A group may be migrated from the classic to the consumer protocol and back. Its members stay, its
+numbers continue, and so does its history. `GroupHistory` passes each record to the part for its
+protocol, finds the causes of each rebalance, and links the generations.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from partage.errors import InvalidCaptureError
 from partage.history.causes import CauseFinder
 from partage.history.classic_groups import ClassicGroup, ClassicRecord
 from partage.history.clusters import ClusterHistory, TopicNames
-from partage.history.commits import CommitRun, Stretch
+from partage.history.commits import Stretch
 from partage.history.consumer_groups import EpochGroup, EpochGroupState
 from partage.history.coordinator_moves import CoordinatorMove, CoordinatorMoves
 from partage.history.events import RECORDED, CurrentAssignment, Event, Generation, LifecycleEvent
@@ -29,32 +29,30 @@ from partage.history.state_store import pack_state, unpack_state
 
 __all__ = ["GroupHistory", "HistoryItem"]
 
-#: What a history consists of.
+#: An element of a history.
 HistoryItem = Generation | LifecycleEvent | CurrentAssignment | Event | Pause
 
 
 class GroupHistory:
-    """Feed one group's records and runs of commits in log order, then `finish`.
+    """Feed one group's records and stretches of commits in log order, then `finish`.
 
     Args:
         clusters: the metadata over time.
-        session_timeout_ms: the broker's, for members that send none of their own
-            (``group.consumer.session.timeout.ms``); None if it is not known.
-        moves: of coordinators, by log partition (`partage.history.coordinator_moves.moves_of`).
+        session_timeout_ms: the broker's setting for members that send none of their own
+            (``group.consumer.session.timeout.ms``); None if unknown.
+        moves: of coordinators, by log partition (`partage.history.coordinator_moves.find_moves`).
 
     Attributes:
-        book: names of topic ids, as far as records have told them.
-        missing_before: generations that were before the first one in the log: compacted away.
-        missing_within: generations skipped between two in the log.
+        topics: names of topic ids, including those from records.
 
     Raises:
-        ValueError: a record comes before one that was fed (a mistake of the caller).
+        ValueError: a record precedes one that was fed (an error of the caller).
 
     >>> from partage.history.records import LogPosition
     >>> history = GroupHistory(ClusterHistory([]))
-    >>> made = {"protocolType": "", "generation": 0, "protocol": None, "leader": None,
-    ...         "currentStateTimestamp": 4, "members": []}
-    >>> record = GroupRecord(LogPosition(0, 1), 5, "GROUP_METADATA", {"group": "g"}, made)
+    >>> created = {"protocolType": "", "generation": 0, "protocol": None, "leader": None,
+    ...            "currentStateTimestamp": 4, "members": []}
+    >>> record = GroupRecord(LogPosition(0, 1), 5, "GROUP_METADATA", {"group": "g"}, created)
     >>> [found.what for found in history.feed(record)]
     ['created']
     """
@@ -67,43 +65,45 @@ class GroupHistory:
     ) -> None:
         self._clusters = clusters
         self._moves = CoordinatorMoves(moves or {})
-        self.book = TopicNames(clusters)
+        self.topics = TopicNames(clusters)
         self._classic = ClassicGroup()
-        self._server: EpochGroup | None = None
-        self._gone: GroupRecord | None = None
+        self._epochs: EpochGroup | None = None
+        #: The tombstone of the group's metadata: the next record tells what it means.
+        self._tombstone: GroupRecord | None = None
         self._at: LogPosition | None = None
-        #: The newest generation by its record, and the newest one that has been given away.
+        #: The newest generation by its record, and the newest one that was yielded.
         self._opened: Generation | None = None
         self._previous: Generation | None = None
+        #: Of former epoch groups: missing epochs, and the last target assignment epoch.
         self._missing = 0
         self._number = -1
         self._pauses = PauseTracker()
-        self._reasons = CauseFinder(clusters, self._pauses, session_timeout_ms)
+        self._causes = CauseFinder(clusters, self._pauses, session_timeout_ms)
 
     @property
     def incarnation(self) -> int:
-        """How often the group has been deleted so far."""
+        """Number of deletions of the group so far."""
         return self._classic.incarnation
 
     @property
     def missing_before(self) -> int:
-        """Generations that were before the first one in the log."""
+        """Generations before the first one in the log, removed by compaction."""
         return self._classic.missing_before
 
     @property
     def missing_within(self) -> int:
-        """Generations skipped between two in the log, and epochs of which it has no trace."""
-        server = self._server.state.missing if self._server is not None else 0
-        return self._classic.missing_within + self._missing + server
+        """Generations skipped between two in the log, and epochs without a trace in it."""
+        epochs = self._epochs.state.missing if self._epochs is not None else 0
+        return self._classic.missing_within + self._missing + epochs
 
     def to_bytes(self) -> bytes:
-        """The state as a blob: `taken_up` goes on from it as if there had been no break."""
+        """Return the state as bytes, from which `from_bytes` resumes without a difference."""
         return pack_state({
-            "classic": self._classic, "server": self._server.state if self._server else None,
-            "gone": self._gone, "at": self._at, "opened": self._opened,
+            "classic": self._classic, "epochs": self._epochs.state if self._epochs else None,
+            "tombstone": self._tombstone, "at": self._at, "opened": self._opened,
             "previous": self._previous, "missing": self._missing, "number": self._number,
-            "pauses": self._pauses.partitions, "reasons": self._reasons.state,
-            "learnt": self.book.learnt, "moves": self._moves.position,
+            "pauses": self._pauses.partitions, "causes": self._causes.state,
+            "learnt": self.topics.learnt, "moves": self._moves.position,
         })  # fmt: skip
 
     @classmethod
@@ -114,24 +114,25 @@ class GroupHistory:
         session_timeout_ms: int | None = None,
         moves: Mapping[int, Sequence[CoordinatorMove]] | None = None,
     ) -> GroupHistory:
-        """A history from its stored state; the other arguments are those of a new one.
+        """Return a history that resumes from its stored state; further arguments as for a new one.
 
         Raises:
-            InvalidCaptureError: the blob is of another version, or damaged.
+            InvalidCaptureError: the bytes are of another version, or damaged.
         """
-        was = unpack_state(blob)
+        stored = unpack_state(blob)
         new = cls(clusters, session_timeout_ms, moves)
         try:
-            new._classic, new._gone, new._at = was["classic"], was["gone"], was["at"]
-            new._opened, new._previous = was["opened"], was["previous"]
-            new._missing, new._number = was["missing"], was["number"]
-            for topic_id, name in was["learnt"].items():
-                new.book.learn(topic_id, name)
-            if was["server"] is not None:
-                new._server = EpochGroup(was["server"], new.book)
-            new._pauses = PauseTracker(was["pauses"])
-            new._reasons = CauseFinder(clusters, new._pauses, session_timeout_ms, was["reasons"])
-            new._moves.position = was["moves"]
+            new._classic, new._tombstone = stored["classic"], stored["tombstone"]
+            new._at, new._opened = stored["at"], stored["opened"]
+            new._previous, new._number = stored["previous"], stored["number"]
+            new._missing = stored["missing"]
+            for topic_id, name in stored["learnt"].items():
+                new.topics.learn(topic_id, name)
+            if stored["epochs"] is not None:
+                new._epochs = EpochGroup(stored["epochs"], new.topics)
+            new._pauses = PauseTracker(stored["pauses"])
+            new._causes = CauseFinder(clusters, new._pauses, session_timeout_ms, stored["causes"])
+            new._moves.position = stored["moves"]
         except (KeyError, AttributeError, TypeError):
             raise InvalidCaptureError(
                 "stored state: not that of a group; rebuild it from the log"
@@ -139,151 +140,140 @@ class GroupHistory:
         return new
 
     def feed(self, record: GroupRecord) -> Iterator[HistoryItem]:
-        """What the record completes: generations once the next one begins, lives, events."""
+        """Yield what the record completes: a generation is complete once the next one begins."""
         if record.position == self._at:
-            return  # the capture has the record twice
+            return  # the capture contains the record twice
         if self._at is not None and record.position < self._at:
-            raise ValueError(f"{record.position} comes after {self._at}")
+            raise ValueError(f"{record.position} was fed after {self._at}")
         self._at = record.position
-        yield from self.moved(record.position)
-        for found in self._fed(record):
-            yield self._linked(found)
-        yield from self._begun()
-
-    def commits(self, run: CommitRun) -> Iterator[HistoryItem]:
-        """Commits of one partition; the pauses that end with them."""
-        yield from self.moved(run.first_place)
-        yield from self.stretch(Stretch.of(run))
+        yield from self.moves_until(record.position)
+        for found in self._feed_protocol(record):
+            yield self._link(found)
+        yield from self._begin_rebalance()
 
     def stretch(self, commits: Stretch) -> Iterator[Pause]:
-        """Commits of one partition that no record of the group cuts, in place of their runs."""
+        """Yield the pauses that end with commits of one partition; no group record divides them."""
         for pause in self._pauses.stretch(commits):
-            anew = self._made_anew(pause)
-            yield pause._replace(rewind=None, advance=None) if anew else pause
+            recreated = self._is_recreated(pause)
+            yield pause._replace(rewind=None, advance=None) if recreated else pause
 
     def finish(self) -> Iterator[HistoryItem]:
-        """What is still open when the log ends."""
-        for found in self._ended():
-            yield self._linked(found)
+        """Yield what is incomplete at the end of the log."""
+        if self._epochs is not None:
+            yield from map(self._link, self._epochs.finish())
+        for found in (*self._classic.finish(), *self._resolve_tombstone(None)):
+            yield self._link(found)
         yield from self._pauses.finish()
 
-    def _made_anew(self, pause: Pause) -> bool:
-        """Whether its topic was deleted and made anew meanwhile: offsets begin at 0 then, and
-        nobody reads anything twice.
-        """
+    def _is_recreated(self, pause: Pause) -> bool:
+        """Return whether the topic was deleted and recreated: its offsets restart at 0 then."""
         if not pause.rewind or pause.last_ms is None or pause.first_ms is None:
             return False
         topics = {self._clusters.at(t).topic(pause.topic) for t in (pause.last_ms, pause.first_ms)}
         return len(topics - {-1}) > 1
 
-    def moved(self, place: LogPosition) -> Iterator[Event]:
-        """Moves of the coordinator up to a place of the log, that of some commits."""
+    def moves_until(self, position: LogPosition) -> Iterator[Event]:
+        """Yield the coordinator's moves up to a log position, that of a record or commit."""
         number = self._opened.number if self._opened is not None else 0
-        for move in self._moves.until(place):
+        for move in self._moves.until(position):
             words = f"leader epoch {move.before} to {move.epoch}"
             at = (self.incarnation, number, move.position, move.time_ms)
             yield Event("coordinator", *at, RECORDED, detail=words)
 
-    def _fed(self, record: GroupRecord) -> Iterator[HistoryItem]:
+    def _feed_protocol(self, record: GroupRecord) -> Iterator[HistoryItem]:
+        """Pass a record to its protocol; the classic part notices records of the others."""
         kind = record.kind
-        yield from self._judge_gone(record)
+        yield from self._resolve_tombstone(record)
+        at = (record.position, record.timestamp_ms)
         if kind == "classic":
-            yield from self._close_server()
+            yield from self._close_epochs()
             state = record.state
             if state is None and record.value is not None:
                 state = parse_classic_state(record.value)
-            yield from self._classic.feed(
-                ClassicRecord(record.position, record.timestamp_ms, state)
-            )
+            yield from self._classic.feed(ClassicRecord(*at, state))
             return
-        epoch = None
-        if record.what == "GROUP_METADATA" and record.value is not None:
-            epoch = record.value["epoch"]
-        fed = ClassicRecord(record.position, record.timestamp_ms, None, epoch, other=True)
-        yield from self._classic.feed(fed)
-        server = self._of_kind(kind)
-        if record.what == "GROUP_METADATA" and record.value is None:
-            self._gone = record
-            yield from self._close_server()
+        is_group = record.what == "GROUP_METADATA"
+        epoch = record.value["epoch"] if is_group and record.value is not None else None
+        yield from self._classic.feed(ClassicRecord(*at, None, epoch, other=True))
+        epochs = self._epochs_of(kind)
+        if is_group and record.value is None:
+            self._tombstone = record
+            yield from self._close_epochs()
             return
-        yield from server.feed(record)
+        yield from epochs.feed(record)
 
-    def _begun(self) -> Iterator[HistoryItem]:
-        """A rebalance whose record has just come: its causes are looked for at once.
+    def _begin_rebalance(self) -> Iterator[HistoryItem]:
+        """Find the causes of a rebalance as soon as its record is read, and begin its pauses.
 
-        Later commits would tell other things: when its members were last seen before it.
+        Later commits would hide when its members were last active before it.
         """
-        now = self._server.state.open if self._server is not None else self._classic.opened
+        now = self._epochs.state.open if self._epochs is not None else self._classic.opened
         before = self._opened
         if now is None or (before is not None and now.position == before.position):
             return
         if before is not None and before.incarnation != now.incarnation:
             before = None
-        if before is not None and self._previous is not None and self._is(before, self._previous):
-            before = replace(self._previous, causes=before.causes)  # by now its end is known
-        found = replace(now, causes=self._reasons.of(now, before))
+        if before is not None and self._previous is not None and _is_same(before, self._previous):
+            before = replace(self._previous, causes=before.causes)  # its last state is known by now
+        found = replace(now, causes=self._causes.find(now, before))
         self._opened = found
-        assigned = dict.fromkeys(_pairs(found) + (_pairs(before) if before is not None else []))
+        assigned = dict.fromkeys(
+            _assigned(found) + (_assigned(before) if before is not None else [])
+        )
         yield from self._pauses.rebalance(found.incarnation, found.number, assigned)
 
-    @staticmethod
-    def _is(a: Generation, b: Generation) -> bool:
-        return a.position == b.position and a.incarnation == b.incarnation
-
-    def _of_kind(self, kind: str) -> EpochGroup:
-        if self._server is None or self._server.state.kind != kind:
+    def _epochs_of(self, kind: str) -> EpochGroup:
+        if self._epochs is None or self._epochs.state.kind != kind:
             before = self._opened
-            known = before is not None and before.incarnation == self.incarnation
-            came_from = before.number if before is not None and known else None
+            is_known = before is not None and before.incarnation == self.incarnation
+            came_from = before.number if before is not None and is_known else None
             state = EpochGroupState(kind, self.incarnation, came_from)
-            self._server = EpochGroup(state, self.book)
-        return self._server
+            self._epochs = EpochGroup(state, self.topics)
+        return self._epochs
 
-    def _close_server(self) -> Iterator[HistoryItem]:
-        if self._server is not None:
-            yield from self._server.finish()
-            self._number = self._server.state.target_epoch
-            self._missing += self._server.state.missing
-            self._server = None
+    def _close_epochs(self) -> Iterator[HistoryItem]:
+        if self._epochs is not None:
+            yield from self._epochs.finish()
+            self._number = self._epochs.state.target_epoch
+            self._missing += self._epochs.state.missing
+            self._epochs = None
 
-    def _judge_gone(self, following: GroupRecord | None) -> Iterator[HistoryItem]:
-        """The end of a consumer group's records: it was deleted, or is classic from now on."""
-        gone, self._gone = self._gone, None
-        if gone is None:
+    def _resolve_tombstone(self, following: GroupRecord | None) -> Iterator[HistoryItem]:
+        """Yield the deletion of an epoch group, or its migration to the classic protocol."""
+        tombstone, self._tombstone = self._tombstone, None
+        if tombstone is None:
             return
-        at = (self.incarnation, self._number, gone.position, gone.timestamp_ms)
-        if following is not None and self._goes_on(following):
+        at = (self.incarnation, self._number, tombstone.position, tombstone.timestamp_ms)
+        if following is not None and self._is_continued_by(following):
             yield LifecycleEvent("migrated", *at, "consumer to classic")
             return
         yield LifecycleEvent("deleted", *at)
-        self._classic.begin_again()
+        self._classic.begin_incarnation()
 
-    def _goes_on(self, record: GroupRecord) -> bool:
-        """Whether a classic record takes the epoch of the group that went on as generation."""
+    def _is_continued_by(self, record: GroupRecord) -> bool:
+        """Return whether a classic record's generation continues the epochs before it."""
         if record.kind != "classic":
             return False
         if record.state is not None:
             return record.state.generation >= self._number > 0
         return record.value is not None and record.value["generation"] >= self._number > 0
 
-    def _ended(self) -> Iterator[HistoryItem]:
-        if self._server is not None:
-            yield from self._server.finish()
-        yield from self._classic.finish()
-        yield from self._judge_gone(None)
-
-    def _linked(self, found: HistoryItem) -> HistoryItem:
-        """A generation with its causes, and the one before it, of whatever protocol."""
+    def _link(self, found: HistoryItem) -> HistoryItem:
+        """Return a generation with its causes and the one before it, of any protocol."""
         if not isinstance(found, Generation):
             return found
         before = self._previous
         if before is not None and before.incarnation == found.incarnation:
             found = replace(found, previous=before)
-        if self._opened is not None and self._is(self._opened, found):
+        if self._opened is not None and _is_same(self._opened, found):
             found = replace(found, causes=self._opened.causes)
         self._previous = replace(found, previous=None)
         return found
 
 
-def _pairs(found: Generation) -> list[tuple[str, int]]:
+def _is_same(a: Generation, b: Generation) -> bool:
+    return a.position == b.position and a.incarnation == b.incarnation
+
+
+def _assigned(found: Generation) -> list[tuple[str, int]]:
     return [pair for m in found.first.members for pair in assigned_partitions(m)]

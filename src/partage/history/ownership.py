@@ -33,17 +33,16 @@ _Key = tuple[str, str | None, int, str, str]
 
 
 class OwnershipIntervals:
-    """Intervals of one group: feed what its history gives, in order; each call yields those
-    that ended.
+    """The intervals of one group: feed its history in order; each call yields completed ones.
 
-    A classic group's members own what their generation gave them. Members of other groups own
-    what their current assignment says: a partition may be ``releasing`` while its member has
-    still to let go of it, and tasks of Kafka Streams have roles of their own.
+    Members of a classic group own what their generation assigned. Members of other groups own
+    their current assignment: a partition may be ``releasing`` until its member has revoked it,
+    and Kafka Streams tasks have roles of their own.
 
     Args:
-        topic_id: (topic name, time in ms) -> id of the topic of that name then, or None. A
-            topic deleted and made anew is another topic: its intervals end with it.
-        span: first and last time of the record: others are of a wrong clock.
+        topic_id: (topic name, time in ms) -> id of the topic at that time, or None. A topic that
+            is deleted and recreated is another topic, and the deletion ends its intervals.
+        span: first and last time of the recording; times outside come from a wrong clock.
     """
 
     def __init__(
@@ -53,83 +52,83 @@ class OwnershipIntervals:
     ) -> None:
         self._topic_id, self._span = topic_id, span
         self._open: dict[_Key, Interval] = {}
-        #: Ended at the newest time: a migration takes everything and gives it again at once.
+        #: Ended at the newest time: a migration ends all intervals and resumes them at once.
         self._ended: dict[_Key, Interval] = {}
         self._newest: int | None = None
-        #: The latest end that was told: nobody has had anything of it since, whatever clocks say.
-        self._told: int | None = None
+        #: The latest end that was yielded. No later interval may begin before it.
+        self._latest_end: int | None = None
 
     def feed(self, found: Generation | LifecycleEvent | CurrentAssignment) -> Iterator[Interval]:
         """Yield the intervals that can no longer change."""
         if isinstance(found, Generation) and found.protocol != "classic":
-            return  # a target is nobody's yet: members tell what they have by and by
-        time_ms = self._since(
-            found.time_ms if isinstance(found, CurrentAssignment) else found.timestamp_ms
-        )
-        yield from self._settled(time_ms)
+            return  # a target becomes ownership when members acknowledge it
+        time_ms = found.time_ms if isinstance(found, CurrentAssignment) else found.timestamp_ms
+        time_ms = self._corrected_time(time_ms)
+        yield from self._settle(time_ms)
         if isinstance(found, CurrentAssignment):
-            self._become(found.epoch, time_ms, self._held(found), found.owner)
+            self._replace(found.epoch, time_ms, self._current(found), found.owner)
         elif isinstance(found, LifecycleEvent):
             if found.what in ("deleted", "migrated"):
-                self._become(found.generation, time_ms, {}, None)
+                self._replace(found.generation, time_ms, {}, None)
         else:
-            self._become(found.number, time_ms, self._assigned(found), None)
+            self._replace(found.number, time_ms, self._assigned(found), None)
             yield from self._restarts(found)
 
     def _restarts(self, found: Generation) -> Iterator[Interval]:
         """Pass partitions to the new member id of each static member that restarted.
 
         The coordinator writes the same generation again under the new id, without a rebalance.
-        Of many rewrites only the first ones are kept; the last state stands for the others.
+        Of many rewrites only the first ones are stored; the last state represents the others.
         """
         states = [(time_ms, state) for _, time_ms, state in found.rewrites]
         if states and states[-1][1] != found.last:
             states.append((states[-1][0], found.last))
         for at_ms, state in states:
-            time_ms = self._since(at_ms)
-            yield from self._settled(time_ms)
+            time_ms = self._corrected_time(at_ms)
+            yield from self._settle(time_ms)
             ids = {m.owner: m.id for m in state.members if m.instance is not None}
             renamed = {
                 key: replace(one, member=ids[key[3]], from_ms=time_ms, from_generation=found.number)
                 for key, one in self._open.items()
                 if ids.get(key[3], one.member) != one.member
             }
-            self._become(found.number, time_ms, self._open | renamed, None)
+            self._replace(found.number, time_ms, self._open | renamed, None)
 
-    def _since(self, time_ms: int) -> int:
-        """Return the time that is believed, and correct intervals of a clock that was ahead.
+    def _corrected_time(self, time_ms: int) -> int:
+        """Return a plausible time for a record, and correct intervals from a clock ahead of it.
 
-        The order is that of the log. Where a record is older than the one before it, that one's
-        time was wrong: what began then began now, and what ended then did so now. A time beyond
-        the record's is taken to be that of the record before, and one before an end that was told
-        already to be that end: no partition ever has two owners.
+        The log's order counts. If a record is older than the one before it, that one's time was
+        wrong: its intervals begin and end now. A time outside the recording is replaced by that
+        of the record before. A time before a yielded end is replaced by that end, so that no
+        partition ever has two owners.
         """
         newest = self._newest
         if self._span is not None and not self._span[0] <= time_ms <= self._span[1]:
             time_ms = self._span[0] if newest is None else newest
-        if self._told is not None:
-            time_ms = max(time_ms, self._told)
+        if self._latest_end is not None:
+            time_ms = max(time_ms, self._latest_end)
         if newest is not None and time_ms < newest:
-            for which in (self._open, self._ended):
-                for key, one in which.items():
+            for intervals in (self._open, self._ended):
+                for key, one in intervals.items():
                     to_ms = None if one.to_ms is None else time_ms
-                    which[key] = replace(one, from_ms=min(one.from_ms, time_ms), to_ms=to_ms)
+                    intervals[key] = replace(one, from_ms=min(one.from_ms, time_ms), to_ms=to_ms)
         self._newest = time_ms
         return time_ms
 
     def finish(self) -> Iterator[Interval]:
-        """The intervals that ended at last, and those that last when the log ends."""
+        """Yield the remaining intervals at the end of the log."""
         yield from self._ended.values()
         yield from self._open.values()
         self._open, self._ended = {}, {}
 
-    def _settled(self, time_ms: int) -> Iterator[Interval]:
-        gone = [key for key, interval in self._ended.items() if interval.to_ms != time_ms]
-        for key in gone:
+    def _settle(self, time_ms: int) -> Iterator[Interval]:
+        """Yield the intervals that ended before a time: nothing can resume them."""
+        settled = [key for key, interval in self._ended.items() if interval.to_ms != time_ms]
+        for key in settled:
             interval = self._ended.pop(key)
             if interval.to_ms is not None:
-                told = self._told
-                self._told = interval.to_ms if told is None else max(told, interval.to_ms)
+                latest = self._latest_end
+                self._latest_end = interval.to_ms if latest is None else max(latest, interval.to_ms)
             yield interval
 
     def _assigned(self, found: Generation) -> dict[_Key, Interval]:
@@ -143,7 +142,7 @@ class OwnershipIntervals:
                 )  # fmt: skip
         return now
 
-    def _held(self, found: CurrentAssignment) -> dict[_Key, Interval]:
+    def _current(self, found: CurrentAssignment) -> dict[_Key, Interval]:
         return {
             (topic, topic_id, p, found.owner, role): Interval(
                 found.incarnation, topic_id, topic, p, found.member, found.instance,
@@ -152,27 +151,27 @@ class OwnershipIntervals:
             for role, topic_id, topic, p in found.parts
         }  # fmt: skip
 
-    def _become(
+    def _replace(
         self, number: int, time_ms: int, now: dict[_Key, Interval], owner: str | None
     ) -> None:
-        """Replace what ``owner`` has by ``now``; None replaces what the whole group has.
+        """Replace the intervals of one owner, or of the whole group if ``owner`` is None.
 
-        An interval goes on if the same member id has the partition again at the same time.
+        An interval continues if the same member id has the partition again at the same time.
         """
         lost = [
             k for k, one in self._open.items()
             if owner in (None, k[3]) and (k not in now or now[k].member != one.member)
         ]  # fmt: skip
         for key in lost:
-            gone = self._open.pop(key)
+            ended = self._open.pop(key)
             # A second restart within the same millisecond leaves the first interval that ended.
-            self._ended.setdefault(key, replace(gone, to_ms=time_ms, to_generation=number))
+            self._ended.setdefault(key, replace(ended, to_ms=time_ms, to_generation=number))
         for key, interval in now.items():
             if key in self._open:
                 continue
-            back = self._ended.get(key)
-            if back is not None and back.member == interval.member:
-                self._open[key] = replace(back, to_ms=None, to_generation=None)
+            previous = self._ended.get(key)
+            if previous is not None and previous.member == interval.member:
+                self._open[key] = replace(previous, to_ms=None, to_generation=None)
                 del self._ended[key]
             else:
                 self._open[key] = replace(interval, from_ms=time_ms)

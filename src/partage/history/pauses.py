@@ -1,8 +1,9 @@
-"""How long a partition was without commits around a rebalance, and what was read twice.
+"""Pauses of partitions around rebalances: time without offset commits, and records read twice.
 
-Commits come reduced to runs (`partage.history.commits`), cut at each group record, so that no
-run stands on both sides of a rebalance. Runs and rebalances are fed in log order; what is kept
-is one small state a partition, however long the history is.
+Commits arrive as `partage.history.commits.Stretch`es, cut at each group record, so that none
+spans a rebalance. Stretches and rebalances are fed in log order. The state is a few numbers a
+partition, however long the history is. `stopped_partitions` returns which partitions a rebalance
+stopped by the rules of its protocol.
 """
 
 from __future__ import annotations
@@ -11,18 +12,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from partage.history.commits import CommitRun, Stretch
+from partage.history.commits import Stretch
 from partage.history.events import Generation
 from partage.history.records import ClassicState, assigned_partitions
 
 __all__ = ["PartitionCommits", "Pause", "PauseTracker", "stopped_partitions"]
 
-#: Rebalances that may wait for a partition's next commit; of older ones it is not known.
+#: Rebalances of one partition that may wait for its next commit; older ones stay incomplete.
 _MOST_WAITING = 64
-
-
-#: No partition ever held more records: brokers take any number as a committed offset, and the
-#: sums over partitions of what was read twice must not overflow.
+#: Largest plausible rewind in records. A committed offset may be any number, and sums over
+#: partitions must not overflow int64.
 _MOST_REWOUND = 1 << 48
 
 
@@ -32,12 +31,12 @@ class Pause(NamedTuple):
     Attributes:
         incarnation, generation: of the rebalance.
         last_ms: time of the last commit before the rebalance's record; None if there was none.
-        first_ms: time of the first one after it; None if there was none.
-        rewind: records read twice at least: how far the first committed offset lies behind
-            the newest one before; None if either is missing, or nonsense.
-        resolution_ms: the usual time between two commits here: what the estimate can tell.
-        advance: how far the first committed offset lies ahead of the newest one before; where
-            it is 0, nothing was read, or there was nothing to read: its times tell nothing.
+        first_ms: time of the first commit after it; None if there was none.
+        rewind: lower bound of the records read twice: how far the first committed offset is
+            behind the newest one before; None if either is missing or implausible.
+        resolution_ms: the partition's usual commit interval, which limits the precision.
+        advance: how far the first committed offset is ahead of the newest one before. If it is
+            0, no record was consumed, and the times of the commits prove nothing.
 
     >>> Pause(0, 4, "orders", 1, 1_000, 4_000, 0, 500).pause_ms
     3000
@@ -55,7 +54,7 @@ class Pause(NamedTuple):
 
     @property
     def pause_ms(self) -> int | None:
-        """From the last commit before to the first one after; None if either is missing."""
+        """Time from the last commit before to the first one after; None if either is missing."""
         if self.last_ms is None or self.first_ms is None:
             return None
         return max(0, self.first_ms - self.last_ms)
@@ -63,14 +62,14 @@ class Pause(NamedTuple):
 
 @dataclass(slots=True)
 class PartitionCommits:
-    """What one partition's commits have told so far.
+    """The commits of one partition so far.
 
     Attributes:
-        last_ms, last_offset: of its newest commit; None after a tombstone.
-        waited_ms, waits: time between neighbouring commits without a rebalance between, added
-            up, and how many there were.
-        waiting: pauses that lack their first commit afterwards, oldest first.
-        fresh: no rebalance has been since the newest commit.
+        last_ms, last_offset: of its newest commit; ``last_offset`` is None after a tombstone.
+        waited_ms, waits: sum and number of the intervals between commits without a rebalance
+            in between.
+        waiting: pauses without a commit after them, oldest first.
+        fresh: whether no rebalance has followed the newest commit.
     """
 
     last_ms: int | None = None
@@ -82,21 +81,20 @@ class PartitionCommits:
 
     @property
     def usual_ms(self) -> int | None:
-        """The mean time between two commits; None before two were seen."""
+        """The mean commit interval; None before two commits."""
         return self.waited_ms // self.waits if self.waits else None
 
 
 class PauseTracker:
-    """The pauses of one group: feed rebalances and runs of commits in log order.
+    """The pauses of one group: feed rebalances and stretches of commits in log order.
 
     Attributes:
         partitions: the state of each partition, by topic and number.
 
-    >>> tracker, run = PauseTracker(), CommitRun.of("g", "t", 0, 1_000, 7)
-    >>> tracker.commits(run), tracker.rebalance(0, 4, [("t", 0)])
+    >>> tracker, before = PauseTracker(), Stretch("t", 0, 1, 1_000, 1_000, 7, 7)
+    >>> tracker.stretch(before), tracker.rebalance(0, 4, [("t", 0)])
     ([], [])
-    >>> after = CommitRun.of("g", "t", 0, 4_000, 5)
-    >>> [(p.pause_ms, p.rewind) for p in tracker.commits(after)]
+    >>> [(p.pause_ms, p.rewind) for p in tracker.stretch(Stretch("t", 0, 1, 4_000, 4_000, 5, 5))]
     [(3000, 2)]
     """
 
@@ -106,7 +104,7 @@ class PauseTracker:
     def rebalance(
         self, incarnation: int, generation: int, partitions: Iterable[tuple[str, int]]
     ) -> list[Pause]:
-        """A rebalance stands here.
+        """Begin the pauses of a rebalance at this place of the log.
 
         Args:
             incarnation: of the group.
@@ -114,32 +112,28 @@ class PauseTracker:
             partitions: those assigned in it or in the one before; others do not pause.
 
         Returns:
-            Pauses of earlier rebalances that are not waited for any longer.
+            Incomplete pauses of rebalances too old to wait any longer.
         """
-        given_up = []
+        dropped = []
         for topic, number in partitions:
             state = self.partitions.setdefault((topic, number), PartitionCommits())
             pause = Pause(
                 incarnation, generation, topic, number, state.last_ms, None, None, state.usual_ms
             )
             if len(state.waiting) == _MOST_WAITING:
-                given_up.append(state.waiting.pop(0))
+                dropped.append(state.waiting.pop(0))
             state.waiting.append(pause)
             state.fresh = False
-        return given_up
-
-    def commits(self, run: CommitRun) -> list[Pause]:
-        """A run of commits of one partition that stands here; the pauses that end with it."""
-        return self.stretch(Stretch.of(run))
+        return dropped
 
     def stretch(self, found: Stretch) -> list[Pause]:
-        """Commits of one partition that stand here; the pauses that end with them."""
+        """Return the pauses that end with these commits of one partition."""
         state = self.partitions.setdefault((found.topic, found.partition), PartitionCommits())
-        if found.forgotten or not found.commits:  # tombstones: what was before is forgotten
+        if found.forgotten or not found.commits:  # a tombstone: the old offset is void
             state.last_offset = None
         if not found.commits:
             return []
-        ended = [self._ended(pause, found, state) for pause in state.waiting]
+        ended = [self._end(pause, found, state) for pause in state.waiting]
         state.waiting = []
         state.waited_ms += found.waited_ms
         state.waits += found.waits
@@ -151,7 +145,7 @@ class PauseTracker:
         state.fresh = True
         return ended
 
-    def _ended(self, pause: Pause, found: Stretch, state: PartitionCommits) -> Pause:
+    def _end(self, pause: Pause, found: Stretch, state: PartitionCommits) -> Pause:
         rewind = advance = None
         if state.last_offset is not None:
             ahead = found.first_offset - state.last_offset
@@ -160,33 +154,33 @@ class PauseTracker:
         return pause._replace(first_ms=found.first_ms, rewind=rewind, advance=advance)
 
     def last_ms(self, topic: str, partition: int) -> int | None:
-        """Time of a partition's newest commit so far; None if there was none."""
+        """Return the time of a partition's newest commit so far; None if there was none."""
         state = self.partitions.get((topic, partition))
         return None if state is None else state.last_ms
 
     def usual_ms(self, topic: str, partition: int) -> int | None:
-        """The usual time between two commits of a partition; None where it is not known."""
+        """Return a partition's usual commit interval; None if unknown."""
         state = self.partitions.get((topic, partition))
         return None if state is None else state.usual_ms
 
     def finish(self) -> Iterator[Pause]:
-        """Pauses whose partition has no commit any more before the log ends."""
+        """Yield the pauses without a commit after them at the end of the log."""
         for state in self.partitions.values():
             yield from state.waiting
             state.waiting = []
 
 
 def stopped_partitions(found: Generation) -> frozenset[tuple[str, int]]:
-    """(topic, partition) pairs that stopped: all that were read before in an eager rebalance,
-    otherwise those that changed hands.
+    """Return the (topic, partition) pairs that a rebalance stopped.
 
-    Members that go on reading while they join again say what they have; eager ones have let go
-    of it. In the consumer protocol only what moves ever stops.
+    An eager rebalance stops every owned partition. A cooperative rebalance, and one of the
+    consumer protocol, stops only those that change owners. Cooperative members send what they
+    own while they rejoin; eager ones have revoked everything.
     """
     before = _owners(found.previous.last) if found.previous is not None else {}
     now = _owners(found.first)
-    claims = any(m.subscription and m.subscription.owned for m in found.first.members)
-    if found.protocol == "classic" and not claims:
+    is_cooperative = any(m.subscription and m.subscription.owned for m in found.first.members)
+    if found.protocol == "classic" and not is_cooperative:
         return frozenset(before)
     return frozenset(pair for pair, owner in before.items() if now.get(pair) != owner)
 

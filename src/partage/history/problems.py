@@ -1,4 +1,4 @@
-"""From a recorded generation to a problem that a strategy can decide."""
+"""Recorded generations as problems that a strategy can decide, and recorded assignments."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ __all__ = [
     "with_learnt_loads",
 ]
 
-#: The protocol name of Kafka Streams' assignor: tasks, not partitions, are assigned.
+#: The protocol name of Kafka Streams' assignor, which assigns tasks.
 _STREAMS = "stream"
 _TASKS = "Kafka Streams assigns tasks, not partitions: no strategy of consumers can be run"
 
 
 def unsupported_reason(state: ClassicState) -> str | None:
-    """Why no strategy of consumers can be run on a generation; None if it can.
+    """Return why no consumer strategy applies to a generation; None if one does.
 
     >>> unsupported_reason(ClassicState("connect", 1, "sessioned", None, None, ()))
     'protocol type connect: members are no consumers'
@@ -56,22 +56,22 @@ def unsupported_reason(state: ClassicState) -> str | None:
 
 
 def is_all_java(state: ClassicState) -> bool:
-    """Whether every member is told to be a Java client (see `partage.history.clients`)."""
+    """Return whether every member is a Java client by its bytes (`partage.history.clients`)."""
     return bool(state.members) and all(identify_client(m).name == JAVA for m in state.members)
 
 
 def recorded_group(state: ClassicState) -> Group:
-    """The members in stored order, with the subscriptions and claims that they sent.
+    """Return the members in stored order, with the subscriptions and owned partitions they sent.
 
     Raises:
-        InvalidProblemError: the record has what no member can have sent.
+        InvalidProblemError: the record contains a value that no client can send.
     """
     return Group([_member(m) for m in state.members])
 
 
 def _member(m: MemberState) -> Member:
     sent = m.subscription
-    if sent is None:  # `unsupported_reason` has said so before
+    if sent is None:  # `unsupported_reason` reports this case
         return Member(m.id, instance_id=m.instance)
     pairs = [(topic, p) for topic, numbers in sent.owned for p in numbers]
     generation, (data, extras) = sent.generation, split(sent.user_data)
@@ -89,13 +89,16 @@ def _member(m: MemberState) -> Member:
 
 
 def released_partitions(state: ClassicState) -> frozenset[tuple[str, int]]:
-    """What members of ours had and gave up before they joined; see `partage.wire.member_extras`."""
+    """Return what members that use Partage revoked before they joined.
+
+    They send it as user data (`partage.wire.member_extras`).
+    """
     sent = [split(m.subscription.user_data)[1] for m in state.members if m.subscription is not None]
     return frozenset(one for extras in sent if extras is not None for one in extras.claims)
 
 
 def with_learnt_loads(strategy: Strategy, state: ClassicState, cluster: Cluster) -> Strategy:
-    """The strategy with the loads that its leader planned with: they went with the assignments."""
+    """Return the strategy with its leader's learnt loads, which the assignments carry."""
     given = [split(m.assignment_user_data)[1] for m in state.members]
     loads = {
         one: load for extras in given if extras is not None for one, load in extras.held.items()
@@ -110,8 +113,9 @@ def with_learnt_loads(strategy: Strategy, state: ClassicState, cluster: Cluster)
 
 
 def recorded_assignment(state: ClassicState, cluster: Cluster) -> Assignment:
-    """What the leader gave, over the cluster's numbering; may be wrong, may be of an older
-    cluster: see ``unresolved``.
+    """Return the recorded assignment over the cluster's numbering.
+
+    It may be invalid. Partitions that the cluster lacks are in ``unresolved``.
     """
     names = [cluster.index.topics[t] for t in np.flatnonzero(cluster.topic_exists)]
     number: Mapping[str, int] = {name: cluster.topic(name) for name in names}
@@ -121,20 +125,20 @@ def recorded_assignment(state: ClassicState, cluster: Cluster) -> Assignment:
 
 
 def partitions_by_member(given: Assignment) -> dict[str, Int32Array]:
-    """Member id -> dense numbers; in a damaged record an id may stand twice, and is here once."""
+    """Return dense partition numbers by member id; a duplicate member id occurs once."""
     return {member: given.partitions_of(i) for i, member in enumerate(given.members)}
 
 
 def surviving_claims(index: Index, dense: Int32Array, cluster: Cluster) -> Claims:
-    """Claims for partitions owned before, without those that the cluster no longer has.
+    """Return claims for previously owned partitions that still exist.
 
-    By number, not by name: a topic made anew under its old name is another one.
+    Partitions are compared by number, since a topic recreated under its name is another topic.
     """
     alive = dense[cluster.partition_exists[dense]] if len(dense) else dense
     if not len(alive):
         return Claims.of(())
     topic_of = index.topic_of[alive]
-    if (topic_of == topic_of[0]).all():  # most members read one topic: nothing to sort
+    if (topic_of == topic_of[0]).all():  # the common case of one topic needs no sorting
         only = (index.topics[topic_of[0]],)
         return Claims(only, np.zeros(len(alive), np.int32), index.number_of[alive])
     wanted = np.zeros(len(index.topics), bool)

@@ -1,4 +1,9 @@
-"""Decoded records of groups as values: classic group states, members, positions in the log."""
+"""Decoded records of groups as values: group records, classic group states and their members.
+
+A `GroupRecord` is any record of `__consumer_offsets` but an offset commit. The state of a classic
+group comes from two forms of decoding with equal results: `parse_classic_state` takes one decoded
+record, `ClassicStates` takes the columns that `partage.wire.classic_columns` reads from many.
+"""
 
 from __future__ import annotations
 
@@ -36,24 +41,31 @@ __all__ = [
     "subscription_hash",
 ]
 
-#: The protocol type of ordinary consumers, whose payloads are the consumer protocol.
+#: The protocol type of consumers, whose payloads follow the consumer protocol.
 CONSUMER = "consumer"
+#: First word of a record type -> protocol of the group.
+PROTOCOLS: Mapping[str, str] = {
+    "GROUP": "classic",
+    "CONSUMER": "consumer",
+    "SHARE": "share",
+    "STREAMS": "streams",
+}
 
+#: Topics with their partition numbers, in the order stored; a topic may occur twice.
+Pairs = tuple[tuple[str, tuple[int, ...]], ...]
+#: (topic id or subtopology id, partition numbers), in the order stored.
+TopicPartitionNumbers = tuple[tuple[str, tuple[int, ...]], ...]
 
 _T = TypeVar("_T")
-
-
-#: Bytes of a member of which what they say is kept: with 4,096 of them, some megabytes.
-_LONGEST_KEPT = 2_048
-
-
-#: Topics with their partition numbers, in the order stored; a topic may be there twice.
-Pairs = tuple[tuple[str, tuple[int, ...]], ...]
+#: Distinct payloads of each kind whose parsed form is cached, and bytes of the longest of them:
+#: together some megabytes.
+_CACHED = 4_096
+_LONGEST_CACHED = 2_048
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class LogPosition:
-    """Where a record stands in `__consumer_offsets`; the only order there is.
+    """The position of a record in `__consumer_offsets`: the only order that records have.
 
     >>> LogPosition(0, 9) < LogPosition(0, 10)
     True
@@ -65,10 +77,10 @@ class LogPosition:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A member's subscription as it sent it (ConsumerProtocolSubscription v0..v3, or Faust's).
+    """A member's subscription as it sent it (ConsumerProtocolSubscription v0 to v3, or Faust's).
 
     Attributes:
-        version: of the header, 4 where Faust sent it; -1 if the bytes could not be read.
+        version: of the header; 4 for Faust's layout, -1 if the member sent no such bytes.
         topics: in the order sent.
         user_data: None and empty differ.
         owned: ``ownedPartitions`` (from v1), as sent.
@@ -90,9 +102,9 @@ class MemberState:
 
     Attributes:
         subscription: None where the protocol type is not ``consumer`` or the bytes are damaged.
-        assigned: what the leader gave it, in the order stored.
-        assignment_version: -1 where there is no readable assignment.
-        damage: why subscription or assignment could not be read, None if they could.
+        assigned: partitions assigned by the leader, in the order stored.
+        assignment_version: -1 where no assignment can be parsed.
+        damage: error of parsing the subscription or the assignment; None if both are intact.
     """
 
     id: str
@@ -109,20 +121,16 @@ class MemberState:
 
     @property
     def owner(self) -> str:
-        """What stays the same over a restart: the instance id of a static member, else the id."""
+        """The name that survives a restart: a static member's instance id, else the member id."""
         return self.id if self.instance is None else self.instance
-
-
-#: Subscription, assignment, its version and user data, and what was wrong with either.
-Said = tuple["Subscription | None", Pairs, int, "bytes | None", "str | None"]
 
 
 @dataclass(frozen=True, slots=True)
 class ClassicState:
-    """A classic group as one GROUP_METADATA record has it (key version 2).
+    """A classic group as one GROUP_METADATA record stores it (key version 2).
 
     Attributes:
-        strategy: the protocol that the group chose; None when nobody is there.
+        strategy: the protocol that the group chose; None for an empty group.
         state_time_ms: ``currentStateTimestamp``; None before value version 2.
     """
 
@@ -134,125 +142,15 @@ class ClassicState:
     members: tuple[MemberState, ...]
 
 
-def parse_classic_state(value: Mapping[str, Any]) -> ClassicState:
-    """From the decoded value of a GROUP_METADATA record.
-
-    Binary fields may be bytes (as `partage.wire.group_log` gives them) or base64 text (as
-    JSON has them). A member's damaged bytes do not lose the generation: see ``damage``.
-    """
-    protocol_type = value["protocolType"] or ""
-    stamp = value.get("currentStateTimestamp", -1)
-    return ClassicState(
-        protocol_type,
-        value["generation"],
-        value["protocol"],
-        value["leader"],
-        None if stamp is None or stamp < 0 else stamp,
-        tuple(_member(m, readable=protocol_type == CONSUMER) for m in value["members"]),
-    )
-
-
-def _member(value: Mapping[str, Any], *, readable: bool) -> MemberState:
-    said: Said = (None, (), -1, None, None)
-    if readable:
-        said = parse_payloads(_raw(value["subscription"]), _raw(value["assignment"]))
-    session = value["sessionTimeout"]
-    return MemberState(
-        value["memberId"],
-        value.get("groupInstanceId"),
-        value["clientId"],
-        value["clientHost"],
-        # Before value version 1 the rebalance timeout was the session timeout.
-        max(value.get("rebalanceTimeout", session), -1),
-        session,
-        *said,
-    )
-
-
-def parse_payloads(sent: bytes, got: bytes) -> Said:
-    """What a member's subscription and assignment say, as `MemberState` has it; never an error."""
-    subscription: Subscription | None = None
-    try:
-        subscription = _read_once(_subscription, sent)
-        return (subscription, *_read_once(_assignment, got), None)
-    except WireFormatError as e:
-        return subscription, (), -1, None, str(e)
-
-
-def _read_once(read: Callable[[bytes], _T], raw: bytes) -> _T:
-    """What members sent, and got, is mostly what it was in the generation before."""
-    return read(raw) if len(raw) > _LONGEST_KEPT else cast("_T", _kept(read, raw))
-
-
-@lru_cache(maxsize=4_096)
-def _kept(read: Callable[[bytes], object], raw: bytes) -> object:
-    return read(raw)
-
-
-def _subscription(raw: bytes) -> Subscription:
-    version, data, _ = read_recorded_subscription(raw)
-    return Subscription(
-        version,
-        tuple(data["topics"]),
-        data["userData"],
-        _pairs(data.get("ownedPartitions")),
-        data.get("generationId", -1),
-        data.get("rackId"),
-    )
-
-
-def _assignment(raw: bytes) -> tuple[Pairs, int, bytes | None]:
-    if not raw:  # the coordinator stores no bytes for a member that the leader left out
-        return (), -1, None
-    version, data, _ = read_embedded(CONSUMER_PROTOCOL_ASSIGNMENT, raw)
-    return _pairs(data["assignedPartitions"]), version, data["userData"]
-
-
-def _pairs(rows: Any) -> Pairs:
-    return tuple((r["topic"], tuple(r["partitions"])) for r in rows or ())
-
-
-def _raw(value: bytes | str | None) -> bytes:
-    if value is None:
-        return b""
-    return base64.b64decode(value) if isinstance(value, str) else bytes(value)
-
-
-def subscription_hash(topics: tuple[str, ...]) -> str:
-    """Content hash of the topics of a subscription: equal ones are equal everywhere.
-
-    >>> subscription_hash(("a", "b")) == subscription_hash(("ab",))
-    False
-    """
-    digest = blake2b(digest_size=8)
-    for topic in topics:
-        raw = topic.encode("utf-8", "surrogatepass")
-        digest.update(len(raw).to_bytes(4, "big") + raw)
-    return digest.hexdigest()
-
-
-#: First word of a record type -> protocol of the group.
-PROTOCOLS: Mapping[str, str] = {
-    "GROUP": "classic",
-    "CONSUMER": "consumer",
-    "SHARE": "share",
-    "STREAMS": "streams",
-}
-
-
-#: (topic id or subtopology, partition numbers) in the order stored.
-TopicPartitionNumbers = tuple[tuple[str, tuple[int, ...]], ...]
-
-
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """Any record of a group that is no offset commit.
+    """A record of a group that is not an offset commit.
 
     Attributes:
         type: Kafka's name of the record type, as in `partage.wire.group_log.RECORD_TYPES`.
-        key, value: as `partage.wire.group_log` decodes them, or as its JSON has them;
+        key, value: in the decoded form of `partage.wire.group_log`, or of its JSON;
             value is None for a tombstone.
-        state: of a classic group, where it has been made of columns; then ``value`` is None.
+        state: of a classic group whose record was decoded by column; ``value`` is None then.
 
     >>> GroupRecord(LogPosition(0, 1), 5, "SHARE_GROUP_METADATA", {"groupId": "g"}, None).kind
     'share'
@@ -272,21 +170,12 @@ class GroupRecord:
 
     @property
     def what(self) -> str:
-        """The record type without the kind: ``GROUP_METADATA``, ``GROUP_MEMBER_METADATA``, ..."""
+        """The record type without the protocol: ``GROUP_METADATA``, ``GROUP_MEMBER_METADATA``."""
         return self.type if self.kind == "classic" else self.type.split("_", 1)[1]
 
 
-def partition_numbers(rows: Any, name: str = "topicId") -> TopicPartitionNumbers:
-    """Rows of ``{topicId, partitions}`` (or ``subtopologyId``) as pairs.
-
-    >>> partition_numbers([{"topicId": "x", "partitions": [1, 0]}])
-    (('x', (1, 0)),)
-    """
-    return tuple((row[name], tuple(row["partitions"])) for row in rows or ())
-
-
 def assigned_partitions(member: MemberState) -> tuple[tuple[str, int], ...]:
-    """A member's (topic, partition) pairs once each, in the order stored.
+    """Return a member's assigned (topic, partition) pairs, each once, in the order stored.
 
     librdkafka's cooperative-sticky may list a topic twice in one assignment.
     """
@@ -294,45 +183,152 @@ def assigned_partitions(member: MemberState) -> tuple[tuple[str, int], ...]:
     return tuple(dict.fromkeys(flat))
 
 
-#: Things of each kind that are remembered from one batch to the next; some megabytes.
-_MOST = 4_096
+def partition_numbers(rows: Any, name: str = "topicId") -> TopicPartitionNumbers:
+    """Return rows of ``{topicId, partitions}`` (or ``subtopologyId``) as pairs.
+
+    >>> partition_numbers([{"topicId": "x", "partitions": [1, 0]}])
+    (('x', (1, 0)),)
+    """
+    return tuple((row[name], tuple(row["partitions"])) for row in rows or ())
 
 
-_LONGEST = 2_048
+def subscription_hash(topics: tuple[str, ...]) -> str:
+    """Return a content hash of subscribed topics, equal on every machine.
+
+    >>> subscription_hash(("a", "b")) == subscription_hash(("ab",))
+    False
+    """
+    digest = blake2b(digest_size=8)
+    for topic in topics:
+        raw = topic.encode("utf-8", "surrogatepass")
+        digest.update(len(raw).to_bytes(4, "big") + raw)
+    return digest.hexdigest()
 
 
-#: What an assignment says, as `records.MemberState` has it.
+# --- one record at a time ---------------------------------------------------------------------
+
+#: Subscription, assigned partitions, version and user data of the assignment, parsing error.
+_Parsed = tuple["Subscription | None", Pairs, int, "bytes | None", "str | None"]
+#: The last four of `MemberState`'s assignment fields for a member without an assignment.
 _Assigned = tuple[Pairs, int, "bytes | None"]
+_NOT_ASSIGNED: _Assigned = ((), -1, None)
 
 
-_NOT_GIVEN: _Assigned = ((), -1, None)
+def parse_classic_state(value: Mapping[str, Any]) -> ClassicState:
+    """Return the state in the decoded value of a GROUP_METADATA record.
+
+    Binary fields may be bytes (as `partage.wire.group_log` decodes them) or base64 text (as in
+    JSON). Damaged bytes of one member do not lose the generation: see `MemberState.damage`.
+    """
+    protocol_type = value["protocolType"] or ""
+    stamp = value.get("currentStateTimestamp", -1)
+    return ClassicState(
+        protocol_type,
+        value["generation"],
+        value["protocol"],
+        value["leader"],
+        None if stamp is None or stamp < 0 else stamp,
+        tuple(_member(m, is_consumer=protocol_type == CONSUMER) for m in value["members"]),
+    )
 
 
-_RECORD = (
+def _member(value: Mapping[str, Any], *, is_consumer: bool) -> MemberState:
+    parsed: _Parsed = (None, *_NOT_ASSIGNED, None)
+    if is_consumer:
+        parsed = parse_payloads(_raw(value["subscription"]), _raw(value["assignment"]))
+    session = value["sessionTimeout"]
+    return MemberState(
+        value["memberId"],
+        value.get("groupInstanceId"),
+        value["clientId"],
+        value["clientHost"],
+        # Before value version 1 the rebalance timeout was the session timeout.
+        max(value.get("rebalanceTimeout", session), -1),
+        session,
+        *parsed,
+    )
+
+
+def parse_payloads(subscription: bytes, assignment: bytes) -> _Parsed:
+    """Return the subscription and assignment fields of `MemberState`; never raise an error."""
+    sent: Subscription | None = None
+    try:
+        sent = _parse_cached(_parse_subscription, subscription)
+        return (sent, *_parse_cached(_parse_assignment, assignment), None)
+    except WireFormatError as e:
+        return sent, *_NOT_ASSIGNED, str(e)
+
+
+def _parse_cached(parse: Callable[[bytes], _T], raw: bytes) -> _T:
+    """Return the parsed payload; most payloads repeat those of the generation before."""
+    return parse(raw) if len(raw) > _LONGEST_CACHED else cast("_T", _cached(parse, raw))
+
+
+@lru_cache(maxsize=_CACHED)
+def _cached(parse: Callable[[bytes], object], raw: bytes) -> object:
+    return parse(raw)
+
+
+def _parse_subscription(raw: bytes) -> Subscription:
+    version, data, _ = read_recorded_subscription(raw)
+    return Subscription(
+        version,
+        tuple(data["topics"]),
+        data["userData"],
+        _pairs(data.get("ownedPartitions")),
+        data.get("generationId", -1),
+        data.get("rackId"),
+    )
+
+
+def _parse_assignment(raw: bytes) -> _Assigned:
+    if not raw:  # the coordinator stores no bytes for a member that the leader left out
+        return _NOT_ASSIGNED
+    version, data, _ = read_embedded(CONSUMER_PROTOCOL_ASSIGNMENT, raw)
+    return _pairs(data["assignedPartitions"]), version, data["userData"]
+
+
+def _pairs(rows: Any) -> Pairs:
+    return tuple((r["topic"], tuple(r["partitions"])) for r in rows or ())
+
+
+def _raw(value: bytes | str | None) -> bytes:
+    if value is None:
+        return b""
+    return base64.b64decode(value) if isinstance(value, str) else bytes(value)
+
+
+# --- many records by column -------------------------------------------------------------------
+
+_RECORD_COLUMNS = (
     "row", "generation", "state_ms", "protocol_type", "protocol", "leader", "members_from",
     "members",
 )  # fmt: skip
 
 
 class ClassicStates:
-    """Makes states; feed the columns of one batch after the other."""
+    """A factory of states from columns that shares equal parts between them.
+
+    A parsed payload depends on its bytes only. Equal bytes therefore become one object, within a
+    batch and from one batch to the next: most members repeat their bytes in every generation.
+    """
 
     def __init__(self) -> None:
         self.consumers: dict[bytes, MemberState] = {}
-        self.strangers: dict[bytes, MemberState] = {}
+        self.other_members: dict[bytes, MemberState] = {}
         self.subscriptions: dict[bytes, Subscription | None] = {}
         self.assignments: dict[bytes, _Assigned | None] = {}
 
     def of(self, found: ClassicColumns) -> Iterator[tuple[int, ClassicState]]:
-        """Row and state of each plain record, in order."""
-        members = _Members(self, found)
+        """Yield row and state of each record that the columns contain, in order."""
+        members = _BatchMembers(self, found)
         text, listed = found.texts.text, found.listed.tolist()
-        columns = (found.column(name).tolist() for name in _RECORD)
+        columns = (found.column(name).tolist() for name in _RECORD_COLUMNS)
         for row, generation, state_ms, kind, strategy, leader, first, count in zip(
             *columns, strict=True
         ):
             protocol_type = text(kind)
-            member = members.consumer if protocol_type == CONSUMER else members.stranger
+            member = members.consumer if protocol_type == CONSUMER else members.other
             yield row, ClassicState(
                 protocol_type, generation,
                 None if strategy < 0 else text(strategy), None if leader < 0 else text(leader),
@@ -341,75 +337,87 @@ class ClassicStates:
             )  # fmt: skip
 
 
-class _Once(Generic[_T]):
-    """What codes of one batch stand for: each made once, or known by its bytes from before."""
+class _CodeCache(Generic[_T]):
+    """Objects by their code in one batch, created once or taken from an earlier batch by bytes.
+
+    Args:
+        known: objects of earlier batches by their bytes; new ones are added.
+        bytes_of: code -> bytes.
+        create: (code, bytes) -> a new object.
+    """
 
     def __init__(
         self,
         known: dict[bytes, _T],
         bytes_of: Callable[[int], bytes],
-        make: Callable[[int, bytes], _T],
+        create: Callable[[int, bytes], _T],
     ) -> None:
-        self._here: dict[int, _T] = {}
-        self._known, self._bytes_of, self._make = known, bytes_of, make
+        self._by_code: dict[int, _T] = {}
+        self._known, self._bytes_of, self._create = known, bytes_of, create
 
     def __call__(self, code: int) -> _T:
         try:
-            return self._here[code]
+            return self._by_code[code]
         except KeyError:
             raw = self._bytes_of(code)
         try:
-            found = self._known[raw]
+            value = self._known[raw]
         except KeyError:
-            found = self._make(code, raw)
-            if len(raw) <= _LONGEST:
-                if len(self._known) >= _MOST:
+            value = self._create(code, raw)
+            if len(raw) <= _LONGEST_CACHED:
+                if len(self._known) >= _CACHED:
                     self._known.clear()
-                self._known[raw] = found
-        self._here[code] = found
-        return found
+                self._known[raw] = value
+        self._by_code[code] = value
+        return value
 
 
-class _Members:
-    """Members of one batch by their codes."""
+class _BatchMembers:
+    """The members of one batch of columns by their codes."""
 
     def __init__(self, states: ClassicStates, found: ClassicColumns) -> None:
         self._found, self._cells = found, found.members.tolist()
-        self._sent, self._got = _Reading(found.subscriptions), _Reading(found.assignments)
-        self.consumer = _Once(states.consumers, self._bytes_of, self._consumer)
-        self.stranger = _Once(states.strangers, self._bytes_of, self._stranger)
-        self._subscription = _Once(
-            states.subscriptions, found.subscriptions.sent.raw, self._sent.subscription
+        subscriptions = _PayloadColumns(found.subscriptions)
+        assignments = _PayloadColumns(found.assignments)
+        self.consumer = _CodeCache(states.consumers, self._bytes_of, self._create_consumer)
+        self.other = _CodeCache(states.other_members, self._bytes_of, self._create_other)
+        self._subscription = _CodeCache(
+            states.subscriptions, found.subscriptions.sent.raw, subscriptions.subscription
         )
-        self._assigned = _Once(states.assignments, found.assignments.sent.raw, self._got.assigned)
+        self._assigned = _CodeCache(
+            states.assignments, found.assignments.sent.raw, assignments.assignment
+        )
 
     def _bytes_of(self, code: int) -> bytes:
-        """A member's bytes, and by which layout they are read."""
+        """Return a member's bytes, followed by the version of their layout."""
         return self._found.whole.raw(code) + bytes(self._cells[code][:1])
 
-    def _consumer(self, code: int, _: bytes) -> MemberState:
-        sent, got = self._cells[code][7:]
-        subscription, assigned = self._subscription(sent), self._assigned(got)
-        if subscription is None or assigned is None:  # the engine says what is wrong with it
-            raws = self._found.subscriptions.sent.raw(sent), self._found.assignments.sent.raw(got)
-            return self._made(code, parse_payloads(*raws))
-        return self._made(code, (subscription, *assigned, None))
+    def _create_consumer(self, code: int, _: bytes) -> MemberState:
+        sent, received = self._cells[code][7:]
+        subscription, assigned = self._subscription(sent), self._assigned(received)
+        if (
+            subscription is None or assigned is None
+        ):  # the wire engine parses it, or names the error
+            found = self._found
+            raws = found.subscriptions.sent.raw(sent), found.assignments.sent.raw(received)
+            return self._create(code, parse_payloads(*raws))
+        return self._create(code, (subscription, *assigned, None))
 
-    def _stranger(self, code: int, _: bytes) -> MemberState:
-        """Of another protocol type: nobody knows what its payloads say."""
-        return self._made(code, (None, *_NOT_GIVEN, None))
+    def _create_other(self, code: int, _: bytes) -> MemberState:
+        """Return a member of another protocol type, whose payloads have no known layout."""
+        return self._create(code, (None, *_NOT_ASSIGNED, None))
 
-    def _made(self, code: int, said: Said) -> MemberState:
+    def _create(self, code: int, parsed: _Parsed) -> MemberState:
         _, name, instance, client, host, rebalance_ms, session_ms, _, _ = self._cells[code]
         text = self._found.texts.text
         return MemberState(
             text(name), None if instance < 0 else text(instance), text(client), text(host),
-            max(rebalance_ms, -1), session_ms, *said,
+            max(rebalance_ms, -1), session_ms, *parsed,
         )  # fmt: skip
 
 
-class _Reading:
-    """What payloads of one batch say, by their codes; None where the engine is to read them."""
+class _PayloadColumns:
+    """Parsed payloads of one batch by their codes; None for those left to the wire engine."""
 
     def __init__(self, found: Payloads) -> None:
         self._heads, self._pairs = found.heads.tolist(), found.pairs.tolist()
@@ -417,7 +425,7 @@ class _Reading:
         self._text, self._data = found.names.text, found.sent.data.data
 
     def subscription(self, code: int, _: bytes) -> Subscription | None:
-        """A subscription."""
+        """Return the subscription of a code."""
         (
             version, topics_from, topics, pairs_from, pairs, user_at, user_size, generation,
             rack_at, rack_size,
@@ -434,10 +442,10 @@ class _Reading:
             None if rack is None else decode_utf8(rack),
         )
 
-    def assigned(self, code: int, raw: bytes) -> _Assigned | None:
-        """An assignment."""
+    def assignment(self, code: int, raw: bytes) -> _Assigned | None:
+        """Return partitions, version and user data of the assignment of a code."""
         if not raw:  # the coordinator stores no bytes for a member that the leader left out
-            return _NOT_GIVEN
+            return _NOT_ASSIGNED
         version, _, _, first, count, user_at, user_size, *_ = self._heads[code]
         if version < 0:
             return None

@@ -1,13 +1,12 @@
-"""Values of the history as bytes, to be stored and taken up again: by a later run, or a stream.
+"""The state of a history as bytes, to be stored and resumed by a later run or a stream.
 
 ```
 bytes 0-3   b"PGH" and the version of the layout
-the rest    zlib: JSON, in which only plain values and a closed set of classes occur
+the rest    zlib: JSON with plain values and a closed set of classes
 ```
 
-Nothing in it is executed, and no class is made that is not in the list. What a value has in it
-twice is written once. A blob of another version
-is refused: the history is then rebuilt from the log, which has everything.
+Reading executes nothing and creates no class outside the set. A shared value is written once.
+Bytes of another version raise an error; the history is then rebuilt from the log.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ import numpy as np
 from partage.errors import InvalidCaptureError
 from partage.history.causes import CauseState
 from partage.history.classic_groups import ClassicGroup, ClassicRecord
-from partage.history.commits import CommitRun
 from partage.history.consumer_groups import EpochGroupState
 from partage.history.departures import DepartedMember, DepartedMembers
 from partage.history.events import Cause, Generation, StreamsInput, TargetInput
@@ -41,54 +39,47 @@ from partage.history.records import (
 
 __all__ = ["VERSION", "pack_state", "unpack_state"]
 
-VERSION = 4
-
-
+#: Version 5: the classes and keys of `GroupHistory.to_bytes` have new names.
+VERSION = 5
 _MAGIC = b"PGH"
-
-
-#: Bytes that a blob may become: a group of 10,000 members and as many partitions has a tenth.
+#: Limit of the decompressed size; a group with 10,000 members and partitions needs a tenth.
 _LARGEST = 1 << 30
 
-
-_RECORDS: tuple[type, ...] = (
-    Cause, ClassicGroup, ClassicRecord, ClassicState, DepartedMember, DepartedMembers, Generation,
-    GroupRecord, Interval, MemberState, LogPosition, CauseState, EpochGroupState, StreamsInput,
-    Subscription, TargetInput,
-    PartitionCommits,
+_DATACLASSES: tuple[type, ...] = (
+    Cause, CauseState, ClassicGroup, ClassicRecord, ClassicState, DepartedMember, DepartedMembers,
+    EpochGroupState, Generation, GroupRecord, Interval, LogPosition, MemberState,
+    PartitionCommits, StreamsInput, Subscription, TargetInput,
 )  # fmt: skip
-
-
-_ROWS: tuple[type, ...] = (CommitRun, Pause)
+_NAMED_TUPLES: tuple[type, ...] = (Pause,)
 
 
 def pack_state(value: object, more: tuple[type, ...] = (), *, level: int = 6) -> bytes:
-    """A value as bytes.
+    """Return a value as bytes.
 
     Args:
-        value: plain values, and instances of known dataclasses.
-        more: dataclasses and named tuples that may occur besides those of the history.
+        value: plain values, and instances of known classes.
+        more: dataclasses and named tuples besides those of the history.
         level: of compression, 1 to 9.
 
     Raises:
-        TypeError: it has something that is not in the list of classes (a mistake of ours).
+        TypeError: the value contains a class that is not in the set (an internal error).
 
     >>> unpack_state(pack_state({("t", 1): LogPosition(0, 5)}))
     {('t', 1): LogPosition(partition=0, offset=5)}
     """
-    plain = _Packing((*_RECORDS, *more)).plain(value)
+    plain = _Packer(more).pack(value)
     text = json.dumps(plain, separators=(",", ":"), ensure_ascii=True)
     return _MAGIC + bytes([VERSION]) + zlib.compress(text.encode("ascii"), level)
 
 
 def unpack_state(blob: bytes, more: tuple[type, ...] = ()) -> Any:
-    """What was packed.
+    """Return the value that was packed, with ``more`` as for `pack_state`.
 
     Raises:
-        InvalidCaptureError: the bytes are no blob of this version, or damaged.
+        InvalidCaptureError: the bytes are of another layout or version, or damaged.
     """
     if blob[:3] != _MAGIC or len(blob) < 4:
-        raise InvalidCaptureError("stored state: these bytes are none; rebuild it from the log")
+        raise InvalidCaptureError("stored state: unknown layout; rebuild it from the log")
     if blob[3] != VERSION:
         what = f"stored state: layout {blob[3]}, this version reads {VERSION}"
         raise InvalidCaptureError(f"{what}; rebuild it from the log")
@@ -97,9 +88,9 @@ def unpack_state(blob: bytes, more: tuple[type, ...] = ()) -> Any:
         text = inflate.decompress(blob[4:], _LARGEST)
         if inflate.unconsumed_tail or not inflate.eof:
             raise InvalidCaptureError(
-                "stored state: cut off, or too large; rebuild it from the log"
+                "stored state: truncated or too large; rebuild it from the log"
             )
-        return _Making((*_RECORDS, *more)).made(json.loads(text))
+        return _Unpacker(more).unpack(json.loads(text))
     except (
         zlib.error, ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError,
         RecursionError,
@@ -108,81 +99,93 @@ def unpack_state(blob: bytes, more: tuple[type, ...] = ()) -> Any:
         raise InvalidCaptureError(f"{what}; rebuild it from the log") from None
 
 
-class _Packing:
-    """As JSON: a plain value is itself, everything else an object with one key that says what."""
+def _known_classes(
+    more: tuple[type, ...],
+) -> tuple[dict[type, list[str]], set[type]]:
+    """Return the field names of known dataclasses, and the known named tuples."""
+    tuples = {*_NAMED_TUPLES, *(kind for kind in more if issubclass(kind, tuple))}
+    kinds = (kind for kind in (*_DATACLASSES, *more) if kind not in tuples)
+    return {kind: [f.name for f in fields(kind)] for kind in kinds}, tuples
 
-    def __init__(self, kinds: tuple[type, ...]) -> None:
-        self._rows = {*_ROWS, *(kind for kind in kinds if issubclass(kind, tuple))}
-        self._fields = {k: [f.name for f in fields(k)] for k in kinds if k not in self._rows}
-        #: Records by identity, in the order in which they were complete.
+
+class _Packer:
+    """A writer of JSON: a plain value is itself, any other an object whose one key is its type.
+
+    The keys are ``o`` object, ``s`` object written before, ``r`` named tuple, ``t`` tuple,
+    ``l`` list, ``d`` mapping, ``f`` frozenset, ``n`` int32 array and ``b`` bytes.
+    """
+
+    def __init__(self, more: tuple[type, ...]) -> None:
+        self._fields, self._tuples = _known_classes(more)
+        #: Numbers of objects by identity, in the order in which they were complete.
         self._done: dict[int, int] = {}
 
-    def plain(self, value: object) -> Any:
-        """One value."""
+    def pack(self, value: object) -> Any:
+        """Return the JSON form of a value."""
         kind = type(value)
         if value is None or kind in (str, int, bool, float):
             return value
         if kind in self._fields:
-            return self._record(value)
+            return self._pack_object(value)
         if isinstance(value, tuple):
-            cells = [self.plain(v) for v in value]
-            return {"r": [kind.__name__, *cells]} if kind in self._rows else {"t": cells}
+            cells = [self.pack(v) for v in value]
+            return {"r": [kind.__name__, *cells]} if kind in self._tuples else {"t": cells}
         if isinstance(value, list):
-            return {"l": [self.plain(v) for v in value]}
+            return {"l": [self.pack(v) for v in value]}
         if isinstance(value, Mapping):
-            return {"d": [[self.plain(k), self.plain(v)] for k, v in value.items()]}
+            return {"d": [[self.pack(k), self.pack(v)] for k, v in value.items()]}
         if isinstance(value, bytes | bytearray):
             return {"b": b64encode(value).decode("ascii")}
         if isinstance(value, frozenset):
-            return {"f": [self.plain(v) for v in sorted(value)]}
+            return {"f": [self.pack(v) for v in sorted(value)]}
         if isinstance(value, np.ndarray) and value.dtype == np.int32 and value.ndim == 1:
             return {"n": value.tolist()}
-        if isinstance(value, float):  # of NumPy's
+        if isinstance(value, float):  # NumPy's float64
             return float(value)
         raise TypeError(f"{kind.__name__} cannot be stored")
 
-    def _record(self, value: object) -> Any:
+    def _pack_object(self, value: object) -> Any:
         known = self._done.get(id(value))
         if known is not None:
             return {"s": known}
         names = self._fields[type(value)]
-        out = {"o": [type(value).__name__, [self.plain(getattr(value, name)) for name in names]]}
+        out = {"o": [type(value).__name__, [self.pack(getattr(value, name)) for name in names]]}
         self._done[id(value)] = len(self._done)
         return out
 
 
-class _Making:
-    """Values from JSON; records come out shared where they were."""
+class _Unpacker:
+    """A reader of `_Packer`'s JSON that restores shared objects as shared."""
 
-    def __init__(self, kinds: tuple[type, ...]) -> None:
-        rows = {*_ROWS, *(kind for kind in kinds if issubclass(kind, tuple))}
-        self._rows = {kind.__name__: kind for kind in rows}
-        self._kinds = {k.__name__: (k, [f.name for f in fields(k)]) for k in kinds if k not in rows}
+    def __init__(self, more: tuple[type, ...]) -> None:
+        by_fields, tuples = _known_classes(more)
+        self._tuples = {kind.__name__: kind for kind in tuples}
+        self._kinds = {kind.__name__: (kind, names) for kind, names in by_fields.items()}
         self._done: list[object] = []
-        self._makers: dict[str, Callable[[Any], Any]] = {
-            "o": self._record,
+        self._readers: dict[str, Callable[[Any], Any]] = {
+            "o": self._unpack_object,
             "s": lambda inner: self._done[inner],
-            "r": lambda inner: self._rows[inner[0]](*map(self.made, inner[1:])),
-            "t": lambda inner: tuple([self.made(v) for v in inner]),
-            "l": lambda inner: [self.made(v) for v in inner],
-            "d": lambda inner: {self.made(k): self.made(v) for k, v in inner},
-            "f": lambda inner: frozenset([self.made(v) for v in inner]),
+            "r": lambda inner: self._tuples[inner[0]](*map(self.unpack, inner[1:])),
+            "t": lambda inner: tuple([self.unpack(v) for v in inner]),
+            "l": lambda inner: [self.unpack(v) for v in inner],
+            "d": lambda inner: {self.unpack(k): self.unpack(v) for k, v in inner},
+            "f": lambda inner: frozenset([self.unpack(v) for v in inner]),
             "n": lambda inner: np.array(inner, np.int32),
             "b": _bytes,
         }
 
-    def made(self, plain: Any) -> Any:
-        """One value."""
+    def unpack(self, plain: Any) -> Any:
+        """Return the value of a JSON form."""
         if not isinstance(plain, dict):
             return plain
         ((what, inner),) = plain.items()
-        return self._makers[what](inner)
+        return self._readers[what](inner)
 
-    def _record(self, inner: list[Any]) -> Any:
+    def _unpack_object(self, inner: list[Any]) -> Any:
         kind, names = self._kinds[inner[0]]
-        made = kind(**dict(zip(names, map(self.made, inner[1]), strict=True)))
-        self._done.append(made)
-        return made
+        value = kind(**dict(zip(names, map(self.unpack, inner[1]), strict=True)))
+        self._done.append(value)
+        return value
 
 
 def _bytes(inner: str) -> bytes:

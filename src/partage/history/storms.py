@@ -1,9 +1,8 @@
-"""Storms: rebalances that follow each other faster than a group can settle.
+"""Rebalance storms: rebalances that follow each other faster than a group can settle.
 
 A storm is three or more rebalances of a group, each with a cause of its own, within the longest
-session timeout of its members; windows that overlap are one storm. Second steps of cooperative
-rebalances belong to the storm in which they happen, but do not make one: they are how the
-protocol works.
+session timeout of its members; overlapping windows are one storm. Follow-ups of cooperative
+rebalances belong to the storm around them but never start one, because the protocol requires them.
 """
 
 from __future__ import annotations
@@ -13,31 +12,32 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-__all__ = ["LEAST_REBALANCES", "LEAST_WINDOW_MS", "StormTracker", "storms"]
+__all__ = ["LEAST_REBALANCES", "LEAST_WINDOW_MS", "StormTracker"]
 
 #: Rebalances that make a storm.
 LEAST_REBALANCES = 3
-#: Groups without a known session timeout: Kafka's default for ``session.timeout.ms``.
+#: Window of groups without a known session timeout: Kafka's default for ``session.timeout.ms``.
 LEAST_WINDOW_MS = 45_000
 
-_Kept = TypeVar("_Kept")
+_Item = TypeVar("_Item")
 
 
 @dataclass(slots=True)
-class _Waiting(Generic[_Kept]):
-    """A rebalance of which it is not known yet whether more follow."""
+class _Pending(Generic[_Item]):
+    """A rebalance that later ones may still add to a storm."""
 
-    kept: _Kept
+    item: _Item
     time_ms: int
     window_ms: int
     counts: bool
     storm: int | None = None
 
 
-class StormTracker(Generic[_Kept]):
-    """Numbers storms while rebalances are fed in log order; keeps one window of them.
+class StormTracker(Generic[_Item]):
+    """Numbers the storms of one group: feed its rebalances in log order, then `finish`.
 
-    Whatever is fed comes out again in the same order, with the number of its storm or None.
+    Each item that is fed is yielded later, in the same order, with the number of its storm or
+    None. The tracker holds the items of one window.
 
     >>> tracker = StormTracker[str]()
     >>> out = [one for t in (0, 2_000, 4_000, 99_000) for one in tracker.feed(f"{t}", t, 10_000)]
@@ -46,42 +46,42 @@ class StormTracker(Generic[_Kept]):
     """
 
     def __init__(self) -> None:
-        self._waiting: deque[_Waiting[_Kept]] = deque()
+        self._pending: deque[_Pending[_Item]] = deque()
         self._number = 0
 
     def feed(
-        self, kept: _Kept, time_ms: int, window_ms: int | None, *, counts: bool = True
-    ) -> Iterator[tuple[_Kept, int | None]]:
-        """One rebalance; what is decided by it comes out.
+        self, item: _Item, time_ms: int, window_ms: int | None, *, counts: bool = True
+    ) -> Iterator[tuple[_Item, int | None]]:
+        """Add a rebalance and yield the items that no later one can add to a storm.
 
         Args:
-            kept: whatever the caller wants back.
-            time_ms: when it happened; times that go backwards count as the time before.
-            window_ms: longest session timeout of its members; None or 0 where there is none.
+            item: the caller's object for the rebalance.
+            time_ms: its time; a time before the last one counts as the last one.
+            window_ms: longest session timeout of its members; None or 0 if there is none.
             counts: whether it has a cause of its own; False for follow-ups.
         """
-        last = self._waiting[-1].time_ms if self._waiting else time_ms
-        one = _Waiting(kept, max(time_ms, last), window_ms or LEAST_WINDOW_MS, counts)
-        self._waiting.append(one)
-        while one.time_ms - self._waiting[0].time_ms > max(
-            self._waiting[0].window_ms, one.window_ms
+        last = self._pending[-1].time_ms if self._pending else time_ms
+        newest = _Pending(item, max(time_ms, last), window_ms or LEAST_WINDOW_MS, counts)
+        self._pending.append(newest)
+        while newest.time_ms - self._pending[0].time_ms > max(
+            self._pending[0].window_ms, newest.window_ms
         ):
-            yield self._decided()
+            yield self._pop()
         if counts:
-            self._mark(one)
+            self._mark(newest)
 
-    def finish(self) -> Iterator[tuple[_Kept, int | None]]:
-        """The end of the history: what is still waiting."""
-        while self._waiting:
-            yield self._decided()
+    def finish(self) -> Iterator[tuple[_Item, int | None]]:
+        """Yield the remaining items."""
+        while self._pending:
+            yield self._pop()
 
-    def _decided(self) -> tuple[_Kept, int | None]:
-        first = self._waiting.popleft()
-        return first.kept, first.storm
+    def _pop(self) -> tuple[_Item, int | None]:
+        first = self._pending.popleft()
+        return first.item, first.storm
 
-    def _mark(self, last: _Waiting[_Kept]) -> None:
-        """The newest rebalance with those before it that lie within one window."""
-        near = [w for w in self._waiting if last.time_ms - w.time_ms <= last.window_ms]
+    def _mark(self, newest: _Pending[_Item]) -> None:
+        """Give the newest rebalance and those within its window a storm, if they make one."""
+        near = [w for w in self._pending if newest.time_ms - w.time_ms <= newest.window_ms]
         while near and not near[0].counts:
             del near[0]
         if sum(w.counts for w in near) < LEAST_REBALANCES:
@@ -91,27 +91,3 @@ class StormTracker(Generic[_Kept]):
             known, self._number = self._number, self._number + 1
         for w in near:
             w.storm = known if w.storm is None else w.storm
-
-
-def storms(
-    times: list[int], windows: list[int | None], counts: list[bool] | None = None
-) -> list[int | None]:
-    """The storm of each rebalance of a history, None for those in none.
-
-    Args:
-        times: int[n], ms, in log order.
-        windows: int[n], ms, longest session timeout of the members of each.
-        counts: bool[n], whether each has a cause of its own; None means that all have.
-
-    >>> storms([0, 1_000, 2_000, 90_000], [10_000] * 4)
-    [0, 0, 0, None]
-    >>> storms([0, 1_000, 2_000], [10_000] * 3, [True, False, True])
-    [None, None, None]
-    """
-    tracker: StormTracker[int] = StormTracker()
-    own = [True] * len(times) if counts is None else counts
-    found: list[tuple[int, int | None]] = []
-    for i, (time, window, cause) in enumerate(zip(times, windows, own, strict=True)):
-        found.extend(tracker.feed(i, time, window, counts=cause))
-    found.extend(tracker.finish())
-    return [storm for _, storm in found]

@@ -1,4 +1,4 @@
-"""Which offset commits count: those of a transaction take effect at its marker, or never."""
+"""Transactional offset commits: they take effect at their transaction's marker, or never."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ Int64Array = NDArray[np.int64]
 
 
 class Outcome(IntEnum):
-    """What becomes of a record."""
+    """The outcome of a record."""
 
     ABORTED = 0
     COMMITTED = 1
-    #: The transaction was still open where the log ends: it has had no effect yet.
+    #: The transaction is open at the end of the log: the record has had no effect yet.
     OPEN = 2
-    #: Not part of a transaction: takes effect where it stands.
+    #: Not part of a transaction: the record takes effect at its own offset.
     PLAIN = 3
 
 
 @dataclass(frozen=True, eq=False)
 class Effects:
-    """For each record: its outcome, and from which offset and time on it counts."""
+    """For each record: its outcome, and the offset and time at which it takes effect."""
 
     outcome: NDArray[np.int8]
     offset: Int64Array
@@ -36,7 +36,9 @@ class Effects:
 
 
 @dataclass(frozen=True, eq=False)
-class _Spans:
+class _Batches:
+    """The transactional batches of one log partition: their first and last offsets, and effects."""
+
     first: Int64Array
     last: Int64Array
     outcome: NDArray[np.int8]
@@ -50,8 +52,8 @@ class Transactions:
     Args:
         batches: rows with ``partition, base_offset, last_offset, producer_id, transactional,
             control, control_type, max_timestamp_ms``. A batch's marker is the next control
-            batch of its producer id: the epoch may differ (transaction version 2 bumps it at
-            every end, KIP-890).
+            batch of its producer id: the epoch may differ (transaction version 2 increments it
+            at every end, KIP-890).
 
     >>> rows = [
     ...     {"partition": 0, "base_offset": 4, "last_offset": 5, "producer_id": 9,
@@ -69,10 +71,10 @@ class Transactions:
         for row in batches:
             if row["transactional"]:
                 by_partition.setdefault(row["partition"], []).append(row)
-        self._spans = {p: _spans(rows) for p, rows in by_partition.items()}
+        self._batches = {p: _resolve(rows) for p, rows in by_partition.items()}
 
     def effects(self, partition: int, offset: Int64Array, time_ms: Int64Array) -> Effects:
-        """Where records of one log partition take effect.
+        """Return where and when the records of one log partition take effect.
 
         Args:
             partition: the partition of ``__consumer_offsets``.
@@ -80,36 +82,37 @@ class Transactions:
             time_ms: int64[n], their timestamps.
         """
         outcome = np.full(len(offset), Outcome.PLAIN, np.int8)
-        at, when = offset.astype(np.int64), time_ms.astype(np.int64)
-        spans = self._spans.get(partition)
-        if spans is None or not len(spans.first) or not len(offset):
-            return Effects(outcome, at, when)
-        span = np.searchsorted(spans.first, offset, side="right") - 1
-        inside = (span >= 0) & (offset <= spans.last[np.maximum(span, 0)])
-        mine = span[inside]
-        outcome[inside] = spans.outcome[mine]
-        at[inside], when[inside] = spans.offset[mine], spans.time_ms[mine]
-        return Effects(outcome, at, when)
+        effective, effective_ms = offset.astype(np.int64), time_ms.astype(np.int64)
+        batches = self._batches.get(partition)
+        if batches is None or not len(batches.first) or not len(offset):
+            return Effects(outcome, effective, effective_ms)
+        batch = np.searchsorted(batches.first, offset, side="right") - 1
+        is_inside = (batch >= 0) & (offset <= batches.last[np.maximum(batch, 0)])
+        batch = batch[is_inside]
+        outcome[is_inside] = batches.outcome[batch]
+        effective[is_inside], effective_ms[is_inside] = (
+            batches.offset[batch],
+            batches.time_ms[batch],
+        )
+        return Effects(outcome, effective, effective_ms)
 
 
-def _spans(rows: list[Mapping[str, Any]]) -> _Spans:
-    """Data batches in log order, each with the marker that decided on it."""
+def _resolve(rows: list[Mapping[str, Any]]) -> _Batches:
+    """Return the data batches in log order, each with the effect of its marker."""
     rows = sorted(rows, key=lambda r: -r["base_offset"])
     marker: dict[int, Mapping[str, Any]] = {}
     found: list[tuple[int, int, int, int, int]] = []
-    for row in rows:  # from the end, so that the next marker of a producer is known
+    for row in rows:  # backwards, so that the next marker of a producer is known
         if row["control"]:
             marker[row["producer_id"]] = row
             continue
         end = marker.get(row["producer_id"])
         if end is None:
-            fate, at, when = Outcome.OPEN, row["base_offset"], row["max_timestamp_ms"]
+            outcome, at, when = Outcome.OPEN, row["base_offset"], row["max_timestamp_ms"]
         else:
-            fate = Outcome.COMMITTED if end["control_type"] == "COMMIT" else Outcome.ABORTED
+            outcome = Outcome.COMMITTED if end["control_type"] == "COMMIT" else Outcome.ABORTED
             at, when = end["base_offset"], end["max_timestamp_ms"]
-        found.append((row["base_offset"], row["last_offset"], int(fate), at, when))
+        found.append((row["base_offset"], row["last_offset"], int(outcome), at, when))
     table = np.array(found[::-1], np.int64).reshape(-1, 5)
-    return _Spans(
-        table[:, 0].copy(), table[:, 1].copy(), table[:, 2].astype(np.int8),
-        table[:, 3].copy(), table[:, 4].copy(),
-    )  # fmt: skip
+    first, last, outcomes, offsets, times = (column.copy() for column in table.T)
+    return _Batches(first, last, outcomes.astype(np.int8), offsets, times)

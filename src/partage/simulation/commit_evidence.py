@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from partage.history.commits import CommitRun, Stretch
+from partage.history.commits import Stretch
 from partage.history.pauses import Pause
 from partage.model.index import Index
 
@@ -19,7 +19,6 @@ __all__ = [
     "FloatArray",
     "Rates",
     "Weights",
-    "commit_rates",
     "values_by_partition",
     "weights_of",
 ]
@@ -110,21 +109,6 @@ class CommitRate:
         if self.first_ms is None or self.last_ms <= self.first_ms:
             return None
         return self.records * 1_000 / (self.last_ms - self.first_ms)
-
-
-def commit_rates(runs: Iterable[CommitRun]) -> dict[tuple[str, int], float]:
-    """Return the records per second of each partition with at least two commits.
-
-    Args:
-        runs: of one group; those of a partition in log order.
-    """
-    by_partition: dict[tuple[str, int], CommitRate] = {}
-    for run in runs:
-        if run.first_offset is not None and run.last_offset is not None:
-            rate = by_partition.setdefault((run.topic, run.partition), CommitRate())
-            rate.add(run.first_ms, run.last_ms, run.first_offset, run.last_offset)
-    rates = {key: rate.per_second for key, rate in by_partition.items()}
-    return {key: rate for key, rate in rates.items() if rate is not None}
 
 
 def weights_of(rates: Rates, index: Index) -> Weights:

@@ -26,7 +26,7 @@ def live(
     history = GroupHistory(clusters() if known is None else known)
     found: list[HistoryItem] = [f for row in rows for f in history.feed(record(row))]
     found += history.finish()
-    owned = OwnershipIntervals(history.book.id_of)
+    owned = OwnershipIntervals(history.topics.id_of)
     lives = [f for f in found if isinstance(f, Generation | LifecycleEvent | CurrentAssignment)]
     intervals = [i for f in lives for i in owned.feed(f)] + list(owned.finish())
     assert all(list(derive_events(f)) for f in lives if not isinstance(f, CurrentAssignment))
@@ -97,7 +97,7 @@ def test_records_that_go_back_are_refused() -> None:
     rows = group_records()["billing"]
     history = GroupHistory(clusters())
     list(history.feed(record(rows[5])))
-    with pytest.raises(ValueError, match="comes after"):
+    with pytest.raises(ValueError, match="was fed after"):
         list(history.feed(record(rows[4])))
 
 

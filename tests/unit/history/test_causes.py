@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from captured import clusters, group_records, lines
+from commit_runs import CommitRun, stretch_of
 from partage.history.causes import CauseFinder
-from partage.history.commits import CommitRun
 from partage.history.events import Cause, Generation
 from partage.history.pauses import PauseTracker
 from partage.simulation.recorded_rebalances import recorded_rebalances
@@ -96,7 +96,7 @@ def test_a_return_after_being_put_out_is_no_bounce() -> None:
     """With an instance id it would have been put out by the same timeout: it joins again."""
     back = [
         c for g in group_records() for f in rebalances(g) for c in f.causes
-        if c.kind == "join" and "put out" in (c.detail or "")
+        if c.kind == "join" and "session timeout expired" in (c.detail or "")
     ]  # fmt: skip
     assert len(back) >= 10
     assert all(c.was is not None for c in back)
@@ -206,7 +206,7 @@ def test_a_rebalance_that_takes_long_is_no_silence(last_of_b, ended, kind) -> No
     commits = PauseTracker()
     for p, last in ((0, 10_000), (1, last_of_b)):
         for ms in range(0, last + 1, 1_000):
-            commits.commits(CommitRun.of("g", "t", p, ms, ms))
+            commits.stretch(stretch_of(CommitRun.of("g", "t", p, ms, ms)))
     found = history((500, [member("a", (0,)), member("b", (1,))]), (ended, [member("b", (0, 1))]))
-    (cause,) = CauseFinder(topics(t=2), commits).of(found[1], found[0])
+    (cause,) = CauseFinder(topics(t=2), commits).find(found[1], found[0])
     assert cause.kind == kind

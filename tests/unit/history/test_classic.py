@@ -113,7 +113,7 @@ def test_a_record_twice_in_the_capture_is_one() -> None:
     group = ClassicGroup()
     list(group.feed(record(5, state(1))))
     assert list(group.feed(record(5, state(1)))) == []
-    with pytest.raises(ValueError, match="comes after"):
+    with pytest.raises(ValueError, match="was fed after"):
         list(group.feed(record(4, state(1))))
 
 

@@ -7,14 +7,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from commit_runs import CommitRun, merged
 from partage import kernels
 from partage.history.commit_kernels import reduce_commits, reduce_stretches
 from partage.history.commits import (
     MINUTE_MS,
-    CommitRun,
     Commits,
     RecordPositions,
-    merged,
     number_stretches,
     reduce_to_runs,
 )

@@ -6,9 +6,10 @@ import random
 
 import pytest
 
+from commit_runs import CommitRun, joined, run_columns, stretch_of, with_wait
 from partage import kernels
 from partage.history.commit_kernels import MINUTE
-from partage.history.commits import MINUTE_MS, CommitFolder, CommitRun, RunColumns, _joined, _waited
+from partage.history.commits import MINUTE_MS, CommitFolder
 from partage.history.pauses import PauseTracker
 from partage.history.records import LogPosition
 from partage.simulation.commit_evidence import CommitRate
@@ -27,14 +28,14 @@ class Minutes:
     def feed(self, run: CommitRun) -> None:
         held = self.open.setdefault(run.key[:3], {})
         known = held.get(run.minute_ms)
-        held[run.minute_ms] = run if known is None else _joined(known, run)
+        held[run.minute_ms] = run if known is None else joined(known, run)
         if len(held) > 2:
             self.close(held.pop(min(held)))
 
     def close(self, run: CommitRun) -> None:
         before = self.before.get(run.key[:3])
         self.before[run.key[:3]] = run
-        self.out.append(_waited(before, run))
+        self.out.append(with_wait(before, run))
 
     def finish(self) -> None:
         for held in self.open.values():
@@ -91,7 +92,7 @@ def test_minutes_are_those_of_the_model(form, step):
             model.feed(run)
         with kernels.form(form):
             for at in range(0, len(runs), step):
-                got += folded_cells(folding.feed(RunColumns.of(runs[at : at + step]))[1])
+                got += folded_cells(folding.feed(run_columns(runs[at : at + step]))[1])
             assert got == [cells(run) for run in model.out]
             model.finish()
             got += folded_cells(folding.finish())
@@ -112,7 +113,7 @@ def test_a_stretch_tells_what_its_runs_told(form):
             for tracker in (one, other):
                 tracker.rebalance(0, generation, pairs)
             some = runs[generation * 15 : generation * 15 + 15]
-            wanted = [pause for run in some for pause in one.commits(run)]
+            wanted = [pause for run in some for pause in one.stretch(stretch_of(run))]
             for run in some:
                 if run.first_offset is not None:
                     near = [max(-(1 << 61) + 1, min(o, (1 << 61) - 1))
@@ -120,7 +121,7 @@ def test_a_stretch_tells_what_its_runs_told(form):
                     traffic = rates.setdefault((run.topic, run.partition), CommitRate())
                     traffic.add(run.first_ms, run.last_ms, *near)
             with kernels.form(form):
-                stretches, _ = folding.feed(RunColumns.of(some))
+                stretches, _ = folding.feed(run_columns(some))
             got = []
             for _, stretch in stretches:
                 got += other.stretch(stretch)

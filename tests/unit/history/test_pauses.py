@@ -9,7 +9,7 @@ import numpy as np
 from pyarrow import parquet
 
 from captured import SAMPLE, group_records
-from partage.history.commits import CommitRun
+from commit_runs import CommitRun, stretch_of
 from partage.history.pauses import Pause, PauseTracker
 from partage.history.records import assigned_partitions
 from partage.history.transactions import Outcome, Transactions
@@ -90,31 +90,31 @@ def test_a_partition_that_never_commits_again_does_not_pile_up() -> None:
 def test_clocks_that_go_backwards_make_no_negative_pause() -> None:
     """A commit with an earlier time than the one before it is a pause of nothing."""
     tracker = PauseTracker()
-    tracker.commits(CommitRun.of("g", "t", 0, 9_000, 5))
+    tracker.stretch(stretch_of(CommitRun.of("g", "t", 0, 9_000, 5)))
     tracker.rebalance(0, 1, [("t", 0)])
-    (pause,) = tracker.commits(CommitRun.of("g", "t", 0, 4_000, 5))
+    (pause,) = tracker.stretch(stretch_of(CommitRun.of("g", "t", 0, 4_000, 5)))
     assert (pause.pause_ms, pause.rewind) == (0, 0)
 
 
 def test_a_tombstone_makes_the_offset_unknown() -> None:
     """After an offset was deleted nobody can say what was read twice."""
     tracker = PauseTracker()
-    tracker.commits(CommitRun.of("g", "t", 0, 1_000, 50))
+    tracker.stretch(stretch_of(CommitRun.of("g", "t", 0, 1_000, 50)))
     gone = CommitRun.of("g", "t", 0, 2_000, 0)._replace(
         commits=0, tombstones=1, first_offset=None, last_offset=None
     )
-    tracker.commits(gone)
+    tracker.stretch(stretch_of(gone))
     tracker.rebalance(0, 1, [("t", 0)])
-    (pause,) = tracker.commits(CommitRun.of("g", "t", 0, 5_000, 3))
+    (pause,) = tracker.stretch(stretch_of(CommitRun.of("g", "t", 0, 5_000, 3)))
     assert pause.rewind is None
 
 
 def test_a_rewind_that_no_partition_can_have_is_none() -> None:
     """Brokers store any number as an offset: nonsense is not told, and no table overflows by it."""
     tracker = PauseTracker()
-    tracker.commits(CommitRun.of("g", "t", 0, 1_000, 2**63 - 1))
+    tracker.stretch(stretch_of(CommitRun.of("g", "t", 0, 1_000, 2**63 - 1)))
     tracker.rebalance(0, 1, [("t", 0)])
-    (pause,) = tracker.commits(CommitRun.of("g", "t", 0, 5_000, -(2**63)))
+    (pause,) = tracker.stretch(stretch_of(CommitRun.of("g", "t", 0, 5_000, -(2**63))))
     assert pause.rewind is None
 
 
@@ -122,17 +122,17 @@ def test_a_partition_that_had_nothing_to_read_tells_nothing_of_a_rebalances_leng
     """Commits of the same offset long after a rebalance: nobody was kept from reading anything."""
     tracker = PauseTracker()
     for p in (0, 1):
-        tracker.commits(CommitRun.of("g", "t", p, 1_000, 7))
-        tracker.commits(CommitRun.of("g", "t", p, 1_500, 7))
+        tracker.stretch(stretch_of(CommitRun.of("g", "t", p, 1_000, 7)))
+        tracker.stretch(stretch_of(CommitRun.of("g", "t", p, 1_500, 7)))
     tracker.rebalance(0, 4, [("t", 0), ("t", 1)])
-    (idle,) = tracker.commits(CommitRun.of("g", "t", 0, 163_000, 7))
-    (busy,) = tracker.commits(CommitRun.of("g", "t", 1, 4_000, 9))
+    (idle,) = tracker.stretch(stretch_of(CommitRun.of("g", "t", 0, 163_000, 7)))
+    (busy,) = tracker.stretch(stretch_of(CommitRun.of("g", "t", 1, 4_000, 9)))
     assert (idle.advance, idle.rewind, busy.advance) == (0, 0, 2)
     assert stop_length([(busy, NOTHING)]) == Bounds(1_500, 2_500)
     # At least nothing, then; at most what it shows, as ever.
     assert stop_length([(idle, NOTHING)]) == Bounds(0, 161_500)
     assert stop_length([(idle, NOTHING), (busy, NOTHING)]) == Bounds(0, 2_500)
     tracker.rebalance(0, 5, [("t", 1)])
-    (back,) = tracker.commits(CommitRun.of("g", "t", 1, 6_000, 3))
+    (back,) = tracker.stretch(stretch_of(CommitRun.of("g", "t", 1, 6_000, 3)))
     assert (back.advance, back.rewind) == (0, 6)
     assert stop_length([(back, NOTHING)]).low > 0

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from partage.history.storms import LEAST_WINDOW_MS, StormTracker, storms
+from partage.history.storms import LEAST_WINDOW_MS, StormTracker
+
+
+def storms(times, windows, counts=None):
+    """The storm of each rebalance of a history, None for those in none."""
+    tracker, found = StormTracker(), []
+    own = [True] * len(times) if counts is None else counts
+    for i, (time, window, cause) in enumerate(zip(times, windows, own, strict=True)):
+        found.extend(tracker.feed(i, time, window, counts=cause))
+    return [storm for _, storm in (*found, *tracker.finish())]
+
 
 S = 1_000
 
@@ -50,5 +60,5 @@ def test_the_tracker_keeps_one_window() -> None:
     out = []
     for i in range(10_000):
         out += [kept for kept, _ in tracker.feed(i, i * 6 * S, 10 * S)]
-        assert len(tracker._waiting) <= 3
+        assert len(tracker._pending) <= 3
     assert out + [kept for kept, _ in tracker.finish()] == list(range(10_000))

@@ -18,7 +18,7 @@ _APART_MS = 2_500
 @cache
 def intervals(group: str) -> tuple[Interval, ...]:
     history, found = rebuilt(group)
-    owned = OwnershipIntervals(history.book.id_of)
+    owned = OwnershipIntervals(history.topics.id_of)
     rows = [
         i
         for f in found

@@ -76,7 +76,7 @@ class GroupRows:
         known = around or Surroundings()
         self._span = known.span
         self._history = GroupHistory(clusters, known.session_timeout_ms, known.moves)
-        self._ownership = OwnershipIntervals(self._history.book.id_of, known.span)
+        self._ownership = OwnershipIntervals(self._history.topics.id_of, known.span)
         self._rebalances = RebalanceRows()
         self._folding = CommitFolder()
         self._traffic: dict[tuple[str, int], CommitRate] = {}
@@ -129,7 +129,7 @@ class GroupRows:
                     self.record(record)
                 before = told = number
                 for place in ends.get(number, ()):
-                    self._all(self._history.moved(place))
+                    self._all(self._history.moves_until(place))
             self._all(self._history.stretch(stretch))
             traffic = self._traffic.setdefault((stretch.topic, stretch.partition), CommitRate())
             traffic.stretch(stretch)
