@@ -1,4 +1,4 @@
-"""The partitioners of clients by name and by Java class name, and announced plug-ins.
+"""Partitioners of clients by name and by Java class name, and announced plug-ins.
 
 `partage.keys.registry` puts them together with classes of the custom contract.
 """
@@ -18,59 +18,25 @@ __all__ = ["ENTRY_POINTS", "client_partitioners", "find_named", "load_plug_in", 
 #: The group of entry points by which another package adds a partitioner (`partage.keys.contract`).
 ENTRY_POINTS = "partage.partitioners"
 
-_CLIENTS = "partage.keys.clients"
-_CLASSES = tuple(
-    f"{_CLIENTS}.{one}"
-    for one in (
-        "java:PlainMurmur2",
-        "java:Java08",
-        "java:Java09",
-        "java:Java23",
-        "java:Java39",
-        "java:JavaUniformSticky",
-        "java:JavaRoundRobin",
-        "java:JavaBuiltIn",
-        "java:JavaBuiltInIgnoringKeys",
-        "scala:Scala081",
-        "scala:Scala082",
-        "scala:Scala081Bytes",
-        "scala:Scala082Bytes",
-        "java:StreamsWindowed",
-        "librdkafka:Consistent",
-        "librdkafka:ConsistentRandom",
-        "librdkafka:Murmur2",
-        "librdkafka:Murmur2Random",
-        "librdkafka:Fnv1a",
-        "librdkafka:Fnv1aRandom",
-        "sarama:SaramaHash",
-        "sarama:SaramaReferenceHash",
-        "sarama:SaramaCrc",
-        "sarama:SaramaMurmur2",
-        "sarama:SaramaRandom",
-        "sarama:SaramaRoundRobin",
-        "sarama:SaramaManual",
-        "franz_go:FranzGo",
-        "franz_go:FranzGoStickyKey",
-        "franz_go:FranzGoSaramaHasher",
-        "franz_go:FranzGoSticky",
-        "franz_go:FranzGoRoundRobin",
-        "franz_go:FranzGoManual",
-        "python:KafkaPython",
-        "python:KafkaPythonStickyPartitioner",
-        "python:Aiokafka",
-    )
+#: Modules with tables of partitioners, in the order of the documentation.
+_TABLES = (
+    ("java", "JAVA"),
+    ("scala", "SCALA"),
+    ("java", "STREAMS"),
+    ("librdkafka", "LIBRDKAFKA"),
+    ("sarama", "SARAMA"),
+    ("franz_go", "FRANZ_GO"),
+    ("python", "PYTHON"),
 )
 
 
 @cache
 def client_partitioners() -> dict[str, Partitioner]:
     """Return the partitioners of clients by name, in the order of the documentation."""
-    made = {}
-    for home in _CLASSES:
-        module, _, attribute = home.partition(":")
-        one: Partitioner = getattr(import_module(module), attribute)()
-        made[one.name] = one
-    return made
+    tables: list[tuple[Partitioner, ...]] = [
+        getattr(import_module(f"partage.keys.clients.{module}"), table) for module, table in _TABLES
+    ]
+    return {one.name: one for table in tables for one in table}
 
 
 def find_named(name: str) -> Partitioner:
@@ -92,7 +58,7 @@ def find_named(name: str) -> Partitioner:
 
 @cache
 def plugged_in() -> dict[str, EntryPoint]:
-    """Plug-ins by name: classes of the custom contract that other packages announce."""
+    """Return the plug-ins by name: custom partitioners that other packages announce."""
     return {one.name: one for one in entry_points(group=ENTRY_POINTS)}
 
 

@@ -27,7 +27,7 @@ from partage.keys.client_partitioners import (
     load_plug_in,
     plugged_in,
 )
-from partage.keys.clients.java import StickyCache, next_cached
+from partage.keys.clients.java import StickyCache, invalid_record_partition, next_cached
 from partage.keys.columns import KeyColumn
 from partage.keys.partitioner import Partitioner, State, started
 from partage.keys.record_placement import place_keys, with_leaders
@@ -38,11 +38,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CLASS_SETTING",
-    "CustomKeys",
     "CustomPartitioner",
     "CustomRule",
     "RecordPartitioner",
     "chosen",
+    "custom_partitioner",
+    "custom_rule",
     "led_partitions",
 ]
 
@@ -282,11 +283,7 @@ class RecordPartitioner:
         count = len(cluster.partitions_of(topic))
         if explicit is not None:
             if not 0 <= explicit < count:
-                # The words of 0.8.2.2 and 0.9, wrong bracket included.
-                what = (
-                    f"Invalid partition given with record: {explicit} is not in the range "
-                    f"[0...{count}]."
-                )
+                what = invalid_record_partition(explicit, count)
                 raise InvalidConfigError("partition", what, explicit)
             return explicit
         record = (topic, key, key_bytes, value, value_bytes, cluster)
@@ -378,26 +375,27 @@ class CustomRule:
         return out
 
 
-class CustomKeys(Partitioner):
-    """A custom partitioner as one of `partition_for`: it has no state between calls.
+def custom_rule(partitioner: Partitioner) -> CustomRule | None:
+    """Return the rule of a custom partitioner; None for a client's partitioner."""
+    rule: object = partitioner.rule
+    return rule if isinstance(rule, CustomRule) else None
+
+
+def custom_partitioner(
+    kind: object, topic: str = "topic", configs: Mapping[str, object] | None = None
+) -> Partitioner:
+    """Return a custom partitioner as one of `partition_for`; it keeps no state between calls.
+
+    Args:
+        kind: the class, an instance, or the name by which `RecordPartitioner` finds it.
+        topic: the topic's name that the class sees.
+        configs: settings that its ``configure`` gets.
 
     >>> from partage.keys.default_09 import DefaultPartitioner
-    >>> CustomKeys(DefaultPartitioner).name
+    >>> custom_partitioner(DefaultPartitioner).name
     'partage.keys.default_09:DefaultPartitioner'
     """
-
-    def __init__(
-        self, kind: object, topic: str = "topic", configs: Mapping[str, object] | None = None
-    ) -> None:
-        self.rule: Any = CustomRule(kind, topic, configs or {})  # type: ignore[misc]  # an instance's own
-        made_by = kind if isinstance(kind, type) else type(kind)
-        self.name = (  # type: ignore[misc]  # as above
-            kind if isinstance(kind, str) else f"{made_by.__module__}:{made_by.__qualname__}"
-        )
-
-    def refusal(self, partition: int, partitions: int) -> str:
-        """Return the words of a Java producer about a partition that the topic does not have."""
-        return (
-            f"Invalid partition given with record: {partition} is not in the range "
-            f"[0...{partitions}]."
-        )
+    rule: Any = CustomRule(kind, topic, configs or {})
+    made_by = kind if isinstance(kind, type) else type(kind)
+    name = kind if isinstance(kind, str) else f"{made_by.__module__}:{made_by.__qualname__}"
+    return Partitioner(name, "", None, rule, refusal=invalid_record_partition)

@@ -1,15 +1,25 @@
-"""Random numbers as values: the next one, and what is left. No partitioner draws by itself.
+"""Partitioner as a value: key rule, state machine for other records, random numbers.
 
-Clients choose a partition for keys that are null by chance. Here chance comes from outside: from
-a seed (the generator of ``java.util.Random``, which every JVM computes alike), or as a list of
-numbers, as the vectors of the tests have them.
+A client places a record in three steps, and each is a part of `Partitioner`: the partition that
+the record names (`explicit`), the hash of the key (`rule`), and a state machine for the records
+that the key does not decide (`machine`). A state goes in and comes out: no partitioner remembers
+anything, and none draws random numbers by itself.
+
+Clients fold 32 bits of a hash into n partitions in four ways (`Fold`):
+
+* ``masked``: (h & 0x7fffffff) % n. Java's producers: ``Utils.abs`` of 0.8, ``toPositive`` later.
+* ``absolute``: abs(h % n), the remainder with the sign of h. Sarama, librdkafka's fnv1a.
+* ``java-abs``: abs(h) % n, 0 for the least int. ``Utils.abs`` of 0.8.2's core and 0.9's clients.
+* ``unsigned``: h as 0 to 2**32 - 1, % n. librdkafka's CRC32.
+
+All agree for h >= 0. Otherwise masked gives 2**31 - abs(h), and unsigned 2**32 - abs(h).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,31 +34,44 @@ __all__ = [
     "Draws",
     "Explicit",
     "Fold",
+    "Int32Array",
+    "Int64Array",
     "KeyRule",
     "Numbers",
     "Partitioner",
     "State",
+    "StateMachine",
+    "Unkeyed",
     "below",
+    "check_batch_size",
+    "drawn_from",
     "draws_of",
     "fold_all",
     "folded",
     "fraction",
     "positive",
+    "random_partitions",
     "started",
 ]
 
+Int32Array = NDArray[np.int32]
+Int64Array = NDArray[np.int64]
+
+
+# -- random numbers ----------------------------------------------------------------------------
+
 
 class Draws(Protocol):
-    """A source of signed 32-bit integers."""
+    """Source of signed 32-bit random integers, as a value."""
 
     def next_int(self) -> tuple[int, Draws]:
-        """The next number, -2**31 <= x < 2**31, and the source after it."""
+        """Return the next number, -2**31 <= x < 2**31, and the source after it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Given numbers, one after the other.
+    """Source of given numbers, one after the other, as the tests' vectors have them.
 
     >>> Numbers((7, -1)).next_int()[0]
     7
@@ -58,10 +81,10 @@ class Numbers:
     used: int = 0
 
     def next_int(self) -> tuple[int, Numbers]:
-        """The next one.
+        """Return the next number and the source after it.
 
         Raises:
-            InvalidConfigError: all are used.
+            InvalidConfigError: all numbers are used.
         """
         if self.used >= len(self.numbers):
             raise InvalidConfigError("seed", "has too few random numbers", len(self.numbers))
@@ -70,10 +93,10 @@ class Numbers:
 
 
 def draws_of(seed: int | Sequence[int]) -> Draws:
-    """A source: of a seed, or of given numbers.
+    """Return the source of a seed (``java.util.Random``), or of given numbers.
 
     Raises:
-        InvalidConfigError: neither an int nor numbers of 32 bits.
+        InvalidConfigError: the seed is neither an int nor a list of 32-bit numbers.
     """
     if isinstance(seed, int) and not isinstance(seed, bool):
         return JavaRandom.of(seed)
@@ -86,7 +109,7 @@ def draws_of(seed: int | Sequence[int]) -> Draws:
 
 
 def positive(number: int) -> int:
-    """Kafka's ``Utils.toPositive``: without the sign bit.
+    """Return a number without its sign bit: Kafka's ``Utils.toPositive``.
 
     >>> positive(-1), positive(5)
     (2147483647, 5)
@@ -95,7 +118,7 @@ def positive(number: int) -> int:
 
 
 def below(draws: Draws, bound: int) -> tuple[int, Draws]:
-    """0 <= x < bound, as Go's ``Int31n`` makes it of numbers of 31 bits: without a bias.
+    """Return an unbiased number, 0 <= x < bound: Go's ``Int31n`` on 31-bit numbers.
 
     >>> below(Numbers((13,)), 10)[0]
     3
@@ -108,7 +131,7 @@ def below(draws: Draws, bound: int) -> tuple[int, Draws]:
 
 
 def fraction(draws: Draws) -> tuple[float, Draws]:
-    """0 <= x < 1 of 53 bits: the lower 21 of one number, then the 32 of the next.
+    """Return 0 <= x < 1 of 53 bits: the lower 21 of one number, then the 32 of the next.
 
     >>> fraction(Numbers((1 << 20, 0)))[0]
     0.5
@@ -118,13 +141,22 @@ def fraction(draws: Draws) -> tuple[float, Draws]:
     return ((high & 0x1FFFFF) << 32 | low & 0xFFFFFFFF) / (1 << 53), draws
 
 
+def drawn_from(pool: Sequence[int], draws: Draws) -> tuple[int, Draws]:
+    """Return one of the pool as Java's clients draw it: a positive random int, modulo."""
+    number, draws = draws.next_int()
+    return pool[positive(number) % len(pool)], draws
+
+
+# -- key rules ---------------------------------------------------------------------------------
+
 Fold = Literal["masked", "absolute", "java-abs", "unsigned"]
 Unkeyed = Literal["null", "null or empty", "nothing"]
+#: The least 32-bit int, as unsigned: it is its own negative.
 _LEAST = 1 << 31
 
 
 def folded(h: int, partitions: int, fold: Fold) -> int:
-    """The partition of one hash, 0 <= h < 2**32.
+    """Return the partition of one hash, 0 <= h < 2**32.
 
     >>> [folded(2**32 - 790332482, 10, fold) for fold in ("masked", "absolute", "unsigned")]
     [6, 2, 4]
@@ -139,29 +171,28 @@ def folded(h: int, partitions: int, fold: Fold) -> int:
 
 
 def fold_all(hashes: UInt32Array, partitions: int, fold: Fold) -> None:
-    """`folded` of each, in place: the partitions are in 0 .. 2**31 - 1, whatever the type says."""
+    """Replace each hash by its partition, as `folded`, in place."""
     n = np.uint32(partitions)
     if fold == "masked":
         hashes &= np.uint32(0x7FFFFFFF)
     elif fold != "unsigned":
         if fold == "java-abs":
             hashes[hashes == _LEAST] = 0
-        # The least int is its own negative: as unsigned, 2**31.
         np.minimum(hashes, np.uint32(0) - hashes, out=hashes)
-    whole = hashes // n  # by a scalar, this is the one division that NumPy does at once
+    whole = hashes // n  # division by a scalar is the only one that NumPy vectorises
     whole *= n
     hashes -= whole
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRule:
-    """Where a key goes.
+    """Rule by which a key decides the partition.
 
     Attributes:
         hash: of the key's bytes.
-        fold: into the partitions.
-        unkeyed: which records this rule leaves to chance or turns; ``nothing``: a null key is
-            hashed as an empty one.
+        fold: how the hash becomes a partition.
+        unkeyed: the records that the key does not decide; with ``nothing`` a null key is hashed
+            as an empty one.
     """
 
     hash: Hash
@@ -169,7 +200,7 @@ class KeyRule:
     unkeyed: Unkeyed = "null"
 
     def of_key(self, key: bytes, partitions: int) -> int:
-        """The partition of one key.
+        """Return the partition of one key.
 
         >>> from partage.keys.hashing import MURMUR2
         >>> KeyRule(MURMUR2, "masked").of_key(b"foobar", 10)
@@ -177,13 +208,13 @@ class KeyRule:
         """
         return folded(self.hash.of_key(key), partitions, self.fold)
 
-    def of_all(self, keys: KeyColumn, partitions: int) -> NDArray[np.int32]:
-        """int32[n]: the partition of each key; of those that are `left_over`, anything."""
+    def of_all(self, keys: KeyColumn, partitions: int) -> Int32Array:
+        """Return int32[n], the partition of each key; arbitrary for those that are `left_over`."""
 
-        def then(hashes: UInt32Array) -> None:
+        def fold_chunk(hashes: UInt32Array) -> None:
             fold_all(hashes, partitions, self.fold)
 
-        placed = hash_all(self.hash, keys.data, keys.starts, then).view(np.int32)
+        placed = hash_all(self.hash, keys.data, keys.starts, fold_chunk).view(np.int32)
         if keys.code is not None:
             placed = placed[keys.code] if len(placed) else np.zeros(len(keys.code), np.int32)
         if self.unkeyed == "nothing" and keys.null is not None:
@@ -191,7 +222,7 @@ class KeyRule:
         return placed
 
     def left_over(self, keys: KeyColumn) -> NDArray[np.bool_] | None:
-        """bool[n]: the records that the hash does not decide; None for none."""
+        """Return bool[n], the records that the key does not decide; None for none."""
         if self.unkeyed == "nothing":
             return None
         if self.unkeyed == "null":
@@ -200,29 +231,27 @@ class KeyRule:
         return empty if empty.any() else None
 
 
-Explicit = Literal["first", "ignored", "only"]
-Int32Array = NDArray[np.int32]
-Int64Array = NDArray[np.int64]
+# -- states and state machines -----------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What a partitioner remembers of one topic from one record to the next.
+    """What a client remembers of one topic between two records.
 
     Attributes:
-        available: partitions that have a leader, in the order of the metadata (which need not
-            be that of their numbers); None for all of them, () for none.
-        draws: where its random numbers come from.
+        available: partitions with a leader, in the order of the metadata (not always sorted);
+            None for all partitions, () for none.
+        draws: source of its random numbers.
     """
 
     available: tuple[int, ...] | None = None
     draws: Draws = field(default_factory=lambda: draws_of(0))
 
     def pool(self, partitions: int) -> Sequence[int]:
-        """The partitions to choose from: those with a leader, or all when none has one.
+        """Return the partitions to choose from: those with a leader, or all if none has one.
 
         Raises:
-            InvalidConfigError: one is not of the topic.
+            InvalidConfigError: one of them is not of the topic.
         """
         if not self.available:
             return range(partitions)
@@ -237,55 +266,98 @@ class State:
 S = TypeVar("S", bound=State)
 
 
-class Partitioner:
-    """A partitioner as values: its facts are class attributes, its state is handed around.
+class StateMachine(NamedTuple):
+    """How a client places records that the key does not decide.
 
     Attributes:
-        name: as `partition_for` and the command line take it.
-        exact_to: the class or function and release that it equals.
-        aliases: other names by which it is found (Java class names).
-        rule: of keys; None where keys have no say.
-        explicit: whether a partition that the record names counts: ``first``, ``ignored``, or
-            ``only`` (a manual partitioner).
-        state: class of its state; None where it has none and leaves null keys alone.
+        state: class of its state.
+        choose: (state, int64[k] bytes by which each record lengthens its batch, partitions of
+            the topic) -> int32[k] partitions, and the state after these records.
+        summary: in a few words.
     """
 
-    name: ClassVar[str]
-    exact_to: ClassVar[str | None] = None
-    aliases: ClassVar[tuple[str, ...]] = ()
-    rule: ClassVar[KeyRule | None] = None
-    explicit: ClassVar[Explicit] = "first"
-    state: ClassVar[type[State] | None] = None
+    state: type[State]
+    choose: Callable[[Any, Int64Array, int], tuple[Int32Array, Any]]
+    summary: str
 
-    def refusal(self, partition: int, partitions: int) -> str:
-        """What the client says of a partition that the topic does not have."""
-        return f"Invalid partition: {partition} of {partitions}"
 
-    def key_part(self, keys: KeyColumn) -> KeyColumn:
-        """What of each key is hashed: all of it, but for the windowed keys of Kafka Streams."""
-        return keys
+def choose_random(state: S, sizes: Int64Array, partitions: int) -> tuple[Int32Array, S]:
+    """Draw a partition for each record from those with a leader, or from all."""
+    pool, draws = state.pool(partitions), state.draws
+    out = np.empty(len(sizes), np.int32)
+    for i in range(len(out)):
+        out[i], draws = drawn_from(pool, draws)
+    return out, replace(state, draws=draws)
 
-    def choose(self, state: Any, sizes: Int64Array, partitions: int) -> tuple[Int32Array, Any]:
-        """Partitions of the records that the rule leaves over, in their order, and the new state.
 
-        Args:
-            state: one of `state`.
-            sizes: int64[k], bytes by which each record lengthens its batch.
-            partitions: of the topic.
-        """
-        raise NotImplementedError
+random_partitions = StateMachine(State, choose_random, "by chance")
+
+
+def check_batch_size(size: int, name: str = "batch_size") -> None:
+    """Raise InvalidConfigError if a size in a state is below 1."""
+    if size < 1:
+        raise InvalidConfigError(name, "must be at least 1", size)
+
+
+# -- partitioners ------------------------------------------------------------------------------
+
+Explicit = Literal["first", "ignored", "only"]
+
+
+def whole_key(keys: KeyColumn) -> KeyColumn:
+    """Return the keys as they are: clients hash all of the key, except for windowed keys."""
+    return keys
+
+
+def invalid_partition(partition: int, partitions: int) -> str:
+    """Return a generic message for a named partition that the topic does not have."""
+    return f"Invalid partition: {partition} of {partitions}"
+
+
+@dataclass(frozen=True, eq=False)
+class Partitioner:
+    """One partitioner of a client: a row of the client's table.
+
+    Attributes:
+        name: its name in `partition_for` and on the command line.
+        summary: one sentence for tables.
+        exact_to: the class or function, and the release, that it equals.
+        rule: of keys; None where the key has no effect.
+        machine: places the other records; None if they get no partition here.
+        aliases: other names, such as Java class names.
+        explicit: whether a partition that the record names counts: ``first``, ``ignored``, or
+            ``only`` (a manual partitioner).
+        refusal: (partition, partitions) -> the client's message for a named partition that the
+            topic does not have.
+        key_part: the part of each key that is hashed.
+    """
+
+    name: str
+    summary: str
+    exact_to: str | None
+    rule: KeyRule | None = None
+    machine: StateMachine | None = None
+    aliases: tuple[str, ...] = ()
+    explicit: Explicit = "first"
+    refusal: Callable[[int, int], str] = invalid_partition
+    key_part: Callable[[KeyColumn], KeyColumn] = whole_key
+
+    @property
+    def state(self) -> type[State] | None:
+        """Class of its state; None if it has none."""
+        return None if self.machine is None else self.machine.state
 
 
 def started(partitioner: Partitioner, seed: int | Sequence[int] = 0, **settings: object) -> State:
     """Return a fresh state, as the client has it before its first record.
 
     Args:
-        partitioner: whose.
+        partitioner: the partitioner.
         seed: of its random numbers, or the numbers themselves.
-        settings: fields of its state, e.g. ``counter=0`` or ``available=(0, 2)``.
+        settings: fields of its state, for example ``counter=0`` or ``available=(0, 2)``.
 
     Raises:
-        InvalidConfigError: it has no state, or no such field; says which.
+        InvalidConfigError: it has no state, or not this field.
     """
     kind = partitioner.state
     if kind is None:
@@ -299,18 +371,3 @@ def started(partitioner: Partitioner, seed: int | Sequence[int] = 0, **settings:
         if isinstance(value, list):
             settings[name] = tuple(value)
     return kind(draws=draws_of(seed), **settings)  # type: ignore[arg-type]  # names checked above
-
-
-def drawn_from(pool: Sequence[int], draws: Draws) -> tuple[int, Draws]:
-    """One of the pool, as Java's clients draw: a positive random int, modulo."""
-    number, draws = draws.next_int()
-    return pool[(number & 0x7FFFFFFF) % len(pool)], draws
-
-
-def drawn_each(state: S, count: int, partitions: int) -> tuple[Int32Array, S]:
-    """A partition by chance for each of so many records, and the state after."""
-    pool, draws = state.pool(partitions), state.draws
-    out = np.empty(count, np.int32)
-    for i in range(count):
-        out[i], draws = drawn_from(pool, draws)
-    return out, replace(state, draws=draws)

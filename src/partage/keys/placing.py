@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from partage.errors import InvalidConfigError
 from partage.keys.columns import LONGEST_KEY
-from partage.keys.contract import CustomKeys, CustomPartitioner
+from partage.keys.contract import CustomPartitioner, custom_partitioner, custom_rule
 from partage.keys.partitioner import State, started
 from partage.keys.record_placement import place_keys
 from partage.keys.registry import find
@@ -89,8 +89,9 @@ def partition_for(
     [1, 2, 3]
     """
     one = find(partitioner)
-    if isinstance(one, CustomKeys):
-        one = CustomKeys(one.rule.kind, topic, configs)
+    rule = custom_rule(one)
+    if rule is not None:
+        one = custom_partitioner(rule.kind, topic, configs)
     elif configs is not None:
         raise InvalidConfigError("configs", f"is of no use: {one.name} has none", dict(configs))
     n = _count(partitions)

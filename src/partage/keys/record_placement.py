@@ -118,9 +118,9 @@ class _Call:
             placed = np.where(named >= 0, named, placed)
             open_ = (named < 0) if open_ is None and one.rule is None else open_
             open_ = None if open_ is None else open_ & (named < 0)
-        if open_ is not None and self.state is not None:
+        if open_ is not None and self.state is not None and one.machine is not None:
             sizes = self._sizes_of(first, count)[open_]
-            chosen, self.state = one.choose(self.state, sizes, self.partitions)
+            chosen, self.state = one.machine.choose(self.state, sizes, self.partitions)
             placed[open_] = chosen
             open_ = None
         return placed, open_

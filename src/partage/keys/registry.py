@@ -11,7 +11,7 @@ from partage.keys.client_partitioners import (
     load_plug_in,
     plugged_in,
 )
-from partage.keys.contract import CLASS_SETTING, CustomKeys, chosen
+from partage.keys.contract import CLASS_SETTING, chosen, custom_partitioner, custom_rule
 from partage.keys.partitioner import Partitioner
 
 __all__ = ["PartitionerRow", "by_key", "describe", "find", "partitioners"]
@@ -66,7 +66,7 @@ def find(partitioner: object) -> Partitioner:
             raise InvalidConfigError("partitioner", what, partitioner)
     elif partitioner not in plugged_in() and not _is_class_path(partitioner):
         return find_named(partitioner)
-    return CustomKeys(partitioner)
+    return custom_partitioner(partitioner)
 
 
 def _is_class_path(name: str) -> bool:
@@ -97,7 +97,7 @@ def describe(also: str | None = None) -> tuple[PartitionerRow, ...]:
     rows = [
         PartitionerRow(
             name,
-            _summary(type(one)),
+            one.summary,
             one.exact_to,
             one.rule is not None,
             one.state is not None,
@@ -110,7 +110,7 @@ def describe(also: str | None = None) -> tuple[PartitionerRow, ...]:
         except InvalidConfigError as e:
             said = f"cannot be used: {e}"
         rows.append(PartitionerRow(name, said, None, by_key=True, stateful=False))
-    if also is not None and isinstance(find(also), CustomKeys) and also not in plugged_in():
+    if also is not None and custom_rule(find(also)) is not None and also not in plugged_in():
         made = chosen({CLASS_SETTING: also})
         rows.append(PartitionerRow(also, _summary(type(made)), None, by_key=True, stateful=False))
     return tuple(rows)

@@ -173,7 +173,7 @@ def broken_joins(sides: Sequence[Side]) -> list[Broken]:
 
     >>> seen = KeyPairs.of([(b"k", 0)])
     >>> import numpy as np
-    >>> few = Verdict("too few keys", (), 0.0, 1, np.zeros((0, 1), np.bool_))
+    >>> few = TopicVerdict("too few keys", (), 0.0, 1, np.zeros((0, 1), np.bool_))
     >>> [b.words for b in broken_joins([Side("a", 3, seen, few), Side("b", 4, seen, few)])]
     ['a has 3 partitions, b has 4']
     """

@@ -275,7 +275,7 @@ def split_keys(seen: KeyPairs, verdict: TopicVerdict) -> SplitKeys:
 
     >>> import numpy as np
     >>> seen = KeyPairs.of([(b"a", 0), (b"a", 1), (b"b", 0)])
-    >>> split_keys(seen, Verdict("too few keys", (), 0.0, 2, np.zeros((0, 3), np.bool_))).keys
+    >>> split_keys(seen, TopicVerdict("too few keys", (), 0.0, 2, np.zeros((0, 3), np.bool_))).keys
     1
     """
     rows: dict[bytes, list[int]] = {}

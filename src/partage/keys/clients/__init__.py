@@ -1,1 +1,1 @@
-"""The clients' partitioners, one a file."""
+"""Partitioners of client libraries: one module, with one table, for each library."""

@@ -1,19 +1,19 @@
 """franz-go's partitioners (Go): Java's hash, and its own ways for records without a key.
 
-A record's own partition counts for its manual partitioner only. Records that need not be
+A record's own partition counts for the manual partitioner only. Records that need not be
 consistent choose among the partitions that can be written to.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 
 from partage.errors import InvalidConfigError
-from partage.keys.clients.sarama import SaramaRoundRobin
-from partage.keys.hashing import FNV1A, MURMUR2
+from partage.keys.clients.java import MURMUR2_MASKED
+from partage.keys.clients.sarama import GO_ROUND_ROBIN
+from partage.keys.hashing import FNV1A
 from partage.keys.partitioner import (
     Explicit,
     Int32Array,
@@ -21,38 +21,22 @@ from partage.keys.partitioner import (
     KeyRule,
     Partitioner,
     State,
+    StateMachine,
     below,
+    check_batch_size,
     fraction,
 )
 
-__all__ = [
-    "FranzGo",
-    "FranzGoManual",
-    "FranzGoRoundRobin",
-    "FranzGoSaramaHasher",
-    "FranzGoSticky",
-    "FranzGoStickyKey",
-    "StickyTopicPartitioner",
-    "UniformBytes",
-    "repinned",
-]
-
-
-class _FranzGo(Partitioner):
-    explicit: ClassVar[Explicit] = "ignored"
-
-    def refusal(self, partition: int, partitions: int) -> str:
-        """The error of the promise."""
-        return f"invalid record partitioning choice of {partition} from {partitions} partitions"
+__all__ = ["FRANZ_GO", "StickyTopicPartitioner", "UniformBytes", "repinned"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StickyTopicPartitioner(State):
-    """``stickyTopicPartitioner``.
+    """``stickyTopicPartitioner`` of one topic.
 
     Attributes:
-        on: the pinned place, -1 for none.
-        last: the place before, which is not taken twice running.
+        on: place of the pinned partition, -1 for none.
+        last: place of the one before, which is not drawn twice in a row.
         batch_size: bytes after which a batch is full.
         filled: bytes in the batch.
     """
@@ -63,58 +47,34 @@ class StickyTopicPartitioner(State):
     filled: int = 0
 
 
-class FranzGoSticky(_FranzGo):
-    """All records stay with one partition a batch, whatever their keys: ``StickyPartitioner``."""
-
-    name = "franz-go:sticky"
-    exact_to = "kgo.StickyPartitioner v1.22.2"
-    state: ClassVar[type[State] | None] = StickyTopicPartitioner
-
-    def choose(
-        self, state: StickyTopicPartitioner, sizes: Int64Array, partitions: int
-    ) -> tuple[Int32Array, StickyTopicPartitioner]:
-        """Pinned until a record does not fit into the batch; never the same twice running."""
-        if state.batch_size < 1:
-            raise InvalidConfigError("batch_size", "must be at least 1", state.batch_size)
-        pool = state.pool(partitions)
-        out = np.empty(len(sizes), np.int32)
-        for i, size in enumerate(sizes.tolist()):
-            if state.filled and state.filled + size > state.batch_size:
-                state = replace(state, last=state.on, on=-1, filled=0)
-            if state.on == -1 or state.on >= len(pool):
-                on, draws = below(state.draws, len(pool))
-                on = (on + 1) % len(pool) if on == state.last else on
-                state = replace(state, on=on, draws=draws)
-            state = replace(state, filled=state.filled + size)
-            out[i] = pool[state.on]
-        return out, state
-
-
-class FranzGoStickyKey(FranzGoSticky):
-    """As Java hashes keys; null keys stay with a partition a batch: ``StickyKeyPartitioner``."""
-
-    name = "franz-go:sticky-key"
-    exact_to = "kgo.StickyKeyPartitioner v1.22.2"
-    rule: ClassVar[KeyRule | None] = KeyRule(MURMUR2, "masked")
-
-
-class FranzGoSaramaHasher(FranzGoSticky):
-    """As Sarama's default: ``StickyKeyPartitioner(SaramaCompatHasher(fnv32a))``."""
-
-    name = "franz-go:sarama-compat"
-    exact_to = "kgo.SaramaCompatHasher v1.22.2"
-    rule: ClassVar[KeyRule | None] = KeyRule(FNV1A, "absolute")
+def _choose_sticky(
+    state: StickyTopicPartitioner, sizes: Int64Array, partitions: int
+) -> tuple[Int32Array, StickyTopicPartitioner]:
+    """Place records in the pinned partition until one does not fit into the batch."""
+    check_batch_size(state.batch_size)
+    pool = state.pool(partitions)
+    out = np.empty(len(sizes), np.int32)
+    for i, size in enumerate(sizes.tolist()):
+        if state.filled and state.filled + size > state.batch_size:
+            state = replace(state, last=state.on, on=-1, filled=0)
+        if state.on == -1 or state.on >= len(pool):
+            on, draws = below(state.draws, len(pool))
+            on = (on + 1) % len(pool) if on == state.last else on
+            state = replace(state, on=on, draws=draws)
+        state = replace(state, filled=state.filled + size)
+        out[i] = pool[state.on]
+    return out, state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniformBytes(State):
-    """``uniformBytesTopicPartitioner``.
+    """``uniformBytesTopicPartitioner`` of one topic.
 
     Attributes:
         limit: bytes after which another partition is chosen.
-        adaptive: whether full queues are avoided.
-        on: the pinned place, -1 for none.
-        produced: bytes since.
+        adaptive: whether partitions with full queues are avoided.
+        on: place of the pinned partition, -1 for none.
+        produced: bytes since it was pinned.
         buffered: records that wait for each partition, for ``adaptive``; () for none anywhere.
     """
 
@@ -126,9 +86,10 @@ class UniformBytes(State):
 
 
 def repinned(state: UniformBytes, count: int) -> UniformBytes:
-    """A new place of so many: by ``Intn``, or by chance weighted with 1 / (1 + buffered).
+    """Return the state pinned to a new place, drawn with the weights 1 / (1 + buffered).
 
-    Weights are summed from the last place to the first, as the client walks them.
+    Without ``adaptive`` all places weigh the same (``Intn``). Weights are summed from the last
+    place to the first, in the order in which the client walks them.
     """
     if not state.adaptive:
         on, draws = below(state.draws, count)
@@ -146,56 +107,91 @@ def repinned(state: UniformBytes, count: int) -> UniformBytes:
         pick -= 1 / (buffered[place] + 1)
         if pick <= 0:
             return replace(state, on=place, draws=draws)
-    return replace(state, on=0, draws=draws)  # rounding left a little over: the last one walked
+    return replace(state, on=0, draws=draws)  # rounding left a remainder: the last one walked
 
 
-class FranzGo(_FranzGo):
-    """As Java hashes keys; null keys stay for 64 KiB: ``UniformBytesPartitioner``. The default.
-
-    >>> FranzGo.rule.of_key(b"foobar", 10)
-    6
-    """
-
-    name = "franz-go:uniform-bytes"
-    exact_to = "kgo.UniformBytesPartitioner v1.22.2"
-    aliases: ClassVar[tuple[str, ...]] = ("franz-go",)
-    rule: ClassVar[KeyRule | None] = KeyRule(MURMUR2, "masked")
-    state: ClassVar[type[State] | None] = UniformBytes
-
-    def choose(
-        self, state: UniformBytes, sizes: Int64Array, partitions: int
-    ) -> tuple[Int32Array, UniformBytes]:
-        """Pinned until a record's bytes reach the limit; that record is the next one's first."""
-        if state.limit < 1:
-            raise InvalidConfigError("limit", "must be at least 1", state.limit)
-        pool = state.pool(partitions)
-        out = np.empty(len(sizes), np.int32)
-        for i, size in enumerate(sizes.tolist()):
-            produced = state.produced + size
-            if produced >= state.limit:
-                state = replace(state, produced=size, on=-1)
-            else:
-                state = replace(state, produced=produced)
-            if not 0 <= state.on < len(pool):
-                state = repinned(state, len(pool))
-            out[i] = pool[state.on]
-        return out, state
+def _choose_uniform_bytes(
+    state: UniformBytes, sizes: Int64Array, partitions: int
+) -> tuple[Int32Array, UniformBytes]:
+    """Place records in the pinned partition until ``limit`` bytes; then pin another one."""
+    check_batch_size(state.limit, "limit")
+    pool = state.pool(partitions)
+    out = np.empty(len(sizes), np.int32)
+    for i, size in enumerate(sizes.tolist()):
+        produced = state.produced + size
+        if produced >= state.limit:
+            state = replace(state, produced=size, on=-1)
+        else:
+            state = replace(state, produced=produced)
+        if not 0 <= state.on < len(pool):
+            state = repinned(state, len(pool))
+        out[i] = pool[state.on]
+    return out, state
 
 
-class FranzGoManual(_FranzGo):
-    """The partition that the record names, 0 if it names none: ``ManualPartitioner``."""
-
-    name = "franz-go:manual"
-    exact_to = "kgo.ManualPartitioner v1.22.2"
-    explicit: ClassVar[Explicit] = "only"
+def _refusal(partition: int, partitions: int) -> str:
+    """Return the error of the promise."""
+    return f"invalid record partitioning choice of {partition} from {partitions} partitions"
 
 
-class FranzGoRoundRobin(SaramaRoundRobin):
-    """Each record to the next partition that can be written to: ``RoundRobinPartitioner``."""
+_STICKY = StateMachine(StickyTopicPartitioner, _choose_sticky, "sticky for a batch")
+_UNIFORM = StateMachine(UniformBytes, _choose_uniform_bytes, "sticky for 64 KiB")
 
-    name = "franz-go:roundrobin"
-    exact_to = "kgo.RoundRobinPartitioner v1.22.2"
 
-    def refusal(self, partition: int, partitions: int) -> str:
-        """The error of the promise."""
-        return FranzGo().refusal(partition, partitions)
+def _row(
+    name: str,
+    summary: str,
+    function: str,
+    rule: KeyRule | None = None,
+    *,
+    machine: StateMachine | None = _STICKY,
+    aliases: tuple[str, ...] = (),
+    explicit: Explicit = "ignored",
+) -> Partitioner:
+    """Return a row; all partitioners of franz-go share release and message."""
+    exact_to = f"kgo.{function} v1.22.2"
+    return Partitioner(
+        f"franz-go:{name}", summary, exact_to, rule, machine, aliases, explicit, _refusal
+    )
+
+
+FRANZ_GO = (
+    _row(
+        "uniform-bytes",
+        "As Java hashes keys; null keys stay for 64 KiB: ``UniformBytesPartitioner``. The default.",
+        "UniformBytesPartitioner",
+        MURMUR2_MASKED,
+        machine=_UNIFORM,
+        aliases=("franz-go",),
+    ),
+    _row(
+        "sticky-key",
+        "As Java hashes keys; null keys stay with a partition a batch: ``StickyKeyPartitioner``.",
+        "StickyKeyPartitioner",
+        MURMUR2_MASKED,
+    ),
+    _row(
+        "sarama-compat",
+        "As Sarama's default: ``StickyKeyPartitioner(SaramaCompatHasher(fnv32a))``.",
+        "SaramaCompatHasher",
+        KeyRule(FNV1A, "absolute"),
+    ),
+    _row(
+        "sticky",
+        "All records stay with one partition a batch, whatever their keys: ``StickyPartitioner``.",
+        "StickyPartitioner",
+    ),
+    _row(
+        "roundrobin",
+        "Each record to the next partition that can be written to: ``RoundRobinPartitioner``.",
+        "RoundRobinPartitioner",
+        machine=GO_ROUND_ROBIN,
+    ),
+    _row(
+        "manual",
+        "The partition that the record names, 0 if it names none: ``ManualPartitioner``.",
+        "ManualPartitioner",
+        machine=None,
+        explicit="only",
+    ),
+)

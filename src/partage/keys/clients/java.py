@@ -1,4 +1,4 @@
-"""Turns by a counter that wraps as a Java int does; the shared part of several partitioners."""
+"""Partitioners of Kafka's Java producers and of Kafka Streams, and their state machines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import ClassVar
 
 import numpy as np
 
@@ -14,34 +13,27 @@ from partage.errors import InvalidConfigError
 from partage.keys.columns import KeyColumn
 from partage.keys.hashing import MURMUR2
 from partage.keys.partitioner import (
-    Draws,
     Int32Array,
     Int64Array,
     KeyRule,
     Partitioner,
     State,
+    StateMachine,
+    check_batch_size,
     drawn_from,
     positive,
 )
 
 __all__ = [
+    "JAVA",
+    "MURMUR2_MASKED",
+    "STREAMS",
     "Adaptive",
     "Counter",
-    "CountingPartitioner",
-    "Java08",
-    "Java09",
-    "Java23",
-    "Java39",
-    "JavaBuiltIn",
-    "JavaRoundRobin",
-    "JavaUniformSticky",
-    "PlainMurmur2",
     "StickyCache",
-    "StickyCachePartitioner",
-    "StreamsWindowed",
     "Turns",
-    "after",
     "cached",
+    "invalid_record_partition",
     "next_cached",
     "next_partition",
     "peeked",
@@ -50,10 +42,16 @@ __all__ = [
     "without_window",
 ]
 
+#: Java's rule for keys since 0.8.1: murmur2 without the sign bit, modulo all partitions.
+MURMUR2_MASKED = KeyRule(MURMUR2, "masked")
+
+
+# -- counters ----------------------------------------------------------------------------------
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counter(State):
-    """A counter of records without a key.
+    """A counter of the records that the key does not decide.
 
     Attributes:
         counter: the next value, -2**31 <= counter < 2**31; None draws it at the first record,
@@ -63,125 +61,88 @@ class Counter(State):
     counter: int | None = None
 
 
-def after(counter: int, steps: int) -> int:
-    """The counter so many steps on, wrapped as an int of Java's.
+def _advance(counter: int, steps: int) -> int:
+    """Return a counter ``steps`` further, wrapped like a Java int.
 
-    >>> after(2**31 - 1, 1)
+    >>> _advance(2**31 - 1, 1)
     -2147483648
     """
     return (counter + steps + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
-class CountingPartitioner(Partitioner):
-    """Null keys by turns: ``toPositive(counter)`` modulo the partitions that have a leader."""
-
-    state: ClassVar[type[State] | None] = Counter
-
-    def choose(
-        self, state: Counter, sizes: Int64Array, partitions: int
-    ) -> tuple[Int32Array, Counter]:
-        """Turns over the partitions that have a leader, over all when none has."""
-        count, counter, draws = len(sizes), state.counter, state.draws
-        if not count:
-            return np.zeros(0, np.int32), state
-        if counter is None:
-            counter, draws = draws.next_int()
-        pool = np.array(state.pool(partitions), np.int32)
-        turn = (np.arange(count, dtype=np.int64) + counter) & 0x7FFFFFFF
-        after_all = after(counter, count)
-        return pool[turn % len(pool)], replace(state, counter=after_all, draws=draws)
+def _choose_by_counter(
+    state: Counter, sizes: Int64Array, partitions: int
+) -> tuple[Int32Array, Counter]:
+    """Place records in turn: ``toPositive(counter)`` modulo the partitions with a leader."""
+    count, counter, draws = len(sizes), state.counter, state.draws
+    if not count:
+        return np.zeros(0, np.int32), state
+    if counter is None:
+        counter, draws = draws.next_int()
+    pool = np.array(state.pool(partitions), np.int32)
+    turn = (np.arange(count, dtype=np.int64) + counter) & 0x7FFFFFFF
+    after = _advance(counter, count)
+    return pool[turn % len(pool)], replace(state, counter=after, draws=draws)
 
 
-class PlainMurmur2(Partitioner):
-    """murmur2 with the sign bit masked, modulo all partitions, since 0.8.1; null keys nowhere.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turns(Counter):
+    """A counter from 0, with the batches that the defect KAFKA-9965 needs.
 
-    All partitions count, those without a leader too. An empty key is a key.
+    Attributes:
+        counter: the next value.
+        asked_again: True for producers 2.4 to 3.9, which call a partitioner a second time for a
+            record that needs a new batch.
+        batch_size: bytes of a batch, for ``asked_again``.
+        filled: bytes in the open batch of each partition, () for none open.
     """
 
-    name = "murmur2"
-    exact_to = (
-        "org.apache.kafka.clients.producer.internals.BuiltInPartitioner.partitionForKey 4.3.1"
-    )
-    aliases: ClassVar[tuple[str, ...]] = ("java", "kafka")
-    rule: ClassVar[KeyRule | None] = KeyRule(MURMUR2, "masked")
+    counter: int | None = 0
+    asked_again: bool = False
+    batch_size: int = 16_384
+    filled: tuple[int, ...] = ()
 
 
-class Java08(CountingPartitioner):
-    """murmur2 masked by ``Utils.abs``; null keys by turns, one counter for all topics.
+def _choose_round_robin(
+    state: Turns, sizes: Int64Array, partitions: int
+) -> tuple[Int32Array, Counter]:
+    """Place records in turn; with ``asked_again``, a record that needs a batch takes two turns.
 
-    ``Utils.abs`` of these releases is ``n & 0x7fffffff``, whatever its name says: the same as
-    ``toPositive`` later, so that keys never moved. The counter starts at a random int and counts
-    for all topics together: hand one state from topic to topic (with its ``available`` replaced).
-
-    >>> Java08.rule.of_key(b"21", 10)
-    0
+    A producer before 4.0 that finds no room in the batch of the chosen partition calls
+    ``onNewBatch`` and then the partitioner again (KAFKA-9965). Where every record needs a batch,
+    every other partition is skipped: with an even count, half of them get no record.
     """
-
-    name = "java:0.8"
-    exact_to = "org.apache.kafka.clients.producer.internals.Partitioner 0.8.2.2"
-    aliases: ClassVar[tuple[str, ...]] = (
-        "org.apache.kafka.clients.producer.internals.Partitioner",
-    )
-    rule: ClassVar[KeyRule | None] = KeyRule(MURMUR2, "masked")
-
-    def refusal(self, partition: int, partitions: int) -> str:
-        """The text of the class, its closed bracket included (the range has n - 1 as its end)."""
-        return (
-            f"Invalid partition given with record: {partition} is not in the range "
-            f"[0...{partitions}]."
-        )
-
-
-class Java09(Java08):
-    """As 0.8.2.2, by a class of its own: murmur2, ``toPositive``, one counter for all topics.
-
-    ``Utils.abs`` became a true absolute value in this release; the partitioner got a private
-    ``toPositive`` with the old mask instead (KAFKA-1988). The producer, no longer the partitioner,
-    refuses an explicit partition outside the topic, in the words of 0.8.2.2.
-    """
-
-    name = "java:0.9"
-    exact_to = "org.apache.kafka.clients.producer.internals.DefaultPartitioner 0.9.0.1"
-    aliases: ClassVar[tuple[str, ...]] = ()
+    if not state.asked_again:
+        return _choose_by_counter(state, sizes, partitions)
+    check_batch_size(state.batch_size)
+    pool = state.pool(partitions)
+    filled = list(state.filled) or [0] * partitions
+    if len(filled) != partitions:
+        raise InvalidConfigError("filled", f"must have {partitions} numbers", state.filled)
+    counter = state.counter or 0
+    out = np.empty(len(sizes), np.int32)
+    for i, size in enumerate(sizes.tolist()):
+        partition = pool[positive(counter) % len(pool)]
+        counter = _advance(counter, 1)
+        if not filled[partition] or filled[partition] + size > state.batch_size:
+            partition = pool[positive(counter) % len(pool)]
+            counter = _advance(counter, 1)
+        fits = filled[partition] + size <= state.batch_size
+        filled[partition] = filled[partition] + size if fits else size
+        out[i] = partition
+    return out, replace(state, counter=counter, filled=tuple(filled))
 
 
-class Java23(CountingPartitioner):
-    """murmur2, ``toPositive``; null keys by turns, a counter for each topic (random start).
-
-    Read off the published jars: 0.9.0.1 has one counter, 0.10.2.2 and all later ones a map of
-    them. An explicit partition below 0 is refused by ``ProducerRecord``; one that is too high
-    makes the producer wait for metadata until it gives up.
-    """
-
-    name = "java:2.3"
-    exact_to = "org.apache.kafka.clients.producer.internals.DefaultPartitioner 2.3.1"
-    rule: ClassVar[KeyRule | None] = KeyRule(MURMUR2, "masked")
-
-    def refusal(self, partition: int, partitions: int) -> str:
-        """What record and producer say."""
-        return java_refusal(partition, partitions)
-
-
-def java_refusal(partition: int, partitions: int) -> str:
-    """What ``ProducerRecord`` and ``KafkaProducer`` say of a partition that is not there."""
-    if partition < 0:
-        return (
-            f"Invalid partition: {partition}. "
-            "Partition number should always be non-negative or null."
-        )
-    return (
-        f"Partition {partition} of topic with partition count {partitions} is not present "
-        "in metadata"
-    )
+# -- sticky partitions, 2.4 to 3.9 (KIP-480) ---------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StickyCache(State):
-    """``StickyPartitionCache`` of one topic, and how full the batch behind it is.
+    """``StickyPartitionCache`` of one topic, and how full the current batch is.
 
     Attributes:
-        partition: what is cached; None before the first record.
-        batch_size: bytes after which a batch is full and the producer tells of a new one.
+        partition: the cached partition; None before the first record.
+        batch_size: bytes after which a batch is full and the producer opens a new one.
         filled: bytes in the batch.
     """
 
@@ -191,18 +152,18 @@ class StickyCache(State):
 
 
 def cached(state: StickyCache, partitions: int) -> tuple[int, StickyCache]:
-    """The cached partition, chosen now if there is none: ``StickyPartitionCache.partition``."""
+    """Return the cached partition, drawn at the first call: ``StickyPartitionCache.partition``."""
     if state.partition is not None:
         return state.partition, state
     return next_cached(state, partitions, -1)
 
 
 def next_cached(state: StickyCache, partitions: int, previous: int) -> tuple[int, StickyCache]:
-    """Another partition if ``previous`` is what is cached: ``nextPartition``.
+    """Return another partition if ``previous`` is the cached one: ``nextPartition``.
 
-    A thread that comes late (its ``previous`` is no longer cached) changes nothing. With several
-    partitions that have a leader, draws go on until one differs from the cached one; without any,
-    it is one of all, perhaps the same.
+    A late thread, whose ``previous`` is no longer cached, changes nothing. If several partitions
+    have a leader, it draws until one differs from the cached one. Without any leader it draws
+    once from all partitions, and may get the same one.
 
     >>> from partage.keys.partitioner import Numbers
     >>> state = StickyCache(partition=1, draws=Numbers((4, 5)))
@@ -212,9 +173,9 @@ def next_cached(state: StickyCache, partitions: int, previous: int) -> tuple[int
     old = state.partition
     if old is not None and old != previous:
         return old, state
-    draws: Draws = state.draws
+    draws = state.draws
     pool = state.pool(partitions)
-    if not state.available and state.available is not None:
+    if state.available == ():
         new, draws = drawn_from(pool, draws)
     elif len(set(pool)) == 1:
         new = pool[0]
@@ -225,57 +186,35 @@ def next_cached(state: StickyCache, partitions: int, previous: int) -> tuple[int
     return new, replace(state, partition=new, draws=draws, filled=0)
 
 
-class StickyCachePartitioner(Partitioner):
-    """Records without a key stay with one partition until its batch is full (KIP-480).
+def _choose_cached(
+    state: StickyCache, sizes: Int64Array, partitions: int
+) -> tuple[Int32Array, StickyCache]:
+    """Place records in the cached partition until its batch is full.
 
-    The real producer knows of a new batch when a record no longer fits; here a batch holds
-    ``batch_size`` bytes of the sizes given, and the record that does not fit opens the next.
+    The producer opens a batch when a record no longer fits. Here a batch holds ``batch_size``
+    bytes of the given sizes, and the record that does not fit opens the next one.
     """
-
-    state: ClassVar[type[State] | None] = StickyCache
-
-    def refusal(self, partition: int, partitions: int) -> str:
-        """What record and producer say."""
-        return java_refusal(partition, partitions)
-
-    def choose(
-        self, state: StickyCache, sizes: Int64Array, partitions: int
-    ) -> tuple[Int32Array, StickyCache]:
-        """Each record to the cached partition; where it does not fit, to the next one."""
-        if state.batch_size < 1:
-            raise InvalidConfigError("batch_size", "must be at least 1", state.batch_size)
-        out = np.empty(len(sizes), np.int32)
-        done = 0
-        upto = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-        while done < len(sizes):
-            partition, state = cached(state, partitions)
-            room = state.batch_size - state.filled
-            fits = int(np.searchsorted(upto, upto[done] + room, side="right")) - 1
-            if fits <= done:  # nothing more fits
-                if state.filled:
-                    _, state = next_cached(state, partitions, partition)
-                    continue
-                fits = done + 1  # a record larger than a batch has one of its own
-            fits = min(fits, len(sizes))
-            out[done:fits] = partition
-            state = replace(state, filled=state.filled + int(upto[fits] - upto[done]))
-            done = fits
-        return out, state
+    check_batch_size(state.batch_size)
+    out = np.empty(len(sizes), np.int32)
+    done = 0
+    upto = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    while done < len(sizes):
+        partition, state = cached(state, partitions)
+        room = state.batch_size - state.filled
+        stop = int(np.searchsorted(upto, upto[done] + room, side="right")) - 1
+        if stop <= done:  # the next record does not fit
+            if state.filled:
+                _, state = next_cached(state, partitions, partition)
+                continue
+            stop = done + 1  # a record larger than a batch has a batch of its own
+        stop = min(stop, len(sizes))
+        out[done:stop] = partition
+        state = replace(state, filled=state.filled + int(upto[stop] - upto[done]))
+        done = stop
+    return out, state
 
 
-class Java39(StickyCachePartitioner):
-    """murmur2, ``toPositive``; null keys stay with one partition a batch (KIP-480).
-
-    The default from 2.4; deprecated in 3.3; 3.9.1 is the last release that has it. A producer
-    tells the cache of every new batch, those of keyed records too: `next_cached` is that call.
-    """
-
-    name = "java:3.9"
-    exact_to = "org.apache.kafka.clients.producer.internals.DefaultPartitioner 3.9.1"
-    aliases: ClassVar[tuple[str, ...]] = (
-        "org.apache.kafka.clients.producer.internals.DefaultPartitioner",
-    )
-    rule: ClassVar[KeyRule | None] = KeyRule(MURMUR2, "masked")
+# -- adaptive partitions, 3.3 to 4.3 (KIP-794) -------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,10 +223,10 @@ class Adaptive(State):
 
     Attributes:
         batch_size: the sticky size: ``batch.size``, at least 1.
-        partition: the sticky partition, None before it was first asked for.
+        partition: the sticky partition; None before the first record.
         produced: bytes appended since it was chosen.
-        table: running sums of the weights of queues; () while there are no load statistics.
-        ids: the partitions that the sums are of.
+        table: running sums of the queues' weights; () without load statistics.
+        ids: the partitions of these sums.
     """
 
     batch_size: int = 16_384
@@ -303,18 +242,18 @@ def with_queues(
     ids: Sequence[int] = (),
     length: int | None = None,
 ) -> Adaptive:
-    """New load statistics: ``updatePartitionLoadStats``.
+    """Return the state with new load statistics: ``updatePartitionLoadStats``.
 
-    A partition's weight is one more than what the longest queue has more than its own. There are
-    no statistics where none were collected, for fewer than two partitions, or where all queues
-    are equally long (and no partition was left out).
+    A partition's weight is the longest queue minus its own, plus one. There are no statistics
+    for fewer than two partitions, or if all queues are equally long and no partition was left
+    out.
 
     Args:
         state: of the topic.
-        queues: batches that wait for each partition; None for none collected.
+        queues: batches that wait for each partition; None if none were collected.
         ids: the partitions, as many as queues.
-        length: how many of these count; the others were left out (no leader, or its broker
-            took nothing for ``partitioner.availability.timeout.ms``).
+        length: how many of these count; the others were left out (no leader, or the broker took
+            nothing for ``partitioner.availability.timeout.ms``).
 
     >>> with_queues(Adaptive(), [0, 3, 1], [0, 1, 2]).table
     (4, 5, 8)
@@ -335,7 +274,7 @@ def with_queues(
 
 
 def next_partition(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
-    """One by chance, seldom one with a long queue: ``nextPartition``; does not make it sticky."""
+    """Return a random partition, weighted against long queues: ``nextPartition``."""
     if not state.table:
         chosen, draws = drawn_from(state.pool(partitions), state.draws)
         return chosen, replace(state, draws=draws)
@@ -345,7 +284,7 @@ def next_partition(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
 
 
 def peeked(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
-    """The sticky partition, drawn at the first call: ``peekCurrentPartitionInfo``."""
+    """Return the sticky partition, drawn at the first call: ``peekCurrentPartitionInfo``."""
     if state.partition is not None:
         return state.partition, state
     chosen, state = next_partition(state, partitions)
@@ -353,10 +292,10 @@ def peeked(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
 
 
 def updated(state: Adaptive, appended: int, partitions: int, *, switch: bool = True) -> Adaptive:
-    """After so many bytes were appended: ``updatePartitionInfo``.
+    """Return the state after ``appended`` more bytes: ``updatePartitionInfo``.
 
-    Draws again when ``batch_size`` is reached and ``switch`` allows it (the newest batch is full),
-    and in any case at twice the size; the same partition may come again.
+    Draws again at ``batch_size`` bytes if ``switch`` allows it (the newest batch is full), and
+    in any case at twice the size. The same partition may be drawn again.
     """
     if state.partition is None:
         return state
@@ -368,143 +307,38 @@ def updated(state: Adaptive, appended: int, partitions: int, *, switch: bool = T
     return replace(state, produced=produced)
 
 
-class JavaBuiltIn(Partitioner):
-    """murmur2; null keys stay until ``batch_size`` bytes, then by chance and queues (KIP-794).
+def _choose_adaptive(
+    state: Adaptive, sizes: Int64Array, partitions: int
+) -> tuple[Int32Array, Adaptive]:
+    """Place records in the sticky partition; a switch is allowed after each record.
 
-    `choose` appends record after record and allows the switch after each. What the sender's queues
-    do is fed from outside, by `with_queues`; the class draws from ``ThreadLocalRandom``, which is
-    fed as numbers. With ``partitioner.ignore.keys`` this is ``java:builtin-ignoring-keys``.
-
-    >>> JavaBuiltIn.rule.of_key(b"foobar", 10)
-    6
+    Load statistics come from outside, by `with_queues`.
     """
-
-    name = "java:builtin"
-    exact_to = "org.apache.kafka.clients.producer.internals.BuiltInPartitioner 4.3.1"
-    aliases: ClassVar[tuple[str, ...]] = (
-        "org.apache.kafka.clients.producer.internals.BuiltInPartitioner",
-    )
-    rule: ClassVar[KeyRule | None] = KeyRule(MURMUR2, "masked")
-    state: ClassVar[type[State] | None] = Adaptive
-
-    def refusal(self, partition: int, partitions: int) -> str:
-        """What record and producer say."""
-        return java_refusal(partition, partitions)
-
-    def choose(
-        self, state: Adaptive, sizes: Int64Array, partitions: int
-    ) -> tuple[Int32Array, Adaptive]:
-        """Each record to the sticky partition; its bytes may make the next one another's."""
-        if state.batch_size < 1:
-            raise InvalidConfigError("batch_size", "must be at least 1", state.batch_size)
-        out = np.empty(len(sizes), np.int32)
-        upto = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-        done = 0
-        while done < len(sizes):
-            partition, state = peeked(state, partitions)
-            full = int(upto[done]) + state.batch_size - state.produced
-            stop = min(len(sizes), max(done + 1, int(np.searchsorted(upto, full))))
-            out[done:stop] = partition
-            state = updated(state, int(upto[stop] - upto[done]), partitions)
-            done = stop
-        return out, state
+    check_batch_size(state.batch_size)
+    out = np.empty(len(sizes), np.int32)
+    upto = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    done = 0
+    while done < len(sizes):
+        partition, state = peeked(state, partitions)
+        full = int(upto[done]) + state.batch_size - state.produced
+        stop = min(len(sizes), max(done + 1, int(np.searchsorted(upto, full))))
+        out[done:stop] = partition
+        state = updated(state, int(upto[stop] - upto[done]), partitions)
+        done = stop
+    return out, state
 
 
-class JavaBuiltInIgnoringKeys(JavaBuiltIn):
-    """All records as `java:builtin` has null keys: ``partitioner.ignore.keys=true`` (KIP-794)."""
+# -- Kafka Streams -----------------------------------------------------------------------------
 
-    name = "java:builtin-ignoring-keys"
-    aliases: ClassVar[tuple[str, ...]] = ()
-    rule: ClassVar[KeyRule | None] = None
+#: ``TimeWindowedSerializer`` appends the start of the window, a long, to the key.
+_WINDOW_START_BYTES = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Turns(Counter):
-    """A counter from 0, and the batches where the defect is wanted.
+def without_window(keys: KeyColumn, tail: int = _WINDOW_START_BYTES) -> KeyColumn:
+    """Return the keys without their last ``tail`` bytes; a shorter key becomes an empty one.
 
-    Attributes:
-        counter: the next value.
-        asked_again: True for producers 2.4 to 3.9, which ask a partitioner a second time for a
-            record that needs a new batch.
-        batch_size: bytes of a batch, for ``asked_again``.
-        filled: bytes in the open batch of each partition, () for none open.
+    ``SessionWindowedSerializer`` appends 16 bytes: end and start.
     """
-
-    counter: int | None = 0
-    asked_again: bool = False
-    batch_size: int = 16_384
-    filled: tuple[int, ...] = ()
-
-
-class JavaRoundRobin(CountingPartitioner):
-    """All records by turns, keys have no say; a counter for each topic, from 0 (KIP-369).
-
-    The known defect (KAFKA-9965): a producer before 4.0 that finds no room in the batch of the
-    chosen partition tells of a new batch and asks again, and the second turn counts. Where every
-    record needs a batch, every other partition is skipped: with an even count, half of them get
-    nothing. ``asked_again=True`` gives that, with batches that stay open until they are full.
-
-    >>> from partage.keys.partitioner import started
-    >>> large = np.full(8, 20_000)
-    >>> JavaRoundRobin().choose(started(JavaRoundRobin(), asked_again=True), large, 4)[0].tolist()
-    [1, 3, 1, 3, 1, 3, 1, 3]
-    """
-
-    name = "java:roundrobin"
-    exact_to = "org.apache.kafka.clients.producer.RoundRobinPartitioner 4.3.1"
-    aliases: ClassVar[tuple[str, ...]] = (
-        "org.apache.kafka.clients.producer.RoundRobinPartitioner",
-    )
-    state: ClassVar[type[State] | None] = Turns
-
-    def refusal(self, partition: int, partitions: int) -> str:
-        """What record and producer say."""
-        return java_refusal(partition, partitions)
-
-    def choose(  # type: ignore[override]  # its own state is a Counter too
-        self, state: Turns, sizes: Int64Array, partitions: int
-    ) -> tuple[Int32Array, Turns]:
-        """Turns over the partitions that have a leader, over all when none has."""
-        if not state.asked_again:
-            return super().choose(state, sizes, partitions)  # type: ignore[return-value]  # gives back its kind
-        if state.batch_size < 1:
-            raise InvalidConfigError("batch_size", "must be at least 1", state.batch_size)
-        pool = state.pool(partitions)
-        filled = list(state.filled) or [0] * partitions
-        if len(filled) != partitions:
-            raise InvalidConfigError("filled", f"must have {partitions} numbers", state.filled)
-        counter = state.counter or 0
-        out = np.empty(len(sizes), np.int32)
-        for i, size in enumerate(sizes.tolist()):
-            one = pool[(counter & 0x7FFFFFFF) % len(pool)]
-            counter = after(counter, 1)
-            if not filled[one] or filled[one] + size > state.batch_size:
-                one = pool[(counter & 0x7FFFFFFF) % len(pool)]
-                counter = after(counter, 1)
-            fits = filled[one] + size <= state.batch_size
-            filled[one] = filled[one] + size if fits else size
-            out[i] = one
-        return out, replace(state, counter=counter, filled=tuple(filled))
-
-
-class JavaUniformSticky(StickyCachePartitioner):
-    """All records stay with one partition a batch, whatever their keys; last in 3.9.1."""
-
-    name = "java:uniform-sticky"
-    exact_to = "org.apache.kafka.clients.producer.UniformStickyPartitioner 3.9.1"
-    aliases: ClassVar[tuple[str, ...]] = (
-        "org.apache.kafka.clients.producer.UniformStickyPartitioner",
-    )
-
-
-#: ``TimeWindowedSerializer`` puts the window's start behind the key, as a long.
-WINDOW_START = 8
-#: ``SessionWindowedSerializer`` puts end and start there.
-SESSION = 16
-
-
-def without_window(keys: KeyColumn, tail: int = WINDOW_START) -> KeyColumn:
-    """The keys without so many bytes at their ends; a key that is shorter becomes an empty one."""
     starts = keys.starts.astype(np.int64)
     lengths = np.maximum(np.diff(starts) - tail, 0)
     out = np.zeros(len(starts), np.int64)
@@ -513,20 +347,130 @@ def without_window(keys: KeyColumn, tail: int = WINDOW_START) -> KeyColumn:
     return KeyColumn(keys.data[inside], out, keys.null, keys.code)
 
 
-class StreamsWindowed(Partitioner):
-    """murmur2 of the key part of a windowed key: windows of one key share its partition.
+# -- tables ------------------------------------------------------------------------------------
 
-    Keys given are as `TimeWindowedSerializer` writes them: 8 bytes of the window's start at the
-    end. (Of session windows, 16: `without_window`, then ``murmur2``.)
-    """
 
-    name = "streams:windowed"
-    exact_to = "org.apache.kafka.streams.kstream.internals.WindowedStreamPartitioner 4.3.1"
-    aliases: ClassVar[tuple[str, ...]] = (
-        "org.apache.kafka.streams.kstream.internals.WindowedStreamPartitioner",
+def invalid_record_partition(partition: int, partitions: int) -> str:
+    """Return the message of 0.8.2.2 and 0.9; its closed bracket is Kafka's."""
+    return (
+        f"Invalid partition given with record: {partition} is not in the range [0...{partitions}]."
     )
-    rule: ClassVar[KeyRule | None] = KeyRule(MURMUR2, "masked")
 
-    def key_part(self, keys: KeyColumn) -> KeyColumn:
-        """The key without the start of its window."""
-        return without_window(keys)
+
+def _refusal(partition: int, partitions: int) -> str:
+    """Return the message of ``ProducerRecord`` (below 0) or ``KafkaProducer`` (too high)."""
+    if partition < 0:
+        return (
+            f"Invalid partition: {partition}. "
+            "Partition number should always be non-negative or null."
+        )
+    return (
+        f"Partition {partition} of topic with partition count {partitions} is not present "
+        "in metadata"
+    )
+
+
+_COUNTER = StateMachine(Counter, _choose_by_counter, "by turns")
+_STICKY = StateMachine(StickyCache, _choose_cached, "sticky for a batch")
+_ADAPTIVE = StateMachine(Adaptive, _choose_adaptive, "sticky for batch.size bytes")
+_PRODUCER = "org.apache.kafka.clients.producer"
+_INTERNALS = f"{_PRODUCER}.internals"
+_STREAMS = "org.apache.kafka.streams.kstream.internals"
+
+JAVA = (
+    # All partitions count, those without a leader too. An empty key is a key.
+    Partitioner(
+        "murmur2",
+        "murmur2 with the sign bit masked, modulo all partitions, since 0.8.1; null keys nowhere.",
+        f"{_INTERNALS}.BuiltInPartitioner.partitionForKey 4.3.1",
+        MURMUR2_MASKED,
+        aliases=("java", "kafka"),
+    ),
+    # ``Utils.abs`` of these releases is ``n & 0x7fffffff``, so that keys never moved later. The
+    # counter starts at a random int; callers pass one state from topic to topic.
+    Partitioner(
+        "java:0.8",
+        "murmur2 masked by ``Utils.abs``; null keys by turns, one counter for all topics.",
+        f"{_INTERNALS}.Partitioner 0.8.2.2",
+        MURMUR2_MASKED,
+        _COUNTER,
+        aliases=(f"{_INTERNALS}.Partitioner",),
+        refusal=invalid_record_partition,
+    ),
+    # ``Utils.abs`` became a true absolute value; the partitioner got a private ``toPositive`` with
+    # the old mask instead (KAFKA-1988). The producer now rejects an explicit partition.
+    Partitioner(
+        "java:0.9",
+        "As 0.8.2.2, by a class of its own: murmur2, ``toPositive``, one counter for all topics.",
+        f"{_INTERNALS}.DefaultPartitioner 0.9.0.1",
+        MURMUR2_MASKED,
+        _COUNTER,
+        refusal=invalid_record_partition,
+    ),
+    # The released jars from 0.10.2.2 on have a map of counters. With an explicit partition that
+    # is too high, the producer waits for metadata until max.block.ms.
+    Partitioner(
+        "java:2.3",
+        "murmur2, ``toPositive``; null keys by turns, a counter for each topic (random start).",
+        f"{_INTERNALS}.DefaultPartitioner 2.3.1",
+        MURMUR2_MASKED,
+        _COUNTER,
+        refusal=_refusal,
+    ),
+    # The default from 2.4 on, deprecated in 3.3. The producer calls `next_cached` for every new
+    # batch, also for those of records with a key.
+    Partitioner(
+        "java:3.9",
+        "murmur2, ``toPositive``; null keys stay with one partition a batch (KIP-480).",
+        f"{_INTERNALS}.DefaultPartitioner 3.9.1",
+        MURMUR2_MASKED,
+        _STICKY,
+        aliases=(f"{_INTERNALS}.DefaultPartitioner",),
+        refusal=_refusal,
+    ),
+    Partitioner(
+        "java:uniform-sticky",
+        "All records stay with one partition a batch, whatever their keys; last in 3.9.1.",
+        f"{_PRODUCER}.UniformStickyPartitioner 3.9.1",
+        machine=_STICKY,
+        aliases=(f"{_PRODUCER}.UniformStickyPartitioner",),
+        refusal=_refusal,
+    ),
+    Partitioner(
+        "java:roundrobin",
+        "All records by turns, keys have no say; a counter for each topic, from 0 (KIP-369).",
+        f"{_PRODUCER}.RoundRobinPartitioner 4.3.1",
+        machine=StateMachine(Turns, _choose_round_robin, "by turns"),
+        aliases=(f"{_PRODUCER}.RoundRobinPartitioner",),
+        refusal=_refusal,
+    ),
+    Partitioner(
+        "java:builtin",
+        "murmur2; null keys stay until ``batch_size`` bytes, then by chance and queues (KIP-794).",
+        f"{_INTERNALS}.BuiltInPartitioner 4.3.1",
+        MURMUR2_MASKED,
+        _ADAPTIVE,
+        aliases=(f"{_INTERNALS}.BuiltInPartitioner",),
+        refusal=_refusal,
+    ),
+    Partitioner(
+        "java:builtin-ignoring-keys",
+        "All records as `java:builtin` has null keys: ``partitioner.ignore.keys=true`` (KIP-794).",
+        f"{_INTERNALS}.BuiltInPartitioner 4.3.1",
+        machine=_ADAPTIVE,
+        refusal=_refusal,
+    ),
+)
+
+STREAMS = (
+    # Keys are as ``TimeWindowedSerializer`` writes them. For session windows, remove 16 bytes
+    # with `without_window` and use ``murmur2``.
+    Partitioner(
+        "streams:windowed",
+        "murmur2 of the key part of a windowed key: windows of one key share its partition.",
+        f"{_STREAMS}.WindowedStreamPartitioner 4.3.1",
+        MURMUR2_MASKED,
+        aliases=(f"{_STREAMS}.WindowedStreamPartitioner",),
+        key_part=without_window,
+    ),
+)
