@@ -1,8 +1,17 @@
-"""Key to partition: the partitioner of every client, exact, on one key or on a column.
+"""Key to partition: the exact partitioner of each client, on one key or on a column of keys.
 
-`partition_for` is the door; `partitioners` are its names; `start` makes the state of those that
-go by turns or chance. `contract` is the interface of one's own, `serializers` are the bytes that
-Kafka's make of a key, `agreement` finds out who agrees with whom.
+placing               entry points: `partition_for`, and `start` for a fresh state
+registry              all partitioners by name, with custom ones and plug-ins
+client_partitioners   partitioners of clients by name; clients/ has a table for each library
+partitioner           the type of these tables: key rule, state machine, random numbers
+record_placement      one call: explicit partitions, key rule, state machine
+columns               columns of keys from lists, NumPy and Arrow
+hashing               the hashes of clients, on one key (reference) and on a column (kernel)
+contract              custom partitioners: Kafka's ``Partitioner`` interface in Python
+serializers           the bytes that Kafka's serializers make of a key
+agreement             which partitioners place the same keys alike
+distinct, skew        counts of distinct keys, loads of partitions, keys that move
+audit                 which partitioner wrote a topic, and whether topics can be joined
 """
 
 from __future__ import annotations

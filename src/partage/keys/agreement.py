@@ -1,8 +1,8 @@
-"""Who agrees with whom: found by running every partitioner on the same keys, not written down.
+"""Agreement of partitioners, found by running all of them on the same keys.
 
-Two agree where each key that both place goes to the same partition, at every count of partitions
-tried. Where they place no key alike they disagree; between, the share tells how often chance, or an
-arithmetic that is the same for half of all hashes, makes them meet.
+Two partitioners agree if every key goes to the same partition at every partition count tried.
+Otherwise the share of equal placements shows how often they meet by chance, or because their
+arithmetic is the same for half of all hashes.
 """
 
 from __future__ import annotations
@@ -21,24 +21,25 @@ from partage.keys.registry import by_key, find
 __all__ = ["Agreement", "probes", "who_agrees"]
 
 COUNTS = (6, 10, 12, 31)
-#: Names, so that the hashes of strings can take them too; with letters outside ASCII, which tell
-#: a hash of bytes from one of letters.
+#: Text, so that hashes of strings apply too. Letters outside ASCII distinguish a hash of bytes
+#: from one of characters.
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789-_é€"
-#: An hour of windows, as bytes behind a key.
+#: The start of a window, as ``TimeWindowedSerializer`` appends it to a key.
 _WINDOW = (1_700_000_000_000).to_bytes(8, "big")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Agreement:
-    """What a run found.
+    """Result of `who_agrees`.
 
     Attributes:
         names: the partitioners for which keys decide.
-        share: float64[n, n], of keys that go to the same partition.
+        share: float64[n, n], share of keys that two of them place alike.
         groups: names that agree on every key, in the order of `names`.
-        null: of each, what it does with a null key: a partition's words.
-        empty: of each, what it does with an empty key.
-        keys: how many were tried, at each of ``counts``.
+        null: for each, how it places a null key, in words.
+        empty: for each, how it places an empty key, in words.
+        keys: number of keys tried, at each of ``counts``.
+        counts: partition counts.
     """
 
     names: tuple[str, ...]
@@ -51,7 +52,7 @@ class Agreement:
 
 
 def probes(count: int, seed: int = 0) -> list[bytes]:
-    """So many keys of 1 to 40 letters, the same for the same seed.
+    """Return ``count`` keys of 1 to 40 letters; equal seeds give equal keys.
 
     >>> len(set(probes(100))) > 95
     True
@@ -109,7 +110,7 @@ def who_agrees(
 
 
 def _placed(name: str, keys: list[bytes], counts: Sequence[int]) -> NDArray[np.int32]:
-    # Windowed keys carry their window; what is compared is where the key inside them goes.
+    """Return the partitions of keys at each count; windowed keys get a window first."""
     given = [key + _WINDOW for key in keys] if name == "streams:windowed" else keys
     return np.concatenate([partition_for(given, partitions=n, partitioner=name) for n in counts])
 

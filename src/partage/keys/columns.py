@@ -1,7 +1,7 @@
-"""Keys as they come, and as kernels want them: bytes, where each key starts, which are null.
+"""Columns of keys: bytes, start offsets and nulls, from lists, NumPy arrays and Arrow arrays.
 
-What comes as bytes, a list, or a NumPy array is read here; Arrow's arrays in
-`partage.keys.columns`. A length is compared with its limit before anything is hashed.
+Buffers of Arrow arrays are not copied, and pyarrow is imported only for them. Lengths are checked
+before any key is hashed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from partage.errors import InvalidKeysError
 
 __all__ = ["LONGEST_KEY", "KeyColumn", "arrow_column", "column_of", "is_arrow", "place_arrow"]
 
-#: `max.request.size` of Kafka's producer: by default no longer key can be sent at all.
+#: Default of `max.request.size` in Kafka's producer, which sends no longer key.
 LONGEST_KEY = 1_048_576
 _AT_ONCE = 16_384
 _SERIALISE = "serialise it first (partage.keys.serializers has Kafka's)"
@@ -25,13 +25,13 @@ _SERIALISE = "serialise it first (partage.keys.serializers has Kafka's)"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyColumn:
-    """n keys.
+    """A column of n keys.
 
     Attributes:
         data: uint8, the bytes of all keys.
         starts: int32 or int64[n + 1]; key i is ``data[starts[i]:starts[i + 1]]``.
-        null: bool[n], or None where no key is null.
-        code: where given, record r has key ``code[r]`` (a dictionary), and null is by record.
+        null: bool[n]; None if no key is null.
+        code: for a dictionary, int64[r]: record r has key ``code[r]``, and null is by record.
     """
 
     data: NDArray[np.uint8]
@@ -44,18 +44,18 @@ class KeyColumn:
 
     @property
     def lengths(self) -> NDArray[Any]:
-        """Bytes of each record's key, 0 for a null one."""
+        """Length of each record's key in bytes, 0 for a null key."""
         lengths = np.diff(self.starts)
         if self.code is not None:
-            # A dictionary of no keys has codes all the same where every record is null.
+            # If every record is null, the dictionary may be empty; codes exist nevertheless.
             lengths = lengths[self.code] if len(lengths) else np.zeros(len(self.code), np.int64)
         return lengths if self.null is None else np.where(self.null, 0, lengths)
 
     def checked(self, longest: int) -> KeyColumn:
-        """The same, if no key has more than ``longest`` bytes.
+        """Return the column if no key has more than ``longest`` bytes.
 
         Raises:
-            InvalidKeysError: one has; says which.
+            InvalidKeysError: a key is longer; the message names it.
         """
         if not self._may_exceed(longest):
             return self
@@ -70,7 +70,7 @@ class KeyColumn:
         return self
 
     def _may_exceed(self, longest: int) -> bool:
-        """Whether some key might be longer; looked up chunk by chunk, in the processor's cache."""
+        """Return whether a key may be longer, by chunks that fit the processor's cache."""
         for first in range(0, len(self.starts) - 1, _AT_ONCE):
             some = self.starts[first : first + _AT_ONCE + 1]
             steps = some[1:] - some[:-1]
@@ -80,12 +80,12 @@ class KeyColumn:
 
 
 def column_of(keys: object) -> KeyColumn:
-    """Bytes (one key), a sequence of bytes, text or None, or a NumPy array, as a column.
+    """Return bytes (one key), a sequence of bytes, text or None, or a NumPy array as a column.
 
     NumPy's ``S`` arrays cannot hold a key that ends in a zero byte; a 2-D uint8 array can.
 
     Raises:
-        InvalidKeysError: a key is of another type; says which, and what to do.
+        InvalidKeysError: a key has another type; the message names it and what to do.
 
     >>> column = column_of([b"ab", None, "c"])
     >>> column.data.tobytes(), column.starts.tolist(), column.null.tolist()
@@ -181,7 +181,7 @@ def _of_width(flat: NDArray[np.uint8], count: int, width: int) -> KeyColumn:
 
 
 def _of_padded(keys: NDArray[Any]) -> KeyColumn:
-    """An ``S`` array: each key without the zeros that pad it."""
+    """Return the column of an ``S`` array, each key without its padding zeros."""
     width = keys.dtype.itemsize
     flat = np.ascontiguousarray(keys).view(np.uint8).reshape(-1)
     if not width or not len(keys) or flat.reshape(len(keys), width)[:, -1].all():
@@ -197,7 +197,7 @@ Place = Callable[[KeyColumn], tuple[NDArray[np.int32], NDArray[np.bool_] | None]
 
 
 def is_arrow(keys: object) -> bool:
-    """Whether they are pyarrow's; asks nothing of pyarrow itself.
+    """Return whether keys are an Arrow object, without importing pyarrow.
 
     >>> is_arrow([b"a"])
     False
@@ -206,15 +206,15 @@ def is_arrow(keys: object) -> bool:
 
 
 def place_arrow(keys: Any, place: Place) -> Any:
-    """Arrow int32 partitions of Arrow's keys: an Array of an Array, chunks of chunks.
+    """Return the partitions of Arrow keys as an Arrow int32 array, chunked like the keys.
 
     Args:
-        keys: binary, large_binary, binary_view, fixed_size_binary, text of each kind, a
-            dictionary or runs of them, or null; an Array or a ChunkedArray.
-        place: of a column the partitions, and which of them are null.
+        keys: an Array or a ChunkedArray of binary, large_binary, binary_view, fixed_size_binary,
+            text of each kind, a dictionary or run-end encoding of them, or null.
+        place: column -> partitions, and which of them are null.
 
     Raises:
-        InvalidKeysError: of another type; says which.
+        InvalidKeysError: the keys have another type; the message names it.
     """
     import pyarrow as pa
 
@@ -232,10 +232,14 @@ def place_arrow(keys: Any, place: Place) -> Any:
 
 
 def arrow_column(keys: Any, pa: Any) -> KeyColumn:
-    """Arrow's keys as kernels want them; the buffers are not copied.
+    """Return an Arrow array as a column; its buffers are not copied.
+
+    Args:
+        keys: the array.
+        pa: the module pyarrow.
 
     Raises:
-        InvalidKeysError: of another type; says which.
+        InvalidKeysError: the keys have another type; the message names it.
     """
     kind = keys.type
     types = pa.types
@@ -270,7 +274,7 @@ def arrow_column(keys: Any, pa: Any) -> KeyColumn:
 
 
 def _coded(keys: Any, pa: Any) -> KeyColumn:
-    """A dictionary: its few keys are hashed once, however many records have them."""
+    """Return the column of a dictionary array, whose distinct keys are hashed once."""
     distinct = arrow_column(keys.dictionary, pa)
     null = _null(keys.indices)
     code = keys.indices.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)

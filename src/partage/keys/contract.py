@@ -1,4 +1,4 @@
-"""The contract of a custom partitioner: Kafka's `Partitioner` interface, in Python.
+"""Custom partitioners: Kafka's `Partitioner` interface in Python, and the producer around it.
 
 A class with the methods of `CustomPartitioner`, chosen by ``partitioner.class`` as in a producer's
 configuration: the class itself, ``"package.module:Class"``, the name under which a package
@@ -6,7 +6,7 @@ announces it by an entry point in the group ``partage.partitioners``, or a name 
 ``java:0.9`` is the worked example, written against this contract (`partage.keys.default_09`);
 ``java:3.9`` is the later class of the same name, and what the class name alone means everywhere.
 
-`RecordPartitioner` is the producer's part: what comes before and after the partitioner.
+`RecordPartitioner` is the producer's part: explicit partitions and checks around a partitioner.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ class CustomPartitioner(Protocol):
         value_bytes: bytes | None,
         cluster: Cluster,
     ) -> int:
-        """The partition of a record, 0 or more."""
+        """Return the partition of a record, 0 or more."""
         ...
 
     def close(self) -> None:
-        """Let go of what it holds; the producer closes."""
+        """Release resources; the producer closes."""
         ...
 
 
@@ -203,7 +203,7 @@ class NamedPartitioner:
                 raise InvalidConfigError(CLASS_SETTING, what, one.name)
             return found
         state = self._state(topic, led)
-        # A sticky cache is told of new batches; the others count bytes.
+        # `on_new_batch` reports new batches to a sticky cache; other states count bytes.
         size = (
             0 if isinstance(state, StickyCache) else len(key_bytes or b"") + len(value_bytes or b"")
         )
@@ -219,7 +219,7 @@ class NamedPartitioner:
             self._states[topic] = next_cached(state, count, previous)[1]
 
     def close(self) -> None:
-        """Hold nothing."""
+        """Do nothing: a named partitioner holds no resources."""
 
     def _shared(self, topic: str) -> str:
         return "" if self.partitioner.name in _ONE_COUNTER else topic

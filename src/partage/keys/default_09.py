@@ -13,12 +13,12 @@ __all__ = ["DefaultPartitioner"]
 
 
 def _to_positive(number: int) -> int:
-    """Without the sign bit: not the absolute value, or the keys of old topics would move."""
+    """Return a number without its sign bit (an absolute value would move keys of old topics)."""
     return number & 0x7FFFFFFF
 
 
 class DefaultPartitioner:
-    """A key goes by its murmur2; no key, by turns over the partitions that have a leader.
+    """A key goes by its murmur2; a null key by turns over the partitions that have a leader.
 
     Equals ``org.apache.kafka.clients.producer.internals.DefaultPartitioner`` of 0.9.0.1, with one
     counter for all topics. It starts at a random int there; here at ``partage.counter``, or at
@@ -35,7 +35,7 @@ class DefaultPartitioner:
         self._counter = 0
 
     def configure(self, configs: Mapping[str, object]) -> None:
-        """Where the counter starts.
+        """Set where the counter starts.
 
         Raises:
             InvalidConfigError: a setting is no int.
@@ -57,7 +57,7 @@ class DefaultPartitioner:
         value_bytes: bytes | None,  # noqa: ARG002 - the same
         cluster: Cluster,
     ) -> int:
-        """The partition: of all for a key, by turns of those with a leader for none."""
+        """Return the partition by the key's hash; null keys take turns over those with a leader."""
         partitions = cluster.partitions_of(topic)
         if not len(partitions):
             raise InvalidConfigError("topic", "the cluster has no such topic", topic)
@@ -71,4 +71,4 @@ class DefaultPartitioner:
         return _to_positive(turn) % len(partitions)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resources are held."""

@@ -1,4 +1,4 @@
-"""Distinct keys with their records, counted in one pass: an open hash table over plain arrays.
+"""Table of distinct keys with counts: open addressing over plain arrays, filled in one pass.
 
 Keys are looked up in blocks, first all slots of a block, then what they point to, so that the
 memory's answers overlap (`partage.keys.distinct_kernels` has how the table is laid out).
@@ -36,7 +36,7 @@ COUNT = kernels.count
 
 
 class KeysCounted(NamedTuple):
-    """Some keys and what was counted of them.
+    """Distinct keys with their counts.
 
     Attributes:
         data: uint8, their bytes.
@@ -79,13 +79,13 @@ class Distinct:
         return int(self._used[0])
 
     def clear(self) -> None:
-        """No keys; the memory is kept."""
+        """Remove all keys and keep the memory."""
         self._slots.fill(0)
         self._used[:2] = 0, _BEGIN
 
     @property
     def nbytes(self) -> int:
-        """Memory that is used."""
+        """Bytes of memory in use."""
         return self._slots.nbytes + 8 * int(self._used[1])
 
     def count(
@@ -125,7 +125,7 @@ class Distinct:
             self._grow(int(starts[min(count, done + _BLOCK)] - starts[done]))
 
     def _grow(self, more: int) -> None:
-        """Room for a block of keys with so many bytes."""
+        """Make room for a block of keys with ``more`` bytes."""
         known, end = self._used[:2].tolist()
         if (known + _BLOCK) * 2 > len(self._slots):
             slots = np.zeros(4 * len(self._slots), np.int64)
@@ -141,7 +141,7 @@ class Distinct:
             self._store = wider
 
     def heads(self) -> tuple[_Longs, _Longs]:
-        """int64[n]: where each key lies, for `keys_at`; int64[4, n]: length, hash, records, bytes.
+        """Return int64[n], the place of each key, and int64[4, n]: length, hash, records, bytes.
 
         The hash has 31 bits and is the same in every table.
         """
@@ -149,7 +149,7 @@ class Distinct:
         return places, heads
 
     def head_blocks(self, most: int) -> Iterator[tuple[_Longs, _Longs]]:
-        """The same of so many keys at a time: new memory is dear where a table is large."""
+        """Yield `heads` of at most ``most`` keys at a time, which bounds the memory."""
         place, left = _BEGIN, len(self)
         while left:
             places, heads, place = self._heads(place, min(most, left))
@@ -162,7 +162,7 @@ class Distinct:
         return places, heads, int(behind)
 
     def keys_at(self, places: _Longs, lengths: _Longs) -> tuple[_Bytes, _Longs]:
-        """Bytes of some keys, and int64[n + 1] where each starts."""
+        """Return the bytes of some keys, and int64[n + 1] of their start offsets."""
         starts = np.zeros(len(places) + 1, np.int64)
         np.cumsum(lengths, out=starts[1:])
         data = np.zeros(int(starts[-1]) + 8, np.uint8)
@@ -171,14 +171,14 @@ class Distinct:
         return data[: int(starts[-1])], starts
 
     def counted(self) -> KeysCounted:
-        """All keys in order of appearance, and what was counted of them."""
+        """Return all keys in order of appearance with their counts."""
         places, heads = self.heads()
         data, starts = self.keys_at(places, heads[0])
         return KeysCounted(data, starts, heads[2], heads[3])
 
 
 def _words(count: int) -> _Longs:
-    """Memory that begins with a line of the cache; word 0 is no key's."""
+    """Return memory aligned to a cache line; word 0 belongs to no key."""
     room = np.empty(count + 8, np.int64)
     skipped = -room.ctypes.data % 64 // 8
     words = room[skipped : skipped + count]

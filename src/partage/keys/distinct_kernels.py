@@ -29,7 +29,7 @@ _UNALIGNED = "Array(uint64, 1, 'A', readonly=True, aligned=False)"
 
 @piece
 def _last_word(data: _Bytes, wide: _Words, at: int, end: int) -> int:
-    """The one to seven bytes that are left over, as an unsigned word."""
+    """Return the last one to seven bytes of a key as an unsigned word."""
     top = 0x7FFFFFFFFFFFFFFF
     if at < len(wide):
         unused = 64 - 8 * (end - at)
@@ -46,7 +46,7 @@ def _last_word(data: _Bytes, wide: _Words, at: int, end: int) -> int:
 
 @piece
 def _hashed(data: _Bytes, wide: _Words, at: int, end: int) -> int:
-    """31 bits. Keys that differ by zeros at the end alone may be alike: seven of them at most."""
+    """Return a hash of 31 bits; keys that differ in up to seven trailing zeros may collide."""
     top = 0x7FFFFFFFFFFFFFFF
     h = 0xA0761D6478BD642F
     while at + 8 <= end:
@@ -64,7 +64,7 @@ def _hashed(data: _Bytes, wide: _Words, at: int, end: int) -> int:
 def _is_there(
     data: _Bytes, wide: _Words, at: int, end: int, words: _Words, word: int
 ) -> bool:  # fmt: skip
-    """Whether a key of the same length has the same bytes as the one whose words begin here."""
+    """Return whether a key equals the stored key of the same length at a place."""
     top = 0x7FFFFFFFFFFFFFFF
     while at + 8 <= end:
         if wide[at & top] != words[word & top]:
@@ -79,7 +79,7 @@ def _sought(
     data: _Bytes, wide: _Words, at: int, end: int, tag: int,
     slots: _Longs, store: _Longs, words: _Words, used: _Longs,
 ) -> int:  # fmt: skip
-    """The place of the key, which is put there if it is new."""
+    """Return the place of a key; add it if it is new."""
     top = 0x7FFFFFFFFFFFFFFF
     mask = len(slots) - 1
     slot = tag >> used[2]
@@ -116,10 +116,10 @@ def _looked_up(
     data: _Bytes, wide: _Words, starts: _Longs, slots: _Longs, store: _Longs, used: _Longs,
     block: _Longs,
 ) -> None:  # fmt: skip
-    """Of a block of keys the hashes, then what their slots hold, then the places' first words.
+    """Look up a block of keys: their hashes, then their slots, then the first words of places.
 
-    Loads that wait for no other: the memory answers many of them at a time. Nothing is decided
-    but for keys whose first slot is another's (or none's), which are gathered and looked at apart.
+    Each step loads independent addresses, so that cache misses overlap. Only keys whose first
+    slot holds another key, or none, are gathered and probed one by one.
     """
     top = 0x7FFFFFFFFFFFFFFF
     shift = used[2]
@@ -149,7 +149,7 @@ def _looked_up(
 
 @piece
 def _next_slot(slots: _Longs, tag: int, slot: int) -> int:
-    """What the first slot with this hash holds, or the empty one before it."""
+    """Return the content of the first slot with this hash, or of the empty one before it."""
     top = 0x7FFFFFFFFFFFFFFF
     mask = len(slots) - 1
     found: int = slots[slot & top]
@@ -167,7 +167,7 @@ def count(
     data: _Bytes, wide: _Words, starts: _Longs, null: _Bytes, times: _Longs, sizes: _Longs,
     slots: _Longs, store: _Longs, words: _Words, used: _Longs, block: _Longs,
 ) -> int:  # fmt: skip
-    """Count keys until all are, or the table has no room for a block more; how many were.
+    """Count keys until the table has no room for another block; return how many were counted.
 
     Args:
         data: uint8, bytes of the keys.
@@ -227,7 +227,7 @@ def slotted(old: _Longs, slots: _Longs, shift: int) -> None:
 def headed(
     store: _Longs, head: int, place: int, places: _Longs, heads: NDArray[np.int64]
 ) -> int:  # fmt: skip
-    """Where each key from a place on lies, and its length, hash, records and bytes, a row each.
+    """Write place, length, hash, records and bytes of each key from a place on.
 
     Returns the place behind them.
     """
@@ -244,7 +244,7 @@ def headed(
 
 @kernel("void(int64[::1], int64, int64[::1], int64[::1], Array(int64, 1, 'A', aligned=False))")
 def unpadded(places: _Longs, head: int, store: _Longs, starts: _Longs, out: _Longs) -> None:
-    """Bytes of some keys, one after the other: each begins on the zeros that filled up the last."""
+    """Copy some keys one after the other; each overwrites the padding zeros of the one before."""
     for i in range(len(places)):
         word = places[i] + head
         at = starts[i]

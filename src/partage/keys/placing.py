@@ -1,4 +1,4 @@
-"""`partition_for`: the partition of each key, in the client of your choice."""
+"""Entry points: the partition of each key by a client's partitioner, and its fresh state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The partition of each record: a partitioner's rule, its state, and explicit partitions."""
+"""Placement of records: explicit partitions, a partitioner's key rule, its state machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Int32Array = NDArray[np.int32]
 
 
 class Partitioned(NamedTuple):
-    """Partitions, and the state that the next records are to be given.
+    """Partitions of records, and the state for the next records.
 
     Attributes:
         partition: int32[n], NumPy's or Arrow's as the keys were.
@@ -63,7 +63,7 @@ def place_keys(
 
 
 def _longest(longest: object) -> int:
-    """In bytes; a bool or a text would be compared with lengths, and say nothing of use."""
+    """Return ``longest_key`` as an int; raise if it is no number of bytes."""
     if isinstance(longest, bool) or not isinstance(longest, int | np.integer) or longest < 0:
         raise InvalidConfigError("longest_key", "must be a number of bytes, 0 or more", longest)
     return int(longest)
@@ -85,7 +85,7 @@ def _check_state(one: Partitioner, state: State | None) -> None:
 
 
 class _Call:
-    """One call: what goes on from chunk to chunk of a chunked array."""
+    """One call of `place_keys`, which continues over the chunks of a chunked array."""
 
     def __init__(
         self,
@@ -103,14 +103,14 @@ class _Call:
         self.done = 0
 
     def place(self, keys: KeyColumn) -> tuple[Int32Array, NDArray[np.bool_] | None]:
-        """Partitions of a column, and where there is none."""
+        """Return the partitions of a column, and bool[n] of keys without one (or None)."""
         count = len(keys)
         named = self._named(count)
         first = self.done
         self.done += count
         one = self.one
         if one.explicit == "only":
-            # A message of Go has the number 0 where nobody set another.
+            # A message in Go has partition 0 by default.
             placed = np.zeros(count, np.int32) if named is None else np.maximum(named, 0)
             return placed, None
         placed, open_ = self._by_rule(keys, count)
@@ -152,7 +152,7 @@ class _Call:
         return np.where(named == _NONE, -1, named).astype(np.int32)
 
     def finish(self) -> None:
-        """All sizes and named partitions went with a key."""
+        """Raise if sizes or explicit partitions are more or fewer than the keys."""
         for name, values in (("sizes", self.sizes), ("explicit", self.explicit)):
             if isinstance(values, np.ndarray) and len(values) != self.done:
                 raise InvalidKeysError(f"has {len(values)} values for {self.done} keys", where=name)
@@ -183,7 +183,7 @@ def _explicit(explicit: Any) -> NDArray[np.int64] | None:
 
 
 def with_leaders(state: State, available: Sequence[int] | None) -> State:
-    """The state with other partitions that have a leader.
+    """Return the state with other partitions that have a leader.
 
     >>> from partage.keys import start
     >>> with_leaders(start("java:0.8"), [2, 0]).available

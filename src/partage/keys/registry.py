@@ -1,4 +1,4 @@
-"""Every partitioner by name: those of clients, and classes of the custom contract."""
+"""All partitioners by name: those of clients, custom ones, and plug-ins."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["PartitionerRow", "by_key", "describe", "find", "partitioners"]
 
 
 class PartitionerRow(NamedTuple):
-    """A partitioner as tables show it."""
+    """A partitioner in a table of `partage keys --list`."""
 
     name: str
     summary: str
@@ -37,7 +37,7 @@ def partitioners() -> tuple[str, ...]:
 
 
 def by_key() -> tuple[str, ...]:
-    """Names of those for which a key decides.
+    """Return the names of the partitioners for which a key decides.
 
     >>> "java:roundrobin" in by_key(), "sarama:hash" in by_key()
     (False, True)

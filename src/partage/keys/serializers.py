@@ -1,7 +1,7 @@
-"""What a serializer makes of a key: the same key, other bytes, another partition.
+"""Serializers of keys: one key, different bytes, different partitions.
 
-A partitioner sees bytes. "42" as a string, an int, a long, or in Avro behind a registry's header
-are different bytes, and two topics that hold one key in two forms cannot be joined. These are the
+A partitioner sees bytes. "42" as a string, an int, a long, or in Avro with a registry's header
+are different bytes, so that two topics with one key in two forms cannot be joined. These are the
 bytes of Kafka's own serializers (``org.apache.kafka.common.serialization``, 4.3.1), of Confluent's
 wire format, and of JSON as it is commonly spaced. `forms` shows one key in all of them.
 """
@@ -35,7 +35,7 @@ __all__ = [
 
 
 def string(key: str) -> bytes:
-    """``StringSerializer``: UTF-8; a lone surrogate becomes a question mark, as in Java.
+    """Serialize by ``StringSerializer``: UTF-8, with ``?`` for a lone surrogate as in Java.
 
     >>> string("42")
     b'42'
@@ -51,12 +51,19 @@ def _packed(layout: str, key: float, name: str) -> bytes:
 
 
 def short(key: int) -> bytes:
-    """``ShortSerializer``: 2 bytes, big-endian. Raises InvalidKeysError where it does not fit."""
+    """Serialize by ``ShortSerializer``: 2 bytes, big-endian.
+
+    Raises:
+        InvalidKeysError: the number does not fit.
+    """
     return _packed(">h", key, "a short")
 
 
 def int_(key: int) -> bytes:
-    """``IntegerSerializer``: 4 bytes, big-endian. Raises InvalidKeysError where it does not fit.
+    """Serialize by ``IntegerSerializer``: 4 bytes, big-endian.
+
+    Raises:
+        InvalidKeysError: the number does not fit.
 
     >>> int_(42).hex(), int_(-1).hex()
     ('0000002a', 'ffffffff')
@@ -65,7 +72,10 @@ def int_(key: int) -> bytes:
 
 
 def long_(key: int) -> bytes:
-    """``LongSerializer``: 8 bytes, big-endian. Raises InvalidKeysError where it does not fit.
+    """Serialize by ``LongSerializer``: 8 bytes, big-endian.
+
+    Raises:
+        InvalidKeysError: the number does not fit.
 
     >>> long_(42).hex()
     '000000000000002a'
@@ -74,17 +84,17 @@ def long_(key: int) -> bytes:
 
 
 def float_(key: float) -> bytes:
-    """``FloatSerializer``: 4 bytes of IEEE 754, big-endian."""
+    """Serialize by ``FloatSerializer``: 4 bytes of IEEE 754, big-endian."""
     return _packed(">f", key, "a float")
 
 
 def double(key: float) -> bytes:
-    """``DoubleSerializer``: 8 bytes of IEEE 754, big-endian."""
+    """Serialize by ``DoubleSerializer``: 8 bytes of IEEE 754, big-endian."""
     return _packed(">d", key, "a double")
 
 
 def uuid_text(key: object) -> bytes:
-    """``UUIDSerializer``: not 16 bytes but the text, in small letters.
+    """Serialize by ``UUIDSerializer``: the text in lower case, not 16 bytes.
 
     >>> uuid_text("0B7E3A52-9F3C-4E9C-8F4A-5B1D2C3E4F50")[:13]
     b'0b7e3a52-9f3c'
@@ -97,7 +107,7 @@ def uuid_text(key: object) -> bytes:
 
 
 def avro_long(key: int) -> bytes:
-    """Avro's int and long: zigzag, then seven bits a byte, the low ones first.
+    """Encode an Avro int or long: zigzag, then seven bits a byte, the low ones first.
 
     >>> avro_long(42).hex(), avro_long(-1).hex()
     ('54', '01')
@@ -112,7 +122,7 @@ def avro_long(key: int) -> bytes:
 
 
 def avro_string(key: str) -> bytes:
-    r"""Avro's string: its length as `avro_long`, then UTF-8, lone surrogates as in `string`.
+    r"""Encode an Avro string: its length by `avro_long`, then UTF-8 by `string`.
 
     >>> avro_string("42")
     b'\x0442'
@@ -122,7 +132,7 @@ def avro_string(key: str) -> bytes:
 
 
 def registry_framed(payload: bytes, schema_id: int) -> bytes:
-    """Confluent's wire format: a zero byte, the schema's id in 4 bytes, the payload.
+    """Return Confluent's wire format: a zero byte, the schema id in 4 bytes, the payload.
 
     The id is part of the bytes that are hashed: the same key registered under another subject, in
     another registry, or after the schema evolved, is in another partition.
@@ -137,7 +147,7 @@ def registry_framed(payload: bytes, schema_id: int) -> bytes:
     return b"\0" + struct.pack(">i", schema_id) + payload
 
 
-#: Who writes JSON how: separators of items and of key and value.
+#: Libraries -> separators of items, and of key and value.
 JSON_SPACINGS: Mapping[str, tuple[str, str]] = {
     "compact (Jackson, JavaScript, Go)": (",", ":"),
     "spaced (Python's json)": (", ", ": "),
@@ -145,7 +155,7 @@ JSON_SPACINGS: Mapping[str, tuple[str, str]] = {
 
 
 def json_key(key: object, *, item: str = ",", colon: str = ":") -> bytes:
-    """JSON with these separators; fields in the order given: order is part of the bytes too.
+    """Return JSON with these separators; the order of fields is kept, as part of the bytes.
 
     >>> json_key({"id": 42}), json_key({"id": 42}, colon=": ")
     (b'{"id":42}', b'{"id": 42}')
@@ -157,7 +167,9 @@ def json_key(key: object, *, item: str = ",", colon: str = ":") -> bytes:
 
 
 def java_hash_of_long(key: int) -> int:
-    """``Long.hashCode``: what Scala's producer of 0.8 folds for a Long; an Integer's is its value.
+    """Return ``Long.hashCode``, which Scala's producer of 0.8 folds for a Long.
+
+    An Integer's hashCode is its value.
 
     >>> java_hash_of_long(2**32), java_hash_of_long(-1)
     (1, 0)
@@ -167,7 +179,7 @@ def java_hash_of_long(key: int) -> int:
 
 
 def forms(key: int | str, *, schema_ids: tuple[int, int] = (1, 2)) -> dict[str, bytes]:
-    """One key in every form that can hold it, by the serializer's name.
+    """Return one key in every form that can hold it, by the serializer's name.
 
     >>> [name for name in forms("a") if "Avro" in name]
     ['Avro string, schema 1', 'Avro string, schema 2']
@@ -195,6 +207,6 @@ def forms(key: int | str, *, schema_ids: tuple[int, int] = (1, 2)) -> dict[str, 
     for one in schema_ids:
         out[f"Avro string, schema {one}"] = registry_framed(avro_string(text), one)
     value: Any = {"id": key}
-    for who, (item, colon) in JSON_SPACINGS.items():
-        out[f"JSON, {who}"] = json_key(value, item=item, colon=colon)
+    for libraries, (item, colon) in JSON_SPACINGS.items():
+        out[f"JSON, {libraries}"] = json_key(value, item=item, colon=colon)
     return out

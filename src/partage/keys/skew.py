@@ -1,4 +1,4 @@
-"""What a partition count does to a set of keys: load by partition, its spread, its floor."""
+"""Load of partitions by a set of keys, and the keys that a change of the partition count moves."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _Longs = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How records spread over partitions.
+    """Distribution of records over partitions.
 
     Attributes:
-        partitions: how many there are.
+        partitions: their number.
         records: of all partitions.
-        hottest: number of the partition that has most records (the lowest, if several).
+        hottest: number of the partition with the most records, the lowest of several.
         most, least: records of the fullest and of the emptiest partition.
-        share: part of the records that the fullest has; 0 without records.
-        even: what ``share`` would be if all had the same.
+        share: share of the records in the fullest partition; 0 without records.
+        even: ``share`` of an even distribution.
         spread: ``most / mean``, 1.0 is even.
         empty: partitions without any record.
     """
@@ -42,7 +42,7 @@ class Load:
 
 
 def load_of(partition: _Longs, records: _Longs, partitions: int) -> Load:
-    """The load of ``partitions`` partitions, from those that have any.
+    """Return the load of a topic from the partitions that have records.
 
     Args:
         partition: int64[n], distinct partition numbers.
@@ -67,12 +67,12 @@ def load_of(partition: _Longs, records: _Longs, partitions: int) -> Load:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """What a change of the partition count does.
+    """Effect of a change of the partition count.
 
     Attributes:
         before, after: partition counts.
-        keys, moved_keys: distinct keys, and those whose partition changes: their records
-            before and after are in two partitions, so their order is broken.
+        keys, moved_keys: distinct keys, and those whose partition changes. Their records are
+            in two partitions, which breaks their order.
         records, moved_records: the same, counted by records.
     """
 
@@ -93,7 +93,7 @@ class Moves:
 def moves_of(
     placed: dict[int, NDArray[np.int32]], records: _Longs, changes: list[tuple[int, int]]
 ) -> list[Moves]:
-    """For each change (before, after) of the partition count.
+    """Return the effect of each change (before, after) of the partition count.
 
     Args:
         placed: partition count -> int32[k], the partition of each key.
@@ -146,7 +146,7 @@ TALLIED = _tallied
 def tallied(
     whole: NDArray[np.uint32], records: _Longs, sizes: _Longs, counts: Sequence[int], *, work: int
 ) -> tuple[list[_Longs], _Longs]:
-    """What the kernel adds up.
+    """Return loads and moves at several partition counts, by the kernel.
 
     Args:
         whole: uint32[k], each key's partition at a multiple of all the counts.

@@ -1,8 +1,12 @@
-"""Who wrote a topic, and do its keys join: read from (key, partition) pairs alone.
+"""Audit of topics from (key, partition) pairs: their writers, and whether they can be joined.
 
-`pairs` holds what was seen, `families` what could have been done, `writers` says which of these
-was, `nulls` what keyless records tell, `split` which keys live in two partitions, and `joins`
-whether topics meant to be joined agree. Pure: reading the topics is the pipeline's.
+Pure; `partage.jobs.audit` reads the topics.
+
+    evidence       distinct (key, partition) pairs, partitioner families, a bound of chance
+    writers        the partitioners that wrote a topic, and keys in several partitions
+    null_keys      how the records without a key were spread
+    joins          what breaks a join of topics
+    client_names   partitioners as users know them, and the settings that make them agree
 """
 
 from __future__ import annotations

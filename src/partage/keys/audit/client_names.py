@@ -1,6 +1,6 @@
-"""Partitioners as a user of Kafka knows them: by client, and what to set so that clients agree.
+"""Partitioners by the names of clients, and the settings that make clients agree.
 
-A hash is what keys tell; who uses which by default was read from the published packages
+Keys show a hash only. Which client uses it by default was read from the published packages
 (docs/keys.md).
 """
 
@@ -10,21 +10,21 @@ from collections.abc import Collection, Iterable, Sequence
 
 __all__ = ["called", "clients_of", "hash_of", "narrowed", "remedy"]
 
-#: Clients that a short name names.
+#: Clients in a short name.
 _NAMED = 2
-#: In the name of a client that does not go by its default.
+#: Part of the name of a client that does not use its default.
 _SET = " set to "
-#: What `KeyPart.WHOLE` is called.
+#: Name of `KeyPart.WHOLE`.
 _WHOLE = "the whole key"
 
-#: What a hash is called, by one of its partitioners.
+#: Partitioner -> name of its hash.
 _HASHES = {
     "murmur2": "murmur2", "librdkafka:consistent": "CRC32", "sarama:hash": "FNV-1a",
     "sarama:reference": "FNV-1a, reference", "scala:0.8.1": "String.hashCode, 0.8.1",
     "scala:0.8.2": "String.hashCode, 0.8.2", "scala:0.8.1:bytes": "Arrays.hashCode, 0.8.1",
     "scala:0.8.2:bytes": "Arrays.hashCode, 0.8.2",
 }  # fmt: skip
-#: Clients by one of their partitioners, those that need no setting first.
+#: (partitioner, client), clients that need no setting first.
 _CLIENTS = (
     ("java:builtin", "Java"), ("kafka-python", "kafka-python"), ("aiokafka", "aiokafka"),
     ("franz-go:sticky-key", "franz-go"), ("librdkafka:consistent_random", "confluent-kafka"),
@@ -36,7 +36,7 @@ _CLIENTS = (
     ("scala:0.8.2", "Scala 0.8.2"), ("scala:0.8.1:bytes", "Scala 0.8.1 with bytes"),
     ("scala:0.8.2:bytes", "Scala 0.8.2 with bytes"),
 )  # fmt: skip
-#: Who can have spread keyless records in a way, among clients that nobody has set otherwise.
+#: Behaviour of keyless records -> clients that show it without further settings.
 _KEYLESS = {
     "sticky": {"Java", "franz-go", "confluent-kafka", "confluent-kafka set to murmur2",
                "confluent-kafka set to fnv1a"},
@@ -53,17 +53,17 @@ _TO_MURMUR2 = (
 
 
 def hash_of(partitioners: Collection[str]) -> str:
-    """What the hash of a family is called.
+    """Return the name of a family's hash.
 
     >>> hash_of(["librdkafka:consistent", "sarama:crc32"])
     'CRC32'
     """
-    known = (told for name, told in _HASHES.items() if name in partitioners)
+    known = (hash_name for name, hash_name in _HASHES.items() if name in partitioners)
     return next(known, next(iter(partitioners), "unknown"))
 
 
 def clients_of(partitioners: Collection[str]) -> list[str]:
-    """Clients that put keys where a family does, those by default first.
+    """Return the clients whose partitioners are in a family, defaults first.
 
     >>> clients_of(["librdkafka:consistent_random", "sarama:crc32"])
     ['confluent-kafka', 'Sarama set to CRC32']
@@ -73,7 +73,7 @@ def clients_of(partitioners: Collection[str]) -> list[str]:
 
 
 def narrowed(clients: Sequence[str], keyless: str) -> list[str]:
-    """Of these clients those which may spread keyless records so; all where none does.
+    """Return the clients that spread keyless records in a way, or all if none does.
 
     >>> narrowed(["Java", "kafka-python", "aiokafka"], "drawn for each record")
     ['kafka-python', 'aiokafka']
@@ -83,7 +83,7 @@ def narrowed(clients: Sequence[str], keyless: str) -> list[str]:
 
 
 def called(clients: Sequence[str], hashed: str, part: str = _WHOLE) -> str:
-    """The same in few words: clients that somebody has set so only where there are no others.
+    """Return clients, hash and key part in few words; clients with a setting only if alone.
 
     >>> called(["Java", "kafka-python", "aiokafka"], "murmur2")
     'Java, kafka-python, ... (murmur2)'
@@ -96,20 +96,20 @@ def called(clients: Sequence[str], hashed: str, part: str = _WHOLE) -> str:
 
 
 def remedy(families: Iterable[Collection[str]]) -> str:
-    """What to set so that clients of several families agree.
+    """Return the settings that make clients of several families agree.
 
-    >>> told = remedy([["murmur2"], ["librdkafka:consistent_random", "sarama:crc32"]])
-    >>> told.split(" (")[0]
+    >>> advice = remedy([["murmur2"], ["librdkafka:consistent_random", "sarama:crc32"]])
+    >>> advice.split(" (")[0]
     'set partitioner=murmur2_random in librdkafka'
     """
     names = {name for family in families if "murmur2" not in family for name in family}
-    # A family that some client has by default is told of by that client, the others by all.
+    # Clients that use a family by default come first; others only if there is no such client.
     by_default = {n for n in names if n in ("librdkafka:consistent_random", "sarama:hash")}
     meant = by_default or names
-    told = [how for prefix, how in _TO_MURMUR2 if any(n.startswith(prefix) for n in meant)]
-    if not told:
+    settings = [how for prefix, how in _TO_MURMUR2 if any(n.startswith(prefix) for n in meant)]
+    if not settings:
         return "let all of them use one partitioner"
     return (
-        f"set {'; or '.join(told)}: as Java, kafka-python, aiokafka and franz-go do. Keys written "
-        "until then stay where they are"
+        f"set {'; or '.join(settings)}: as Java, kafka-python, aiokafka and franz-go do. "
+        "Keys written until then stay where they are"
     )

@@ -1,4 +1,4 @@
-"""How surprising a count is, as an upper bound that holds for any size."""
+"""Evidence about a topic: distinct (key, partition) pairs, partitioner families, and chance."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["Family", "KeyPairs", "KeyPart", "Place", "families", "log_chance"]
 
 
 def log_chance(hits: int, tries: int, chance: float) -> float:
-    """Natural logarithm of an upper bound of P(at least ``hits`` of ``tries``), each by ``chance``.
+    """Return the natural logarithm of an upper bound of P(at least ``hits`` of ``tries``).
 
-    Chernoff's bound by relative entropy: never below the truth, so an alarm raised on it is
-    false no more often than it says.
+    Each try hits with probability ``chance``. Chernoff's bound by relative entropy never is below
+    the true probability, so that false alarms are at most as frequent as it says.
 
     >>> log_chance(5, 10, 0.5)
     0.0
@@ -42,7 +42,7 @@ _Longs = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyPairs:
-    """Distinct pairs of a topic; a key that lives in two partitions is there twice.
+    """Distinct (key, partition) pairs of a topic; a key in two partitions occurs twice.
 
     Attributes:
         keys: the serialized keys, none of them null.
@@ -67,11 +67,11 @@ class KeyPairs:
     def __post_init__(self) -> None:
         sizes = {len(self.keys), *(len(c) for c in self._columns())}
         if len(sizes) > 1:
-            told = f"columns differ in length: {sorted(sizes)}"
-            raise InvalidProblemError(told, path="key pairs")
+            what = f"columns differ in length: {sorted(sizes)}"
+            raise InvalidProblemError(what, path="key pairs")
         if len(self.partition) and int(self.partition.min()) < 0:
-            told = f"partition {int(self.partition.min())} is negative"
-            raise InvalidProblemError(told, path="key pairs")
+            what = f"partition {int(self.partition.min())} is negative"
+            raise InvalidProblemError(what, path="key pairs")
 
     def _columns(self) -> tuple[NDArray[np.int32], _Longs, _Longs, _Longs]:
         return self.partition, self.records, self.first_ms, self.last_ms
@@ -117,22 +117,22 @@ class KeyPart(Enum):
 
     @property
     def tail(self) -> int:
-        """Bytes at the end that are not hashed."""
+        """Number of bytes at the end that are not hashed."""
         return self.value[0]
 
     @property
     def words(self) -> str:
-        """In words."""
+        """Description in words."""
         return self.value[1]
 
     def of(self, keys: Sequence[bytes]) -> Sequence[bytes]:
-        """That part of each key; empty for a key too short to have one."""
+        """Return this part of each key; empty for a key that is too short."""
         return keys if not self.tail else [key[: -self.tail] for key in keys]
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Partitioners that no key can tell apart, and the part of the key that they hash.
+    """Partitioners that place every key alike, and the part of the key that they hash.
 
     Attributes:
         name: the first of its partitioners.
@@ -144,13 +144,13 @@ class Family:
 
     @property
     def name(self) -> str:
-        """What it is called in results."""
+        """Name in results."""
         first = self.partitioners[0]
         return first if self.part is KeyPart.WHOLE else f"{first}, {self.part.name.lower()}"
 
 
 def families(names: Iterable[str], place: Place, *, windowed: Sequence[str] = ()) -> list[Family]:
-    """Partitioners grouped by where they put probe keys, in the order given.
+    """Return partitioners grouped by where they place probe keys, in the order given.
 
     Args:
         names: partitioners that decide by the key alone.
@@ -178,10 +178,10 @@ def families(names: Iterable[str], place: Place, *, windowed: Sequence[str] = ()
 
 
 def _probes() -> list[bytes]:
-    """Keys of all lengths to 40, with signs, zeros and high bytes: the same on any machine.
+    """Return probe keys of all lengths to 40, with zeros and high bytes; always the same.
 
-    The empty key is not among them: librdkafka's ``*_random`` take it for no key, which is no
-    reason to call them other partitioners.
+    The empty key is not among them: librdkafka's ``*_random`` treat it as no key, which does not
+    make them other partitioners.
     """
     words = (np.arange(400, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(16)
     raw = words.tobytes()

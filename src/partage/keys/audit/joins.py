@@ -1,4 +1,4 @@
-"""The ways in which the bytes of a key may be meant, to find the same key written otherwise."""
+"""Joins of topics: reasons why equal keys do not lie in equal partitions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FRAMED, HEADER = "Avro with registry header", 5
 #: A schema has this share of a topic's keys at least, or the bytes are no schema id.
 _OF_A_SCHEMA = 0.01
 
-#: What a key means: equal values of one key, whoever serialized it.
+#: Meaning of a key, independent of its serializer; None if the bytes have no such meaning.
 _Meaning = str | None
 
 
@@ -31,7 +31,7 @@ def _text(key: bytes) -> _Meaning:
 
 
 def _json(key: bytes) -> _Meaning:
-    """JSON text: spacing, and the order of an object's members, do not count."""
+    """Return JSON text without regard to spacing and the order of members."""
     if key[:1] not in b'"{[' or not key:
         return None
     try:
@@ -58,7 +58,7 @@ def _uuid(key: bytes) -> _Meaning:
 
 
 def _framed(key: bytes) -> _Meaning:
-    """Confluent's registry frame: magic byte 0, schema id (4 bytes); then Avro's string or long."""
+    """Return the Avro string or long behind Confluent's header (byte 0, schema id of 4 bytes)."""
     if len(key) < 6 or key[0]:
         return None
     body = key[5:]
@@ -71,7 +71,7 @@ def _framed(key: bytes) -> _Meaning:
 
 
 def _zigzag(body: bytes) -> tuple[int, int]:
-    """An Avro long and the bytes it takes; 0 bytes if there is none."""
+    """Return an Avro long and its length in bytes; length 0 if there is none."""
     value = 0
     for i, byte in enumerate(body[:10]):
         value |= (byte & 0x7F) << (7 * i)
@@ -80,7 +80,7 @@ def _zigzag(body: bytes) -> tuple[int, int]:
     return 0, 0
 
 
-#: name -> how to read; None where a key cannot be meant so.
+#: Name -> function that returns the meaning of a key, None if it has none.
 READINGS: dict[str, Callable[[bytes], _Meaning]] = {
     "text": _text,
     "JSON": _json,
@@ -92,7 +92,7 @@ READINGS: dict[str, Callable[[bytes], _Meaning]] = {
 
 
 def canonical(keys: Sequence[bytes], reading: str) -> dict[str, bytes]:
-    r"""Meaning to key, for the keys that can be read so; the first key of a meaning stays.
+    r"""Return meaning -> first key with it, for the keys that have one under a reading.
 
     >>> canonical([b"7", b"\x00\x00\x00\x07"], "int (4 bytes)")
     {'7': b'\x00\x00\x00\x07'}
@@ -107,7 +107,7 @@ def canonical(keys: Sequence[bytes], reading: str) -> dict[str, bytes]:
 
 
 def _of_schemas(keys: Sequence[bytes]) -> list[bytes]:
-    """Keys whose schema id others have too: numbers that begin with a zero are no frames."""
+    """Return the keys whose schema id is frequent: numbers that begin with a zero are no frames."""
     framed = [key for key in keys if key[:1] == b"\0"]
     times = Counter(key[1:HEADER] for key in framed)
     least = _OF_A_SCHEMA * len(keys)
@@ -115,9 +115,9 @@ def _of_schemas(keys: Sequence[bytes]) -> list[bytes]:
 
 
 _EXAMPLES = 5
-#: Fewest keys in common by another reading before a serializer is blamed.
+#: Fewest common keys under another reading for a report of different serializers.
 _FEWEST_COMMON = 10
-#: How many times as often as by chance.
+#: Required ratio to the number expected by chance.
 _MORE_THAN_CHANCE = 4
 
 
@@ -126,9 +126,10 @@ class Side:
     """One topic of a join.
 
     Attributes:
-        partitions: its count now; where nobody knows it, what was seen: it has these at least.
-        seen, verdict: its pairs, and who wrote them.
-        counted: whether the count is known.
+        topic: its name.
+        partitions: its current number of partitions; the least possible if that is unknown.
+        seen, verdict: its pairs, and its writers.
+        counted: whether the number is known.
     """
 
     topic: str
@@ -138,7 +139,7 @@ class Side:
     counted: bool = True
 
     def surely_differs(self, other: Side) -> bool:
-        """Whether the two cannot have as many partitions."""
+        """Return whether the two certainly have different numbers of partitions."""
         if self.counted and other.counted:
             return self.partitions != other.partitions
         if self.counted or other.counted:
@@ -149,7 +150,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """One reason why two topics do not join.
+    """One reason why two topics cannot be joined.
 
     Attributes:
         kind: ``partition counts``, ``partitioners``, ``serializers`` or ``keys apart``.
@@ -166,10 +167,9 @@ class Broken:
 
 
 def broken_joins(sides: Sequence[Side]) -> list[Broken]:
-    """What breaks a join of topics, pair by pair; empty where nothing was found.
+    """Return what breaks a join of topics, pair by pair; empty if nothing was found.
 
-    Broken is what was seen, or is known to break: a pair of topics without a common key and
-    with unknown writers is not blamed.
+    A pair of topics without a common key and with unknown writers is not reported.
 
     >>> seen = KeyPairs.of([(b"k", 0)])
     >>> import numpy as np
@@ -215,9 +215,9 @@ def _by_chance(
     right: dict[str, bytes],
     readings: tuple[str, str],
 ) -> bool:
-    """Whether so many short bodies behind a registry's header may be alike for no reason.
+    """Return whether so many short bodies behind a header may be equal by chance.
 
-    Of an 8-byte number three bytes are left when five of them are taken for a header.
+    If five bytes of an 8-byte number are taken for a header, three remain.
     """
     bodies = [len(pair[i]) - HEADER for pair in same for i in (0, 1) if readings[i] == FRAMED]
     if not bodies:
@@ -234,7 +234,7 @@ def _where(seen: KeyPairs) -> dict[bytes, tuple[int, ...]]:
 
 
 def _families_differ(one: Side, other: Side) -> str | None:
-    """In words, if one topic has a writer that the other has not."""
+    """Return the writers in words if one topic has one that the other has not."""
     names = []
     for side in (one, other):
         found = {p for f in side.verdict.families for p in [f.name]}
@@ -250,7 +250,7 @@ def _families_differ(one: Side, other: Side) -> str | None:
 
 
 def _called(side: Side) -> list[str]:
-    """The clients of each of its families."""
+    """Return the clients of each family of a topic."""
     return [
         called(clients_of(f.partitioners), hash_of(f.partitioners), f.part.words)
         for f in side.verdict.families
@@ -264,7 +264,7 @@ def _serializers(
     theirs: dict[bytes, tuple[int, ...]],
     common: int,
 ) -> Iterator[Broken]:
-    """Keys that are the same when read differently, and are not the same bytes."""
+    """Yield a reason if keys are equal under other readings but not in bytes."""
     best: tuple[int, str, str, list[tuple[bytes, bytes]]] | None = None
     read = [{r: canonical(list(side), r) for r in READINGS} for side in (mine, theirs)]
     for a, left in read[0].items():

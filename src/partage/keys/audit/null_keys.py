@@ -1,7 +1,7 @@
-"""What the records without a key tell: how their partitions were chosen, one after the other.
+"""Records without a key: how a producer chose their partitions.
 
-Java has kept to one partition for a batch since 2.4 (KIP-480, KIP-794), went round robin
-before; librdkafka's `*_random` draw for each record, its `consistent` hashes the empty key.
+Java keeps to one partition for a batch since 2.4 (KIP-480, KIP-794) and went round robin before.
+librdkafka's `*_random` draw for each record; its `consistent` hashes the empty key.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from partage.keys.audit.evidence import log_chance
 
 __all__ = ["FEWEST_RECORDS", "NullKeys", "null_keys"]
 
-#: With fewer records nothing is said.
+#: Fewest records for a statement.
 FEWEST_RECORDS = 30
 _SURE = log(1e-5)
-#: Producers that may deal in turn at once, and the longest way that is looked back.
+#: Most concurrent round robins that are detected, and the longest lag in records.
 _MOST_TURNS, _MOST_LAGS = 4, 2_000
 #: Share of records that go by turns, where the topic's do.
 _MOSTLY = 0.5
@@ -29,7 +29,7 @@ _OWN_TIME = 0.95
 
 @dataclass(frozen=True, slots=True)
 class NullKeys:
-    """How keyless records were spread.
+    """Distribution of the records without a key.
 
     Attributes:
         behaviour: ``sticky``, ``round robin`` (in any order of the partitions, by one producer or
@@ -53,10 +53,10 @@ class NullKeys:
 def null_keys(
     partition: NDArray[np.int32], partitions: int, at: NDArray[np.int64] | None = None
 ) -> NullKeys:
-    """From the partitions of keyless records in the order of their time.
+    """Return how keyless records were spread, from their partitions in the order of time.
 
-    Records of one millisecond in several partitions have no order that anybody knows: where there
-    are many such, one record of each millisecond is looked at, and the others are left out.
+    Records of one millisecond in several partitions have no known order. If there are many of
+    them, one record of each millisecond counts.
 
     Args:
         partition: int32[n].
@@ -83,10 +83,9 @@ def null_keys(
 
 
 def _in_order(partition: NDArray[np.int32], at: NDArray[np.int64]) -> NDArray[np.int32]:
-    """All of them where nearly all have a time of their own, else one of each time.
+    """Return all records if nearly all have a time of their own; else one for each time.
 
-    Which one depends on the time alone: the first by offset would be the partition with fewest
-    records over and over.
+    The time alone selects it: the first by offset would always be in the emptiest partition.
     """
     first = np.concatenate([[True], at[1:] != at[:-1]])
     if first.mean() > _OWN_TIME:
@@ -105,7 +104,7 @@ def _behaviour(
     stay: NDArray[np.bool_],
     step: NDArray[np.bool_],
 ) -> tuple[str, float]:
-    """In words, and the logarithm of the chance."""
+    """Return the behaviour in words, and the logarithm of its chance."""
     if partitions == 1:
         return "one partition only", 0.0
     if len(partition) < FEWEST_RECORDS:
@@ -121,7 +120,7 @@ def _behaviour(
 
 
 def _by_turns(partition: NDArray[np.int32], partitions: int) -> tuple[str, float]:
-    """Whether a record lies where one some turns ago lies: drawn ones do not depend on any."""
+    """Return the behaviour by lagged repetition: drawn records repeat at no lag."""
     lags = range(2, min(_MOST_TURNS * partitions, _MOST_LAGS, len(partition) - FEWEST_RECORDS) + 1)
     found = []
     for lag in lags:

@@ -1,10 +1,10 @@
-"""Which partitioner wrote a topic: the fewest families that explain where its keys lie.
+"""Writers of a topic: the fewest partitioner families that explain where its keys lie.
 
-Distinct (key, partition) pairs are tests that do not depend on each other; records are not.
-A family with n partitions puts a pair where it is by chance once in n. Families are taken
-up greedily, the one first that explains most of what is not yet explained, as long as that
-is no chance: with the bound below, fewer than one topic in ten thousand of random input
-gets any name, however many families and partition counts are tried.
+Distinct (key, partition) pairs are independent tests; records are not. A family with n partitions
+explains a pair by chance once in n. Families are chosen greedily (greedy set cover): the one that
+explains most of the unexplained pairs first, as long as that is no chance. By the bound below,
+less than one topic in ten thousand with random partitions gets any name, however many families
+and partition counts are tried. Keys in several partitions are explained by these writers as well.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ __all__ = [
     "who_wrote",
 ]
 
-#: With fewer distinct keys nothing is said.
+#: Fewest distinct keys for a statement.
 FEWEST_KEYS = 30
-#: Chance of a false name, for one topic, over everything that is tried on it.
+#: Probability of a false name for one topic, over all families and counts tried.
 FALSE_ALARM = 1e-4
 #: A rival whose likelihood is within this factor cannot be ruled out.
 _RULED_OUT = log(1e3)
-#: Share of pairs that may lie elsewhere although the family wrote them (explicit partitions).
+#: Share of a writer's pairs that may lie elsewhere (explicit partitions).
 _NOISE = 0.01
-#: No topic has more writers at more counts; a bound for damaged input, not a setting.
+#: Most writers of a topic; a bound for damaged input.
 _MOST_WRITERS = 12
 
 _Bools = NDArray[np.bool_]
@@ -52,7 +52,7 @@ class WriterFamily:
         share: of all pairs, those that it explains (others may explain them too).
         log10_chance: upper bound of the probability of as many by chance, all tries counted.
         first_ms, last_ms: of the pairs that only it explains.
-        rivals: families that fit those pairs as well, as far as can be told.
+        rivals: families that cannot be ruled out for those pairs.
     """
 
     family: Family
@@ -68,12 +68,12 @@ class WriterFamily:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TopicVerdict:
-    """What can be said of a topic.
+    """Statement about the writers of a topic.
 
     Attributes:
         status: ``named`` (one family, at one or more counts), ``mixed`` (several families),
             ``no partitioner fits``, ``too few keys`` or ``one partition``.
-        writers: by the time they came.
+        writers: by time.
         explained: share of pairs that some writer explains; 1.0 where it cannot fail.
         keys: distinct keys looked at.
         explains: bool[writers, pairs]: which pairs each writer explains.
@@ -87,7 +87,7 @@ class TopicVerdict:
 
     @property
     def families(self) -> tuple[Family, ...]:
-        """The families among the writers, by the time they came."""
+        """Families of the writers, by time."""
         return tuple(dict.fromkeys(w.family for w in self.writers))
 
 
@@ -102,7 +102,7 @@ class _Guess:
 def who_wrote(
     seen: KeyPairs, counts: Sequence[int], families: Sequence[Family], place: Place
 ) -> TopicVerdict:
-    """The writers of a topic.
+    """Return the writers of a topic.
 
     Args:
         seen: its distinct pairs.
@@ -156,18 +156,18 @@ def _guesses(
 
 
 def _chosen(seen: KeyPairs, guesses: Sequence[_Guess]) -> list[tuple[_Guess, float]]:
-    """Guesses taken up one after the other, with the logarithm of the chance of each."""
+    """Return the chosen guesses in order, with the logarithm of the chance of each."""
     left = np.ones(len(seen), np.bool_)
     chosen: list[tuple[_Guess, float]] = []
     enough = log(FALSE_ALARM / _MOST_WRITERS) - log(len(guesses))
     while len(chosen) < _MOST_WRITERS and left.any():
         best, chance = None, 0.0
         for guess in guesses:
-            told = left & (seen.partition < guess.partitions)  # others it cannot have written
-            hits, tries = int((guess.fits & told).sum()), int(told.sum())
+            pairs = left & (seen.partition < guess.partitions)  # it cannot have written the others
+            hits, tries = int((guess.fits & pairs).sum()), int(pairs.sum())
             if log_chance(hits, tries, 1 / guess.partitions) >= chance:
                 continue
-            now = log_chance(hits, tries, _by_luck(guess, seen, told))
+            now = log_chance(hits, tries, _by_luck(guess, seen, pairs))
             if now < chance:
                 best, chance = guess, now
         if best is None or chance > enough:
@@ -177,16 +177,16 @@ def _chosen(seen: KeyPairs, guesses: Sequence[_Guess]) -> list[tuple[_Guess, flo
     return chosen
 
 
-def _by_luck(guess: _Guess, seen: KeyPairs, told: _Bools) -> float:
-    """How likely a key lies where the guess has it although the guess did not put it there.
+def _by_luck(guess: _Guess, seen: KeyPairs, pairs: _Bools) -> float:
+    """Return the probability that a guess explains a pair by chance.
 
-    One in n, but for keys that a hash puts into few partitions (multiples of 8, one letter
-    repeated) in a topic most of whose keys lie in these: there two lopsided things meet.
+    It is 1 / n, and more where a hash maps the keys to few partitions (multiples of 8, repeated
+    letters) and most keys of the topic lie in these.
     """
-    where, times = np.unique(seen.partition[told], return_counts=True)
-    guessed = np.sort(guess.placed[told])
+    where, times = np.unique(seen.partition[pairs], return_counts=True)
+    guessed = np.sort(guess.placed[pairs])
     same = np.searchsorted(guessed, where, "right") - np.searchsorted(guessed, where, "left")
-    return max(1 / guess.partitions, float(times @ same) / float(told.sum()) ** 2)
+    return max(1 / guess.partitions, float(times @ same) / float(pairs.sum()) ** 2)
 
 
 def _writer(
@@ -199,7 +199,7 @@ def _writer(
     guess, chance = chosen[i]
     before = explains[:i].any(axis=0)
     only = guess.fits & (explains.sum(axis=0) == 1)
-    told = only if only.any() else guess.fits & ~before
+    pairs = only if only.any() else guess.fits & ~before
     chosen_families = {g.family for g, _ in chosen}
     return WriterFamily(
         guess.family,
@@ -208,29 +208,29 @@ def _writer(
         int(only.sum()),
         float(guess.fits.mean()),
         chance / log(10),
-        *_span(seen, told, int((~explains.any(axis=0)).sum()) / (guess.partitions - 1)),
-        _rivals(guess, told, [g for g in guesses if g.family not in chosen_families]),
+        *_span(seen, pairs, int((~explains.any(axis=0)).sum()) / (guess.partitions - 1)),
+        _rivals(guess, pairs, [g for g in guesses if g.family not in chosen_families]),
     )
 
 
-def _span(seen: KeyPairs, told: _Bools, by_chance: float) -> tuple[int, int]:
-    """From when to when: as many at both ends are left out as may be there by chance.
+def _span(seen: KeyPairs, pairs: _Bools, by_chance: float) -> tuple[int, int]:
+    """Return first and last time, without as many pairs at both ends as may be there by chance.
 
-    Pairs that nobody explains (explicit partitions) fall on this writer's side now and then,
-    and one of them would be enough to date a client years too early.
+    Unexplained pairs (explicit partitions) match this writer now and then, and a single one
+    could date a client years too early.
     """
-    first, last = np.sort(seen.first_ms[told]), np.sort(seen.last_ms[told])
+    first, last = np.sort(seen.first_ms[pairs]), np.sort(seen.last_ms[pairs])
     skipped = min(ceil(by_chance + 3 * sqrt(by_chance)), (len(first) - 1) // 2)
     return int(first[skipped]), int(last[len(last) - 1 - skipped])
 
 
-def _rivals(guess: _Guess, told: _Bools, others: Sequence[_Guess]) -> tuple[Family, ...]:
-    """Families that are nearly as likely for the pairs which only this writer explains."""
-    tries = int(told.sum())
+def _rivals(guess: _Guess, pairs: _Bools, others: Sequence[_Guess]) -> tuple[Family, ...]:
+    """Return families that are nearly as likely for the pairs that only this writer explains."""
+    tries = int(pairs.sum())
     own = tries * log(1 - _NOISE + _NOISE / guess.partitions)
     out: dict[Family, None] = {}
     for other in others:
-        hits = int((other.fits & told).sum())
+        hits = int((other.fits & pairs).sum())
         hit, miss = 1 - _NOISE + _NOISE / other.partitions, _NOISE / other.partitions
         if hits * log(hit) + (tries - hits) * log(miss) > own - _RULED_OUT:
             out[other.family] = None
@@ -251,13 +251,13 @@ class SplitExample:
 
 @dataclass(frozen=True, slots=True)
 class SplitKeys:
-    """Keys in more than one partition.
+    """Keys that lie in more than one partition.
 
     Attributes:
-        keys: how many there are.
-        of: distinct keys in all.
+        keys: their number.
+        of: number of all distinct keys.
         grew: those that one family explains by two partition counts.
-        writers: those that it takes two families to explain.
+        writers: those that only two families explain.
         unexplained: the others: explicit partitions, a custom partitioner, ...
         examples: a few; ``seen`` has (partition, records, first ms, last ms), oldest first.
     """
@@ -271,7 +271,7 @@ class SplitKeys:
 
 
 def split_keys(seen: KeyPairs, verdict: TopicVerdict) -> SplitKeys:
-    """The keys of a topic that are in several partitions, by the reason that explains them.
+    """Return the keys of a topic in several partitions, with the reason that explains each.
 
     >>> import numpy as np
     >>> seen = KeyPairs.of([(b"a", 0), (b"a", 1), (b"b", 0)])
@@ -283,14 +283,14 @@ def split_keys(seen: KeyPairs, verdict: TopicVerdict) -> SplitKeys:
         rows.setdefault(key, []).append(i)
     several = {key: at for key, at in rows.items() if len(at) > 1}
     reasons = {key: _reason(at, verdict) for key, at in several.items()}
-    told = list(reasons.values())
+    found = list(reasons.values())
     examples = []
-    for reason in dict.fromkeys(told):  # some of each reason
+    for reason in dict.fromkeys(found):  # some of each reason
         of_it = [key for key, r in reasons.items() if r == reason]
         examples += [_example(key, reason, several[key], seen) for key in of_it[:_EXAMPLES]]
     return SplitKeys(
-        len(several), len(rows), told.count("the topic grew"), told.count("two writers"),
-        told.count("unexplained"), tuple(examples),
+        len(several), len(rows), found.count("the topic grew"), found.count("two writers"),
+        found.count("unexplained"), tuple(examples),
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The hashes that clients put keys through: 32 bits each, on one key or on a whole column."""
+"""Hashes of clients, 32 bits each, on one key (reference) or on a column (kernels)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A hash in four forms, and which of them takes a column of keys.
+"""Forms of a hash function, and the choice of the form that hashes a column of keys.
 
 A column is bytes and where each key starts in them, as Arrow lays it out: no Python object a key.
 It is walked in chunks that stay in the processor's cache. In each chunk:
@@ -42,10 +42,10 @@ _GATHERED_AT_ONCE = 1 << 22
 
 
 class Each(Protocol):
-    """A kernel, or what stands for one: keys of any lengths, one after the other."""
+    """Kernel that hashes keys of any lengths one after the other."""
 
     def pays(self, *, work: int) -> bool:
-        """Whether so many steps would run compiled."""
+        """Return whether so many steps would run compiled."""
         ...
 
     def __call__(
@@ -57,7 +57,7 @@ class Each(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Hash:
-    """One hash function.
+    """Hash function in its forms.
 
     Attributes:
         name: what it is called.
@@ -98,7 +98,7 @@ def hash_all(
     starts: Starts,
     then: Callable[[UInt32Array], None] | None = None,
 ) -> UInt32Array:
-    """uint32[n]: the hash of each of n keys; key i is ``data[starts[i]:starts[i + 1]]``.
+    """Return uint32[n], the hash of each key; key i is ``data[starts[i]:starts[i + 1]]``.
 
     Args:
         hash_: which one.
@@ -181,7 +181,7 @@ def _hash_plainly(
     lengths: NDArray[np.int64],
     out: UInt32Array,
 ) -> None:
-    """By NumPy, all keys of one length at a time; few ones, or long ones, one by one."""
+    """Hash by NumPy all keys of one length at a time; few keys, or long ones, one by one."""
     order = np.argsort(lengths, kind="stable")
     values, firsts, counts = np.unique(lengths[order], return_index=True, return_counts=True)
     for length, first, many in zip(values.tolist(), firsts.tolist(), counts.tolist(), strict=True):

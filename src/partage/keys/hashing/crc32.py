@@ -1,4 +1,4 @@
-"""CRC-32 (the one of zlib and Ethernet): what librdkafka hashes keys with by default."""
+"""CRC-32 (that of zlib and Ethernet): librdkafka's default hash."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SLICES = 8
 
 
 def crc32(key: bytes) -> int:
-    """The checksum of one key, 0 <= h < 2**32.
+    """Return the checksum of one key, 0 <= h < 2**32.
 
     >>> hex(crc32(b"123456789"))
     '0xcbf43926'
@@ -25,7 +25,7 @@ def crc32(key: bytes) -> int:
 
 
 def _made_tables() -> UInt32Array:
-    """uint32[8 * 256]: table s has what a byte does to the checksum s bytes further on."""
+    """Return uint32[8 * 256]; table s has the effect of a byte on the checksum s bytes later."""
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = np.where(table & 1, (table >> 1) ^ np.uint32(_POLYNOMIAL), table >> 1)
@@ -51,7 +51,7 @@ def _of_rows(rows: UInt8Array) -> UInt32Array:
 
 @kernel("void(Array(uint8, 1, 'C', readonly=True), int64[::1], int64[::1], uint32[::1])")
 def _sliced(data: UInt8Array, starts: Int64Array, tables: Int64Array, out: UInt32Array) -> None:
-    """Checksums of keys of any lengths, eight bytes at a step ("slicing by 8")."""
+    """Compute checksums of keys of any lengths, eight bytes at a step ("slicing by 8")."""
     top = 0x7FFFFFFFFFFFFFFF
     for i in range(len(out)):
         at = starts[i] & top
@@ -78,7 +78,7 @@ def _sliced(data: UInt8Array, starts: Int64Array, tables: Int64Array, out: UInt3
 
 
 class _Sliced(Each):
-    """The kernel with its tables."""
+    """Kernel with its tables."""
 
     def pays(self, *, work: int) -> bool:
         return _sliced.pays(work=work)

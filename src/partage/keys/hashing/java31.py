@@ -18,7 +18,7 @@ _MASK = 0xFFFFFFFF
 
 
 def java_bytes_hash(key: bytes) -> int:
-    """``Arrays.hashCode(byte[])`` as unsigned bits, 0 <= h < 2**32.
+    """Return ``Arrays.hashCode(byte[])`` as unsigned bits, 0 <= h < 2**32.
 
     >>> java_bytes_hash(bytes([0xFF])), java_bytes_hash(b"")
     (30, 1)
@@ -30,7 +30,7 @@ def java_bytes_hash(key: bytes) -> int:
 
 
 def java_string_hash(key: bytes | str) -> int:
-    r"""``String.hashCode`` as unsigned bits; bytes are the string's UTF-8.
+    r"""Return ``String.hashCode`` as unsigned bits; bytes are the string's UTF-8.
 
     Raises:
         InvalidKeysError: the bytes are not UTF-8: no string has them.

@@ -32,7 +32,7 @@ _WORDS = "Array(uint32, 1, 'C', readonly=True, aligned=False)"
 
 
 def murmur2(key: bytes) -> int:
-    """The hash of one key, 0 <= h < 2**32. (Java shows the same bits as a signed int.)
+    """Return the hash of one key, 0 <= h < 2**32; Java shows its bits as a signed int.
 
     >>> murmur2(b"foobar") - 2**32
     -790332482
@@ -176,7 +176,7 @@ def _of_words(words: UInt32Array, width: int, stirred: UInt32Array, out: UInt32A
 
 
 def _lane_kernel(length: int) -> Kernel | None:
-    """Which kernel takes keys of one length; None: they gain nothing by being alike."""
+    """Return the kernel for keys of one length; None if equal lengths gain nothing."""
     if length == 16:
         return _of_16_bytes
     if length % 4 == 0 and 0 < length <= _STIRRED:
@@ -208,7 +208,7 @@ def _mixed(h: int, data: UInt8Array, at: int) -> int:
 
 @piece
 def _ended(h: int, data: UInt8Array, at: int, end: int) -> int:
-    """The words from ``at`` on, the bytes left over, and the last mixing."""
+    """Return the hash after the words from ``at`` on, the last bytes and the final mixing."""
     last = at + ((end - at) & ~3)
     while at < last:
         h = _mixed(h, data, at)
