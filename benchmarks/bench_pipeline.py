@@ -38,9 +38,9 @@ from partage.jobs.replay.slices import cut, read_slice
 from partage.jobs.replay.write import TableWriters
 from partage.jobs.spark.shipping import freeze_imports
 from partage.testing.histories import Size, write_capture
-from partage.wire.classic_columns import classic_columns
 from partage.wire.columns import BinaryColumn
-from partage.wire.commits import decode_offset_commits
+from partage.wire.columns.classic_groups import classic_columns
+from partage.wire.columns.commits import decode_offset_commits
 from partage.wire.group_log import decode_record, encode_record
 
 ROUNDS = 7

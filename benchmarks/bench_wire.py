@@ -14,7 +14,7 @@ import pyarrow.parquet
 
 import partage
 from partage.wire.columns import BinaryColumn
-from partage.wire.commits import decode_offset_commits
+from partage.wire.columns.commits import decode_offset_commits
 from partage.wire.group_log import decode_record, encode_record
 from partage.wire.record_json import to_json
 

@@ -21,7 +21,7 @@ from partage.history.group_history import GroupHistory, HistoryItem
 from partage.history.records import GroupRecord, LogPosition
 from partage.history.transactions import Outcome, Transactions
 from partage.wire.columns import BinaryColumn
-from partage.wire.commits import TOMBSTONE, decode_offset_commits
+from partage.wire.columns.commits import TOMBSTONE, decode_offset_commits
 
 #: ``group.consumer.session.timeout.ms`` of the recording.
 SESSION_MS = 6_000

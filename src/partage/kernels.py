@@ -40,10 +40,15 @@ import numpy.typing as npt
 __all__ = [
     "Booleans",
     "Bytes",
+    "Int16Rows",
     "Int32Rows",
     "Int32s",
+    "Int64Rows",
     "Int64s",
     "Kernel",
+    "ReadOnlyBytes",
+    "ReadOnlyInt32s",
+    "ReadOnlyInt64s",
     "form",
     "kernel",
     "never_compiling",
@@ -74,14 +79,25 @@ Int32s: TypeAlias = npt.NDArray[np.int32]
 Int64s: TypeAlias = npt.NDArray[np.int64]
 Booleans: TypeAlias = npt.NDArray[np.bool_]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
+Int16Rows: TypeAlias = npt.NDArray[np.int16]
 Int32Rows: TypeAlias = npt.NDArray[np.int32]
-#: Numba's type of a record's field, by its annotation.
+Int64Rows: TypeAlias = npt.NDArray[np.int64]
+#: Arrays without permission to write, as buffers of Arrow are.
+ReadOnlyBytes: TypeAlias = npt.NDArray[np.uint8]
+ReadOnlyInt32s: TypeAlias = npt.NDArray[np.int32]
+ReadOnlyInt64s: TypeAlias = npt.NDArray[np.int64]
+#: Numba's type of a record's field, by its annotation; other annotations name another record.
 _FIELD_TYPES = {
     "Int32s": "int32[::1]",
     "Int64s": "int64[::1]",
     "Booleans": "boolean[::1]",
     "Bytes": "uint8[::1]",
+    "Int16Rows": "int16[:, ::1]",
     "Int32Rows": "int32[:, ::1]",
+    "Int64Rows": "int64[:, ::1]",
+    "ReadOnlyBytes": "Array(uint8, 1, 'C', readonly=True)",
+    "ReadOnlyInt32s": "Array(int32, 1, 'C', readonly=True)",
+    "ReadOnlyInt64s": "Array(int64, 1, 'C', readonly=True)",
     "int": "int64",
     "bool": "boolean",
 }
@@ -311,7 +327,7 @@ def _typed(signature: str, records: dict[str, type]) -> Any:
         kinds: list[Any] = [
             getattr(one, "__forward_arg__", one) for one in record.__annotations__.values()
         ]
-        fields = [parse(_FIELD_TYPES[kind]) for kind in kinds]
+        fields = [parse(_FIELD_TYPES.get(kind, kind)) for kind in kinds]
         return tuple_types.from_types(fields, record)
 
     result, _, rest = signature.partition("(")

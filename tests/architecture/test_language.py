@@ -14,6 +14,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "partage"
 REWORDED = [
     "api", "errors.py", "groups", "java", "judge", "kernels.py", "keys", "legacy", "model", "runs",
     "simulation", "solve", "streams", "tables", "testing", "weights",
+    "wire",
 ]  # fmt: skip
 
 #: Words of the private vocabulary that CONTRIBUTING's rules replace, as parts of identifiers too.

@@ -118,7 +118,7 @@ def test_no_commit_becomes_an_object(monkeypatch: pytest.MonkeyPatch, form: kern
         return decode_record(key, value)
 
     monkeypatch.setattr(other_records_module, "decode_record", seen)
-    monkeypatch.setattr("partage.wire.commits.decode_record", seen)
+    monkeypatch.setattr("partage.wire.columns.commits.decode_record", seen)
     table = records().slice(0, 5_000)
     with kernels.form(form):
         out = [r for b in decoded(table, Transactions()) for r in b.to_pylist()]

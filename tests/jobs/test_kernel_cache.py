@@ -13,9 +13,9 @@ def loaded(_: Iterator[int]) -> Iterator[tuple[int, int, int]]:
     """On a worker: its process, and how often the kernel was found in the cache, and was not."""
     import os
 
-    from partage.wire.commit_kernel import scan_rows
+    from partage.wire.columns.commit_kernel import read_commits
 
-    made = scan_rows.compile()
+    made = read_commits.compile()
     yield os.getpid(), sum(made.stats.cache_hits.values()), sum(made.stats.cache_misses.values())
 
 
@@ -23,9 +23,9 @@ def test_a_worker_loads_kernels_from_the_cache(spark) -> None:
     """Once one process of the node has made a kernel, workers compile nothing."""
     import os
 
-    from partage.wire.commit_kernel import scan_rows
+    from partage.wire.columns.commit_kernel import read_commits
 
-    assert scan_rows.compile() is not None
+    assert read_commits.compile() is not None
     rows = spark.sparkContext.parallelize(range(2), 2).mapPartitions(loaded).collect()
     assert rows
     for process, hits, misses in rows:

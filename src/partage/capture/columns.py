@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from partage.wire.batch_records import marker_of, records_of
-from partage.wire.batches import Batch
+from partage.wire.batches import Batch, marker_of, records_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -19,8 +19,7 @@ from partage.capture.segments import batches_in
 from partage.capture.unpacking import checksum, unpacked
 from partage.capture.writing import CaptureWriter
 from partage.errors import InvalidCaptureError, WireFormatError
-from partage.wire.batch_records import marker_of, records_of
-from partage.wire.batches import Batch
+from partage.wire.batches import Batch, marker_of, records_of
 from partage.wire.metadata_log import decode_metadata_record
 
 __all__ = ["capture_log_dirs"]

@@ -2,7 +2,7 @@
 
 A `GroupRecord` is any record of `__consumer_offsets` but an offset commit. The state of a classic
 group comes from two forms of decoding with equal results: `parse_classic_state` takes one decoded
-record, `ClassicStates` takes the columns that `partage.wire.classic_columns` reads from many.
+record, `ClassicStates` takes the columns that `partage.wire.columns.classic_groups` reads from many.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from partage.errors import WireFormatError
 from partage.java.strings import decode_utf8
-from partage.wire.classic_columns import ClassicColumns, Payloads
+from partage.wire.columns.classic_groups import ClassicColumns, Payloads
 from partage.wire.consumer_protocol import (
     CONSUMER_PROTOCOL_ASSIGNMENT,
     read_embedded,

@@ -1,11 +1,18 @@
-"""Kafka's bytes: bytes in, plain values or columns out, and back.
+"""Kafka's bytes: bytes to plain values or columns, and back.
 
-The parts, from below: `primitives` (bounds-checked reading and writing), `schema` (how a layout is
-said), `messages` (the layouts), `codec` (one engine for all of them), and what stands on it:
-`consumer_protocol`, `sticky_userdata`, `group_log` and `commits`.
+From below:
 
-Pure: no I/O, no clock. Every error is a `partage.errors.WireFormatError`; no length or count in
-foreign bytes takes memory before it is checked against the bytes that are left.
+* `primitives` (bounds-checked reading and writing), `schema` (layouts as data), `messages` (Kafka's
+  layouts as JSON documents), `codec` (the engine that reads and writes all of them), `errors`;
+* records: `batches` (record batches of log segments), `group_log` (``__consumer_offsets``),
+  `metadata_log` (``__cluster_metadata``), `record_json` (records as JSON);
+* user data and payloads of group members: `consumer_protocol`, `sticky_userdata`, `faust`,
+  `member_extras` (Partage's own), `streams` (Kafka Streams);
+* `columns`: compiled readers of offset commits and of classic groups' records.
+
+The package is pure: no I/O but its own documents, no clock. Every error is a
+`partage.errors.WireFormatError`. No length or count in received bytes takes memory before it is
+compared with the remaining bytes.
 """
 
 from __future__ import annotations

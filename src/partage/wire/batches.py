@@ -1,15 +1,19 @@
-"""Record batches (magic 2) as they stand in log segments and in Fetch responses.
+"""Record batches (magic 2) of log segments and Fetch responses: headers, records, markers.
 
-Layout, as in Kafka 4.3.1 ``DefaultRecordBatch``: a header of 61 bytes, big-endian, then the
+A batch, as in Kafka 4.3.1 ``DefaultRecordBatch``: a header of 61 bytes, big-endian, then the
 records, compressed together or not. The CRC-32C covers all bytes from the attributes on.
 
-    baseOffset int64 | batchLength int32 (what follows it) | partitionLeaderEpoch int32 | magic int8
+    baseOffset int64 | batchLength int32 (of what follows) | partitionLeaderEpoch int32 | magic int8
     | crc uint32 | attributes int16 | lastOffsetDelta int32 | baseTimestamp int64
     | maxTimestamp int64 | producerId int64 | producerEpoch int16 | baseSequence int32
     | recordsCount int32
 
 Attributes: bits 0 to 2 compression, 3 append time, 4 transactional, 5 control, 6 delete horizon
-(``baseTimestamp`` is then the horizon; the records' times count from it all the same).
+(``baseTimestamp`` is then the horizon; the records' times still count from it).
+
+A record, as in ``DefaultRecord``: varint length | attributes int8 | varlong timestamp delta
+| varint offset delta | varint key length (-1 = null), key | varint value length, value
+| varint headers; each header: varint length, key | varint length, value. Varints are zigzag.
 """
 
 from __future__ import annotations
@@ -17,29 +21,34 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from partage.errors import WireFormatError
-from partage.wire.errors import LengthError, UnsupportedVersionError
+from partage.wire.errors import LengthError, TruncatedError, UnsupportedVersionError
 
 __all__ = [
     "COMPRESSIONS",
+    "CONTROL_TYPES",
     "HEADER_BYTES",
     "PREFIX_BYTES",
     "Batch",
     "ChecksumError",
+    "LogRecord",
+    "Marker",
     "OldMagicError",
     "batch_at",
     "batches_of",
     "end_of_batch",
+    "marker_of",
+    "records_of",
 ]
 
 COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
-"""Names by the number in the attributes."""
+"""Names of compressions by their number in the attributes."""
 
 HEADER_BYTES: Final = 61
 PREFIX_BYTES: Final = 12
-"""Offset and length, which stand before what the length counts; in every magic."""
+"""Bytes of offset and length, which the length does not count, in every magic."""
 
 _HEADER = Struct(">qiibIhiqqqhii")
 _PREFIX = Struct(">qi")
@@ -47,16 +56,16 @@ _MAGIC_AT = 16
 _LAST_DELTA = Struct(">i")
 _LAST_DELTA_AT = 23
 _CRC_FROM = 21
-# A record has at least so many bytes: length, attributes, three deltas, two lengths, headers.
+# Bytes of the shortest record: length, attributes, two deltas, two lengths, count of headers.
 _SMALLEST_RECORD = 7
 
 
 class ChecksumError(WireFormatError):
-    """The CRC-32C of a batch does not fit its bytes: they were damaged on the way or on disk."""
+    """A batch whose CRC-32C does not match its bytes: they were damaged on the way or on disk."""
 
 
 class OldMagicError(UnsupportedVersionError):
-    """A message of magic 0 or 1, written before Kafka 0.11; ``size`` says how long it is.
+    """A message of magic 0 or 1, written before Kafka 0.11, of ``size`` bytes.
 
     >>> OldMagicError(1, size=80).version
     1
@@ -70,17 +79,21 @@ class OldMagicError(UnsupportedVersionError):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One batch: its header, and the bytes of its records as they were stored.
+    """The header of a batch, and the stored bytes of its records.
 
     Attributes:
         base_offset, last_offset: offsets in the log, both inclusive.
-        records: how many the header claims; fewer than the offsets span after compaction.
-        size: bytes, the first twelve included.
+        records: the number of records; after compaction smaller than the span of the offsets.
+        size: bytes of the whole batch, the first twelve included.
+        leader_epoch: epoch of the partition's leader.
+        magic: 2.
         compression: one of `COMPRESSIONS`.
-        append_time: whether all records carry ``max_timestamp_ms`` (LogAppendTime).
-        base_timestamp_ms, max_timestamp_ms: -1 where there is none.
+        append_time: whether all records have ``max_timestamp_ms`` as time (LogAppendTime).
+        transactional: whether the records belong to a transaction.
+        control: whether it is a control batch, with one marker.
+        base_timestamp_ms, max_timestamp_ms: -1 for none.
         producer_id, producer_epoch, base_sequence: -1 without an idempotent producer.
-        payload: the records' bytes, compressed as ``compression`` says.
+        payload: the records' bytes, still compressed.
     """
 
     base_offset: int
@@ -104,20 +117,20 @@ class Batch:
 def batch_at(
     data: bytes | memoryview, position: int = 0, *, crc32c: Callable[[bytes], int] | None = None
 ) -> Batch | None:
-    """The batch that begins at ``position``, None where it is not complete.
+    """Return the batch that begins at ``position``, or None if it is not complete.
 
     A Fetch response and a copied segment may end within a batch: that is no error.
 
     Args:
-        data: some of a log.
-        position: where in it a batch begins.
-        crc32c: what checks the CRC; None believes the bytes.
+        data: a part of a log.
+        position: the offset in ``data`` of a batch's first byte.
+        crc32c: computes the CRC-32C; None skips the check.
 
     Raises:
-        LengthError: a length or count cannot be.
+        LengthError: a length or count is impossible.
         OldMagicError: it is a message of magic 0 or 1.
-        UnsupportedVersionError: its magic or its compression is one that Kafka does not have.
-        ChecksumError: the CRC does not fit.
+        UnsupportedVersionError: Kafka has no such magic or compression.
+        ChecksumError: the CRC does not match.
 
     >>> batch_at(b"") is None
     True
@@ -174,7 +187,7 @@ def _batch(data: bytes, crc32c: Callable[[bytes], int] | None) -> Batch:
 def batches_of(
     data: bytes | memoryview, *, crc32c: Callable[[bytes], int] | None = None
 ) -> Iterator[Batch]:
-    """The complete batches of a Fetch response's records, one after the other.
+    """Yield the complete batches of a Fetch response's records.
 
     Raises:
         WireFormatError: as `batch_at`.
@@ -189,10 +202,10 @@ def batches_of(
 
 
 def end_of_batch(data: bytes | memoryview, offset: int) -> int | None:
-    """The offset behind the first batch that has not ended before ``offset``, damaged or not.
+    """Return the offset after the first batch that ends at ``offset`` or later, damaged or not.
 
-    It is told by the headers alone, so that what follows a damaged batch can be read. None where
-    they cannot be true either.
+    Only headers are read, so that a reader can skip a damaged batch. None means that the headers
+    are impossible, too.
 
     >>> end_of_batch(b"", 0) is None
     True
@@ -212,3 +225,158 @@ def end_of_batch(data: bytes | memoryview, offset: int) -> int | None:
             return int(base + delta + 1)
         position += size
     return None
+
+
+# --- records ---------------------------------------------------------------------------------
+
+CONTROL_TYPES: Final = {
+    0: "ABORT",
+    1: "COMMIT",
+    2: "LEADER_CHANGE",
+    3: "SNAPSHOT_HEADER",
+    4: "SNAPSHOT_FOOTER",
+    5: "KRAFT_VERSION",
+    6: "KRAFT_VOTERS",
+}
+"""Names of control records by the type in their key (Kafka's ``ControlRecordType``)."""
+
+_VARINT_BITS, _VARLONG_BITS = 35, 70
+
+
+class LogRecord(NamedTuple):
+    """A record with its absolute offset and time. Headers are checked and left out."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """The content of a control batch.
+
+    Attributes:
+        type: a name of `CONTROL_TYPES`; UNKNOWN for a type of a later Kafka.
+        coordinator_epoch: epoch of the transaction coordinator; None for other types.
+        value: the value of the control record.
+    """
+
+    type: str
+    coordinator_epoch: int | None
+    value: bytes
+
+
+def records_of(batch: Batch, data: bytes | None = None) -> Iterator[LogRecord]:
+    """Yield the records of a batch, in the order of the log.
+
+    Args:
+        batch: any batch; a control batch has one record.
+        data: the decompressed payload; None if the payload is not compressed.
+
+    Raises:
+        TruncatedError: the payload ends within a record.
+        LengthError: a length is impossible, or bytes follow the last record.
+    """
+    payload = batch.payload if data is None else data
+    position, end = 0, len(payload)
+    base, base_ms = batch.base_offset, batch.base_timestamp_ms
+    fixed = batch.max_timestamp_ms if batch.append_time else None
+    span = batch.last_offset - base
+    for number in range(batch.records):
+        at = position
+        try:
+            length, position = _varint(payload, position, end, _VARINT_BITS)
+            if not 0 <= length <= end - position:
+                raise _length(f"record of {length} bytes, {end - position} left", at)
+            stop = position + length
+            ms, delta, key, value = _record(payload, position, stop)
+        except WireFormatError as error:
+            error.field = f"batch.records[{number}]"
+            raise
+        if not 0 <= delta <= span:
+            raise _length(f"offset delta {delta} in a batch of {span + 1} offsets", at, number)
+        position = stop
+        yield LogRecord(base + delta, base_ms + ms if fixed is None else fixed, key, value)
+    if position != end:
+        raise _length(f"{end - position} bytes after the last record", position, batch.records)
+
+
+def _record(data: bytes, position: int, stop: int) -> tuple[int, int, bytes | None, bytes | None]:
+    """Return time delta, offset delta, key and value of the record whose body ends at ``stop``."""
+    ms, position = _varint(data, position + 1, stop, _VARLONG_BITS)
+    delta, position = _varint(data, position, stop, _VARINT_BITS)
+    key, position = _bytes(data, position, stop)
+    value, position = _bytes(data, position, stop)
+    headers, position = _varint(data, position, stop, _VARINT_BITS)
+    # A header has at least two bytes: the count is bounded before the loop.
+    if not 0 <= headers <= (stop - position) // 2:
+        raise _length(f"{headers} headers in {stop - position} bytes", position)
+    for _ in range(headers):
+        name, position = _bytes(data, position, stop)
+        if name is None:
+            raise _length("a header's key is null", position)
+        _, position = _bytes(data, position, stop)
+    if position != stop:
+        raise _length(f"{stop - position} bytes after the record's headers", position)
+    return ms, delta, key, value
+
+
+def _varint(data: bytes, position: int, end: int, most_bits: int) -> tuple[int, int]:
+    """Return a zigzag varint and the position after it; most have one byte."""
+    if position < end:
+        byte = data[position]
+        if byte < 0x80:
+            return (byte >> 1) ^ -(byte & 1), position + 1
+    at, value, shift = position, 0, 0
+    while True:
+        if position >= end:
+            raise TruncatedError("a varint goes on after the end", offset=at, field="")
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift >= most_bits:
+            raise _length(f"a varint of more than {most_bits // 7} bytes", at)
+    return (value >> 1) ^ -(value & 1), position
+
+
+def _bytes(data: bytes, position: int, stop: int) -> tuple[bytes | None, int]:
+    """Return bytes with a varint length (-1 for None), and the position after them."""
+    length, position = _varint(data, position, stop, _VARINT_BITS)
+    if length < 0:
+        return None, position
+    if length > stop - position:
+        raise _length(f"length {length}, but {stop - position} bytes left", position)
+    return data[position : position + length], position + length
+
+
+def _length(what: str, offset: int, number: int | None = None) -> LengthError:
+    field = "" if number is None else f"batch.records[{number}]"
+    return LengthError(what, offset=offset, field=field)
+
+
+def marker_of(batch: Batch, data: bytes | None = None) -> Marker:
+    """Return the content of a control batch, which has one record.
+
+    Key: version int16, type int16. Value of a transaction's marker: version int16, coordinator
+    epoch int32. (Kafka 4.3.1: ``ControlRecordType``, ``EndTransactionMarker``.)
+
+    Raises:
+        TruncatedError: key or value is too short.
+        LengthError: as `records_of`, or the batch has no record.
+    """
+    first = next(records_of(batch, data), None)
+    if first is None:
+        raise _length("a control batch without a record", 0, 0)
+    key, value = first.key or b"", first.value or b""
+    if len(key) < 4:
+        raise TruncatedError(f"4 bytes needed, {len(key)} left", offset=0, field="control.key")
+    kind = CONTROL_TYPES.get(int.from_bytes(key[2:4], "big", signed=True), "UNKNOWN")
+    if kind not in {"COMMIT", "ABORT"}:
+        return Marker(kind, None, value)
+    if len(value) < 6:
+        raise TruncatedError(f"6 bytes needed, {len(value)} left", offset=0, field="control.value")
+    return Marker(kind, int.from_bytes(value[2:6], "big", signed=True), value)

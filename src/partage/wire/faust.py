@@ -1,6 +1,6 @@
-r"""What workers of Faust tell each other: JSON in a subscription, zlib-JSON in an assignment.
+r"""User data of Faust's workers: JSON in a subscription, compressed JSON in an assignment.
 
-Both carry the same structure (faust-streaming 0.15.3, ``ClientMetadata``), in this order::
+Both have the same structure (faust-streaming 0.15.3, ``ClientMetadata``), in this order::
 
     {"assignment": {"actives": {topic: [number, ...]}, "standbys": {...}},
      "url": "http://host:6066",
@@ -8,9 +8,9 @@ Both carry the same structure (faust-streaming 0.15.3, ``ClientMetadata``), in t
      "external_topic_distribution": {url: {topic: [number, ...]}},
      "topic_groups": {topic: number}}
 
-The last two may be missing, and the last one null. Keys that are unknown are passed over: a
-later release may have more. Faust itself believes whatever JSON says (a partition named "a", a
-list in place of a map) and fails later, for the whole group; here it is an error at once.
+The last two keys are optional, and the last value may be null. Unknown keys are ignored, because a
+later release may add some. Faust accepts any JSON (a partition named "a", a list in place of a map)
+and fails later, for the whole group. Here such JSON is an error at once.
 """
 
 from __future__ import annotations
@@ -33,28 +33,31 @@ __all__ = [
     "write_faust_subscription",
 ]
 
-#: More bytes of JSON than this are refused, unpacked ones too: a kilobyte of zlib can hold a
-#: megabyte. A group of 1,000 workers on 10,000 partitions needs about one megabyte.
 LARGEST_METADATA = 32 * 2**20
+"""The most bytes of JSON that are accepted, after decompression too.
+
+A kilobyte of zlib can hold a megabyte. 1,000 workers on 10,000 partitions need about one megabyte.
+"""
 
 ByTopic = Mapping[str, Sequence[int]]
 
 _LARGEST_PARTITION = 2**31 - 1
-_A_GLANCE = 40
+_SHOWN_CHARACTERS = 40
+_PATH = "userData"
 _Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True)
 class FaustMetadata:
-    """What a worker says of itself, or is told by the leader.
+    """The user data of a worker, or of its assignment.
 
     Attributes:
-        actives: partition numbers by topic that it works on.
-        standbys: partition numbers by topic of which it keeps a copy.
-        url: where its web server answers.
-        changelogs: by URL of each worker, the active partitions of changelog topics.
-        others: the same for all other topics.
-        groups: by topic its group: topics of one group have equally many partitions.
+        actives: numbers of its active partitions, by topic.
+        standbys: numbers of its standby partitions, by topic.
+        url: the address of its web server.
+        changelogs: active partitions of changelog topics, by worker URL and topic.
+        others: active partitions of all other topics, by worker URL and topic.
+        groups: number of each topic's group; topics of a group have equal partition counts.
 
     >>> FaustMetadata({"t": [0]}, url="http://a:6066").standbys
     {}
@@ -69,7 +72,7 @@ class FaustMetadata:
 
 
 def write_faust_subscription(metadata: FaustMetadata) -> bytes:
-    """User data of a subscription: what Faust writes, byte for byte, where it has no orjson.
+    """Return the user data of a subscription, byte for byte as Faust without orjson.
 
     >>> write_faust_subscription(FaustMetadata({"t": [0]}))[:47]
     b'{"assignment":{"actives":{"t":[0]},"standbys":{'
@@ -85,7 +88,7 @@ def write_faust_subscription(metadata: FaustMetadata) -> bytes:
 
 
 def write_faust_assignment(metadata: FaustMetadata) -> bytes:
-    """User data of an assignment: the same, compressed.
+    """Return the user data of an assignment: the same JSON, compressed.
 
     >>> read_faust_assignment(write_faust_assignment(FaustMetadata({"t": [3]}))).actives
     {'t': [3]}
@@ -94,55 +97,52 @@ def write_faust_assignment(metadata: FaustMetadata) -> bytes:
 
 
 def read_faust_assignment(data: bytes) -> FaustMetadata:
-    """The metadata in the user data of an assignment.
+    """Decode the user data of an assignment.
 
     Raises:
-        WireFormatError: it is no zlib stream, unpacks to more than `LARGEST_METADATA`, or what
-            comes out is not this structure.
+        WireFormatError: it is no zlib stream, decompresses to more than `LARGEST_METADATA`, or
+            is not JSON of this structure.
     """
     unpacking = zlib.decompressobj()
     try:
         text = unpacking.decompress(data, LARGEST_METADATA + 1)
     except zlib.error as e:
-        raise WireFormatError(f"no zlib stream ({e})", offset=0, field=_HERE) from None
+        raise WireFormatError(f"no zlib stream ({e})", offset=0, field=_PATH) from None
     if len(text) > LARGEST_METADATA:
         what = f"unpacks to more than {LARGEST_METADATA} bytes"
-        raise WireFormatError(what, offset=0, field=_HERE)
+        raise WireFormatError(what, offset=0, field=_PATH)
     if not unpacking.eof:
         what = f"the zlib stream ends early, after {len(data)} bytes"
-        raise WireFormatError(what, offset=len(data), field=_HERE)
+        raise WireFormatError(what, offset=len(data), field=_PATH)
     return read_faust_subscription(text)
 
 
 def read_faust_subscription(data: bytes) -> FaustMetadata:
-    """The metadata in the user data of a subscription.
+    """Decode the user data of a subscription.
 
     Raises:
-        WireFormatError: it is not JSON in UTF-8, or not this structure; ``field`` says where.
+        WireFormatError: it is not JSON in UTF-8, or not this structure; ``field`` is the path.
 
     >>> read_faust_subscription(b'{"assignment":{"actives":[]}}')
     Traceback (most recent call last):
     ...
     partage.errors.WireFormatError: userData.assignment.standbys at byte 0: is missing
     """
-    top = _mapping(_parsed(data), _HERE)
-    assignment = _mapping(_of(top, "assignment", _HERE), f"{_HERE}.assignment")
-    path = f"{_HERE}.assignment"
+    top = _mapping(_parsed(data), _PATH)
+    assignment = _mapping(_of(top, "assignment", _PATH), f"{_PATH}.assignment")
+    path = f"{_PATH}.assignment"
     standbys = _of(assignment, "standbys", path)
-    url = _of(top, "url", _HERE)
+    url = _of(top, "url", _PATH)
     if not isinstance(url, str):
-        _refuse(f"no text: {_short(url)}", f"{_HERE}.url")
+        _fail(f"no text: {_short(url)}", f"{_PATH}.url")
     return FaustMetadata(
         actives=_by_topic(_of(assignment, "actives", path), f"{path}.actives"),
         standbys=_by_topic(standbys, f"{path}.standbys"),
         url=url,
         changelogs=_distribution(top, "changelog_distribution"),
         others=_distribution(top, "external_topic_distribution", missing={}),
-        groups=_each(top.get("topic_groups") or {}, f"{_HERE}.topic_groups", _number),
+        groups=_read_each(top.get("topic_groups") or {}, f"{_PATH}.topic_groups", _number),
     )
-
-
-_HERE = "userData"
 
 
 def _lists(by_topic: ByTopic) -> dict[str, list[int]]:
@@ -151,23 +151,23 @@ def _lists(by_topic: ByTopic) -> dict[str, list[int]]:
 
 def _parsed(data: bytes) -> object:
     if len(data) > LARGEST_METADATA:
-        _refuse(f"{len(data)} bytes, more than {LARGEST_METADATA}", _HERE)
+        _fail(f"{len(data)} bytes, more than {LARGEST_METADATA}", _PATH)
     try:
         return json.loads(data.decode(), parse_constant=_no_constant)
     except json.JSONDecodeError as e:
-        raise WireFormatError(f"no JSON ({e.msg})", offset=e.pos, field=_HERE) from None
+        raise WireFormatError(f"no JSON ({e.msg})", offset=e.pos, field=_PATH) from None
     except UnicodeDecodeError as e:
-        raise WireFormatError("no UTF-8", offset=e.start, field=_HERE) from None
+        raise WireFormatError("no UTF-8", offset=e.start, field=_PATH) from None
     except (ValueError, RecursionError) as e:  # an int of 5,000 digits, lists a thousand deep
-        raise WireFormatError(f"no JSON ({e})", offset=0, field=_HERE) from None
+        raise WireFormatError(f"no JSON ({e})", offset=0, field=_PATH) from None
 
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number")
 
 
-def _refuse(what: str, path: str) -> NoReturn:
-    # Where in the bytes a value stood is lost once JSON has been read.
+def _fail(what: str, path: str) -> NoReturn:
+    # Parsed JSON has no offsets.
     raise WireFormatError(what, offset=0, field=path)
 
 
@@ -175,40 +175,42 @@ def _short(value: object) -> str:
     if isinstance(value, (dict, list)):
         return f"a {type(value).__name__} of {len(value)}"
     text = repr(value)
-    return text if len(text) <= _A_GLANCE else f"{text[:_A_GLANCE]}…"
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
 def _of(mapping: Mapping[str, Any], key: str, path: str) -> object:
     if key not in mapping:
-        _refuse("is missing", f"{path}.{key}")
+        _fail("is missing", f"{path}.{key}")
     return mapping[key]
 
 
 def _mapping(value: object, path: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        _refuse(f"no object: {_short(value)}", path)
+        _fail(f"no object: {_short(value)}", path)
     return value
 
 
-def _each(value: object, path: str, read: Callable[[object, str], _Value]) -> dict[str, _Value]:
+def _read_each(
+    value: object, path: str, read: Callable[[object, str], _Value]
+) -> dict[str, _Value]:
     return {key: read(one, f"{path}.{key}") for key, one in _mapping(value, path).items()}
 
 
 def _distribution(
     top: Mapping[str, Any], key: str, missing: object = None
 ) -> dict[str, dict[str, list[int]]]:
-    value = _of(top, key, _HERE) if missing is None else top.get(key, missing)
-    return _each(value, f"{_HERE}.{key}", _by_topic)
+    value = _of(top, key, _PATH) if missing is None else top.get(key, missing)
+    return _read_each(value, f"{_PATH}.{key}", _by_topic)
 
 
 def _by_topic(value: object, path: str) -> dict[str, list[int]]:
-    return _each(value, path, _numbers)
+    return _read_each(value, path, _numbers)
 
 
 def _numbers(value: object, path: str) -> list[int]:
     if not isinstance(value, list):
-        _refuse(f"no list: {_short(value)}", path)
-    # Thousands of numbers, nearly always right: looked at together.
+        _fail(f"no list: {_short(value)}", path)
+    # Lists have thousands of numbers, nearly always valid: one check for all of them.
     if set(map(type, value)) <= {int} and (
         not value or (min(value) >= 0 and max(value) <= _LARGEST_PARTITION)
     ):
@@ -218,5 +220,5 @@ def _numbers(value: object, path: str) -> list[int]:
 
 def _number(value: object, path: str) -> int:
     if type(value) is not int or not 0 <= value <= _LARGEST_PARTITION:
-        _refuse(f"no partition number: {_short(value)}", path)
+        _fail(f"no partition number: {_short(value)}", path)
     return value

@@ -8,8 +8,8 @@ import pytest
 from partage.errors import WireFormatError
 from partage.history.problems import unsupported_reason
 from partage.history.records import ClassicState, ClassicStates, parse_classic_state, parse_payloads
-from partage.wire.classic_columns import classic_columns
 from partage.wire.columns import BinaryColumn
+from partage.wire.columns.classic_groups import classic_columns
 from partage.wire.consumer_protocol import (
     decode_subscription,
     encode_assignment,

@@ -13,8 +13,15 @@ import pytest
 
 from partage.capture.unpacking import unpacked
 from partage.errors import WireFormatError
-from partage.wire.batch_records import marker_of, records_of
-from partage.wire.batches import Batch, ChecksumError, OldMagicError, batch_at, batches_of
+from partage.wire.batches import (
+    Batch,
+    ChecksumError,
+    OldMagicError,
+    batch_at,
+    batches_of,
+    marker_of,
+    records_of,
+)
 from partage.wire.errors import LengthError, TruncatedError, UnsupportedVersionError
 from partage.wire.metadata_log import decode_metadata_record
 from wire_damage import peak_of

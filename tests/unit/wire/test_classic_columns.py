@@ -10,9 +10,9 @@ import pytest
 from partage import kernels
 from partage.errors import WireFormatError
 from partage.history.records import ClassicStates, parse_classic_state
-from partage.wire import classic_columns as module
-from partage.wire.classic_columns import classic_columns
 from partage.wire.columns import BinaryColumn
+from partage.wire.columns import classic_groups as module
+from partage.wire.columns.classic_groups import classic_columns
 from partage.wire.consumer_protocol import encode_assignment, encode_subscription
 from partage.wire.group_log import decode_value, encode_record
 from wire_damage import damaged
@@ -134,7 +134,7 @@ def test_the_same_bytes_in_two_versions_are_two_members():
 
 def test_tables_grow_within_a_record(monkeypatch):
     """More members, topics and payloads than there is room for at first, in one record."""
-    monkeypatch.setattr("partage.wire.name_table.FIRST_NAMES", 16)
+    monkeypatch.setattr("partage.wire.columns.distinct.FIRST_NAMES", 16)
     for name in ("_BYTES_A_MEMBER", "_BYTES_A_TEXT"):
         monkeypatch.setattr(module, name, 1 << 30)
     members = [_member(f"m{i}", assigned=[(f"t{i}-{k}", k) for k in range(3)]) for i in range(900)]

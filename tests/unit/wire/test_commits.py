@@ -12,20 +12,17 @@ from hypothesis import strategies as st
 
 from partage import kernels
 from partage.errors import WireFormatError
-from partage.wire import commit_parsing
-from partage.wire import commits as commits_module
 from partage.wire.columns import BinaryColumn, CodedColumn
-from partage.wire.commits import TOMBSTONE, decode_offset_commits
+from partage.wire.columns.commits import TOMBSTONE, decode_offset_commits
 from partage.wire.group_log import decode_record, encode_record
 from partage.wire.schema import UNKNOWN_TAGS
 from wire_samples import recorded, unbase64, vectors
 
 
-@pytest.fixture(autouse=True, params=["numpy", "compiled", "interpreted"])
-def way(request, monkeypatch):
-    """Every test with each of the ways in which columns are read."""
-    monkeypatch.setattr(commits_module, "pays", lambda **_: request.param != "numpy")
-    with kernels.form("by cost" if request.param == "numpy" else request.param):
+@pytest.fixture(autouse=True, params=["compiled", "interpreted"])
+def form(request):
+    """Every test with both forms of the kernel."""
+    with kernels.form(request.param):
         yield request.param
 
 
@@ -174,10 +171,9 @@ def test_null_empty_and_short_keys_are_other_rows():
     assert len(decode_offset_commits(BinaryColumn.of([]), BinaryColumn.of([]))) == 0
 
 
-def test_chunks_do_not_show(monkeypatch):
-    """Numbers of commits, pairs and errors do not depend on the size of a chunk."""
-    monkeypatch.setattr(commit_parsing, "ROWS_AT_ONCE", 7)
-    monkeypatch.setattr("partage.wire.name_table.FIRST_NAMES", 4)
+def test_tables_that_grow_do_not_show(monkeypatch):
+    """Numbers of commits, pairs and errors do not depend on the initial room of tables."""
+    monkeypatch.setattr("partage.wire.columns.distinct.FIRST_NAMES", 4)
     rng = random.Random(3)
     rows = [(key, value) for *_, key, value in recorded()[:400]]
     _agrees([row if rng.random() < 0.8 else (row[0], _changed(row[1], rng)) for row in rows])
@@ -206,9 +202,9 @@ def test_columns_of_unequal_length_are_refused():
         decode_offset_commits(BinaryColumn.of([b""]), BinaryColumn.of([]))
 
 
-def test_memory_stays_within_the_bound(way):
+def test_memory_stays_within_the_bound(form):
     """Columns and positions together: at most 1 KiB + 100 times keys and values, in a large batch."""
-    count = 4_000 if way == "interpreted" else 40_000  # each step is traced: slow enough
+    count = 4_000 if form == "interpreted" else 40_000  # each step is traced: slow enough
     rows = [(key, value) for *_, key, value in recorded()[:count]]
     keys, values = (BinaryColumn.of(list(side)) for side in zip(*rows, strict=True))
     size = len(keys.data) + len(values.data)

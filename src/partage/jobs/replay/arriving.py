@@ -22,7 +22,7 @@ from partage.jobs.replay.clocks import Clocks
 from partage.jobs.replay.decoded_rows import Kind
 from partage.jobs.replay.packed_runs import unpacked_runs
 from partage.jobs.replay.placed import binary_column
-from partage.wire.classic_columns import classic_columns, pays
+from partage.wire.columns.classic_groups import classic_columns, pays
 from partage.wire.group_log import decode_record
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from partage.jobs.replay.selection import EVERYTHING, Selection
 from partage.jobs.replay.slices import Slice, read_slice, tasks_of, widened
 from partage.jobs.replay.tally import MOST_PARTITIONS, Tally
 from partage.jobs.spark.shipping import warm
-from partage.wire.commits import TOMBSTONE, OffsetCommits, decode_offset_commits
+from partage.wire.columns.commits import TOMBSTONE, OffsetCommits, decode_offset_commits
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,8 +17,8 @@ from partage.jobs.replay.decoded_rows import Kind
 from partage.jobs.replay.placed import Placed, RawRecord
 from partage.jobs.replay.selection import Selection
 from partage.jobs.replay.tally import Tally
-from partage.wire.classic_columns import classic_columns, pays
-from partage.wire.commits import OffsetCommits
+from partage.wire.columns.classic_groups import classic_columns, pays
+from partage.wire.columns.commits import OffsetCommits
 from partage.wire.group_log import RECORD_TYPES, decode_key, decode_record
 
 __all__ = ["Others", "bad_row", "other_records"]

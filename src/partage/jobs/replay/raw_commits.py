@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from partage.history.commits import Commits
 from partage.jobs.replay.write import TableWriters, task_name
 from partage.tables.schemas import schema
-from partage.wire.commits import OffsetCommits
+from partage.wire.columns.commits import OffsetCommits
 
 __all__ = ["RawCommits", "RawWriter"]
 

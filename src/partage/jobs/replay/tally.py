@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from partage.history.transactions import Outcome
 from partage.jobs.replay.clocks import Clocks, Strand, clocks_of
-from partage.wire.commits import TOMBSTONE
+from partage.wire.columns.commits import TOMBSTONE
 from partage.wire.group_log import RECORD_TYPES
 
 __all__ = ["MOST_PARTITIONS", "Tally"]

@@ -77,12 +77,11 @@ def warm() -> None:
         reduce_commits,
         reduce_stretches,
     )
-    from partage.wire.commit_kernel import scan_rows
-    from partage.wire.group_kernel import scan_groups
-    from partage.wire.payload_kernel import scan_payloads
+    from partage.wire.columns.classic_kernels import read_groups, read_payloads
+    from partage.wire.columns.commit_kernel import read_commits
 
     needed = (
-        scan_rows, reduce_commits, reduce_stretches, scan_groups, scan_payloads,
+        read_commits, reduce_commits, reduce_stretches, read_groups, read_payloads,
         fold_minutes, fold_stretches, close_minutes,
     )  # fmt: skip
     if not all(one.ready for one in needed):

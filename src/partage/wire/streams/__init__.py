@@ -1,9 +1,8 @@
 """The user data of Kafka Streams members and leaders.
 
-Start with `subscription_info` (a member's tasks and offset sums) and `assignment_info` (the
-leader's reply). `subscription_bytes` and `assignment_bytes` decode and encode them; `versions`
-selects a version that both sides support. They build on `tasks` and `partitions` (tasks and
-partitions as arrays) and `data_output` (strings as ``DataOutputStream`` writes them).
+`subscription_info` is what a member sends (its tasks and offset sums), `assignment_info` the
+leader's reply; `versions` selects a version that both sides support. `arrays` has tasks and
+partitions as arrays, `task_codecs` their readers and writers.
 """
 
 from __future__ import annotations

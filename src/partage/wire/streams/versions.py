@@ -1,24 +1,26 @@
-"""Version probing: how members and leader of different releases agree on a version (KIP-268).
+"""Version probing: members and leader of different releases agree on a version (KIP-268).
 
-A round, as pure functions on what is read and written:
+One round, as pure functions of decoded messages:
 
-1. Every member sends in its used version, at first the latest that it knows (`first_version`),
-   and says which is the latest that it supports.
-2. The leader reads what it can (`group_versions`). A member whose version is above its own it can
-   only count: it is one of the *future* members. It answers in the lowest version of all, and
-   tells them the latest version that all support. A future member beside one of version 1 or 2 is
-   a dead end: those cannot be told to change, everybody gets error code 3.
-3. A member that is answered in a lower version than it used takes the common one, and joins again
-   at once; so does one that hears of a higher common version (`next_version`). That follow-up
-   rebalance is what ends a rolling upgrade: once the last old member has gone, all go up.
+1. Every member joins with its used version, first the latest that it knows (`first_version`), and
+   sends the latest version that it supports.
+2. The leader decodes what it can (`group_versions`). A member with a version above the leader's
+   own is a *future* member: the leader only counts it. It replies in the lowest version of all,
+   with the latest version that all members support. If the group has a future member and one of
+   version 1 or 2, which cannot follow a probe, all members get error code 3.
+3. A member whose reply has a lower version than its own takes the common version and rejoins at
+   once. So does one that receives a higher common version (`next_version`). This follow-up
+   rebalance ends a rolling upgrade: after the last old member leaves, all members upgrade.
 
-Source: ``StreamsPartitionAssignor`` of kafka-streams 4.3.1; where releases differ it is said.
+Source: ``StreamsPartitionAssignor`` of kafka-streams 4.3.1; differences of older releases are
+noted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NoReturn
 
 from partage.errors import InvalidConfigError
 from partage.wire.errors import UnsupportedVersionError
@@ -42,7 +44,7 @@ __all__ = [
 ]
 
 EARLIEST_PROBEABLE_VERSION = 3
-"""The first version that says which is the latest that the member supports."""
+"""The first version with the latest version that the member supports."""
 ASSIGNMENT_ERROR = 3
 SHUTDOWN_REQUESTED = 4
 
@@ -61,14 +63,14 @@ _SINCE_2_4 = (
 def first_version(
     upgrade_from: str | None = None, *, latest: int = LATEST_VERSION, release_4: bool = True
 ) -> int:
-    """The version that a member starts with.
+    """Return the version of a member's first subscription.
 
     Args:
         upgrade_from: the setting ``upgrade.from``, None if it is not set.
         latest: the latest version that the member supports.
-        release_4: whether the member is of release 4, where the setting no longer matters here and
-            takes nothing before 2.4; before, it pins the version to 1 or 2 for a rolling upgrade
-            from 0.10.0 to 1.1, whose leaders cannot be probed.
+        release_4: whether the member is of release 4. There the setting has no effect on the
+            version and accepts nothing before 2.4. In earlier releases it pins the version to 1
+            or 2, for a rolling upgrade from 0.10.0 to 1.1, whose leaders do not support probing.
 
     Raises:
         InvalidConfigError: Streams has no such value.
@@ -84,14 +86,15 @@ def first_version(
 
 @dataclass(frozen=True)
 class GroupVersions:
-    """What the leader makes of its members' versions.
+    """The versions of a group from its leader's view.
 
     Attributes:
-        used: the lowest that any member used, at most the leader's latest: that of its answers.
-        common: the lowest of the latest supported versions, likewise.
-        future: places of the members that the leader can only count.
-        error_code: 0; 3: a future member beside one that cannot be probed; 4: a member asks for
-            shutdown. With an error every member gets `error_assignment`.
+        used: the lowest version that any member used, at most the leader's latest; the version of
+            its replies.
+        common: the lowest of the latest supported versions, at most the leader's latest.
+        future: indexes of the members that the leader cannot decode.
+        error_code: 0 for none; 3 for a future member in a group with one that cannot be probed;
+            4 if a member asks for shutdown. With an error every member gets `error_assignment`.
     """
 
     used: int
@@ -101,17 +104,17 @@ class GroupVersions:
 
     @property
     def probing(self) -> bool:
-        """Whether this is a round of version probing."""
+        """True in a round of version probing."""
         return bool(self.future) and not self.error_code
 
 
 def group_versions(
     members: Iterable[SubscriptionInfo], *, latest: int = LATEST_VERSION
 ) -> GroupVersions:
-    """The versions of a group as its leader sees them.
+    """Return the versions of a group from its leader's view.
 
     Args:
-        members: subscriptions as the leader read them (with the same ``latest``).
+        members: subscriptions as the leader decoded them (with the same ``latest``).
         latest: the latest version that the leader supports.
 
     >>> old = SubscriptionInfo.of(process=bytes(16), version=9, latest_version=9)
@@ -130,7 +133,7 @@ def group_versions(
 def versions_of(
     members: Iterable[tuple[int, int, bool]], *, latest: int = LATEST_VERSION
 ) -> GroupVersions:
-    """The same of each member's version, its latest version, and whether it asks for shutdown.
+    """Return `group_versions` of each member's (version, latest version, asks for shutdown).
 
     >>> versions_of([(9, 9, False), (12, 12, True)])
     GroupVersions(used=9, common=9, future=(1,), error_code=0)
@@ -138,12 +141,12 @@ def versions_of(
     used = common = latest
     future: list[int] = []
     shutdown = False
-    for place, (version, supported, asks) in enumerate(members):
+    for index, (version, supported, asks) in enumerate(members):
         used = min(used, version)
-        # The -1 of versions 1 and 2 counts too, as in Kafka: their answers do not carry it.
+        # The -1 of versions 1 and 2 counts too, as in Kafka; their replies do not have it.
         common = min(common, supported)
         if version > latest:
-            future.append(place)
+            future.append(index)
         else:
             shutdown |= asks
     code = 0
@@ -155,11 +158,11 @@ def versions_of(
 
 
 def probing_answer(versions: GroupVersions, *, latest: int = LATEST_VERSION) -> AssignmentInfo:
-    """An answer that holds nothing but versions, or the error code.
+    """Return a reply with versions alone, or with the error code.
 
-    What a future member gets that the leader finds no task for: in 4.3.1 future members are one
-    client, whose previous tasks follow from the partitions that they own, and are assigned tasks
-    like others; it has no end point, no tags, and nothing to restore from.
+    A future member gets it if the leader has no task for it. In 4.3.1 future members count as one
+    client without end point, tags and state. Its previous tasks follow from the partitions that
+    they own, and it is assigned tasks like other clients.
 
     >>> answer = probing_answer(GroupVersions(used=9, common=9, future=(1,)))
     >>> answer.version, answer.common_version, len(answer.active)
@@ -172,12 +175,12 @@ def probing_answer(versions: GroupVersions, *, latest: int = LATEST_VERSION) -> 
 
 @dataclass(frozen=True)
 class NextVersion:
-    """What a member does about versions after an answer.
+    """A member's version after a reply.
 
     Attributes:
-        version: of its next subscription.
-        rejoin: whether it joins again at once, since its version changed.
-        error_code: of the answer; other than 0, nothing else in it counts.
+        version: the version of its next subscription.
+        rejoin: whether it rejoins at once, because its version changed.
+        error_code: the error code of the reply; if it is not 0, the rest of the reply is ignored.
     """
 
     version: int
@@ -186,16 +189,16 @@ class NextVersion:
 
 
 def next_version(answer: AssignmentInfo, *, used: int, latest: int = LATEST_VERSION) -> NextVersion:
-    """The version that a member goes on with.
+    """Return the version with which a member continues.
 
     Args:
-        answer: of the leader, as the member read it.
-        used: the version of the subscription that it sent.
-        latest: the latest version that it supports.
+        answer: the leader's reply, as the member decoded it.
+        used: the version of the subscription that the member sent.
+        latest: the latest version that the member supports.
 
     Raises:
-        UnsupportedVersionError: the answer is of a later version than the subscription, or others
-            support versions that this member does not; to Kafka a TaskAssignmentException.
+        UnsupportedVersionError: the reply has a later version than the subscription, or the common
+            version is later than ``latest`` (TaskAssignmentException in Kafka).
 
     >>> next_version(AssignmentInfo(9, 9), used=11)
     NextVersion(version=9, rejoin=True, error_code=0)
@@ -205,9 +208,9 @@ def next_version(answer: AssignmentInfo, *, used: int, latest: int = LATEST_VERS
     if answer.error_code:
         return NextVersion(used, error_code=answer.error_code)
     if answer.version > used:
-        _refuse(f"an answer in version {answer.version} to a subscription in {used}", answer)
+        _fail(f"an answer in version {answer.version} to a subscription in {used}", answer)
     if answer.common_version > latest:
-        _refuse(f"all support {answer.common_version}, this member only {latest}", answer)
+        _fail(f"all support {answer.common_version}, this member only {latest}", answer)
     if answer.version < EARLIEST_PROBEABLE_VERSION:
         return NextVersion(used)
     if answer.common_version > used or answer.version < used:
@@ -215,6 +218,6 @@ def next_version(answer: AssignmentInfo, *, used: int, latest: int = LATEST_VERS
     return NextVersion(used)
 
 
-def _refuse(what: str, answer: AssignmentInfo) -> None:
+def _fail(what: str, answer: AssignmentInfo) -> NoReturn:
     field = "AssignmentInfo.version"
     raise UnsupportedVersionError(what, offset=0, field=field, version=answer.version)

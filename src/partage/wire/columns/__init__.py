@@ -1,4 +1,10 @@
-"""Binary columns as Arrow lays them out, without Arrow: one buffer of bytes, offsets, validity."""
+"""Columns of bytes, and the compiled readers of whole columns of records.
+
+`BinaryColumn` and `CodedColumn` have the memory layout of Arrow's binary and dictionary arrays,
+without Arrow. `commits` reads offset commits, `classic_groups` group records of the classic
+protocol; both give the engine's values for every row. Their kernels are in `commit_kernel` and
+`classic_kernels`, and `distinct` numbers equal byte strings.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +23,12 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class BinaryColumn:
-    """``n`` byte strings: row ``i`` is ``data[start[i]:start[i + 1]]``, null if not ``valid[i]``.
+    """A column of ``n`` byte strings: row ``i`` is ``data[start[i]:start[i + 1]]``.
 
-    ``data`` uint8, ``start`` int32 or int64 of length n + 1, not descending and within ``data``
-    (Arrow's own arrays are), ``valid`` bool of length n or None when no row is null.
+    Attributes:
+        data: uint8, the bytes of all rows.
+        start: int32 or int64[n + 1], ascending offsets within ``data``.
+        valid: bool[n], False for null rows; None if no row is null.
 
     >>> column = BinaryColumn.of([b"ab", None, b""])
     >>> len(column), column[0], column[1], column[2]
@@ -33,7 +41,7 @@ class BinaryColumn:
 
     @staticmethod
     def of(rows: Sequence[bytes | None]) -> BinaryColumn:
-        """The column of Python byte strings."""
+        """Return the column of Python byte strings."""
         lengths = np.fromiter((len(row or b"") for row in rows), np.int64, len(rows))
         start = np.concatenate(([0], np.cumsum(lengths)))
         data = np.frombuffer(b"".join(row or b"" for row in rows), np.uint8)
@@ -45,10 +53,13 @@ class BinaryColumn:
     def from_buffers(
         buffers: Sequence[Any], *, length: int, offset: int = 0, large: bool = False
     ) -> BinaryColumn:
-        """A view of an Arrow array's ``buffers()``: validity, offsets, data; nothing is copied
-        but the validity bits.
+        """Return a view of an Arrow array's buffers; only the validity bits are copied.
 
-        ``length`` and ``offset`` are the array's own; ``large`` for int64 offsets.
+        Args:
+            buffers: validity, offsets and data, as the array's ``buffers()`` returns them.
+            length: the array's length.
+            offset: the array's offset into its buffers.
+            large: whether the offsets are int64.
 
         >>> starts = np.array([0, 1, 3], np.int32)
         >>> BinaryColumn.from_buffers([None, starts, b"xyz"], length=1, offset=1)[0]
@@ -73,19 +84,19 @@ class BinaryColumn:
         return self.data[self.start[row] : self.start[row + 1]].tobytes()
 
     def is_valid(self) -> NDArray[np.bool_]:
-        """One bool a row."""
+        """Return one bool for each row, False for null."""
         return np.ones(len(self), bool) if self.valid is None else self.valid
 
     def bounds(self, rows: Ints) -> tuple[Ints, Ints]:
-        """First byte of each of ``rows`` and the one after its last, int64."""
+        """Return the first byte of each of ``rows`` and the byte after its last, as int64."""
         return self.start[rows].astype(np.int64), self.start[rows + 1].astype(np.int64)
 
 
 @dataclass(frozen=True)
 class CodedColumn:
-    """A binary column as a dictionary has it: few ``names``, and each row's place among them.
+    """A dictionary-encoded column: ``names``, and the index of each row's name.
 
-    ``code`` int32[n], -1 for null. Names need not differ, nor all be in use, but none is null.
+    ``code`` is int32[n], -1 for null. Names may repeat or be unused, but none is null.
 
     >>> column = CodedColumn(BinaryColumn.of([b"a", b"b"]), np.array([1, -1, 1], np.int32))
     >>> len(column), column[0], column[1]
@@ -101,7 +112,3 @@ class CodedColumn:
     def __getitem__(self, row: int) -> bytes | None:
         code = int(self.code[row])
         return None if code < 0 else self.names[code]
-
-    def spelt(self) -> BinaryColumn:
-        """The same rows, each with its own bytes."""
-        return BinaryColumn.of([self[row] for row in range(len(self))])

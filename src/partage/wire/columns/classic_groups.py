@@ -1,0 +1,236 @@
+"""Columns of classic groups' records: from Arrow's buffers to arrays, members' payloads included.
+
+Strings, payloads and whole members are codes: equal bytes have equal codes and are read once. No
+value becomes a Python object before it is asked for. Records that are not plain are in ``odd``, for
+the engine (`group_log`); the ``version`` of a payload that is not plain is -1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.java.strings import decode_utf8
+from partage.wire.columns import BinaryColumn, Bytes, Ints
+from partage.wire.columns.classic_kernels import (
+    MEMBER,
+    MIN_MEMBER_BYTES,
+    PAYLOAD,
+    RECORD,
+    GroupSource,
+    GroupTables,
+    PayloadSource,
+    PayloadTables,
+    read_groups,
+    read_payloads,
+)
+from partage.wire.columns.distinct import NameTable, read_only
+
+__all__ = ["ClassicColumns", "Payloads", "Texts", "classic_columns", "pays"]
+
+#: Bytes of values in one batch, unless one record has more: its arrays then fit into the
+#: processor's cache.
+_BYTES_AT_ONCE = 1 << 19
+#: Average bytes of a member and of a string, for the initial room of tables.
+_BYTES_A_MEMBER = 96
+_BYTES_A_TEXT = 40
+#: Steps of the interpreter by which the engine is slower for a record than the kernel.
+_STEPS_SAVED_A_RECORD = 200
+
+
+def pays(*, rows: int) -> bool:
+    """Return whether compiled kernels are faster for ``rows`` records, cold start included."""
+    work = rows * _STEPS_SAVED_A_RECORD
+    return read_groups.pays(work=work) and read_payloads.pays(work=work)
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Distinct byte strings by code, decoded on first use.
+
+    Attributes:
+        data: the bytes of the column.
+        positions: int64[n, 2]: first byte and size.
+    """
+
+    data: Bytes = field(repr=False)
+    positions: NDArray[np.int64]
+    _decoded: dict[int, str] = field(default_factory=dict, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    @cached_property
+    def _bounds(self) -> tuple[memoryview, list[list[int]]]:
+        return self.data.data, self.positions.tolist()
+
+    def raw(self, code: int) -> bytes:
+        """Return the bytes of a code."""
+        data, positions = self._bounds
+        at, size = positions[code]
+        return bytes(data[at : at + size])
+
+    def text(self, code: int) -> str:
+        """Return the string of a code, decoded as in Java; always the same object."""
+        known = self._decoded.get(code)
+        if known is None:
+            known = self._decoded[code] = decode_utf8(self.raw(code))
+        return known
+
+
+@dataclass(frozen=True)
+class Payloads:
+    """Distinct payloads of the consumer protocol, all subscriptions or all assignments.
+
+    Attributes:
+        sent: the bytes of each payload.
+        heads: int64[n, len(`PAYLOAD`)], one row a payload.
+        names: names of topics.
+        topics: int32, codes of subscribed topics, one payload after the other.
+        pairs: int64[k, 3], code, first number and count of numbers of owned or assigned topics.
+        numbers: int32, partitions, one pair after the other.
+    """
+
+    sent: Texts
+    heads: NDArray[np.int64]
+    names: Texts
+    topics: NDArray[np.int32]
+    pairs: NDArray[np.int64]
+    numbers: NDArray[np.int32]
+
+    def column(self, name: str) -> Ints:
+        """Return a column of ``heads`` by its name."""
+        column: Ints = self.heads[:, PAYLOAD.index(name)]
+        return column
+
+
+@dataclass(frozen=True)
+class ClassicColumns:
+    """The values of a batch of GROUP_METADATA records.
+
+    Attributes:
+        records: int64[n, len(`RECORD`)], one row a plain record, in their order.
+        listed: int32, codes of each record's members, from its ``members_from`` on.
+        members: int64[m, len(`MEMBER`)], one row a distinct member.
+        whole: the bytes of each distinct member.
+        texts: the distinct strings.
+        subscriptions: the distinct subscriptions.
+        assignments: the distinct assignments.
+        odd: rows that the engine must read.
+    """
+
+    records: NDArray[np.int64]
+    listed: NDArray[np.int32]
+    members: NDArray[np.int64]
+    whole: Texts
+    texts: Texts
+    subscriptions: Payloads
+    assignments: Payloads
+    odd: Ints
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def column(self, name: str) -> Ints:
+        """Return a column of ``records`` by its name."""
+        column: Ints = self.records[:, RECORD.index(name)]
+        return column
+
+
+def classic_columns(values: BinaryColumn, rows: Ints) -> Iterator[ClassicColumns]:
+    r"""Yield the values at ``rows`` in batches, in order; none of them may be null.
+
+    Damaged values raise no error: they are in ``odd``.
+
+    >>> value = b"\0\3\0\0" + (7).to_bytes(4, "big") + b"\xff\xff\xff\xff" + bytes(12)
+    >>> (made,) = classic_columns(BinaryColumn.of([value]), np.array([0]))
+    >>> made.column("generation").tolist(), made.column("leader").tolist(), made.odd.tolist()
+    ([7], [-1], [])
+    """
+    if not len(rows):
+        return
+    first, end = values.bounds(rows)
+    so_far = np.cumsum(end - first)
+    data, start = read_only(values.data, np.uint8), read_only(values.start, np.int64)
+    at = 0
+    while at < len(rows):
+        before = int(so_far[at - 1]) if at else 0
+        stop = int(np.searchsorted(so_far, before + _BYTES_AT_ONCE, "right"))
+        stop = max(stop, at + 1)
+        size = int(so_far[stop - 1]) - before
+        yield _read_batch(GroupSource(data, start, read_only(rows[at:stop], np.int64)), size)
+        at = stop
+
+
+def _read_batch(source: GroupSource, size: int) -> ClassicColumns:
+    """Run the kernel over values of ``size`` bytes; enlarge its tables where they are full."""
+    count, members = len(source.rows), size // _BYTES_A_MEMBER
+    texts, whole = NameTable(size // _BYTES_A_TEXT), NameTable(members)
+    subscriptions, assignments = NameTable(members), NameTable(members)
+    names = (texts, subscriptions, assignments, whole)
+    tables = GroupTables(
+        texts.names, subscriptions.names, assignments.names, whole.names,
+        records=np.empty((count + 1, len(RECORD)), np.int64),
+        members=np.empty((len(whole.names.table), len(MEMBER)), np.int64),
+        listed=np.empty(size // MIN_MEMBER_BYTES + 1, np.int32),
+        odd=np.empty(count, np.int64), counts=np.zeros(3, np.int64),
+    )  # fmt: skip
+    row = 0
+    while True:
+        row = read_groups(source, row, tables, work=count * _STEPS_SAVED_A_RECORD)
+        if row == count:
+            break
+        for one, reserve in zip(names, (8, 1, 1, 1), strict=True):
+            if one.is_full(reserve):
+                one.grow()
+        more = np.empty((len(whole.names.table), len(MEMBER)), np.int64)
+        more[: len(whole)] = tables.members[: len(whole)]
+        tables = tables._replace(
+            texts=texts.names, subscriptions=subscriptions.names, assignments=assignments.names,
+            whole=whole.names, members=more,
+        )  # fmt: skip
+    records, odd, listed = tables.counts.tolist()
+    data = source.data
+    return ClassicColumns(
+        tables.records[:records], tables.listed[:listed].copy(), tables.members[: len(whole)],
+        Texts(data, whole.positions()), Texts(data, texts.positions()),
+        _read_payloads(data, subscriptions.positions(), is_subscription=True),
+        _read_payloads(data, assignments.positions(), is_subscription=False),
+        tables.odd[:odd].copy(),
+    )  # fmt: skip
+
+
+def _read_payloads(data: Bytes, positions: Ints, *, is_subscription: bool) -> Payloads:
+    """Run the kernel over distinct payloads; enlarge its table of topics where it is full."""
+    at, size = (read_only(column, np.int64) for column in positions.T)
+    count, total = len(at), int(size.sum())
+    names = NameTable()
+    # Room for as much as so many bytes can hold: no count in them is believed.
+    tables = PayloadTables(
+        names.names,
+        heads=np.empty((count, len(PAYLOAD)), np.int64),
+        topics=np.empty(total // 2 + 1 if is_subscription else 1, np.int32),
+        pairs=np.empty((total // 6 + 1, 3), np.int64),
+        numbers=np.empty(total // 4 + 1, np.int32),
+        counts=np.zeros(3, np.int64),
+    )
+    done = 0
+    while True:
+        done = read_payloads(
+            PayloadSource(data, at, size), is_subscription, done, tables,
+            work=count * _STEPS_SAVED_A_RECORD,
+        )  # fmt: skip
+        if done == count:
+            break
+        names.grow()
+        tables = tables._replace(names=names.names)
+    topics, pairs, numbers = tables.counts.tolist()
+    return Payloads(
+        Texts(data, positions), tables.heads, Texts(data, names.positions()),
+        tables.topics[:topics].copy(), tables.pairs[:pairs].copy(),
+        tables.numbers[:numbers].copy(),
+    )  # fmt: skip

@@ -1,0 +1,528 @@
+"""Kernels that read group records of the classic protocol, and the payloads of their members.
+
+`read_groups` reads values of record type 2, `read_payloads` subscriptions and assignments of the
+consumer protocol; each is one pass over the bytes. The output has numbers only; strings, payloads
+and whole members are codes of `distinct`. What is not plain (an impossible length, unknown tags, a
+varint of five bytes) is only listed: the engine reads it.
+
+From one generation to the next most members are equal byte for byte. A member's bytes are looked
+up as a whole first, and read only if they are new.
+"""
+
+# ruff: noqa: ANN001, ANN201, ANN202, PLR0917 - a kernel's types stand in its signature
+# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from partage.kernels import (
+    Int32s,
+    Int64Rows,
+    Int64s,
+    ReadOnlyBytes,
+    ReadOnlyInt64s,
+    kernel,
+    piece,
+)
+from partage.wire.columns.distinct import (
+    Names,
+    code_like,
+    code_of,
+    int16_at,
+    int32_at,
+    int64_at,
+    is_half_full,
+)
+
+__all__ = [
+    "MEMBER", "MIN_MEMBER_BYTES", "PAYLOAD", "RECORD", "GroupSource", "GroupTables",
+    "PayloadSource", "PayloadTables", "read_groups", "read_payloads",
+]  # fmt: skip
+
+#: Columns of each record: strings are codes, -1 for null; ``members`` are listed from
+#: ``members_from`` on.
+RECORD = (
+    "row", "version", "generation", "state_ms", "protocol_type", "protocol", "leader",
+    "members_from", "members",
+)  # fmt: skip
+#: Columns of each distinct member; ``layout`` numbers the layouts of its bytes.
+MEMBER = (
+    "layout", "id", "instance", "client_id", "client_host", "rebalance_ms", "session_ms",
+    "subscription", "assignment",
+)  # fmt: skip
+#: Columns of each payload: ``version`` is -1 if the engine must read it; sizes are -1 for null.
+#: Its topics and its pairs (a topic with its partitions) are in lists of their own.
+PAYLOAD = (
+    "version", "topics_from", "topics", "pairs_from", "pairs", "user_at", "user_size",
+    "generation", "rack_at", "rack_size",
+)  # fmt: skip
+MIN_MEMBER_BYTES = 15
+"""The size of the shortest member: version 4, all fields empty."""
+
+_LONGEST_TEXT = 0x7FFF
+
+
+class GroupSource(NamedTuple):
+    """Values of group records.
+
+    Attributes:
+        data: the bytes of a column.
+        start: the offsets of its rows in ``data``.
+        rows: the rows to read.
+    """
+
+    data: ReadOnlyBytes
+    start: ReadOnlyInt64s
+    rows: ReadOnlyInt64s
+
+
+class GroupTables(NamedTuple):
+    """The output of `read_groups`.
+
+    Attributes:
+        texts: the distinct strings.
+        subscriptions: the distinct subscriptions.
+        assignments: the distinct assignments.
+        whole: the distinct members, all their bytes.
+        records: one row a record, with the columns `RECORD`.
+        members: one row a distinct member, with the columns `MEMBER`.
+        listed: codes of each record's members, one record after the other.
+        odd: rows that are not plain.
+        counts: numbers of records, odd rows and listed members.
+    """
+
+    texts: Names
+    subscriptions: Names
+    assignments: Names
+    whole: Names
+    records: Int64Rows
+    members: Int64Rows
+    listed: Int32s
+    odd: Int64s
+    counts: Int64s
+
+
+class PayloadSource(NamedTuple):
+    """Distinct payloads of the consumer protocol.
+
+    Attributes:
+        data: the bytes of a column.
+        at: the position of each payload.
+        size: the size of each payload.
+    """
+
+    data: ReadOnlyBytes
+    at: ReadOnlyInt64s
+    size: ReadOnlyInt64s
+
+
+class PayloadTables(NamedTuple):
+    """The output of `read_payloads`.
+
+    Attributes:
+        names: the distinct names of topics.
+        heads: one row a payload, with the columns `PAYLOAD`.
+        topics: codes of subscribed topics, one payload after the other.
+        pairs: topic, first number and count of numbers of each owned or assigned topic.
+        numbers: partitions, one pair after the other.
+        counts: numbers of topics, pairs and numbers.
+    """
+
+    names: Names
+    heads: Int64Rows
+    topics: Int32s
+    pairs: Int64Rows
+    numbers: Int32s
+    counts: Int64s
+
+
+# --- group records ---------------------------------------------------------------------------
+
+
+@piece
+def _varint(data, at, end):
+    """Return a varint of up to four bytes, times 8, plus its size; -1 if there is none."""
+    value = 0
+    for width in range(4):
+        if at + width >= end:
+            return -1
+        byte = data[at + width]
+        value |= (byte & 127) << (7 * width)
+        if byte < 128:
+            return value * 8 + width + 1
+    return -1
+
+
+@piece
+def _size(data, at, end, width, compact):
+    """Return a length plus one (0 is null), times 8, plus the length's own size; -1 if odd."""
+    if compact:
+        return _varint(data, at, end)
+    if at + width > end:
+        return -1
+    length = int16_at(data, at) if width == 2 else int32_at(data, at)
+    return (max(length, -1) + 1) * 8 + width
+
+
+@piece
+def _stop(data, at, end, width, compact, nullable):
+    """Return the end of a string (length of 2 bytes) or bytes (of 4); -1 if they are not plain."""
+    size = _size(data, at, end, width, compact)
+    if size < 0:
+        return -1
+    length = (size >> 3) - 1
+    if length < 0:
+        return at + (size & 7) if nullable else -1
+    if width == 2 and length > _LONGEST_TEXT:
+        return -1
+    stop = at + (size & 7) + length
+    return stop if stop <= end else -1
+
+
+@piece
+def _code(data, at, stop, width, compact, names, like):
+    """Return the code of what `_stop` accepted, probably ``like``; -1 for null."""
+    size = _size(data, at, stop, width, compact)
+    if size < 8:
+        return -1
+    return code_like(data, at + (size & 7), stop, names, like)
+
+
+@piece
+def _end_without_tags(data, at, end, compact):
+    """Return the end of a struct without tagged fields; -1 if it may have some."""
+    if not compact:
+        return at
+    return at + 1 if at < end and data[at] == 0 else -1
+
+
+@piece
+def _end_of_member(data, at, end, layout):
+    """Return the end of a member, by its lengths alone; -1 if it is not plain."""
+    compact = layout == 3
+    at = _stop(data, at, end, 2, compact, False)
+    if at >= 0 and layout >= 2:
+        at = _stop(data, at, end, 2, compact, True)
+    for _ in range(2):
+        if at >= 0:
+            at = _stop(data, at, end, 2, compact, False)
+    if at < 0:
+        return -1
+    at += 4 if layout == 0 else 8
+    for _ in range(2):
+        if at >= 0 and at <= end:
+            at = _stop(data, at, end, 4, compact, False)
+    if at < 0 or at > end:
+        return -1
+    return _end_without_tags(data, at, end, compact)
+
+
+@piece
+def _column_of(members, like, column):
+    """Return a column of member ``like``, -1 without such a member."""
+    return -1 if like < 0 else members[like, column]
+
+
+@piece
+def _read_member(data, at, end, layout, code, like, tables):
+    """Read a plain member into its columns; most are those of member ``like``."""
+    compact, members, texts = layout == 3, tables.members, tables.texts
+    members[code, 0] = layout
+    stop = _stop(data, at, end, 2, compact, False)
+    members[code, 1] = _code(data, at, stop, 2, compact, texts, _column_of(members, like, 1))
+    members[code, 2] = -1
+    if layout >= 2:
+        at = stop
+        stop = _stop(data, at, end, 2, compact, True)
+        members[code, 2] = _code(data, at, stop, 2, compact, texts, _column_of(members, like, 2))
+    for column in range(3, 5):
+        at = stop
+        alike = _column_of(members, like, column)
+        stop = _stop(data, at, end, 2, compact, False)
+        members[code, column] = _code(data, at, stop, 2, compact, texts, alike)
+    # Before value version 1 the rebalance timeout was the session timeout.
+    members[code, 5] = int32_at(data, stop)
+    at = stop if layout == 0 else stop + 4
+    members[code, 6] = int32_at(data, at)
+    at += 4
+    stop = _stop(data, at, end, 4, compact, False)
+    members[code, 7] = _code(data, at, stop, 4, compact, tables.subscriptions, -1)
+    at = stop
+    alike = _column_of(members, like, 8)
+    stop = _stop(data, at, end, 4, compact, False)
+    members[code, 8] = _code(data, at, stop, 4, compact, tables.assignments, alike)
+
+
+@piece
+def _is_full(tables):
+    """Return whether a table of names is half full, or would be with one member more."""
+    return (
+        is_half_full(tables.texts, 8) or is_half_full(tables.subscriptions, 1)
+        or is_half_full(tables.assignments, 1) or is_half_full(tables.whole, 1)
+    )  # fmt: skip
+
+
+@piece
+def _read_head(data, at, end, version, record, tables):
+    """Read what precedes the members; return the position of their count, -1 if not plain."""
+    compact, records, texts = version == 4, tables.records, tables.texts
+    stop = _stop(data, at, end, 2, compact, False)
+    if stop < 0 or stop + 4 > end:
+        return -1
+    alike = _column_of(records, record - 1, 4)
+    records[record, 4] = _code(data, at, stop, 2, compact, texts, alike)
+    records[record, 2] = int32_at(data, stop)
+    at = stop + 4
+    for column in range(5, 7):
+        stop = _stop(data, at, end, 2, compact, True)
+        if stop < 0:
+            return -1
+        alike = _column_of(records, record - 1, column)
+        records[record, column] = _code(data, at, stop, 2, compact, texts, alike)
+        at = stop
+    records[record, 3] = -1
+    if version >= 2:
+        if at + 8 > end:
+            return -1
+        records[record, 3] = int64_at(data, at)
+        at += 8
+    return at
+
+
+@piece
+def _read_members(data, at, end, version, count, likely, tables):
+    """Read ``count`` members; return their end, -1 if one is not plain, -2 for want of room.
+
+    They are probably those listed from ``likely`` on, the members of the record before.
+    """
+    listed, counts = tables.listed, tables.counts
+    layout = version - 1 if version >= 2 else version
+    begin = counts[2]
+    for i in range(count):
+        if _is_full(tables):
+            return -2
+        stop = _end_of_member(data, at, end, layout)
+        if stop < 0:
+            return -1
+        known = tables.whole.used[0]
+        like = listed[likely + i] if likely + i < begin else -1
+        code = code_like(data, at, stop, tables.whole, like)
+        if code == known:
+            _read_member(data, at, end, layout, code, like, tables)
+        elif tables.members[code, 0] != layout:
+            return -1  # the same bytes mean something else in another layout
+        listed[counts[2]] = code
+        counts[2] += 1
+        at = stop
+    return at
+
+
+@piece
+def _read_record(data, at, end, tables):
+    """Read one value; return its end, -1 if it is not plain, -2 for want of room."""
+    if at + 2 > end:
+        return -1
+    version = int16_at(data, at)
+    if version < 0 or version > 4:
+        return -1
+    records, record = tables.records, tables.counts[0]
+    at = _read_head(data, at + 2, end, version, record, tables)
+    if at < 0:
+        return -1
+    size = _size(data, at, end, 4, version == 4)
+    if size < 8:
+        return -1
+    count = (size >> 3) - 1
+    at += size & 7
+    if count * 15 > end - at:  # before the list takes so many
+        return -1
+    listed = tables.counts[2]
+    records[record, 1] = version
+    records[record, 7] = listed
+    records[record, 8] = count
+    likely = listed if record == 0 else records[record - 1, 7]
+    at = _read_members(data, at, end, version, count, likely, tables)
+    return at if at < 0 else _end_without_tags(data, at, end, version == 4)
+
+
+@kernel("int64(GroupSource, int64, GroupTables)", GroupSource, Names, GroupTables)
+def read_groups(source, first, tables):
+    """Read the values from the ``first`` row on, until the end or until there is no room.
+
+    Return the first row that is not read.
+    """
+    counts = tables.counts
+    for i in range(first, len(source.rows)):
+        if _is_full(tables):
+            return i
+        row, listed = source.rows[i], counts[2]
+        stop = _read_record(source.data, source.start[row], source.start[row + 1], tables)
+        if stop == -2:
+            counts[2] = listed
+            return i
+        if stop == -1:
+            counts[2] = listed
+            tables.odd[counts[1]] = row
+            counts[1] += 1
+        else:
+            tables.records[counts[0], 0] = row
+            counts[0] += 1
+    return len(source.rows)
+
+
+# --- payloads --------------------------------------------------------------------------------
+
+
+@piece
+def _end_of_text(data, at, end):
+    """Return the end of a string that is not null; -1 if it is not plain."""
+    if at + 2 > end:
+        return -1
+    length = int16_at(data, at)
+    stop = at + 2 + length
+    return stop if length >= 0 and stop <= end else -1
+
+
+@piece
+def _count(data, at, end, least):
+    """Return the count of an array whose elements take ``least`` bytes; -1 if impossible."""
+    if at + 4 > end:
+        return -1
+    count = int32_at(data, at)
+    return count if count >= 0 and count * least <= end - at - 4 else -1
+
+
+@piece
+def _read_topics(data, at, end, tables):
+    """Read the topics of a subscription; return their end, -1 if odd, -2 for want of room."""
+    count = _count(data, at, end, 2)
+    if count < 0:
+        return -1
+    at += 4
+    for _ in range(count):
+        stop = _end_of_text(data, at, end)
+        if stop < 0:
+            return -1
+        if is_half_full(tables.names, 1):
+            return -2
+        tables.topics[tables.counts[0]] = code_of(data, at + 2, stop, tables.names)
+        tables.counts[0] += 1
+        at = stop
+    return at
+
+
+@piece
+def _read_pairs(data, at, end, tables):
+    """Read topics with their partitions; return their end, -1 if odd, -2 for want of room."""
+    counts, pairs = tables.counts, tables.pairs
+    count = _count(data, at, end, 6)
+    if count < 0:
+        return -1
+    at += 4
+    for _ in range(count):
+        stop = _end_of_text(data, at, end)
+        if stop < 0:
+            return -1
+        partitions = _count(data, stop, end, 4)
+        if partitions < 0:
+            return -1
+        if is_half_full(tables.names, 1):
+            return -2
+        pair = counts[1]
+        pairs[pair, 0] = code_of(data, at + 2, stop, tables.names)
+        pairs[pair, 1] = counts[2]
+        pairs[pair, 2] = partitions
+        counts[1] += 1
+        at = stop + 4
+        for _ in range(partitions):
+            tables.numbers[counts[2]] = int32_at(data, at)
+            counts[2] += 1
+            at += 4
+    return at
+
+
+@piece
+def _read_user_data(data, at, end, payload, heads):
+    """Read the position of user data; return their end, -1 if odd."""
+    if at + 4 > end:
+        return -1
+    size = int32_at(data, at)
+    heads[payload, 5] = at + 4
+    heads[payload, 6] = max(size, -1)
+    stop = at + 4 + max(size, 0)
+    return stop if stop <= end else -1
+
+
+@piece
+def _read_later_fields(data, at, end, version, payload, tables):
+    """Read what versions 1 to 3 added to a subscription; return its end, -1 or -2."""
+    heads = tables.heads
+    if version >= 1:
+        at = _read_pairs(data, at, end, tables)
+    if at >= 0 and version >= 2:
+        if at + 4 > end:
+            return -1
+        heads[payload, 7] = int32_at(data, at)
+        at += 4
+    if at >= 0 and version >= 3:
+        if at + 2 > end:
+            return -1
+        size = int16_at(data, at)
+        heads[payload, 8] = at + 2
+        heads[payload, 9] = max(size, -1)
+        at += 2 + max(size, 0)
+    return at if at <= end else -1
+
+
+@piece
+def _read_payload(data, at, end, is_subscription, payload, tables):
+    """Read one payload; return its end, -1 if it is odd, -2 for want of room.
+
+    Versions above 3 are read as 3, as Kafka does.
+    """
+    heads, counts = tables.heads, tables.counts
+    if at + 2 > end:
+        return -1
+    version = int16_at(data, at)
+    heads[payload, 1] = counts[0]
+    heads[payload, 3] = counts[1]
+    heads[payload, 7] = -1
+    heads[payload, 9] = -1
+    if version < 0:
+        return -1
+    at += 2
+    if is_subscription:
+        at = _read_topics(data, at, end, tables)
+    else:
+        at = _read_pairs(data, at, end, tables)
+    if at >= 0:
+        at = _read_user_data(data, at, end, payload, heads)
+    if at >= 0 and is_subscription:
+        at = _read_later_fields(data, at, end, version, payload, tables)
+    if at >= 0:
+        heads[payload, 0] = version
+        heads[payload, 2] = counts[0] - heads[payload, 1]
+        heads[payload, 4] = counts[1] - heads[payload, 3]
+    return at
+
+
+@kernel("int64(PayloadSource, boolean, int64, PayloadTables)", PayloadSource, Names, PayloadTables)
+def read_payloads(source, is_subscription, first, tables):
+    """Read payloads from the ``first`` on, until the end or until there is no room for topics.
+
+    Return the first payload that is not read.
+    """
+    counts, heads = tables.counts, tables.heads
+    for i in range(first, len(source.at)):
+        topics, pairs, numbers = counts[0], counts[1], counts[2]
+        at = source.at[i]
+        stop = _read_payload(source.data, at, at + source.size[i], is_subscription, i, tables)
+        if stop < 0:
+            counts[0], counts[1], counts[2] = topics, pairs, numbers
+            heads[i, 0] = -1
+            heads[i, 2] = 0
+            heads[i, 4] = 0
+        if stop == -2:
+            return i
+    return len(source.at)

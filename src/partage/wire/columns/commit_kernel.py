@@ -1,0 +1,232 @@
+"""The kernel that reads the offset commits of two columns in one pass over their bytes.
+
+The layouts are those of record types 0 and 1 (`messages`). Rows that are not plain (a long varint,
+unknown tags, impossible lengths) are only listed: the engine reads them. The output has numbers
+only; names are codes of `distinct`.
+"""
+
+# ruff: noqa: ANN001, ANN201, ANN202, PLR0917 - a kernel's types stand in its signature
+# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from partage.kernels import (
+    Int16Rows,
+    Int32Rows,
+    Int64Rows,
+    Int64s,
+    ReadOnlyBytes,
+    ReadOnlyInt32s,
+    ReadOnlyInt64s,
+    kernel,
+    piece,
+)
+from partage.wire.columns.distinct import (
+    Names,
+    code_of,
+    int16_at,
+    int32_at,
+    int64_at,
+    is_half_full,
+)
+
+__all__ = [
+    "KEY", "LONG", "MIDDLE", "SHORT", "UNREAD", "CommitSource", "CommitTable", "read_commits",
+]  # fmt: skip
+
+#: Rows of the tables of `CommitTable`, by width: int16, int32, int64.
+SHORT = ("value_version",)
+MIDDLE = ("key", "leader_epoch", "topic_id", "metadata_length")
+LONG = ("row", "offset", "commit_timestamp", "expire_timestamp", "metadata_at")
+#: The content of each distinct key: record type, pair of group and topic, partition. In place of
+#: the type, -1 means that it is no commit's key, -2 that it is not plain.
+KEY = ("key_version", "pair", "partition")
+UNREAD = -3
+"""Record type of a key that is not read yet."""
+
+
+class CommitSource(NamedTuple):
+    """The two columns of records.
+
+    Attributes:
+        key_data: bytes of the keys, or of the names of a dictionary.
+        key_start: offsets of the keys in ``key_data``.
+        key_valid: 0 for a null key; empty if none is null.
+        code: dictionary code of each row's key, -1 for null; empty without a dictionary.
+        value_data: bytes of the values.
+        value_start: offsets of the values in ``value_data``.
+        value_valid: 0 for a null value; empty if none is null.
+    """
+
+    key_data: ReadOnlyBytes
+    key_start: ReadOnlyInt64s
+    key_valid: ReadOnlyBytes
+    code: ReadOnlyInt32s
+    value_data: ReadOnlyBytes
+    value_start: ReadOnlyInt64s
+    value_valid: ReadOnlyBytes
+
+
+class CommitTable(NamedTuple):
+    """The commits read so far, a column each, and the rows that are none.
+
+    Attributes:
+        short, middle, long: the rows `SHORT`, `MIDDLE`, `LONG`.
+        others: rows of other or unknown record types.
+        odd: rows of commits that are not plain.
+        counts: numbers of commits, others and odd rows.
+    """
+
+    short: Int16Rows
+    middle: Int32Rows
+    long: Int64Rows
+    others: Int64s
+    odd: Int64s
+    counts: Int64s
+
+
+@piece
+def _end_of_names(data, at, end):
+    """Return the end of a key's group and topic, whose lengths begin at ``at``, or -1."""
+    for _ in range(2):
+        if at + 2 > end:
+            return -1
+        length = int16_at(data, at)
+        if length < 0:
+            return -1
+        at += 2 + length
+    return at if at + 4 <= end else -1
+
+
+@piece
+def _read_key(data, at, end, code, keys, pairs):
+    """Read a distinct key into its column of ``keys``."""
+    keys[0, code] = -1
+    if end - at < 2 or data[at] != 0 or data[at + 1] > 1:
+        return
+    stop = _end_of_names(data, at + 2, end)
+    if stop < 0:
+        keys[0, code] = -2
+        return
+    keys[0, code] = data[at + 1]
+    keys[1, code] = code_of(data, at + 2, stop, pairs)
+    keys[2, code] = int32_at(data, stop)
+
+
+@piece
+def _read_value(data, at, end, highest, table, commit):
+    """Read a value; return the position of its topic id, 0 for none, -1 if it is not plain."""
+    if at + 20 > end:  # the shortest value: version 0 without metadata
+        return -1
+    version = int16_at(data, at)
+    if version < 0 or version > highest:
+        return -1
+    table.short[0, commit] = version
+    table.long[1, commit] = int64_at(data, at + 2)
+    at += 10
+    table.middle[1, commit] = -1
+    if version >= 3:
+        table.middle[1, commit] = int32_at(data, at)
+        at += 4
+    if version == 4:
+        size = data[at] - 1 if data[at] < 128 else -1
+        at += 1
+    else:
+        size = int16_at(data, at)
+        at += 2
+    table.middle[3, commit] = size
+    table.long[4, commit] = at
+    if size < 0:
+        return -1
+    return _read_end_of_value(data, at + size, end, version, table, commit)
+
+
+@piece
+def _read_end_of_value(data, at, end, version, table, commit):
+    """Read what follows the metadata; return the same as `_read_value`."""
+    if at + 8 + (8 if version == 1 else 1 if version == 4 else 0) > end:
+        return -1
+    table.long[2, commit] = int64_at(data, at)
+    table.long[3, commit] = int64_at(data, at + 8) if version == 1 else -1
+    at += 8
+    if version < 4 or data[at] == 0:
+        return 0
+    # One tag, number 0, whatever size of one byte it claims; the id itself has 16 bytes.
+    if data[at] != 1 or at + 19 > end or data[at + 1] != 0 or data[at + 2] >= 128:
+        return -1
+    return at + 3
+
+
+@piece
+def _write_tombstone(table, commit):
+    """Set the columns of a null value."""
+    table.short[0, commit] = -1
+    table.middle[1, commit] = -1
+    table.middle[3, commit] = 0
+    for i in range(1, 5):
+        table.long[i, commit] = -1
+
+
+@piece
+def _key_code(source, row, keys):
+    """Return the code of a row's key, or -1 if it is null."""
+    if len(source.code) > 0:
+        return source.code[row]
+    if len(source.key_valid) > 0 and source.key_valid[row] == 0:
+        return -1
+    return code_of(source.key_data, source.key_start[row], source.key_start[row + 1], keys)
+
+
+@piece
+def _is_full(keys, pairs, ids):
+    """Return whether a table of names is half full."""
+    return is_half_full(keys, 0) or is_half_full(pairs, 0) or is_half_full(ids, 0)
+
+
+@kernel(
+    "int64(CommitSource, int64, Names, int32[:, ::1], Names, Names, CommitTable)",
+    CommitSource, Names, CommitTable,
+)  # fmt: skip
+def read_commits(source, row, keys, key_columns, pairs, ids, table):
+    """Read rows from ``row`` on, until the end or until a table of names is half full.
+
+    Each distinct key is read once, into ``key_columns`` (`KEY`). Return the first row that is not
+    read.
+    """
+    commits, others, odd = table.counts[0], table.counts[1], table.counts[2]
+    start, valid = source.value_start, source.value_valid
+    while row < len(start) - 1 and not _is_full(keys, pairs, ids):
+        key = _key_code(source, row, keys)
+        if key >= 0 and key_columns[0, key] == -3:
+            at = key if len(source.code) > 0 else row
+            _read_key(source.key_data, source.key_start[at], source.key_start[at + 1], key,
+                      key_columns, pairs)  # fmt: skip
+        number = key_columns[0, key] if key >= 0 else -1
+        if number == -1:
+            table.others[others] = row
+            others += 1
+            row += 1
+            continue
+        id_at = -1
+        if number >= 0 and (len(valid) == 0 or valid[row] != 0):
+            id_at = _read_value(source.value_data, start[row], start[row + 1], 4 * number, table,
+                                commits)  # fmt: skip
+        elif number >= 0:
+            _write_tombstone(table, commits)
+            id_at = 0
+        if id_at < 0:
+            table.odd[odd] = row
+            odd += 1
+            row += 1
+            continue
+        table.middle[0, commits] = key
+        table.middle[2, commits] = -1
+        if id_at > 0:
+            table.middle[2, commits] = code_of(source.value_data, id_at, id_at + 16, ids)
+        table.long[0, commits] = row
+        commits += 1
+        row += 1
+    table.counts[0], table.counts[1], table.counts[2] = commits, others, odd
+    return row

@@ -1,0 +1,244 @@
+"""Distinct byte strings of a column, numbered by a hash table; the pieces that kernels share.
+
+A kernel replaces each string by a code: equal strings have equal codes, and each distinct string
+becomes a Python object at most once. The table is open-addressed with linear probing. It keeps no
+bytes of its own, only the position of each string in the column::
+
+    data     ... o r d e r s . c l i c k s . o r d e r s ...
+                 ^10           ^17
+    slots    [ -1, 1, -1, 0 ]                        code at each hash slot
+    table    [ hash, 10, 6 ]  [ hash, 17, 6 ]        one row a code: hash, position, size
+
+Callers of the pieces check that the bytes exist.
+"""
+
+# ruff: noqa: ANN001, ANN201, ANN202 - a kernel's types stand in its signature
+# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from partage.kernels import Int32s, Int64Rows, Int64s, kernel, piece
+from partage.wire.columns import Bytes
+
+__all__ = [
+    "FIRST_NAMES", "NameTable", "Names", "code_like", "code_of", "fill_slots", "hash_of",
+    "int16_at", "int32_at", "int64_at", "is_half_full", "read_only", "same_bytes",
+]  # fmt: skip
+
+#: The initial number of names that a table has room for, unless more are expected.
+FIRST_NAMES = 1 << 10
+_STEPS_A_NAME = 8
+
+
+class Names(NamedTuple):
+    """The arrays of a table of distinct byte strings.
+
+    Attributes:
+        slots: the code at each hash slot, -1 for none; the length is a power of two.
+        table: hash, position and size of each string, one row a code.
+        used: one element, the number of strings.
+    """
+
+    slots: Int32s
+    table: Int64Rows
+    used: Int64s
+
+
+#: Mask of a position in a column. It tells the compiler that no index is negative, so that it
+#: reads eight bytes by one load instead of eight checked ones.
+_PLACE = (1 << 40) - 1
+#: A hash has 62 bits, so that it is the same number compiled and interpreted.
+_HASH_BITS = (1 << 62) - 1
+_MULTIPLIER = 0x1B873593CC9E2D51
+
+
+@piece
+def int16_at(data, at):
+    """Return two bytes as a signed number."""
+    at = at & _PLACE
+    high = data[at]
+    return ((high - ((high & 128) << 1)) << 8) | data[at + 1]
+
+
+@piece
+def int32_at(data, at):
+    """Return four bytes as a signed number."""
+    at = at & _PLACE
+    high = data[at]
+    return (
+        ((high - ((high & 128) << 1)) << 24)
+        | (data[at + 1] << 16)
+        | (data[at + 2] << 8)
+        | data[at + 3]
+    )
+
+
+@piece
+def int64_at(data, at):
+    """Return eight bytes as a signed number."""
+    at = at & _PLACE
+    high = data[at]
+    return (
+        ((high - ((high & 128) << 1)) << 56)
+        | (data[at + 1] << 48)
+        | (data[at + 2] << 40)
+        | (data[at + 3] << 32)
+        | (data[at + 4] << 24)
+        | (data[at + 5] << 16)
+        | (data[at + 6] << 8)
+        | data[at + 7]
+    )
+
+
+@piece
+def _mix(out, word):
+    """Mix 62 bits of a word into 62 bits of a hash."""
+    out = ((out ^ (word & _HASH_BITS)) * _MULTIPLIER) & _HASH_BITS
+    return out ^ (out >> 29)
+
+
+@piece
+def hash_of(data, at, stop):
+    """Return a hash of 62 bits of the bytes in [at, stop); the last eight may count twice.
+
+    Long strings go through four independent sums, which the processor computes in parallel.
+    """
+    size = stop - at
+    out = size
+    if size >= 32:
+        second, third, fourth = 1, 2, 3
+        while at + 32 <= stop:
+            out = _mix(out, int64_at(data, at)) ^ (data[at] >> 6)
+            second = _mix(second, int64_at(data, at + 8)) ^ (data[at + 8] >> 6)
+            third = _mix(third, int64_at(data, at + 16)) ^ (data[at + 16] >> 6)
+            fourth = _mix(fourth, int64_at(data, at + 24)) ^ (data[at + 24] >> 6)
+            at += 32
+        out = _mix(_mix(_mix(out, second), third), fourth)
+    while at + 8 <= stop:
+        out = _mix(out, int64_at(data, at)) ^ (data[at] >> 6)
+        at += 8
+    if at < stop and size >= 8:
+        return _mix(out, int64_at(data, stop - 8))
+    if at + 4 <= stop:
+        return _mix(_mix(out, int32_at(data, at)), int32_at(data, stop - 4))
+    while at < stop:
+        out = _mix(out, data[at])
+        at += 1
+    return out
+
+
+@piece
+def same_bytes(data, at, other, size):
+    """Return whether ``size`` bytes at two positions are equal."""
+    done = 0
+    while done + 8 <= size:
+        if int64_at(data, at + done) != int64_at(data, other + done):
+            return False
+        done += 8
+    if done < size and size >= 8:
+        return int64_at(data, at + size - 8) == int64_at(data, other + size - 8)
+    while done < size:
+        if data[at + done] != data[other + done]:
+            return False
+        done += 1
+    return True
+
+
+@piece
+def code_of(data, at, stop, names):
+    """Return the code of the bytes in [at, stop): that of equal ones, else a new one."""
+    slots, table = names.slots, names.table
+    size = stop - at
+    wanted = hash_of(data, at, stop)
+    slot = wanted & (len(slots) - 1)
+    code = slots[slot]
+    while code >= 0:
+        alike = table[code, 0] == wanted and table[code, 2] == size
+        if alike and same_bytes(data, at, table[code, 1], size):
+            return code
+        slot = (slot + 1) & (len(slots) - 1)
+        code = slots[slot]
+    code = names.used[0]
+    names.used[0] = code + 1
+    slots[slot] = code
+    table[code, 0], table[code, 1], table[code, 2] = wanted, at, size
+    return code
+
+
+@piece
+def code_like(data, at, stop, names, like):
+    """Return `code_of`, where the bytes are probably those of code ``like`` (-1: unknown).
+
+    A comparison takes less time than a hash.
+    """
+    size = stop - at
+    alike = like >= 0 and names.table[like, 2] == size
+    if alike and same_bytes(data, at, names.table[like, 1], size):
+        return like
+    return code_of(data, at, stop, names)
+
+
+@piece
+def is_half_full(names, more):
+    """Return whether a table is half full once it has ``more`` strings."""
+    return 2 * (names.used[0] + more) >= len(names.slots)
+
+
+@kernel("void(int64[:, ::1], int64, int32[::1])")
+def fill_slots(table, count, slots):
+    """Insert ``count`` strings by their hashes into empty slots."""
+    for code in range(count):
+        slot = table[code, 0] & (len(slots) - 1)
+        while slots[slot] >= 0:
+            slot = (slot + 1) & (len(slots) - 1)
+        slots[slot] = code
+
+
+class NameTable:
+    """A growing table of distinct byte strings.
+
+    Args:
+        expected: about how many there are; the table grows if there are more.
+    """
+
+    def __init__(self, expected: int = 0) -> None:
+        room = 1 << max(expected - 1, FIRST_NAMES - 1).bit_length()
+        table = np.empty((room + 1, 3), np.int64)
+        self.names = Names(np.full(2 * room, -1, np.int32), table, np.zeros(1, np.int64))
+
+    def __len__(self) -> int:
+        return int(self.names.used[0])
+
+    def grow(self) -> None:
+        """Make room for four times as many strings."""
+        count = max(len(self), 16)
+        slots = np.full(1 << (8 * count - 1).bit_length(), -1, np.int32)
+        more = np.empty((len(slots) // 2 + 1, 3), np.int64)
+        more[: len(self)] = self.names.table[: len(self)]
+        fill_slots(more, len(self), slots, work=len(self) * _STEPS_A_NAME)
+        self.names = Names(slots, more, self.names.used)
+
+    def is_full(self, reserve: int) -> bool:
+        """Return whether a kernel stops for want of room that takes ``reserve`` strings at once."""
+        return bool(is_half_full(self.names, reserve))
+
+    def strings(self, data: Bytes) -> list[bytes]:
+        """Return the strings by code."""
+        return [data[at : at + n].tobytes() for at, n in self.positions().tolist()]
+
+    def positions(self) -> NDArray[np.int64]:
+        """Return a copy of position and size of each string, int64[n, 2]."""
+        positions: NDArray[np.int64] = self.names.table[: len(self), 1:].copy()
+        return positions
+
+
+def read_only(array: NDArray[Any], kind: type[np.generic]) -> NDArray[Any]:
+    """Return a contiguous view or copy of an array in the form that kernels take."""
+    view: NDArray[Any] = np.require(array, kind, ["C", "A"]).view()
+    view.flags.writeable = False
+    return view
