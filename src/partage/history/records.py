@@ -2,7 +2,7 @@
 
 A `GroupRecord` is any record of `__consumer_offsets` but an offset commit. The state of a classic
 group comes from two forms of decoding with equal results: `parse_classic_state` takes one decoded
-record, `ClassicStates` takes the columns that `partage.wire.columns.classic_groups` reads from many.
+record, `ClassicStates` takes the columns of `partage.wire.columns.classic_groups`.
 """
 
 from __future__ import annotations
