@@ -1,4 +1,4 @@
-"""Our strategies as assignors of aiokafka (0.10 to 0.14).
+"""Strategies of Partage as assignors of aiokafka (0.10 to 0.14).
 
 from aiokafka import AIOKafkaConsumer
 from partage.clients.aiokafka import assignor
@@ -14,10 +14,16 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
-from partage.clients.caller import Call, caller
-from partage.clients.misuse import SETTING, AssignorMeta, called_by, factory
-from partage.clients.plugged import Plugged, plugged, view_of
-from partage.clients.sampling import Offsets
+from partage.clients.assignor_state import AssignorState, new_state, view_of
+from partage.clients.calling_client import (
+    SETTING,
+    AssignorMeta,
+    Call,
+    called_by,
+    caller,
+    factory,
+)
+from partage.clients.load_sampling import Offsets
 from partage.clients.shared import ClusterView, Joined
 from partage.errors import AssignorFailedError, InvalidConfigError, MissingExtraError
 from partage.model import NO_GENERATION
@@ -52,54 +58,53 @@ class ClassInUseError(MisusedAssignorError):
 def assignor(
     name: str, *, rack: str | None = None, eager: bool = False, **options: Any
 ) -> type[Assignor]:
-    """Return a class for ``partition_assignment_strategy``: a strategy, for one consumer.
+    """Return an assignor class for ``partition_assignment_strategy`` of one consumer.
 
-    Every call makes a fresh class, since aiokafka calls methods of the class itself: what is
-    remembered between rebalances is kept there. A class serves one consumer; the second one
-    that uses it is refused (`partage.clients.caller` says how that is known).
+    Every call creates a class, since aiokafka calls methods of the class itself and its state
+    between rebalances is there. A class serves one consumer; a second consumer that uses it
+    gets an error (`partage.clients.calling_client` finds the consumer).
 
     Args:
-        name: of a strategy, as in ``pg.strategies()``.
-        rack: of this consumer, what Java calls ``client.rack``.
-        eager: for cooperative strategies: aiokafka gives everything up before it joins, but
-            can sit in a group of cooperative members all the same.
-        options: the strategy's settings by the end of their key: ``priority=10``,
+        name: a strategy's name, one of ``pg.strategies()``.
+        rack: the consumer's rack (Java's ``client.rack``).
+        eager: let a cooperative strategy join although aiokafka revokes all partitions before.
+        options: settings of the strategy by the end of their key: ``priority=10``,
             ``preemption=False``, ``max_moves=3``. For `optimal`, ``weights`` may be
             "throughput" or "lag", measured by each member, or a function without arguments
-            that answers loads by (topic, partition) at once.
+            that returns loads by (topic, partition) without waiting.
 
     Raises:
-        UnknownStrategyError: there is no such strategy.
-        InvalidConfigError: it has no such option, a value is wrong, or aiokafka cannot do
+        UnknownStrategyError: no strategy has the name.
+        InvalidConfigError: the strategy has no such option, a value is wrong, or aiokafka cannot do
             what the strategy needs.
     """
-    state = plugged(name, client="aiokafka", cooperative=False, rack=rack, eager=eager, **options)
+    state = new_state(name, client="aiokafka", cooperative=False, rack=rack, eager=eager, **options)
     return type(f"Assignor[{name}]", (Assignor,), {"name": state.name, "_state": state})
 
 
 class _Meta(AssignorMeta):
-    """The metaclass whose errors aiokafka passes on."""
+    """The metaclass that raises errors which aiokafka passes to its caller."""
 
     misuse = MisusedAssignorError
 
 
 class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc]  # untyped
-    """The base of `assignor`'s classes; aiokafka calls the class, on its event loop."""
+    """The base class of assignor classes; aiokafka calls the class, on its event loop."""
 
     name: str = ""
-    _state: ClassVar[Plugged]
+    _state: ClassVar[AssignorState]
 
     def __init__(self) -> None:
-        # aiokafka makes no instances; kafka-python 3 does.
+        # aiokafka creates no instance; kafka-python 3 does.
         self._bound(None)
 
     @classmethod
     def metadata(cls, topics: Iterable[str]) -> bytes:
-        """What this member joins with, as bytes: what Java's consumer would send.
+        """Return the metadata of JoinGroup, as Java's consumer would send it.
 
         Raises:
-            AssignorError: the strategy raised a moment ago: not yet again. aiokafka joins
-                as soon as this error was looked at, and the group would spin.
+            AssignorError: the strategy raised a moment ago. aiokafka joins again at once after
+                an error, so without this pause the group would rebalance in a loop.
         """
         call = cls._bound(caller(CoordinatorGroupRebalance))
         state = cls._state
@@ -115,10 +120,10 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
 
     @classmethod
     def assign(cls, cluster: Any, members: Mapping[str, Any]) -> dict[str, Any]:
-        """The leader's decision: each member's assignment as bytes.
+        """Return the leader's decision: the assignment of each member as bytes.
 
         Raises:
-            AssignorError: the strategy raised; names it, the group and the generation.
+            AssignorError: the strategy raised; has the strategy, group and generation.
         """
         call = cls._bound(caller(GroupCoordinator))
         if call is None:
@@ -143,6 +148,7 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
 
     @classmethod
     def _bound(cls, call: Call | None) -> Call | None:
+        """Check that the class serves the calling consumer only, and return the call."""
         if call is not None:
             owner = getattr(call.owner, "_coordinator", call.owner)
             try:
@@ -156,7 +162,7 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
 
 
 def _joined(members: Mapping[str, Any], received: Mapping[str, Any]) -> list[Joined]:
-    """Members in the order of the coordinator's answer, with all that they sent."""
+    """Return the members in the order of JoinGroup's response, with all that they sent."""
     response = received.get("response")
     if response is None:
         return [
@@ -174,7 +180,7 @@ def _view(cluster: Any, topics: Iterable[str]) -> ClusterView:
 
 
 def _offsets_of(subscription: weakref.ref[Any]) -> Any:
-    """A reader of a consumer's positions that does not keep it alive."""
+    """Return a function that reads a consumer's offsets and does not keep the consumer alive."""
 
     def read() -> Offsets | None:
         state = subscription()

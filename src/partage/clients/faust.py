@@ -1,4 +1,4 @@
-"""Faust's two strategies as the class that a Faust app takes in ``PartitionAssignor``.
+"""The strategies `faust` and `faust:copartitioned` as ``PartitionAssignor`` of a Faust app.
 
     import faust
     from partage.clients.faust import assignor
@@ -6,11 +6,11 @@
     app = faust.App("orders", broker="kafka://...",
                     PartitionAssignor=assignor("faust:copartitioned"))
 
-Faust makes an instance for its app and asks it everything that concerns partitions: what to
-consume, which tables are active or standby here, where a key is served. So this is Faust's own
-class with another mind: only who gets what is decided by ours. The group's protocol is called
-``faust`` in either case, as with stock workers: they share a group, and a deployment goes over
-worker by worker. Whoever leads decides.
+Faust creates an instance for its app and uses it for everything that concerns partitions: what to
+consume, which tables are active or standby here, where a key is served. So this is a subclass of
+Faust's own class that replaces the assignment only. The protocol name is ``faust`` in both cases,
+as with stock workers: both can share a group, a deployment can replace worker by worker, and the
+group's leader decides.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ except ImportError as e:
 
 __all__ = ["PROTOCOL", "assignor"]
 
-#: What the group calls its protocol, whichever of ours decides.
+#: The protocol name of the group, for both strategies.
 PROTOCOL = "faust"
 
 _STRATEGIES = ("faust", "faust:copartitioned")
@@ -48,14 +48,14 @@ log = get_logger(__name__)
 
 
 def assignor(strategy: str = "faust", *, seed: int | None = None) -> type[stock.PartitionAssignor]:
-    """The class for ``faust.App(..., PartitionAssignor=...)``.
+    """Return the class for ``faust.App(..., PartitionAssignor=...)``.
 
     Args:
         strategy: ``faust``, exact to faust-streaming 0.15.3, or ``faust:copartitioned``.
-        seed: of the standbys' draw (``faust:copartitioned``); the leader's counts.
+        seed: seed for drawing standbys (``faust:copartitioned``); the leader's counts.
 
     Raises:
-        InvalidConfigError: no such strategy for Faust, or a seed that it does not take.
+        InvalidConfigError: the strategy is not one for Faust, or takes no seed.
     """
     if strategy not in _STRATEGIES:
         what = f"a Faust worker needs one of {', '.join(_STRATEGIES)}"
@@ -71,7 +71,7 @@ def assignor(strategy: str = "faust", *, seed: int | None = None) -> type[stock.
 
 
 class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publishes no types
-    """Faust's class, deciding by ours; one instance an app, and all state is the instance's."""
+    """Faust's assignor with our assignment; one instance for each app holds all state."""
 
     strategy: Any = None
 
@@ -81,10 +81,10 @@ class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publish
         self._guard: CommitGuard | None = None
 
     def on_assignment(self, assignment: Any) -> None:
-        """Take what the leader sent, once it is known to be Faust's and of a sane size.
+        """Check the bytes of the leader's assignment, then take it.
 
         Raises:
-            WireFormatError: it is not.
+            WireFormatError: the bytes are not an assignment of Faust, or too large.
         """
         try:
             read_faust_assignment(assignment.user_data)
@@ -110,10 +110,10 @@ class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publish
     def _perform_assignment(
         self, cluster: Any, member_metadata: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """The leader's decision; Faust's sensors and tracer stand around it.
+        """Return the leader's decision; Faust calls this inside its sensors and tracer.
 
-        A worker whose assignor raises stands still for good: Faust waits for an assignment before
-        it looks at errors. So a strategy that fails is told, and Faust's own class decides.
+        Faust waits for an assignment before it looks at errors, so a worker whose assignor raises
+        never continues. If the strategy fails, the error is logged and Faust's class decides.
         """
         try:
             plan = self._plan(cluster, member_metadata)
@@ -125,7 +125,7 @@ class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publish
             decided: dict[str, Any] = super()._perform_assignment(cluster, member_metadata)
             return decided
         for warning in plan.warnings:
-            # A rebalance may come every few seconds; what is wrong is said once.
+            # Rebalances may follow every few seconds; each warning is logged once.
             if warning not in self._warned:
                 self._warned.add(warning)
                 log.warning("group %s: %s", self.app.conf.id, warning)
@@ -147,7 +147,7 @@ class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publish
         return plan
 
     def _settings(self) -> dict[str, object]:
-        """What the app knows: its tables now, since they are declared as the program goes."""
+        """Return settings from the app: its tables now, since programs may declare them late."""
         tables = [one for one in self._table_manager.data.values() if one.is_global]
         copied = [
             one for one in tables if one.synchronize_all_active_partitions or one.use_partitioner
@@ -162,7 +162,7 @@ class _Assignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publish
 
 
 def _generation(app: Any) -> int:
-    """The group's generation, as the client below Faust has it; -1 where it cannot be seen."""
+    """Return the group's generation from the client below Faust; -1 if it is not accessible."""
     found = app
     for name in ("consumer", "_thread", "_consumer", "_coordinator", "generation"):
         found = getattr(found, name, None)

@@ -1,4 +1,4 @@
-"""Our strategies as assignors of kafka-python (2.0 to 3.x).
+"""Strategies of Partage as assignors of kafka-python (2.0 to 3.x).
 
 from kafka import KafkaConsumer
 from partage.clients.kafka_python import assignor
@@ -15,11 +15,16 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
-from partage.clients.caller import Call, caller
-from partage.clients.looking import ClusterLook
-from partage.clients.misuse import SETTING, AssignorMeta, called_by, factory
-from partage.clients.plugged import Plugged, plugged, view_of
-from partage.clients.sampling import Offsets
+from partage.clients.assignor_state import AssignorState, new_state, view_of
+from partage.clients.calling_client import (
+    SETTING,
+    AssignorMeta,
+    Call,
+    called_by,
+    caller,
+    factory,
+)
+from partage.clients.load_sampling import ClusterLook, Offsets
 from partage.clients.shared import ClusterView, Joined
 from partage.errors import AssignorFailedError, InvalidConfigError, MissingExtraError
 from partage.model import NO_GENERATION
@@ -48,28 +53,29 @@ class AssignorError(AssignorFailedError, KafkaError):  # type: ignore[misc]  # k
 def assignor(
     name: str, *, rack: str | None = None, eager: bool = False, **options: Any
 ) -> type[Assignor]:
-    """Return a class for ``partition_assignment_strategy``: a strategy, for one consumer.
+    """Return an assignor class for ``partition_assignment_strategy`` of one consumer.
 
-    Every call makes a fresh class, since kafka-python 2 calls methods of the class itself:
-    what is remembered between rebalances is kept there. A class serves one consumer; the
-    second one that uses it is refused (`partage.clients.caller` says how that is known).
+    Every call creates a class, since kafka-python 2 calls methods of the class itself and its
+    state between rebalances is there. A class serves one consumer; a second consumer that uses
+    it gets an error (`partage.clients.calling_client` finds the consumer).
 
     Args:
-        name: of a strategy, as in ``pg.strategies()``.
-        rack: of this consumer, what Java calls ``client.rack``. kafka-python 3 has the
-            setting ``client_rack``, which is taken if this is not given.
-        eager: for cooperative strategies in kafka-python 2: sit in the group all the same.
-        options: the strategy's settings by the end of their key: ``priority=10``,
+        name: a strategy's name, one of ``pg.strategies()``.
+        rack: the consumer's rack (Java's ``client.rack``); by default kafka-python 3's setting
+            ``client_rack``.
+        eager: let a cooperative strategy of kafka-python 2 join although it revokes all
+            partitions.
+        options: settings of the strategy by the end of their key: ``priority=10``,
             ``preemption=False``, ``max_moves=3``. For `optimal`, ``weights`` may be
             "throughput" or "lag", measured by each member, or a function without arguments
-            that answers loads by (topic, partition) at once.
+            that returns loads by (topic, partition) without waiting.
 
     Raises:
-        UnknownStrategyError: there is no such strategy.
-        InvalidConfigError: it has no such option, a value is wrong, or this kafka-python
+        UnknownStrategyError: no strategy has the name.
+        InvalidConfigError: the strategy has no such option, a value is wrong, or this kafka-python
             cannot do what the strategy needs.
     """
-    state = plugged(
+    state = new_state(
         name, client="this kafka-python", cooperative=_PROTOCOLS is not None,
         rack=rack, eager=eager, **options,
     )  # fmt: skip
@@ -81,13 +87,13 @@ def cluster_look(
 ) -> ClusterLook:
     """Return a measure for ``weights=``: records per second that arrive in each partition.
 
-    It asks the cluster with a connection of its own, which joins no group, in its own thread.
+    A thread requests the log ends with a consumer of its own, which joins no group.
 
     Args:
-        topics: whose partitions count.
-        seconds: between two looks.
-        window: over which what arrives is counted, in seconds.
-        settings: of kafka-python, ``bootstrap_servers`` and security.
+        topics: the topics to measure.
+        seconds: time between two requests.
+        window: time over which records are counted, in seconds.
+        settings: settings of kafka-python: ``bootstrap_servers`` and security.
 
     Raises:
         InvalidProblemError: ``topics`` is no list of names.
@@ -110,27 +116,27 @@ def cluster_look(
 
 
 class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # type: ignore[misc]  # kafka is untyped
-    """The base of `assignor`'s classes; kafka-python 2 calls the class, 3 an instance of it."""
+    """The base class of assignor classes; kafka-python 2 calls the class, 3 an instance of it."""
 
     name: str = ""
-    _state: ClassVar[Plugged]
+    _state: ClassVar[AssignorState]
 
     def __init__(self) -> None:
         self._bound(caller(ConsumerCoordinator))
 
     @classmethod
     def supported_protocols(cls) -> list[Any]:
-        """kafka-python's own ids of the strategy's rebalance protocols, preferred one first."""
+        """Return kafka-python's ids of the rebalance protocols, the preferred one first."""
         if _PROTOCOLS is None:
             return []
         return [_PROTOCOLS(int(one)) for one in cls._state.consumer.strategy.protocols]
 
     @classmethod
     def metadata(cls, topics: Iterable[str]) -> bytes:
-        """What this member joins with, as bytes: what Java's consumer would send."""
+        """Return the metadata of JoinGroup, as Java's consumer would send it."""
         call = cls._bound(caller(ConsumerCoordinator))
         state = cls._state
-        # Only after a failure: this thread waits, heartbeats have their own or are not due yet.
+        # The pause follows a failure only; heartbeats have a thread, or are not due yet.
         time.sleep(state.pause())
         names = sorted(topics)
         if call is None:
@@ -147,10 +153,10 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def assign(cls, cluster: Any, members: Any) -> dict[str, Any]:
-        """The leader's decision: each member's assignment as bytes.
+        """Return the leader's decision: the assignment of each member as bytes.
 
         Raises:
-            AssignorError: the strategy raised; names it, the group and the generation.
+            AssignorError: the strategy raised; has the strategy, group and generation.
         """
         call = cls._bound(caller(ConsumerCoordinator))
         of = ("?", NO_GENERATION) if call is None else _group_of(call.owner)
@@ -173,11 +179,12 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def on_generation_assignment(cls, generation: int) -> None:
-        """kafka-python 2 tells the generation to an assignor named sticky, after the rest."""
+        """Take the generation, which kafka-python 2 passes later to an assignor named sticky."""
         cls._state.consumer.generation_is(generation)
 
     @classmethod
     def _bound(cls, call: Call | None) -> Call | None:
+        """Check that the class serves the calling consumer only, and return the call."""
         if call is not None:
             cls._state.belongs_to(call.owner)
             if cls._state.consumer.rack is None:
@@ -189,28 +196,30 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
 
 def _group_of(coordinator: Any) -> tuple[str, int]:
-    """Its group, and the generation that is being made."""
+    """Return the group id, and the generation of this rebalance."""
     return str(coordinator.config["group_id"]), int(coordinator._generation.generation_id)
 
 
 def _stay_until_joined(coordinator: Any) -> None:
-    """A leader of kafka-python 2.3 or 3.0 that joins because its topics have grown does not want to
-    any more once it has seen them: here, in the middle of it. If its poll() ends now, the next one
-    does not ask what became of the join: in 3.0 the consumer stays outside its group for good, in
-    2.3 it is in, and works on what it had before. Told to join it looks, and joined it forgets.
+    """Request a rejoin, so that kafka-python 2.3 and 3.0 complete the join in progress.
+
+    A leader that joins because its topics have grown sees the new metadata during this call, and
+    no longer needs to join. If its ``poll()`` then times out, the next one does not look at the
+    pending join: in 3.0 the consumer stays outside its group, in 2.3 it keeps its old assignment.
+    With the request it looks, and the completed join clears it.
     """
-    if not hasattr(coordinator, "_rejoin_incomplete"):  # 2.0, whose poll() looks by itself
+    if not hasattr(coordinator, "_rejoin_incomplete"):  # 2.0, whose poll() looks anyway
         coordinator.request_rejoin()
 
 
 def _keeps(coordinator: Any) -> bool:
-    """Whether this consumer keeps partitions while it joins."""
+    """Return whether this consumer keeps partitions while it joins."""
     protocol = getattr(coordinator, "_rebalance_protocol", None)
     return _PROTOCOLS is not None and protocol == _PROTOCOLS.COOPERATIVE
 
 
 def _joined(members: Any, received: Mapping[str, Any]) -> list[Joined]:
-    """Members in the order of the coordinator's answer, with all that they sent."""
+    """Return the members in the order of JoinGroup's response, with all that they sent."""
     if not isinstance(members, Mapping):  # kafka-python 3: decoded in full
         return [
             Joined(one.member_id, _decoded(one.metadata), one.group_instance_id) for one in members
@@ -253,7 +262,7 @@ def _broker(one: Any) -> tuple[Any, ...]:
 
 
 def _offsets_of(subscription: weakref.ref[Any]) -> Any:
-    """A reader of a consumer's positions that does not keep it alive."""
+    """Return a function that reads a consumer's offsets and does not keep the consumer alive."""
 
     def read() -> Offsets | None:
         now = subscription()

@@ -20,7 +20,7 @@ def view(topics: Mapping[str, int]) -> ClusterView:
 
 @dataclass
 class Live:
-    """An eager group: all give up, join, and the first one decides."""
+    """An eager group: all members revoke, join, and the first one decides."""
 
     view: ClusterView
     consumers: dict[str, Consumer] = field(default_factory=dict)

@@ -18,8 +18,8 @@ from kafka.protocol.consumer.metadata import (
     ConsumerProtocolSubscription,
 )
 
-from partage.clients import aiokafka, kafka_python, plugged
-from partage.clients.sampling import Sampler
+from partage.clients import aiokafka, assignor_state, kafka_python
+from partage.clients.load_sampling import Sampler
 from partage.errors import InvalidConfigError, UnknownStrategyError
 from partage.groups.base import PlainStrategy
 from partage.wire.consumer_protocol import (
@@ -168,7 +168,7 @@ def test_cooperative_members_say_what_they_own() -> None:
 
 @pytest.mark.parametrize("client", ["kafka-python", "aiokafka"])
 def test_one_class_in_two_consumers_is_an_error(client: str) -> None:
-    """The second consumer is told what to do; the first goes on; two classes are two histories."""
+    """The second consumer of a class gets an error; the first goes on; two classes have two histories."""
     ours = kafka_python if client == "kafka-python" else aiokafka
     kind = ours.assignor("sticky")
 
@@ -191,8 +191,8 @@ def test_one_class_in_two_consumers_is_an_error(client: str) -> None:
 
 @pytest.mark.parametrize("name", ["cooperative-sticky", "librdkafka:cooperative-sticky"])
 def test_what_a_client_cannot_do_is_said_at_once(name: str) -> None:
-    """Aiokafka gives everything up: a cooperative class of others is an error, unless asked for."""
-    with pytest.raises(InvalidConfigError, match="aiokafka gives all up"):
+    """Aiokafka revokes everything: a cooperative class of others is an error, unless asked for."""
+    with pytest.raises(InvalidConfigError, match="aiokafka revokes all"):
         aiokafka.assignor(name)
     assert aiokafka.assignor(name, eager=True).name == name
     with pytest.raises(InvalidConfigError, match="share groups"):
@@ -213,7 +213,7 @@ class Broken(PlainStrategy):
 @pytest.mark.parametrize("client", ["kafka-python", "aiokafka"])
 def test_a_broken_strategy_is_named_and_paced(client: str, monkeypatch) -> None:
     """The client's own kind of error names all three; joining again waits, longer each time."""
-    monkeypatch.setattr(plugged, "time", SimpleNamespace(monotonic=lambda: 100.0))
+    monkeypatch.setattr(assignor_state, "time", SimpleNamespace(monotonic=lambda: 100.0))
     ours = kafka_python if client == "kafka-python" else aiokafka
     kind = ours.assignor("range")
     kind._state.consumer.strategy = Broken()

@@ -57,7 +57,7 @@ def test_every_strategy_leads_and_hands_out_every_partition(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["sticky", "optimal", "server:uniform"])
 def test_stickiness_survives_giving_everything_up(name: str) -> None:
-    """A rebalance without a reason moves nothing, whoever leads; who leaves leaves its own."""
+    """A rebalance without a cause moves nothing under any leader; one that leaves frees its own."""
     live = Live(view({"t": 12}))
     for member in "abcd":
         live.join(member, name)
@@ -181,7 +181,7 @@ def test_who_claims_everything_gets_its_share_only(name) -> None:
 
 
 @pytest.mark.parametrize("name", ["range", "roundrobin", "optimal", "server:uniform"])
-def test_bytes_that_no_strategy_reads_are_told_once(name) -> None:
+def test_unreadable_user_data_gives_one_warning(name) -> None:
     """User data where a strategy has none: a fair share, and one warning that names the member."""
     lead = Consumer(configured(name, {}))
     sent = [Joined(m, encode_subscription(["t"])) for m in "ab"]

@@ -1,7 +1,8 @@
-"""What a consumer's assignor does, whichever client runs it: bytes in, bytes out, no I/O.
+"""The client-independent part of an assignor: bytes in, bytes out, no I/O.
 
-The rest of the world (clients' objects, clocks, logs) stays outside; a clock reading or a
-measured load that is needed comes in as a value.
+Objects of clients, clocks and logs stay outside; measured loads are arguments. `consumer` is the
+member and the leader, `cluster` the leader's metadata, `claim_checks` removes false claims, `loads`
+learns weights, `options` turns keyword arguments into settings.
 """
 
 from __future__ import annotations

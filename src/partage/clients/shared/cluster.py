@@ -1,4 +1,4 @@
-"""What a client knows of its cluster, as plain values, and the `Cluster` that it makes."""
+"""A client's metadata as plain values, and the `Cluster` that they describe."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class ClusterView:
     racks: Mapping[int, str | None] = field(default_factory=dict)
 
     def cluster(self) -> Cluster:
-        """The cluster of the moment; topics without partitions are left out, as in Kafka.
+        """Return the cluster, without topics that have no partition, as Kafka does.
 
         Raises:
-            InvalidProblemError: a partition number that no cluster has.
+            InvalidProblemError: a partition number is out of range.
         """
         rows = {
             topic: {
@@ -46,6 +46,6 @@ class ClusterView:
         return Cluster.from_metadata(rows, [{"id": i, "rack": r} for i, r in self.racks.items()])
 
     def has(self, topic: str, number: int) -> bool:
-        """Whether there is such a partition; True for topics that the metadata lacks."""
+        """Return whether a partition exists; True for topics that the metadata lacks."""
         partitions = self.topics.get(topic)
         return partitions is None or number in partitions

@@ -1,12 +1,12 @@
-"""One consumer's part in its group, under one strategy: what it sends, decides and remembers."""
+"""One consumer's part in its group: its subscription, the leader's decision, its memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from partage.clients.shared.claim_checks import OwnLastPlan, believable, undisputed
 from partage.clients.shared.cluster import ClusterView
-from partage.clients.shared.garbage import OwnLastPlan, believable, undisputed
 from partage.clients.shared.loads import Loads
 from partage.errors import AssignorFailedError, WireFormatError
 from partage.groups.api import RebalanceProtocol, Strategy
@@ -30,14 +30,14 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A member as the coordinator names it to the leader: metadata as bytes, or decoded."""
+    """A member in JoinGroup's response to the leader; its metadata as bytes or decoded."""
 
     id: str
     metadata: bytes | ConsumerSubscription
     instance_id: str | None = None
 
     def subscription(self) -> ConsumerSubscription:
-        """The metadata decoded; a member whose bytes are none subscribes to nothing."""
+        """Return the decoded metadata; malformed bytes are a subscription to nothing."""
         if not isinstance(self.metadata, bytes):
             return self.metadata
         try:
@@ -48,12 +48,12 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class LeaderDecision:
-    """The leader's decision.
+    """The leader's decision in one rebalance.
 
     Attributes:
         sent: the assignment of each member, as bytes for SyncGroup.
-        plan: the same as a plan.
-        warnings: what nobody was told yet.
+        plan: the same assignments as a plan.
+        warnings: warnings that earlier decisions did not have.
     """
 
     sent: Mapping[str, bytes]
@@ -63,17 +63,20 @@ class LeaderDecision:
 
 @dataclass(slots=True)
 class Consumer:
-    """What a consumer's assignor knows between rebalances; one of these for each consumer.
+    """The state of one consumer's assignor between rebalances.
 
     Members follow Kafka's ``ConsumerCoordinator`` (4.3.1): a subscription of version 3 with
-    the generation and rack, and the owned partitions where the group is COOPERATIVE. Where
-    it is EAGER, strategies that only we have get them behind their user data
+    the generation and rack, and the owned partitions if the group is COOPERATIVE. In an EAGER
+    group, strategies that only Partage has get the owned partitions behind their user data
     (`partage.wire.member_extras`).
 
     Attributes:
-        strategy: configured.
-        rack: of this consumer, as Java's ``client.rack``.
-        loads: where weights come from, if they are learnt.
+        strategy: the configured strategy.
+        rack: this consumer's rack, as Java's ``client.rack``.
+        loads: the learnt weights; None if weights are not learnt.
+        memory: the strategy's memory.
+        generation: generation of the last assignment received.
+        owned: partitions of that assignment.
 
     >>> from partage.groups.registry import find
     >>> one = Consumer(find("range"))
@@ -108,14 +111,14 @@ class Consumer:
         interrupts its SyncGroup, it joins again without an assignment of that generation.
 
         Args:
-            topics: subscribed to.
+            topics: the subscribed topics.
             cooperative: whether the client keeps partitions while it joins.
-            owned: partitions that the client has, where it knows better.
-            generation: the client's; below 0 where it is in no group any more.
+            owned: the partitions that the client owns; None for those of the last assignment.
+            generation: the client's generation; below 0 if it left the group.
             measured: loads of its partitions.
 
         Raises:
-            EncodingError: a topic's name does not fit.
+            EncodingError: a topic's name is too long.
         """
         names = list(dict.fromkeys(topics))
         mine = set(names)
@@ -143,10 +146,17 @@ class Consumer:
         generation: int = NO_GENERATION,
         looked: Mapping[Partition, float] | None = None,
     ) -> LeaderDecision:
-        """The leader's decision; ``looked``: loads by the leader's own look at the cluster.
+        """Return the leader's decision.
+
+        Args:
+            members: the members in the order of JoinGroup's response.
+            view: the leader's metadata.
+            group: the group id, for errors.
+            generation: generation of this rebalance, -1 if unknown.
+            looked: loads from the leader's load function.
 
         Raises:
-            AssignorFailedError: the strategy raised; says which, in which group and generation.
+            AssignorFailedError: the strategy raised; has the strategy, group and generation.
         """
         warnings: list[str] = []
         read = [self._read(one, view, generation, warnings) for one in members]
@@ -156,7 +166,7 @@ class Consumer:
         try:
             plan = self._plan(read, view, looked or {})
             given = plan.to_pairs()
-            # What is withheld goes to its next owner, and the load it was planned with now.
+            # The next owner of a withheld partition gets its planned load now.
             coming = {} if self.loads is None else plan.settled().to_pairs()
             sent = {
                 one: encode_assignment(pairs, user_data=self._along(plan, one, coming))
@@ -174,7 +184,7 @@ class Consumer:
     def received(
         self, pairs: Sequence[Partition], user_data: bytes | None, generation: int
     ) -> None:
-        """This member's assignment came; what does not fit into memory is left out of it."""
+        """Take this member's assignment; partition numbers out of range are not remembered."""
         own, extras = split(user_data)
         counts: dict[str, int] = {}
         for topic, number in pairs:
@@ -198,20 +208,20 @@ class Consumer:
         return self.strategy.name == Optimal.name and split(user_data)[1] is None
 
     def generation_is(self, generation: int) -> None:
-        """The generation of the assignment that came before it (kafka-python 2)."""
+        """Set the generation of the assignment received before (kafka-python 2 passes it later)."""
         if generation != self.generation:
             self.received(self.owned, self._along_with, generation)
 
     def _read(
         self, one: Joined, view: ClusterView, generation: int, warnings: list[str]
     ) -> tuple[Member, Extras]:
-        """A member with its claims, as far as they can be true."""
+        """Return a member without false claims, and the trailer of its user data."""
         sent = one.subscription()
         if not sent.topics:
             warnings.append(f"{one.id} subscribes to nothing, or its subscription is unreadable")
         own, extras = split(sent.user_data)
         extras = extras or Extras()
-        # What a member sends as owned it still has; claims in the trailer it has given up.
+        # Partitions sent as owned are still owned; claims in the trailer are already revoked.
         claims, of = sent.owned, sent.generation
         if not claims and extras.claims:
             claims, of = extras.claims, extras.generation
@@ -233,13 +243,14 @@ class Consumer:
         view: ClusterView,
         looked: Mapping[Partition, float],
     ) -> Plan:
+        """Return the strategy's plan, with learnt weights, without compiling a kernel."""
         group = Group(member for member, _ in read)
         cluster = view.cluster()
         strategy = self.strategy
         if self.loads is not None:
             reported = [(member, extras.measured, extras.held) for member, extras in read]
             strategy = self.loads.weighed(strategy, reported, looked, view)
-        # A poll thread or an event loop: compiling would stop heartbeats for seconds.
+        # Compiling on a poll thread or an event loop would stop heartbeats for seconds.
         with never_compiling():
             plan = strategy.assign(Problem(group, cluster), self.memory)
             given_up = {p for _, extras in read for p in extras.claims}
@@ -261,7 +272,7 @@ class Consumer:
 
 
 def _ours(strategy: Strategy) -> bool:
-    """Whether owned partitions matter to it, and no other client has it."""
+    """Return whether only Partage has the strategy, and it reads owned partitions."""
     if getattr(strategy, "in_broker", False):
         return True
     return strategy.exact_to is None and RebalanceProtocol.COOPERATIVE in strategy.protocols

@@ -1,4 +1,4 @@
-"""Weights that a group learns while it runs: by what members measure, or by the leader's look."""
+"""Weights that a group learns while it runs, from its members' or its leader's measurements."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ Reported = tuple[Member, Mapping[Partition, float], Mapping[Partition, float]]
 
 @dataclass(slots=True)
 class Loads:
-    """Where the weights of a plan come from, and what they were in the last one.
+    """The learnt weights of a group, as one consumer knows them.
 
-    The weights that a plan used go with each member's assignment and come back with its next
-    subscription. No leader has to remember them, and a new one goes on where the last one
-    ended: that is what the hysteresis of `partage.weights` needs.
+    Each assignment carries the weights that the plan used, and the member's next subscription
+    returns them. So a new leader continues from the last weights, which the hysteresis of
+    `partage.weights` needs, and no leader has to remember them.
 
     Attributes:
-        tolerance: see `TOLERANCE`; None where the strategy's own setting decides.
-        held: the weights of this member's partitions in the last plan.
-        weights: those of all partitions in the last plan that this consumer made.
+        tolerance: see `TOLERANCE`; None if the strategy's own setting decides.
+        held: weights of this member's partitions in the last plan.
+        weights: weights of all partitions in the last plan that this consumer made.
     """
 
     tolerance: float | None = TOLERANCE
@@ -39,7 +39,7 @@ class Loads:
     weights: dict[Partition, float] = field(default_factory=dict)
 
     def received(self, held: Mapping[Partition, float]) -> None:
-        """This member's assignment came with these weights."""
+        """Take the weights that came with this member's assignment."""
         self.held = dict(held)
 
     def weighed(
@@ -49,10 +49,16 @@ class Loads:
         looked: Mapping[Partition, float],
         view: ClusterView,
     ) -> Strategy:
-        """The strategy with the weights of now; ``looked`` counts more than reports.
+        """Return the strategy with the current weights.
 
-        A member's reports count for partitions that it claims only: nobody can make
-        another's partitions heavy.
+        A member's reports count only for partitions that it claims, so no member can change the
+        weights of another's partitions. Loads of the leader replace reports.
+
+        Args:
+            strategy: the strategy to configure.
+            reported: each member with its measured loads and the weights of its last plan.
+            looked: loads from the leader's load function.
+            view: the leader's metadata.
         """
         measured: dict[Partition, float] = {}
         before: dict[Partition, float] = {}
@@ -60,17 +66,17 @@ class Loads:
             mine = set(member.owned)
             measured |= {one: load for one, load in loads.items() if one in mine}
             before |= {one: load for one, load in held.items() if one in mine}
-        # A partition that nobody had meanwhile: what this leader counted with, if it knows.
+        # For partitions without an owner: the weights of this leader's last plan.
         before = {**self.weights, **before}
         now = {**measured, **looked}
-        # As they travel, in thousandths: whoever reads the log comes to the same plan.
+        # Rounded to thousandths as on the wire, so that a replay of the log gives the same plan.
         self.weights = {
             one: max(round(load, 3), _SMALLEST)
-            for one, load in hold(before, now).items() if _there(view, *one)
+            for one, load in hold(before, now).items() if _exists(view, *one)
         }  # fmt: skip
         counts = {topic: max(numbers) + 1 for topic, numbers in view.topics.items() if numbers}
         return configured_by_loads(strategy, self.weights, counts, self.tolerance)
 
 
-def _there(view: ClusterView, topic: str, number: int) -> bool:
+def _exists(view: ClusterView, topic: str, number: int) -> bool:
     return topic in view.topics and number in view.topics[topic]

@@ -1,4 +1,4 @@
-"""From ``assignor("failover", priority=10)`` to a configured strategy."""
+"""Options of ``assignor("failover", priority=10)`` as settings of a strategy."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _PER_TOPIC = ".<topic>"
 
 
 def configured(name: str, options: Mapping[str, Any]) -> Strategy:
-    """The strategy of a name with options as Python writes them.
+    """Return the strategy of a name, configured by keyword arguments.
 
-    An option is the end of a setting's key with ``_`` for ``.``: ``priority`` is
-    ``assignment.consumer.priority``. The one that ends in ``.<topic>`` is, as a mapping,
-    ``priority_by_topic``. Whole keys do as well.
+    An option is the end of a setting's key with ``_`` for ``.``: ``priority`` means
+    ``assignment.consumer.priority``. A key that ends in ``.<topic>`` is a mapping,
+    ``priority_by_topic``. Whole keys work, too.
 
     Raises:
-        UnknownStrategyError: there is no such strategy.
-        InvalidConfigError: it has no such option, or the value is wrong.
+        UnknownStrategyError: no strategy has the name.
+        InvalidConfigError: the strategy has no such option, or the value is wrong.
 
     >>> configured("failover", {"priority": 10, "preemption": False}).preemption
     False
@@ -50,7 +50,7 @@ def configured(name: str, options: Mapping[str, Any]) -> Strategy:
 
 
 def _names(settings: tuple[Setting, ...]) -> dict[str, str]:
-    """Option -> key. Kafka's keys begin with two words that say whose they are."""
+    """Return option -> key; the first two words of Kafka's keys are left out of options."""
     out: dict[str, str] = {}
     for one in settings:
         per_topic = one.key.endswith(_PER_TOPIC)

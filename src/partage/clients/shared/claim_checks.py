@@ -1,9 +1,9 @@
-"""Claims that cannot be true: a member that sends them must not hurt the others.
+"""Removal of claims that cannot be true, so that one member cannot harm the others.
 
-Kafka's sticky assignors believe a claim of partition 5 of a topic that has three, and can fail for
-the whole group (Q26), and a claim of a generation that is yet to come beats all others for ever
-(Q6). A living group has to go on: here such a member claims nothing, gets its share like a
-newcomer, and a warning says why. Bytes that are no user data at all mean "nothing" in Kafka too.
+Kafka's sticky assignors accept a claim of partition 5 of a topic that has three, and can then fail
+for the whole group (Q26). A claim of a future generation wins over all others for ever (Q6). In a
+live group such a member is treated as one that owns nothing, with a warning. Unreadable user data
+means "owns nothing" in Kafka too.
 """
 
 from __future__ import annotations
@@ -27,9 +27,13 @@ Partition = tuple[str, int]
 def believable(
     strategy: Strategy, member: Member, view: ClusterView, generation: int
 ) -> tuple[Member, str | None]:
-    """The member, without the claims that cannot be true; and what was wrong with them.
+    """Return the member without claims that cannot be true, and what was wrong with them.
 
-    ``generation`` is the group's, -1 where it is not known.
+    Args:
+        strategy: the strategy, which decides whether claims are in the user data.
+        member: the member as it joined.
+        view: the leader's metadata.
+        generation: the group's generation, -1 if unknown.
 
     >>> from partage.groups.registry import find
     >>> odd = Member("c", ["t"], owned={"t": [7]}, generation=1)
@@ -45,8 +49,7 @@ def believable(
         said = f"{member.id} {wrong}: it is taken for a newcomer"
         newcomer = member.replaced(owned=Claims.of(()), generation=NO_GENERATION)
         return newcomer.replaced(user_data=None) if cooperates else newcomer, said
-    # Kafka's cooperative members send their generation, four bytes, and nothing else; where a
-    # strategy has nothing to send there is nothing to read.
+    # Cooperative members send four bytes, their generation. Other strategies may send nothing.
     silent = not cooperates and strategy.subscription_user_data(member.topics, None) is None
     strange = len(member.user_data or b"") not in {0, 0 if silent else _GENERATION_BYTES}
     if strange and (cooperates or silent):
@@ -56,11 +59,11 @@ def believable(
 
 @dataclass(frozen=True, slots=True)
 class OwnLastPlan:
-    """The last plan that this leader made itself: who was given what.
+    """The last plan that this leader made.
 
     Attributes:
-        generation: of the group, -1 where it is not known.
-        owners: member by partition; what was withheld is missing.
+        generation: the group's generation, -1 if unknown.
+        owners: member by partition, without withheld partitions.
     """
 
     generation: int
@@ -70,10 +73,11 @@ class OwnLastPlan:
 def undisputed(
     strategy: Strategy, members: Sequence[Member], led: OwnLastPlan | None
 ) -> tuple[list[Member], list[str]]:
-    """Members without claims that another one has too, and was given by the plan that both cite.
+    """Return the members without claims that this leader's last plan refutes, and warnings.
 
-    Kafka's class believes neither of them then: one member that claims everything would take
-    everything from all. Who made that plan knows better.
+    Where two members claim a partition in one generation, Kafka's class accepts neither claim, so a
+    member that claims everything takes everything from all. The leader of that generation knows
+    which of them owns the partition.
 
     >>> from partage.groups.registry import find
     >>> two = [Member(m, ["t"], owned={"t": [0]}, generation=4) for m in "az"]
@@ -106,7 +110,7 @@ def undisputed(
 
 
 def _claims(strategy: Strategy, member: Member) -> tuple[Iterable[Partition], int]:
-    """What counts as a member's claims, and their generation."""
+    """Return a member's claims as the strategy reads them, and their generation."""
     if strategy.name == Sticky.name:
         claims, of = decode_sticky_user_data(member.user_data)
         return claims, NO_GENERATION if of is None else of
@@ -121,8 +125,9 @@ def _claiming(strategy: Strategy, member: Member, claims: Sequence[Partition]) -
 
 
 def _generation(member: Member) -> int:
-    """The one that counts for a cooperative member's claims: its subscription's, or where that has
-    none (before version 2) the one in its user data.
+    """Return the generation of a cooperative member's claims.
+
+    It is in the subscription, or before version 2 in the user data.
     """
     data = member.user_data
     if member.generation >= 0 or not data or len(data) < _GENERATION_BYTES:
@@ -147,15 +152,15 @@ def _by_user_data(member: Member, view: ClusterView, generation: int) -> tuple[M
 
 
 def _empty(data: bytes) -> bool:
-    """What a member sends that was in a group and owned nothing."""
+    """Return whether these are the bytes of a member that owned nothing."""
     return data == b"\0\0\0\0\xff\xff\xff\xff"
 
 
 def _wrong(
     claims: Iterable[tuple[str, int]], of: int, view: ClusterView, generation: int
 ) -> str | None:
-    # The group's number in the answer to JoinGroup is that of the generation now made.
+    # JoinGroup's response has the generation of the rebalance in progress.
     if generation >= 0 and of > generation:
-        return f"claims partitions of generation {of}, which is yet to come"
+        return f"claims partitions of generation {of}, a future one"
     lost = next(((t, p) for t, p in claims if not view.has(t, p)), None)
     return None if lost is None else f"claims {lost[0]}-{lost[1]}, which does not exist"

@@ -1,4 +1,14 @@
-"""Errors for an assignor that a consumer receives in a wrong form.
+"""The client that calls an assignor: its coordinator, and errors for an assignor in a wrong form.
+
+kafka-python 2.x and aiokafka call methods of a class without naming the consumer, and pass the
+leader less than it received: subscriptions reduced to version 0, without owned partitions,
+generation, rack and (aiokafka) instance id. A plan without those differs from Java's, and two
+consumers that share a class would share a history. So an assignor inspects the calling frame: its
+``self`` is the coordinator, and a local variable holds what the coordinator received.
+
+If no such frame exists (a unit test calls the method, or a client has changed), `caller` returns
+None and the assignor uses the arguments that it was given. Tests of every supported version run
+on a real broker, static members included, and fail if that happens unnoticed.
 
 Clients do not check ``partition_assignment_strategy``: a class in place of a list, ``assignor``
 itself in place of what it returns, or a class made for another client end as a bare TypeError or
@@ -10,26 +20,49 @@ from __future__ import annotations
 
 import sys
 from abc import ABCMeta
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import update_wrapper
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
 from partage.errors import InvalidConfigError
 
-__all__ = ["SETTING", "AssignorMeta", "called_by", "factory"]
+__all__ = ["SETTING", "AssignorMeta", "Call", "called_by", "caller", "factory"]
 
 SETTING = "partition_assignment_strategy"
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-#: Frames between a client's coordinator and the check.
+#: Calling frames in which `caller` looks for a coordinator.
+_COORDINATOR_FRAMES = 4
+#: Frames between a client's coordinator and the check of `called_by`.
 _FRAMES = 5
-#: What the clients ask an assignor for.
+#: Attributes that clients read from an assignor.
 _ASKED = frozenset({"name", "metadata", "assign", "on_assignment", "supported_protocols"})
 
 
+class Call(NamedTuple):
+    """A call of a method: the object that it belongs to, and its local variables."""
+
+    owner: Any
+    local: Mapping[str, Any]
+
+
+def caller(*kinds: type) -> Call | None:
+    """Return the nearest calling method of one of ``kinds``; None if there is none."""
+    # Frame 1 is the assignor's method; its caller is frame 2.
+    frame = sys._getframe(2)
+    for _ in range(_COORDINATOR_FRAMES):
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, kinds):
+            return Call(owner, frame.f_locals)
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return None
+
+
 class AssignorMeta(ABCMeta):
-    """The metaclass of assignor classes, which refuses to be iterated like a list of classes."""
+    """The metaclass of assignor classes, which cannot be iterated like a list of classes."""
 
     #: The kind of error that the client passes on to its caller.
     misuse: type[InvalidConfigError] = InvalidConfigError

@@ -1,4 +1,4 @@
-"""State of an assignor class for its consumer, the same for every client."""
+"""State of an assignor class for its consumer, equal in kafka-python and aiokafka."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
 
-from partage.clients.sampling import MEASURES, Sampler
+from partage.clients.load_sampling import MEASURES, Sampler
 from partage.clients.shared import ClusterView, Consumer, Joined, LeaderDecision, configured
 from partage.clients.shared.loads import TOLERANCE, Loads
 from partage.errors import AssignorFailedError, InvalidConfigError
 from partage.groups.api import RebalanceProtocol, Strategy
 from partage.weights import LARGEST_LOAD, is_load
 
-__all__ = ["Look", "Plugged", "plugged", "view_of"]
+__all__ = ["AssignorState", "Look", "new_state", "view_of"]
 
 log = logging.getLogger("partage.clients")
 
 Partition = tuple[str, int]
-#: The leader's own look at the cluster: loads by (topic, partition), answered at once.
+#: A function of the leader that returns loads by (topic, partition) without waiting.
 Look = Callable[[], Mapping[Partition, float]]
 
 _FIRST_PAUSE = 0.5
@@ -31,15 +31,15 @@ _LONGEST_PAUSE = 5.0
 
 
 @dataclass
-class Plugged:
-    """The state behind one assignor class: a `Consumer`, and to which coordinator it belongs.
+class AssignorState:
+    """The state of one assignor class: a `Consumer`, and the coordinator that it belongs to.
 
     Attributes:
-        consumer: what it sends, decides and remembers.
-        sampler: measures loads while the consumer runs, if weights are learnt that way.
-        look: the leader's own look, if weights are learnt that way.
-        failures: how many times in a row its strategy raised, and ``failed_in`` the generation of
-            the last time.
+        consumer: the client-independent part: subscriptions, decisions, memory.
+        sampler: the measurement of loads while the consumer runs; None without one.
+        look: the leader's load function; None without one.
+        failures: number of failures of the strategy in a row.
+        failed_in: generation of the last failure.
         is_led_by_broker: whether the broker made the last assignment (KIP-848).
     """
 
@@ -54,15 +54,15 @@ class Plugged:
 
     @property
     def name(self) -> str:
-        """Of the strategy."""
+        """The strategy's name."""
         return self.consumer.strategy.name
 
     def belongs_to(self, coordinator: object) -> None:
-        """Remember whose class this is.
+        """Record the coordinator that this class belongs to.
 
         Raises:
-            InvalidConfigError: it is another consumer's already. Whether that one still
-                lives plays no part: its history must not become somebody else's.
+            InvalidConfigError: it belongs to another consumer, even if that one is closed: its
+                history must not become the next one's.
         """
         if self._owner is None:
             self._owner = weakref.ref(coordinator)
@@ -71,13 +71,13 @@ class Plugged:
             raise InvalidConfigError("partition_assignment_strategy", what, self.name)
 
     def pause(self) -> float:
-        """Seconds to wait before joining again after a failure of the strategy; 0 as a rule."""
+        """Return the seconds to wait before joining again; 0 unless the strategy has failed."""
         return max(self._not_before - time.monotonic(), 0.0) if self.failures else 0.0
 
     def assign(
         self, members: Sequence[Joined], view: ClusterView, *, group: str, generation: int
     ) -> LeaderDecision:
-        """The leader's decision, its warnings logged.
+        """Return the leader's decision, and log its warnings.
 
         Raises:
             AssignorFailedError: the strategy raised; the consumer joins again after a pause
@@ -107,16 +107,16 @@ class Plugged:
         of: tuple[str, int],
         error: type[AssignorFailedError],
     ) -> dict[str, bytes]:
-        """As `assign`: the bytes for each member, and a failure as the client's own kind of error.
+        """Return each member's assignment as bytes; raise errors of the client's class.
 
         Args:
             members: in the order of the coordinator's answer.
-            seen: the client's view of the topics that the members subscribe to.
-            of: the group and the generation that is being decided, for errors and warnings.
-            error: what the client hands to its user; it is raised in place of ours.
+            seen: a function from topics to the client's view of them.
+            of: the group and the generation of this rebalance, for errors and warnings.
+            error: the class that the client passes to its caller; it replaces ours.
 
         Raises:
-            AssignorFailedError: of that kind; names the strategy, the group, the generation.
+            AssignorFailedError: of that class, with strategy, group and generation.
         """
         topics = {topic for one in members for topic in one.subscription().topics}
         try:
@@ -169,7 +169,7 @@ class Plugged:
         self.is_led_by_broker = led_by_broker
 
     def measured(self) -> Mapping[Partition, float]:
-        """Loads of this consumer's partitions, as far as they are known."""
+        """Return the loads of this consumer's partitions, as far as they are known."""
         return {} if self.sampler is None else self.sampler.loads()
 
 
@@ -190,14 +190,14 @@ def view_of(
     replicas: Callable[[Any], Sequence[int]],
     racks: Mapping[int, str | None],
 ) -> ClusterView:
-    """A client's metadata of some topics; those that it has not seen yet are left out.
+    """Return a client's metadata of some topics, without topics that it has not received yet.
 
     Args:
-        cluster: the client's ``ClusterMetadata``. Replicas stand in its own tables; without them
-            there are no racks.
-        topics: that somebody subscribes to.
-        replicas: of a row of these tables, or of None.
-        racks: of brokers.
+        cluster: the client's ``ClusterMetadata``, whose private tables have the replicas.
+            Without these tables no partition has racks.
+        topics: subscribed topics.
+        replicas: a function from a row of these tables, or None, to node ids.
+        racks: rack by node id.
     """
     tables = getattr(cluster, "_partitions", {})
     seen: dict[str, dict[int, list[int]]] = {}
@@ -209,10 +209,10 @@ def view_of(
     return ClusterView(seen, racks)
 
 
-def plugged(
+def new_state(
     name: str, *, client: str, cooperative: bool, rack: str | None, eager: bool, **options: Any
-) -> Plugged:
-    """Return the state for a fresh class; see ``assignor`` of the clients' modules.
+) -> AssignorState:
+    """Return the state for a new assignor class; ``assignor`` of each client has the arguments.
 
     Raises:
         UnknownStrategyError: there is no such strategy.
@@ -230,18 +230,18 @@ def plugged(
     if is_word and weights not in MEASURES:
         raise InvalidConfigError("weights", _wanted_weights(str(weights)), weights)
     if getattr(strategy, "several_owners", False):
-        what = "it gives partitions to several members: share groups have it, in their broker"
+        what = "assigns partitions to several members: only brokers run it, for share groups"
         raise InvalidConfigError("partition_assignment_strategy", what, name)
     if not cooperative and not eager and _keeps_through_rebalances(strategy):
         what = (
-            f"{name} keeps partitions through a rebalance, and {client} gives all up before it "
-            "joins: take sticky; or say eager=True to sit in a cooperative group all the same"
+            f"{name} keeps partitions during a rebalance, and {client} revokes all before it "
+            "joins: use sticky; or pass eager=True to join a cooperative group anyway"
         )
         raise InvalidConfigError("partition_assignment_strategy", what, name)
     if not learnt:
-        return Plugged(Consumer(strategy, rack))
+        return AssignorState(Consumer(strategy, rack))
     loads = Loads(None if options.get("tolerance") is not None else TOLERANCE)
-    made = Plugged(Consumer(strategy, rack, loads))
+    made = AssignorState(Consumer(strategy, rack, loads))
     if callable(weights):
         made.look = weights
     else:
@@ -271,10 +271,10 @@ def _wanted_weights(word: str) -> str:
 
 
 def _keeps_through_rebalances(strategy: Strategy) -> bool:
-    """Whether under EAGER it would be another one: cooperative, and exact to somebody's class.
+    """Return whether the strategy would decide otherwise under EAGER than its Kafka class does.
 
-    Our own cooperative strategies tell claims behind their user data
-    (`partage.wire.member_extras`).
+    These are cooperative strategies that are exact to a class. Other cooperative strategies send
+    claims behind their user data (`partage.wire.member_extras`).
     """
     if RebalanceProtocol.EAGER not in strategy.protocols:
         return True

@@ -1,0 +1,184 @@
+"""Loads of partitions, measured in a thread: by a consumer of its own, or by the leader of all.
+
+`Sampler` reads positions and log ends that the client has anyway, every few seconds. It sends no
+request and changes nothing; its thread ends when the consumer is gone. Throughput is the growth of
+the log end in the last minute, which the client learns with every fetch: a consumer at its limit
+reads evenly whatever arrives, and a group that was idle for a week must see today's load. Where
+the end is unknown, the position replaces it.
+
+`ClusterLook` requests the log ends of all partitions of some topics, with or without consumers:
+
+    from partage.clients.kafka_python import assignor, cluster_look
+
+    look = cluster_look(["orders"], bootstrap_servers="broker:9092")
+    KafkaConsumer("orders", group_id="billing",
+                  partition_assignment_strategy=[assignor("optimal", weights=look)])
+
+An assignor runs in the middle of a rebalance and cannot wait for a broker. It reads the last
+measurement.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
+
+from partage.weights import lags, rates
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["MEASURES", "ClusterLook", "Offsets", "Sampler"]
+
+log = logging.getLogger("partage.clients")
+
+#: Kinds of load: records that arrive per second, or records not read yet.
+MEASURES: Final = ("throughput", "lag")
+
+Partition = tuple[str, int]
+#: Positions and log end offsets by partition, as far as the client knows them.
+Offsets = tuple[Mapping[Partition, int], Mapping[Partition, int]]
+
+_SECONDS = 2.0
+_WINDOW = 60.0
+
+
+class Sampler:
+    """The loads of the partitions that a consumer owns now.
+
+    Args:
+        measure: one of `MEASURES`.
+        seconds: time between two measurements.
+        window: time over which records are counted, in seconds; for a partition that was
+            assigned later, the time since then.
+
+    >>> Sampler("lag").loads()
+    {}
+    """
+
+    def __init__(self, measure: str, *, seconds: float = _SECONDS, window: float = _WINDOW) -> None:
+        self.measure = measure
+        self.seconds = seconds
+        self.window = window
+        self._looks: deque[tuple[float, Offsets]] = deque()
+        self._since: dict[Partition, float] = {}
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def watch(self, read: Callable[[], Offsets | None]) -> None:
+        """Start the thread, once; it ends when ``read`` returns None."""
+        if self._thread is None:
+            name = "partage-sampler"
+            self._thread = threading.Thread(target=self._run, args=(read,), name=name, daemon=True)
+            self._thread.start()
+
+    def see(self, offsets: Offsets, now: float) -> None:
+        """Add a measurement at time ``now``, and forget partitions that it does not have."""
+        positions, ends = dict(offsets[0]), dict(offsets[1])
+        with self._lock:
+            before = self._looks[-1][1][0] if self._looks else {}
+            # A position that went back (a seek) starts a new measurement.
+            same = {p for p, at in positions.items() if p in before and before[p] <= at}
+            self._since = {p: self._since.get(p, now) if p in same else now for p in positions}
+            self._looks.append((now, (positions, ends)))
+            # The last measurement before the window stays: rates need a whole window.
+            while len(self._looks) > 2 and self._looks[1][0] <= now - self.window:
+                self._looks.popleft()
+
+    def loads(self) -> dict[Partition, float]:
+        """Return records per second that arrive, or records not read, by partition."""
+        with self._lock:
+            if not self._looks:
+                return {}
+            now, (positions, ends) = self._looks[-1]
+            if self.measure == "lag":
+                return lags(positions, ends)
+            left = dict(self._since)
+            out: dict[Partition, float] = {}
+            for when, (had, ended) in self._looks:
+                for one in [p for p, since in left.items() if since <= when]:
+                    del left[one]
+                    known = one in ended and one in ends
+                    first, last = (ended, ends) if known else (had, positions)
+                    out |= rates({one: first[one]}, {one: last[one]}, now - when)
+            return out
+
+    def _run(self, read: Callable[[], Offsets | None]) -> None:
+        while True:
+            # The client may change its tables during the read; the next measurement may succeed.
+            with contextlib.suppress(Exception):
+                offsets = read()
+                if offsets is None:
+                    return
+                self.see(offsets, time.monotonic())
+                # No reference may keep the consumer alive during the pause.
+                del offsets
+            time.sleep(self.seconds)
+
+
+class ClusterLook:
+    """Records per second that arrive in partitions, for the option ``weights`` of an assignor.
+
+    Args:
+        ends: a function that requests the log end offsets, called in a thread. If it raises,
+            a warning is logged once, and the next call follows.
+        seconds: time between two calls.
+        window: time over which records are counted, in seconds.
+
+    >>> with ClusterLook(dict, seconds=60.0) as look:
+    ...     look()
+    {}
+    """
+
+    def __init__(
+        self,
+        ends: Callable[[], Mapping[Partition, int]],
+        *,
+        seconds: float = 5.0,
+        window: float = 60.0,
+    ) -> None:
+        self._ends = ends
+        self._sampler = Sampler("throughput", window=window)
+        self._seconds = seconds
+        self._ended = threading.Event()
+        self._failed = False
+        self._thread = threading.Thread(target=self._run, name="partage-look", daemon=True)
+        self._thread.start()
+
+    def __call__(self) -> Mapping[Partition, float]:
+        """Return the loads of the last measurement; nothing before the second one."""
+        return self._sampler.loads()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._ended.set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            try:
+                ends = dict(self._ends())
+            except Exception as e:  # noqa: BLE001 - a broker that is away, foreign code
+                if not self._failed:
+                    log.warning("the look at the cluster failed (%s: %s)", type(e).__name__, e)
+                self._failed = True
+            else:
+                self._failed = False
+                self._sampler.see((ends, ends), time.monotonic())
+            self._ended.wait(self._seconds)
