@@ -35,12 +35,12 @@ class RecordBuffer:
 
     @property
     def records(self) -> int:
-        """How many data records there are."""
+        """Number of data records."""
         return len(self._records["offset"])
 
     @property
     def batches(self) -> int:
-        """How many batches there are, markers included."""
+        """Number of batches, markers included."""
         return len(self._batches["base_offset"])
 
     def add(self, partition: int, batch: Batch, payload: bytes) -> None:

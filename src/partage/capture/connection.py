@@ -88,7 +88,7 @@ class ClusterConnection:
         except ImportError:
             raise MissingExtraError("kafka-python", extra="capture") from None
         self._bootstrap, self._settings = bootstrap, settings
-        _expect_somebody(bootstrap, settings)
+        _check_reachable(bootstrap, settings)
         heard = _listen()
         opened: list[Any] = []
 
@@ -151,7 +151,7 @@ class ClusterConnection:
         return self._manager.run(sent)
 
     def ask_each(self, requests: Mapping[int, Any]) -> dict[int, Any]:
-        """Requests to several brokers at once: the response of each, or its exception."""
+        """Send requests to several brokers at once; return each response, or its exception."""
 
         async def sent() -> dict[int, Any]:
             send = self._manager.send
@@ -175,7 +175,7 @@ class ClusterConnection:
     # --- what is asked ---------------------------------------------------------------------
 
     def metadata(self, topics: Sequence[str] | None = None) -> Any:
-        """A MetadataResponse about some topics, or about all that the account may see."""
+        """Return a MetadataResponse for some topics, or for all that the account may see."""
         from kafka.protocol.metadata import MetadataRequest
 
         asked = None
@@ -189,7 +189,7 @@ class ClusterConnection:
         self, node: Mapping[int, Sequence[PartitionRequest]], topic: str, *,
         wait_ms: int, partition_bytes: int, most_bytes: int,
     ) -> tuple[list[Fetched], dict[int, Exception]]:  # fmt: skip
-        """Records of partitions from an offset on, as far as they are committed.
+        """Fetch committed records of partitions, each from an offset on.
 
         Args:
             node: broker -> what it leads, in the order of preference.
@@ -244,10 +244,10 @@ class ClusterConnection:
         for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST):
             asked = {TopicPartition(topic, p): spec for p in partitions}
             try:
-                told = self.admin.list_partition_offsets(asked)
+                response = self.admin.list_partition_offsets(asked)
             except KafkaError as e:
                 raise unreachable(self._bootstrap, self._settings, e, "") from None
-            found.append({tp.partition: int(one.offset) for tp, one in told.items()})
+            found.append({tp.partition: int(one.offset) for tp, one in response.items()})
         return found[0], found[1]
 
     def may_describe_cluster(self) -> bool | None:
@@ -268,37 +268,35 @@ class ClusterConnection:
         return None if operations is None else _DESCRIBE in operations
 
     def quorum_leader(self) -> int | None:
-        """The leader of the controllers' quorum; None where that may not be asked."""
+        """Return the leader of the controllers' quorum; None without the right to ask."""
         from kafka.errors import KafkaError
         from kafka.protocol.admin import DescribeQuorumRequest
 
         asked = DescribeQuorumRequest.TopicData
         try:
-            told = self.ask(DescribeQuorumRequest(topics=[
+            response = self.ask(DescribeQuorumRequest(topics=[
                 asked(topic_name="__cluster_metadata",
                       partitions=[asked.PartitionData(partition_index=0)])
             ]))  # fmt: skip
         except KafkaError:
             return None
-        leaders = [p.leader_id for t in told.topics for p in t.partitions if not p.error_code]
-        return leaders[0] if leaders and not told.error_code else None
+        leaders = [p.leader_id for t in response.topics for p in t.partitions if not p.error_code]
+        return leaders[0] if leaders and not response.error_code else None
 
     def broker_config(self, node: int) -> dict[str, str]:
-        """Settings of a broker about groups, offsets and transactions; {} where that may not be
-        asked.
-        """
+        """Return a broker's settings of groups, offsets and transactions; {} without the right."""
         from kafka.admin import ConfigResource, ConfigResourceType
         from kafka.errors import KafkaError
 
         try:
-            told = self.admin.describe_configs(
+            response = self.admin.describe_configs(
                 [ConfigResource(ConfigResourceType.BROKER, str(node))], config_filter="all"
             )
         except (KafkaError, ValueError, TypeError, KeyError):
             return {}
         wanted = ("group.", "offsets.", "share.coordinator.", "transaction")
         found: dict[str, str] = {}
-        for by_name in dict(told).values():
+        for by_name in dict(response).values():
             for settings in by_name.values():
                 for name, one in settings.items():
                     value = one.get("value") if isinstance(one, dict) else one
@@ -312,12 +310,14 @@ def _parting(answer: Any) -> tuple[int, int] | None:
     return None if found is None or found.end_offset < 0 else (found.epoch, found.end_offset)
 
 
-def _expect_somebody(bootstrap: str, settings: Mapping[str, Any]) -> None:
-    """Addresses are HOST:PORT, and not all of them refuse: the client would try for 15 seconds.
+def _check_reachable(bootstrap: str, settings: Mapping[str, Any]) -> None:
+    """Check that addresses are HOST:PORT and that one accepts a connection.
+
+    The client itself would try for 15 seconds.
 
     Raises:
         InvalidConfigError: an address is none.
-        ClusterUnreachableError: nobody listens at any of them.
+        ClusterUnreachableError: no broker listens at any of them.
     """
     refused = None
     for address in bootstrap.split(","):
@@ -337,7 +337,7 @@ def _expect_somebody(bootstrap: str, settings: Mapping[str, Any]) -> None:
 
 
 def _refused(error: Exception) -> bool:
-    """Whether nobody listens there: another broker may."""
+    """Return whether the connection was refused: another broker may accept."""
     return "ECONNREFUSED" in str(error) or "refused" in str(error).lower()
 
 

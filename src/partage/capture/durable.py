@@ -70,7 +70,7 @@ def name_folder_in_errors(folder: Path) -> Iterator[None]:
 
 
 def published(path: Path, write: Callable[[Path], None]) -> None:
-    """What ``write`` makes beside ``path``, moved there when it is on the disk.
+    """Write a file beside ``path`` and move it there when it is on the disk.
 
     Readers of a capture pass over names that begin with a dot.
     """
@@ -83,7 +83,7 @@ def published(path: Path, write: Callable[[Path], None]) -> None:
 
 
 def put_json(path: Path, value: Mapping[str, Any]) -> None:
-    """A small file of JSON, replaced as a whole."""
+    """Replace a small JSON file as a whole."""
     text = json.dumps(value, indent=1, sort_keys=True) + "\n"
 
     def write(aside: Path) -> None:
@@ -93,7 +93,7 @@ def put_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def appended(path: Path, line: str) -> None:
-    """One more line at the end of a file, on the disk when this returns."""
+    """Append a line to a file; it is on the disk when this returns."""
     fresh = not path.exists()
     with path.open("ab") as file:
         file.write(line.encode("utf-8") + b"\n")
@@ -104,7 +104,7 @@ def appended(path: Path, line: str) -> None:
 
 
 def without_torn_line(path: Path) -> str | None:
-    """The last whole line of a file; what stands behind it, torn by a kill, is cut off."""
+    """Return the last whole line of a file, and cut off a torn line that a kill left behind it."""
     if not path.exists():
         return None
     data = path.read_bytes()
@@ -118,7 +118,7 @@ def without_torn_line(path: Path) -> str | None:
 
 
 def fsync_folder(folder: Path) -> None:
-    """A rename is on the disk when its folder is."""
+    """Flush a folder to the disk, and with it the renames in it."""
     number = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(number)

@@ -75,7 +75,7 @@ class LiveGroup:
 def live_groups(
     connection: ClusterConnection, wanted: Iterable[str] | None = None
 ) -> tuple[list[LiveGroup], dict[Partition, int], Any]:
-    """The groups that consume, the end offsets of their partitions, and the metadata.
+    """Return the groups that consume, the end offsets of their partitions, and the metadata.
 
     Args:
         connection: open.
@@ -121,12 +121,12 @@ def _listed(
     patterns = None if wanted is None else tuple(wanted)
     answers = connection.ask_each({node: ListGroupsRequest() for node in nodes})
     found: dict[tuple[int, str], list[str]] = defaultdict(list)
-    for node, told in answers.items():
-        if isinstance(told, Exception):
-            raise told
-        if told.error_code in {_GROUP_NOT_AUTHORIZED, 31}:
+    for node, response in answers.items():
+        if isinstance(response, Exception):
+            raise response
+        if response.error_code in {_GROUP_NOT_AUTHORIZED, 31}:
             raise NotAuthorizedError("groups", "DESCRIBE on them, or on the cluster")
-        for one in told.groups:
+        for one in response.groups:
             kind = str(getattr(one, "group_type", None) or "classic").lower()
             fits = patterns is None or any(fnmatchcase(one.group_id, p) for p in patterns)
             consumes = kind in _BY_SERVER or one.protocol_type in {"consumer", ""}
@@ -143,21 +143,21 @@ def _described(
         request = _describe_request(_BY_SERVER[kind])(
             group_ids=list(ids), include_authorized_operations=False
         )
-        told = connection.ask(request, node)
+        response = connection.ask(request, node)
         if kind == "streams":
-            return [_streams_group(one, node, counts) for one in told.groups]
-        return [_server_group(one, kind, node) for one in told.groups]
+            return [_streams_group(one, node, counts) for one in response.groups]
+        return [_server_group(one, kind, node) for one in response.groups]
     from kafka.protocol.admin import DescribeGroupsRequest
 
-    told = connection.ask(
+    response = connection.ask(
         DescribeGroupsRequest(groups=list(ids), include_authorized_operations=False), node
     )
-    return [_classic_group(one, node) for one in told.groups]
+    return [_classic_group(one, node) for one in response.groups]
 
 
 @cache
 def _describe_request(name: str) -> Any:
-    """A request that kafka-python 3.0 does not have yet (KIP-848, 932 and 1071): its response is
+    """Return a request that kafka-python 3.0 does not have (KIP-848, 932 and 1071): its response is
     known to the client's registry by being declared.
     """
     from kafka.protocol.api_message import ApiMessage
@@ -192,7 +192,7 @@ def _classic_group(one: Any, node: int) -> LiveGroup:
         has = bytes(m.member_assignment or b"")
         try:
             owned = tuple(decode_assignment(has).partitions) if has else ()
-            # While a group rebalances there is no protocol, and nobody's subscription is told.
+            # While a group rebalances there is no protocol, and no subscription is known.
             if m.member_metadata:
                 said = _subscription(bytes(m.member_metadata), one.protocol_data)
         except WireFormatError as e:
@@ -207,7 +207,7 @@ def _classic_group(one: Any, node: int) -> LiveGroup:
 
 
 def _subscription(sent: bytes, protocol: str | None) -> ConsumerSubscription:
-    """What a member joined with. Faust says that it is version 4, and sends what version 0 has."""
+    """Return a member's subscription. Faust claims version 4 and sends the fields of version 0."""
     if protocol == _FAUST:
         return decode_subscription(sent[2:], version=0)
     return decode_subscription(sent)
@@ -261,11 +261,11 @@ def _with_offsets(connection: ClusterConnection, group: LiveGroup) -> LiveGroup:
     if group.type == "share":
         return group  # it has none: each record is acknowledged by itself
     try:
-        told = connection.admin.list_group_offsets(group.id)[group.id]
+        response = connection.admin.list_group_offsets(group.id)[group.id]
     except KafkaError as e:
         what = f"its offsets cannot be had: {reason(e)}"
         return replace(group, trouble=group.trouble or what)
-    found = {(tp.topic, tp.partition): int(o.offset) for tp, o in told.items() if o.offset >= 0}
+    found = {(tp.topic, tp.partition): int(o.offset) for tp, o in response.items() if o.offset >= 0}
     return replace(group, committed=found)
 
 
@@ -285,7 +285,7 @@ def _ends(
     if not asked:
         return {}
     try:
-        told = connection.admin.list_partition_offsets(asked)
+        response = connection.admin.list_partition_offsets(asked)
     except KafkaError:
         return {}
-    return {(tp.topic, tp.partition): int(o.offset) for tp, o in told.items()}
+    return {(tp.topic, tp.partition): int(o.offset) for tp, o in response.items()}

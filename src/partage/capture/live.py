@@ -1,4 +1,4 @@
-"""A running cluster's group log and metadata, into a capture: once, or for as long as it lives."""
+"""A live capture: a running cluster's group log and metadata, once or until it is stopped."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from threading import Event
 from typing import Any
 
+from partage.capture.conditions import LastingConditions
 from partage.capture.connection import ClusterConnection, Fetched, PartitionRequest
 from partage.capture.refusals import failed, reason
 from partage.capture.states import state_of
-from partage.capture.telling import LastingConditions
 from partage.capture.unpacking import checksum
 from partage.capture.writing import CaptureWriter
 from partage.errors import (
@@ -27,20 +27,20 @@ __all__ = ["OFFSETS_TOPIC", "LiveCapture", "Pace"]
 OFFSETS_TOPIC = "__consumer_offsets"
 _NEEDED = "READ and DESCRIBE (kafka-acls.sh --add --operation Read --topic __consumer_offsets)"
 _PARTITION_BYTES, _MOST_BYTES = 1 << 20, 32 << 20
-#: Kafka's error codes that are told apart.
+#: Kafka's error codes that have an own treatment.
 _OUT_OF_RANGE, _UNKNOWN_TOPIC, _NOT_AUTHORIZED = 1, 3, 29
-#: Of these a look at the metadata helps: leaders move, brokers go and come.
+#: Error codes after which the metadata are read again: leaders move, brokers restart.
 _MOVED = {3, 5, 6, 9, 13, 74, 75, 76, 78, 100}
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How often what is done, in seconds.
+    """Intervals of a live capture, in seconds.
 
     Attributes:
         metadata: between two looks at the metadata.
         roll: after which what was read is written, full or not.
-        patience: without an answer until a capture that does not follow gives up.
+        patience: without a response until a capture that does not follow ends with an error.
     """
 
     metadata: float = 1.0
@@ -49,13 +49,13 @@ class Pace:
 
 
 class LiveCapture:
-    """Reads a cluster into a capture.
+    """A reader of a cluster's group log and metadata into a capture.
 
     Args:
         connection: open.
         writer: open; says from where to go on.
         stop: ends a capture that follows, in good order.
-        told: is told a sentence about trouble, and (records, behind) as it goes.
+        trouble, progress: called with a sentence, and with (records, records behind).
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class LiveCapture:
         self._damaged_at: set[tuple[int, int]] = set()
         self._quorum_may_be_asked = True
         self._round = 0
-        self._telling = LastingConditions(trouble, writer.trouble)
+        self._conditions = LastingConditions(trouble, writer.trouble)
 
     def run(self, *, follow: bool) -> None:
         """Read to the end that the log has now, or until ``stop`` is set.
@@ -110,10 +110,10 @@ class LiveCapture:
             self._report_cleaned()
             wanted = {**self._ends, **wanted}
             if not follow:
-                left = [p for p in self._leaders if self._left(p, wanted)]
+                left = [p for p in self._leaders if self._is_unfinished(p, wanted)]
                 if not left:
                     break
-                self._give_up_on(left, began)
+                self._check_patience(left, began)
             self._progress(self._writer.records, self._behind(self._ends))
         self._look_again()
         self._writer.roll()
@@ -127,27 +127,27 @@ class LiveCapture:
     # --- metadata --------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Metadata of this moment: a state for the capture, and who leads the group log.
+        """Read the metadata: a state for the capture, and the leaders of the group log.
 
         Raises:
             NotAuthorizedError: the account does not see the topic.
             InvalidCaptureError: the capture is of another cluster or topic.
         """
-        told = self._connection.metadata()
+        response = self._connection.metadata()
         leader = self._connection.quorum_leader() if self._quorum_may_be_asked else None
         self._quorum_may_be_asked = leader is not None
-        self._writer.of(cluster_id=told.cluster_id)
-        topic = next((one for one in told.topics if one.name == OFFSETS_TOPIC), None)
+        self._writer.of(cluster_id=response.cluster_id)
+        topic = next((one for one in response.topics if one.name == OFFSETS_TOPIC), None)
         if topic is None:
             one = self._connection.metadata([OFFSETS_TOPIC]).topics[0]
             if one.error_code == _NOT_AUTHORIZED:
                 raise NotAuthorizedError(f"topic {OFFSETS_TOPIC}", _NEEDED)
         else:
             self._take_leaders(topic)
-        self._writer.state(state_of(told, ts_ms=time.time_ns() // 1_000_000, controller=leader))
+        self._writer.state(state_of(response, ts_ms=time.time_ns() // 1_000_000, controller=leader))
 
     def _first_look(self) -> None:
-        """As `_look`; a broker that is just restarting may be the one that was asked.
+        """Call `_look` until it succeeds: the broker may be restarting.
 
         Raises:
             KafkaError: it still failed after the patience, or waiting does not help.
@@ -159,7 +159,7 @@ class LiveCapture:
             try:
                 self._look()
             except KafkaError as e:
-                if _hopeless(e) or time.monotonic() >= end or self._stop.wait(0.3):
+                if _is_permanent(e) or time.monotonic() >= end or self._stop.wait(0.3):
                     raise
                 self._say(f"metadata cannot be had: {reason(e)}")
             else:
@@ -175,7 +175,7 @@ class LiveCapture:
         self._leaders = {p.partition_index: p.leader_id for p in topic.partitions}
 
     def _look_again(self) -> None:
-        """As `_look`, but a cluster that does not answer now may do so later."""
+        """Call `_look`, and report a failure without raising it: the cluster may answer later."""
         from kafka.errors import KafkaError
 
         try:
@@ -194,13 +194,13 @@ class LiveCapture:
     # --- records ---------------------------------------------------------------------------
 
     def _read_or_wait(self) -> None:
-        """As `_read`, but what fails now may succeed later: brokers come and go."""
+        """Call `_read`, and report a failure without raising it: brokers may come back."""
         from kafka.errors import KafkaError
 
         try:
             self._read()
         except KafkaError as e:
-            if _hopeless(e):
+            if _is_permanent(e):
                 raise
             self._say(f"cannot be read: {reason(e)}")
             self._stop.wait(0.3)
@@ -226,7 +226,7 @@ class LiveCapture:
         if leaderless:
             self._say(f"partitions {leaderless} have no leader")
         elif found and not failures and not any(one.error for one in found):
-            self._telling.well()
+            self._conditions.well()
 
     def _asked(self) -> dict[int, list[PartitionRequest]]:
         """Leader -> what is wanted, each round from another partition on: a broker fills its
@@ -256,7 +256,7 @@ class LiveCapture:
             self._look_again()
             return
         if one.parting is not None:
-            self._parted(p, *one.parting)
+            self._go_back(p, *one.parting)
             return
         self._ends[p] = one.high_watermark
         self._writer.see_end(p, one.high_watermark)
@@ -280,7 +280,7 @@ class LiveCapture:
             self._writer.skip_to(partition, batch.last_offset + 1, what)
 
     def _damaged(self, partition: int, error: WireFormatError, data: bytes) -> None:
-        """A batch that is damaged, or from before Kafka 0.11: once more, then go on behind it."""
+        """Read a damaged batch (or one from before Kafka 0.11) once more, then skip it."""
         at = self._writer.position(partition)
         if (partition, at) not in self._damaged_at:
             self._damaged_at.add((partition, at))
@@ -296,9 +296,7 @@ class LiveCapture:
         self._writer.skip_to(partition, behind, what)
 
     def _out_of_range(self, partition: int) -> None:
-        """The log has been cut: at its beginning (records are gone) or at its end (a leader that
-        was not in sync). Go on where it begins, or ends.
-        """
+        """Continue at the log's begin (records deleted) or end (an unclean leader truncated it)."""
         position = self._writer.position(partition)
         try:
             starts, ends = self._connection.bounds(OFFSETS_TOPIC, [partition])
@@ -315,21 +313,19 @@ class LiveCapture:
             self._writer.cut(partition, to, why)
             return
         else:
-            # It has grown meanwhile; or the broker knows nothing of the epoch that it was told.
+            # It has grown meanwhile; or the broker does not know the epoch of the request.
             self._writer.epochs.forget(partition)
             return
         self._trouble(f"partition {partition}: {why}")
         self._writer.skip_to(partition, to, why)
 
-    def _parted(self, partition: int, epoch: int, end: int) -> None:
-        """The leader's log has other records where ours were read: they were lost, and others have
-        come to their places. Back to where both were the same.
-        """
+    def _go_back(self, partition: int, epoch: int, end: int) -> None:
+        """Go back to the last common offset: an unclean leader replaced records that were read."""
         position, epochs = self._writer.position(partition), self._writer.epochs
         ours = epochs.last(partition, position)
-        to = epochs.parting(partition, epoch, end)
+        to = epochs.diverging_offset(partition, epoch, end)
         if to >= position:
-            epochs.forget(partition)  # an answer that says nothing: not asked for again
+            epochs.forget(partition)  # a response without information: not requested again
             return
         why = (
             f"the log was written anew from {to} on (an unclean leader: it has epoch {epoch} where "
@@ -339,19 +335,19 @@ class LiveCapture:
         self._writer.cut(partition, to, why)
 
     def _behind(self, ends: Mapping[int, int]) -> int:
-        """Offsets still to read."""
+        """Return the number of offsets still to read."""
         return sum(max(0, end - self._writer.position(p)) for p, end in ends.items())
 
     def _say(self, what: str) -> None:
-        """Something that lasts, and ends."""
-        self._telling.say(what)
+        """Report a lasting condition."""
+        self._conditions.say(what)
 
-    def _left(self, partition: int, wanted: Mapping[int, int]) -> bool:
-        """Whether a partition has records of the beginning still to read, or did not answer."""
+    def _is_unfinished(self, partition: int, wanted: Mapping[int, int]) -> bool:
+        """Return whether a partition has records of the start to read, or did not answer."""
         return partition not in wanted or self._writer.position(partition) < wanted[partition]
 
-    def _give_up_on(self, partitions: Sequence[int], began: float) -> None:
-        """Whoever does not answer for too long: the others are read, and it is said.
+    def _check_patience(self, partitions: Sequence[int], began: float) -> None:
+        """Raise if partitions have not answered for too long; the others have been read.
 
         Raises:
             ClusterUnreachableError: they have not answered for longer than the patience.
@@ -361,14 +357,14 @@ class LiveCapture:
             return
         which = ", ".join(map(str, partitions[:20])) + (" ..." if len(partitions) > 20 else "")
         self._writer.trouble(
-            f"partitions {which} could not be read to their end: {self._telling.last}"
+            f"partitions {which} could not be read to their end: {self._conditions.last}"
         )
-        reason_told = self._telling.last or "no answer"
-        why = f"partitions {which} of {OFFSETS_TOPIC} cannot be read ({reason_told})"
+        cause = self._conditions.last or "no answer"
+        why = f"partitions {which} of {OFFSETS_TOPIC} cannot be read ({cause})"
         hint = "what was read of the others is in the capture; run again to go on"
         raise ClusterUnreachableError("its brokers", why, hint)
 
 
-def _hopeless(error: Exception) -> bool:
-    """Whether waiting does not help: a broker before 0.11, or an account that may not."""
+def _is_permanent(error: Exception) -> bool:
+    """Return whether waiting cannot help: a broker before 0.11, or missing rights."""
     return any(one in type(error).__name__ for one in ("Incompatible", "Auth"))

@@ -28,7 +28,7 @@ _PARTITION = re.compile(r"__consumer_offsets-(\d{1,9})")
 _METADATA = "__cluster_metadata-0"
 _SEGMENT = re.compile(r"\d{20}\.log")
 _CHECKPOINT = re.compile(r"(\d{20})-\d{10}\.checkpoint")
-Told = Callable[[str], None]
+DamageReport = Callable[[str], None]
 
 
 def capture_log_dirs(folders: Sequence[Path], writer: CaptureWriter) -> None:
@@ -88,11 +88,11 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _reach(folder: Path) -> tuple[int, int]:
-    """How far a copy goes, and from where: the last batch's offset, and the first segment's."""
+    """Return the offset of a copy's last batch, and the negative offset of its first segment."""
     segments = _segments(folder)
     last = -1
     for path in segments[-1:]:
-        for batch in batches_in(path, crc32c=checksum(), told=lambda _: None):
+        for batch in batches_in(path, crc32c=checksum(), report=lambda _: None):
             last = batch.last_offset
     snapshots = [int(one.name[:20]) for one in _files(folder) if _CHECKPOINT.fullmatch(one.name)]
     return max([last, *snapshots]), -int(segments[0].stem) if segments else 0
@@ -121,32 +121,32 @@ def _read_partition(number: int, copies: Sequence[Path], writer: CaptureWriter) 
     if first > expected:
         writer.skip_to(number, first, f"the log begins at offset {first}: what was before is gone")
     read = [_batches(folder, number, writer, alone=len(copies) == 1) for folder in copies]
-    for batch, told in merge(*read, key=lambda one: (one[0].base_offset, -one[0].records)):
+    for batch, report in merge(*read, key=lambda one: (one[0].base_offset, -one[0].records)):
         try:
             writer.add(number, batch)
         except WireFormatError as e:
-            told(f"batch of offset {batch.base_offset}: {e}; passed over")
+            report(f"batch of offset {batch.base_offset}: {e}; passed over")
     writer.see_end(number, writer.position(number))
 
 
 def _batches(
     folder: Path, number: int, writer: CaptureWriter, *, alone: bool
-) -> Iterator[tuple[Batch, Told]]:
+) -> Iterator[tuple[Batch, DamageReport]]:
     """Yield the batches of one copy, each with the function that records what is wrong with it."""
 
-    def told(what: str) -> None:
+    def report(what: str) -> None:
         writer.see_damage(number)
         writer.trouble(f"{folder.name if alone else folder}: {what}")
 
     for path in _segments(folder):
-        for batch in batches_in(path, crc32c=checksum(), told=told):
-            yield batch, told
+        for batch in batches_in(path, crc32c=checksum(), report=report):
+            yield batch, report
 
 
 def _read_metadata(folder: Path, writer: CaptureWriter, cluster_id: str | None) -> None:
-    """A snapshot, if the log does not begin at its beginning, and then the log."""
+    """Read a snapshot if the log does not begin at offset 0, and then the log."""
 
-    def told(what: str) -> None:
+    def report(what: str) -> None:
         writer.trouble(f"{folder.name}: {what}")
 
     image, segments = MetadataImage(), _segments(folder)
@@ -159,33 +159,33 @@ def _read_metadata(folder: Path, writer: CaptureWriter, cluster_id: str | None) 
     start = int(segments[0].stem) if segments else None
     snapshot = _snapshot(folder, start)
     if start != 0 and snapshot is None:
-        told("the log does not begin at offset 0 and there is no snapshot to begin with")
+        report("the log does not begin at offset 0 and there is no snapshot to begin with")
     through = 0
     if snapshot is not None and start != 0:
         through = int(snapshot.name[:20])
         last = None
-        for batch in batches_in(snapshot, crc32c=checksum(), told=told):
-            _apply(batch, image, told)
+        for batch in batches_in(snapshot, crc32c=checksum(), report=report):
+            _apply(batch, image, report)
             last = batch
         if last is not None:
             seen(last.max_timestamp_ms)
     for path in segments:
-        for batch in batches_in(path, crc32c=checksum(), told=told):
+        for batch in batches_in(path, crc32c=checksum(), report=report):
             if batch.last_offset < through:
                 continue
-            if _apply(batch, image, told):
+            if _apply(batch, image, report):
                 seen(batch.max_timestamp_ms)
 
 
 def _snapshot(folder: Path, start: int | None) -> Path | None:
-    """The oldest snapshot that reaches to the log's beginning, so that no history is lost."""
+    """Return the oldest snapshot that reaches the log's begin, so that no history is lost."""
     found = sorted(one for one in folder.iterdir() if _CHECKPOINT.fullmatch(one.name))
     reaching = [one for one in found if start is None or int(one.name[:20]) >= start]
     return next(iter(reaching), None)
 
 
-def _apply(batch: Batch, image: MetadataImage, told: Told) -> bool:
-    """Whether a batch may have changed the state."""
+def _apply(batch: Batch, image: MetadataImage, report: DamageReport) -> bool:
+    """Apply a batch of metadata records; return whether it may have changed the state."""
     changed = False
     try:
         payload = unpacked(batch)
@@ -199,7 +199,7 @@ def _apply(batch: Batch, image: MetadataImage, told: Told) -> bool:
         for record in records_of(batch, payload):
             changed |= image.apply(decode_metadata_record(record.value))
     except WireFormatError as e:
-        told(f"batch of offset {batch.base_offset}: {e}; passed over")
+        report(f"batch of offset {batch.base_offset}: {e}; passed over")
     return changed and not image.in_transaction
 
 

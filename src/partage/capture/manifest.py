@@ -38,13 +38,13 @@ class Part(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of the file in its table's folder."""
+        """File name in the folder of its table."""
         return f"part-{self.number:08d}.parquet"
 
 
 def aside(path: Path) -> Path:
-    """Where a part stands once a merged one stands for it: out of sight of who reads the folder,
-    in reach of who has begun to read the part.
+    """Return the path of a part after it was merged into another: hidden from new readers, still
+    open for a reader that has begun.
 
     >>> aside(Path("a/part-00000007.parquet")).name
     '.part-00000007.parquet.replaced'
@@ -54,10 +54,10 @@ def aside(path: Path) -> Path:
 
 @dataclass
 class Manifest:
-    """What the file says.
+    """Content of the manifest file.
 
     Attributes:
-        cluster_id, topic_id: of what is recorded; None where nobody said.
+        cluster_id, topic_id: of what is recorded; None if unknown.
         parts: files of each table that count, in the order of the log.
         next_part: the number of the next one.
         replaced: numbers of parts that a merged one stands for, still on the disk (`aside`).
@@ -87,7 +87,7 @@ class Manifest:
 
     @staticmethod
     def of(folder: Path) -> Manifest | None:
-        """The manifest of a folder, None where there is none.
+        """Read the manifest of a folder; None if it has none.
 
         Raises:
             InvalidCaptureError: it cannot be read.
@@ -120,10 +120,10 @@ class Manifest:
 
     def put(self, folder: Path) -> None:
         """Replace the file: from then on the capture is what this says."""
-        told: dict[str, Any] = asdict(self)
+        content: dict[str, Any] = asdict(self)
         for name in ("positions", "cut", "epochs", "cleaned", "first_ends"):
-            told[name] = {str(p): o for p, o in sorted(told[name].items())}
-        put_json(folder / MANIFEST, {"format": _FORMAT, "topic": "__consumer_offsets", **told})
+            content[name] = {str(p): o for p, o in sorted(content[name].items())}
+        put_json(folder / MANIFEST, {"format": _FORMAT, "topic": "__consumer_offsets", **content})
 
     def trouble(self, what: str) -> None:
         """Remember what was skipped or missing."""

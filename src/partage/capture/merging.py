@@ -5,7 +5,7 @@ the last sixty are of one level they are merged, so that there are some dozens a
 row is written again once a level. The merged part has a number of its own. It counts, and the ones
 that it was made of no longer do, from the moment that the manifest says so; a kill before that
 leaves parts that nobody counts. What was replaced stays on the disk until the next time, out of
-sight: somebody may be reading it.
+sight: another process may be reading it.
 """
 
 from __future__ import annotations
@@ -88,9 +88,11 @@ def _size(tables: Sequence[Path]) -> tuple[int, int]:
     """Rows of the longer table, and bytes of both before compression."""
     from pyarrow import parquet
 
-    told = [parquet.read_metadata(path) for path in tables]
-    size = sum(one.row_group(n).total_byte_size for one in told for n in range(one.num_row_groups))
-    return max(one.num_rows for one in told), size
+    metadata = [parquet.read_metadata(path) for path in tables]
+    size = sum(
+        one.row_group(n).total_byte_size for one in metadata for n in range(one.num_row_groups)
+    )
+    return max(one.num_rows for one in metadata), size
 
 
 def _table(path: Path) -> pa.Table:

@@ -47,7 +47,7 @@ class MetadataImage:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether records are held back until a metadata transaction ends."""
+        """True while records are held back until a metadata transaction ends."""
         return self._held is not None
 
     def apply(self, record: MetadataRecord) -> bool:
@@ -119,7 +119,7 @@ class MetadataImage:
         found |= {name: value[name] for name in ("leader", "replicas", "isr") if name in value}
 
     def state(self, ts_ms: int, cluster_id: str | None = None) -> dict[str, Any]:
-        """A line of ``cluster.jsonl``: the cluster as it is now."""
+        """Return the current state of the cluster, as a line of ``cluster.jsonl``."""
         brokers = [
             {"id": number, **{name: one[name] for name in ("rack", "host", "port")}}
             for number, one in sorted(self._brokers.items())

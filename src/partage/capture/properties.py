@@ -40,11 +40,11 @@ class Properties:
         return f"Properties({ {n: shown(n, v) for n, v in sorted(self._values.items())} })"
 
     def names(self) -> Iterable[str]:
-        """The names that are given."""
+        """Return the given names."""
         return self._values.keys()
 
     def get(self, name: str, otherwise: str | None = None) -> str | None:
-        """A property's value."""
+        """Return a property's value."""
         return self._values.get(name, otherwise)
 
 
@@ -72,8 +72,8 @@ def read_properties(path: Path | None, given: Iterable[str] = ()) -> dict[str, s
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    r"""A ``.properties`` file as Java reads it: comments, ``=`` or ``:`` or a space, lines that go
-    on after a backslash, escapes.
+    r"""Parse a ``.properties`` file as Java does: comments, ``=``, ``:`` or a space, continued
+    lines, escapes.
 
     >>> parse_properties("# c\nsecurity.protocol = SASL_SSL\nk:v\nlong=a\\\n   b\nu=\\u00e9\n")
     {'security.protocol': 'SASL_SSL', 'k': 'v', 'long': 'ab', 'u': 'é'}

@@ -11,7 +11,7 @@ __all__ = ["client_errors", "failed", "reason", "unreachable"]
 
 
 def client_errors() -> type[Exception]:
-    """What kafka-python raises, for those who may not import it."""
+    """Return kafka-python's base exception, for modules that may not import it."""
     from kafka.errors import KafkaError
 
     kind: type[Exception] = KafkaError
@@ -34,7 +34,7 @@ def reason(error: BaseException) -> str:
 
 
 def failed(code: int) -> str:
-    """The name of an error code of Kafka."""
+    """Return the name of an error code of Kafka."""
     from kafka.errors import for_code
 
     kind = for_code(code)

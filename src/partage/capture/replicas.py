@@ -33,10 +33,10 @@ def read_replicas(
         MissingExtraError: kafka-python is not installed.
     """
     with ClusterConnection(bootstrap, settings) as connection:
-        told = connection.metadata()
+        response = connection.metadata()
         brokers = [
             {"id": b.node_id, "rack": b.rack, "directories": []}
-            for b in sorted(told.brokers, key=lambda b: b.node_id)
+            for b in sorted(response.brokers, key=lambda b: b.node_id)
         ]
         topics = {
             t.name: {
@@ -48,7 +48,7 @@ def read_replicas(
                     for p in sorted(t.partitions, key=lambda p: p.partition_index)
                 ]
             }
-            for t in told.topics
+            for t in response.topics
             if t.error_code == 0
         }  # fmt: skip
         _under_way(connection, topics)
@@ -78,10 +78,12 @@ def write_loads(topics: dict[str, Any], before: Sizes, after: Sizes, seconds: fl
 def _under_way(connection: ClusterConnection, topics: dict[str, Any]) -> None:
     from kafka.protocol.admin import ListPartitionReassignmentsRequest
 
-    told = connection.ask(ListPartitionReassignmentsRequest(timeout_ms=30_000, topics=None))
-    if told.error_code:
-        raise NotAuthorizedError(f"the cluster ({failed(told.error_code)})", "DESCRIBE on CLUSTER")
-    for topic in told.topics:
+    response = connection.ask(ListPartitionReassignmentsRequest(timeout_ms=30_000, topics=None))
+    if response.error_code:
+        raise NotAuthorizedError(
+            f"the cluster ({failed(response.error_code)})", "DESCRIBE on CLUSTER"
+        )
+    for topic in response.topics:
         rows = {row["p"]: row for row in topics.get(topic.name, {"partitions": []})["partitions"]}
         for p in topic.partitions:
             if p.partition_index in rows:

@@ -37,7 +37,7 @@ _HARMLESS = {
 
 
 def connection_settings(properties: Properties) -> dict[str, Any]:
-    """What kafka-python wants to know about how to reach a broker.
+    """Return kafka-python's settings for the connection to a broker.
 
     Raises:
         InvalidConfigError: a property cannot be, is not understood, or names a file that cannot
@@ -111,7 +111,7 @@ def _tls(properties: Properties) -> ssl.SSLContext:
 
 
 def _versions(properties: Properties) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
-    """The lowest and the highest TLS version; Kafka's own default is both that there are."""
+    """Return the lowest and the highest TLS version; Kafka's default allows 1.2 and 1.3."""
     name = "ssl.enabled.protocols"
     given = properties.get(name, ",".join(_TLS)) or ""
     wanted = [one.strip() for one in given.split(",") if one.strip()]
@@ -144,7 +144,7 @@ def _file(name: str, location: str) -> bytes:
 
 
 def _by_keytool(location: str, password: str) -> str:
-    """The certificates of a JKS or PKCS12 store, by Java's own keytool; the password goes by the
+    """Read the certificates of a JKS or PKCS12 store with Java's keytool; the password goes by the
     environment, where other users do not see it.
     """
     name = "ssl.truststore.location"
@@ -166,7 +166,7 @@ def _by_keytool(location: str, password: str) -> str:
 
 
 def _own(properties: Properties, context: ssl.SSLContext) -> None:
-    """The client's own certificate, where the broker wants one."""
+    """Load the client's own certificate, for a broker that requires one."""
     key, chain = (
         properties.get("ssl.keystore.key"), properties.get("ssl.keystore.certificate.chain"),
     )  # fmt: skip

@@ -17,9 +17,9 @@ LARGEST_BATCH = 1 << 28
 
 
 def batches_in(
-    path: Path, *, crc32c: Callable[[bytes], int], told: Callable[[str], None]
+    path: Path, *, crc32c: Callable[[bytes], int], report: Callable[[str], None]
 ) -> Iterator[Batch]:
-    """The batches of a segment (``*.log``) or a snapshot (``*.checkpoint``).
+    """Yield the batches of a segment (``*.log``) or a snapshot (``*.checkpoint``).
 
     A last batch that is not complete is what a copy of a living log ends with. A batch whose CRC
     does not fit is passed over, since its length may be right all the same; where it is not, the
@@ -28,7 +28,7 @@ def batches_in(
     Args:
         path: of the file.
         crc32c: what checks the CRC.
-        told: is told in a sentence what was passed over, and where.
+        report: called with a sentence on what was skipped, and where.
 
     Raises:
         OSError: the file cannot be read.
@@ -42,19 +42,19 @@ def batches_in(
                 data = _bytes_of_batch(file, position, size)
                 batch = batch_at(data, crc32c=crc32c)
             except OldMagicError as e:
-                told(f"{path.name} at byte {position}: {e.what} ({e.size} bytes passed over)")
+                report(f"{path.name} at byte {position}: {e.what} ({e.size} bytes passed over)")
                 position += e.size
                 continue
             except ChecksumError as e:
-                told(f"{path.name} at byte {position}: {e.what}; passed over")
+                report(f"{path.name} at byte {position}: {e.what}; passed over")
                 position += len(data)
                 continue
             except TruncatedError:
-                told(f"{path.name} at byte {position}: the last batch is not complete "
+                report(f"{path.name} at byte {position}: the last batch is not complete "
                      f"({size - position} bytes), as in a copy of a living log")  # fmt: skip
                 return
             except WireFormatError as e:
-                told(f"{path.name} at byte {position}: {e}; the {size - position} bytes that "
+                report(f"{path.name} at byte {position}: {e}; the {size - position} bytes that "
                      "follow are not read")  # fmt: skip
                 return
             if batch is None:
@@ -64,7 +64,7 @@ def batches_in(
 
 
 def _bytes_of_batch(file: BinaryIO, position: int, size: int) -> bytes:
-    """The bytes of the batch at ``position``: its length is checked before they are read.
+    """Return the bytes of the batch at ``position``; its length is checked first.
 
     Raises:
         TruncatedError: the file ends before the batch does.

@@ -10,18 +10,18 @@ from partage.java.uuids import ZERO_UUID, uuid_text
 __all__ = ["id_text", "state_of"]
 
 
-def state_of(told: Any, *, ts_ms: int, controller: int | None) -> dict[str, Any]:
-    """The state that a broker tells.
+def state_of(response: Any, *, ts_ms: int, controller: int | None) -> dict[str, Any]:
+    """Return the cluster's state from a broker's response.
 
     Args:
         ts_ms: when it was asked.
-        told: kafka-python's MetadataResponse about all topics.
+        response: kafka-python's MetadataResponse about all topics.
         controller: the leader of the quorum. What the response calls controller is any broker
             under KRaft, another one each time.
     """
     brokers = sorted(
         ({"id": b.node_id, "rack": getattr(b, "rack", None), "host": b.host, "port": b.port}
-         for b in told.brokers), key=lambda b: int(b["id"]),
+         for b in response.brokers), key=lambda b: int(b["id"]),
     )  # fmt: skip
     topics = {
         t.name: {
@@ -36,16 +36,16 @@ def state_of(told: Any, *, ts_ms: int, controller: int | None) -> dict[str, Any]
                 for p in sorted(t.partitions, key=lambda p: int(p.partition_index))
             ],
         }
-        for t in sorted(told.topics, key=lambda t: str(t.name))
+        for t in sorted(response.topics, key=lambda t: str(t.name))
         if t.name and not t.error_code
     }
-    head = {"ts_ms": ts_ms, "cluster_id": told.cluster_id}
+    head = {"ts_ms": ts_ms, "cluster_id": response.cluster_id}
     return {**head, "controller": -1 if controller is None else controller,
             "brokers": brokers, "topics": topics}  # fmt: skip
 
 
 def id_text(topic_id: uuid.UUID | None) -> str | None:
-    """A topic's id as Kafka prints it; None where the broker has none (before 2.8).
+    """Return a topic's id as Kafka prints it; None from a broker before 2.8.
 
     >>> id_text(uuid.UUID("d2af76f7-aa0f-4c47-a89a-e97959efa996"))
     '0q9296oPTEeomul5We-plg'

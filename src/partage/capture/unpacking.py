@@ -46,7 +46,7 @@ def checksum() -> Callable[[bytes], int]:
 
 
 def unpacked(batch: Batch) -> bytes:
-    """The payload of a batch, decompressed.
+    """Return the decompressed payload of a batch.
 
     Raises:
         WireFormatError: it is not what its header says, or larger than `LARGEST_PAYLOAD`.
@@ -70,7 +70,7 @@ def unpacked(batch: Batch) -> bytes:
 
 
 def _read(stream: Any, compression: str) -> bytes:
-    """A mebibyte at a time: Arrow takes the memory that it is asked for before it reads."""
+    """Read one mebibyte at a time: Arrow allocates the requested memory before it reads."""
     parts, total = [], 0
     while part := stream.read(1 << 20):
         total += len(part)
@@ -122,7 +122,7 @@ def _snappy(data: bytes, pa: Any) -> bytes:
 
 
 def _block(data: bytes, room: int, pa: Any) -> bytes:
-    """A plain block: its length unpacked stands in front, and is believed up to ``room``.
+    """Decompress a plain block; its leading length is trusted up to ``room``.
 
     A byte of Snappy stands for 64 / 3 at most (a copy of 64 bytes takes three).
     """

@@ -60,7 +60,7 @@ class CaptureWriter:
         together: how many small parts are merged into one.
 
     Raises:
-        InvalidConfigError: the folder cannot be used, or somebody else writes into it.
+        InvalidConfigError: the folder cannot be used, or another process writes into it.
         InvalidCaptureError: it holds a capture of another origin.
         MissingExtraError: pyarrow is not installed.
 
@@ -125,7 +125,7 @@ class CaptureWriter:
             self._lock.close()
 
     def _manifest(self) -> Manifest:
-        """The folder's manifest. It comes first of all: what has none is not ours to touch."""
+        """Read or create the folder's manifest, first: a folder without one is not ours."""
         found = Manifest.of(self.folder)
         if found is None:
             found = Manifest()
@@ -183,19 +183,19 @@ class CaptureWriter:
             self._changed = True
 
     def position(self, partition: int) -> int:
-        """The offset that comes next; 0 where nothing has been read yet."""
+        """Return the next offset to read; 0 if nothing was read yet."""
         return self._next.get(partition, 0)
 
     def skip_to(self, partition: int, offset: int, why: str) -> None:
-        """Records up to ``offset`` are not to be had: go on there, and remember why."""
+        """Continue at ``offset`` because earlier records are not available, and keep the reason."""
         self.manifest.trouble(f"partition {partition}: {why}")
         self._next[partition] = offset
         self._changed = True
 
     def cut(self, partition: int, offset: int, why: str) -> None:
-        """The log ends at ``offset`` now, and other records will come there: go back, and drop what
-        was taken from there on. A kill on the way leaves a manifest that says so, and the next
-        capture does it.
+        """Go back to ``offset``, where the log ends now, and drop what was read from there on.
+
+        After a kill on the way the manifest says so, and the next capture drops it.
         """
         with self._writing():
             self.roll()
@@ -236,7 +236,9 @@ class CaptureWriter:
         self._columns.add(partition, batch, unpacked(batch))
         self._cleaned.take(partition, self.position(partition), batch)
         self._next[partition] = batch.last_offset + 1
-        self.epochs.took(partition, batch.leader_epoch, batch.base_offset, batch.last_offset + 1)
+        self.epochs.record_batch(
+            partition, batch.leader_epoch, batch.base_offset, batch.last_offset + 1
+        )
         if self._columns.records >= self._part_rows or self._columns.bytes >= PART_BYTES:
             self.roll()
         return True
@@ -280,7 +282,7 @@ class CaptureWriter:
         return True
 
     def config(self, configs: Mapping[str, str]) -> None:
-        """Settings of the broker, for ``cluster-config.json``; none leave those that are there."""
+        """Write the broker's settings to ``cluster-config.json``; empty ones change nothing."""
         with self._writing():
             if configs or not (self.folder / _CONFIG).exists():
                 put_json(self.folder / _CONFIG, {"configs": dict(configs)})
@@ -359,7 +361,7 @@ class CaptureWriter:
                 path.replace(aside(path))
 
     def _paths(self, number: int) -> tuple[Path, Path]:
-        """A part's two files."""
+        """Return the two files of a part."""
         name = Part(number).name
         return self.folder / _RECORDS / name, self.folder / _BATCHES / name
 
@@ -376,12 +378,12 @@ class CaptureWriter:
 
 
 def _content(state: Mapping[str, Any]) -> dict[str, Any]:
-    """What a state says, without when."""
+    """Return a state without its time."""
     return {name: value for name, value in state.items() if name not in {"ts_ms", "assumed"}}
 
 
 def _expect_ours(folder: Path) -> None:
-    """An empty folder, a new one, or a capture of ours; a kill may have left empty folders."""
+    """Check that a folder is new, empty, or a capture; a kill may have left empty folders."""
     if folder.exists() and not folder.is_dir():
         raise InvalidConfigError("--out", "must be a folder, and this is a file", str(folder))
     if not folder.is_dir() or (folder / MANIFEST).is_file():

@@ -27,10 +27,10 @@ def test_who_sends_garbage_is_a_member_all_the_same() -> None:
             member_metadata=said, member_assignment=encode_assignment([("t", p)]),
         ) for name, said, p in rows
     ]  # fmt: skip
-    told = SimpleNamespace(
+    response = SimpleNamespace(
         error_code=0, group_id="g", group_state="Stable", protocol_data="range", members=members
     )
-    found = _classic_group(told, 1)
+    found = _classic_group(response, 1)
     assert {m.id: m.owned for m in found.members} == {
         "good": (("t", 0),),
         "junk": (("t", 1),),

@@ -94,7 +94,7 @@ class Cluster:
 
 
 def read(cluster: Cluster, out: Path, *, patience: float = 5.0) -> list[str]:
-    """One capture to the end; what it told."""
+    """Run one capture to its end; return its messages."""
     said: list[str] = []
     stop = threading.Event()
     limit = threading.Timer(20, stop.set)
@@ -170,7 +170,7 @@ def test_a_log_that_was_cut_back_is_there_once(tmp_path) -> None:
 def test_a_log_that_was_written_anew_and_has_grown_since_is_there_once(
     tmp_path, ours, theirs, parts_at
 ) -> None:
-    """An unclean leader, looked at only when its log had grown past what was read: told, and the
+    """An unclean leader, looked at only when its log had grown past what was read: reported, and the
     records that were lost are replaced by those that came to their places.
     """
     out = tmp_path / "out"
@@ -279,7 +279,7 @@ def test_a_log_that_was_written_anew_from_before_the_first_known_epoch(tmp_path)
 def test_where_something_was_skipped_nothing_is_compared(tmp_path) -> None:
     """The record before the position was not read: no epoch is asked for."""
     with CaptureWriter(tmp_path / "out") as writer:
-        writer.epochs.took(0, 3, 90, 100)
+        writer.epochs.record_batch(0, 3, 90, 100)
         assert writer.epochs.last(0, 100) == 3
         assert writer.epochs.last(0, 120) == -1
     assert PartitionRequest(0, 120).epoch == -1
@@ -346,17 +346,17 @@ def test_a_broker_that_is_gone_from_the_metadata_is_no_end(tmp_path) -> None:
     assert said[1].startswith("reading again")
 
 
-def test_trouble_is_told_once_a_minute_and_its_end(monkeypatch) -> None:
+def test_trouble_is_reported_once_a_minute_and_at_its_end(monkeypatch) -> None:
     """A broker that is away for ten minutes: a dozen lines, not six thousand; and the capture keeps
     from when to when.
     """
-    from partage.capture import telling
+    from partage.capture import conditions
 
     now = [1_000_000.0]
-    monkeypatch.setattr(telling.time, "time", lambda: now[0])
+    monkeypatch.setattr(conditions.time, "time", lambda: now[0])
     said: list[str] = []
     kept: list[str] = []
-    one = telling.LastingConditions(said.append, kept.append)
+    one = conditions.LastingConditions(said.append, kept.append)
     for _ in range(6000):
         one.say("broker 1 does not answer: NodeNotReadyError")
         one.say("metadata cannot be had: refused")

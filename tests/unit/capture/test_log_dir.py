@@ -48,7 +48,7 @@ def test_records_in_segments_are_the_records_that_a_consumer_read(captured):
     assert {place: ours[place] for place in theirs} == theirs
 
 
-def test_batches_and_markers_are_those_that_were_told(captured):
+def test_batches_and_markers_are_those_that_were_polled(captured):
     """Sixteen columns of 9,163 batches, 372 markers among them."""
     ours = rows_of(captured / "batches.parquet", ("partition", "base_offset"))
     theirs = rows_of(SAMPLE / "batches.parquet", ("partition", "base_offset"))
@@ -65,8 +65,8 @@ def test_the_metadata_log_has_every_state_that_was_polled(captured):
     names = ("controller", "brokers", "topics")
     at = 0
     for polled in theirs:
-        told = [polled[name] for name in names]
-        at = next(i for i in range(at, len(ours)) if [ours[i][name] for name in names] == told)
+        expected = [polled[name] for name in names]
+        at = next(i for i in range(at, len(ours)) if [ours[i][name] for name in names] == expected)
         assert 0 <= polled["ts_ms"] - ours[at]["ts_ms"] < 1_000
     assert len(ours) > len(theirs)
 
@@ -81,12 +81,12 @@ def test_a_snapshot_says_what_the_log_said_up_to_it(log_dir, captured, tmp_path)
     with CaptureWriter(tmp_path / "out") as writer:
         capture_log_dirs([tmp_path], writer)
     (line,) = (tmp_path / "out" / "cluster.jsonl").read_text().splitlines()
-    told = json.loads(line)
+    expected = json.loads(line)
     states = [json.loads(one) for one in (captured / "cluster.jsonl").read_text().splitlines()]
     # The snapshot does not say who led the quorum.
     assert any(
-        all(one[name] == told[name] for name in ("brokers", "topics"))
-        and one["ts_ms"] <= told["ts_ms"] for one in states
+        all(one[name] == expected[name] for name in ("brokers", "topics"))
+        and one["ts_ms"] <= expected["ts_ms"] for one in states
     )  # fmt: skip
 
 
@@ -109,7 +109,7 @@ def test_a_copy_of_a_living_log_ends_within_a_batch(log_dir, tmp_path):
     assert len(ours) == writer.manifest.positions[0] == writer.manifest.records
 
 
-def test_a_damaged_batch_is_passed_over_and_told(log_dir, tmp_path):
+def test_a_damaged_batch_is_skipped_and_reported(log_dir, tmp_path):
     """Its CRC does not fit: its records are left out, the others are there, the place is named."""
     whole = bytearray(next((log_dir / "__consumer_offsets-0").glob("*.log")).read_bytes())
     whole[90] ^= 1

@@ -73,8 +73,8 @@ def test_wrong_settings_are_named_and_no_secret_is_said(given, named):
 )
 def test_only_the_tls_versions_that_are_enabled(given, versions):
     """Who demands TLS 1.3 gets no 1.2."""
-    told = {"security.protocol": "SSL", "ssl.enabled.protocols": given}
-    context = connection_settings(Properties(told))["ssl_context"]
+    properties = {"security.protocol": "SSL", "ssl.enabled.protocols": given}
+    context = connection_settings(Properties(properties))["ssl_context"]
     assert (context.minimum_version.name, context.maximum_version.name) == versions
 
 
@@ -90,7 +90,7 @@ def test_a_file_and_the_command_line(tmp_path):
 
 
 def test_a_property_without_equals_sign_is_not_repeated():
-    """It may be a secret that somebody pasted."""
+    """It may be a secret pasted by mistake."""
     with pytest.raises(InvalidConfigError) as raised:
         read_properties(None, [SECRET])
     assert SECRET not in str(raised.value)

@@ -36,7 +36,7 @@ class Killed(BaseException):
 @pytest.fixture(scope="module")
 def batches():
     """Four real batches of ten records, of four partitions of a log."""
-    found = list(batches_in(SEGMENT, crc32c=checksum(), told=pytest.fail))
+    found = list(batches_in(SEGMENT, crc32c=checksum(), report=pytest.fail))
     assert len(found) == 4
     return found
 
@@ -289,7 +289,7 @@ def test_one_writer_at_a_time(tmp_path):
         pass
 
 
-def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
+def test_a_foreign_folder_is_left_alone(tmp_path):
     """A capture that was recorded otherwise is not written into, and nothing of it is removed."""
     theirs = tmp_path / "consumer_offsets.parquet"
     theirs.mkdir()
