@@ -1,8 +1,14 @@
-"""Is a recorded rebalance what the group's own strategy decides? The proof that the log is
-understood; and where it is not, the cause by name, or `UNEXPLAINED`.
+"""A comparison of recorded assignments with the decision of the group's own strategy.
 
-Classic plans are those of the leader's library: its dialect is asked where there is one. Target
-assignments are Kafka's own, decided by the coordinator on previous targets by topic id.
+Agreement proves that the log is understood. For a disagreement, `check_agreement` searches an
+input under which the strategy gives the record exactly, and names it; else it is `UNEXPLAINED`.
+
+* Classic generations: the leader's library computed the assignment, so its dialect is run, if
+  Partage has one. Other inputs are metadata that the leader may have seen, and owned partitions
+  that it may have remembered.
+* Target assignments: the coordinator's assignor is run on previous targets by topic id
+  (KIP-848, KIP-932, KIP-1071). Other inputs are metadata, and members in another order.
+* Kafka Streams of the classic protocol: see `partage.history.streams_agreement`.
 """
 
 from __future__ import annotations
@@ -51,43 +57,39 @@ from partage.model import Assignment, Cluster, Group, Index, Problem
 from partage.model.repeated_state import EndlessLoop
 from partage.streams.kip1071_sticky import ServerMember, ServerSticky, ServerSubtopology
 
-__all__ = [
-    "ASSIGNORS",
-    "UNEXPLAINED",
-    "ByIds",
-    "ByRole",
-    "PartitionsByMember",
-    "Verdict",
-    "check_agreement",
-    "decide_targets",
-    "decide_tasks",
-    "explain_difference",
-    "plan_by_name",
-    "recorded_by_name",
-    "recorded_targets",
-    "recorded_tasks",
-]
+__all__ = ["UNEXPLAINED", "Verdict", "check_agreement"]
 
-#: In place of a cause that was looked for and not found.
+#: The reason of a disagreement that no other input explains.
 UNEXPLAINED = "unexplained"
-
-
-#: Pairs of members in one bucket that are tried in the other order.
+#: Members whose owned partitions are varied one by one, and pairs of members whose order is.
+_MOST_MEMBERS = 32
 _MOST_PAIRS = 64
+#: The coordinator's assignors of consumer and share groups by name.
+_ASSIGNORS: Mapping[str, ServerUniform | ServerRange | ServerSimple] = {
+    assignor.name: assignor for assignor in (ServerUniform(), ServerRange(), ServerSimple())
+}
+
+#: member -> topic -> partition numbers in the order assigned. The order of topics is not compared:
+#: clients write it in the order of their own hash maps.
+_Partitions = dict[str, dict[str, list[int]]]
+#: member -> topic id -> partition numbers; the coordinator handles them as sets.
+_Targets = dict[str, dict[str, frozenset[int]]]
+#: member -> role -> tasks (subtopology id, partition); the coordinator handles them as sets.
+_Tasks = dict[str, dict[str, frozenset[tuple[str, int]]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a record is what its strategy decides.
+    """Whether a recorded assignment is what its strategy decides.
 
     Attributes:
-        agrees: None where it could not be asked.
-        why: the cause of a disagreement, `UNEXPLAINED`, or why nobody could be asked.
-        judged_by: the strategy or dialect that was asked; None if none was.
-        counts: whether it says something of this library: the members are Java clients or the
-            coordinator decided, and the strategy is exact.
-        assumed: what was taken for granted because the log does not tell it.
-        terminates: False where the strategy never returns on the recorded input; ``agrees`` is
+        agrees: None if the strategy cannot be run.
+        why: the reason of a disagreement, `UNEXPLAINED`, or why the strategy cannot be run.
+        judged_by: the strategy or dialect that was run; None if none was.
+        counts: whether the verdict is evidence about Partage: the strategy is exact, and the
+            members are Java clients or the coordinator decided.
+        assumed: assumptions about what the log lacks.
+        terminates: False if the strategy never returns on the recorded input; ``agrees`` is
             then None and ``why`` says so.
     """
 
@@ -100,80 +102,44 @@ class Verdict:
 
 
 def check_agreement(found: Generation, clusters: ClusterHistory) -> Verdict:
-    """The verdict about one rebalance.
+    """Return the verdict on one rebalance.
 
     Args:
         found: a generation of any protocol.
         clusters: the metadata over time.
     """
-    if not found.first.members:
+    state = found.first
+    if not state.members:
         return Verdict(why="no members")
     if found.taken_over:
-        return _taken_over(found)
+        return _check_migration(found)
     if found.protocol != "classic":
-        return _of_target(found, clusters)
-    state = found.first
+        return _check_target(found, clusters)
     if state.protocol_type == CONSUMER and state.strategy == STREAMS_PROTOCOL:
-        return _of_streams(found, clusters)
+        return _check_streams(found, clusters)
     reason = unsupported_reason(state)
     if reason is not None:
         return Verdict(why=reason)
     if state.strategy not in registry.strategies():
         return Verdict(why=f"strategy {state.strategy} is not in Partage")
     strategy = registry.find(state.strategy)
-    tried = [_judged(found, one, clusters) for one in candidate_strategies(state, strategy)]
+    tried = [_check_strategy(found, one, clusters) for one in candidate_strategies(state, strategy)]
     fitting = [one for one in tried if one.agrees] or tried
     names = " or ".join(one.judged_by or "" for one in fitting)
     counts = strategy.exact_to is not None and is_all_java(state)
     return replace(fitting[0], judged_by=names, counts=counts)
 
 
-class _NeverReturnsError(PartageError):
-    """The strategy's class never returns on an input, so no plan of it can be compared."""
+def _check_streams(found: Generation, clusters: ClusterHistory) -> Verdict:
+    """Return the verdict on an assignment of tasks by the leader of a Streams application."""
+    verdict = check_streams_agreement(found, clusters)
+    why = verdict.why or (UNEXPLAINED if verdict.agrees is False else None)
+    counts = verdict.exact and is_all_java(found.first)
+    return Verdict(verdict.agrees, why, verdict.judged_by, counts, verdict.assumed)
 
 
-def _judged(found: Generation, strategy: Strategy, clusters: ClusterHistory) -> Verdict:
-    """Return the verdict of one strategy or dialect on a classic generation."""
-    free = released_partitions(found.first)
-
-    def decide(group: Group, cluster: Cluster) -> PartitionsByMember:
-        asked = with_learnt_loads(strategy, found.first, cluster)
-        plan = asked.assign(Problem(group, cluster))
-        if plan.loop is not None:
-            raise _NeverReturnsError(_never_returns(strategy, plan.loop))
-        return plan_by_name(handed_over(plan, free))
-
-    at = found.timestamp_ms
-    try:
-        if decide(recorded_group(found.first), clusters.at(at)) == recorded_by_name(found.first):
-            return Verdict(agrees=True, judged_by=strategy.name)
-    except _NeverReturnsError as e:
-        return Verdict(why=str(e), judged_by=strategy.name, terminates=False)
-    except PartageError as e:
-        return Verdict(agrees=False, why=str(e), judged_by=strategy.name)
-    before = found.previous.last if found.previous is not None else None
-    why = explain_difference(found.first, clusters, at, decide, before)
-    return Verdict(agrees=False, why=why or UNEXPLAINED, judged_by=strategy.name)
-
-
-def _never_returns(strategy: Strategy, loop: EndlessLoop) -> str:
-    length = "1 pass" if loop.length == 1 else f"{loop.length} passes"
-    return (
-        f"{strategy.name} does not terminate on the recorded input (its passes repeat after"
-        f" {length}), so the recorded assignment cannot be compared with its plan"
-    )
-
-
-def _of_streams(found: Generation, clusters: ClusterHistory) -> Verdict:
-    """A plan of tasks by the leader of a Kafka Streams application."""
-    said = check_streams_agreement(found, clusters)
-    why = said.why or (UNEXPLAINED if said.agrees is False else None)
-    counts = said.exact and is_all_java(found.first)
-    return Verdict(said.agrees, why, said.judged_by, counts, said.assumed)
-
-
-def _taken_over(found: Generation) -> Verdict:
-    """An assignment that was written in another form: it has to be the one before."""
+def _check_migration(found: Generation) -> Verdict:
+    """Return the verdict on an adopted assignment, which must equal the one before."""
     before = found.previous
     if before is None:
         return Verdict(why="taken over from a group of which the log has nothing")
@@ -183,203 +149,93 @@ def _taken_over(found: Generation) -> Verdict:
     )
     name = "epoch" if before.protocol == "consumer" else "generation"
     words = f"taken over from {name} {before.number} when the group was migrated"
-    gone = old.keys() - {m.id for m in found.first.members}
-    same = {m: pairs for m, pairs in old.items() if m not in gone} == new
-    return Verdict(agrees=same, why=words, judged_by=f"{before.protocol} {name} {before.number}")
+    members = {m.id for m in found.first.members}
+    agrees = {m: pairs for m, pairs in old.items() if m in members} == new
+    return Verdict(agrees, words, f"{before.protocol} {name} {before.number}")
 
 
-def _of_target(found: Generation, clusters: ClusterHistory) -> Verdict:
-    name = found.first.strategy or ""
-    if all(m.subscription is None for m in found.first.members):
-        return Verdict(why="all members joined before the log begins")
-    if found.target is None or not (name in ASSIGNORS or name == ServerSticky.name):
-        return Verdict(why=f"strategy {name or 'unknown'} is not in Partage")
-    record = _recorded(found)
-    at = found.target.decided_ms or found.timestamp_ms
+# --- classic generations ----------------------------------------------------------------------
+
+
+class _NeverReturnsError(PartageError):
+    """The strategy's class never returns on an input, so no plan of it can be compared."""
+
+
+def _check_strategy(found: Generation, strategy: Strategy, clusters: ClusterHistory) -> Verdict:
+    """Return the verdict of one strategy or dialect on a classic generation."""
+    released = released_partitions(found.first)
+
+    def decide(group: Group, cluster: Cluster) -> _Partitions:
+        configured = with_learnt_loads(strategy, found.first, cluster)
+        plan = configured.assign(Problem(group, cluster))
+        if plan.loop is not None:
+            raise _NeverReturnsError(_loop_text(strategy, plan.loop))
+        return _planned(handed_over(plan, released))
+
+    at = found.timestamp_ms
     try:
-        plan = _decided(found, clusters.at(at))
+        if decide(recorded_group(found.first), clusters.at(at)) == _recorded(found.first):
+            return Verdict(agrees=True, judged_by=strategy.name)
+    except _NeverReturnsError as e:
+        return Verdict(why=str(e), judged_by=strategy.name, terminates=False)
     except PartageError as e:
-        return Verdict(agrees=False, why=str(e), judged_by=name, counts=True)
-    if plan is None:
-        return Verdict(why="its topology is not in the log", judged_by=name)
-    # Asked before the plan is compared: what would only count if it agrees proves nothing.
-    if not found.target.known and not _covering(found, clusters.at(at)):
-        why = "the targets before are not in the log: it begins later than the group"
-        return Verdict(agrees=None, why=why, judged_by=name)
-    if plan == record:
-        return Verdict(agrees=True, judged_by=name, counts=True)
-    why = _target_explained(found, clusters, at, record) or UNEXPLAINED
-    return Verdict(agrees=False, why=why, judged_by=name, counts=True)
+        return Verdict(agrees=False, why=str(e), judged_by=strategy.name)
+    why = _explain_assignment(found, clusters, decide)
+    return Verdict(agrees=False, why=why or UNEXPLAINED, judged_by=strategy.name)
 
 
-def _recorded(found: Generation) -> ByIds | ByRole:
-    return recorded_tasks(found) if found.protocol == "streams" else recorded_targets(found)
-
-
-def _decided(
-    found: Generation, cluster: Cluster, order: tuple[int, ...] | None = None
-) -> ByIds | ByRole | None:
-    """What the coordinator decides on a cluster, with its members met in some order."""
-    if found.protocol == "streams":
-        return decide_tasks(found, cluster, order)
-    return decide_targets(found, cluster, order=order)
-
-
-def _covering(found: Generation, cluster: Cluster) -> bool:
-    """Whether the known members had all there was to have before: nobody is missing then.
-
-    A log that begins later than the group may lack a member whose target has not changed since.
-    """
-    if found.target is None or any(m.subscription is None for m in found.first.members):
-        return False
-    wanted = {t for m in found.first.members if m.subscription for t in m.subscription.topics}
-    count = sum(len(cluster.partitions_of(topic)) for topic in wanted)
-    held = {
-        (topic, p)
-        for roles in found.target.before.values()
-        for _, by_id in roles
-        for topic, numbers in by_id
-        for p in numbers
-    }
-    return len(held) >= count
-
-
-def _target_explained(
-    found: Generation, clusters: ClusterHistory, at: int, record: ByIds | ByRole
-) -> str | None:
-    topics = [t for m in found.first.members if m.subscription for t in m.subscription.topics]
-    given = {topic for m in found.first.members for topic, _ in m.assigned}
-    unseen = sorted(set(topics) - given)
-    highest: dict[str, int] = {}
-    for topic, p in (pair for m in found.first.members for pair in assigned_partitions(m)):
-        highest[topic] = max(highest.get(topic, -1), p)
-    near = alternative_clusters(clusters, at, topics, unseen, "coordinator")
-    less = (
-        smaller_clusters(clusters.at(at), highest, "coordinator") if clusters.assumed_at(at) else ()
+def _loop_text(strategy: Strategy, loop: EndlessLoop) -> str:
+    length = "1 pass" if loop.length == 1 else f"{loop.length} passes"
+    return (
+        f"{strategy.name} does not terminate on the recorded input (its passes repeat after"
+        f" {length}), so the recorded assignment cannot be compared with its plan"
     )
-    for words, cluster in chain(near, less):
-        if _gives(found, cluster, record):
-            return words
-    now = clusters.at(at)
-    for words, order in _orders(found):
-        if _gives(found, now, record, order):
-            return words
-    return None
 
 
-def _gives(
-    found: Generation,
-    cluster: Cluster,
-    record: ByIds | ByRole,
-    order: tuple[int, ...] | None = None,
-) -> bool:
-    try:
-        return _decided(found, cluster, order) == record
-    except PartageError:
-        return False
-
-
-def _orders(found: Generation) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The members in other orders than that of their joining.
-
-    Members whose ids share a bucket of Java's map are met in the order of the coordinator's
-    own map, which depends on members that are long gone: no record tells it.
-    """
-    ids = [m.id for m in found.first.members]
-    names = [m.client_id or m.id for m in found.first.members]
-    why = "share a bucket of the coordinator's map, whose order is not in the log"
-    mates = list(islice(_mates(ids), _MOST_PAIRS))
-    for i, j in mates:
-        yield f"members {names[j]} and {names[i]} {why}", _swapped(len(ids), i, j)
-    if len(mates) > 1:
-        yield f"members {why}", tuple(reversed(range(len(ids))))
-
-
-def _mates(ids: list[str]) -> Iterator[tuple[int, int]]:
-    """Positions of keys that share a bucket of Java's map: only there it matters who came first."""
-    slots = DEFAULT_TABLE
-    while len(ids) * 4 > slots * 3:
-        slots *= 2
-    buckets: dict[int, list[int]] = {}
-    for i, code in enumerate(string_hashes(ids)):
-        mixed = (code & 0xFFFFFFFF) ^ ((code & 0xFFFFFFFF) >> 16)
-        buckets.setdefault(mixed & (slots - 1), []).append(i)
-    for together in buckets.values():
-        yield from combinations(together, 2)
-
-
-def _swapped(count: int, i: int, j: int) -> tuple[int, ...]:
-    order = list(range(count))
-    order[i], order[j] = order[j], order[i]
-    return tuple(order)
-
-
-#: member -> topic -> partition numbers in the order given. The order of the topics is not
-#: compared: clients write their assignment by topic, in the order of their own hash maps.
-PartitionsByMember = dict[str, dict[str, list[int]]]
-
-
-#: Members of which each alone is tried with other claims.
-_MOST_MEMBERS = 32
-
-
-def recorded_by_name(state: ClassicState) -> PartitionsByMember:
-    """The recorded assignment by names; members without partitions have an empty entry."""
-    out: PartitionsByMember = {}
+def _recorded(state: ClassicState) -> _Partitions:
+    """Return the recorded assignment by names; a member without partitions has an empty entry."""
+    out: _Partitions = {}
     for member in state.members:
-        mine = out.setdefault(member.id, {})
+        own = out.setdefault(member.id, {})
         for topic, p in assigned_partitions(member):
-            mine.setdefault(topic, []).append(p)
+            own.setdefault(topic, []).append(p)
     return out
 
 
-def plan_by_name(plan: Assignment) -> PartitionsByMember:
-    """A plan by names, comparable with `recorded_by_name`."""
+def _planned(plan: Assignment) -> _Partitions:
+    """Return a plan by names, including partitions that the cluster lacks, like the record."""
     out = plan.to_dict()
-    for lost in plan.unresolved:  # given all the same: the record has it too
+    for lost in plan.unresolved:
         out[lost.member].setdefault(lost.topic, []).append(lost.partition)
     return out
 
 
-def explain_difference(
-    state: ClassicState,
+def _explain_assignment(
+    found: Generation,
     clusters: ClusterHistory,
-    time_ms: int,
-    decide: Callable[[Group, Cluster], PartitionsByMember],
-    before: ClassicState | None = None,
+    decide: Callable[[Group, Cluster], _Partitions],
 ) -> str | None:
-    """Why the record is not the plan, where that can be found.
-
-    Each explanation is tried, not guessed: the strategy is run on the cluster that the leader
-    would have seen, or on what it would have remembered, and has to give the record exactly.
-    None if nothing fits.
+    """Return the other input under which the strategy gives the record exactly; None if none.
 
     Args:
-        state: the recorded generation.
+        found: a classic generation.
         clusters: the metadata over time.
-        time_ms: when was decided.
-        decide: the strategy: its plan by names for a group and a cluster.
-        before: the generation before as it was last written; None if there was none.
+        decide: runs the strategy and returns its plan by names.
     """
-    record = recorded_by_name(state)
-    topics = [t for m in state.members if m.subscription for t in m.subscription.topics]
-    unseen = sorted(set(topics) - {topic for given in record.values() for topic in given})
-    sent, now = recorded_group(state), clusters.at(time_ms)
-    near = list(alternative_clusters(clusters, time_ms, topics, unseen, "leader"))
-    highest = {t: max(p for mine in record.values() for p in mine.get(t, ())) for t in
-               {t for mine in record.values() for t in mine}}  # fmt: skip
-    if clusters.assumed_at(time_ms):
-        near += smaller_clusters(now, highest, "leader")
+    state, at = found.first, found.timestamp_ms
+    record, sent, now = _recorded(state), recorded_group(state), clusters.at(at)
+    near = list(_clusters(found, clusters, at, "leader"))
+    before = found.previous.last if found.previous is not None else None
     tried = [
-        *((words, sent, c) for words, c in near),
-        *((words, recorded_group(other), now) for words, other in _remembered(state, before)),
+        *((words, sent, cluster) for words, cluster in near),
+        *((words, recorded_group(other), now) for words, other in _other_claims(state, before)),
     ]
     if any(m.instance for m in state.members):
         # A client from before KIP-345 (kafka-python 2.0) orders static members by their ids.
-        words, blind = "the leader does not see group.instance.id", _dynamic(state)
+        words, dynamic = "the leader does not see group.instance.id", _as_dynamic(state)
         tried += [
-            (words, blind, now),
-            *((f"{words}, and {other}", blind, c) for other, c in near),
+            (words, dynamic, now),
+            *((f"{words}, and {other}", dynamic, cluster) for other, cluster in near),
         ]
     for words, group, cluster in tried:
         try:
@@ -390,34 +246,49 @@ def explain_difference(
     return None
 
 
-def _dynamic(state: ClassicState) -> Group:
-    """The group as if none of its members were static."""
+def _clusters(
+    found: Generation, clusters: ClusterHistory, at_ms: int, observer: str
+) -> Iterator[tuple[str, Cluster]]:
+    """Yield (description, cluster) of other metadata that leader or coordinator may have had."""
+    members = found.first.members
+    topics = [t for m in members if m.subscription for t in m.subscription.topics]
+    highest: dict[str, int] = {}
+    for topic, p in (pair for m in members for pair in assigned_partitions(m)):
+        highest[topic] = max(highest.get(topic, -1), p)
+    unseen = sorted(set(topics) - highest.keys())
+    yield from alternative_clusters(clusters, at_ms, topics, unseen, observer)
+    if clusters.assumed_at(at_ms):
+        yield from smaller_clusters(clusters.at(at_ms), highest, observer)
+
+
+def _as_dynamic(state: ClassicState) -> Group:
+    """Return the group without group.instance.ids."""
     members = tuple(replace(m, instance=None) for m in state.members)
     return recorded_group(replace(state, members=members))
 
 
-def _remembered(
+def _other_claims(
     state: ClassicState, before: ClassicState | None
 ) -> Iterator[tuple[str, ClassicState]]:
-    """The group with other claims than those that the log has: as the leader may recall them."""
-    plain = _claiming(state, {m.id: Subscription(-1) for m in state.members})
-    yield "the leader went by no claims at all", plain
+    """Yield (description, state) with other owned partitions, as the leader may remember them."""
+    without = _with_claims(state, {m.id: Subscription(-1) for m in state.members})
+    yield "the leader went by no claims at all", without
     if before is None:
         return
-    held = {
+    assigned = {
         m.id: Subscription(-1, owned=m.assigned, generation=before.generation)
         for m in before.members
     }
     words = f"the leader went by its own assignment of generation {before.generation}"
-    yield words, _claiming(state, held)
+    yield words, _with_claims(state, assigned)
     for member in state.members[:_MOST_MEMBERS]:
-        other = held.get(member.id, Subscription(-1))
+        other = assigned.get(member.id, Subscription(-1))
         words = f"the leader did not go by what {member.client_id} claims"
-        yield words, _claiming(state, {member.id: other})
+        yield words, _with_claims(state, {member.id: other})
 
 
-def _claiming(state: ClassicState, claims: dict[str, Subscription]) -> ClassicState:
-    """Some members with the claims of others; user data, which may repeat them, goes too."""
+def _with_claims(state: ClassicState, claims: dict[str, Subscription]) -> ClassicState:
+    """Return a state with other owned partitions, and without user data, which may repeat them."""
     members = tuple(
         m
         if m.subscription is None or m.id not in claims
@@ -435,63 +306,151 @@ def _claiming(state: ClassicState, claims: dict[str, Subscription]) -> ClassicSt
     return replace(state, members=members)
 
 
-#: member -> topic id -> partition numbers; to the coordinator they are sets.
-ByIds = dict[str, dict[str, frozenset[int]]]
+# --- target assignments -----------------------------------------------------------------------
 
 
-ASSIGNORS: Mapping[str, ServerUniform | ServerRange | ServerSimple] = {
-    one.name: one for one in (ServerUniform(), ServerRange(), ServerSimple())
-}
+def _check_target(found: Generation, clusters: ClusterHistory) -> Verdict:
+    """Return the verdict on a target assignment of the coordinator."""
+    name = found.first.strategy or ""
+    if all(m.subscription is None for m in found.first.members):
+        return Verdict(why="all members joined before the log begins")
+    if found.target is None or not (name in _ASSIGNORS or name == ServerSticky.name):
+        return Verdict(why=f"strategy {name or 'unknown'} is not in Partage")
+    at = found.target.decided_ms or found.timestamp_ms
+    try:
+        plan = _decide(found, clusters.at(at))
+    except PartageError as e:
+        return Verdict(agrees=False, why=str(e), judged_by=name, counts=True)
+    if plan is None:
+        return Verdict(why="its topology is not in the log", judged_by=name)
+    # Checked before the plan is compared: a verdict that only counts if it agrees proves nothing.
+    if not found.target.known and not _has_whole_input(found, clusters.at(at)):
+        why = "the targets before are not in the log: it begins later than the group"
+        return Verdict(agrees=None, why=why, judged_by=name)
+    record = _recorded_tasks(found) if found.protocol == "streams" else _recorded_targets(found)
+    if plan == record:
+        return Verdict(agrees=True, judged_by=name, counts=True)
+    why = _explain_target(found, clusters, at, record) or UNEXPLAINED
+    return Verdict(agrees=False, why=why, judged_by=name, counts=True)
 
 
-def recorded_targets(found: Generation) -> ByIds:
-    """A recorded target assignment by topic ids, without topics of which nothing is left."""
-    target = found.target.target if found.target is not None else {}
-    return {member: _sets(_owned(roles)) for member, roles in target.items()}
+def _decide(
+    found: Generation, cluster: Cluster, order: tuple[int, ...] | None = None
+) -> _Targets | _Tasks | None:
+    """Return the assignor's decision on a cluster; None if the log lacks some of its input.
 
-
-def decide_targets(
-    found: Generation,
-    cluster: Cluster,
-    *,
-    before: Mapping[str, Roles] | None = None,
-    order: tuple[int, ...] | None = None,
-) -> ByIds | None:
-    """What the group's assignor decides on a cluster; None where it is not one of Kafka's.
-
-    Args:
-        found: an epoch of a consumer or share group.
-        cluster: as the coordinator saw it.
-        before: previous targets, by member; None for those of the record.
-        order: positions of the members in another order, which matters inside a bucket of
-            Java's maps; None for the order in which they joined.
+    ``order`` has positions of members in another order than that of joining, which matters
+    inside a bucket of Java's maps.
 
     Raises:
-        PartageError: the assignor refuses.
+        PartageError: the assignor is not applicable.
     """
-    assignor = ASSIGNORS.get(found.first.strategy or "")
+    decide = _decide_tasks if found.protocol == "streams" else _decide_targets
+    return decide(found, cluster, order)
+
+
+def _has_whole_input(found: Generation, cluster: Cluster) -> bool:
+    """Return whether the known previous targets contain every partition, so that none is missing.
+
+    A log that begins later than the group may lack a member whose target has not changed since.
+    """
+    if found.target is None or any(m.subscription is None for m in found.first.members):
+        return False
+    wanted = {t for m in found.first.members if m.subscription for t in m.subscription.topics}
+    count = sum(len(cluster.partitions_of(topic)) for topic in wanted)
+    known = {
+        (topic, p)
+        for roles in found.target.before.values()
+        for _, by_id in roles
+        for topic, numbers in by_id
+        for p in numbers
+    }
+    return len(known) >= count
+
+
+def _explain_target(
+    found: Generation, clusters: ClusterHistory, at_ms: int, record: _Targets | _Tasks
+) -> str | None:
+    """Return the other input under which the assignor gives the record exactly; None if none."""
+    now = clusters.at(at_ms)
+    tried: Iterable[tuple[str, Cluster, tuple[int, ...] | None]] = chain(
+        ((words, other, None) for words, other in _clusters(found, clusters, at_ms, "coordinator")),
+        ((words, now, order) for words, order in _member_orders(found)),
+    )
+    for words, cluster, order in tried:
+        try:
+            if _decide(found, cluster, order) == record:
+                return words
+        except PartageError:
+            continue
+    return None
+
+
+def _member_orders(found: Generation) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield (description, positions) of members in other orders than that of joining.
+
+    Members whose ids share a bucket of Java's map are visited in the order of the coordinator's
+    own map. That order depends on former members, and no record has it.
+    """
+    ids = [m.id for m in found.first.members]
+    names = [m.client_id or m.id for m in found.first.members]
+    why = "share a bucket of the coordinator's map, whose order is not in the log"
+    pairs = list(islice(_bucket_pairs(ids), _MOST_PAIRS))
+    for i, j in pairs:
+        order = list(range(len(ids)))
+        order[i], order[j] = j, i
+        yield f"members {names[j]} and {names[i]} {why}", tuple(order)
+    if len(pairs) > 1:
+        yield f"members {why}", tuple(reversed(range(len(ids))))
+
+
+def _bucket_pairs(ids: list[str]) -> Iterator[tuple[int, int]]:
+    """Yield positions of ids that share a bucket of Java's map, where insertion order matters."""
+    slots = DEFAULT_TABLE
+    while len(ids) * 4 > slots * 3:
+        slots *= 2
+    buckets: dict[int, list[int]] = {}
+    for i, code in enumerate(string_hashes(ids)):
+        mixed = (code & 0xFFFFFFFF) ^ ((code & 0xFFFFFFFF) >> 16)
+        buckets.setdefault(mixed & (slots - 1), []).append(i)
+    for together in buckets.values():
+        yield from combinations(together, 2)
+
+
+# --- consumer and share groups ----------------------------------------------------------------
+
+
+def _recorded_targets(found: Generation) -> _Targets:
+    """Return a recorded target assignment by topic id, without topics that have no partition."""
+    target = found.target.target if found.target is not None else {}
+    return {member: _partition_sets(_owned(roles)) for member, roles in target.items()}
+
+
+def _decide_targets(
+    found: Generation, cluster: Cluster, order: tuple[int, ...] | None
+) -> _Targets | None:
+    """Return the target assignment of Kafka's assignor; None for another assignor."""
+    assignor = _ASSIGNORS.get(found.first.strategy or "")
     if assignor is None or found.target is None:
         return None
     members = recorded_group(found.first).members
     group = Group([members[i] for i in order]) if order is not None else Group(members)
-    known = found.target.before if before is None else before
-    index = cluster.index
-    allowed = found.target.assignable
+    index, allowed = cluster.index, found.target.assignable
     spec = GroupSpec(
         Problem(group, cluster),
-        previous=_targets(index, [_owned(known.get(m, ())) for m in group.ids]),
+        previous=_targets(index, [_owned(found.target.before.get(m, ())) for m in group.ids]),
         assignable=None if allowed is None else _mask(index, allowed),
         several_owners=found.protocol == "share",
     )
-    return _by_ids(assignor.decide(spec), spec)
+    return _by_topic_id(assignor.decide(spec), spec)
 
 
-def _by_ids(assignment: GroupAssignment, spec: GroupSpec) -> ByIds:
+def _by_topic_id(assignment: GroupAssignment, spec: GroupSpec) -> _Targets:
     rows = assignment_to_json(assignment, spec)["assignment"]
-    return {m: _sets(rows.get(m, ())) for m in spec.problem.group.ids}
+    return {m: _partition_sets(rows.get(m, ())) for m in spec.problem.group.ids}
 
 
-def _sets(rows: TopicPartitionNumbers) -> dict[str, frozenset[int]]:
+def _partition_sets(rows: TopicPartitionNumbers) -> dict[str, frozenset[int]]:
     return {topic: frozenset(numbers) for topic, numbers in rows if len(numbers)}
 
 
@@ -500,7 +459,7 @@ def _owned(roles: Roles) -> TopicPartitionNumbers:
 
 
 def _targets(index: Index, targets: list[TopicPartitionNumbers]) -> Targets:
-    """Previous targets over an index; of topics that it does not have nothing is kept."""
+    """Return previous targets over an index, without partitions of topics that it lacks."""
     number = {i: n for n, i in enumerate(index.ids) if i is not None}
     flat = [pair for target in targets for pair in target]
     set_start = np.zeros(len(targets) + 1, np.int32)
@@ -521,6 +480,7 @@ def _targets(index: Index, targets: list[TopicPartitionNumbers]) -> Targets:
 def _mask(
     index: Index, allowed: TopicPartitionNumbers
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Return bool[P], true for the allowed partitions."""
     out = np.zeros(index.partitions, bool)
     number = {i: n for n, i in enumerate(index.ids) if i is not None}
     for topic_id, numbers in allowed:
@@ -530,49 +490,39 @@ def _mask(
     return out
 
 
-#: member -> role -> tasks (subtopology, partition); to the coordinator they are sets.
-ByRole = dict[str, dict[str, frozenset[tuple[str, int]]]]
+# --- streams groups (KIP-1071) ----------------------------------------------------------------
 
 
-def recorded_tasks(found: Generation) -> ByRole:
-    """A recorded target assignment of a streams group."""
+def _recorded_tasks(found: Generation) -> _Tasks:
+    """Return a recorded target assignment of tasks."""
     target = found.target.target if found.target is not None else {}
     return {
-        member: {role: _tasks(roles, role) for role in (ACTIVE, STANDBY, WARMUP)}
+        member: {role: _task_set(roles, role) for role in (ACTIVE, STANDBY, WARMUP)}
         for member, roles in target.items()
     }
 
 
-def decide_tasks(
-    found: Generation, cluster: Cluster, order: tuple[int, ...] | None = None
-) -> ByRole | None:
-    """What Kafka's assignor decides on a cluster; None where the log lacks topology or processes.
-
-    Args:
-        found: an epoch of a streams group.
-        cluster: as the coordinator saw it.
-        order: positions of the members in another order than that of their joining.
-
-    Raises:
-        PartageError: the assignor refuses.
-    """
-    told = found.target.streams if found.target is not None else None
-    if found.target is None or told is None or told.topology is None:
+def _decide_tasks(
+    found: Generation, cluster: Cluster, order: tuple[int, ...] | None
+) -> _Tasks | None:
+    """Return the tasks of Kafka's assignor; None if the log lacks topology or processes."""
+    target = found.target
+    known = target.streams if target is not None else None
+    if target is None or known is None or known.topology is None:
         return None
-    if not told.processes.keys() >= found.target.target.keys():
+    if not known.processes.keys() >= target.target.keys():
         return None
-    ids = list(found.target.target)
-    known = found.target.before
+    ids = list(target.target)
     members = [
         ServerMember(
             ids[i],
-            told.processes[ids[i]],
-            _by_subtopology(known.get(ids[i], ()), ACTIVE),
-            _by_subtopology(known.get(ids[i], ()), STANDBY),
+            known.processes[ids[i]],
+            _by_subtopology(target.before.get(ids[i], ()), ACTIVE),
+            _by_subtopology(target.before.get(ids[i], ()), STANDBY),
         )
         for i in (range(len(ids)) if order is None else order)
     ]
-    plan = ServerSticky().assign(_subtopologies(told.topology, cluster), members, told.settings)
+    plan = ServerSticky().assign(_subtopologies(known.topology, cluster), members, known.settings)
     return {
         m: {
             ACTIVE: frozenset(plan.active.get(m, ())),
@@ -598,6 +548,6 @@ def _by_subtopology(roles: Roles, wanted: str) -> dict[str, tuple[int, ...]]:
     return {s: numbers for role, tasks in roles if role == wanted for s, numbers in tasks}
 
 
-def _tasks(roles: Roles, wanted: str) -> frozenset[tuple[str, int]]:
-    rows: Iterable[tuple[str, tuple[int, ...]]] = _by_subtopology(roles, wanted).items()
-    return frozenset((s, p) for s, numbers in rows for p in numbers)
+def _task_set(roles: Roles, wanted: str) -> frozenset[tuple[str, int]]:
+    by_subtopology = _by_subtopology(roles, wanted)
+    return frozenset((s, p) for s, numbers in by_subtopology.items() for p in numbers)

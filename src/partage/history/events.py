@@ -238,7 +238,7 @@ class StateChange:
 
     @property
     def follow_up(self) -> bool:
-        """Whether members and their topics are unchanged."""
+        """True if members and their topics are unchanged."""
         return not (self.joined or self.left or self.restarted or self.resubscribed)
 
 

@@ -1,7 +1,10 @@
-"""A recorded generation of a classic Kafka Streams group: what its leader read, what it wrote.
+"""What a classic Kafka Streams group's record shows of its application: topology and racks.
 
-The topology is in no record, but it shows: an assignment names the task of each partition, active
-and standby, and of each end point all partitions that its tasks read.
+No record contains the topology, but assignments show it: they name the task of each partition,
+active and standby, and for each endpoint all partitions that its tasks read. Members send their
+racks, and the cluster's metadata has those of topics (KIP-925). Whether the application uses a
+rack-aware strategy, and which changelog belongs to which sub-topology, is in no record:
+`partage.history.streams_agreement` tries what may be.
 """
 
 from __future__ import annotations
@@ -37,21 +40,25 @@ __all__ = [
 
 #: The protocol name of Kafka Streams' assignor (``StreamsPartitionAssignor.name``).
 STREAMS_PROTOCOL = "stream"
-
+#: Distributions of changelogs over sub-topologies that are tried at most.
+_MOST_DISTRIBUTIONS = 16
+_CHANGELOG_SUFFIX = "-changelog"
 
 #: A sub-topology: its number, and its topology's name if it has one.
 SubtopologyKey = tuple[int, "str | None"]
+#: Changelog topics of sub-topologies.
+Changelogs = Mapping[SubtopologyKey, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
 class StreamsRebalance:
-    """One rebalance of a Streams application as its group's record has it.
+    """One recorded rebalance of a Streams application.
 
     Attributes:
         members: as the leader saw them, in stored order.
-        leader: the client whose consumer led; None where the record names no leader.
-        partitions: that each consumer was given, sorted as in the record.
-        infos: what came with them; a consumer that got no bytes is missing.
+        leader: the process of the leading consumer; None if the record names no leader.
+        partitions: assigned to each consumer, sorted as in the record.
+        infos: user data sent with them; a consumer that received no bytes is missing.
     """
 
     members: tuple[StreamsMember, ...]
@@ -60,33 +67,33 @@ class StreamsRebalance:
     infos: Mapping[str, AssignmentInfo]
 
     def tasks_read(self) -> Iterator[tuple[TaskId, TopicPartition]]:
-        """Partitions with the task that the record says reads them; may repeat.
+        """Yield partitions with the task that reads them by the record; pairs may repeat.
 
         Raises:
-            WireFormatError: a consumer has not as many tasks as partitions.
+            WireFormatError: a consumer's numbers of tasks and partitions differ.
         """
         for name, info in self.infos.items():
             for partition, task in info.task_of(self.partitions[name]):
                 yield TaskId(*task), partition
-            for task, own in info.standby_tasks().items():
-                for partition in own:
+            for task, partitions in info.standby_tasks().items():
+                for partition in partitions:
                     yield TaskId(*task), partition
 
     def copies(self) -> Counter[TaskId]:
-        """Standby copies of each task, those kept until a task is given up among them."""
+        """Return the number of standby copies of each task, including temporary ones."""
         return Counter(TaskId(*task) for info in self.infos.values() for task in info.standby)
 
 
 @dataclass(frozen=True)
 class ObservedTopology:
-    """What records show of a topology.
+    """The part of a topology that records show.
 
     Attributes:
         sources: topics that each sub-topology reads.
-        stateful: sub-topologies some task of which has a changelog.
-        counts: topic -> the least number of partitions that it must have had.
-        ends: offsets up to which each stateful task's changelogs are known to have reached.
-        unread: topics that somebody owns a partition of, and that no task shown reads.
+        stateful: sub-topologies with a changelog for some task.
+        counts: topic -> lower bound of its partition count.
+        ends: lower bound of the sum of changelog end offsets of each stateful task.
+        unread: owned topics that no shown task reads.
     """
 
     sources: Mapping[SubtopologyKey, frozenset[str]]
@@ -100,11 +107,11 @@ class ObservedTopology:
         stateful: Iterable[SubtopologyKey],
         changelogs: Mapping[SubtopologyKey, tuple[str, ...]] | None = None,
     ) -> Topology:
-        """The topology as far as task assignors look at it.
+        """Return the topology, as far as it matters to task assignors.
 
         Args:
             stateful: sub-topologies with changelogs.
-            changelogs: of each; without them each has one.
+            changelogs: topics of each; by default one placeholder each.
 
         Raises:
             InvalidTopologyError: two sub-topologies read one topic.
@@ -124,7 +131,7 @@ class ObservedTopology:
 
 
 def changelog(key: SubtopologyKey) -> str:
-    """A name for all changelogs of a sub-topology; a space is in no topic's name.
+    """Return a placeholder for a sub-topology's changelogs; topic names contain no space.
 
     >>> changelog((0, None))
     'changelogs of 0 '
@@ -139,45 +146,48 @@ def decode_streams_rebalance(state: ClassicState) -> StreamsRebalance:
         state: of protocol type ``consumer``.
 
     Raises:
-        WireFormatError: a subscription or assignment, or the user data in it, cannot be read.
-        InvalidProblemError: an end point is none.
+        WireFormatError: a subscription or assignment, or its user data, cannot be decoded.
+        InvalidProblemError: an endpoint is malformed.
     """
-    members = tuple(_member(one) for one in state.members)
-    leaders = [one.process for one in members if one.id == state.leader]
+    members = tuple(_member(m) for m in state.members)
+    leaders = [member.process for member in members if member.id == state.leader]
     partitions, infos = {}, {}
-    for one in state.members:
-        partitions[one.id] = tuple(assigned_partitions(one))
-        if one.assignment_user_data is not None:
-            infos[one.id] = decode_assignment_info(one.assignment_user_data)
+    for m in state.members:
+        partitions[m.id] = tuple(assigned_partitions(m))
+        if m.assignment_user_data is not None:
+            infos[m.id] = decode_assignment_info(m.assignment_user_data)
     return StreamsRebalance(members, leaders[0] if leaders else None, partitions, infos)
 
 
-def _member(one: MemberState) -> StreamsMember:
-    sent = one.subscription
-    said = None if sent is None or one.damage is not None else sent.user_data
-    if sent is None or said is None:
-        what = one.damage or "no user data: it is no member of a Streams application"
-        raise WireFormatError(f"member {one.id}: {what}", offset=0, field="subscription", version=0)
+def _member(m: MemberState) -> StreamsMember:
+    sent = m.subscription
+    user_data = None if sent is None or m.damage is not None else sent.user_data
+    if sent is None or user_data is None:
+        what = m.damage or "no user data: it is no member of a Streams application"
+        raise WireFormatError(f"member {m.id}: {what}", offset=0, field="subscription", version=0)
     return member_of(
-        one.id,
-        decode_subscription_info(said),
+        m.id,
+        decode_subscription_info(user_data),
         owned=[(topic, p) for topic, numbers in sent.owned for p in numbers],
         rack=sent.rack,
     )
 
 
-def observe_topology(rounds: Iterable[StreamsRebalance]) -> ObservedTopology:
-    """What rounds show together, the newest first: an older one adds what it does not contradict.
+def observe_topology(rebalances: Iterable[StreamsRebalance]) -> ObservedTopology:
+    """Return what rebalances show together; an older one only adds to the newer ones.
+
+    Args:
+        rebalances: the newest first.
 
     Raises:
-        WireFormatError: a consumer has not as many tasks as partitions.
+        WireFormatError: a consumer's numbers of tasks and partitions differ.
     """
     reader: dict[tuple[str, str | None], SubtopologyKey] = {}
     counts: dict[str, int] = {}
     ends: dict[TaskId, int] = {}
     stateful: set[SubtopologyKey] = set()
     owned: set[TopicPartition] = set()
-    for one in rounds:
+    for one in rebalances:
         for task, (topic, number) in one.tasks_read():
             reader.setdefault((topic, task.topology), (task.subtopology, task.topology))
             counts[topic] = max(counts.get(topic, 0), number + 1)
@@ -188,7 +198,7 @@ def observe_topology(rounds: Iterable[StreamsRebalance]) -> ObservedTopology:
                 ends[task] = max(ends.get(task, 0), total)
         owned |= {pair for member in one.members for pair in member.owned}
         for info in one.infos.values():
-            owned |= {p for own in info.hosts.to_dict().values() for p in own}
+            owned |= {p for partitions in info.hosts.to_dict().values() for p in partitions}
     for topic, number in owned:
         if topic in counts:
             counts[topic] = max(counts[topic], number + 1)
@@ -200,24 +210,16 @@ def observe_topology(rounds: Iterable[StreamsRebalance]) -> ObservedTopology:
     return ObservedTopology(known, frozenset(stateful & known.keys()), counts, ends, unread)
 
 
-#: Changelog topics of sub-topologies.
-Changelogs = Mapping[SubtopologyKey, tuple[str, ...]]
-
-
-#: Ways to share out changelogs that are tried at most.
-_MOST_SHARED = 16
-
-
-_CHANGELOG = "-changelog"
+# --- racks (KIP-925) --------------------------------------------------------------------------
 
 
 def rack_strategies() -> Sequence[RackAwareStrategy]:
-    """Those that are no default, the commoner first."""
+    """Return the rack-aware strategies besides the default ``none``, the more common one first."""
     return ("min_traffic", "balance_subtopology")
 
 
 def racks_matter(now: StreamsRebalance, seen: ObservedTopology, cluster: Cluster) -> bool:
-    """Whether Kafka could have looked at racks, and would have found some that differ."""
+    """Return whether a rack-aware strategy is applicable, and members' racks differ."""
     racks = {member.rack for member in now.members}
     if None in racks or "" in racks or len(racks) < 2:
         return False
@@ -228,11 +230,11 @@ def racks_matter(now: StreamsRebalance, seen: ObservedTopology, cluster: Cluster
 
 
 def racks_of(cluster: Cluster, topics: Mapping[str, int]) -> dict[TopicPartition, frozenset[str]]:
-    """Racks of each partition's replicas; without those of which a broker has none.
+    """Return the racks of each partition's replicas, if all its brokers have one.
 
     Args:
         cluster: as the leader saw it.
-        topics: names; a topic that the cluster does not have is left out.
+        topics: names; topics that the cluster lacks are left out.
     """
     found: dict[TopicPartition, frozenset[str]] = {}
     for topic in topics:
@@ -241,9 +243,9 @@ def racks_of(cluster: Cluster, topics: Mapping[str, int]) -> dict[TopicPartition
             continue
         for partition in cluster.partitions_of(t).tolist():
             start, end = cluster.replica_start[partition : partition + 2].tolist()
-            brokers = [cluster.brokers[one] for one in cluster.replica[start:end].tolist()]
-            racks = frozenset(one.rack for one in brokers if one.rack is not None)
-            if brokers and all(one.rack is not None for one in brokers):
+            brokers = [cluster.brokers[i] for i in cluster.replica[start:end].tolist()]
+            racks = frozenset(broker.rack for broker in brokers if broker.rack is not None)
+            if brokers and all(broker.rack is not None for broker in brokers):
                 found[cluster.index.name(partition)] = racks
     return found
 
@@ -254,33 +256,33 @@ def shared_changelogs(
     stateful: frozenset[SubtopologyKey],
     cluster: Cluster,
 ) -> Iterator[Changelogs]:
-    """Ways in which the application's changelogs may belong to its sub-topologies.
+    """Yield distributions of the application's changelogs over its stateful sub-topologies.
 
-    A changelog has as many partitions as its sub-topology has tasks, and every one belongs to
-    some. Nothing where a sub-topology with state finds none: then their racks are not known.
+    A changelog has as many partitions as its sub-topology has tasks. A distribution in which a
+    stateful sub-topology has no changelog is left out: its racks would be unknown.
     """
     tasks = {key: max(seen.counts[topic] for topic in seen.sources[key]) for key in stateful}
-    names = _changelogs(now, seen, cluster)
+    names = _changelog_topics(now, seen, cluster)
     choices = [
         [key for key in sorted(tasks, key=str) if tasks[key] == len(cluster.partitions_of(name))]
         for name in names
     ]
-    kept = [(name, keys) for name, keys in zip(names, choices, strict=True) if keys]
-    for owners in islice(product(*(keys for _, keys in kept)), _MOST_SHARED):
+    possible = [(name, keys) for name, keys in zip(names, choices, strict=True) if keys]
+    for owners in islice(product(*(keys for _, keys in possible)), _MOST_DISTRIBUTIONS):
         shared: dict[SubtopologyKey, tuple[str, ...]] = {}
-        for (name, _), key in zip(kept, owners, strict=True):
+        for (name, _), key in zip(possible, owners, strict=True):
             shared[key] = (*shared.get(key, ()), name)
         if shared.keys() == tasks.keys():
             yield shared
 
 
-def _changelogs(now: StreamsRebalance, seen: ObservedTopology, cluster: Cluster) -> list[str]:
-    """Topics named like changelogs of this application, by the first word of its other names."""
+def _changelog_topics(now: StreamsRebalance, seen: ObservedTopology, cluster: Cluster) -> list[str]:
+    """Return topics named like this application's changelogs, by the first word of its names."""
     hints = {member.id.partition("-")[0] for member in now.members}
     hints |= {topic.partition("-")[0] for topic in seen.counts if topic.endswith("-repartition")}
     every = [
         topic for t, topic in enumerate(cluster.index.topics)
-        if topic.endswith(_CHANGELOG) and cluster.topic_exists[t]
+        if topic.endswith(_CHANGELOG_SUFFIX) and cluster.topic_exists[t]
     ]  # fmt: skip
     own = [topic for topic in every if topic.partition("-")[0] in hints]
     return sorted(own or every)
