@@ -12,7 +12,8 @@ SOURCE = Path(__file__).parents[2] / "src" / "partage"
 
 #: Packages and modules whose names, docstrings and comments follow CONTRIBUTING's language rules.
 REWORDED = [
-    "api", "clients", "errors.py", "groups", "java", "judge", "kernels.py", "keys", "legacy",
+    "api", "clients", "errors.py", "groups", "history", "java", "judge", "kernels.py", "keys",
+    "legacy",
     "model", "runs",
     "simulation", "solve", "streams", "tables", "testing", "weights",
     "wire",
