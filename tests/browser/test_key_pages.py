@@ -56,11 +56,13 @@ def audit_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     said = {
         NASTY: TopicText("Java (murmur2) and confluent-kafka (CRC32)", "<1e-99",
                     [f"{NASTY}: 2 writers disagree"]),
-        LONG: TopicText("Java (murmur2)", "1e-86", ["cannot be told from x"]),
-        "few": TopicText("9 keys: too few to tell", "", []),
+        LONG: TopicText("Java (murmur2)", "1e-86", ["cannot be distinguished from x"]),
+        "few": TopicText("9 keys: too few", "", []),
     }  # fmt: skip
-    told = [(f"join of {NASTY} and {LONG}: other counts", [f"{NASTY} in partition 1", "0x00 in 2"])]
-    return write_audit_page(found, path, title=f"capture {NASTY}", texts=said, joins=told)
+    joins = [
+        (f"join of {NASTY} and {LONG}: other counts", [f"{NASTY} in partition 1", "0x00 in 2"])
+    ]
+    return write_audit_page(found, path, title=f"capture {NASTY}", texts=said, joins=joins)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +90,7 @@ def test_the_page_fits_and_asks_for_nothing(which: str, request) -> None:
     browser logs nothing and asks the network for nothing.
     """
     file = request.getfixturevalue(which)
-    told, asked, colours = [], [], set()
+    logged, asked, colours = [], [], set()
     with sync_api.sync_playwright() as playwright:
         running = playwright.chromium.launch(
             executable_path=chromium(), args=["--no-sandbox", "--disable-dev-shm-usage"]
@@ -98,8 +100,8 @@ def test_the_page_fits_and_asks_for_nothing(which: str, request) -> None:
                 page = running.new_page(
                     viewport={"width": width, "height": 900}, color_scheme=scheme
                 )
-                page.on("console", lambda message: told.append(message.text))
-                page.on("pageerror", lambda error: told.append(str(error)))
+                page.on("console", lambda message: logged.append(message.text))
+                page.on("pageerror", lambda error: logged.append(str(error)))
                 page.on("request", lambda asking: asked.append(asking.url))
                 page.goto(file.as_uri())
                 assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -108,6 +110,6 @@ def test_the_page_fits_and_asks_for_nothing(which: str, request) -> None:
                 colours.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
                 page.close()
         running.close()
-    assert told == []
+    assert logged == []
     assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
     assert len(colours) == 2

@@ -16,7 +16,7 @@ from partage.tables.statuses import RECORDED
 
 
 def saving(policy: str, low: float = 10.0, high: float = 40.0, **more):
-    """Figures of a policy that saves so much against the record, and against `own`."""
+    """Return figures of a policy with a saving against the record and against `own`."""
     ends = {
         "saved_low": low,
         "saved_high": high,
@@ -161,13 +161,13 @@ SILENT = {
 
 
 def test_every_rule_has_its_cases() -> None:
-    """A rule without a case that it speaks in, or one that it is silent in, is not tested."""
+    """Each rule has a case with advice and a case without."""
     assert set(CASES) == set(SILENT) == set(RULES)
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_rule_speaks_in_its_case_alone(rule) -> None:
-    """It speaks where its case is, with a reason, and is silent in the cases next to it."""
+    """A rule advises in its own case, with a reason, and not in similar ones."""
     said = RULES[rule](CASES[rule])
     assert said is not None
     assert said.rule == rule
@@ -178,12 +178,12 @@ def test_a_rule_speaks_in_its_case_alone(rule) -> None:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_group_without_anything_gets_no_advice(rule) -> None:
-    """Nothing known, nothing said."""
+    """A group without any known figure gets no advice."""
     assert RULES[rule](made_group("g", rebalances=0, claimed=(), members_max=0)) is None
 
 
 def test_lines_can_be_put_into_a_file_as_they_are() -> None:
-    """Each line is a property, or a comment: nothing else would be copyable."""
+    """Each line is a property or a comment, so that it can be copied into a file."""
     for rule in ("static-members", "consumer-protocol", "cooperative", "session-timeout"):
         whole = "\n".join(RULES[rule](CASES[rule]).lines).replace("\\\n  ", "")
         for line in whole.splitlines():
@@ -202,7 +202,7 @@ def test_session_timeouts_of_the_consumer_protocol_are_the_groups() -> None:
 
 
 def test_what_would_have_been_saved_is_the_replays_own_range() -> None:
-    """Never a number that the replay does not have."""
+    """Advice has the range of the simulation, limited to the group's downtime."""
     assert RULES["static-members"](bounced()).saves == FigureRange(10.0, 40.0)
     capped = made_group("g", lost(5, 20), SAME, saving("consumer/uniform"))
     assert best_policy(capped).saved == FigureRange(10.0, 20.0)
@@ -211,7 +211,7 @@ def test_what_would_have_been_saved_is_the_replays_own_range() -> None:
 
 
 def test_the_first_members_of_a_classic_group_are_waited_for() -> None:
-    """The broker waits in a classic group that is empty, and nowhere else."""
+    """The broker's initial delay is advised for empty classic groups only."""
     lines = ("group.initial.rebalance.delay.ms=10000",)
     assert RULES["storms"](stormy("first")).lines == lines
     for trigger, protocol in (("join", "classic"), ("expiry", "classic"), ("first", "share")):
@@ -231,7 +231,7 @@ def test_advice_that_saves_most_comes_first() -> None:
 
 
 def test_the_best_policy_can_be_set_and_surely_saves() -> None:
-    """Plug-ins have no setting; one that may cost more, or idles members, is not the best."""
+    """The best policy has a client setting, no possible loss, and no more idle members."""
     unfit = [
         saving("eager/optimal", 30, 90),
         saving("eager/sticky", -1, 80),
@@ -281,7 +281,7 @@ def groups(draw):
 
 @given(st.lists(groups(), min_size=1, max_size=5))
 def test_advice_never_contradicts_itself(some) -> None:
-    """One change of settings a group, with lines, beyond the error; no sum above the best's."""
+    """A group has one change of settings, with lines and beyond the error; sums stay below the best's."""
     settings = {"consumer-protocol", "cooperative", "strategy", "static-members",
                 "idle-under-range", "roundrobin-moves", "as-it-is"}  # fmt: skip
     run = made_run(*some)
@@ -306,7 +306,7 @@ def test_advice_never_contradicts_itself(some) -> None:
 
 @pytest.mark.parametrize(("missing", "speaks"), [(0, False), (1, False), (3, True)])
 def test_poor_coverage_says_how_to_record(missing, speaks) -> None:
-    """Below nine tenths: the lines that make the cleaner wait."""
+    """Below nine tenths of coverage, advice has the lines that delay compaction."""
     found = coverage_advice(made_run(rebalances=9, missing_before=missing))
     assert (found is not None) is speaks
     assert not speaks or any("min.compaction.lag.ms" in line for line in found.lines)
@@ -322,7 +322,7 @@ def test_poor_coverage_says_how_to_record(missing, speaks) -> None:
     ],
 )  # fmt: skip
 def test_a_policys_lines(policy, line) -> None:
-    """Protocol, class, static membership and timeout, by the names of Kafka's settings."""
+    """A policy becomes Kafka's settings for protocol, assignor class, static membership and timeout."""
     assert line in lines_of(policy)
     assert lines_of("own") is None
 
@@ -335,7 +335,7 @@ def test_a_policys_lines(policy, line) -> None:
     ],
 )
 def test_lines_are_those_of_the_clients_that_the_group_has(clients, lines) -> None:
-    """A class of Java ends librdkafka; who has several libraries has no lines in common."""
+    """Librdkafka gets no Java class names; a group with several libraries has no common settings."""
     group = replace(CASES["cooperative"], clients=clients)
     said = RULES["cooperative"](group)
     assert said is not None

@@ -52,7 +52,7 @@ def test_refusals_and_missing_figures_are_not_zeroes(tmp_path) -> None:
 
 
 def test_agreement_counts_only_where_it_counts(tmp_path) -> None:
-    """A plan compared with the record counts if all members are Java clients, and only then."""
+    """A comparison counts only if all members are Java clients."""
     rows = tables()
     for i, (agrees, counts) in enumerate(
         ((True, True), (False, True), (True, False), (None, True))
@@ -63,7 +63,7 @@ def test_agreement_counts_only_where_it_counts(tmp_path) -> None:
 
 
 def test_what_was_lost_and_would_be_saved_is_a_range(tmp_path) -> None:
-    """Savings are added up by rebalance, between the differences of both bounds; never beyond."""
+    """Savings are added up per rebalance, between the differences of both bounds."""
     rows = {"groups": [group("g")], "rebalances": [rebalance("g", n) for n in (1, 2)],
             "replays": []}  # fmt: skip
     for n, record, other in ((1, (2.0, 10.0), (1.0, 4.0)), (2, (3.0, 4.0), (3.5, 3.5))):
@@ -79,7 +79,7 @@ def test_what_was_lost_and_would_be_saved_is_a_range(tmp_path) -> None:
 
 
 def test_costs_that_are_not_known_are_no_zeroes(tmp_path) -> None:
-    """Without commits around rebalances nothing is lost or saved: it is not known."""
+    """Without commits around rebalances, downtime and savings are unknown."""
     run = data.read_run(published(tmp_path))
     assert run.lost is None
     assert run.figures["fair"].saved is None
@@ -87,7 +87,7 @@ def test_costs_that_are_not_known_are_no_zeroes(tmp_path) -> None:
 
 
 def test_a_policys_own_past_is_the_main_reading(tmp_path) -> None:
-    """Where a run has both readings, they do not mix; where it has one, that one counts."""
+    """The two simulations do not mix; a run with one of them shows that one."""
     rows = tables()
     rows["replays"] += [
         replayed("orders", n, "fair", reading=PER_REBALANCE, moved=50) for n in (1, 2)
@@ -115,7 +115,7 @@ def test_rebalances_that_do_not_happen_are_counted_apart(tmp_path) -> None:
 
 
 def test_causes_have_their_share_of_the_time(tmp_path) -> None:
-    """Partition-seconds go to the cause that counts; the one that stopped most comes first."""
+    """Downtime counts for the main cause; the cause with the largest downtime comes first."""
     rows = {"groups": [group("g", rebalances=3)], "rebalances": [], "replays": []}
     for n, kind, high in ((1, "join", 1.0), (2, "bounce", 8.0), (3, "join", None)):
         rows["rebalances"].append(
@@ -135,7 +135,7 @@ def test_causes_have_their_share_of_the_time(tmp_path) -> None:
 
 
 def test_a_run_of_an_older_partage_is_read(tmp_path) -> None:
-    """Columns and whole tables that a run does not have are not known, and no error."""
+    """Missing columns and tables of an older run are unknown values, not errors."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -157,7 +157,7 @@ def test_a_run_of_an_older_partage_is_read(tmp_path) -> None:
 
 
 def test_an_earlier_run_is_read_by_its_id(tmp_path) -> None:
-    """The runs of a folder stay; a name that is none is told, whatever it tries."""
+    """Earlier runs remain readable by id; an unknown id is an error, a path too."""
     published(tmp_path)
     assert data.read_run(tmp_path, "run-1").recorded.moved == 12
     for name in ("run-2", "../run-1", ""):
@@ -166,14 +166,14 @@ def test_an_earlier_run_is_read_by_its_id(tmp_path) -> None:
 
 
 def test_no_run_is_said_with_the_place(tmp_path) -> None:
-    """A folder without a published run: which file is missing, and what to do."""
+    """The error for a folder without a run names the missing file and the command to run."""
     with pytest.raises(InvalidCaptureError, match=r"manifest\.json.*partage replay"):
         data.read_run(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"format": 99}', "\x00"])
 def test_a_damaged_manifest_is_said(tmp_path, text) -> None:
-    """A manifest that is no JSON object of this format is an error of ours, not a traceback."""
+    """A manifest that is no JSON object of this format raises InvalidCaptureError."""
     published(tmp_path)
     (tmp_path / "manifest.json").write_text(text)
     with pytest.raises(InvalidCaptureError, match="partage replay"):
@@ -181,7 +181,7 @@ def test_a_damaged_manifest_is_said(tmp_path, text) -> None:
 
 
 def test_a_missing_or_damaged_table_is_said_by_name(tmp_path) -> None:
-    """A table's file that is gone or is no Parquet: the error names the table."""
+    """The error for a missing or damaged file names the table."""
     published(tmp_path)
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     (path,) = [f["path"] for f in manifest["tables"]["replays"]]
@@ -194,7 +194,7 @@ def test_a_missing_or_damaged_table_is_said_by_name(tmp_path) -> None:
 
 
 def test_a_span_that_was_asked_for_is_the_reports(tmp_path) -> None:
-    """Head, headline and counts are of --from to --to, not of the whole capture."""
+    """Time span, headline and counts cover --from to --to, not the whole capture."""
     rows = {
         "groups": [group("g", rebalances=9)],
         "rebalances": [rebalance("g", 8), rebalance("g", 9)], "replays": [],
@@ -203,10 +203,10 @@ def test_a_span_that_was_asked_for_is_the_reports(tmp_path) -> None:
     cover = {"first_ms": 0, "last_ms": 9_000_000, "rebalances": 9, "missing_before": 0,
              "missing_within": 0}  # fmt: skip
     for path in (out / "summary.json", *out.glob("runs/*/summary.json")):
-        told = json.loads(path.read_text())
-        told["coverage"] |= cover
-        told["selection"] = {"from_ms": 3_000_000, "to_ms": 6_600_000}
-        path.write_text(json.dumps(told))
+        summary_json = json.loads(path.read_text())
+        summary_json["coverage"] |= cover
+        summary_json["selection"] = {"from_ms": 3_000_000, "to_ms": 6_600_000}
+        path.write_text(json.dumps(summary_json))
     found = data.read_run(out)
     assert found.groups[0].rebalances == 2
     assert (found.summary["coverage"]["first_ms"], found.summary["coverage"]["last_ms"]) == (
@@ -216,7 +216,7 @@ def test_a_span_that_was_asked_for_is_the_reports(tmp_path) -> None:
 
 
 def test_a_poll_timeout_needs_a_member_that_joined_again(tmp_path) -> None:
-    """Silence before a member left is no evidence: it may have been killed, or had no records."""
+    """A departed member without commits has no poll timeout unless it rejoined."""
 
     def event(group: str, kind: str, member: str, detail: str | None = None) -> dict:
         return {"group": group, "incarnation": 0, "generation": 1, "log_partition": 0,
@@ -226,7 +226,7 @@ def test_a_poll_timeout_needs_a_member_that_joined_again(tmp_path) -> None:
     rows = tables()
     rows["events"] = [
         event("orders", "poll", "a-1", "a: silent for 16000 ms"),
-        event("orders", "join", "a-2", "was a-1, away for 2000 ms since it had been put out"),
+        event("orders", "join", "a-2", "was a-1, away for 2000 ms after its eviction"),
         event("orders", "poll", "b-1", "b: silent for 16000 ms"),
         event("orders", "join", "c-1", "c"),
     ]
@@ -247,7 +247,7 @@ def test_the_strategy_is_the_one_chosen_last(tmp_path) -> None:
 
 
 def test_no_loss_in_few_rebalances_is_not_known(tmp_path) -> None:
-    """Of a compacted log no figure says 0: not the run's, a group's, a policy's or a cause's."""
+    """In a compacted log, zero downtime is unknown: of the run, groups, policies and causes."""
     rows = tables()
     rows["groups"] = [group("g", rebalances=1, missing_generations=30, coverage=1 / 31)]
     rows["rebalances"] = [rebalance("g", 31)]

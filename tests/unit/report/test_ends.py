@@ -1,4 +1,4 @@
-"""Where a group's picture begins and ends; what is told of a group that was migrated."""
+"""The time span of a group's timeline, and the downtime of migrations and second steps."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ DAY = 86_400_000
     ],
 )
 def test_a_wrong_clock_elsewhere_does_not_stretch_a_groups_picture(times, cover, ends) -> None:
-    """A record of 1970, or one of years ahead, is not the group's."""
+    """A timestamp of 1970 or years ahead does not stretch the timeline."""
     first, last = _ends(times, cover)
     assert (first, max(last - (ends[0] == ends[1]), first)) == ends
 
 
 def rebalances() -> pa.Table:
-    """Two generations, the second of which is also written in the other protocol's form."""
+    """Return two generations; the second is also written in the other protocol's form."""
     return pa.table({
         "group": ["g"] * 3, "incarnation": [0] * 3, "generation": [1, 2, 2],
         "log_partition": [0] * 3, "log_offset": [1, 2, 3],
@@ -37,7 +37,7 @@ def rebalances() -> pa.Table:
 
 
 def test_shares_by_cause_add_up_to_what_was_lost() -> None:
-    """The assignment that was taken over has its generation's number, and none of its costs."""
+    """A migration record has its generation's number, and none of its downtime."""
     replays = pa.table({
         "group": ["g"] * 2, "incarnation": [0] * 2, "generation": [1, 2],
         "policy": ["recorded"] * 2, "strategy": ["range"] * 2,
@@ -49,7 +49,7 @@ def test_shares_by_cause_add_up_to_what_was_lost() -> None:
 
 
 def test_the_time_of_a_second_step_is_its_causes() -> None:
-    """A second step is a consequence: what it cost is told under the first one's cause."""
+    """The downtime of a second step counts for the cause of its first step."""
     steps = pa.table({
         "group": ["g", "g", "g", "h"], "incarnation": [0] * 4, "generation": [1, 2, 3, 1],
         "log_partition": [0] * 4, "log_offset": [1, 2, 3, 4],
@@ -62,11 +62,11 @@ def test_the_time_of_a_second_step_is_its_causes() -> None:
         "stopped_low_ps": [1.0] * 4, "stopped_high_ps": [1.0, 10.0, 100.0, 7.0],
     })  # fmt: skip
     found = causes_by_group(steps, replays)
-    told = {one.kind: (one.rebalances, one.high) for one in found["g"]}
-    assert told == {"join": (1, 100.0), "leave": (1, 11.0), "follow-up": (1, 0.0)}
+    shares = {one.kind: (one.rebalances, one.high) for one in found["g"]}
+    assert shares == {"join": (1, 100.0), "leave": (1, 11.0), "follow-up": (1, 0.0)}
     assert [(one.kind, one.high) for one in found["h"]] == [("follow-up", 7.0)]
 
 
 def test_crowds_are_counted_by_rebalance() -> None:
-    """Of three rebalances with members, two had more of them than partitions."""
+    """Two of three rebalances have more members than partitions."""
     assert _crowded(rebalances()) == {"g": (2, 3)}

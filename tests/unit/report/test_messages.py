@@ -28,17 +28,17 @@ def lead_of(run) -> str:
     ],
 )  # fmt: skip
 def test_the_headline_says_what_the_figures_say(recorded, said) -> None:
-    """Time lost where it is known; else what moved; else that nothing could be replayed."""
+    """The headline has downtime if known, otherwise moves, otherwise that nothing was replayed."""
     assert said in messages.headline(made_run(made_group("g", recorded)))
 
 
 def test_the_headline_without_rebalances() -> None:
-    """A log without groups is said to be one."""
+    """The headline of a log without groups says that no group rebalanced."""
     assert messages.headline(made_run()) == "No group rebalanced in this log."
 
 
 def test_the_lead_names_where_and_why() -> None:
-    """One group that lost most is named; of more, so many as lost half together are counted."""
+    """The lead names a single worst group; otherwise it counts those with half of the downtime."""
     causes = (
         CauseShare("bounce", 3, timed=3, low=8.0, high=75.0),
         CauseShare("first", 1, timed=1, low=2.0, high=25.0),
@@ -57,7 +57,7 @@ def test_the_lead_names_where_and_why() -> None:
 
 
 def test_both_ends_are_named_where_they_differ() -> None:
-    """By the lower ends another cause may be the first: neither is hidden."""
+    """If bounds disagree on the main cause, the lead names both causes."""
     causes = (
         CauseShare("leave", 3, timed=3, low=1.0, high=60.0),
         CauseShare("expiry", 1, timed=1, low=9.0, high=40.0),
@@ -70,7 +70,7 @@ def test_both_ends_are_named_where_they_differ() -> None:
 
 
 def test_what_is_savable_stands_in_the_lead() -> None:
-    """The best settings of each group, added up, as a range and with the number of groups."""
+    """The lead has the possible saving as a range, with the number of groups."""
     own = figures("own", stopped_known=4, saved_known=4)
     better = figures("consumer/uniform", stopped_known=4, saved_known=4, saved_low=20.0, saved_high=60.0,
                      saved_against_own_known=4, saved_against_own_low=20.0, saved_against_own_high=60.0)  # fmt: skip
@@ -79,7 +79,7 @@ def test_what_is_savable_stands_in_the_lead() -> None:
 
 
 def test_notes_say_what_limits_the_figures() -> None:
-    """Missing generations, no batches, no metadata, unknown costs: each has its sentence."""
+    """Missing generations, batches, metadata and downtime have a note each."""
     group = made_group("g", figures(RECORDED))
     found = " ".join(
         notes(made_run(group, missing_within=3, transactions="unknown: no batches.parquet",
@@ -110,13 +110,13 @@ def test_notes_say_what_limits_the_figures() -> None:
     ],
 )
 def test_a_range_has_the_unit_of_its_upper_end(stopped, long, short) -> None:
-    """Seconds, minutes, hours; one number where both ends look alike; no dash after a minus."""
+    """A range has seconds, minutes or hours, one number for equal bounds, no dash after a minus."""
     assert messages.format_range(stopped) == long
     assert messages.format_range(stopped, short=True) == short
 
 
-def test_a_part_of_a_capture_is_told() -> None:
-    """A report of some groups, or of some time, says so, and whether there was anything."""
+def test_a_selected_part_of_a_capture_has_a_note() -> None:
+    """A note names the selected groups and time, and says if the selection is empty."""
     asked = {"groups": ["orders-*"], "from_ms": 1_795_208_700_000}
     some, none = made_run(made_group("orders-1", lost(1, 2))), made_run()
     for run in (some, none):
@@ -127,7 +127,7 @@ def test_a_part_of_a_capture_is_told() -> None:
 
 
 def test_poor_coverage_stands_at_the_head() -> None:
-    """Where the log has few rebalances, the head says that it cannot tell, and what to do."""
+    """With low coverage, headline and lead say that the cost is unknown, and how to record more."""
     quiet = made_group("g", lost(0, 0), coverage=0.05)
     run = made_run(quiet, rebalances=4, missing_before=60, missing_within=16)
     assert messages.headline(run) == (
@@ -145,7 +145,7 @@ def test_poor_coverage_stands_at_the_head() -> None:
 
 
 def test_the_counts_of_rebalances_are_explained() -> None:
-    """Those in the log, those that are simulated, and those of a policy."""
+    """A note explains recorded, simulated and a policy's own rebalances."""
     run = made_run(made_group("g", lost(1, 2)), rebalances=6)
     text = simulated_note(run)
     assert text.startswith("4 of 6 recorded rebalances are simulated. The others have no members")

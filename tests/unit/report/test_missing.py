@@ -1,4 +1,4 @@
-"""Who owned what where generations are missing: not known, and told so."""
+"""Owners at an instant in a gap of the log: unknown, with the missing generations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from partage.report.owners import Missing, missing_at
 
 
 class Run:
-    """A run that has one table."""
+    """Return a run with one table."""
 
     def table(self, name: str, columns: list[str]) -> pa.Table:
         assert name == "rebalances"
@@ -33,7 +33,7 @@ class Run:
         (99_000, None),
     ],
 )
-def test_gaps_are_told_where_they_are(time_ms, missing) -> None:
-    """Before the group's first record, and between two of which generations are missing."""
+def test_a_gap_is_found_at_its_instants(time_ms, missing) -> None:
+    """An instant before the first record, or between two with missing generations, is in a gap."""
     assert missing_at(Run(), time_ms) == ([] if missing is None else [missing])
     assert missing_at(Run(), time_ms, groups=["h"]) == []

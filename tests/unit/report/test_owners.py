@@ -73,13 +73,13 @@ def out(tmp_path):
     ("time", "first"), [(999, None), (1_000, "a"), (4_999, "a"), (5_000, "b"), (10**12, "b")]
 )
 def test_an_interval_holds_from_its_beginning_to_before_its_end(out, time, first) -> None:
-    """At the instant of a rebalance, who got the partition has it; what lasts, lasts."""
+    """At the instant of a rebalance its new owners own the partitions; open intervals continue."""
     found = owners_at(PublishedRun(out), time, topic="t", groups=["g"])
     assert next((o.member for o in found if o.partition == 0), None) == first
 
 
 def test_topic_and_group_narrow_it_down(out) -> None:
-    """Each alone, both together, and names that nobody has."""
+    """Filters by topic and group work alone, together, and without matches."""
     folder = PublishedRun(out)
     assert len(owners_at(folder, 6_000)) == 5
     assert {o.group for o in owners_at(folder, 6_000, groups=[NASTY])} == {NASTY}
@@ -88,7 +88,7 @@ def test_topic_and_group_narrow_it_down(out) -> None:
 
 
 def test_holdings_put_partitions_together(out) -> None:
-    """By group, topic and member; ranges in few words."""
+    """Owners are grouped by group, topic and member; partitions are ranges."""
     found = list(holdings(owners_at(PublishedRun(out), 6_000, topic="t", groups=["g"])))
     assert [(h.member, h.partitions, h.generation) for h in found] == [
         ("b", (0,), 2),
@@ -100,13 +100,13 @@ def test_holdings_put_partitions_together(out) -> None:
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "1e3", "٣", "9" * 30])
 def test_what_is_no_time_is_said(text) -> None:
-    """An error of ours that says how to write one."""
+    """An unreadable time is an error that shows the expected form."""
     with pytest.raises(InvalidConfigError, match="2026-11-21T12:00:00Z"):
         parse_time(text, "--at")
 
 
 def test_the_command_shows_members_and_a_sum(out) -> None:
-    """A row a member with its partitions; names are text; JSON has a row a partition."""
+    """The table has one row per member, JSON one per partition; names are text."""
     done = run(str(out), "--at", "1970-01-01T00:00:06Z")
     assert done.exit_code == 0, done.stderr
     assert "1-2" in done.stdout
@@ -118,7 +118,7 @@ def test_the_command_shows_members_and_a_sum(out) -> None:
 
 
 def test_members_are_called_what_people_call_them() -> None:
-    """By instance or client id and host; a member id that begins with the client id is enough."""
+    """A label has instance or client id and host; a member id that starts with the client id replaces it."""
     one = Holding("g", "t", "Zx81", None, "owner", (0,), 0, 1, "orders-1", "/10.0.0.7")
     assert one.label == "orders-1 /10.0.0.7 (Zx81)"
     assert replace(one, member="orders-1-77").label == "orders-1-77 /10.0.0.7"
@@ -127,14 +127,14 @@ def test_members_are_called_what_people_call_them() -> None:
 
 
 def test_a_static_member_is_one_under_two_ids() -> None:
-    """While it comes back it has partitions under its old id and under its new one."""
+    """A static member that restarts is one owner under both member ids."""
     old = Owner("g", "t", 0, "i-1-a", "i-1", "owner", 5, None, 1)
     (held,) = holdings([old, replace(old, partition=1, member="i-1-b", from_ms=9)])
     assert (held.member, held.partitions) == ("i-1-b", (0, 1))
 
 
 def test_groups_may_be_a_pattern(out) -> None:
-    """As in replay; a pattern that no group fits is most likely misspelt, and told so."""
+    """A group pattern without matches is an error, as in replay."""
     assert "1-2" in run(str(out), "--at", "6000", "--group", "[f-h]*").stdout
     done = run(str(out), "--at", "6000", "--group", "orders-*")
     assert done.exit_code == 1
@@ -142,7 +142,7 @@ def test_groups_may_be_a_pattern(out) -> None:
 
 
 def test_times_outside_the_record_are_doubted(out) -> None:
-    """Before the beginning nothing is known; after the end the last owners are shown: both told."""
+    """Before the record no owner is known; after it the last owners are shown; both with a warning."""
     early = run(str(out), "--at", "0")
     assert early.exit_code == 0
     assert "the record begins at" in early.stderr
@@ -151,7 +151,7 @@ def test_times_outside_the_record_are_doubted(out) -> None:
 
 
 def test_a_folder_without_a_run_is_said(tmp_path) -> None:
-    """One line on stderr, exit code 1."""
+    """A missing run prints one line on stderr and exits with code 1."""
     done = run(str(tmp_path), "--at", "0")
     assert done.exit_code == 1
     assert "partage replay" in done.stderr
@@ -159,7 +159,7 @@ def test_a_folder_without_a_run_is_said(tmp_path) -> None:
 
 
 def test_a_name_of_32_kb_takes_a_few_lines(tmp_path) -> None:
-    """The table cuts names and says how long they are; JSON has them whole."""
+    """The table shortens long names; JSON has them whole."""
     long = "g" * 32_767
     rows = ROWS | {"ownership": [interval(0, "m" * 32_767, 1_000, None, group=long)]}
     out = published(tmp_path, rows)
@@ -172,7 +172,7 @@ def test_a_name_of_32_kb_takes_a_few_lines(tmp_path) -> None:
 @pytest.mark.parametrize("table", ["ownership", "rebalances", "members", "groups"])
 @pytest.mark.parametrize("spoil", ["drop", "null", "other"])
 def test_a_table_edited_by_hand_is_named(tmp_path, table, spoil) -> None:
-    """A column that is gone, empty or of another type is an error of ours that names it."""
+    """A missing, null or mistyped column is an InvalidCaptureError that names it."""
     out = published(tmp_path, {**tables(), **ROWS})
     column = {"ownership": "from_generation", "rebalances": "time_ms", "members": "member",
               "groups": "group"}[table]  # fmt: skip

@@ -91,7 +91,7 @@ def test_tags_are_nested_and_ids_are_unique(page) -> None:
 
 
 def test_every_link_leads_to_a_place_on_the_page(page) -> None:
-    """Links are to places on this page only: sections, words, and groups that have data."""
+    """Links lead to sections, glossary entries and groups with details on this page only."""
     found = read(page)
     links = [attributes["href"] for tag, attributes in found.tags if tag == "a"]
     assert links
@@ -136,14 +136,14 @@ def test_the_head_answers_the_first_questions(tmp_path) -> None:
 
 
 def test_groups_not_replayed_and_damaged_records_are_listed(page) -> None:
-    """A group of another kind stands there with its reason, a bad record with place and reason."""
+    """The page lists groups that were not replayed and bad records, each with a reason."""
     assert "histories of streams groups are not yet in Partage" in page
     assert "2 bytes needed, 1 left" in page
     assert "the leader had not yet seen topic" in page
 
 
 def test_costs_that_are_not_known_are_called_so(page) -> None:
-    """A run without times says not known, in the head and as a note, and not zero."""
+    """Without commit times, downtime is unknown in the head and in a note, not zero."""
     head = page[page.index("<header>") : page.index("</header>")]
     assert "unknown" in head
     assert "p·s" not in head
@@ -162,7 +162,7 @@ def test_a_strategy_that_is_not_there_yet_is_named(tmp_path) -> None:
 
 
 def test_a_failed_strategy_has_its_row_and_error(tmp_path) -> None:
-    """A broken plug-in is called failed in its row, and what it raised is text, not markup."""
+    """A plug-in that raised an error has a row with its error as text."""
     from published import replayed, tables
 
     rows = tables()
@@ -181,7 +181,7 @@ def test_a_failed_strategy_has_its_row_and_error(tmp_path) -> None:
 
 
 def test_a_page_has_its_limits_and_says_so(tmp_path, monkeypatch) -> None:
-    """Beyond so many groups, in table and in detail, the page says where the others are."""
+    """A page with too many groups says where the others are."""
     from partage.report import html, view_model
 
     monkeypatch.setattr(view_model, "MAX_LISTED", 5)
@@ -198,7 +198,7 @@ def test_a_page_has_its_limits_and_says_so(tmp_path, monkeypatch) -> None:
 
 
 def test_a_run_without_anything_has_a_page(tmp_path) -> None:
-    """No group at all: the page says so, and is sound."""
+    """A run without groups has a valid page that says so."""
     empty = {
         "coverage": {**summary()["coverage"], "rebalances": 0, "missing_before": 0,
                      "first_ms": None, "last_ms": None},
@@ -211,7 +211,7 @@ def test_a_run_without_anything_has_a_page(tmp_path) -> None:
 
 
 def test_a_time_beyond_the_calendar_is_no_error(tmp_path) -> None:
-    """A damaged record may claim any 64 bits for its time: the page stands all the same."""
+    """A timestamp of any 64 bits does not break the page."""
     from published import rebalance, tables
 
     rows = tables()
@@ -234,7 +234,7 @@ def test_the_page_is_written_whole(tmp_path) -> None:
 
 
 def test_half_a_surrogate_pair_in_a_name_is_no_error(tmp_path) -> None:
-    """JSON of a summary may hold a lone surrogate; the page is written as UTF-8 nevertheless."""
+    """A lone surrogate in the summary does not prevent a UTF-8 page."""
     out = published(tmp_path / "out")
     path = out / "runs" / "run-1" / "summary.json"
     text = path.read_text(encoding="utf-8").replace("the leader had not yet", "\\ud800")

@@ -25,7 +25,7 @@ def printed(out, width: int = 100) -> str:
 
 
 def test_coverage_comes_first(tmp_path) -> None:
-    """The first line is how much of the history the log still has; then records, then agreement."""
+    """The output starts with coverage, then records, then reproduced assignments."""
     lines = [line for line in printed(published(tmp_path)).splitlines() if line.strip()]
     assert lines[0].startswith("coverage")
     assert lines[1].startswith("records     10 read = 9 decoded + 1 damaged")
@@ -45,7 +45,7 @@ def test_a_name_cannot_command_the_terminal(tmp_path) -> None:
 
 
 def test_a_star_marks_what_must_not_be_compared(tmp_path) -> None:
-    """A strategy that refused a rebalance has a star, and the star is explained."""
+    """A strategy without a plan for some rebalance has an explained star."""
     rows = tables()
     rows["replays"].append(replayed("orders", 3, "fair", status=REFUSED, moved=None))
     text = printed(published(tmp_path, rows))
@@ -54,7 +54,7 @@ def test_a_star_marks_what_must_not_be_compared(tmp_path) -> None:
 
 
 def test_a_strategy_that_failed_is_named_with_its_error(tmp_path) -> None:
-    """A broken plug-in has its own column, and a line with how often and what it raised."""
+    """A plug-in that raised errors has a row and a line with number and error."""
     rows = tables()
     why = "ZeroDivisionError: \x1b[2Jby zero"
     for generation in (1, 2):

@@ -66,7 +66,7 @@ def test_a_bin_shows_its_main_owner() -> None:
 
 
 def test_two_owners_at_once_are_shown_as_shares() -> None:
-    """Share groups: a partition with two members is half of each, not one over the other."""
+    """In a share group, a partition with two owners shows 50 % for each."""
     found = draw_timeline(owned((0, 0, 0, 100), (0, 1, 0, 100), partitions=1), 0, 100, 100)
     assert not found["exact"]
     assert all(b[4] == 50 for b in boxes(found))

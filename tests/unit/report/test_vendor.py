@@ -21,7 +21,7 @@ def test_the_library_is_the_one_that_is_named() -> None:
 
 
 def test_its_licence_is_shipped_with_it() -> None:
-    """Apache-2.0 asks for the licence and the notice; the parts under another one are in there."""
+    """The vendor folder has the licence and the notice that Apache-2.0 requires."""
     licence = (VENDOR / "echarts.LICENSE").read_text(encoding="utf-8")
     assert "Apache License" in licence
     assert "d3" in licence
