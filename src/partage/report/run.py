@@ -56,12 +56,12 @@ class Figures:
 
     @property
     def comparable(self) -> bool:
-        """Whether its sums compare with others': a plan for each rebalance, no rule violated."""
+        """True if the policy has a valid plan for each rebalance: then its sums compare with others."""
         return bool(self.done == self.rows > 0 and not self.incomplete)
 
     @property
     def exists(self) -> bool:
-        """Whether Partage has the strategy."""
+        """True if Partage has the strategy."""
         return bool(self.missing < self.rows)
 
     def __add__(self, other: Figures) -> Figures:
@@ -191,7 +191,7 @@ class GroupFigures:
 
     @property
     def replayed(self) -> bool:
-        """Whether any of its rebalances was replayed."""
+        """True if any of its rebalances was replayed."""
         return bool(self.figures)
 
     @property
@@ -201,7 +201,7 @@ class GroupFigures:
 
     @property
     def covered(self) -> bool:
-        """Whether the log has enough of the known rebalances for a statement about their cost."""
+        """True if the log has enough of the known rebalances for a statement about their cost."""
         return self.coverage is None or self.coverage >= MIN_COVERAGE
 
     @property
@@ -293,7 +293,7 @@ class Run:
 
     @property
     def covered(self) -> bool:
-        """Whether the log has enough of the known rebalances for a statement about their cost."""
+        """True if the log has enough of the known rebalances for a statement about their cost."""
         return self.in_log >= MIN_COVERAGE * self.known
 
     @property

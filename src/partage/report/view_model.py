@@ -71,7 +71,7 @@ class PolicyRow:
 
     @property
     def is_recorded(self) -> bool:
-        """Whether it is the record's row."""
+        """True for the record's row."""
         return self.policy == RECORDED
 
 
