@@ -56,7 +56,7 @@ class Figures:
 
     @property
     def comparable(self) -> bool:
-        """True if the policy has a valid plan for each rebalance: then its sums compare with others."""
+        """True if the policy has a valid plan for each rebalance, so that its sums compare."""
         return bool(self.done == self.rows > 0 and not self.incomplete)
 
     @property
