@@ -188,10 +188,10 @@ def _info_json(
         info = decode(data)
     except WireFormatError as error:
         return {"error": str(error)}
+    if isinstance(info, SubscriptionInfo) and info.is_future():
+        return {"version": info.version, "latestSupportedVersion": info.latest_version}
     versions = {field.name: field.versions for field in message.fields}
     shown = {name: get(info) for name, get in value_of.items() if info.version in versions[name]}
-    if isinstance(info, SubscriptionInfo) and info.is_future():
-        return {name: shown[name] for name in ("version", "latestSupportedVersion")}
     if info.trailing:
         shown["trailing"] = info.trailing
     return shown

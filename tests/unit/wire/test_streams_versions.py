@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from partage.errors import InvalidConfigError, WireFormatError
+from partage.wire.record_json import subscription_json
 from partage.wire.streams.assignment_info import (
     AssignmentInfo,
     decode_assignment_info,
@@ -190,3 +191,10 @@ def test_answers_that_a_member_refuses():
     for answer in (AssignmentInfo(9, 9), AssignmentInfo(8, 12)):
         with pytest.raises(WireFormatError):
             next_version(answer, used=8, latest=11)
+
+
+def test_two_versions_of_the_far_future_are_json():
+    """A version beyond int16, which no layout has, shows the two versions as any later one does."""
+    highest = 2**31 - 1
+    data = highest.to_bytes(4, "big") * 2
+    assert subscription_json(data) == {"version": highest, "latestSupportedVersion": highest}
