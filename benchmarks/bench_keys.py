@@ -5,7 +5,7 @@
 Every contestant places the same number of keys of one length; where an answer comes back, it is
 compared with ours. Ours is `partition_for` as users call it: Arrow in, Arrow out. A contestant that
 is not on this machine is skipped by name. Times are the best of several runs: CPU time for what
-runs in this process (what a core does in a second, whoever else is there), else the clock's.
+runs in this process (what a core does in a second, beside other processes), else the clock's.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ print("librdkafka by ctypes", best(lambda: [f(None, k, length, 12, None, None) f
 """
 
 
-def told(what: str, per_second: float, length: float) -> None:
+def print_row(what: str, per_second: float, length: float) -> None:
     gib = per_second * length / 2**30
     print(f"  {what:44}{per_second / 1e6:10,.2f} M keys/s {gib:8.2f} GiB/s", flush=True)
 
@@ -83,11 +83,11 @@ def ours(keys: pa.Array, mean: float) -> None:
                 lambda name=name: pg.partition_for(keys, partitions=PARTITIONS, partitioner=name),
                 len(keys),
             )
-        told(f"partage {name}", speed, mean)
+        print_row(f"partage {name}", speed, mean)
     some = keys[: max(10_000, len(keys) // 8)]
     with kernels.form("interpreted"):
         speed = best(lambda: pg.partition_for(some, partitions=PARTITIONS), len(some))
-    told("partage murmur2, without numba (NumPy)", speed, mean)
+    print_row("partage murmur2, without numba (NumPy)", speed, mean)
 
 
 def scalar_c(keys: pa.Array, mean: float) -> None:
@@ -110,7 +110,7 @@ def scalar_c(keys: pa.Array, mean: float) -> None:
         lambda: place(data.address, offsets.address, len(keys), PARTITIONS, out.ctypes.data),
         len(keys),
     )
-    told("scalar C (gcc -O3)", speed, mean)
+    print_row("scalar C (gcc -O3)", speed, mean)
     assert (out == pg.partition_for(keys, partitions=PARTITIONS).to_numpy()).all(), "C differs"
 
 
@@ -125,7 +125,7 @@ def java(count: int, length: int) -> None:
          str(length), str(count), str(PARTITIONS), "15"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    told("Java partitionForKey 4.3.1", float(done.stdout.split()[0]), length)
+    print_row("Java partitionForKey 4.3.1", float(done.stdout.split()[0]), length)
 
 
 def python_clients(length: int) -> None:
@@ -139,7 +139,7 @@ def python_clients(length: int) -> None:
     )  # fmt: skip
     for line in done.stdout.splitlines():
         what, _, speed = line.rpartition(" ")
-        told(what, float(speed), length)
+        print_row(what, float(speed), length)
 
 
 def main() -> None:

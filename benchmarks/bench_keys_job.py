@@ -6,7 +6,7 @@ the hottest), long, of mixed lengths; plain pages and dictionary pages. Beside e
 run: its parts in one process (what pyarrow takes to read the column, what reading and counting
 take, what meeting takes), and peers that count the same keys and place none of them: Spark's own
 groupBy, pyarrow's, and DuckDB's where it is installed (it is no dependency of ours). The first run
-of each warms up and is not told of. Beside the wall's time stands what the run took of the
+of each warms up and is not printed. Beside the wall's time stands what the run took of the
 processors, all processes together, and how much of them others took meanwhile: where that is not
 next to nothing, the wall's time says little.
 """
@@ -148,7 +148,7 @@ def _processors() -> tuple[dict[int, float], float]:
 
 
 def _timed(work: Callable[[], object], runs: int) -> list[Spent]:
-    """What each run took; the first is not told of."""
+    """What each run took; the first is not counted."""
     found = []
     for _ in range(runs + 1):
         before, all_before = _processors()
@@ -161,7 +161,7 @@ def _timed(work: Callable[[], object], runs: int) -> list[Spent]:
     return found[1:]
 
 
-def _told(name: str, keys: int, runs: list[Spent]) -> None:
+def _print_row(name: str, keys: int, runs: list[Spent]) -> None:
     best, median = min(runs), sorted(runs)[len(runs) // 2]
     print(f"  {name:36} best {best.wall:6.2f} s {keys / best.wall / 1e6:6.1f} M keys/s "
           f"(median {median.wall:6.2f} s); processors {best.ours / keys * 1e9:4.0f} ns a key, "
@@ -185,15 +185,15 @@ def _parts(folder: Path, keys: int, runs: int) -> None:
     blocks = counted()
     meet = partial(merge_bucket, job, 10, blocks, keep=False)
     work = {"read": read, "read and count": counted, "meet": lambda: list(meet())}
-    told = []
+    times = []
     for name, part in work.items():
         best = float("inf")
         for _ in range(runs):
             began = time.process_time()
             part()
             best = min(best, time.process_time() - began)
-        told.append(f"{name} {best / keys * 1e9:.0f}")
-    print(f"  one process, CPU ns a key: {', '.join(told)}", flush=True)
+        times.append(f"{name} {best / keys * 1e9:.0f}")
+    print(f"  one process, CPU ns a key: {', '.join(times)}", flush=True)
 
 
 def _machine() -> float:
@@ -212,14 +212,14 @@ def _command(folder: Path, keys: int, runs: int) -> None:
     for _ in range(runs + 1):
         before, all_before = resource.getrusage(resource.RUSAGE_CHILDREN), _machine()
         began = time.perf_counter()
-        told = subprocess.run(asked, check=True, capture_output=True).stdout
+        output = subprocess.run(asked, check=True, capture_output=True).stdout
         wall = time.perf_counter() - began
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         ours = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         found.append(Spent(wall, ours, max(0.0, _machine() - all_before - ours)))
-        if json.loads(told)["records"] != keys:
+        if json.loads(output)["records"] != keys:
             raise SystemExit(f"the command counted other than {keys} records")
-    _told("the command, its start and threads", keys, found[1:])
+    _print_row("the command, its start and threads", keys, found[1:])
 
 
 def _whole(folder: Path, keys: int, runs: int, spark: object) -> None:
@@ -227,7 +227,7 @@ def _whole(folder: Path, keys: int, runs: int, spark: object) -> None:
     for approximate in (False, True):
         name = "by Spark, approximate" if approximate else "by Spark, exact, 4 partition counts"
         run = partial(_counted, folder, keys, spark, approximate=approximate)
-        _told(name, keys, _timed(run, runs))
+        _print_row(name, keys, _timed(run, runs))
 
 
 def _counted(folder: Path, keys: int, spark: object, *, approximate: bool) -> None:
@@ -261,13 +261,13 @@ def _peers_by(folder: Path, keys: int, runs: int, spark: object) -> None:
         ).fetchall()
 
     pa.set_cpu_count(os.cpu_count() or 1)
-    _told("Spark's groupBy, counts alone", keys, _timed(by_spark, runs))
+    _print_row("Spark's groupBy, counts alone", keys, _timed(by_spark, runs))
     if keys <= MOST_FOR_ARROW:
-        _told("pyarrow's group_by, counts alone", keys, _timed(by_arrow, runs))
+        _print_row("pyarrow's group_by, counts alone", keys, _timed(by_arrow, runs))
     if importlib.util.find_spec("duckdb") is None:
-        print("  DuckDB is not installed: not told of")
+        print("  DuckDB is not installed: left out")
     else:
-        _told("DuckDB's GROUP BY, counts alone", keys, _timed(by_duckdb, runs))
+        _print_row("DuckDB's GROUP BY, counts alone", keys, _timed(by_duckdb, runs))
 
 
 def main() -> None:

@@ -158,9 +158,9 @@ def owned_rows() -> None:
                 judge.verify_certificate(plan, group, cluster)
                 proof = plan.certificate
                 ratio = proof.figures["largest"] / proof.bounds["largest"]
-                told = f"{took:6.2f} s CPU   largest / bound {ratio:.4f}"
+                row = f"{took:6.2f} s CPU   largest / bound {ratio:.4f}"
                 moves = f"moves {proof.figures['moves']}"
-                print(f"{size} {kind:6} {owned:7}{told}   {moves}  {plan.warnings}", flush=True)
+                print(f"{size} {kind:6} {owned:7}{row}   {moves}  {plan.warnings}", flush=True)
 
 
 def highs_largest(group, cluster, weights, limit: int) -> float:
@@ -208,8 +208,8 @@ def move_rows() -> None:
                         group, cluster, None if by == "counts" else weights, limit
                     )
                     ratios.append(mine / other)
-                    told = f"{took:5.2f} s CPU   largest / HiGHS {ratios[-1]:.4f}"
-                    print(f"{by} {kind:6}{owned:7} limit {limit:3}  {told}", flush=True)
+                    row = f"{took:5.2f} s CPU   largest / HiGHS {ratios[-1]:.4f}"
+                    print(f"{by} {kind:6}{owned:7} limit {limit:3}  {row}", flush=True)
         print(f"{by}: mean {np.mean(ratios):.4f}, most {max(ratios):.4f}, {len(ratios)} problems")
 
 

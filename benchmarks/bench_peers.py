@@ -55,7 +55,7 @@ def judged(said, group, cluster, strategy):
     """Spread, moves and breaches of an owner array, by the judge."""
     more = {}
     if strategy == "cooperative-sticky":
-        # First phase: what nobody has now must be somebody's to give up, or it is a breach.
+        # First phase: a partition without owner must belong to a member that releases it.
         more["withheld"] = np.flatnonzero(said.owner < 0).astype(np.int32)
     plan = pg.Plan.from_owner(cluster.index, group.ids, said.owner, **more)
     breaches = [str(one) for one in pg.check(plan, group, cluster)]

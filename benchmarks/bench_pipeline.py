@@ -57,7 +57,7 @@ def best(work: Callable[[], Any], rounds: int = ROUNDS) -> float:
     return min(seconds)
 
 
-def told(what: str, count: float, seconds: float, unit: str) -> None:
+def print_row(what: str, count: float, seconds: float, unit: str) -> None:
     print(f"{what:52} {count / seconds:14,.0f} {unit}/s   ({seconds:.2f} s)", flush=True)
 
 
@@ -75,22 +75,22 @@ def one_core(capture: Path) -> None:
     with kernels.form("compiled"):
         decode_offset_commits(*columns)
         seconds = best(lambda: decode_offset_commits(*columns))
-        told("commits, Arrow buffers to columns", table.num_rows, seconds, "records")
+        print_row("commits, Arrow buffers to columns", table.num_rows, seconds, "records")
         none = Transactions()
         seconds = best(lambda: list(decoded(table, none)))
-        told("records, Arrow table to runs", table.num_rows, seconds, "records")
+        print_row("records, Arrow table to runs", table.num_rows, seconds, "records")
 
         def all_of_it() -> None:
             for piece in slices:
                 for part in read_slice(piece, coded=True):  # as a large job does
                     list(decoded(part, none))
 
-        told("records, Parquet to runs", table.num_rows, best(all_of_it, 3), "records")
+        print_row("records, Parquet to runs", table.num_rows, best(all_of_it, 3), "records")
         runs = pyarrow.Table.from_batches([b for s in every for t in read_slice(s, coded=True)
                                            for b in decoded(t, none)])  # fmt: skip
         count = sum(piece.rows for piece in every)
         seconds = best(lambda: histories(runs, capture), 3)
-        told("records, runs to tables, in a group's order", count, seconds, "records")
+        print_row("records, runs to tables, in a group's order", count, seconds, "records")
 
 
 def histories(found: pyarrow.Table, capture: Path) -> None:
@@ -133,13 +133,13 @@ def group_records(count: int = 2_000, members: int = 20) -> None:
         _serde(rows)
         few = rows[:300]
         seconds = best(lambda few=few: [decode_record(*row) for row in few], 3)
-        told("  engine, to values", len(few), seconds, "records")
+        print_row("  engine, to values", len(few), seconds, "records")
         values = BinaryColumn.of([value for _, value in rows])
         with kernels.form("compiled"):
             seconds = best(lambda values=values: _columns(values), 9)
-            told("  ours, Arrow buffers to columns", count, seconds, "records")
+            print_row("  ours, Arrow buffers to columns", count, seconds, "records")
             seconds = best(lambda values=values: _states(values), 5)
-            told("  ours, to states of Python", count, seconds, "records")
+            print_row("  ours, to states of Python", count, seconds, "records")
 
 
 def _columns(values: BinaryColumn) -> int:
@@ -173,8 +173,8 @@ def _serde(rows: list[tuple[bytes, bytes]]) -> None:
                    "io.partage.parity.GroupTimings", file.name, "25"]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     said = json.loads(done.stdout)
-    told("  Java's serde 4.3.1, to objects", said["records"], said["serde"] / 1e9, "records")
-    told("  the same, payloads too", said["records"], said["payloads"] / 1e9, "records")
+    print_row("  Java's serde 4.3.1, to objects", said["records"], said["serde"] / 1e9, "records")
+    print_row("  the same, payloads too", said["records"], said["payloads"] / 1e9, "records")
 
 
 def _generation(members: int, number: int, shape: str) -> tuple[bytes, bytes]:
@@ -260,7 +260,7 @@ def _watch(root: int, over: Event, peaks: dict[str, float], log: int) -> None:
 
 
 def _cpu(pid: int) -> float:
-    """Processor seconds of a process so far; of one that is gone, none."""
+    """Processor seconds of a process so far; zero for an ended process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -307,9 +307,9 @@ def sizes(folder: Path, millions: list[float], cores: list[int]) -> None:
             found, whole, peaks = replayed(capture, out, "--policy", "eager/range", cores=n)
             seconds = found["seconds"]
             work = seconds["decode"] + seconds["histories"]
-            told(f"{count:,} records, Parquet to tables, {n} cores", count, work, "records")
+            print_row(f"{count:,} records, Parquet to tables, {n} cores", count, work, "records")
             spent = peaks["cpu"] - peaks["cpu at start"]
-            told("    a second of CPU, all but the start of Java", count, spent, "records")
+            print_row("    a second of CPU, all but the start of Java", count, spent, "records")
             print(f"    whole {whole:.1f} s, CPU of all processes {peaks['cpu']:.1f} s "
                   f"(java {peaks['cpu java']:.1f}, workers {peaks['cpu worker']:.1f}), "
                   f"start {seconds['start Spark']:.1f} s, decode "
@@ -320,7 +320,7 @@ def sizes(folder: Path, millions: list[float], cores: list[int]) -> None:
 
 
 def lives(folder: Path, records: int, cores: list[int]) -> None:
-    """Rebalances lived again by all default policies; and one group with half of them."""
+    """Rebalances simulated under all default policies; and one group with half of them."""
     for huge in (False, True):
         capture = folder / f"lives-{huge}"
         write_capture(Size(records, groups=24, commits_a_rebalance=1_000, huge=huge), capture)
@@ -329,7 +329,7 @@ def lives(folder: Path, records: int, cores: list[int]) -> None:
             rebalances = found["coverage"]["rebalances"]
             largest = found["groups"][0]["rebalances"]
             what = f"{rebalances} rebalances, largest group {largest}, {n} cores"
-            told(what, rebalances, found["seconds"]["replay"], "rebalances")
+            print_row(what, rebalances, found["seconds"]["replay"], "rebalances")
             print(f"    CPU of all processes {peaks['cpu']:.1f} s, peak MB: worker "
                   f"{peaks['worker']:.0f}, workers {peaks['workers']:.0f}", flush=True)  # fmt: skip
 

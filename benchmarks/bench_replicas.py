@@ -90,7 +90,7 @@ def beside_the_bound(brokers: int, partitions: int, racks: int, seed: int) -> No
         )
 
 
-def told(name: str, task) -> None:
+def print_row(name: str, task) -> None:
     """One line."""
     start = time.process_time()
     found = reassign(task)
@@ -107,22 +107,22 @@ def told(name: str, task) -> None:
 def main() -> None:
     """All of them; the first line is the kernels' compilation."""
     with form("compiled"):
-        told("(first)", tasks.rebalance(made(6, 60, 3)))
+        print_row("(first)", tasks.rebalance(made(6, 60, 3)))
         if "heavy" in sys.argv:
             for racks in (0, 3, 10):
                 for seed in (1, 2):
                     beside_the_bound(30, 10_000, racks, seed)
             beside_the_bound(60, 50_000, 3, 0)
             return
-        told("40 anywhere", tasks.rebalance(made(40, 16_667, 10, spread=False)))
-        told("40 over racks", tasks.rebalance(made(40, 16_667, 10)))
+        print_row("40 anywhere", tasks.rebalance(made(40, 16_667, 10, spread=False)))
+        print_row("40 over racks", tasks.rebalance(made(40, 16_667, 10)))
         grown = made(42, 16_667, 3, empty=3)
-        told("42, 3 empty", tasks.rebalance(grown))
-        told("add 3", tasks.add_brokers(grown, [39, 40, 41]))
-        told("drain", tasks.drain_brokers(grown, [3]))
+        print_row("42, 3 empty", tasks.rebalance(grown))
+        print_row("add 3", tasks.add_brokers(grown, [39, 40, 41]))
+        print_row("drain", tasks.drain_brokers(grown, [3]))
         if "large" in sys.argv:
-            told("300 over racks", tasks.rebalance(made(300, 200_000, 10)))
-            told("303, 3 empty", tasks.rebalance(made(303, 200_000, 3, empty=3)))
+            print_row("300 over racks", tasks.rebalance(made(300, 200_000, 10)))
+            print_row("303, 3 empty", tasks.rebalance(made(303, 200_000, 3, empty=3)))
 
 
 if __name__ == "__main__":

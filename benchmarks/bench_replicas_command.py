@@ -1,7 +1,7 @@
 """`partage reassign` as a user's command on large uneven clusters: seconds, memory, figures, gap.
 
 A cluster of a shape is drawn from a seed and written as JSON; a process of its own reads it, plans,
-proves, checks and writes batches. Told are seconds by the clock and of CPU (reading and writing
+proves, checks and writes batches. Printed are seconds by the clock and of CPU (reading and writing
 included), the largest resident size, what moves, and every figure that is not at its bound.
 
     python benchmarks/bench_replicas_command.py                  # the four shapes, rebalance
@@ -126,7 +126,7 @@ def words(command: str, shape: Shape, cluster: Path) -> list[str]:
 
 
 def run(name: str, command: str, seed: int, folder: Path, *, cold: bool = False) -> bool:
-    """One command in a process of its own; a line of what came of it."""
+    """One command in a process of its own; its result as a line."""
     shape = SHAPES[name]
     cluster, out = folder / f"{name}-{seed}.json", folder / f"out-{time.time_ns()}"
     if not cluster.exists():

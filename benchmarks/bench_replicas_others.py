@@ -1,8 +1,8 @@
 """Clusters of ours, of Kafka's own `--generate` and of two greedy ways: what moves, how even.
 
 Kafka's tool (4.3.1) draws at random: 20 runs, of which the median and the best in bytes moved are
-told. The greedy ways are what people write: every replica anew to the broker that has fewest bytes
-of those that the rack rule leaves open; or only from the fullest broker to the emptiest until all
+printed. The greedy ways are what people write: every replica anew to the broker with fewest bytes
+among those that the rack rule allows; or only from the fullest broker to the emptiest until all
 are within 10 %. Needs jvm/target and the broker's jars (tools/jvm.sh, tools/broker.sh 4.3.1).
 """
 
@@ -100,7 +100,7 @@ def _give(cluster, used, out, p, i, size, alive):  # noqa: PLR0917 - a step of `
 def figures(task, replica):
     """Replicas and bytes moved, what is outside bands, and the fullest broker against the mean."""
     plan = NewReplicas(replica.astype(np.int32))
-    told = judge_replicas(task, plan).figures
+    figures = judge_replicas(task, plan).figures
     cluster = task.cluster
     old, new = cluster.replica.reshape(-1, 3), replica.reshape(-1, 3)
     moved = 3 * len(old) - int((old[:, :, None] == new[:, None, :]).sum())
@@ -108,8 +108,8 @@ def figures(task, replica):
     written = np.bincount(replica, weights=np.repeat(cluster.load, 3), minlength=len(held))
     alive = task.alive
     return {
-        "moved": moved, "bytes": told["moved"], "racks": told["racks"],
-        "replicas": told["replicas"], "leaders": told["leaders"],
+        "moved": moved, "bytes": figures["moved"], "racks": figures["racks"],
+        "replicas": figures["replicas"], "leaders": figures["leaders"],
         "fullest": held[alive].max() / held[alive].mean() - 1,
         "busiest": written[alive].max() / written[alive].mean() - 1,
     }  # fmt: skip

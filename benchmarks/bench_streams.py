@@ -171,9 +171,9 @@ def main():
         line = f"{kind:10} {tasks:>8,} {clients:>8,} {mine[0]:>9.3f} {mine[1]:>9.3f}"
         if one and not asked.no_java and (tasks <= asked.java_up_to):
             wall, cpu = java(one, kind, 1 if asked.only else 2, asked.java_cpu)
-            told = "-" if wall is None else f"{wall:.3f}"
+            seconds = "-" if wall is None else f"{wall:.3f}"
             more = ">" if wall is None else ""
-            line += f" {told:>9} {more + f'{cpu:.3f}':>9} {more + f'{cpu / mine[1]:.1f}x':>9}"
+            line += f" {seconds:>9} {more + f'{cpu:.3f}':>9} {more + f'{cpu / mine[1]:.1f}x':>9}"
         print(line, flush=True)
 
 

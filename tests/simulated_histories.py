@@ -96,7 +96,7 @@ def history(*steps: tuple, **how) -> list[Generation]:
 
 
 def _returns(found: list[Generation]) -> list[Generation]:
-    """With causes that tell who of those that come was there before, as the history's do."""
+    """With causes that name the joining members that were there before, as the history's do."""
     gone, out = DepartedMembers(), []
     for before, now in zip([None, *found], found, strict=False):
         old = {m.owner: m for m in before.last.members} if before else {}

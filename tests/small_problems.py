@@ -48,7 +48,7 @@ def eligible(topics: Topics, group: pg.Group) -> dict[str, list[int]]:
 
 
 def rows_of(topics: Topics, group: pg.Group) -> list[tuple[str, int]]:
-    """Partitions that somebody subscribes to."""
+    """Subscribed partitions."""
     may = eligible(topics, group)
     return [(t, p) for t in topics for p in range(len(topics[t])) if may[t]]
 

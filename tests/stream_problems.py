@@ -79,7 +79,7 @@ def settings(cfg):
 
 
 def helpers(problem):
-    """The program of the vectors `utils`: dealt out, then one public helper after the other."""
+    """The program of the vectors `utils`: assigned to threads, then one public helper after the other."""
     board = DraftAssignment(problem)
     for place, task in enumerate(problem.task_arrival):
         clients = problem.client_arrival

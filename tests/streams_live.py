@@ -135,7 +135,7 @@ class Stage:
             number = len(list(self.folder.glob("said-*")))
             self._logs[self.folder / f"leader-{number}"] = client
             said = self.folder / f"said-{number}"
-            told = {
+            parsed = {
                 "bootstrap.servers": self.cluster.bootstrap,
                 "application.id": NAME,
                 "client.id": client,
@@ -151,7 +151,7 @@ class Stage:
                     "io.partage.live.StreamsInstance",
                     str(self.folder / f"leader-{number}"),
                     str(self.script.rest if client == "d" else 0),
-                    *(f"{key}={value}" for key, value in told.items()),
+                    *(f"{key}={value}" for key, value in parsed.items()),
                     out=out,
                 )
             self._ready.setdefault(client, []).append((process, said))
@@ -234,7 +234,7 @@ def _wait(until: Callable[[], bool], what: str) -> None:
 
 
 def _until(said: Path, word: bytes) -> None:
-    """A process says a word; what it has said besides is told if it does not."""
+    """A process says a word; what it has said besides is shown if it does not."""
     try:
         _wait(lambda: word in said.read_bytes(), f"{word.decode()}")
     except AssertionError as error:
@@ -244,8 +244,8 @@ def _until(said: Path, word: bytes) -> None:
 def _first_said(said: Path, words: bytes) -> float:
     """When a process said that first, in seconds since 1970."""
     line = next(one for one in said.read_bytes().splitlines() if words in one)
-    told = line.split(b" ", 1)[0].decode()
-    return datetime.strptime(told, "%Y-%m-%dT%H:%M:%S.%f%z").timestamp()
+    parsed = line.split(b" ", 1)[0].decode()
+    return datetime.strptime(parsed, "%Y-%m-%dT%H:%M:%S.%f%z").timestamp()
 
 
 @contextlib.contextmanager

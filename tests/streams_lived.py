@@ -27,7 +27,7 @@ Rows = dict[str, list[str]]
 
 @dataclass(frozen=True)
 class Decided:
-    """A rebalance as the leader had it: what it was told of each client, and its plan."""
+    """A rebalance as the leader had it: what it received of each client, and its plan."""
 
     active: Rows
     standby: Rows
@@ -58,13 +58,13 @@ def application(recording: dict[str, Any]) -> SimulatedApplication:
             "events": events,
         }
     )
-    # A description has to have somebody from the beginning; a recording begins with nobody.
+    # A description needs a client from the beginning; a recording begins without one.
     clients = {key: replace(one, starts=False) for key, one in made.clients.items()}
     comes = TraceEvent(0, "join", (first["client"],))
     return replace(made, clients=clients, events=(comes, *made.events))
 
 
-def told(recording: dict[str, Any]) -> list[ObservedState]:
+def observed_states(recording: dict[str, Any]) -> list[ObservedState]:
     """Lags as the leader had them at each rebalance, and what follows of the ends."""
     names = _clients(recording)
     found = []
@@ -91,7 +91,7 @@ def told(recording: dict[str, Any]) -> list[ObservedState]:
 
 
 def decided(recording: dict[str, Any]) -> list[Decided]:
-    """What the leader was told and decided, rebalance by rebalance."""
+    """What the leader received and decided, rebalance by rebalance."""
     names = _clients(recording)
 
     def rows(line: dict[str, Any], key: str) -> Rows:
@@ -126,7 +126,7 @@ def decided(recording: dict[str, Any]) -> list[Decided]:
 
 @dataclass
 class Listener:
-    """High availability, with an ear to what it is told."""
+    """High availability, which records its inputs."""
 
     problems: list[TaskProblem] = field(default_factory=list)
     name: str = HighAvailability.name

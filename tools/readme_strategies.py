@@ -20,7 +20,7 @@ def table() -> str:
     lines = ["| name | what it does | exact to |", "|---|---|---|"]
     for row in registry.describe():
         if not row.source.startswith("partage."):
-            continue  # somebody's plug-in
+            continue  # a user's plug-in
         name, _, release = (row.exact_to or "").partition(" ")
         package, _, short = name.rpartition(".")
         where = " (coordinator)" if package.startswith("org.apache.kafka.coordinator") else ""

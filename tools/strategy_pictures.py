@@ -1,7 +1,7 @@
 """Draw what each strategy does, from its real plans; with --check only compare.
 
 A picture is a panel a moment of a small group's life: members are columns, partitions are
-cells. The topic is a colour and a name, a partition that came from somebody else has a thick
+cells. The topic is a colour and a name, a partition that came from another member has a thick
 border and an arrow, so that nothing hangs on colour. Panels are narrow: side by side on a wide
 page, one below the other on a telephone. They have a ground of their own, light or dark.
 """
@@ -51,13 +51,13 @@ class Panel:
 
     def words(self) -> str:
         """The panel as a sentence, for those who do not see it."""
-        told = []
+        parts = []
         for member, pairs in self.owned.items():
             cells = ", ".join(_name(p) + self._from(member, p, " from ") for p in pairs)
-            told.append(f"{member}: {cells or 'nothing'}")
+            parts.append(f"{member}: {cells or 'nothing'}")
         if self.late:
-            told.append("with nobody yet: " + ", ".join(map(_name, self.late)))
-        return f"{self.title}. {'; '.join(told)}."
+            parts.append("without owner yet: " + ", ".join(map(_name, self.late)))
+        return f"{self.title}. {'; '.join(parts)}."
 
     def _from(self, member: str, pair: Pair, sign: str) -> str:
         was = self.before.get(pair, member)
@@ -120,7 +120,7 @@ def _text(kind: str, x: float, y: float, words: str) -> str:
 
 
 def _late(plan: pg.Assignment) -> dict[Pair, str]:
-    """What is withheld, and for whom."""
+    """Partitions that are withheld, and their next owners."""
     if not isinstance(plan, pg.Plan):
         return {}
     now = {p for pairs in plan.to_pairs().values() for p in pairs}
@@ -147,7 +147,7 @@ def lived(
 
 
 def equal(strategy: object) -> list[Panel]:
-    """Two topics, three members that read both, one of whom leaves."""
+    """Two topics, three members that read both, one of which leaves."""
     members = [pg.Member(m, ["A", "B"]) for m in ("C1", "C2", "C3")]
     return lived(strategy, {"A": 4, "B": 4}, members, "C2")
 
@@ -215,7 +215,7 @@ def copied(strategy: str) -> list[Panel]:
         play(strategy, cluster, changes),
         strict=True,
     ):
-        copies = {m: sorted(told.standbys["A"]) for m, told in one.plan.metadata.items()}
+        copies = {m: sorted(metadata.standbys["A"]) for m, metadata in one.plan.metadata.items()}
         said = {m: "copies of " + " ".join(map(str, numbers)) for m, numbers in copies.items()}
         said = {m: text if copies[m] else "no copies" for m, text in said.items()}
         out.append(Panel(title, one.plan.to_pairs(), before, said=said))

@@ -13,7 +13,7 @@ PACKAGE = ROOT / "src" / "partage"
 
 @dataclass(frozen=True)
 class Import:
-    """One imported module: by whom, on which line, whether when the importer is loaded."""
+    """One imported module: its importer, the line, and whether loading the importer imports it."""
 
     file: Path
     line: int

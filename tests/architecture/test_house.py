@@ -54,7 +54,7 @@ def test_files_and_functions_keep_their_budgets() -> None:
     assert not long, "\n".join(long)
 
 
-def test_whatever_a_tool_is_told_to_overlook_has_a_reason() -> None:
+def test_each_suppression_has_a_reason() -> None:
     """Behind each ``type: ignore`` and ``noqa`` of the library stands why."""
     bare = re.compile(r"# (type: ignore(\[[^]]*\])?|noqa(: [A-Z0-9, ]+)?)\s*$")
     found = [

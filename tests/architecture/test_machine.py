@@ -1,4 +1,4 @@
-"""What a person without Java, with an old one, or without Python 3.10 is told, and when."""
+"""What a person without Java, with an old one, or without Python 3.10 is shown, and when."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _make(bare: Path, verb: str, **more: str) -> subprocess.CompletedProcess:
     )
 
 
-def _told(done: subprocess.CompletedProcess) -> str:
+def _output(done: subprocess.CompletedProcess) -> str:
     """The one line that is not make's own."""
     assert done.returncode != 0
     (line,) = [line for line in done.stderr.splitlines() if not line.startswith("make")]
@@ -59,9 +59,9 @@ def _told(done: subprocess.CompletedProcess) -> str:
 @pytest.mark.parametrize("verb", ["demo", "test"])
 def test_without_java_one_sentence_and_nothing_is_fetched(bare, verb) -> None:
     """No Java: one sentence that says what to install; no environment has been begun."""
-    told = _told(_make(bare, verb))
-    assert told.startswith("No Java")
-    assert "install Java 17" in told
+    output = _output(_make(bare, verb))
+    assert output.startswith("No Java")
+    assert "install Java 17" in output
     assert not (bare / "clone" / ".venv").exists()
 
 
@@ -72,10 +72,10 @@ def test_without_java_one_sentence_and_nothing_is_fetched(bare, verb) -> None:
 def test_an_old_java_is_named_with_its_version(bare, version) -> None:
     """Java 8 (which calls itself 1.8), 11 and 16 are too old, and the sentence says which it is."""
     _program(bare / "bin" / "java", _says(version))
-    told = _told(_make(bare, "demo"))
-    assert version.split('"')[1] in told
-    assert "too old" in told
-    assert "install Java 17" in told
+    output = _output(_make(bare, "demo"))
+    assert version.split('"')[1] in output
+    assert "too old" in output
+    assert "install Java 17" in output
     assert not (bare / "clone" / ".venv").exists()
 
 
@@ -83,9 +83,9 @@ def test_java_home_goes_before_the_path(bare) -> None:
     """JAVA_HOME decides, as in Spark: an old one there is refused though the PATH has a new one."""
     _program(bare / "bin" / "java", _says('openjdk version "21.0.1"'))
     _program(bare / "old" / "bin" / "java", _says('openjdk version "11.0.2"'))
-    told = _told(_make(bare, "demo", JAVA_HOME=str(bare / "old")))
-    assert "JAVA_HOME" in told
-    assert "11.0.2" in told
+    output = _output(_make(bare, "demo", JAVA_HOME=str(bare / "old")))
+    assert "JAVA_HOME" in output
+    assert "11.0.2" in output
 
 
 @pytest.mark.parametrize("version", ['"17.0.15" 2025-04-15', '"21" 2023-09-19', '"25-ea"'])
@@ -93,8 +93,8 @@ def test_a_new_java_passes_and_python_is_next(bare, version) -> None:
     """Java 17 and later pass; then a machine without Python 3.10 gets its sentence."""
     _program(bare / "bin" / "java", _says(f"openjdk version {version}"))
     _program(bare / "bin" / "python3", "exit 1")
-    told = _told(_make(bare, "test"))
-    assert "Python 3.10" in told
+    output = _output(_make(bare, "test"))
+    assert "Python 3.10" in output
     assert not (bare / "clone" / ".venv").exists()
 
 

@@ -1,4 +1,4 @@
-"""Who may import whom: the table of design.md, enforced.
+"""Allowed imports: the table of design.md, enforced.
 
 An import counts wherever it stands: at the top, under TYPE_CHECKING, inside a function.
 """
@@ -127,7 +127,7 @@ BY_DESIGN = {("kernels", "threading")}
 
 
 def test_every_room_is_in_the_table() -> None:
-    """A new room says first whom it may import."""
+    """A new package states first which packages it may import."""
     assert set(rooms()) <= set(MAY_IMPORT)
 
 
@@ -163,7 +163,7 @@ def test_no_modules_import_each_other() -> None:
         }
     # The front door imports everything on demand, and a command needs it for the version.
     del imported["partage"]
-    # Modules that import nothing (of those that remain) are in no cycle, nor what is left then.
+    # Modules that import nothing (among the rest) are in no cycle, nor what is left then.
     while leaves := {name for name, used in imported.items() if not used & imported.keys()}:
         for name in leaves:
             del imported[name]

@@ -38,7 +38,7 @@ class Writers:
 
 
 class Heard:
-    """Takes the rebalances that are to be lived again."""
+    """Takes the rebalances that are to be simulated."""
 
     def __init__(self) -> None:
         self.generations: list[Generation] = []

@@ -64,7 +64,7 @@ _WRITERS = {
 
 
 def _ends(read, data):
-    """Whether the payload was read; what was comes out again byte for byte, unless rewritten."""
+    """Whether the payload was read; the encoded value is equal byte for byte, unless rewritten."""
     try:
         made = read(data)
     except WireFormatError as error:

@@ -95,7 +95,7 @@ def test_who_is_there_gains_nothing_when_others_come(rule, sizes, more) -> None:
 @RULES
 @given(sizes=GROUPS, fewer=st.integers(1, 8))
 def test_who_stays_gains_only_what_the_others_had_who_go(rule, sizes, fewer) -> None:
-    """Faust's third: with standbys an active one was there before, or with somebody who left;
+    """Faust's third: with standbys an active one was there before, or with a member that left;
     and nobody is idle without standbys while there are enough partitions.
     """
     partitions, members, replicas = sizes
@@ -191,7 +191,7 @@ def test_without_a_change_nothing_moves(life) -> None:
     assert ours(even, members, partitions, replicas, seed) == even
 
 
-def test_whoever_dies_the_others_inherit_alike() -> None:
+def test_after_any_death_the_others_take_over_equal_shares() -> None:
     """Over 1,000 seeds: each survivor's average inheritance is its share, and with any one seed it
     is that share give or take one.
     """
@@ -253,7 +253,7 @@ def test_no_other_placement_of_actives_is_better(data, members, partitions) -> N
 @pytest.mark.parametrize("name", ["faust", "faust:copartitioned"])
 @given(problem=problems(min_members=1))
 def test_every_plan_keeps_the_judges_rules_and_topics_together(name, problem) -> None:
-    """Valid for any group; one number of topics with one size and one audience has one owner."""
+    """Valid for any group; one number of topics with one size and one subscriber set has one owner."""
     plan = find(name).assign(problem)
     assert pg.check(plan, problem.group, problem.cluster) == []
     together = {}
@@ -269,17 +269,17 @@ def test_what_stock_workers_had_is_taken_over(order, replicas) -> None:
     """A group goes from one rule to the other and back: each takes the other's plan for its own."""
     cluster = Cluster.from_topics({"s": 6, "t": 6})
     names = ["faust", "faust:copartitioned", "faust"]
-    told = SimpleNamespace(get=lambda _: None)
+    metadata = SimpleNamespace(get=lambda _: None)
     owner = None
     for name in names:
         strategy = find(name).configure({REPLICAS: replicas, SEED: 1})
         members = [
-            Member(m, ["s", "t"], user_data=strategy.subscription_user_data([], told.get(m)))
+            Member(m, ["s", "t"], user_data=strategy.subscription_user_data([], metadata.get(m)))
             for m in order
         ]
         plan = strategy.assign(Problem(Group(members), cluster))
         assert owner is None or plan.to_dict() == owner
-        owner, told = plan.to_dict(), plan.metadata
+        owner, metadata = plan.to_dict(), plan.metadata
 
 
 @RULES

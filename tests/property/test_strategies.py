@@ -71,7 +71,7 @@ def test_range_is_even_within_each_topic(problem) -> None:
 
 
 @given(problem=problems(min_members=1, racks=True))
-def test_range_co_locates_topics_of_one_size_and_one_audience(problem) -> None:
+def test_range_co_locates_topics_of_one_size_and_one_subscriber_set(problem) -> None:
     """Equal partition numbers of such topics have one owner, racks or not."""
     plan = find("range").assign(problem)
     seen = {}

@@ -226,7 +226,7 @@ def test_it_converges_on_thousands_of_worlds(strategy, worlds, threads) -> None:
 
 
 #: The others: (whether some plans ask for another look for ever, most rebalances until a plan
-#: comes out again, with racks likewise). A standby of the legacy one may move once more; those of
+#: returns, with racks likewise). A standby of the legacy one may move once more; those of
 #: 0.10.2 change places for a while.
 OTHERS = {
     "streams:legacy-sticky": (False, 1, 2),

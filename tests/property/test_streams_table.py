@@ -119,7 +119,7 @@ def _holds(assignor, mode, owners, clients, standbys):
         plans.append(assignor.assign(_after(plans[-1])))
     again = plans[-1].probing or plans[-1].follow_up
     converges = plans[-1].to_dict() == plans[-2].to_dict() and not again
-    # Stable: what asks for nothing more is what comes out again.
+    # Stable: a plan that requests no follow-up returns unchanged.
     calm = next((n for n, one in enumerate(plans[:-1]) if not one.probing), None)
     stable = calm is None or plans[calm + 1].to_dict() == plans[calm].to_dict()
     turned = assignor.assign(_problem(mode, owners, clients, standbys, order=-1))
@@ -183,9 +183,9 @@ def _server_worlds():
                         yield owners, processes, standbys
 
 
-def _server_plan(told, processes, tasks, standbys, *, order=1):
+def _server_plan(state, processes, tasks, standbys, *, order=1):
     members = [
-        ServerMember(f"m{n}", f"p{process}", *told.get(f"m{n}", ({}, {})))
+        ServerMember(f"m{n}", f"p{process}", *state.get(f"m{n}", ({}, {})))
         for n, process in enumerate(processes)
     ]
     plan = ServerSticky().assign(
@@ -204,12 +204,12 @@ def test_what_holds_of_the_coordinators_assignor() -> None:
     """A smallest problem whose second target is another; all come to rest; clients' order is nothing."""
     unstable, longest = None, 0
     for owners, processes, standbys in _server_worlds():
-        told = {
+        state = {
             f"m{n}": ({"0": [task for task, owner in enumerate(owners) if owner == n]}, {})
             for n in range(len(processes))
         }
-        plans = [_server_plan(told, processes, len(owners), standbys)]
-        turned = _server_plan(told, processes, len(owners), standbys, order=-1)
+        plans = [_server_plan(state, processes, len(owners), standbys)]
+        turned = _server_plan(state, processes, len(owners), standbys, order=-1)
         assert turned == plans[0], (owners, processes, standbys)
         while len(plans) < ROUNDS and (len(plans) == 1 or plans[-1] != plans[-2]):
             plans.append(_server_plan(plans[-1], processes, len(owners), standbys))

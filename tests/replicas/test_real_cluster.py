@@ -163,7 +163,7 @@ def disks(cluster):
 
 
 def as_asked(folder, name="batch"):
-    """What the files of a plan ask for: replicas in order, and directories where they are told."""
+    """What the files of a plan ask for: replicas in order, and directories where they are stated."""
     replicas_, folders = {}, {}
     for file in folder.glob(f"{name}-*.json"):
         for row in json.loads(file.read_text())["partitions"]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.streams_lived import Decided, Listener, Rows, application, decided, told
+from tests.streams_lived import Decided, Listener, Rows, application, decided, observed_states
 
 from partage.simulation.streams import SimulatedApplication, SimulationResult, simulate
 
@@ -61,7 +61,7 @@ def _rows(given: Any) -> Rows:
 
 def _compare(recording: dict[str, Any], app: SimulatedApplication, slow: float = _BUSY) -> None:
     lived, listener = decided(recording), Listener()
-    played = simulate(app, listener, told(recording))
+    played = simulate(app, listener, observed_states(recording))
     simulated = _decided(played, listener)
     for number, (ours, theirs) in enumerate(zip(simulated, lived, strict=False)):
         assert ours == theirs, f"rebalance {number}"

@@ -1,4 +1,4 @@
-"""The pipeline for hours: the same run again and again, and a history many times as large."""
+"""The pipeline for hours: the same run repeated, and a history many times as large."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times of a wrong clock, told by their neighbours; long waits and small differences are none."""
+"""Times of a wrong clock, found by their neighbours; long waits and small differences are none."""
 
 from __future__ import annotations
 

@@ -40,5 +40,7 @@ def test_a_value_that_cannot_be_shown_is_named_by_its_type() -> None:
     for _ in range(100_000):
         deep = [deep]
     for value in (10**5000, deep):
-        told = str(errors.InvalidProblemError("is wrong", path="t", value=value))
-        assert told == f"t: is wrong, got a value of type {type(value).__name__} too large to show"
+        message = str(errors.InvalidProblemError("is wrong", path="t", value=value))
+        assert (
+            message == f"t: is wrong, got a value of type {type(value).__name__} too large to show"
+        )

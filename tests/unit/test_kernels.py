@@ -127,7 +127,7 @@ def test_a_source_that_cannot_be_cached_is_compiled_without_a_cache():
     assert run(LOOP + "    double.compile()(values); print(values)") == "[0 2 4 6 8]"
 
 
-def test_who_waits_for_a_compilation_is_told_and_who_reads_from_disk_is_not(tmp_path):
+def test_a_compilation_is_announced_and_a_read_from_disk_is_not(tmp_path):
     """One name a kernel before it is compiled, its pieces included; from the cache there is none."""
     pytest.importorskip("numba", reason="numba (the extra `fast`) is not installed")
     (tmp_path / "doubling.py").write_text(
